@@ -51,14 +51,14 @@ _TAGGED = frozenset(
 )
 
 
-# Plans have ten thousand entries: what a type asks for is found out once, and kept as the function that does it.
+# Plans have ten thousand entries: each type is inspected once, and its converter is cached.
 
 _Convert = Callable[[Any], Any]
 
 
 @functools.cache
 def _writer(kind: type[Any]) -> _Convert:
-    """What makes JSON of a value of this class."""
+    """The function that converts values of this class to JSON."""
     if dataclasses.is_dataclass(kind):
         if _is_quantity(kind):
             return lambda thing: thing.base
@@ -90,7 +90,7 @@ def _object_writer(kind: type[Any]) -> _Convert:
 
 @functools.cache
 def _reader(hint: Any) -> _Convert:
-    """What makes a value of this type of what JSON holds; it raises TypeError or ValueError."""
+    """The function that converts JSON to values of this type; it raises TypeError or ValueError."""
     origin = typing.get_origin(hint)
     if origin in (Union, types.UnionType):
         return _union_reader(typing.get_args(hint))
@@ -112,7 +112,7 @@ def _reader(hint: Any) -> _Convert:
 
 
 def _expect(kind: type[Any], data: Any) -> Any:
-    """``data``, if JSON made it a ``kind`` and nothing like it: true is no number, "false" is not false."""
+    """``data``, if it is exactly a ``kind``: ``true`` is not accepted as a number, nor ``"false"`` as false."""
     if type(data) is not kind:
         msg = f"{data!r} is not {kind.__name__}"
         raise TypeError(msg)

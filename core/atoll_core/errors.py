@@ -1,14 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The error tree of the whole project.
 
-AtollError                 anything a user is told in one line
+AtollError                 base class; the message is for the user
 ├── DescriptionError       one or more mistakes in lab.yaml or experiment.yaml (exit code 2)
 ├── PlanError              a valid description that cannot be planned (exit code 2)
 ├── UsageError             a wrong word on the command line (exit code 2)
-├── MachineError           this machine lacks something: a tool, a right, a device (exit code 1)
+├── MachineError           this machine has no such tool, right or device (exit code 1)
 ├── LabError               the emulated lab, a switch, a host or the controller failed (exit code 1)
 ├── RunError               a step of a run failed (exit code 1)
-├── InterruptedByUserError whoever started it ended it: Ctrl-C, SIGTERM (exit code 130)
+├── InterruptedByUserError the user ended it: Ctrl-C, SIGTERM (exit code 130)
 └── RunDirError            a path that is not a run directory, or of a newer format (exit code 2)
 """
 
@@ -19,18 +19,18 @@ _LONGEST_SHOWN = 40
 
 
 class AtollError(Exception):
-    """Something the user is told in plain words; ``str()`` is the message, one mistake a line."""
+    """An error with a message for the user: ``str()`` has one mistake a line."""
 
     exit_code = 1
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class Diagnostic:
-    """One mistake in a description: where it is, what is wrong, what would be right.
+    """One mistake in a description: its place, the error and the remedy.
 
     ``file`` is written as the user wrote it (relative below the working directory), ``line`` counts from 1.
-    Line 0 stands for the file as a whole: it is missing, or no text. ``place``: keys and indices from the top, as far
-    as they are known; they are no part of what makes two mistakes equal.
+    Line 0 means the file as a whole, such as one that is missing or not text. ``place``: keys and indices from the top,
+    as far as they are known; it is not compared.
     """
 
     file: str
@@ -45,7 +45,7 @@ class Diagnostic:
 
     @property
     def as_warning(self) -> str:
-        """The line that tells it where it is no mistake, only doubtful."""
+        """The line that reports it as a warning."""
         return f"{self.where}: warning: {self.message}"
 
     def __str__(self) -> str:
@@ -63,7 +63,7 @@ class DescriptionError(AtollError):
 
 
 class PlanError(AtollError):
-    """The description is valid but cannot be realised; says why and what would help."""
+    """The description is valid but cannot be planned. The message has the reason and the remedy."""
 
     exit_code = 2
 
@@ -75,11 +75,11 @@ class UsageError(AtollError):
 
 
 class MachineError(AtollError):
-    """The machine lacks something the work needs; says what to do about it."""
+    """The machine does not have a tool, right or device that is needed. The message has the remedy."""
 
 
 class LabError(AtollError):
-    """The lab (switch, host, controller, agent) did not do what was asked of it."""
+    """A switch, host, controller or agent of the lab failed."""
 
 
 class RunError(AtollError):
@@ -87,13 +87,13 @@ class RunError(AtollError):
 
 
 class InterruptedByUserError(AtollError):
-    """Who started it ended it, by Ctrl-C or SIGTERM; says what became of what was begun."""
+    """The user ended the work by Ctrl-C or SIGTERM. The message says in which state it was left."""
 
     exit_code = 130  # as shells have it: 128 and SIGINT
 
 
 class RunDirError(AtollError):
-    """What was given as a run directory is not one, or was written by a newer version."""
+    """A path is not a run directory, or the run was written by a newer version."""
 
     exit_code = 2
 
@@ -109,7 +109,7 @@ def plain(text: str, most: int | None = None) -> str:
 
 
 def shown(thing: Any) -> str:
-    """How a message shows what a user wrote, in the words of YAML and on one short line."""
+    """Quote a value that a user wrote, in the words of YAML and on one short line."""
     if isinstance(thing, bool):
         return "true" if thing else "false"
     if isinstance(thing, (int, float)):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a lab can live, as ``--on``, manifests and the API call it."""
+"""The platforms of a lab, by the names that ``--on``, manifests and the API use."""
 
 MININET = "mininet"
 """On this machine, emulated in real time."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Numbers in words: of things, in the singular where there is one, with as many digits as they have; lists."""
+"""Text for counts (singular or plural), lists, and numbers with a given precision."""
 
 import math
 from collections.abc import Sequence
@@ -16,13 +16,13 @@ def were(count: int, noun: str) -> str:
 
 
 def listed(words: Sequence[str], last: str = "and") -> str:
-    """``a``, ``a and b``, ``a, b and c``; ``last``: what stands before the last one. There is one at least."""
+    """``a``, ``a and b``, ``a, b and c``; ``last``: the word before the last one. At least one word is needed."""
     *others, end = words
     return f"{', '.join(others)} {last} {end}" if others else end
 
 
 def significant(number: float, digits: int) -> str:
-    """A number to so many significant digits, without an exponent: ``0.052``, ``5.2``, ``810`` to two of them."""
+    """A number with ``digits`` significant digits, without an exponent: ``0.052``, ``5.2``, ``810`` with two."""
     rounded = float(f"{number:.{digits - 1}e}")
     after = digits - 1 - math.floor(math.log10(abs(rounded))) if rounded else 0
     return f"{rounded:.{max(0, after)}f}"

@@ -2,7 +2,7 @@
 """Physical quantities as types: a rate is not a size, and neither is a number.
 
 Decimal prefixes throughout (1 kB = 1000 bytes), as in the literature on satellite links. A quantity is a whole
-number of its smallest unit and fits a signed 64-bit integer, which is what the programs on the hosts count in.
+number of its smallest unit and fits a signed 64-bit integer, as in the programs on the hosts.
 """
 
 import re
@@ -14,7 +14,7 @@ from atoll_core.errors import shown
 
 _NUMBER_AND_UNIT = re.compile(r"\s*([0-9]+)(?:\.([0-9]+))?\s*([A-Za-z/]+)\s*")
 _DECIMAL_COMMA = re.compile(r"[0-9],[0-9]")
-_OTHERWISE_CALLED = {
+_SYNONYMS = {
     "bit": "bit/s",
     "kbit": "kbit/s",
     "mbit": "Mbit/s",
@@ -40,7 +40,7 @@ _OTHERWISE_CALLED = {
     "byte": "B",
     "bytes": "B",
 }
-_LONGEST_TEXT = 60  # characters; int() of thousands of digits would be slow, and nobody means it
+_LONGEST_TEXT = 60  # characters; int() of thousands of digits would be slow
 _MOST = 2**63 - 1
 _DECIMALS = 10**9  # __str__ chooses a unit in which at most nine decimals are exact
 
@@ -62,7 +62,7 @@ class _Quantity:
     def parse(cls, text: object) -> Self:
         """Read ``"16 Mbit/s"`` and the like: a decimal number and a unit, with or without a space between.
 
-        Raises ValueError with a message that says what would be right.
+        Raises ValueError; the message has the remedy.
         """
         found = _NUMBER_AND_UNIT.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_TEXT else None
         if found is None or found[3] not in cls.UNITS:
@@ -74,13 +74,13 @@ class _Quantity:
             msg = f"{shown(text)} is not a whole number of {next(iter(cls.UNITS))}; write fewer decimals"
             raise ValueError(msg)
         if base > _MOST:
-            msg = f"{shown(text)} is beyond anything this program can count; write less than {cls(_MOST)}"
+            msg = f"{shown(text)} is larger than this program can count; write less than {cls(_MOST)}"
             raise ValueError(msg)
         return cls(base)
 
     @classmethod
     def _remedy(cls, text: object) -> str:
-        """What to write instead of something that is no quantity of this type."""
+        """The remedy for text that is not a quantity of this type."""
         if isinstance(text, str) and len(text) <= _LONGEST_TEXT:
             if _DECIMAL_COMMA.search(text):
                 return f"decimals follow a point, as in {cls.EXAMPLE.replace(' ', '.5 ')!r}"
@@ -92,8 +92,8 @@ class _Quantity:
 
     @classmethod
     def _meant(cls, written: str) -> str | None:
-        """The unit that somebody calls otherwise, or writes in other letters; None when that is not sure."""
-        usual = _OTHERWISE_CALLED.get(written, _OTHERWISE_CALLED.get(written.lower(), written))
+        """The unit of which ``written`` is a synonym or another spelling; None if there is not exactly one."""
+        usual = _SYNONYMS.get(written, _SYNONYMS.get(written.lower(), written))
         near = [unit for unit in cls.UNITS if unit.lower() == usual.lower()]
         bytes_and_bits = "B" in written and "bit" not in written.lower() and "B" not in "".join(near)
         return near[0] if len(near) == 1 and not bytes_and_bits else None

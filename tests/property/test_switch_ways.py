@@ -38,7 +38,7 @@ def test_a_way_leads_where_it_should_and_none_is_shorter(fabric):
     switches, trunks = fabric
     ways = Topology(switches, trunks)
     for (start, end), apart in distances(switches, trunks).items():
-        way = ways.way(start, end)
+        way = ways.path(start, end)
         assert (end in ways.reachable(start)) == (apart < float("inf"))
         assert len(way) == (apart if apart < float("inf") else 0)
         at = start
@@ -55,7 +55,7 @@ def test_ways_depend_on_ports_and_not_on_the_order_of_the_description(fabric, ra
     switches, trunks = fabric
     shuffled = random.sample(trunks, len(trunks))
     one, other = Topology(switches, trunks), Topology(switches, shuffled)
-    assert all(one.way(a, b) == other.way(a, b) for a in switches for b in switches)
+    assert all(one.path(a, b) == other.path(a, b) for a in switches for b in switches)
 
 
 @given(fabrics())
@@ -64,6 +64,6 @@ def test_ways_to_one_switch_never_part_after_they_have_met(fabric):
     ways = Topology(switches, trunks)
     for end in switches:
         for start in switches:
-            way = ways.way(start, end)
+            way = ways.path(start, end)
             for index, hop in enumerate(way):
-                assert ways.way(hop.arrival.switch, end) == way[index + 1 :]
+                assert ways.path(hop.arrival.switch, end) == way[index + 1 :]

@@ -22,7 +22,7 @@ from pathlib import Path
 import pytest
 
 from atoll_core.description.loader import load_lab
-from atoll_core.lab.inventory import slots
+from atoll_core.lab.inventory import interface_slots
 from atoll_core.lab.network import HostRole, Network
 from tests.support.sandbox import ATOLL, ROOT, Sandbox
 
@@ -88,7 +88,7 @@ class Rack:
         self.directory = sandbox.directory
         self.home = self.directory / "home"
         self.inventory = self.directory / "inventory.yaml"
-        self.addresses = {name: f"10.99.0.{FIRST_HOST + i}" for i, name in enumerate(slots(network))}
+        self.addresses = {name: f"10.99.0.{FIRST_HOST + i}" for i, name in enumerate(interface_slots(network))}
 
     def build(self) -> None:
         """Bring everything up; returns when every sshd listens. Skips the test where there is none."""
@@ -121,7 +121,7 @@ class Rack:
             "ssh: {user: root, known_hosts: known_hosts, identity: home/.ssh/id_ed25519}",
             "machines:",
         ]
-        for name, interfaces in slots(self.network).items():
+        for name, interfaces in interface_slots(self.network).items():
             named = {slot: f"exp{i}" for i, slot in enumerate(interfaces)}
             what = "interface: exp0" if len(named) == 1 else f"interfaces: {json.dumps(named)}"
             lines.append(f"  {name}: {{ssh: {self._login(name)}, {what}}}")
@@ -230,7 +230,7 @@ class Rack:
             ]
         lines.append("ip netns exec switches sysctl -qw net.ipv6.conf.default.disable_ipv6=1")  # ports are no hosts
         ports: list[str] = []
-        for name, interfaces in slots(self.network).items():
+        for name, interfaces in interface_slots(self.network).items():
             for number, interface in enumerate(interfaces.values()):
                 port = f"{interface.attached.switch}-{interface.attached.port}"
                 lines.append(f"ip -n switches link add {port} mtu 1500 type veth peer name exp{number} netns {name}")

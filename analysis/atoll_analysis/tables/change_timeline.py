@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from atoll_core.experiment.experiment import Experiment, SteeringVersion
-from atoll_core.experiment.steering_diff import version_differences
+from atoll_core.experiment.experiment import Experiment, SteeringVersion, version_differences
 
 Event = Mapping[str, Any]
 

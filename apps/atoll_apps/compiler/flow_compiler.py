@@ -78,7 +78,7 @@ def _passed_by_all(leg: Segment, fabric: Topology) -> frozenset[str]:
     """The switches that frames pass from the leg's start whichever end of the stretch they are for."""
     start = leg.start.switch
     ends = leg.ends or tuple(target.end.switch for target in leg.targets)
-    ways = [{start, *(hop.arrival.switch for hop in fabric.way(start, end))} for end in ends]
+    ways = [{start, *(hop.arrival.switch for hop in fabric.path(start, end))} for end in ends]
     return frozenset[str].intersection(*map(frozenset, ways)) if ways else frozenset({start})
 
 
@@ -86,7 +86,7 @@ def _copies(leg: Segment, tap: Tap, fabric: Topology, vlan: int) -> Iterator[Com
     """What brings the copies that left where the leg starts to a tap elsewhere."""
     end = tap.interface.attached
     copied = replace(leg, goal=tap.name)
-    for hop in fabric.way(leg.start.switch, end.switch):
+    for hop in fabric.path(leg.start.switch, end.switch):
         at = hop.arrival
         if at.switch == end.switch:
             actions: list[Action] = [PopVlan(), Output(end.port)]

@@ -54,7 +54,7 @@ def import_(
     """Count the flows of a file by their size, for flow_sizes of an experiment."""
     from atoll_analysis.importers.flow_records import Form, Wanted, import_flows
     from atoll_core.description.flow_size_file import flow_sizes_text
-    from atoll_core.description.raw_types import network
+    from atoll_core.description.raw_types import parse_network
     from atoll_core.experiment.flow_sizes import from_counts
     from atoll_hosts.binary import find_binary
 
@@ -66,7 +66,7 @@ def import_(
         msg = f"--protocol: unknown protocol {protocol!r}; known protocols: tcp, udp, icmp"
         raise UsageError(msg)
     try:
-        wanted = Wanted(network(to) if to else None, protocol)
+        wanted = Wanted(parse_network(to) if to else None, protocol)
     except ValueError as error:
         msg = f"--to: {error}"
         raise UsageError(msg) from None

@@ -14,7 +14,7 @@ from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import DescriptionError, Diagnostic, MachineError, PlanError, UsageError
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.inventory import placed
+from atoll_core.lab.inventory import apply_inventory
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK
@@ -118,7 +118,7 @@ def with_inventory(
     if file is None:
         return described
     network, experiment = described
-    return placed(network, load_inventory(file, network), {}), experiment
+    return apply_inventory(network, load_inventory(file, network), {}), experiment
 
 
 def use_platform_inventory(platform: str, inventory: Path | None) -> None:

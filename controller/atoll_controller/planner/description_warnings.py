@@ -13,7 +13,7 @@ from atoll_controller.planner.calibration_jobs import PING_PACKET
 from atoll_controller.planner.path_checks import MOST_PING_SHARE
 from atoll_controller.planner.virtual_cost import rough, wall_time
 from atoll_core.description.document import Place
-from atoll_core.description.validation_messages import call
+from atoll_core.description.validation_messages import entry_name
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.capacity import TrunkSteering, bandwidth_delay_product, bottleneck, longest_rtt, pause
 from atoll_core.experiment.experiment import (
@@ -76,7 +76,7 @@ def _doubt(experiment: Experiment, line: int, place: Place, message: str, *also:
     keys = [".".join(map(str, each)) for each in (place, *also)]
     settings = (by for key in keys for given, by in experiment.given if _within(given, key) or _within(key, given))
     setting = next(settings, None)
-    said = f"{call(place)}: {message}"
+    said = f"{entry_name(place)}: {message}"
     if setting is None:
         return Diagnostic(experiment.file, line, said, place)
     return Diagnostic(experiment.file, 0, f"--set {setting}: {said}", place)

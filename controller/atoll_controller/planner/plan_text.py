@@ -10,8 +10,7 @@ from atoll_controller.planner.change_schedule import Scheduled
 from atoll_controller.planner.diff import FlowChange
 from atoll_controller.planner.text_table import columns
 from atoll_core.experiment.channel_allocation import ChannelAllocation
-from atoll_core.experiment.experiment import Experiment
-from atoll_core.experiment.steering_diff import version_differences
+from atoll_core.experiment.experiment import Experiment, version_differences
 from atoll_core.plan.flow_entry import FlowEntry, describe_actions
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan
 

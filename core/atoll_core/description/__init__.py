@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From YAML files to a Network and an Experiment: documents, raw models, resolution, messages about mistakes."""
+"""Reading YAML files to a Network and an Experiment: documents, raw models, resolution, error messages."""

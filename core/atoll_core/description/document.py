@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A YAML file as plain data that remembers its lines.
+"""A YAML file as plain data with the line number of every entry.
 
-ruamel.yaml composes the text into nodes; this module turns the nodes into dicts, lists and scalars beside a table
-of lines, so that whoever finds a mistake at ``("hosts", "w1", "ip")`` can say ``lab.yaml:22``. It knows YAML, not
-laboratories. Aliases and merge keys (``<<``) work; tags do not, they have no meaning here.
+ruamel.yaml composes the text into nodes. This module converts the nodes to dicts, lists and scalars, and to a table of
+lines, so that a message about ``("hosts", "w1", "ip")`` can name ``lab.yaml:22``. It knows nothing of laboratories.
+Aliases and merge keys (``<<``) work; tags are refused.
 """
 
 import os
@@ -20,7 +20,7 @@ from ruamel.yaml.reader import ReaderError
 from atoll_core.errors import Diagnostic
 
 Place = tuple[str | int, ...]
-"""Where something stands in a description: keys of mappings, indices of lists, from the top."""
+"""The path to an entry of a description: keys of mappings and indices of lists, from the top."""
 
 _MOST_BYTES = 4_000_000  # a full lab of some 150 machines is 20 kB
 _MOST_NODES = 100_000  # nested aliases multiply ("billion laughs")
@@ -33,7 +33,7 @@ class _Mark(Protocol):
 
 
 class _Node(Protocol):
-    """What ruamel.yaml's untyped nodes hold."""
+    """The attributes of ruamel.yaml's untyped nodes."""
 
     id: str  # "scalar", "sequence" or "mapping"
     tag: object
@@ -44,11 +44,11 @@ class _Node(Protocol):
 
 @dataclass(frozen=True, slots=True)
 class Document:
-    """One description: its tree and the line of everything in it.
+    """One description: its tree and the line of every entry.
 
-    ``tree`` is None when the text is no mapping at all; ``mistakes`` then says why. Otherwise ``mistakes`` holds
-    what was wrong as YAML (a key given twice) but leaves a tree worth reading on. ``given``: what was set from outside
-    (atoll_core.description.overrides), by its place.
+    ``tree`` is None when the text is not a mapping; ``mistakes`` has the reason. Otherwise ``mistakes`` has the errors
+    of the YAML that leave a usable tree, such as a key given twice. ``given``: settings of the command line
+    (atoll_core.description.overrides), by their place.
     """
 
     file: str
@@ -58,7 +58,7 @@ class Document:
     given: Mapping[Place, str] = field(default_factory=dict[Place, str])
 
     def line(self, place: Place) -> int:
-        """The line of ``place``, or of the nearest thing around it that stands in the file."""
+        """The line of ``place``, or of the nearest entry around it that is in the file."""
         while place not in self.lines:
             if not place:
                 return 1
@@ -66,7 +66,7 @@ class Document:
         return self.lines[place]
 
     def mistake(self, place: Place, message: str) -> Diagnostic:
-        """A mistake at ``place``; one in what was set from outside names the setting."""
+        """A mistake at ``place``; for a value from the command line it names the setting."""
         for length in range(len(place), 0, -1):
             if (setting := self.given.get(place[:length])) is not None:
                 return Diagnostic(self.file, 0, f"--set {setting}: {message}", place)
@@ -74,7 +74,7 @@ class Document:
 
 
 def read_document(path: Path) -> Document:
-    """Read and compose a file; whatever is wrong with it becomes a mistake, never an exception."""
+    """Read and compose a file; errors become mistakes, never an exception."""
     text = read_text(path, "YAML", _MOST_BYTES)
     return (
         Document(text.file, None, {}, (text,)) if isinstance(text, Diagnostic) else compose_document(text, label(path))
@@ -82,7 +82,7 @@ def read_document(path: Path) -> Document:
 
 
 def read_text(path: Path, what: str, most_bytes: int) -> str | Diagnostic:
-    """The text of a regular file of UTF-8, or why there is none; ``what`` is the kind of file that is wanted."""
+    """The text of a regular UTF-8 file, or the mistake that prevents reading it; ``what``: the kind of file."""
     file = label(path)
     try:
         with open(path, "rb", opener=_open_without_waiting) as opened:  # Path.open takes no opener
@@ -101,13 +101,13 @@ def read_text(path: Path, what: str, most_bytes: int) -> str | Diagnostic:
 
 
 def compose_document(text: str, file: str) -> Document:
-    """The document that ``text`` is; ``file`` is what messages call it."""
+    """Compose the document in ``text``; ``file`` is its name in messages."""
     try:
         root = _compose(text)
     except ReaderError as error:
         position, character = cast("tuple[int, int]", (cast(Any, error).position, cast(Any, error).character))
         line = text.count("\n", 0, position) + 1
-        return _unreadable(file, line, f"character U+{character:04X} may not stand in YAML; remove it")
+        return _unreadable(file, line, f"character U+{character:04X} is not allowed in YAML; remove it")
     except MarkedYAMLError as error:
         mark: _Mark | None = cast(Any, error).problem_mark or cast(Any, error).context_mark
         line = min(mark.line + 1, _last_line(text)) if mark else 1
@@ -126,9 +126,9 @@ def compose_document(text: str, file: str) -> Document:
 
 
 def label(path: Path) -> str:
-    """What messages call a file: relative to the working directory when it is below, otherwise as given.
+    """The name of a file in messages: relative to the working directory when it is below, else as given.
 
-    Always one printable line, whatever a file may be called.
+    Unprintable characters are replaced, so it is always one line.
     """
     absolute = os.path.normpath(Path.cwd() / path)  # not Path.resolve: symbolic links keep the name the user knows
     here = f"{Path.cwd()}/"
@@ -164,7 +164,7 @@ def _compose(text: str) -> _Node | None:
 
 
 def _problem(error: Any) -> str:
-    """The parser's complaint on one line, with the remedy for what happens most."""
+    """The parser's message on one line; for frequent errors with a remedy."""
     problem = " ".join(str(error.problem or error.context or "").split())
     if "'\\t'" in problem:
         return "a tab where spaces belong; indent with spaces"
@@ -175,14 +175,14 @@ def _problem(error: Any) -> str:
     if problem == "found unexpected end of stream" and "quoted" in str(error.context):
         return "a quotation mark is opened and not closed"
     if problem.startswith("expected <block end>"):
-        return "this is indented otherwise than what it belongs to; begin entries of one level below each other"
+        return "wrong indentation; align the entries of one level"
     if problem == "mapping values are not allowed here":
-        return "a ':' where none may stand; check the indentation, and put text that holds ': ' in quotes"
+        return "a ':' in the wrong place; check the indentation, and put text that holds ': ' in quotes"
     return f"{problem} {error.context}" if error.context else problem
 
 
 class _Builder:
-    """Turns nodes into plain data; collects lines and mistakes on the way."""
+    """Converts nodes to plain data, and collects lines and mistakes."""
 
     def __init__(self, file: str, last_line: int) -> None:
         self.file = file
@@ -215,7 +215,7 @@ class _Builder:
         if not str(node.tag).startswith(_YAML_TAG):
             self.mistakes.append(Diagnostic(self.file, key_line, f"tag {node.tag} has no meaning here; remove it"))
         if node.id == "scalar":
-            empty = node.value == "" and node.style is None  # its mark is where the next thing begins
+            empty = node.value == "" and node.style is None  # its mark is that of the next token
             self.lines[place] = key_line if empty else max(key_line, self.line_of(node))
             return _scalar(node)
         self.lines[place] = key_line
@@ -234,7 +234,7 @@ class _Builder:
         for key, child in self.pairs(node):
             line = self.line_of(key)
             if key.value in first:
-                again = f"key {key.value!r} stands here again, first at line {first[key.value]}; keep one of them"
+                again = f"key {key.value!r} is here twice, first at line {first[key.value]}; keep one of them"
                 self.mistakes.append(Diagnostic(self.file, line, again))
                 continue
             first[key.value] = line
@@ -256,7 +256,7 @@ class _Builder:
                 yield key, child
 
     def merged(self, node: _Node, inside: frozenset[int]) -> Iterator[_Node]:
-        """The mappings merged into ``node``, those that win first."""
+        """The mappings merged into ``node``, in order of precedence."""
         for key, child in cast("list[tuple[_Node, _Node]]", node.value):
             if not _is_merge(key):
                 continue
@@ -272,7 +272,7 @@ class _Builder:
 
 
 class _TooLargeError(Exception):
-    """The document has more nodes than a description can need."""
+    """The document has too many nodes."""
 
 
 def _is_merge(key: _Node) -> bool:
@@ -280,13 +280,13 @@ def _is_merge(key: _Node) -> bool:
 
 
 def _scalar(node: _Node) -> Any:
-    """The scalar as bool, int, float, None or text; what cannot be read as its type stays text."""
+    """The scalar as bool, int, float, None or text; it stays text if it cannot be read as its type."""
     text: str = node.value
     match str(node.tag).removeprefix(_YAML_TAG):
         case "null":
             return None
         case "bool":
-            return text.lower() in {"true", "yes", "on", "y"}  # beyond true: only in a file that says %YAML 1.1
+            return text.lower() in {"true", "yes", "on", "y"}  # all but true: only in a file with %YAML 1.1
         case "int":
             return _integer(text)
         case "float":

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Files of flow sizes (docs/flow-sizes.md): the only way from a text to a FlowSizes, and back."""
+"""Read and write files of flow sizes (docs/flow-sizes.md)."""
 
 import itertools
 import re
@@ -16,15 +16,15 @@ _MEANINGS = ("count", "probability", "quantile")
 _WHOLE_NUMBER = re.compile(r"[0-9]{1,18}")
 _DECIMAL = re.compile(r"[0-9]{1,3}(?:\.[0-9]{1,30})?(?:[eE]-[0-9]{1,2})?")
 _MOST_FLOWS = 10**15
-_SUM_TOLERANCE = 1e-3  # of probabilities rounded by whoever wrote them
+_SUM_TOLERANCE = 1e-3  # of rounded probabilities
 
 
 def read_flow_sizes(text: str, file: str) -> FileContent[FlowSizes]:
-    """The distribution that a text is; ``file`` is what messages call it."""
+    """Parse a distribution; ``file`` is its name in messages."""
     reader = LineReader(file, text)
     first = next(reader, None)
     if first is None:
-        message = "holds no sizes; write one a line, or CSV with the columns size_bytes and count"
+        message = "has no sizes; write one a line, or CSV with the columns size_bytes and count"
         return FileContent(None, (Diagnostic(file, 1, message),))
     columns = [name.strip().lower() for name in first.split(",")]
     if _WHOLE_NUMBER.fullmatch(first):
@@ -56,7 +56,7 @@ def _wrong_columns(columns: list[str]) -> str | None:
     if len(columns) - len(names) != 1:
         return "one column is size_bytes, the sizes in bytes"
     if len(names) > 1:
-        return f"{names[0]} and {names[1]} say different things; keep one of them"
+        return f"{names[0]} and {names[1]} exclude each other; keep one of them"
     return None
 
 

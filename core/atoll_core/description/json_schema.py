@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""JSON Schemas of the descriptions, for editors. The committed files lie in ``atoll_core/schemas/``.
+"""JSON Schemas of the descriptions, for editors. The committed files are in ``atoll_core/schemas/``.
 
 ``python -m atoll_core.description.json_schema`` writes them; a test fails when they are out of date. A schema describes
 one file alone: ``atoll check`` finds more.
@@ -56,10 +56,10 @@ def write_schemas() -> None:
 
 
 def _tidied(schema: Any) -> Any:
-    """What pydantic generates, made fit for editors.
+    """Adapt pydantic's schema for editors.
 
-    Titles go: they repeat the keys and would be shown instead of the descriptions. Examples become what their YAML
-    says. Where names of things are keys there is nothing but names: pydantic leaves other keys unchecked.
+    Titles are removed: they repeat the keys and would be shown instead of descriptions. Examples are parsed as YAML.
+    Where keys are names, other keys are refused: pydantic leaves them unchecked.
     """
     if isinstance(schema, list):
         return [_tidied(part) for part in cast("list[Any]", schema)]

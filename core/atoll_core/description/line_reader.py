@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text files that a description names, line by line: what a reader of one returns, and how it goes through them."""
+"""Read a text file that a description names, line by line, and collect its mistakes."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class FileContent(Generic[T]):
-    """What a file holds, None if that cannot be said; its mistakes; the line of each row."""
+    """The value read from a file (None if there are mistakes), its mistakes, and the line of each row."""
 
     found: T | None
     mistakes: tuple[Diagnostic, ...]
@@ -22,7 +22,7 @@ class FileContent(Generic[T]):
 
 
 class LineReader(Iterator[str]):
-    """The lines that hold something, and what is wrong with them. It ends early when too much is wrong."""
+    """Iterator over the lines that are neither empty nor comments. It ends early after too many mistakes."""
 
     def __init__(self, file: str, text: str) -> None:
         self._file = file
@@ -40,5 +40,5 @@ class LineReader(Iterator[str]):
         raise StopIteration
 
     def wrong(self, message: str) -> None:
-        """A mistake in the line that was read last."""
+        """Note a mistake in the line that was read last."""
         self.mistakes.append(Diagnostic(self._file, self.line, message))

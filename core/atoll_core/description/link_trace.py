@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Trace files as text: a link direction as a function of time (CSV), and the fate of packet after packet.
+"""Read and write trace files: a link direction as a function of time (CSV), and lists of lost packets.
 
-docs/traces.md describes both. Reading is the only way from a file to a Trace or a LossTrace; ``trace_csv`` writes
-what it reads back.
+docs/traces.md describes both.
 """
 
 import re
@@ -27,17 +26,13 @@ _MOST_T_NS = 168 * 3600 * 10**9
 
 
 def read_trace(text: str, file: str) -> FileContent[LinkTrace]:
-    """The trace that a CSV text is; ``file`` is what messages call it."""
+    """Parse a trace from CSV; ``file`` is its name in messages."""
     reader = LineReader(file, text)
     header = next(reader, None)
     if header is None:
         return FileContent(
             None,
-            (
-                Diagnostic(
-                    file, 1, "holds no rows; a trace begins with a line of column names, such as 't_s,rate_bit_s'"
-                ),
-            ),
+            (Diagnostic(file, 1, "has no rows; a trace begins with a line of column names, such as 't_s,rate_bit_s'"),),
         )
     columns = [name.strip() for name in header.split(",")]
     if wrong := _wrong_columns(columns):
@@ -61,7 +56,7 @@ def read_trace(text: str, file: str) -> FileContent[LinkTrace]:
 
 
 def read_loss_trace(text: str, file: str) -> FileContent[LossTrace]:
-    """The fates of packets that a text holds, a line each; ``file`` is what messages call it."""
+    """Parse a loss trace, one packet a line; ``file`` is its name in messages."""
     reader = LineReader(file, text)
     lost: list[bool] = []
     for line in reader:
@@ -69,10 +64,10 @@ def read_loss_trace(text: str, file: str) -> FileContent[LossTrace]:
             reader.wrong(f"{shown(line)} is neither 0 (the packet passes) nor 1 (it is lost)")
         lost.append(line == "1")
         if len(lost) > MOST_PACKETS:
-            reader.wrong(f"more than {MOST_PACKETS} packets; the trace begins anew at its end, so fewer may do")
+            reader.wrong(f"more than {MOST_PACKETS} packets; the trace repeats, so fewer may be enough")
             break
     if not lost:
-        reader.wrong("holds no packets; write a line with 0 (passes) or 1 (lost) for each")
+        reader.wrong("has no packets; write a line with 0 (passes) or 1 (lost) for each")
     return FileContent(None if reader.mistakes else LossTrace(file, tuple(lost)), tuple(reader.mistakes))
 
 
@@ -82,7 +77,7 @@ def trace_csv(trace: LinkTrace, remarks: Iterable[str] = ()) -> str:
     columns = [column for column in COLUMNS if column == "t_s" or column in used]
     lines = [f"# {remark}" for remark in remarks]
     lines.append(",".join(columns))
-    # No blockage is written as 0; what is None elsewhere stays empty.
+    # No blockage is written as 0; None in another column is an empty cell.
     lines += [
         ",".join(_CELL[column](row) or ("0" if column == "blocked" else "") for column in columns) for row in trace.rows
     ]
@@ -110,7 +105,7 @@ def _wrong_columns(columns: list[str]) -> str | None:
         return f"unknown column {shown(unknown[0])}; known columns: {known}"
     twice = [name for name in columns if columns.count(name) > 1]
     if twice:
-        return f"column {twice[0]} stands here twice; keep one of them"
+        return f"column {twice[0]} is here twice; keep one of them"
     if columns[:1] != ["t_s"]:
         return "the first column is t_s, the time in seconds"
     if len(columns) == 1:
@@ -120,7 +115,7 @@ def _wrong_columns(columns: list[str]) -> str | None:
 
 def _check_order(reader: LineReader, rows: list[TraceRow], row: TraceRow) -> None:
     if not rows and row.t.ns:
-        reader.wrong("the first row is for t_s 0; it also holds before the load begins")
+        reader.wrong("the first row is for t_s 0; it also applies before the load begins")
     if rows and row.t <= rows[-1].t:
         reader.wrong(f"t_s {_decimal(row.t.ns, 9)} does not come after {_decimal(rows[-1].t.ns, 9)}; put rows in order")
 
@@ -141,7 +136,7 @@ def _row(reader: LineReader, cells: Mapping[str, str]) -> TraceRow | None:
 
 
 def _scaled(cell: str, unit: int, least: int, most: int, allowed: str) -> int:
-    """A decimal number as a whole number of the smallest unit, of which ``unit`` make one."""
+    """A decimal number in the smallest unit; ``unit``: smallest units in one."""
     if not _NUMBER.fullmatch(cell):
         msg = f"{shown(cell)} is not a number without sign, unit or exponent, such as '62.5'"
         raise ValueError(msg)
@@ -159,7 +154,7 @@ def _blocked(cell: str) -> bool:
     return cell == "1"
 
 
-_PARTS = 10**15  # of a probability; so many decimals a float holds
+_PARTS = 10**15  # of a probability: the decimals that a float can represent
 
 _READ: Mapping[str, Callable[[str], Any]] = {
     "t_s": lambda cell: Duration(_scaled(cell, 10**9, 0, _MOST_T_NS, "from 0 to 604800 (168 h)")),

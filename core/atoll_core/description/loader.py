@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Reading descriptions: the only way from a file to a Network or an Experiment.
+"""Load a Network or an Experiment from files.
 
-Every function raises DescriptionError with all mistakes that can be found, in both files, and nothing else.
-Importing this module imports pydantic and ruamel.yaml (0.1 s): do it where it is needed.
+Every function raises DescriptionError with all mistakes that can be found, in both files.
+Importing this module imports pydantic and ruamel.yaml (0.1 s), so it is imported where it is needed.
 """
 
 from collections.abc import Sequence
@@ -32,7 +32,7 @@ def load_lab(path: Path) -> Network:
 def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment]:
     """The experiment that an experiment.yaml describes, and the lab it names (relative to its own folder).
 
-    ``settings`` (``KEY=VALUE``) stand in place of the description's own; PlanError when one cannot be read.
+    ``settings`` (``KEY=VALUE``) replace values of the description; PlanError when one cannot be read.
     """
     document = read_document(path)
     _refuse_inventory(document)
@@ -43,7 +43,7 @@ def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, 
 
 
 def lab_file(path: Path, settings: Sequence[str] = ()) -> Path:
-    """The file of the lab that ``path``, a description without mistakes, is or names."""
+    """The file of the lab: ``path`` itself, or the lab that the experiment names. The description has no mistakes."""
     document = read_document(path)
     if document.tree is None or _is_lab(document):
         return path
@@ -52,14 +52,14 @@ def lab_file(path: Path, settings: Sequence[str] = ()) -> Path:
 
 
 def resolve_document(document: Document, path: Path) -> tuple[Network, Experiment]:
-    """As :func:`load_experiment`, ``document`` being what the file holds."""
+    """As :func:`load_experiment`, for a document that was read from the file already."""
     return _resolve_experiment(path, document)
 
 
 def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
-    """The experiment that a document describes on a lab that is there already, whatever it calls the lab's file.
+    """The experiment that a document describes, on a lab that was loaded before. The document's key ``lab`` is ignored.
 
-    The other files it names are read if they lie in ``folder`` or below.
+    Other files that it names are read if they are in ``folder`` or below.
     """
     parsed = parse(RawExperiment, document, lab_examples(lab.document.tree or {}))
     if parsed is None:
@@ -68,9 +68,9 @@ def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
 
 
 def load_any(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment | None]:
-    """Whatever ``path`` describes: a lab (no experiment then) or an experiment with its lab; its keys tell.
+    """A lab (without an experiment) or an experiment with its lab, depending on the keys of the file.
 
-    ``settings``: as of :func:`load_experiment`, for experiments alone.
+    ``settings``: as in :func:`load_experiment`, for experiments alone.
     """
     document = read_document(path)
     if document.tree is None:
@@ -89,7 +89,7 @@ def _is_lab(document: Document) -> bool:
 
 
 def _refuse_inventory(document: Document) -> None:
-    """Raise DescriptionError when what a lab or an experiment was wanted for is an inventory."""
+    """Raise DescriptionError when the document is an inventory instead of a lab or an experiment."""
     if _own_keys(document, RawInventory) > max(_own_keys(document, RawLab), _own_keys(document, RawExperiment)):
         how = f"`atoll check --inventory {document.file}` checks it, `atoll check LAB --inventory ...` for a lab"
         message = f"is an inventory of machines, neither a lab nor an experiment; {how}"
@@ -97,7 +97,7 @@ def _refuse_inventory(document: Document) -> None:
 
 
 def _own_keys(document: Document, model: type[RawLab | RawExperiment | RawInventory]) -> int:
-    """How many of the document's keys are ``model``'s; one that belongs to several models decides nothing."""
+    """The number of the document's keys that ``model`` has."""
     return len(set(document.tree or ()) & set(model.model_fields))
 
 
@@ -109,7 +109,7 @@ def _resolve_lab(document: Document) -> Network:
 
 
 def _resolve_with_settings(path: Path, document: Document, settings: Sequence[str]) -> tuple[Network, Experiment]:
-    """The experiment with the settings in it. Mistakes that are not there without them name the settings."""
+    """The experiment with the settings in it. Mistakes that the settings cause name them."""
     try:
         return _resolve_experiment(path, override(document, settings))
     except DescriptionError as error:
@@ -153,9 +153,9 @@ def _resolve_experiment(path: Path, document: Document) -> tuple[Network, Experi
 
 
 def _resolved(
-    parsed: Parsed[RawExperiment], lab: Lab | None, mistakes: list[Diagnostic], beside: ReferencedFiles
+    parsed: Parsed[RawExperiment], lab: Lab | None, mistakes: list[Diagnostic], files: ReferencedFiles
 ) -> tuple[Network, Experiment]:
-    experiment, wrong = resolve_experiment(parsed, lab, beside)
+    experiment, wrong = resolve_experiment(parsed, lab, files)
     mistakes += wrong
     if mistakes or lab is None or lab.network is None:
         raise DescriptionError(mistakes)
@@ -163,7 +163,7 @@ def _resolved(
 
 
 def _no_lab(document: Document) -> str | None:
-    """Why a file that an experiment names is no lab at all, if so."""
+    """The reason why a file that an experiment names is not a lab; None if it is one."""
     if document.tree is None:
         unreadable = [mistake for mistake in document.mistakes if mistake.line == 0]
         return f"{document.file}: {unreadable[0].message}; the path is relative to this file" if unreadable else None

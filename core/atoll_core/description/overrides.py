@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of the command line instead of a description's own: ``tcp.congestion_control=hybla``.
+"""Settings of the command line that replace values of a description: ``tcp.congestion_control=hybla``.
 
-They change the tree before anything is resolved, so that they are held to the same rules, with the same messages.
+They change the tree before it is resolved, so that the same rules and messages apply to them.
 """
 
 import copy
@@ -18,11 +18,10 @@ _HOW = "write KEY=VALUE as in the description, such as 'tcp.congestion_control=h
 
 
 def override(document: Document, settings: Sequence[str]) -> Document:
-    """The document with every setting in it, later ones over earlier ones.
+    """Apply settings to a document, later ones over earlier ones.
 
-    Mistakes in what was set stand at line 0, as they are in no line of the file, and name the setting. Raises PlanError
-    when a setting cannot be read, leads through something that is no mapping, or into a link that is not there. A short
-    form that a setting leads through becomes the mapping that it stands for.
+    A mistake in a setting has line 0 and names the setting. Raises PlanError when a setting cannot be read, leads
+    through a value that is not a mapping, or into a link that is not described. A short form on its way is expanded.
     """
     if not settings or document.tree is None:
         return document
@@ -36,14 +35,14 @@ def override(document: Document, settings: Sequence[str]) -> Document:
             del lines[below]
         lines[place] = 0
         given = {known: by for known, by in given.items() if known[: len(place)] != place}
-        given |= dict.fromkeys((place, _came_to_be(place, document)), shown(setting))
+        given |= dict.fromkeys((place, _first_new(place, document)), shown(setting))
     return replace(document, tree=tree, lines=lines, given=given)
 
 
-def _came_to_be(place: Place, document: Document) -> Place:
-    """The first on the way to ``place`` that the file does not have: a wrong word may be there."""
-    ways = [place[:length] for length in range(1, len(place))]
-    return next((way for way in ways if way not in document.lines), place)
+def _first_new(place: Place, document: Document) -> Place:
+    """The first part of ``place`` that is not in the file: it may be misspelt."""
+    parts = [place[:length] for length in range(1, len(place))]
+    return next((part for part in parts if part not in document.lines), place)
 
 
 def _read(setting: str) -> tuple[Place, Any]:
@@ -61,7 +60,7 @@ def _read(setting: str) -> tuple[Place, Any]:
 
 
 def _require_link(tree: dict[str, Any], place: Place, setting: str) -> None:
-    """Refuse to set a part of a link that is not there: it would come to be, without its other parts."""
+    """Refuse to set a key of a link that is not described: the link would have no other keys."""
     links: object = tree.get("links")
     if place[0] != "links" or len(place) < 3 or not isinstance(links, dict) or place[1] in links:
         return
@@ -77,11 +76,11 @@ def _put(tree: dict[str, Any], place: Place, value: Any, setting: str) -> None:
         if at.get(key) is None:
             at[key] = {}
         elif model is not None:
-            at[key] = model.in_full(at[key])
+            at[key] = model.expanded(at[key])
         within: object = at[key]
         if not isinstance(within, dict):
             around = ".".join(map(str, place[:length]))
-            msg = f"--set {shown(setting)}: {around} is {shown(within)}, which holds no keys; set {around} as a whole"
+            msg = f"--set {shown(setting)}: {around} is {shown(within)}, which has no keys; set {around} as a whole"
             raise PlanError(msg)
         at = cast("dict[str, Any]", within)
     at[str(place[-1])] = value

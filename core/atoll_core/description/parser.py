@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A document read as a raw model, as far as it goes.
+"""Validate a document against a raw model, and find all mistakes in one go.
 
-One bad line must not hide the mistakes elsewhere, nor one bad field those of its entry's other fields. So what pydantic
-refuses is noted and the rest read again, until it is accepted. What may be left out is taken out; an example stands in
-for what may not (``Parsed.reads``). Names that were taken out still count as known (``Parsed.knows``).
+One bad line must not hide mistakes elsewhere. So an entry that pydantic refuses is noted, and the rest is validated
+again until it is accepted. Optional entries are removed; required ones are replaced by an example (``Parsed.reads``
+excludes these). Names of removed entries still count as known (``Parsed.knows``).
 """
 
 import copy
@@ -20,7 +20,7 @@ from pydantic_core import ErrorDetails
 
 from atoll_core.description.document import Document, Place, compose_document
 from atoll_core.description.raw_types import ContradictionError, Raw
-from atoll_core.description.validation_messages import bare, field_at, free_ports, suggest_key, word
+from atoll_core.description.validation_messages import bare, error_message, field_at, free_ports, suggest_key
 from atoll_core.errors import Diagnostic
 
 M = TypeVar("M", bound=Raw)
@@ -28,10 +28,10 @@ M = TypeVar("M", bound=Raw)
 
 @dataclass(frozen=True, slots=True)
 class Parsed(Generic[M]):
-    """What could be read of a document.
+    """The valid part of a document.
 
-    ``raw`` lacks entries and sections that ``removed`` names, and holds at ``unread`` what is not the file's;
-    ``document`` is what ``raw`` was read from, with the lines of the file. ``mistakes`` includes those of the YAML.
+    Entries and sections in ``removed`` are not in ``raw``; those in ``unread`` are placeholders. ``document`` is the
+    tree behind ``raw``, with the lines of the file. ``mistakes`` includes those of the YAML.
     """
 
     raw: M
@@ -42,23 +42,23 @@ class Parsed(Generic[M]):
     declared: dict[str, Any]  # the tree as written
 
     def whole(self, *sections: str) -> bool:
-        """Whether no entry had to be taken out of these sections: only then does absence mean anything."""
+        """Whether no entry was removed from these sections, so that a missing entry is missing in the file."""
         return not any(place[0] in sections for place in self.removed)
 
     def reads(self, *places: Place) -> bool:
-        """Whether ``raw`` has at all these places, and below them, what the file says."""
+        """Whether ``raw`` has the file's own values at all these places and below them."""
         return not any(
             one[: min(len(one), len(place))] == place[: min(len(one), len(place))]
             for place in places
             for one in (*self.unread, *(gone for gone in self.removed if len(gone) == 1))
         )
 
-    def stands_in(self, place: Place) -> bool:
-        """Whether what ``raw`` has there is not the file's: nothing can be said of it."""
+    def is_placeholder(self, place: Place) -> bool:
+        """Whether the value of ``raw`` at ``place`` is a placeholder, so that it must not be judged."""
         return any(place[:length] in self.unread for length in range(1, len(place) + 1))
 
     def reads_all(self, section: str, key: str) -> bool:
-        """Whether this key of all entries of a section is what the file says."""
+        """Whether this key has the file's own value in all entries of a section."""
         return self.whole(section) and not any(
             place[0] == section and (key in place or len(place) < 3) for place in self.unread
         )
@@ -74,7 +74,7 @@ class Parsed(Generic[M]):
 
 
 def parse(model: type[M], document: Document, examples: Mapping[str, str] = MappingProxyType({})) -> Parsed[M] | None:
-    """Read ``document`` as ``model``; None when it has no tree, and its own mistakes say everything.
+    """Validate ``document`` against ``model``; None when it has no tree.
 
     ``examples``: by key, for messages, instead of those of the model.
     """
@@ -91,9 +91,9 @@ def parse(model: type[M], document: Document, examples: Mapping[str, str] = Mapp
         except ValidationError as error:
             details = error.errors(include_url=False)
             ports = free_ports(document.tree) if first else ports
-            # Later rounds complain of what this function took out, but for fields that contradict each other.
-            telling = _telling(model, details) if first else filter(_contradicts, details)
-            found += [reading.mistake(_place(one), word(model, one, ports, examples)) for one in telling]
+            # Errors of later rounds are caused by the removals, except contradictions between fields.
+            reported = _reported(model, details) if first else filter(_contradicts, details)
+            found += [reading.mistake(_place(one), error_message(model, one, ports, examples)) for one in reported]
             first = False
             gone: set[Place] = set()
             for place in sorted({_place(one) for one in details}, key=_order, reverse=True):
@@ -116,8 +116,8 @@ def _order(place: Place) -> list[tuple[bool, int, str]]:
     return [(isinstance(key, str), key if isinstance(key, int) else 0, str(key)) for key in place]
 
 
-def _telling(model: type[Raw], details: Sequence[ErrorDetails]) -> list[ErrorDetails]:
-    """The errors worth telling: a key that is missing because it is misspelt is told once, as the misspelling."""
+def _reported(model: type[Raw], details: Sequence[ErrorDetails]) -> list[ErrorDetails]:
+    """The errors to report: a key that is missing because it is misspelt is reported once, as the misspelling."""
     meant = {(*place[:-1], suggest_key(model, place)) for place in map(_place, details) if place}
     return [one for one in details if one["type"] != "missing" or _place(one) not in meant]
 
@@ -127,9 +127,9 @@ def _contradicts(error: ErrorDetails) -> bool:
 
 
 def _put_aside(model: type[Raw], reading: Document, place: Place, unread: Collection[Place]) -> Place:
-    """Take out what stands at ``place``, or have an example stand in for it; or for what is around it.
+    """Remove the entry at ``place``, or replace it by an example; if neither is possible, the entry around it.
 
-    The place that was taken out or stood in for. ``unread``: where something stands in already, in vain.
+    Returns the place that was removed or replaced. ``unread``: places that were replaced before, without success.
     """
     tree = cast("dict[str, Any]", reading.tree)
     container = _at(tree, place[:-1])
@@ -138,7 +138,7 @@ def _put_aside(model: type[Raw], reading: Document, place: Place, unread: Collec
         del tree[str(place[0])]
         return place
     if len(place) == 1:
-        tree[str(place[0])] = copy.deepcopy(model.stand_ins()[str(place[0])])
+        tree[str(place[0])] = copy.deepcopy(model.placeholders()[str(place[0])])
         return place
     if field is not None and field.is_required():
         if isinstance(container, dict) and place not in unread and (example := _example(field)) is not None:
@@ -151,7 +151,7 @@ def _put_aside(model: type[Raw], reading: Document, place: Place, unread: Collec
 
 
 def _example(field: FieldInfo) -> Any:
-    """What stands in for a required field: nothing in it if it holds entries, else its example."""
+    """The placeholder of a required field: empty if it has entries, else its example."""
     kind = typing.get_origin(bare(field.annotation))
     if kind is dict:
         return {}
@@ -164,7 +164,7 @@ def _example(field: FieldInfo) -> Any:
 
 
 def _may_hold_names(model: type[Raw], place: Place) -> bool:
-    """Whether what was put aside there may have declared or named something."""
+    """Whether the entry that was removed there may have declared or named something."""
     field = field_at(model, place)
     return len(place) == 1 or field is None or typing.get_origin(bare(field.annotation)) in (dict, list)
 
@@ -184,7 +184,7 @@ def _holds(container: Any, key: str | int) -> bool:
 
 
 def _moved_up(lines: Mapping[Place, int], gone: Collection[Place]) -> dict[Place, int]:
-    """The lines with those of lists' entries moved up by as many as were taken out before them."""
+    """The lines, with indices of lists reduced by the number of entries removed before them."""
     entries = {place for place in gone if isinstance(place[-1], int)}
     out: dict[Place, list[int]] = {}  # their indices, ascending, by their list
     for place in sorted(entries, key=_order):

@@ -8,7 +8,7 @@ from pydantic import Field, PlainValidator, WithJsonSchema
 
 from atoll_core.description.raw_link import RawDirection
 from atoll_core.description.raw_traffic import RawTraffic, RawUdp
-from atoll_core.description.raw_types import Between, Key, Name, Network, Raw, Share
+from atoll_core.description.raw_types import Between, Key, Name, Prefix, Raw, Share
 from atoll_core.errors import shown
 from atoll_core.experiment.experiment import USUAL_CAPTURES, USUAL_LIMITS, Counted, Protocol
 from atoll_core.units import Duration, Size
@@ -61,12 +61,12 @@ class RawLink(Raw):
 
 
 class RawCarried(Raw):
-    """The traffic of a branch, in both directions; several keys: what all of them hold."""
+    """The traffic of a branch, in both directions; several keys select their intersection."""
 
-    world: Network | None = Field(
+    world: Prefix | None = Field(
         default=None, description="Prefix of the world hosts; default any.", examples=["10.10.0.0/24"]
     )
-    island: Network | None = Field(
+    island: Prefix | None = Field(
         default=None, description="Prefix of the island hosts; default any.", examples=["10.20.0.0/30"]
     )
     protocol: Protocol | None = Field(
@@ -77,14 +77,14 @@ class RawCarried(Raw):
 class RawBranch(Raw):
     """A chain that part of the traffic takes, at the same time as the rest takes another."""
 
-    carries: RawCarried = Field(description="What it carries.", examples=["{island: 10.20.0.0/30}"])
+    carries: RawCarried = Field(description="Its traffic.", examples=["{island: 10.20.0.0/30}"])
     chain: list[str] = Field(
         description="Boxes and taps in order from world to island.", examples=["[tap-w, coder-w, sat, coder-i, tap-i]"]
     )
 
 
 class RawChange(Raw):
-    """What is steered otherwise from some instant of the run on; what is left out stays as it is."""
+    """A change of chains or latencies during the run; keys that are left out stay unchanged."""
 
     at: ChangeTime = Field(description="When, after the channels started.", examples=["20 s"])
     chain: list[str] | None = Field(
@@ -94,7 +94,7 @@ class RawChange(Raw):
     )
     branches: dict[Key, RawBranch | None] = Field(
         default={},
-        description="Branches added, replaced, or with null taken away; others stay.",
+        description="Branches added, replaced, or with null removed; others stay.",
         examples=["{coded: null}"],
     )
     latency: dict[Key, str | None] = Field(
@@ -193,7 +193,7 @@ class RawTcp(Raw):
 
 
 class RawExperiment(Raw):
-    """An experiment: what is steered where, with what settings, under what load, for how long."""
+    """An experiment: its chains, links, latencies, load and duration."""
 
     name: Name = Field(description="Name of the experiment; its runs lie in runs/NAME.", examples=["geo"])
     lab: str = Field(description="Path of the lab, relative to this file.", examples=["../emulation/labs/island.yaml"])
@@ -219,7 +219,7 @@ class RawExperiment(Raw):
     )
     changes: list[RawChange] = Field(
         default=[],
-        description="What is steered otherwise from given instants of the run on, in order of time.",
+        description="Changes of chains and latencies during the run, in order of time.",
         examples=["[{at: 20 s, chain: [tap-w, coder-w, sat, coder-i, tap-i]}, {at: 40 s, latency: {w1: rtt-90}}]"],
     )
     traffic: RawTraffic = Field(description="The load.", examples=["{channels: 20}"])
@@ -241,6 +241,6 @@ class RawExperiment(Raw):
     )
 
     @classmethod
-    def stand_ins(cls) -> dict[str, Any]:
+    def placeholders(cls) -> dict[str, Any]:
         """An experiment that does nothing."""
         return {"name": "experiment", "lab": "", "duration": "1 s", "chain": [], "traffic": {"channels": 0}}

@@ -41,12 +41,10 @@ Nic = Annotated[
 
 
 class RawInterface(Raw):
-    """An interface as its machine calls it; a bare name stands for {name: NAME}."""
+    """An interface of a machine; a name is short for {name: NAME}."""
 
-    name: Nic = Field(description="What the machine calls it.", examples=["eth1"])
-    mac: Mac | None = Field(
-        default=None, description="MAC address it has to have; default: whatever the machine says it has."
-    )
+    name: Nic = Field(description="Its name on the machine.", examples=["eth1"])
+    mac: Mac | None = Field(default=None, description="Expected MAC address; default: the machine's own.")
 
     @model_validator(mode="before")
     @classmethod
@@ -61,7 +59,7 @@ class RawInterface(Raw):
 
 
 class RawSsh(Raw):
-    """How machines are reached, unless they say otherwise. What is left out is as your SSH configuration says."""
+    """SSH access to machines without settings of their own. For keys left out, your SSH configuration decides."""
 
     user: str | None = Field(default=None, description="User on the machines.", examples=["root"])
     jump: Target | None = Field(
@@ -84,7 +82,7 @@ class RawSsh(Raw):
         description="Where atoll-host is on the machines; default .local/bin/atoll-host in the user's home.",
     )
     sudo: bool = Field(
-        default=False, description="Whether atoll-host is started by sudo, which asks for no password; default false."
+        default=False, description="Whether atoll-host is started by sudo without a password; default false."
     )
 
 
@@ -101,15 +99,15 @@ class RawInventorySwitch(Raw):
     """A real switch, where it differs from lab.yaml."""
 
     dpid: int | None = Field(
-        default=None, ge=1, le=2**64 - 1, description="Datapath id; default as lab.yaml says.", examples=[3]
+        default=None, ge=1, le=2**64 - 1, description="Datapath id; default as in lab.yaml.", examples=[3]
     )
     driver: Driver | None = Field(
-        default=None, description="Capability profile in switch-configs; default as lab.yaml says.", examples=["ovs"]
+        default=None, description="Capability profile in switch-configs; default as in lab.yaml.", examples=["ovs"]
     )
 
 
 class RawMachine(Raw):
-    """A real machine that stands for one of the lab."""
+    """The real machine for one of the lab."""
 
     ssh: Target = Field(
         description="How it is reached, [user@]host[:port]; the host may be an alias of your SSH configuration.",
@@ -125,12 +123,12 @@ class RawMachine(Raw):
     )
     capacity: Capacity | None = Field(
         default=None,
-        description="Of an island client: its part of the channels, relative to the others'; default as lab.yaml says.",
+        description="Of an island client: its part of the channels, relative to the others'; default as in lab.yaml.",
         examples=[4],
     )
     arch: Literal["x86_64", "aarch64", "armv7l"] | None = Field(
         default=None,
-        description="What `uname -m` says, for `atoll hosts install`; default: the machine is asked.",
+        description="As in `uname -m`, for `atoll hosts install`; default: read from the machine.",
         examples=["aarch64"],
     )
     jump: Target | None = Field(default=None, description="As under ssh, for this machine.", examples=["lab@gateway"])
@@ -138,7 +136,7 @@ class RawMachine(Raw):
 
 
 class RawInventory(Raw):
-    """Real machines and switches that stand for those of a lab.yaml."""
+    """The real machines and switches for those of a lab.yaml."""
 
     controller: RawController = Field(
         description="Where switches find the controller.", examples=["{address: 192.168.100.1}"]
@@ -152,6 +150,6 @@ class RawInventory(Raw):
     )
 
     @classmethod
-    def stand_ins(cls) -> dict[str, Any]:
+    def placeholders(cls) -> dict[str, Any]:
         """An inventory of nothing."""
         return {"controller": {"address": "192.168.100.1"}, "machines": {}}

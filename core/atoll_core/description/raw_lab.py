@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """lab.yaml as it is written: one class for each mapping. ``resolve_lab`` makes a Network of it.
 
-The descriptions of the fields are what an editor shows, through the JSON Schema, and what docs/descriptions.md
-enlarges upon.
+The descriptions of the fields are shown by editors, through the JSON Schema. docs/descriptions.md has more.
 """
 
 from typing import Annotated, Any, Literal, cast
@@ -19,8 +18,8 @@ from atoll_core.description.raw_types import (
     Key,
     Mac,
     Name,
-    Network,
     Port,
+    Prefix,
     Raw,
 )
 from atoll_core.lab.box_kind import BoxKind, Forwarding
@@ -38,10 +37,10 @@ Argv = Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=64)
 
 
 class RawNetworks(Raw):
-    """The two address ranges; every host lies in one of them."""
+    """The two address ranges; every host is in one of them."""
 
-    world: Network = Field(description="IPv4 network of the world end.", examples=["10.10.0.0/16"])
-    island: Network = Field(description="IPv4 network of the island end.", examples=["10.20.0.0/16"])
+    world: Prefix = Field(description="IPv4 network of the world end.", examples=["10.10.0.0/16"])
+    island: Prefix = Field(description="IPv4 network of the island end.", examples=["10.20.0.0/16"])
 
 
 class RawSwitch(Raw):
@@ -60,7 +59,7 @@ class RawTrunk(Raw):
 
 
 class RawCable(Raw):
-    """What may be said of any interface, beyond the port its cable ends at."""
+    """Optional keys of any interface."""
 
     mac: Mac | None = Field(default=None, description="MAC address; default derived from the port.")
     interface: InterfaceName | None = Field(default=None, description="Interface name, at most 15 characters.")
@@ -69,7 +68,7 @@ class RawCable(Raw):
 class RawHost(RawCable):
     """An end host of the experiment network."""
 
-    role: HostRole = Field(strict=False, description="What the host is there for.", examples=["world-server"])
+    role: HostRole = Field(strict=False, description="Purpose of the host.", examples=["world-server"])
     ip: Address = Field(description="IPv4 address, in the network of its end.", examples=["10.10.0.1"])
     port: Port = Field(description="Switch port its cable ends at.", examples=["sw-w1/1"])
     interface: InterfaceName | None = Field(default=None, description="Interface name; default HOST-eth0.")
@@ -80,8 +79,8 @@ class RawHost(RawCable):
     )
 
 
-class RawLeg(RawCable):
-    """One side of a chain box; a bare switch/number stands for {port: switch/number}."""
+class RawBoxPort(RawCable):
+    """One side of a chain box; switch/number is short for {port: switch/number}."""
 
     port: Port = Field(description="Switch port this side's cable ends at.", examples=["sw-c/11"])
     interface: InterfaceName | None = Field(default=None, description="Interface name; default BOX-w or BOX-i.")
@@ -99,10 +98,10 @@ class RawLeg(RawCable):
 
 
 class RawSpare(Raw):
-    """A second pair of legs of a routed box; what comes in by one pair leaves by the same."""
+    """A second pair of ports of a routed box; frames that enter by one pair leave by the same."""
 
-    world: RawLeg = Field(description="The side that faces the world.", examples=["sw-c/31"])
-    island: RawLeg = Field(description="The side that faces the island.", examples=["sw-c/32"])
+    world: RawBoxPort = Field(description="The side that faces the world.", examples=["sw-c/31"])
+    island: RawBoxPort = Field(description="The side that faces the island.", examples=["sw-c/32"])
 
 
 def _grantable(privilege: Privilege) -> Privilege:
@@ -112,17 +111,17 @@ def _grantable(privilege: Privilege) -> Privilege:
 
 
 class RawProgram(Raw):
-    """A program of your own that makes a machine a box; {world} and {island} stand for the interfaces' names."""
+    """A program of your own that makes a machine a box; {world} and {island} are replaced by its interfaces' names."""
 
     start: Argv = Field(
-        description="Command that runs as long as the box is wanted: program and arguments.",
+        description="Command that runs as long as the box is in use: program and arguments.",
         examples=["[pepsal, -i, '{world}']"],
     )
     stop: Argv = Field(
-        default=[], description="Command that asks it to end; default: it gets SIGTERM.", examples=["[pepctl, stop]"]
+        default=[], description="Command that ends it; default: it gets SIGTERM.", examples=["[pepctl, stop]"]
     )
     report: Argv = Field(
-        default=[], description="Command that prints what it has to say after a run.", examples=["[pepctl, statistics]"]
+        default=[], description="Command that prints its statistics after a run.", examples=["[pepctl, statistics]"]
     )
     privileges: list[Annotated[Privilege, Field(strict=False), AfterValidator(_grantable)]] = Field(
         default=[],
@@ -134,12 +133,12 @@ class RawProgram(Raw):
 class RawBox(Raw):
     """A box of the satellite chain."""
 
-    kind: BoxKind = Field(strict=False, description="What the box does with a frame.", examples=["link"])
-    world: RawLeg = Field(description="The side that faces the world.", examples=["sw-c/15"])
-    island: RawLeg = Field(description="The side that faces the island.", examples=["sw-c/16"])
+    kind: BoxKind = Field(strict=False, description="Kind of the box.", examples=["link"])
+    world: RawBoxPort = Field(description="The side that faces the world.", examples=["sw-c/15"])
+    island: RawBoxPort = Field(description="The side that faces the island.", examples=["sw-c/16"])
     spare: RawSpare | None = Field(
         default=None,
-        description="Second pair of legs, for chains that change while this box stays.",
+        description="Second pair of ports, for changes of a chain that keep this box.",
         examples=["{world: sw-c/31, island: sw-c/32}"],
     )
     forwarding: Forwarding | None = Field(
@@ -237,7 +236,7 @@ class RawLab(Raw):
     )
 
     @classmethod
-    def stand_ins(cls) -> dict[str, Any]:
+    def placeholders(cls) -> dict[str, Any]:
         """An empty lab."""
         networks = {"world": "10.10.0.0/16", "island": "10.20.0.0/16"}
         return {"name": "lab", "networks": networks, "switches": {}, "hosts": {}}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """One direction of a satellite link as it is written in experiment.yaml: rate, delay, queue and impairments.
 
-Jitter, loss and AQM have a short form for what is wanted most (``jitter: 5 ms``, ``loss: 0.1 %``, ``aqm: codel``) and
-a mapping for the rest; the short form is read as that mapping.
+Jitter, loss and AQM have a short form (``jitter: 5 ms``, ``loss: 0.1 %``, ``aqm: codel``), which is expanded to their
+mapping.
 """
 
 from typing import Annotated, Any, ClassVar, Literal, Self, cast
@@ -27,12 +27,12 @@ Probability = Annotated[float, Share()]
 
 _KINDS = ("probability", "bit_error", "model", "trace")
 _GILBERT_ELLIOTT = ("good_to_bad", "bad_to_good", "loss_good", "loss_bad")
-_DROP_TAIL = "drop-tail"  # what a queue does without an AQM
+_DROP_TAIL = "drop-tail"  # a queue without an AQM
 _RED_WEIGHT = 0.002  # Floyd and Jacobson 1993, section 6
 
 
 class RawJitter(ShortForm):
-    """Jitter of the delay; a bare duration stands for {amount: duration}."""
+    """Jitter of the delay; a duration is short for {amount: duration}."""
 
     _SHORT: ClassVar[str] = "amount"
 
@@ -99,7 +99,7 @@ class RawLoss(ShortForm):
     )
     trace: str | None = Field(
         default=None,
-        description="File with a line a packet, 0 (passes) or 1 (lost), relative to this one; begins anew at its end.",
+        description="File with a line a packet, 0 (passes) or 1 (lost), relative to this one; repeats at its end.",
         examples=["traces/loss.txt"],
     )
     where: Where = Field(
@@ -115,7 +115,7 @@ class RawLoss(ShortForm):
         given = [key for key in _KINDS if getattr(self, key) is not None]
         channel = [key for key in _GILBERT_ELLIOTT if getattr(self, key) is not None]
         if len(given) > 1:
-            msg = f"{listed(given)} say different things; keep one of them"
+            msg = f"{listed(given)} exclude each other; keep one of them"
             raise ContradictionError(msg)
         if channel and not self.model:
             verb, it = ("belongs", "it") if len(channel) == 1 else ("belong", "them")
@@ -136,11 +136,11 @@ class RawCodel(Raw):
     """Controlled delay, RFC 8289."""
 
     target: Patience = Field(
-        default=Duration(5 * 10**6), description="Sojourn time that may stand; default 5 ms.", examples=["5 ms"]
+        default=Duration(5 * 10**6), description="Acceptable standing sojourn time; default 5 ms.", examples=["5 ms"]
     )
     interval: Patience = Field(
         default=Duration(100 * 10**6),
-        description="How long a sojourn time above target is borne; about the longest RTT; default 100 ms.",
+        description="How long a sojourn time above target is accepted; about the longest RTT; default 100 ms.",
         examples=["600 ms"],
     )
 
@@ -175,7 +175,7 @@ class RawRed(Raw):
 
 
 class RawAqm(Raw):
-    """Active queue management instead of drop-tail; ``codel`` alone stands for {codel: {}}, ``drop-tail`` for none."""
+    """Active queue management instead of drop-tail; ``codel`` is short for {codel: {}}, ``drop-tail`` means none."""
 
     codel: RawCodel | None = Field(
         default=None, description="Controlled delay.", examples=["{target: 5 ms, interval: 600 ms}"]
@@ -185,7 +185,7 @@ class RawAqm(Raw):
     )
 
     @classmethod
-    def in_full(cls, given: Any) -> Any:
+    def expanded(cls, given: Any) -> Any:
         if given == _DROP_TAIL:
             return {}
         return {given: {}} if isinstance(given, str) and given in cls.model_fields else given
@@ -193,7 +193,7 @@ class RawAqm(Raw):
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, given: Any) -> Any:
-        whole = cls.in_full(given)
+        whole = cls.expanded(given)
         if not isinstance(whole, dict):
             msg = f"unknown aqm {shown(given)}; {suggest(given, (*cls.model_fields, _DROP_TAIL), 'aqms')}"
             raise ValueError(msg)  # noqa: TRY004 (pydantic reports ValueErrors, and a TypeError would end the program)

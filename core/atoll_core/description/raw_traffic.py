@@ -25,7 +25,7 @@ _BEGINS_AS_A_SIZE = re.compile(r"\s*[0-9]")
 
 
 def _flow_sizes(given: object) -> str:
-    """A distribution's name, a size, or a path; what is no path may not look like one, so that slips are found."""
+    """A distribution's name, a size, or a path. A path has a '.' or '/', so that misspelt names are found."""
     if not isinstance(given, str):
         msg = f"{shown(given)} is no distribution; write {PUBLISHED}, a size such as '10 kB', or a file"
         raise ValueError(msg)  # noqa: TRY004 (pydantic reports ValueErrors)
@@ -55,7 +55,7 @@ FlowsPerSecond = Annotated[
 
 
 class RawThink(ShortForm):
-    """A pause after each flow of a channel; a bare duration stands for {mean: duration}."""
+    """A pause after each flow of a channel; a duration is short for {mean: duration}."""
 
     _SHORT: ClassVar[str] = "mean"
 
@@ -69,19 +69,19 @@ class RawThink(ShortForm):
 
 
 class RawFlowSizes(ShortForm):
-    """What flow sizes are drawn from; text stands for {distribution: text}."""
+    """The distribution of flow sizes; text is short for {distribution: text}."""
 
     _SHORT: ClassVar[str] = "distribution"
 
     distribution: FlowSizesText = Field(
         default=PUBLISHED,
-        description="What flow sizes are drawn from: published, one size, or a file relative to this one.",
+        description="Distribution of flow sizes: published, one size, or a file relative to this one.",
         examples=["published", "10 kB", "sizes.csv"],
     )
     counts: SizesCount = Field(
         default=SizesCount.PAYLOAD,
         strict=False,
-        description="What the sizes are: TCP payload, or the IP bytes of a recorded flow, headers included.",
+        description="Meaning of the sizes: TCP payload, or the IP bytes of a recorded flow, headers included.",
         examples=["ip"],
     )
 
@@ -92,12 +92,12 @@ class RawTraffic(Raw):
     channels: int = Field(ge=0, le=100_000, description="Channels over all island clients; 0: no load.", examples=[20])
     flow_sizes: RawFlowSizes = Field(
         default=RawFlowSizes(),
-        description="What flow sizes are drawn from, and what they count: text, or a mapping.",
+        description="Distribution of flow sizes and the meaning of the sizes: text, or a mapping.",
         examples=["published", "10 kB", "{distribution: sizes.csv, counts: ip}"],
     )
     pro_rate: LeastSize | None = Field(
         default=None,
-        description="Flows smaller than this are put together to connections of this size; default none.",
+        description="Flows smaller than this are combined to connections of this size; default none.",
         examples=["200 B"],
     )
     think_time: RawThink | None = Field(
@@ -107,7 +107,7 @@ class RawTraffic(Raw):
     )
     flows_per_s: FlowsPerSecond | None = Field(
         default=None,
-        description="Open loop: so many flows begin a second, over all channels, whatever became of those before.",
+        description="Open loop: flows started per second, over all channels, independently of earlier flows.",
         examples=[50],
     )
     write_rate: WriteRate | None = Field(
@@ -121,7 +121,7 @@ class RawTraffic(Raw):
     def _one_loop(self) -> Self:
         wrong: list[str] = []
         if self.think_time and self.flows_per_s is not None:
-            wrong.append("think_time and flows_per_s say different things; keep one of them")
+            wrong.append("think_time and flows_per_s exclude each other; keep one of them")
         if self.flows_per_s is not None and self.channels == 0:
             wrong.append("flows_per_s begins flows, and 0 channels have none; write at least 1 channel")
         if wrong:
@@ -135,7 +135,7 @@ class RawUdp(Raw):
     rate: UdpRate = Field(description="IP bytes a second of all flows together.", examples=["2 Mbit/s"])
     flow_sizes: FlowSizesText = Field(
         default=PUBLISHED,
-        description="What flow sizes (IP bytes) are drawn from: published, one size, or a file relative to this one.",
+        description="Distribution of flow sizes (IP bytes): published, one size, or a file relative to this one.",
         examples=["published", "10 kB", "sizes.csv"],
     )
     packet: PacketSize = Field(

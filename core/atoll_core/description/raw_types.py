@@ -25,7 +25,7 @@ PORT_MAX = 65279  # OFPP_MAX of OpenFlow 1.3 is 0xffffff00; OVS and 1.0 hardware
 INTERFACE_NAME_MAX = 15  # IFNAMSIZ less the terminating zero, linux/if.h
 
 PORT_EXAMPLE = "sw-c/11"
-"""Of a switch that the lab need not have: the message that is told names one of the lab's."""
+"""A placeholder in messages, which is replaced by a port of the described lab."""
 
 _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _INTERFACE = re.compile(rf"[a-z][a-z0-9.-]{{0,{INTERFACE_NAME_MAX - 1}}}")
@@ -42,7 +42,7 @@ _UNUSABLE = (
 
 
 class ContradictionError(ValueError):
-    """Two fields that are there exclude each other: true whatever other fields of the mapping are."""
+    """Two given fields exclude each other, independently of the mapping's other fields."""
 
 
 class Raw(BaseModel):
@@ -51,29 +51,29 @@ class Raw(BaseModel):
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
 
     @classmethod
-    def stand_ins(cls) -> dict[str, Any]:
-        """For a section that is missing or unusable: what lets the search for further mistakes go on."""
+    def placeholders(cls) -> dict[str, Any]:
+        """Placeholders for required sections that are missing or unusable, so that validation can continue."""
         return {}
 
     @classmethod
-    def in_full(cls, given: Any) -> Any:
-        """The mapping that a short form stands for; anything else as it is."""
+    def expanded(cls, given: Any) -> Any:
+        """Expand a short form to its mapping; return anything else unchanged."""
         return given
 
 
 class ShortForm(Raw):
-    """A mapping with a short form: text that stands for the mapping with it under ``_SHORT``."""
+    """A mapping with a short form: plain text is the value of its key ``_SHORT``."""
 
     _SHORT: ClassVar[str]
 
     @classmethod
-    def in_full(cls, given: Any) -> Any:
+    def expanded(cls, given: Any) -> Any:
         return cast(Any, given) if isinstance(given, dict) else {cls._SHORT: given}
 
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, given: Any) -> Any:
-        return cls.in_full(given)
+        return cls.expanded(given)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -86,7 +86,7 @@ class ShortForm(Raw):
 
 @dataclass(frozen=True, slots=True)
 class Between:
-    """Annotates a field that holds a quantity: text is parsed, and refused outside ``low`` to ``high``."""
+    """Annotation of a quantity: text is parsed, and refused outside ``low`` to ``high``."""
 
     kind: type[Rate | Duration | Size]
     low: str
@@ -94,7 +94,7 @@ class Between:
     why_low: str = ""  # the reason for the lower bound, read after it
 
     def read(self, text: object) -> Rate | Duration | Size:
-        """The quantity that ``text`` is; ValueError says why it is none."""
+        """Parse the quantity; ValueError with the reason if ``text`` is not one."""
         found = self.kind.parse(text)
         if found.base < self.kind.parse(self.low).base:
             msg = f"{shown(text)} is too small; it must be at least {self.low}{self.why_low}"
@@ -113,12 +113,12 @@ class Between:
 
 @dataclass(frozen=True, slots=True)
 class Share:
-    """Annotates a field that holds a probability or another share of one, written in per cent."""
+    """Annotation of a probability or another share, written in per cent."""
 
     low: str = "0 %"
 
     def read(self, text: object) -> float:
-        """The share, from 0.0 to 1.0; ValueError says why ``text`` is none."""
+        """The share, from 0.0 to 1.0; ValueError with the reason if ``text`` is not one."""
         found = _percent(text)
         if found is None:
             remedy = "decimals follow a point, as in" if "," in str(text) else "write a number and %, such as"
@@ -145,7 +145,7 @@ def _percent(text: object) -> Decimal | None:
 
 
 def _text(read: Callable[[str], Any], what: str, example: str) -> Callable[[object], Any]:
-    """``read``, for text only: anything else YAML holds is refused in the same words everywhere."""
+    """Wrap ``read`` so that values of YAML that are not text are refused, with the same message everywhere."""
 
     def read_text(given: object) -> Any:
         if not isinstance(given, str):
@@ -209,7 +209,7 @@ def _address(text: str) -> IPv4Address:
     return address
 
 
-def network(text: str) -> IPv4Network:
+def parse_network(text: str) -> IPv4Network:
     """An IPv4 network of hosts; ValueError says why ``text`` is none."""
     try:
         network = IPv4Network(text, strict=False)
@@ -260,9 +260,9 @@ Address = Annotated[
     PlainValidator(_text(_address, "an IPv4 address", "10.10.0.1")),
     WithJsonSchema({"type": "string", "format": "ipv4"}),
 ]
-Network = Annotated[
+Prefix = Annotated[
     IPv4Network,
-    PlainValidator(_text(network, "an IPv4 network", "10.10.0.0/16")),
+    PlainValidator(_text(parse_network, "an IPv4 network", "10.10.0.0/16")),
     _pattern(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}"),
 ]
 Capacity = Annotated[

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The files that an experiment names besides its lab: traces, flow sizes. Each is read once, however often named."""
+"""Traces and flow-size files that an experiment names. Each file is read once."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -15,14 +15,14 @@ from atoll_core.experiment.flow_sizes import FlowSizes
 
 T = TypeVar("T")
 
-_OUTSIDE = "lies outside the folder whose files this description may name"
+_OUTSIDE = "is outside the folder of files that this description may name"
 
 
 class ReferencedFiles:
     """Files by their path relative to the folder of the experiment.
 
-    A file that cannot be read is a Read without anything found and one mistake, at line 0. ``confined``: files that
-    are not in the folder, or below it, are not read.
+    A file that cannot be read is a FileContent with one mistake, at line 0. ``confined``: only files in the folder or
+    below are read.
     """
 
     def __init__(self, folder: Path, *, confined: bool = False) -> None:
@@ -37,7 +37,7 @@ class ReferencedFiles:
         return self._read(name, self._traces, "CSV", read_trace)
 
     def loss_trace(self, name: str) -> FileContent[LossTrace]:
-        """A trace of the fate of packets."""
+        """A trace of lost packets."""
         return self._read(name, self._loss_traces, "text", read_loss_trace)
 
     def flow_sizes(self, name: str) -> FileContent[FlowSizes]:

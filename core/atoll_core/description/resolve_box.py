@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which keys of a chain box go together, and which placeholders its commands may have."""
+"""Check the keys of a chain box against its kind, and the placeholders in its commands."""
 
 import difflib
 import re
@@ -12,8 +12,8 @@ _BRACES = re.compile(r"(?<![${])\{([A-Za-z_][A-Za-z0-9_-]*)\}(?!\})")  # not a s
 _ALIKE = 0.8  # two letters swapped in a word of five; such text also occurs in scripts, so that less is no misspelling
 
 
-def unfit(box: ChainBox) -> Iterator[tuple[str, str]]:
-    """Keys of a box that do not fit its kind, each with what is wrong and what would be right."""
+def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
+    """Keys of a box that do not fit its kind, each with a message."""
     kind, traits = box.kind.value, box.kind.traits
     if traits.is_foreign and box.forwarding is None:
         what = "transparent if frames leave it as they came, routed if it sends packets in frames of its own"
@@ -26,19 +26,22 @@ def unfit(box: ChainBox) -> Iterator[tuple[str, str]]:
         }
         for key, given in declared.items():
             if given:
-                yield key, f"a box of kind {kind} is known in this; remove the key, or make it a program or external"
+                yield (
+                    key,
+                    f"its value is fixed for kind {kind}; remove the key, or make the box a program or external",
+                )
     if traits.has_program and not (box.program and box.program.start):
         yield "program", "a box of kind program has one; add 'program: {start: [...]}'"
     if box.program and not traits.has_program:
         yield "program", f"nothing is started on a box of kind {kind}; remove it, or write kind: program"
     if box.spare and not box.routed:
-        yield "spare", "a transparent box keeps VLAN tags, which tell versions apart; remove its spare legs"
+        yield "spare", "a transparent box keeps VLAN tags, which distinguish versions; remove spare"
 
 
 def unknown_placeholders(program: Program) -> Iterator[tuple[str, str]]:
-    """Keys of a program whose commands have words in braces that look like placeholders and are none.
+    """Keys of a program whose commands have unknown placeholders, each with a message.
 
-    Inside an argument a word must resemble a known placeholder, as scripts, JSON and awk have braces, too.
+    Inside an argument only a word that resembles a known placeholder counts: scripts, JSON and awk have braces, too.
     """
     commands = {"start": program.start, "stop": program.stop, "report": program.report}
     for key, argument in ((key, argument) for key, argv in commands.items() for argument in argv):

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The chains of an experiment: the hops of each, whose traffic it carries, and that none stands idle."""
+"""Check the chains of an experiment: the hops and the traffic of each."""
 
 from collections.abc import Iterator
 
@@ -14,20 +14,20 @@ from atoll_core.lab.network import Network, PortRef, Tap
 
 
 def hops_of(raw: RawExperiment) -> tuple[str, ...]:
-    """Every box and tap that any chain ever has, each once, those of ``chain`` first."""
+    """Every box and tap of any chain in any version, each once, those of ``chain`` first."""
     return tuple(dict.fromkeys(hop for version in described_versions(raw) for hop in version.hops))
 
 
 def check_chains(parsed: Parsed[RawExperiment], lab: Lab, network: Network, wrong: Wrong) -> None:
-    """Tell ``wrong`` of every hop that leads nowhere and every branch that carries what it cannot, in any version."""
-    told: set[tuple[Place, str]] = set()
+    """Report unknown or misplaced hops, and branches with impossible traffic, in any version to ``wrong``."""
+    reported: set[tuple[Place, str]] = set()
     for version in described_versions(parsed.raw):
         since = f" (from {version.at} on)" if version.place else ""
         found = [*_hop_mistakes(parsed, lab, network, version), *_branch_mistakes(parsed, lab, network, version)]
         for place, message in found:
-            if (place, message) not in told:
+            if (place, message) not in reported:
                 wrong(place, message + (since if place[: len(version.place)] != version.place else ""))
-        told |= set(found)
+        reported |= set(found)
 
 
 def _hop_mistakes(
@@ -50,31 +50,35 @@ def _check_hops(
         place: Place = (*at, index)
         if not (lab.knows("boxes", hop) or lab.knows("taps", hop)):
             kind = lab.kind_of(hop)
-            found = f"{hop!r} is a {kind}, and a chain holds boxes and taps" if kind else f"unknown box or tap {hop!r}"
+            found = (
+                f"{hop!r} is a {kind}, but a chain consists of boxes and taps"
+                if kind
+                else f"unknown box or tap {hop!r}"
+            )
             yield place, f"{found}; {suggest(hop, usable, 'boxes and taps')}"
         elif hop in hops[:index]:
-            yield place, f"{hop!r} stands in the chain twice; keep one of them"
+            yield place, f"{hop!r} is in the chain twice; keep one of them"
         elif hop in links and hop not in {*parsed.raw.links, *misspelt} and parsed.whole("links"):
             yield place, f"satellite emulator {hop!r} has no settings; add {hop!r} to links"
-        elif hop in physical and (elsewhere := _not_beside(network, physical[hop], hops)):
+        elif hop in physical and (elsewhere := _misplaced_tap(network, physical[hop], hops)):
             yield place, elsewhere
 
 
-def _not_beside(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | None:
-    """Why a physical tap cannot stand in its place of a chain: its cable is that of a box elsewhere."""
+def _misplaced_tap(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | None:
+    """The mistake of a physical tap that is not next to the box whose cable it is in; None if it is."""
     cable, place = tap.interface.attached, hops.index(tap.name)
-    legs: dict[PortRef, tuple[str, int]] = {}
+    sides: dict[PortRef, tuple[str, int]] = {}
     for box in network.boxes:
         for pair in box.pairs:
-            legs |= {pair.world.attached: (box.name, -1), pair.island.attached: (box.name, 1)}
-    if cable not in legs:
+            sides |= {pair.world.attached: (box.name, -1), pair.island.attached: (box.name, 1)}
+    if cable not in sides:
         return None  # a trunk or a host's cable: frames may cross it at several places of the chain
-    box, side = legs[cable]
+    box, side = sides[cable]
     boxes = {each.name for each in network.boxes}
-    beside = hops[place + 1 :] if side < 0 else hops[:place][::-1]
-    if next((hop for hop in beside if hop in boxes), None) == box:
+    neighbours = hops[place + 1 :] if side < 0 else hops[:place][::-1]
+    if next((hop for hop in neighbours if hop in boxes), None) == box:
         return None
-    return f"physical tap {tap.name!r} is in the cable of {box!r} at {cable}; put it beside {box!r}, on that side"
+    return f"physical tap {tap.name!r} is in the cable of {box!r} at {cable}; put it next to {box!r}, on that side"
 
 
 def _branch_mistakes(
@@ -88,7 +92,7 @@ def _branch_mistakes(
         if not parsed.reads(place):
             continue
         if carries == TrafficSelector():
-            yield place, "it says nothing; name a world or island prefix or a protocol, the rest is carried by 'chain'"
+            yield place, "it selects no traffic; name a world or island prefix or a protocol, 'chain' carries the rest"
         for end, prefix, around in (
             ("world", carries.world, network.world),
             ("island", carries.island, network.island),
@@ -108,25 +112,25 @@ def _branch_mistakes(
 
 
 def _idle(version: SteeringVersion, network: Network) -> Iterator[tuple[str, str]]:
-    """Chains to which nothing is left: no hosts have such addresses, or branches that carry less take all of it."""
+    """Chains without traffic: no hosts have such addresses, or more specific branches carry all of it."""
     chains = sorted((*version.branches, version.chain), key=lambda chain: -chain.carries.precedence)
-    asked = [
+    flows = [
         (world.address, island.address, kind)
         for world in network.world_hosts
         for island in network.island_hosts
         for kind in (*Protocol, None)
     ]
-    takers: dict[str, dict[str, None]] = {chain.name: {} for chain in chains}
-    for one in asked:
-        willing = [chain.name for chain in chains if chain.carries.matches(*one)]
-        for name in willing:
-            takers[name][willing[0]] = None
+    carriers: dict[str, dict[str, None]] = {chain.name: {} for chain in chains}
+    for flow in flows:
+        matching = [chain.name for chain in chains if chain.carries.matches(*flow)]
+        for name in matching:
+            carriers[name][matching[0]] = None
     for chain in chains:
-        if asked and chain.name not in takers[chain.name]:
-            others = ", ".join(map(repr, takers[chain.name]))
+        if flows and chain.name not in carriers[chain.name]:
+            others = ", ".join(map(repr, carriers[chain.name]))
             yield (
                 chain.name,
-                f"nothing is left for it: {others} {'take' if ',' in others else 'takes'} all of it; "
+                f"it carries no traffic: {others} {'carry' if ',' in others else 'carries'} all of it; "
                 "remove one of them or let it carry less"
                 if others
                 else "no two hosts of the lab have such traffic; name a prefix with hosts in it",

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The versions of an experiment's steering: as it begins, and after each of its ``changes``.
+"""The versions of an experiment's steering: at the start, and after each of its ``changes``.
 
-A change says what differs from then on. What it leaves out stays: the chain if it names none, branches and latencies of
-other names. ``null`` takes a branch or a latency away.
+A change has the differences to the version before. The chain, branches and latencies that it does not name stay.
+``null`` removes a branch or a latency.
 """
 
 from collections.abc import Callable, Iterator, Mapping
@@ -20,7 +20,7 @@ Wrong = Callable[[Place, str], None]
 
 @dataclass(frozen=True, slots=True)
 class DescribedVersion:
-    """One version in the words of the description, and where these stand in it."""
+    """One version in terms of the description, with the places of its parts."""
 
     at: Duration  # since the load began
     place: Place  # of the change; (): as the experiment begins
@@ -31,7 +31,7 @@ class DescribedVersion:
 
     @property
     def steers(self) -> tuple[object, ...]:
-        """What it asks of the switches, to be compared."""
+        """Its chains and latencies, for comparisons."""
         return self.chain, {name: branch for name, (branch, _) in self.branches.items()}, dict(self.latency)
 
     @property
@@ -69,7 +69,7 @@ def _changed(before: DescribedVersion, change: RawChange, place: Place) -> Descr
 
 
 def resolve_version(parsed: Parsed[RawExperiment], version: DescribedVersion) -> SteeringVersion:
-    """The version as the model has it."""
+    """Convert the version to a SteeringVersion."""
     line = parsed.document.line
     return SteeringVersion(
         at=version.at,
@@ -89,7 +89,7 @@ def resolve_version(parsed: Parsed[RawExperiment], version: DescribedVersion) ->
 
 
 def check_changes(parsed: Parsed[RawExperiment], wrong: Wrong) -> None:
-    """Tell ``wrong`` of changes out of order, after the end, of nothing, or of branches that do not stand."""
+    """Report changes out of order, after the end, without effect, or of unknown branches to ``wrong``."""
     for place, message in _mistakes(parsed):
         wrong(place, message)
 
@@ -109,8 +109,8 @@ def _mistakes(parsed: Parsed[RawExperiment]) -> Iterator[tuple[Place, str]]:
             if parsed.reads(after.place):
                 yield after.place, "it changes nothing; name a chain, branches or latency"
         elif before.steers == after.steers and parsed.whole(*steering) and parsed.reads(*((key,) for key in steering)):
-            yield after.place, "it changes nothing: all of this stands already; remove it"
+            yield after.place, "it changes nothing: all of this is already in effect; remove it"
         for name, branch in change.branches.items():
             if branch is None and name not in before.branches and parsed.whole("branches", "changes"):
                 known = suggest(name, before.branches, "branches")
-                yield (*after.place, "branches", name), f"no branch {name!r} stands then; {known}"
+                yield (*after.place, "branches", name), f"no branch {name!r} exists then; {known}"

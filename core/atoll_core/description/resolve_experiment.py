@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From experiment.yaml as written, and its lab, to an Experiment: names lead somewhere, figures are possible."""
+"""Resolve a raw experiment.yaml, with its lab, to an Experiment: look up names, check values."""
 
 from collections.abc import Iterator
 
@@ -12,7 +12,7 @@ from atoll_core.description.resolve_changes import check_changes, described_vers
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.resolve_link import resolve_direction
 from atoll_core.description.resolve_traffic import resolve_traffic, resolve_udp
-from atoll_core.description.validation_messages import call, nearest, suggest
+from atoll_core.description.validation_messages import entry_name, nearest, suggest
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.capacity import (
     TrunkSteering,
@@ -43,13 +43,13 @@ _NEEDED_FOR_LOAD = {
 
 
 def resolve_experiment(
-    parsed: Parsed[RawExperiment], lab: Lab | None, beside: ReferencedFiles
+    parsed: Parsed[RawExperiment], lab: Lab | None, files: ReferencedFiles
 ) -> tuple[Experiment, tuple[Diagnostic, ...]]:
-    """The experiment and its mistakes; only without mistakes, and with a lab without any, is it to be believed.
+    """The experiment and its mistakes. It is valid only if neither it nor its lab has mistakes.
 
-    Without a lab that could be read, what refers to it goes unchecked. ``beside`` reads the other files it names.
+    References to a lab that could not be read are not checked. ``files`` reads the other files that it names.
     """
-    resolver = _Resolver(parsed, beside)
+    resolver = _Resolver(parsed, files)
     resolver.check_times()
     if lab and lab.network and lab.parsed:
         resolver.check_against(lab, lab.network)
@@ -58,18 +58,18 @@ def resolve_experiment(
 
 
 class _Resolver:
-    def __init__(self, parsed: Parsed[RawExperiment], beside: ReferencedFiles) -> None:
+    def __init__(self, parsed: Parsed[RawExperiment], files: ReferencedFiles) -> None:
         self.parsed = parsed
         self.raw = parsed.raw
         self.mistakes: list[Diagnostic] = []
-        self.links = tuple(self.resolve_links(beside))
-        self.traffic, wrong = resolve_traffic(self.raw.traffic, parsed, beside)
-        self.udp, also_wrong = resolve_udp(self.raw.udp, parsed, beside) if self.raw.udp else (None, ())
+        self.links = tuple(self.resolve_links(files))
+        self.traffic, wrong = resolve_traffic(self.raw.traffic, parsed, files)
+        self.udp, also_wrong = resolve_udp(self.raw.udp, parsed, files) if self.raw.udp else (None, ())
         self.mistakes += (*wrong, *also_wrong)
 
     def wrong(self, place: Place, message: str) -> None:
-        if not self.parsed.stands_in(place):
-            words = call(place)
+        if not self.parsed.is_placeholder(place):
+            words = entry_name(place)
             self.mistakes.append(self.parsed.document.mistake(place, f"{words}: {message}" if words else message))
 
     def experiment(self, lab: str) -> Experiment:
@@ -116,13 +116,13 @@ class _Resolver:
             given=tuple((".".join(map(str, place)), setting) for place, setting in self.parsed.document.given.items()),
         )
 
-    def resolve_links(self, beside: ReferencedFiles) -> Iterator[Link]:
-        """Settings in the order of the chain, then those no hop needs."""
+    def resolve_links(self, files: ReferencedFiles) -> Iterator[Link]:
+        """Links in the order of the chain, then those that are in no chain."""
         hops = hops_of(self.raw)
         for name in sorted(self.raw.links, key=lambda name: (*hops, name).index(name)):
             raw, document = self.raw.links[name], self.parsed.document
-            to_island, wrong = resolve_direction(raw.to_island, ("links", name, "to_island"), self.parsed, beside)
-            to_world, also_wrong = resolve_direction(raw.to_world, ("links", name, "to_world"), self.parsed, beside)
+            to_island, wrong = resolve_direction(raw.to_island, ("links", name, "to_island"), self.parsed, files)
+            to_world, also_wrong = resolve_direction(raw.to_world, ("links", name, "to_world"), self.parsed, files)
             self.mistakes += (*wrong, *also_wrong)
             yield Link(name, to_island, to_world, raw.counts, document.line(("links", name)))
 
@@ -154,7 +154,7 @@ class _Resolver:
                 self.wrong(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
 
     def is_unused(self, name: str, lab: Lab) -> bool:
-        """Whether no chain has this link for sure; a hop that is misspelt may mean it."""
+        """Whether no chain has this link; a misspelt hop may be it."""
         hops, known = hops_of(self.raw), (*lab.names("boxes"), *lab.names("taps"))
         meant = {nearest(hop, known) for hop in hops if hop not in known}
         return name not in {*hops, *meant} and self.parsed.whole("chain", "branches", "changes")
@@ -180,7 +180,7 @@ class _Resolver:
             self.wrong(place, f"no delay box carries the latency class {name!r}; {suggest(name, classes, 'classes')}")
 
     def check_servers(self, lab: Lab, network: Network) -> None:
-        """Only world servers have a congestion control of their own: they send what the channels receive."""
+        """Only world servers have a congestion control of their own: they send to the channels."""
         roles = {host.name: host.role for host in network.hosts}
         servers = [host.name for host in network.with_role(HostRole.WORLD_SERVER)]
         for server in self.raw.tcp.servers:
@@ -200,7 +200,7 @@ class _Resolver:
                 self.wrong(("lab",), f"{network.file} has no host with role {role.value}: {why}; add one")
 
     def check_capacity(self, lab: Lab, network: Network) -> None:
-        """Cables fast enough for what the links pass, in every version."""
+        """Check that cables are as fast as the links, in every version."""
         for version in described_versions(self.raw):
             steerings = tuple(self.steerings(network, resolve_version(self.parsed, version)))
             if steerings:
@@ -226,7 +226,7 @@ class _Resolver:
                 self.wrong(place, f"{trunk} is too slow: {out}; write 'rate: {loaded.load}' there, or lower the link's")
 
     def steerings(self, network: Network, version: SteeringVersion) -> Iterator[TrunkSteering]:
-        """Each chain that links bound, as far as its hops are known."""
+        """Each chain with at least one link, as far as its hops are known."""
         known = {box.name for box in network.boxes} | {tap.name for tap in network.taps}
         for each in (version.chain, *version.branches):
             links = tuple(link for link in self.links if link.box in each.hops)

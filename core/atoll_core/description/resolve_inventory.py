@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From inventory.yaml to an Inventory, held against the lab it is for.
+"""Load inventory.yaml to an Inventory, and check it against its lab.
 
-Building goes on after a mistake, so that all of them are found.
+Resolution continues after a mistake, so that all of them are found.
 """
 
 from collections.abc import Collection, Mapping
@@ -19,14 +19,14 @@ from atoll_core.lab.inventory import (
     InventorySwitch,
     NamedInterface,
     SshAccess,
-    slots,
+    interface_slots,
     split_target,
 )
 from atoll_core.lab.network import HostRole, Network
 
 
 def load_inventory(path: Path, network: Network | None = None) -> Inventory:
-    """The inventory that a file describes; with ``network``, one that has all that this lab needs and nothing else.
+    """The inventory that a file describes; with ``network``, check that it fits this lab exactly.
 
     Raises DescriptionError with every mistake in it.
     """
@@ -34,10 +34,10 @@ def load_inventory(path: Path, network: Network | None = None) -> Inventory:
     parsed = parse(RawInventory, document)
     if parsed is None:
         raise DescriptionError(document.mistakes)
-    resolver = _Resolver(parsed, document, path, slots(network) if network else {})
+    resolver = _Resolver(parsed, document, path, interface_slots(network) if network else {})
     inventory = resolver.resolve()
     if network is not None:
-        resolver.hold_against(network)
+        resolver.check_complete(network)
     mistakes = [*parsed.mistakes, *resolver.mistakes]
     if mistakes:
         raise DescriptionError(mistakes)
@@ -45,7 +45,7 @@ def load_inventory(path: Path, network: Network | None = None) -> Inventory:
 
 
 class _Resolver:
-    """One pass over a raw inventory; ``wanted``: the interfaces of the lab's machines by slot, if there is a lab."""
+    """One pass over a raw inventory; ``wanted``: the slots of the lab's machines, if there is a lab."""
 
     def __init__(
         self, parsed: Parsed[RawInventory], document: Document, path: Path, wanted: Mapping[str, Collection[str]]
@@ -70,10 +70,10 @@ class _Resolver:
             self.wrong(("machines", name), f"{name}: both 'interface' and 'interfaces'; keep one of them")
         if raw.interface is not None:
             slot = next(iter(self.wanted[name])) if len(self.wanted.get(name, ())) == 1 else ONLY
-            named[slot] = raw.interface  # with one interface a machine need not say what it is for
+            named[slot] = raw.interface  # a machine with one interface need not name its slot
         interfaces = tuple(NamedInterface(slot, each.name, each.mac) for slot, each in named.items())
         if len({each.name for each in interfaces}) < len(interfaces):
-            self.wrong(("machines", name, "interfaces"), f"{name}: an interface stands here twice; each has one task")
+            self.wrong(("machines", name, "interfaces"), f"{name}: an interface is here twice; give each slot its own")
         return InventoryMachine(name, self.access(raw), interfaces, raw.arch, raw.capacity)
 
     def access(self, raw: RawMachine) -> SshAccess:
@@ -84,18 +84,18 @@ class _Resolver:
             user=user or ssh.user,
             port=port,
             jump=raw.jump or ssh.jump,
-            identity=self.beside(ssh.identity),
-            config=self.beside(ssh.config),
-            known_hosts=self.beside(ssh.known_hosts),
+            identity=self.absolute(ssh.identity),
+            config=self.absolute(ssh.config),
+            known_hosts=self.absolute(ssh.known_hosts),
             binary=ssh.binary,
             sudo=ssh.sudo if raw.sudo is None else raw.sudo,
         )
 
-    def beside(self, file: str | None) -> str | None:
+    def absolute(self, file: str | None) -> str | None:
         return None if file is None else str(self.path.parent / Path(file).expanduser())
 
     def check_once(self, machines: tuple[InventoryMachine, ...]) -> None:
-        """A machine that stood for two of the lab would be set up twice; two machines with one MAC get no frames."""
+        """Refuse two machines with one SSH target, or with one MAC address."""
         targets: dict[tuple[str, int | None, str | None], str] = {}
         macs: dict[str, str] = {}
         for machine in machines:
@@ -104,7 +104,7 @@ class _Resolver:
                 continue
             first = targets.setdefault((access.host, access.port, access.jump), machine.name)
             if first != machine.name:
-                both = f"{machine.name} and {first} are both {access}; a machine stands for one of the lab"
+                both = f"{machine.name} and {first} are both {access}; each machine has one role in the lab"
                 self.wrong(("machines", machine.name, "ssh"), both)
             for interface in machine.interfaces:
                 owner = macs.setdefault(interface.mac, machine.name) if interface.mac else machine.name
@@ -112,21 +112,21 @@ class _Resolver:
                     taken = f"{machine.name}: MAC address {interface.mac} is that of {owner}; correct one of them"
                     self.wrong(("machines", machine.name), taken)
 
-    def hold_against(self, network: Network) -> None:
-        """Whether every machine and interface of the lab is here, and nothing else."""
+    def check_complete(self, network: Network) -> None:
+        """Check that the inventory has every machine and interface of the lab, and no others."""
         wanted = self.wanted
         if self.parsed.whole("machines"):
             for name in wanted:
                 if name not in self.raw.machines:
-                    lacks = f"machine {shown(name)} of lab {network.name} is missing; add {_example(name, wanted)}"
-                    self.wrong(("machines",), lacks)
+                    missing = f"machine {shown(name)} of lab {network.name} is missing; add {_example(name, wanted)}"
+                    self.wrong(("machines",), missing)
         clients = [host.name for host in network.with_role(HostRole.ISLAND_CLIENT)]
         for name, raw in self.raw.machines.items():
             if name not in wanted:
                 known = suggest(name, wanted, "machines")
                 self.wrong(("machines", name), f"unknown machine {shown(name)} in lab {network.name}; {known}")
                 continue
-            self.hold_slots(name, raw)
+            self.check_slots(name, raw)
             if raw.capacity is not None and name not in clients:
                 self.wrong(("machines", name, "capacity"), f"{name}: only island clients have channels; remove it")
         known_switches = [switch.name for switch in network.switches]
@@ -142,7 +142,7 @@ class _Resolver:
                 place = ("switches", switch.name if other else owner)
                 self.wrong(place, f"datapath id {dpid} is both {owner}'s and {switch.name}'s; correct one of them")
 
-    def hold_slots(self, name: str, raw: RawMachine) -> None:
+    def check_slots(self, name: str, raw: RawMachine) -> None:
         if not self.parsed.reads(("machines", name)):
             return
         wanted = set(self.wanted[name])

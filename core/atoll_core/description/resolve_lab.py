@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From lab.yaml as written to a Network: names resolved, defaults filled in, everything taken only once.
+"""Resolve a raw lab.yaml to a Network: look up names, fill in defaults, refuse duplicates.
 
-Building goes on after a mistake, so that all of them are found; a Network is valid only if there are none.
+Resolution continues after a mistake, so that all of them are found; the Network is valid only if there are none.
 """
 
 from collections.abc import Iterator
@@ -11,8 +11,8 @@ from atoll_core.description.document import Document, Place
 from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_lab import RawCable, RawDelayBox, RawLab, RawTap
 from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX
-from atoll_core.description.resolve_box import unfit, unknown_placeholders
-from atoll_core.description.validation_messages import ENTRY, call, suggest
+from atoll_core.description.resolve_box import unfit_keys, unknown_placeholders
+from atoll_core.description.validation_messages import ENTRY, entry_name, suggest
 from atoll_core.errors import Diagnostic
 from atoll_core.lab.network import (
     ChainBox,
@@ -37,11 +37,11 @@ SWITCH_NAME_MAX = INTERFACE_NAME_MAX  # the bridge of an emulated switch is an i
 
 _ONE_OF_ITS_KIND = (HostRole.WORLD_SPECIAL, HostRole.WORLD_WHISTLE, HostRole.ISLAND_SPECIAL)
 _SECTIONS = ("switches", "hosts", "boxes", "delay_boxes", "taps")
-_MACHINES = ("hosts", "boxes", "delay_boxes")  # what has a machine of its own name in a rack
+_MACHINES = ("hosts", "boxes", "delay_boxes")  # sections whose entries are machines
 
 
 class Lab:
-    """A lab as far as it could be resolved: ``network`` is to be believed only when ``mistakes`` is empty."""
+    """A lab as far as it could be resolved: ``network`` is valid only when ``mistakes`` is empty."""
 
     def __init__(self, document: Document) -> None:
         self.document = document
@@ -62,20 +62,20 @@ class Lab:
         return self.parsed is None or self.parsed.knows(section, name)
 
     def whole(self, *sections: str) -> bool:
-        """Whether these sections could be read entirely: only then does absence mean anything."""
+        """Whether these sections could be read entirely, so that a missing entry is missing in the file."""
         return self.parsed is not None and self.parsed.whole(*sections)
 
     def kind_of(self, name: str) -> str | None:
-        """What a name stands for ("host", "delay box"), if anything."""
+        """The noun for a declared name ("host", "delay box"), or None."""
         return next((ENTRY[section] for section in _SECTIONS if name in self.names(section)), None)
 
     def reads(self, *places: Place) -> bool:
-        """Whether all of this is what the file says."""
+        """Whether the network has the file's own values at all these places."""
         return self.parsed is not None and self.parsed.reads(*places)
 
     @property
     def is_wired(self) -> bool:
-        """Whether everything in the lab is connected, so that ways through it can be computed."""
+        """Whether everything in the lab is connected, so that paths through it can be computed."""
         sections = (*_SECTIONS, "trunks")
         if self.network is None or not (self.whole(*sections) and self.reads(*((each,) for each in sections))):
             return False
@@ -98,19 +98,19 @@ def _ports(parsed: Parsed[RawLab]) -> Iterator[PortRef]:
         ports += [(("trunks", index, "from"), trunk.from_), (("trunks", index, "to"), trunk.to)]
     ports += [(("hosts", name, "port"), host.port) for name, host in raw.hosts.items()]
     for name, box in raw.boxes.items():
-        for legs, place in ((box, ()), (box.spare, ("spare",))):
-            if legs:
+        for pair, place in ((box, ()), (box.spare, ("spare",))):
+            if pair:
                 ports += [
-                    (("boxes", name, *place, side, "port"), leg.port)
-                    for side, leg in (("world", legs.world), ("island", legs.island))
+                    (("boxes", name, *place, side, "port"), end.port)
+                    for side, end in (("world", pair.world), ("island", pair.island))
                 ]
     ports += [(("delay_boxes", name, "trunk"), delay.trunk) for name, delay in raw.delay_boxes.items()]
     ports += [(("taps", name, "port"), tap.port) for name, tap in raw.taps.items() if tap.port]
-    return (port for place, port in ports if not parsed.stands_in(place))
+    return (port for place, port in ports if not parsed.is_placeholder(place))
 
 
 class _Resolver:
-    """One pass over a raw lab; keeps what is taken, and by whom."""
+    """One pass over a raw lab; ``taken`` has names, ports and addresses with the place that uses them."""
 
     def __init__(self, parsed: Parsed[RawLab]) -> None:
         self.parsed = parsed
@@ -144,20 +144,20 @@ class _Resolver:
         return network
 
     def wrong(self, place: Place, message: str) -> None:
-        if not self.parsed.stands_in(place):
-            self.mistakes.append(self.parsed.document.mistake(place, f"{call(place)}: {message}"))
+        if not self.parsed.is_placeholder(place):
+            self.mistakes.append(self.parsed.document.mistake(place, f"{entry_name(place)}: {message}"))
 
     def take(self, what: str, thing: object, place: Place, remedy: str) -> None:
-        """Note that ``place`` uses ``thing``, of which there is one."""
-        if self.parsed.stands_in(place):
+        """Note that ``place`` uses ``thing``; a second user of it is a mistake."""
+        if self.parsed.is_placeholder(place):
             return
         first = self.taken.setdefault((what, thing), place)
         if first != place:
             line = self.parsed.document.line(first)
-            self.wrong(place, f"{what} {thing} is already taken by {call(first)} (line {line}); {remedy}")
+            self.wrong(place, f"{what} {thing} is already taken by {entry_name(first)} (line {line}); {remedy}")
 
     def take_names(self) -> None:
-        """Names are unique across all sections; capture hosts may be shared by taps, and by nothing else."""
+        """Names are unique across all sections; several taps may share a capture host."""
         owners: dict[str, Place] = {}
         for section in _SECTIONS:
             for name in self.parsed.names(section):
@@ -170,7 +170,7 @@ class _Resolver:
         for name, tap in self.raw.taps.items():
             if tap.host in owners:
                 first = owners[tap.host]
-                where = f"{call(first)} (line {self.parsed.document.line(first)})"
+                where = f"{entry_name(first)} (line {self.parsed.document.line(first)})"
                 self.wrong(("taps", name, "host"), f"{where} has this name; give the capture host one of its own")
         machines: list[Place] = [
             (section, EMULATION) for section in _MACHINES if EMULATION in self.parsed.names(section)
@@ -242,7 +242,7 @@ class _Resolver:
             declared = (raw.forwarding, raw.stateful, program, raw.conserves_packets)
             box = ChainBox(name, raw.kind, world, island, spare, *declared)
             if self.parsed.reads(*((*place, key) for key in ("kind", "forwarding", "stateful", "program"))):
-                for key, message in unfit(box):
+                for key, message in unfit_keys(box):
                     self.wrong((*place, key), message)
             for key, message in unknown_placeholders(program) if program else ():
                 self.wrong((*place, "program", key), message)
@@ -276,7 +276,7 @@ class _Resolver:
                 self.wrong(place, "write either port, where copies leave a switch, or cable, which a splitter sits in")
 
     def physical(self, place: Place, cable: PortRef, raw: RawTap, default: str) -> Interface:
-        """The interface behind a splitter in the cable of a switch port that something is attached to."""
+        """The interface behind a splitter in the cable of a used switch port."""
         if cable not in self.used_ports:
             self.wrong((*place, "cable"), f"no cable ends at {cable}; name a port that something is attached to")
         name = raw.interface or default
@@ -285,7 +285,7 @@ class _Resolver:
         return Interface(name, mac, cable)
 
     def interface(self, place: Place, port: PortRef, raw: RawCable, default: str, machine: str) -> Interface:
-        """An interface with defaults filled in; its name, MAC address and port are taken by ``place``."""
+        """An interface with defaults filled in; reserves its name, MAC address and port for ``place``."""
         name, key = raw.interface or default, "trunk" if place[0] == "delay_boxes" else "port"
         self.port(port, (*place, key))
         if len(name) > INTERFACE_NAME_MAX and self.parsed.reads((*place, "interface")):
@@ -300,12 +300,12 @@ class _Resolver:
         return Interface(name, mac, port)
 
     def default_mac(self, port: PortRef) -> str:
-        """Locally administered: 02:a7, the switch's place in the file, the port number; so one for each port."""
+        """A locally administered address for each port: 02:a7, the switch's index in the file, the port number."""
         octets = bytes((0x02, 0xA7)) + self.switch_numbers.get(port.switch, 0).to_bytes(2) + port.port.to_bytes(2)
         return octets.hex(":")
 
     def port(self, port: PortRef, place: Place) -> bool:
-        """Take a switch port; whether the switch exists and could be read."""
+        """Reserve a switch port. Returns whether the switch exists and could be read."""
         if self.parsed.knows("switches", port.switch):
             self.take("port", port, place, f"free is {self.free_port(port.switch)}")
         else:
@@ -314,15 +314,15 @@ class _Resolver:
         return port.switch in self.raw.switches
 
     def free_port(self, switch: str) -> PortRef:
-        """The first port of a switch that nothing in the description uses."""
+        """The first unused port of a switch."""
         free = (PortRef(switch, number) for number in range(1, PORT_MAX + 1))
         return next((port for port in free if port not in self.used_ports), PortRef(switch, PORT_MAX))
 
     def check_default_macs(self) -> None:
-        """A MAC address that is given may be what another interface has by default."""
+        """Refuse a given MAC address that is another interface's default."""
         for (what, thing), place in tuple(self.taken.items()):
             if what == "MAC address" and thing in self.default_macs:
-                owner = call(self.default_macs[str(thing)])
+                owner = entry_name(self.default_macs[str(thing)])
                 self.wrong(place, f"{thing} is what {owner} has by default; choose another or leave it out")
 
     def check_networks(self) -> None:
@@ -342,12 +342,12 @@ class _Resolver:
             self.wrong(place, f"{address} is the network's own or its broadcast address; choose another of {network}")
 
     def check_reachable(self, network: Network) -> None:
-        """Every switch, and so whatever hangs off it, is connected by trunks with the rest of the lab."""
+        """Check that trunks connect every switch with the rest of the lab."""
         lost = len(self.raw.trunks) - len(network.trunks)  # one of them may be the trunk that is missing
         if lost or not network.switches or not self.parsed.whole("switches", "trunks"):
             return
-        fabric = Topology((switch.name for switch in network.switches), network.trunks)
-        rest = max((fabric.reachable(switch.name) for switch in network.switches), key=len)
+        topology = Topology((switch.name for switch in network.switches), network.trunks)
+        rest = max((topology.reachable(switch.name) for switch in network.switches), key=len)
         for name in [switch.name for switch in network.switches if switch.name not in rest]:
             stranded = [
                 machine

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One direction of a link, from as it is written to a LinkDirection: files read, figures that fit each other."""
+"""Resolve one raw direction of a link to a LinkDirection: read files, check values."""
 
 from dataclasses import replace
 
@@ -9,7 +9,7 @@ from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.raw_link import RawAqm, RawDirection, RawLoss
 from atoll_core.description.referenced_files import ReferencedFiles
-from atoll_core.description.validation_messages import call
+from atoll_core.description.validation_messages import entry_name
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.experiment import (
     Aqm,
@@ -26,10 +26,10 @@ from atoll_core.experiment.experiment import (
 
 
 def resolve_direction(
-    raw: RawDirection, place: Place, parsed: Parsed[RawExperiment], beside: ReferencedFiles
+    raw: RawDirection, place: Place, parsed: Parsed[RawExperiment], files: ReferencedFiles
 ) -> tuple[LinkDirection, tuple[Diagnostic, ...]]:
-    """The direction that stands at ``place`` of a document, and its mistakes: there, or in the files it names."""
-    resolver = _Resolver(place, parsed, beside)
+    """The direction at ``place`` of a document, and the mistakes in it or in the files that it names."""
+    resolver = _Resolver(place, parsed, files)
     direction = LinkDirection(
         rate=raw.rate,
         delay=raw.delay,
@@ -46,21 +46,21 @@ def resolve_direction(
 
 
 class _Resolver:
-    def __init__(self, place: Place, parsed: Parsed[RawExperiment], beside: ReferencedFiles) -> None:
+    def __init__(self, place: Place, parsed: Parsed[RawExperiment], files: ReferencedFiles) -> None:
         self.place = place
         self.parsed = parsed
         self.document = parsed.document
-        self.beside = beside
+        self.files = files
         self.mistakes: list[Diagnostic] = []
         self.trace_lines: tuple[int, ...] = ()
 
     def wrong(self, place: Place, message: str) -> None:
         whole = (*self.place, *place)
-        self.mistakes.append(self.document.mistake(whole, f"{call(whole)}: {message}"))
+        self.mistakes.append(self.document.mistake(whole, f"{entry_name(whole)}: {message}"))
 
     def loss(self, raw: RawLoss) -> Loss | None:
         if raw.trace is not None:
-            read = self.beside.loss_trace(raw.trace)
+            read = self.files.loss_trace(raw.trace)
             self.take_mistakes(("loss", "trace"), read.mistakes)
             return replace(read.found, where=raw.where) if read.found else None
         if raw.bit_error is not None:
@@ -76,13 +76,13 @@ class _Resolver:
         )
 
     def trace(self, name: str) -> LinkTrace | None:
-        read: FileContent[LinkTrace] = self.beside.trace(name)
+        read: FileContent[LinkTrace] = self.files.trace(name)
         self.take_mistakes(("trace",), read.mistakes)
         self.trace_lines = read.lines
         return read.found
 
     def take_mistakes(self, place: Place, mistakes: tuple[Diagnostic, ...]) -> None:
-        """Those of a file as a whole are told where it is named."""
+        """Report a mistake of a file as a whole at the place that names the file."""
         for mistake in mistakes:
             if mistake.line:
                 self.mistakes.append(mistake)
@@ -90,7 +90,7 @@ class _Resolver:
                 self.wrong(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
 
     def reads(self, *keys: str) -> bool:
-        """Whether all of these are what the file says."""
+        """Whether all of these have the file's own values."""
         return self.parsed.reads(*((*self.place, key) for key in keys))
 
     def check(self, direction: LinkDirection) -> None:
@@ -127,7 +127,7 @@ class _Resolver:
             self.in_trace(trace, fast, f"{trace.rows[fast].rate} is too fast: {allowed}; raise that to {most}")
 
     def in_trace(self, trace: LinkTrace, row: int, message: str) -> None:
-        self.mistakes.append(Diagnostic(trace.file, self.trace_lines[row], f"{call(self.place)}: {message}"))
+        self.mistakes.append(Diagnostic(trace.file, self.trace_lines[row], f"{entry_name(self.place)}: {message}"))
 
 
 def _aqm(raw: RawAqm) -> Aqm | None:

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load, from as it is written to a Traffic and a UdpTraffic: files read, sizes that fit each other."""
+"""Resolve the raw load to a Traffic and a UdpTraffic: read files, check sizes."""
 
 from atoll_core.description.document import Document, Place
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.raw_traffic import RawTraffic, RawUdp
 from atoll_core.description.referenced_files import ReferencedFiles
-from atoll_core.description.validation_messages import call
+from atoll_core.description.validation_messages import entry_name
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.flow_sizes import PUBLISHED, FlowSizes, fixed, published
 from atoll_core.experiment.traffic import LEAST_IP_BYTES, SizesCount, Think, Traffic, UdpTraffic
@@ -14,26 +14,27 @@ from atoll_core.units import Size
 
 
 def resolve_traffic(
-    raw: RawTraffic, parsed: Parsed[RawExperiment], beside: ReferencedFiles
+    raw: RawTraffic, parsed: Parsed[RawExperiment], files: ReferencedFiles
 ) -> tuple[Traffic, tuple[Diagnostic, ...]]:
-    """The channels' load, and its mistakes: there, or in the file it names."""
+    """The channels' load, and the mistakes in it or in the file that it names."""
     document, asked = parsed.document, raw.flow_sizes
     readable = parsed.reads(("traffic", "flow_sizes"), ("traffic", "pro_rate"))
-    sizes, mistakes = _sizes(asked.distribution, ("traffic", "flow_sizes"), document, beside)
+    sizes, mistakes = _sizes(asked.distribution, ("traffic", "flow_sizes"), document, files)
     of_ip = asked.counts is SizesCount.IP
     pro_rate = raw.pro_rate or (Size(LEAST_IP_BYTES) if of_ip else None)
     place = ("traffic", "pro_rate" if raw.pro_rate else "flow_sizes")
     if not readable:
-        pass  # what was read need not fit what was not
+        pass  # placeholders are not compared
     elif of_ip and pro_rate and pro_rate.bytes < LEAST_IP_BYTES:
-        text = f"{call(place)}: {pro_rate} is less than a connection has; write at least {LEAST_IP_BYTES} B of IP bytes"
+        least = f"write at least {LEAST_IP_BYTES} B of IP bytes"
+        text = f"{entry_name(place)}: {pro_rate} is less than a connection has; {least}"
         mistakes = (*mistakes, document.mistake(place, text))
     elif pro_rate and sizes.max_bytes < pro_rate.bytes:
         most = Size(sizes.max_bytes)
         text = (
-            f"{call(place)}: {pro_rate} exceeds the largest flow, {most}; lower it"
+            f"{entry_name(place)}: {pro_rate} exceeds the largest flow, {most}; lower it"
             if raw.pro_rate
-            else f"{call(place)}: the largest flow, {most}, is less than a connection has, {pro_rate} of IP bytes"
+            else f"{entry_name(place)}: the largest flow, {most}, is less than a connection has, {pro_rate} of IP bytes"
         )
         mistakes = (*mistakes, document.mistake(place, text))
     elif pro_rate:
@@ -54,32 +55,32 @@ def resolve_traffic(
 
 
 def resolve_udp(
-    raw: RawUdp, parsed: Parsed[RawExperiment], beside: ReferencedFiles
+    raw: RawUdp, parsed: Parsed[RawExperiment], files: ReferencedFiles
 ) -> tuple[UdpTraffic, tuple[Diagnostic, ...]]:
     """The UDP traffic, and its mistakes."""
     document = parsed.document
-    sizes, mistakes = _sizes(raw.flow_sizes, ("udp", "flow_sizes"), document, beside)
+    sizes, mistakes = _sizes(raw.flow_sizes, ("udp", "flow_sizes"), document, files)
     drawn = None if sizes.config == PUBLISHED else sizes
     line = document.line(("udp", "rate"))
     return UdpTraffic(raw.rate, raw.flow_sizes, raw.port, raw.packet, raw.parallel, drawn, line), mistakes
 
 
 def _sizes(
-    text: str, place: Place, document: Document, beside: ReferencedFiles
+    text: str, place: Place, document: Document, files: ReferencedFiles
 ) -> tuple[FlowSizes, tuple[Diagnostic, ...]]:
-    """What a ``flow_sizes`` stands for; published where it cannot be read."""
+    """The distribution of a ``flow_sizes``; ``published`` where it cannot be read."""
     if text == PUBLISHED:
         return published(), ()
     try:
         return fixed(text, Size.parse(text).bytes), ()
     except ValueError:
-        read = beside.flow_sizes(text)
-    # Those of a file as a whole are told where it is named.
+        read = files.flow_sizes(text)
+    # A mistake of a file as a whole is reported at the place that names the file.
     mistakes = tuple(
         mistake
         if mistake.line
         else document.mistake(
-            place, f"{call(place)}: {mistake.file}: {mistake.message}; the path is relative to this file"
+            place, f"{entry_name(place)}: {mistake.file}: {mistake.message}; the path is relative to this file"
         )
         for mistake in read.mistakes
     )

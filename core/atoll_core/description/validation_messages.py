@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What pydantic found, in the words of somebody who writes YAML about laboratories."""
+"""Messages for pydantic's errors, in the words of the descriptions, with remedies."""
 
 import difflib
 import re
@@ -18,7 +18,7 @@ from atoll_core.description.document import Place
 from atoll_core.description.raw_types import PORT_EXAMPLE, PORT_MAX, Raw
 from atoll_core.errors import shown
 
-ENTRY = {  # sections whose keys are names, and what one entry is called
+ENTRY = {  # sections whose keys are names, and the noun for one entry
     "switches": "switch",
     "hosts": "host",
     "boxes": "box",
@@ -33,11 +33,11 @@ ENTRY = {  # sections whose keys are names, and what one entry is called
     "interfaces": "interface",
 }
 _MOST_LISTED = 16
-_ALIKE = 0.6  # what difflib calls a close match
+_SIMILAR = 0.6  # difflib's default for a close match
 _LEAST_BEGUN = 3  # letters
-_OTHERWISE_CALLED = {"kind": {"satellite": "link", "emulator": "link", "modem": "external"}}
+_SYNONYMS = {"kind": {"satellite": "link", "emulator": "link", "modem": "external"}}
 _OF_THE_LAB = ("chain", "links", "branches", "changes", "latency", "servers")  # keys that name things of the lab
-_LONGEST_LIKENED = 100  # characters; the comparison takes quadratic time
+_LONGEST_COMPARED = 100  # characters; the comparison takes quadratic time
 _PORT = re.compile(r"\b([a-z][a-z0-9-]*)/[0-9]+\b")
 _ANY_PORT = "switch/number"
 _MOST_IN_AN_EXAMPLE = 2  # ports of one switch
@@ -46,16 +46,16 @@ _NUMBERS = re.compile("[0-9]+")
 Ports = Mapping[str, Sequence[str]]
 
 
-def word(
+def error_message(
     model: type[Raw], error: ErrorDetails, ports: Ports, examples: Mapping[str, str] = MappingProxyType({})
 ) -> str:
-    """The message for one of pydantic's errors in a description: what is wrong, what would be right.
+    """The message for one of pydantic's errors in a description: the error and the remedy.
 
     ``ports``: free ones of each switch of the lab that is described.
-    ``examples``: by key, instead of those of the model.
+    ``examples``: by key, in place of the model's.
     """
     place = tuple(key for key in error["loc"] if key != "[key]")
-    around = _prefix(call(place[:-1]))
+    around, here = _prefix(entry_name(place[:-1])), _prefix(entry_name(place))
     key, given = str(place[-1]) if place else "", error.get("input")
     field = field_at(model, place)
     match error["type"]:
@@ -65,29 +65,27 @@ def word(
             known = sorted(_keys(model_at(model, place[:-1])))
             return f"{around}unknown key {shown(key)}; {suggest(key, known, 'keys')}"
         case "value_error":
-            told = str(cast(Any, error)["ctx"]["error"])
-            return f"{_prefix(call(place))}{told.replace(PORT_EXAMPLE, _port_example(given, ports))}"
+            reason = str(cast(Any, error)["ctx"]["error"])
+            return f"{here}{reason.replace(PORT_EXAMPLE, _port_example(given, ports))}"
         case "enum" | "literal_error":
-            remedy = suggest(given, _choices(field), f"{key.rstrip('s')}s", also=_OTHERWISE_CALLED.get(key, {}))
-            return f"{_prefix(call(place))}unknown {key} {shown(given)}; {remedy}"
+            remedy = suggest(given, _choices(field), f"{key.rstrip('s')}s", also=_SYNONYMS.get(key, {}))
+            return f"{here}unknown {key} {shown(given)}; {remedy}"
         case "int_type" | "greater_than_equal" | "less_than_equal":
-            return f"{_prefix(call(place))}{shown(given)} is not a whole number{_range(field)}"
+            return f"{here}{shown(given)} is not a whole number{_range(field)}"
         case "bool_type":
-            return f"{_prefix(call(place))}{shown(given)} is neither true nor false; write one of them without quotes"
+            return f"{here}{shown(given)} is neither true nor false; write one of them without quotes"
         case "string_type":
-            return f"{_prefix(call(place))}{shown(given)} where text belongs{_such_as(key, field, ports, examples)}"
+            return f"{here}{shown(given)} where text belongs{_such_as(key, field, ports, examples)}"
         case "list_type":
-            return f"{_prefix(call(place))}{shown(given)} where a list belongs{_such_as(key, field, ports, examples)}"
+            return f"{here}{shown(given)} where a list belongs{_such_as(key, field, ports, examples)}"
         case "dict_type" | "model_type" | "model_attributes_type":
-            return f"{_prefix(call(place))}{shown(given)} where keys belong{_such_as(key, field, ports, examples)}"
+            return f"{here}{shown(given)} where keys belong{_such_as(key, field, ports, examples)}"
         case _:
-            return (
-                f"{_prefix(call(place))}{shown(given)} is not what belongs here{_such_as(key, field, ports, examples)}"
-            )
+            return f"{here}{shown(given)} is not what belongs here{_such_as(key, field, ports, examples)}"
 
 
-def call(place: Place) -> str:
-    """How messages call a place: ``("hosts", "w1", "ip")`` is "host 'w1': ip"."""
+def entry_name(place: Place) -> str:
+    """The name of a place in messages: ``("hosts", "w1", "ip")`` is "host 'w1': ip"."""
     words: list[str] = []
     section = ""
     for key in place:
@@ -104,16 +102,16 @@ def call(place: Place) -> str:
 
 
 def on_line(line: int) -> str:
-    """`` (line 12)``; nothing for line 0, which no line of the file is."""
+    """`` (line 12)``; empty for line 0, which means no line."""
     return f" (line {line})" if line else ""
 
 
 def suggest(
     given: object, known: Iterable[str], what: str, most: int = _MOST_LISTED, also: Mapping[str, str] | None = None
 ) -> str:
-    """The remedy for an unknown word: the nearest known one, and the first ``most`` of them.
+    """The remedy for an unknown word: the most similar known one, and the first ``most`` of them.
 
-    ``also``: other words for some of the known ones.
+    ``also``: synonyms of known words.
     """
     names, others = list(known), also or {}
     if not names:
@@ -125,19 +123,19 @@ def suggest(
 
 
 def nearest(given: str, known: Iterable[str]) -> str | None:
-    """The known word that ``given`` was probably meant to be, the first of several.
+    """The known word of which ``given`` is probably a misspelling; the first of several.
 
-    Of words that differ in a number alone neither is a misspelling of the other: rtt-60 is not meant to be rtt-20.
+    Words that differ in a number alone are not misspellings of each other: rtt-60 does not suggest rtt-20.
     """
-    likeness = {name: _likeness(given[:_LONGEST_LIKENED], name) for name in known}
+    likeness = {name: _likeness(given[:_LONGEST_COMPARED], name) for name in known}
     best = max(likeness, key=lambda name: likeness[name], default="")
-    return best if likeness.get(best, 0) >= _ALIKE and not _differ_in_number(given, best) else None
+    return best if likeness.get(best, 0) >= _SIMILAR and not _differ_in_number(given, best) else None
 
 
 def _likeness(given: str, name: str) -> float:
-    """From 0 to 1. A word that begins with a known one, or that a known one begins with, is likely that."""
+    """The similarity of two words, from 0 to 1. A word that begins with the other counts as similar."""
     begun = min(len(given), len(name)) >= _LEAST_BEGUN and (given.startswith(name) or name.startswith(given))
-    return max(difflib.SequenceMatcher(None, given, name).ratio(), _ALIKE if begun else 0)
+    return max(difflib.SequenceMatcher(None, given, name).ratio(), _SIMILAR if begun else 0)
 
 
 def _differ_in_number(one: str, other: str) -> bool:
@@ -146,7 +144,7 @@ def _differ_in_number(one: str, other: str) -> bool:
 
 
 def suggest_key(model: type[Raw], place: Place) -> str | None:
-    """The key that an unknown key at ``place`` was probably meant to be; None where it is known."""
+    """The known key of which the key at ``place`` is probably a misspelling; None if it is a known key."""
     known = _keys(model_at(model, place[:-1]))
     return None if place[-1] in known else nearest(str(place[-1]), known)
 
@@ -162,7 +160,7 @@ def _keys(model: type[Raw] | None) -> dict[str, FieldInfo]:
 
 
 def field_at(model: type[Raw], place: Place) -> FieldInfo | None:
-    """The field that stands at ``place``; None for an entry under a name or in a list, and for an unknown key."""
+    """The field at ``place``; None for an entry of a list or of named entries, and for an unknown key."""
     owner = model_at(model, place[:-1])
     return _keys(owner).get(str(place[-1])) if place else None
 
@@ -202,7 +200,7 @@ def _range(field: FieldInfo | None) -> str:
 
 
 def lab_examples(lab: Mapping[str, Any]) -> dict[str, str]:
-    """Examples of an experiment's keys that name things of its lab, as far as the tree of that lab has them."""
+    """Examples for the keys of an experiment that name parts of its lab, as far as the lab's tree has them."""
     boxes, hosts, delays = (_entries(lab, section) for section in ("boxes", "hosts", "delay_boxes"))
     link = next((name for name, box in boxes.items() if box.get("kind") == "link"), None)
     server = next((name for name, host in hosts.items() if host.get("role") == "world-server"), None)
@@ -222,7 +220,7 @@ def lab_examples(lab: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _entries(tree: Mapping[str, Any], section: str) -> dict[str, dict[str, Any]]:
-    """The entries of a section by name, as they are written; what is no mapping has no keys."""
+    """The entries of a section by name, as written; an entry that is not a mapping becomes an empty one."""
     entries: object = tree.get(section)
     named = cast("dict[Any, Any]", entries) if isinstance(entries, dict) else {}
     return {
@@ -241,7 +239,7 @@ def _such_as(key: str, field: FieldInfo | None, ports: Ports, examples: Mapping[
 
 
 def _of_this_lab(example: str, ports: Ports) -> str:
-    """An example with free ports of the lab's own switches in it; without a switch, in words."""
+    """An example with its ports replaced by free ports of the lab's switches; without a switch, by words."""
     meant: dict[str, str] = {}
     free = {switch: iter(each) for switch, each in ports.items()}
 
@@ -253,13 +251,13 @@ def _of_this_lab(example: str, ports: Ports) -> str:
 
 
 def _port_example(given: object, ports: Ports) -> str:
-    """A free port of a switch of this lab, of the one that is meant if that can be told."""
+    """A free port of a switch of this lab, if possible of the switch that ``given`` resembles."""
     meant = nearest(str(given).partition("/")[0], ports) or next(iter(ports), "")
     return next(iter(ports.get(meant, ())), _ANY_PORT)
 
 
 def free_ports(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
-    """Some ports of every switch of a lab that are written nowhere in its tree."""
+    """Some free ports of every switch of a lab: ports that are nowhere in its tree."""
     written = set(_texts(tree))
     return {
         switch: tuple(islice((port for port in _ports_of(switch) if port not in written), _MOST_IN_AN_EXAMPLE))
@@ -272,7 +270,7 @@ def _ports_of(switch: str) -> Iterator[str]:
 
 
 def _texts(tree: object) -> Iterator[str]:
-    """Every text in a tree that is no key."""
+    """Every text value in a tree."""
     if isinstance(tree, str):
         yield tree
     elif isinstance(tree, (list, dict)):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The experiment as a value: links, chains, traffic, and what they ask of the laboratory."""
+"""The experiment as a value: links, chains, traffic, and the capacity that they need."""

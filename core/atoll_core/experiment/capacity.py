@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an experiment can put on cables and into socket buffers, by arithmetic alone.
+"""The load that an experiment can put on trunks, and the sizes that socket buffers need.
 
-The satellite links bound the traffic: no more than their rate crosses the chain in either direction for long, so that
-is what every trunk on the way must carry. (What a sender has in flight is bounded by the same: beyond it, the link's
-queue drops.)
+The satellite links bound the traffic: in either direction a chain carries no more than their rate for long, so every
+trunk on its path must carry that. Bytes in flight are bounded, too: beyond that the link's queue drops packets.
 """
 
 from collections import Counter
@@ -21,7 +20,7 @@ _LEAST_RTT_NS = 10**6
 
 @dataclass(frozen=True, slots=True)
 class TrunkSteering:
-    """What decides which cables the frames of one chain cross, and how many of them there can be."""
+    """The inputs for the trunks that frames of one chain cross, and for their rate."""
 
     hops: tuple[str, ...]  # boxes and taps of the network, from world to island
     links: tuple[Link, ...]
@@ -29,18 +28,18 @@ class TrunkSteering:
 
     @property
     def to_island(self) -> Rate:
-        """The most the chain's links pass towards the island."""
+        """The highest rate of the chain's links towards the island."""
         return max((link.to_island.rate for link in self.links), default=Rate(0))
 
     @property
     def to_world(self) -> Rate:
-        """The most the chain's links pass towards the world."""
+        """The highest rate of the chain's links towards the world."""
         return max((link.to_world.rate for link in self.links), default=Rate(0))
 
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Station:
-    """A host, delay box or chain box: the switches where a frame enters and leaves it, and those of the taps behind."""
+    """A host, delay box or chain box: the switches before and behind it, and those of the taps that follow it."""
 
     enters: str
     leaves: str
@@ -49,7 +48,7 @@ class _Station:
 
 @dataclass(frozen=True, slots=True)
 class TrunkLoad:
-    """What crosses a trunk in the direction that leaves its switch at ``out``."""
+    """The load of a trunk in the direction that leaves its switch at ``out``."""
 
     trunk: Trunk
     out: PortRef
@@ -58,7 +57,7 @@ class TrunkLoad:
 
 @dataclass(frozen=True, slots=True)
 class DelayLoad:
-    """What crosses the trunk of a delay box: each of its directions carries both directions of the traffic."""
+    """The load of a delay box's trunk: each of its directions carries both directions of the traffic."""
 
     box: DelayBox
     to_island: Rate
@@ -71,10 +70,9 @@ class DelayLoad:
 
 
 def delay_trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterator[DelayLoad]:
-    """What crosses the trunk of every delay box in use.
+    """The load of the trunk of every delay box in use.
 
-    A delayed frame crosses it twice, to the box and back. So each direction carries what goes to the island and what
-    goes to the world.
+    A delayed frame crosses it twice, to the box and back. So each direction carries the traffic to both ends.
     """
     groups = _sharing_links(steerings)
     used = {name for steering in groups for _, name in steering[0].latency}
@@ -86,13 +84,13 @@ def delay_trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> I
 
 
 def trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterator[TrunkLoad]:
-    """What crosses every trunk between switches in each direction, in the worst case of one server sending it all."""
-    fabric = Topology.of(network)
+    """The load of every trunk between switches in each direction, if one server sent everything (the worst case)."""
+    topology = Topology.of(network)
     total: Counter[PortRef] = Counter()
     for group in _sharing_links(steerings):
         worst: Counter[PortRef] = Counter()
         for steering in group:
-            worst |= _loads(network, fabric, steering)
+            worst |= _loads(network, topology, steering)
         total += worst
     for trunk in network.trunks:
         for out in (trunk.a, trunk.b):
@@ -100,21 +98,21 @@ def trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterato
 
 
 def _sharing_links(steerings: Iterable[TrunkSteering]) -> list[list[TrunkSteering]]:
-    """Chains by the links that bound them: chains with the same links share their rate, others add up."""
+    """Chains grouped by their links: chains with the same links share their rate, others add up."""
     groups: dict[frozenset[str], list[TrunkSteering]] = {}
     for steering in steerings:
         groups.setdefault(frozenset(link.box for link in steering.links), []).append(steering)
     return list(groups.values())
 
 
-def _loads(network: Network, fabric: Topology, steering: TrunkSteering) -> Counter[PortRef]:
-    """bit/s that leave by each trunk port."""
+def _loads(network: Network, topology: Topology, steering: TrunkSteering) -> Counter[PortRef]:
+    """The bit/s that leave by each trunk port."""
     island_bound: Counter[PortRef] = Counter()
     world_bound: Counter[PortRef] = Counter()
-    ways = {tuple(_stations(network, steering, w, i)) for w in network.world_hosts for i in network.island_hosts}
-    for way in sorted(ways):
-        island_bound |= _crossings(fabric, way)
-        world_bound |= _crossings(fabric, _reversed(way))
+    paths = {tuple(_stations(network, steering, w, i)) for w in network.world_hosts for i in network.island_hosts}
+    for path in sorted(paths):
+        island_bound |= _crossings(topology, path)
+        world_bound |= _crossings(topology, _reversed(path))
     crossed = {*island_bound, *world_bound}
     to_island, to_world = steering.to_island.bit_s, steering.to_world.bit_s
     return Counter({out: island_bound[out] * to_island + world_bound[out] * to_world for out in crossed})
@@ -124,13 +122,13 @@ def longest_rtt(network: Network, steering: TrunkSteering) -> Duration:
     """The longest base RTT of the experiment: the links at their longest, and the longest latency class in use."""
     used = {name for _, name in steering.latency}
     terrestrial = [delay.rtt.ns for box in network.delay_boxes for delay in box.classes if delay.name in used]
-    links = sum(way.delays[1].ns for link in steering.links for way in (link.to_island, link.to_world))
+    links = sum(each.delays[1].ns for link in steering.links for each in (link.to_island, link.to_world))
     return Duration(links + max(terrestrial, default=0))
 
 
 def pause(experiment: Experiment) -> Duration:
-    """How long a channel takes from flow to flow besides sending it: two round trips of the links, and its pause."""
-    rtt_ns = sum(way.delay.ns for link in experiment.links for way in (link.to_island, link.to_world))
+    """The time between two flows of a channel: two round trips of the links, and its pause."""
+    rtt_ns = sum(each.delay.ns for link in experiment.links for each in (link.to_island, link.to_world))
     think = experiment.traffic.think
     return Duration(2 * max(rtt_ns, _LEAST_RTT_NS) + (think.mean.ns if think else 0))
 
@@ -151,7 +149,7 @@ def bandwidth_delay_product(rate: Rate, rtt: Duration) -> Size:
 
 
 def _stations(network: Network, steering: TrunkSteering, world: Host, island: Host) -> Iterator[_Station]:
-    """The stations of an island-bound frame's way, and the taps behind each."""
+    """The stations on the path of an island-bound frame, and the taps behind each."""
     delay_class = dict(steering.latency).get(world.name)
     taps = {tap.name: tap.interface.attached.switch for tap in network.taps}
     physical = {tap.name for tap in network.taps if tap.physical}
@@ -173,23 +171,23 @@ def _stations(network: Network, steering: TrunkSteering, world: Host, island: Ho
     yield _Station(switch, switch, ())
 
 
-def _crossings(fabric: Topology, stations: Iterable[_Station]) -> Counter[PortRef]:
-    """How often a frame or a copy of it for a tap aside leaves by each trunk port."""
+def _crossings(topology: Topology, stations: Iterable[_Station]) -> Counter[PortRef]:
+    """The number of times that a frame, or its copy for a tap on another switch, leaves by each trunk port."""
     crossed: Counter[PortRef] = Counter()
     for near, far in pairwise(stations):
-        way = fabric.way(near.leaves, far.enters)
-        crossed.update(hop.out for hop in way)
-        passed = {near.leaves, *(hop.arrival.switch for hop in way)}
+        path = topology.path(near.leaves, far.enters)
+        crossed.update(hop.out for hop in path)
+        passed = {near.leaves, *(hop.arrival.switch for hop in path)}
         for tap in near.taps:
             if tap not in passed:
-                crossed.update(hop.out for hop in fabric.way(near.leaves, tap))
+                crossed.update(hop.out for hop in topology.path(near.leaves, tap))
     return crossed
 
 
-def _reversed(way: tuple[_Station, ...]) -> tuple[_Station, ...]:
-    """The way of a frame in the other direction: the taps between two stations stay between them."""
-    taps = [station.taps for station in way[:-1]]
+def _reversed(path: tuple[_Station, ...]) -> tuple[_Station, ...]:
+    """The path of a frame in the other direction: the taps between two stations stay between them."""
+    taps = [station.taps for station in path[:-1]]
     return tuple(
         _Station(station.leaves, station.enters, between)
-        for station, between in zip(reversed(way), (*reversed(taps), ()), strict=True)
+        for station, between in zip(reversed(path), (*reversed(taps), ()), strict=True)
     )

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which island client gets which channels: dealt out by declared capacity. Pure.
+"""Allocation of channels to island clients, by declared capacity.
 
-The rule is Sainte-Laguë's (Webster's): the next channel goes to the client whose (2 x given + 1) / capacity is least,
-the first in order of those. Channels per capacity are then as even as whole channels allow, equal capacities are served
-in turn, and neither more channels nor more capacity ever takes a channel away from a client.
+The rule is Sainte-Laguë's (Webster's): the next channel goes to the client with the least (2 x given + 1) / capacity,
+of several to the first. So channels per capacity are as even as whole channels allow, and equal capacities are served
+in turn. More channels or a higher capacity never reduce a client's channels.
 """
 
 import heapq
@@ -15,7 +15,7 @@ from fractions import Fraction
 
 @dataclass(frozen=True, slots=True)
 class ChannelAllocation:
-    """How much of the load one island client carries. ``channels``: how many of them; 0: nothing is started there."""
+    """The load of one island client. ``channels``: their number; with 0 no job is started there."""
 
     host: str
     capacity: float  # declared, relative to the other clients'
@@ -23,10 +23,10 @@ class ChannelAllocation:
 
 
 def allocate_channels(channels: int, capacities: Sequence[float]) -> tuple[tuple[int, ...], ...]:
-    """The numbers of the channels that each client gets, of channels 0 to ``channels`` - 1.
+    """Allocate channels 0 to ``channels`` - 1: the numbers of the channels of each client.
 
-    Each capacity is above 0 and means the decimal that is its shortest text, so that 0.1 and 0.3 are exactly one to
-    three. Channel c goes to the same client however many follow it.
+    Each capacity is above 0 and is taken as its shortest decimal text, so that 0.1 and 0.3 are exactly one to three.
+    The client of channel c does not depend on the number of channels after it.
     """
     exact = [Fraction(str(capacity)) for capacity in capacities]
     common = math.lcm(*(capacity.numerator for capacity in exact))

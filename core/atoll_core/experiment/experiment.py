@@ -2,6 +2,7 @@
 """An experiment as resolved from experiment.yaml against its Network: valid, typed, frozen."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
@@ -11,14 +12,14 @@ from atoll_core.units import Duration, Rate, Size
 
 
 class Counted(StrEnum):
-    """What a link's rate and queue count as the bytes of a packet."""
+    """The bytes of a packet that a link's rate and queue count."""
 
     IP = "ip"  # the IP packet, without its Ethernet header
     ETHERNET = "ethernet"  # the frame as captured: IP packet plus 14 bytes
 
 
 class Distribution(StrEnum):
-    """How jitter is spread around the delay."""
+    """The distribution of jitter around the delay."""
 
     UNIFORM = "uniform"
     NORMAL = "normal"
@@ -38,25 +39,25 @@ class Jitter:
 
     @property
     def reach(self) -> Duration:
-        """How far from the delay a packet may be."""
+        """The largest deviation from the delay."""
         return (
             self.amount if self.distribution is Distribution.UNIFORM else Duration(_LONGEST_DEVIATIONS * self.amount.ns)
         )
 
 
 class Where(StrEnum):
-    """Where a direction loses packets, seen from its queue and transmitter."""
+    """The position of the loss relative to queue and transmitter."""
 
     AFTER = "after"  # at the receiver: a lost packet has used the link, as with noise and interference
     BEFORE = "before"  # at the input of the queue: a lost packet uses nothing
 
 
-_UNRECORDED = {"unrecorded": Where.BEFORE}  # what runs did that were recorded before losses said where
+_UNRECORDED = {"unrecorded": Where.BEFORE}  # the position in runs recorded before there was a choice
 
 
 @dataclass(frozen=True, slots=True)
 class Bernoulli:
-    """Every packet is lost with the same probability, whatever became of the others."""
+    """Every packet is lost with the same probability, independently of the others."""
 
     probability: float
     where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
@@ -70,7 +71,7 @@ class BitError:
     where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
 
     def of_packet(self, counted_bytes: int) -> float:
-        """The probability that a packet is lost for which the link counts so many bytes."""
+        """The probability that a packet of this many counted bytes is lost."""
         if self.probability == 1:
             return 1.0
         return -math.expm1(8 * counted_bytes * math.log1p(-self.probability))
@@ -78,7 +79,10 @@ class BitError:
 
 @dataclass(frozen=True, slots=True)
 class GilbertElliott:
-    """Bursty loss: a channel that is good or bad, decided anew with every packet (Gilbert 1960, Elliott 1963)."""
+    """Bursty loss: a channel with a good and a bad state, which may change with every packet.
+
+    Sources: Gilbert 1960, Elliott 1963.
+    """
 
     good_to_bad: float
     bad_to_good: float
@@ -88,7 +92,7 @@ class GilbertElliott:
 
     @property
     def mean(self) -> float:
-        """The share of packets that is lost in the long run; a channel that never changes is good."""
+        """The share of lost packets in the long run; a channel that never changes is good."""
         changes = self.good_to_bad + self.bad_to_good
         bad = self.good_to_bad / changes if changes else 0.0
         return bad * self.loss_bad + (1 - bad) * self.loss_good
@@ -96,7 +100,7 @@ class GilbertElliott:
 
 @dataclass(frozen=True, slots=True)
 class LossTrace:
-    """Which packets are lost, one after the other and from the beginning again."""
+    """The fate of each packet in turn; the trace repeats at its end."""
 
     file: str = field(compare=False)
     lost: tuple[bool, ...]
@@ -107,8 +111,8 @@ class LossTrace:
 class Codel:
     """Controlled delay (RFC 8289) instead of drop-tail."""
 
-    target: Duration  # sojourn time that may stand
-    interval: Duration  # for how long; about the longest round-trip time
+    target: Duration  # acceptable standing sojourn time
+    interval: Duration  # how long a longer one is accepted; about the longest round-trip time
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,7 +131,7 @@ Aqm = Codel | Red
 
 @dataclass(frozen=True, slots=True)
 class TraceRow:
-    """The state of a link direction from ``t`` on; what is None is as configured."""
+    """The state of a link direction from ``t`` on; None: as configured."""
 
     t: Duration  # since the load began
     rate: Rate | None = None
@@ -138,9 +142,9 @@ class TraceRow:
 
 @dataclass(frozen=True, slots=True)
 class LinkTrace:
-    """A link direction as a function of time: each row holds until the next one, the last one for ever.
+    """A link direction as a function of time: each row applies until the next one, the last one until the end.
 
-    The first row is at 0 and holds before the load begins as well. Times ascend strictly. docs/traces.md
+    The first row is at 0 and also applies before the load starts. Times ascend strictly. docs/traces.md
     """
 
     file: str = field(compare=False)
@@ -151,7 +155,7 @@ class LinkTrace:
 class LinkDirection:
     """One direction of a satellite link: byte queue, serialisation, loss, propagation.
 
-    ``rate`` and ``queue`` bound what a trace and an AQM make of them: no row has a higher rate.
+    ``rate`` and ``queue`` are upper bounds: no row of a trace has a higher rate, and an AQM can only drop earlier.
     """
 
     rate: Rate
@@ -178,13 +182,13 @@ class LinkDirection:
 
     @property
     def full_queue(self) -> Duration:
-        """How long a full queue takes to empty, at the least rate that the direction ever has but for pauses."""
+        """The time in which a full queue empties, at the least rate of the direction, pauses excepted."""
         rates = [self.rate.bit_s, *(row.rate.bit_s for row in (self.trace.rows if self.trace else ()) if row.rate)]
         return Duration(8 * self.queue.bytes * 10**9 // min(rate for rate in rates if rate))
 
     @property
     def longest_pause(self) -> Duration:
-        """The longest time for which the trace blocks the direction; a last row that blocks it counts as none."""
+        """The longest time for which the trace blocks the direction, without a blockage that never ends."""
         began: Duration | None = None
         longest = 0
         for row in self.trace.rows if self.trace else ():
@@ -227,9 +231,9 @@ class Protocol(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TrafficSelector:
-    """What a chain carries, in both directions: packets between these prefixes, of this protocol; None: any.
+    """The traffic of a chain, in both directions: packets between these prefixes, of this protocol; None: any.
 
-    There are no port numbers in it: the later fragments of a packet have none, and would go another way.
+    It has no port numbers: later fragments of a packet have none, and would take another chain.
     """
 
     world: IPv4Network | None = None
@@ -238,7 +242,7 @@ class TrafficSelector:
 
     @property
     def precedence(self) -> int:
-        """Whose packet it is that several chains would carry: that of the highest precedence, 0 to 2177.
+        """The precedence, 0 to 2177, where several chains match a packet: the highest one carries it.
 
         A protocol comes before any prefix, a longer island prefix before a shorter one, then a longer world prefix.
         Equal precedence means equal or disjoint traffic.
@@ -253,7 +257,7 @@ class TrafficSelector:
         return ", ".join(parts) or "the rest"
 
     def matches(self, world: IPv4Address, island: IPv4Address, protocol: Protocol | None) -> bool:
-        """Whether it holds packets between two hosts; ``protocol`` None: of a protocol without a name here."""
+        """Whether it selects packets between two hosts; ``protocol`` None: a protocol that Protocol does not name."""
         return (
             (self.world is None or world in self.world)
             and (self.island is None or island in self.island)
@@ -261,12 +265,12 @@ class TrafficSelector:
         )
 
 
-MAIN = "main"  # the name of the chain that carries what no branch does
+MAIN = "main"  # the name of the chain that carries the traffic of no branch
 
 
 @dataclass(frozen=True, slots=True)
 class Chain:
-    """What flanks the link: boxes and taps in order from world to island, and whose traffic passes them."""
+    """A chain: boxes and taps in order from world to island, and the traffic that passes them."""
 
     name: str
     hops: tuple[str, ...]
@@ -337,7 +341,7 @@ USUAL_LIMITS = Limits(Duration(10**6), Duration(5 * 10**6), 0.001, 0.1, 0.1)
 
 @dataclass(frozen=True, slots=True)
 class SteeringVersion:
-    """What is steered where from an instant of the run on, until the next version."""
+    """Chains and latencies from an instant of the run on, until the next version."""
 
     at: Duration  # since the load began
     chain: Chain
@@ -348,11 +352,11 @@ class SteeringVersion:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One experiment: what is steered where, with what settings, under what load, for how long.
+    """One experiment: its chains, links, latencies, load and duration.
 
-    ``file`` and ``lab`` are paths as messages show them; they are no part of what makes two experiments equal.
-    ``schedule``: every version of the steering, the one it begins with first; empty if it never changes.
-    ``given``: what was set from outside (``--set``): the key, and the setting as messages show it.
+    ``file`` and ``lab`` are paths as in messages; they are not compared.
+    ``schedule``: every version of the steering, the first one first; empty if it never changes.
+    ``given``: settings of the command line (``--set``): the key, and the setting as in messages.
     """
 
     name: str
@@ -376,21 +380,21 @@ class Experiment:
 
     @property
     def versions(self) -> tuple[SteeringVersion, ...]:
-        """What is steered where during the run, the version it begins with first."""
+        """Every version of the steering during the run, the first one first."""
         return self.schedule or (SteeringVersion(Duration(0), self.chain, self.branches, self.latency),)
 
     def steered(self, version: SteeringVersion) -> "Experiment":
-        """The experiment while that version stands. Boxes, captures and load are those of all versions."""
+        """The experiment while that version is active. Boxes, captures and load are those of all versions."""
         return replace(self, chain=version.chain, branches=version.branches, latency=version.latency)
 
     @property
     def all_chains(self) -> tuple[Chain, ...]:
-        """Every chain of every version, alike ones once, in order of time, the main one of each first."""
+        """Every chain of every version, equal ones once, in order of time, the main one of each first."""
         return tuple(dict.fromkeys(chain for each in self.versions for chain in (each.chain, *each.branches)))
 
     @property
     def chains(self) -> tuple[Chain, ...]:
-        """Every chain, in the order in which packets are offered to them; ``chain``, which carries the rest, last."""
+        """Every chain, in order of precedence; ``chain``, which carries the rest, is the last."""
         return (*sorted(self.branches, key=lambda chain: -chain.carries.precedence), self.chain)
 
     def carrier(self, world: IPv4Address, island: IPv4Address, protocol: Protocol | None = None) -> Chain:
@@ -421,3 +425,18 @@ class Experiment:
         for key, control in named:
             found[control] = (*found.get(control, ()), key)
         return found
+
+
+def version_differences(before: SteeringVersion, after: SteeringVersion) -> Iterator[str]:
+    """The differences of two versions in words: ``chain tap-w sat tap-i``, ``w1 rtt-90 instead of rtt-5``."""
+    was = {chain.name: chain for chain in (before.chain, *before.branches)}
+    now = {chain.name: chain for chain in (after.chain, *after.branches)}
+    for name, chain in now.items():
+        if was.get(name) != chain:
+            title = "chain" if chain is after.chain else f"branch {name} for {chain.carries}:"
+            yield f"{title} {' '.join(chain.hops) or 'without boxes'}"
+    yield from (f"no branch {name}" for name in was if name not in now)
+    was_class, is_class = dict(before.latency), dict(after.latency)
+    for server in dict.fromkeys((*was_class, *is_class)):
+        if was_class.get(server) != is_class.get(server):
+            yield f"{server} {is_class.get(server, 'not delayed')} instead of {was_class.get(server, 'not delayed')}"

@@ -2,8 +2,8 @@
 """Flow-size distributions as knots of their quantile functions, as the programs on the hosts draw from them.
 
 A *curve* runs through its knots: between two of them the logarithm of the size is linear in the probability. *Steps*
-are what was counted: the sizes of the knots alone, each with the probability from the knot before. The same two kinds
-are in hosts/crates/flow-sizes, whose promise it is that a seed draws the same sizes for ever.
+are recorded sizes: the sizes of the knots alone, each with the probability from the knot before.
+hosts/crates/flow-sizes has the same two kinds, and guarantees that a seed always draws the same sizes.
 """
 
 import math
@@ -19,7 +19,7 @@ WHOLE = 10**9
 
 SIZE_MAX_BYTES = 2**53
 MOST_STEPS = 1000
-"""More sizes than this are put together: a plan names the distribution once for each host with channels."""
+"""More sizes than this are merged: a plan has the distribution once for each host with channels."""
 
 PUBLISHED = "published"
 
@@ -27,7 +27,7 @@ Knot = tuple[int, int]  # (cumulative probability in 10^-9, bytes)
 
 
 class Interpolation(StrEnum):
-    """What lies between two knots."""
+    """The interpolation between two knots."""
 
     CURVE = "curve"
     STEPS = "steps"
@@ -35,7 +35,7 @@ class Interpolation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FlowSizes:
-    """A distribution of flow sizes. ``name`` is what it is called, no part of what makes two of them equal."""
+    """A distribution of flow sizes. ``name`` is not compared."""
 
     name: str = field(compare=False)
     kind: Interpolation
@@ -43,13 +43,13 @@ class FlowSizes:
 
     @property
     def config(self) -> str | dict[str, Any]:
-        """What a job's configuration says of it (docs/contracts.md)."""
+        """The distribution in a job's configuration (docs/contracts.md)."""
         if self == published():
             return PUBLISHED
         return {"kind": self.kind.value, "knots": [list(knot) for knot in self.knots]}
 
     def quantile(self, probability: float) -> float:
-        """The size that so many of the flows, 0 to 1, do not exceed (bytes)."""
+        """The size in bytes that this share of the flows, 0 to 1, does not exceed."""
         at = min(max(probability, 0.0), 1.0) * WHOLE
         after = min(bisect_right(self.knots, at, key=lambda knot: knot[0]), len(self.knots) - 1)
         if self.kind is Interpolation.STEPS:
@@ -81,22 +81,22 @@ class FlowSizes:
         return self._up_to(size)[1] / self.mean_bytes
 
     def pro_rated(self, least: int) -> "FlowSizes":
-        """The same bytes by fewer connections: those smaller than ``least`` are put together to connections of it.
+        """The same bytes in fewer connections: flows smaller than ``least`` are merged to connections of that size.
 
-        One connection stands for several recorded flows, of which a TCP handshake alone would outweigh each. Of
-        probability p at size s < ``least``, p * s / ``least`` is left, at ``least``; then all is scaled up to 1.
+        One connection then represents several recorded flows, each smaller than a TCP handshake. Probability p at size
+        s < ``least`` becomes p * s / ``least`` at size ``least``; then all probabilities are scaled to a sum of 1.
         """
         if least <= self.min_bytes:
             return self
         gone, its_bytes = self._up_to(least)
-        put_together = its_bytes / least
-        scale = 1 / (put_together + 1 - gone)
-        kept = [((put_together + p / WHOLE - gone) * scale, size) for p, size in self.knots if size > least]
+        merged = its_bytes / least
+        scale = 1 / (merged + 1 - gone)
+        kept = [((merged + p / WHOLE - gone) * scale, size) for p, size in self.knots if size > least]
         edge = [(0.0, least)] if self.kind is Interpolation.CURVE else []
-        return FlowSizes(self.name, self.kind, _rounded([*edge, (put_together * scale, least), *kept]))
+        return FlowSizes(self.name, self.kind, _rounded([*edge, (merged * scale, least), *kept]))
 
     def _up_to(self, size: float) -> tuple[float, float]:
-        """The share of flows no larger than ``size``, and what they add to the mean."""
+        """The share of flows no larger than ``size``, and their contribution to the mean."""
         share = mean = 0.0
         for width, low, high in self._segments():
             if low > size or (low == size < high):
@@ -120,7 +120,7 @@ class FlowSizes:
 
 
 def published() -> FlowSizes:
-    """The built-in distribution, fitted to published figures; hosts/crates/flow-sizes tells how."""
+    """The built-in distribution, fitted to published figures; hosts/crates/flow-sizes describes the fit."""
     return FlowSizes(PUBLISHED, Interpolation.CURVE, _PUBLISHED)
 
 
@@ -130,10 +130,10 @@ def fixed(name: str, size: int) -> FlowSizes:
 
 
 def from_counts(name: str, counts: Mapping[int, float]) -> FlowSizes:
-    """The distribution of flows that were counted by size, or given weights.
+    """The distribution of flows that were counted by size, or weighted.
 
-    Beyond MOST_STEPS sizes, neighbours are put together to their mean: no size is off by more than some per cent, small
-    ones not at all, and the mean of all stays.
+    Beyond MOST_STEPS sizes, neighbours are merged to their mean: sizes change by some per cent at most, small ones not
+    at all, and the mean of all is kept.
     """
     total = sum(counts.values())
     sizes = sorted(size for size, weight in counts.items() if weight > 0)
@@ -172,7 +172,7 @@ def _mean_between(low: float, high: float) -> float:
 
 
 def _rounded(points: Iterable[tuple[float, int]]) -> tuple[Knot, ...]:
-    """Knots with whole probabilities, the last one 1; of those that fall together the largest is kept."""
+    """Knots with whole probabilities, the last one 1; of knots with equal probability the largest is kept."""
     knots: list[Knot] = []
     for probability, size in points:
         whole = round(probability * WHOLE)
@@ -184,7 +184,7 @@ def _rounded(points: Iterable[tuple[float, int]]) -> tuple[Knot, ...]:
 
 
 def _groups(sizes: list[int]) -> Iterator[list[int]]:
-    """Neighbouring sizes that count as one: each alone if there are not too many, else those within some per cent."""
+    """Groups of neighbouring sizes: each size alone if there are few enough, else those within some per cent."""
     if len(sizes) <= MOST_STEPS:
         yield from ([size] for size in sizes)
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The load of an experiment: channels of TCP flows, and UDP beside them."""
+"""The load of an experiment: channels of TCP flows, and UDP traffic."""
 
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -9,9 +9,9 @@ from atoll_core.units import Duration, Rate, Size
 
 
 class SizesCount(StrEnum):
-    """What the sizes of a flow-size distribution are."""
+    """The meaning of the sizes of a flow-size distribution."""
 
-    PAYLOAD = "payload"  # TCP payload: what a client asks for
+    PAYLOAD = "payload"  # TCP payload, which a client requests
     IP = "ip"  # IP bytes of the flow from server to client
 
 
@@ -21,7 +21,7 @@ close (hosts/crates/flow-sizes, headers.rs)."""
 
 
 class ThinkTime(StrEnum):
-    """How long a channel pauses between its flows."""
+    """The distribution of a channel's pauses between flows."""
 
     CONSTANT = "constant"
     EXPONENTIAL = "exponential"
@@ -37,17 +37,17 @@ class Think:
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
-    """The load: how many channels, when they begin flows, of which sizes.
+    """The load: the number of channels, the starts of their flows, and the flow sizes.
 
-    With ``flows_per_s`` in an open loop: the channels are Poisson processes of so many flows a second together. Else a
-    channel begins its next flow when the one before is over, after ``think``.
+    With ``flows_per_s`` it is an open loop: the channels are Poisson processes with this rate together. Without, a
+    channel starts its next flow ``think`` after the end of the one before.
     """
 
     channels: int
     flow_sizes: str  # as described: "published", a size, or a file
     port: int
-    sizes: FlowSizes | None = None  # what that comes to; None: published
-    pro_rate: Size | None = None  # already in ``sizes``
+    sizes: FlowSizes | None = None  # the distribution of ``flow_sizes``; None: published
+    pro_rate: Size | None = None  # already applied to ``sizes``
     think: Think | None = None
     flows_per_s: float | None = None
     write_rate: Rate | None = None  # the most that a server sends by one connection

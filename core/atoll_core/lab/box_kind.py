@@ -1,8 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of chain boxes: what each does with packets, declared once.
+"""The kinds of chain boxes and the traits of each kind.
 
-What depends on a kind asks its traits, not its name. A trait that is None is not the kind's: each box declares it in
-lab.yaml.
+Other code uses the traits of a kind, not its name. A trait that is None is declared for each box in lab.yaml.
 """
 
 from dataclasses import dataclass
@@ -10,7 +9,7 @@ from enum import StrEnum
 
 
 class Forwarding(StrEnum):
-    """How a box passes on what it takes in."""
+    """How a box forwards frames."""
 
     TRANSPARENT = "transparent"  # frames leave as they came, VLAN tag included
     ROUTED = "routed"  # packets leave in frames of the box's own, untagged
@@ -18,35 +17,35 @@ class Forwarding(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class KindTraits:
-    """What boxes of a kind have in common.
+    """The properties of all boxes of a kind.
 
-    ``conserves_packets``: each packet leaves the box once and with the bytes with which it came in; only what the box
-    counts as dropped does not leave it, and none is added, split, merged or encoded.
+    ``conserves_packets``: each packet leaves the box once and unchanged, or is counted as dropped. The box adds no
+    packets and does not split, merge or encode any.
     """
 
     forwarding: Forwarding | None
     conserves_packets: bool | None
-    is_link: bool = False  # a satellite link: has settings in the experiment, counts what it drops
+    is_link: bool = False  # a satellite link: has settings in the experiment, counts dropped packets
     is_managed: bool = True  # an agent sets it up and starts programs there
     has_program: bool = False  # its program is the user's
 
     @property
     def is_foreign(self) -> bool:
-        """Whether what the box does with packets is not this project's work, so that the box has to declare it."""
+        """Whether the program or device is not this project's, so that each box has to declare its properties."""
         return self.forwarding is None
 
 
 class BoxKind(StrEnum):
-    """What a chain box is."""
+    """The kind of a chain box."""
 
     LINK = "link"  # satellite emulator
     ROUTER = "router"  # plain router in the place of a PEP or coder: sends with true MAC addresses
-    PROGRAM = "program"  # whatever its program does: bring your own
+    PROGRAM = "program"  # a machine that runs the user's program
     EXTERNAL = "external"  # a device with two ports on which nothing is started: a modem, a hardware emulator
 
     @property
     def traits(self) -> KindTraits:
-        """What boxes of this kind have in common."""
+        """The properties of all boxes of this kind."""
         return _TRAITS[self]
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The hosts of both ends, found by prefix and grouped by what chains carry for them.
+"""Hosts of both ends, indexed by prefix and grouped by the chains that carry their traffic.
 
 A few groups represent all pairs of hosts: 200 servers and 800 clients are 160,000 pairs, of which a chain for one
 prefix makes two groups.
@@ -14,26 +14,26 @@ from atoll_core.lab.network import Host, Network
 
 
 class Side:
-    """The hosts of one end, in the order of the description. ``prefixes``: those of chains at this end."""
+    """The hosts of one end, in the order of the description. ``prefixes``: the chains' prefixes at this end."""
 
     def __init__(self, hosts: tuple[Host, ...], prefixes: Iterable[IPv4Network | None]) -> None:
         self.hosts = hosts
         self._by_address = {host.address: (host,) for host in hosts}
         self._within: dict[IPv4Network, tuple[Host, ...]] = {}
-        asked = tuple(dict.fromkeys(prefix for prefix in prefixes if prefix is not None))
-        self._kinds = {host.name: tuple(host.address in prefix for prefix in asked) for host in hosts}
-        alike: dict[tuple[bool, ...], list[Host]] = {}
+        distinct = tuple(dict.fromkeys(prefix for prefix in prefixes if prefix is not None))
+        self._kinds = {host.name: tuple(host.address in prefix for prefix in distinct) for host in hosts}
+        groups: dict[tuple[bool, ...], list[Host]] = {}
         for host in hosts:
-            alike.setdefault(self._kinds[host.name], []).append(host)
-        self.groups = tuple(map(tuple, alike.values()))
-        """Hosts that the same prefixes hold: any chain carries for all of a group or for none."""
+            groups.setdefault(self._kinds[host.name], []).append(host)
+        self.groups = tuple(map(tuple, groups.values()))
+        """Hosts within the same prefixes: a chain carries traffic of all hosts of a group or of none."""
 
     def kind(self, host: Host) -> tuple[bool, ...]:
         """Equal for hosts of one group."""
         return self._kinds[host.name]
 
     def within(self, prefix: IPv4Network | None) -> tuple[Host, ...]:
-        """The hosts that a prefix holds; all for None."""
+        """The hosts within a prefix; all for None."""
         if prefix is None:
             return self.hosts
         if prefix.prefixlen == prefix.max_prefixlen:
@@ -44,7 +44,7 @@ class Side:
 
 
 class Sides:
-    """Both ends of a lab, as the chains of some experiments divide them."""
+    """Both ends of a lab, grouped by the chains of one or more experiments."""
 
     def __init__(self, network: Network, *experiments: Experiment) -> None:
         carries: list[TrafficSelector] = [chain.carries for each in experiments for chain in each.chains]
@@ -52,5 +52,5 @@ class Sides:
         self.island = Side(network.island_hosts, (each.island for each in carries))
 
     def blocks(self) -> Iterator[tuple[tuple[Host, ...], tuple[Host, ...]]]:
-        """World and island hosts between all of which packets of one protocol take one chain."""
+        """Pairs of a world group and an island group: packets of one protocol between them take the same chain."""
         return product(self.world.groups, self.island.groups)

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The inventory: which real machines and switches stand for those of a lab.yaml, and how they are reached.
+"""The inventory: the real machines and switches for those of a lab.yaml, and how they are reached.
 
-A lab.yaml says what hangs where; an inventory says what that is in a certain rack. One lab can have several.
+A lab.yaml describes hosts, boxes and cables; an inventory names the machines of a certain rack. One lab can have
+several inventories.
 """
 
 from collections.abc import Mapping
@@ -22,7 +23,7 @@ WORLD, ISLAND, SPARE_WORLD, SPARE_ISLAND, TRUNK, ONLY = (
 
 @dataclass(frozen=True, slots=True)
 class SshAccess:
-    """How a machine is reached over SSH. What is None is as the SSH configuration says; paths are whole."""
+    """SSH access to a machine. For None the SSH configuration decides; paths are absolute."""
 
     host: str  # a name, an address, or an alias of the SSH configuration
     user: str | None = None
@@ -35,33 +36,33 @@ class SshAccess:
     sudo: bool = False  # whether the agent is started by `sudo -n`
 
     def __str__(self) -> str:
-        """As one would write it for ``ssh``."""
+        """The target as an argument of ``ssh``, and its port."""
         return (f"{self.user}@" if self.user else "") + self.host + (f":{self.port}" if self.port else "")
 
 
 @dataclass(frozen=True, slots=True)
 class NamedInterface:
-    """What an interface of the lab is called on its machine. ``mac``: what it has to have, or None: ask the machine."""
+    """The name of a lab's interface on its machine. ``mac``: its expected address; None: read it from the machine."""
 
-    slot: str  # what it is to the lab: "interface", "world", "island", "trunk", a tap's name
+    slot: str  # its role in the lab: "interface", "world", "island", "trunk", a tap's name
     name: str
     mac: str | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class InventoryMachine:
-    """A real machine that stands for one of the lab."""
+    """The real machine for one of the lab."""
 
     name: str
     access: SshAccess
     interfaces: tuple[NamedInterface, ...]
-    arch: str | None = None  # as `uname -m` has it; None: ask the machine
-    capacity: float | None = None  # of an island client, as in a Host; None: as lab.yaml says
+    arch: str | None = None  # as in `uname -m`; None: read it from the machine
+    capacity: float | None = None  # of an island client, as in a Host; None: as in lab.yaml
 
 
 @dataclass(frozen=True, slots=True)
 class InventorySwitch:
-    """A real switch that stands for one of the lab; what is None is as lab.yaml says."""
+    """The real switch for one of the lab; None: as in lab.yaml."""
 
     name: str
     dpid: int | None = None
@@ -70,7 +71,7 @@ class InventorySwitch:
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
-    """Real machines and switches. ``file``: whole path; it names the rack, and so the lock of its daemon."""
+    """Real machines and switches. ``file``: absolute path; the key of the rack and of its daemon's lock."""
 
     file: str = field(compare=False)
     address: IPv4Address  # where the controller listens, on the management network
@@ -91,9 +92,9 @@ def split_target(text: str) -> tuple[str | None, str, int | None]:
 
 
 def slots(network: Network) -> dict[str, dict[str, Interface]]:
-    """Every machine that has to be in an inventory, with its interfaces by what they are to the lab.
+    """Every machine that an inventory has to name, with its interfaces by slot.
 
-    A device that is somebody else's (an external box) is none of them; physical taps are.
+    External boxes are not included; capture hosts of physical taps are.
     """
     found: dict[str, dict[str, Interface]] = {host.name: {ONLY: host.interface} for host in network.hosts}
     for box in network.boxes:
@@ -109,10 +110,10 @@ def slots(network: Network) -> dict[str, dict[str, Interface]]:
 
 
 def placed(network: Network, inventory: Inventory, macs: Mapping[tuple[str, str], str]) -> Network:
-    """The network as it stands in the rack: real interface names and MAC addresses, datapath ids, drivers, capacities.
+    """The network with the rack's interface names, MAC addresses, datapath ids, drivers and capacities.
 
-    ``macs``: by machine and slot, what the machines themselves say; what is not in it is as the inventory says, or else
-    lab.yaml. The inventory has everything the network needs.
+    ``macs``: addresses read from the machines, by machine and slot; others are the inventory's, or else lab.yaml's. The
+    inventory must be complete.
     """
     named = {
         (machine.name, interface.slot): interface for machine in inventory.machines for interface in machine.interfaces

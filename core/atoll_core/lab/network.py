@@ -42,7 +42,7 @@ class Switch:
 
 
 class HostRole(StrEnum):
-    """What a host is there for."""
+    """The purpose of a host."""
 
     WORLD_SERVER = "world-server"
     WORLD_SPECIAL = "world-special"  # large transfer, ping series
@@ -52,7 +52,7 @@ class HostRole(StrEnum):
 
     @property
     def is_world(self) -> bool:
-        """Whether the host stands at the world end of the chain."""
+        """Whether the host is at the world end of the chain."""
         return self.value.startswith("world-")
 
 
@@ -71,9 +71,8 @@ class Host:
 class Program:
     """A program that makes a machine a box; ``{world}`` and ``{island}`` in an argv are the interfaces' names.
 
-    ``stop`` asks it to end (empty: SIGTERM does); ``report`` prints what it has to say after a run (empty: nothing).
-    ``privileges``: capabilities that all three keep.
-    Emulated machines run them in the folder of the lab's file.
+    ``stop`` ends it (empty: it gets SIGTERM); ``report`` prints its statistics after a run (empty: none).
+    ``privileges``: capabilities that all three keep. Emulated machines run them in the folder of the lab's file.
     """
 
     start: tuple[str, ...]
@@ -95,8 +94,9 @@ class PortPair:
 class ChainBox:
     """A box of the satellite chain: one world-facing and one island-facing interface.
 
-    ``spare``: a second pair of legs. What enters by one pair leaves by the same, so that two versions of a chain can
-    pass a routed box at the same time. ``stateful``: connections do not survive when their packets come by other legs.
+    ``spare``: a second pair of interfaces. Frames that enter by one pair leave by the same, so that two versions of a
+    chain can pass a routed box at the same time. ``stateful``: connections break when their packets move to the other
+    pair.
     ``conserves_packets``: as declared in lab.yaml; None: the kind's own, or not declared.
     """
 
@@ -122,9 +122,9 @@ class ChainBox:
 
     @property
     def conserves(self) -> bool:
-        """Whether packets leave as they came, but for those that the box counts as dropped.
+        """Whether packets leave unchanged, except those that the box counts as dropped.
 
-        A box that declares nothing is not taken to conserve them: no loss is blamed on the testbed by an assumption.
+        False for a box that does not declare it, so that its losses are not attributed to the testbed.
         """
         own = self.kind.traits.conserves_packets
         return bool(self.conserves_packets if own is None else own)
@@ -136,7 +136,7 @@ class ChainBox:
 
     @property
     def pairs(self) -> tuple[PortPair, ...]:
-        """Its pairs of legs, the first one first."""
+        """Its interface pairs: the first one, and the spare one if there is one."""
         first = PortPair(self.world, self.island)
         return (first, self.spare) if self.spare else (first,)
 
@@ -165,8 +165,8 @@ class DelayBox:
 class Tap:
     """An observation point: frames copied to ``interface`` of the capture host ``host``.
 
-    A ``physical`` tap is a splitter in a cable, which copies what passes without any flow entry; its interface is
-    attached to no switch port of its own but to the cable at that port.
+    A ``physical`` tap is a splitter in a cable, which copies frames without a flow entry; ``interface.attached`` is
+    the switch port at which that cable ends.
     """
 
     name: str
@@ -184,11 +184,11 @@ class Trunk:
     rate: Rate
 
 
-@dataclass(frozen=True)  # without slots: what is asked for again and again is found once
+@dataclass(frozen=True)  # without slots, for the cached properties
 class Network:
     """The whole laboratory. Names are unique across hosts, boxes, delay boxes, taps, capture hosts and switches.
 
-    Two networks are equal when they describe the same laboratory, whatever their files are called from where.
+    Two networks are equal when they describe the same laboratory; the file's name is not compared.
     """
 
     name: str
@@ -242,7 +242,7 @@ class Network:
         for host in self.hosts:
             found[host.name] = (host.interface,)
         for box in self.boxes:
-            found[box.name] = tuple(leg for legs in box.pairs for leg in (legs.world, legs.island))
+            found[box.name] = tuple(interface for pair in box.pairs for interface in (pair.world, pair.island))
         for delay in self.delay_boxes:
             found[delay.name] = (delay.trunk,)
         for tap in self.taps:

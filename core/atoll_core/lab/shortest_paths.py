@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shortest ways between switches over the trunks."""
+"""Shortest paths between switches over the trunks."""
 
 from collections import deque
 from collections.abc import Iterable
@@ -20,13 +20,13 @@ class TrunkHop:
 class Topology:
     """Switches and the trunks between them.
 
-    ``step`` depends on nothing but where a frame is and where it is going, so ways to one switch never part after they
-    have met, and ties (rings, parallel trunks) are broken by the lowest port number: equal networks, equal ways.
+    ``step`` depends on a frame's present switch and destination alone, so paths to one switch never split after they
+    have joined. Ties (rings, parallel trunks) go to the lowest port number: equal networks have equal paths.
     """
 
     @classmethod
     def of(cls, network: Network) -> "Topology":
-        """The fabric of a whole network."""
+        """The topology of a whole network."""
         return cls((switch.name for switch in network.switches), network.trunks)
 
     def __init__(self, switches: Iterable[str], trunks: Iterable[Trunk]) -> None:
@@ -39,26 +39,26 @@ class Topology:
         self._towards: dict[str, dict[str, TrunkHop]] = {}
 
     def step(self, at: str, towards: str) -> TrunkHop | None:
-        """The next trunk on a shortest way from switch ``at`` to another switch; None when no trunk leads there."""
+        """The next trunk on a shortest path from switch ``at`` to another switch; None when there is no path."""
         if towards not in self._towards:
             self._towards[towards] = self._first_hops(towards)
         return self._towards[towards].get(at)
 
     def next_hop(self, at: str, towards: str) -> TrunkHop:
-        """As :meth:`step`; raises PlanError when no trunk leads there."""
+        """As :meth:`step`; raises PlanError when there is no path."""
         hop = self.step(at, towards)
         if hop is None:
             msg = f"no trunk leads from {at} to {towards}; connect the two switches in the lab's trunks"
             raise PlanError(msg)
         return hop
 
-    def way(self, start: str, end: str) -> tuple[TrunkHop, ...]:
-        """All trunks of the way from ``start`` to ``end``; none when they are the same, or when there is no way."""
-        way: list[TrunkHop] = []
+    def path(self, start: str, end: str) -> tuple[TrunkHop, ...]:
+        """All trunks of the path from ``start`` to ``end``; none when they are the same, or when there is no path."""
+        path: list[TrunkHop] = []
         while start != end and (hop := self.step(start, end)):
-            way.append(hop)
+            path.append(hop)
             start = hop.arrival.switch
-        return tuple(way)
+        return tuple(path)
 
     def reachable(self, start: str) -> frozenset[str]:
         """Switches that trunks connect with ``start``, itself included."""

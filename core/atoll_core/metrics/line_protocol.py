@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Metric points, their line protocol, and what is read back from it.
+"""Metric points: writing and reading their line protocol.
 
-Source of the escaping rules: InfluxDB's line protocol reference (v1.8 and v2 agree on what is used here). What the
-points of a run are called stands in ``atoll_core.metrics.metrics_schema``.
+Source of the escaping rules: InfluxDB's line protocol reference (v1.8 and v2 agree on the parts used here).
+``atoll_core.metrics.metrics_schema`` has the names of a run's points.
 """
 
 import math
@@ -21,7 +21,7 @@ _CONTROL = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _NAME = str.maketrans({",": "\\,", " ": "\\ ", **_CONTROL})
 _TAG = str.maketrans({",": "\\,", " ": "\\ ", "=": "\\=", **_CONTROL})
 _TEXT = str.maketrans({'"': '\\"', "\\": "\\\\", "\n": "\\n", "\r": "\\r"})
-# What a line consists of, where something in it is escaped or quoted.
+# The parts of a line with escaped or quoted characters.
 _HEAD = re.compile(r"(?:\\.|[^\\ ])*")
 _PART = re.compile(r"(?:\\.|[^\\,])+")
 _TAG_PAIR = re.compile(r"((?:\\.|[^\\=])*)=(.*)", re.DOTALL)
@@ -33,7 +33,7 @@ _REMEMBERED = 1 << 14  # series and field names: a laboratory of 140 hosts has a
 
 @dataclass(frozen=True, slots=True)
 class Point:
-    """Some figures of one thing at one instant (``t_ns``: CLOCK_REALTIME, ns since 1970)."""
+    """The fields of one series at one instant (``t_ns``: CLOCK_REALTIME, ns since 1970)."""
 
     measurement: str
     tags: Mapping[str, str] = field(hash=False)
@@ -41,7 +41,7 @@ class Point:
     t_ns: int
 
     def line(self) -> tuple[str | None, int]:
-        """The point in line protocol, and how many fields could not be expressed and were left out.
+        """The point in line protocol, and the number of fields that could not be expressed and were left out.
 
         NaN, infinities and integers beyond 64 bits cannot be expressed; a point left without fields is None.
         Tags with an empty name or value are omitted, as the protocol has no empty tags.
@@ -54,7 +54,7 @@ class Point:
 
     @classmethod
     def parse(cls, line: str) -> "Point":
-        """The point that a line of ours tells. Raises ValueError for what is no line of a point."""
+        """Parse a line that ``line`` wrote. Raises ValueError for anything else."""
         head = _HEAD.match(line)
         names = head.group() if head else ""
         figures, _, instant = line[len(names) + 1 :].rpartition(" ")
@@ -67,9 +67,9 @@ class Point:
         return cls(measurement, tags, fields, int(instant))
 
     def to_json(self) -> list[Any] | None:
-        """The point as JSON has it, ``[measurement, tags, fields, t_ns]``; None when no field of it can be expressed.
+        """The point as JSON: ``[measurement, tags, fields, t_ns]``; None when none of its fields can be expressed.
 
-        Of tags and fields there are those that its line has.
+        It has the same tags and fields as its line.
         """
         fields = {name: figure for name, figure in self.fields.items() if _expressible(figure)}
         tags = {name: tag for name, tag in self.tags.items() if tag}

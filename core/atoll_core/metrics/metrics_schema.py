@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of all measurements of a run, with their tags, fields and units.
 
-docs/metrics.md contains the tables that :func:`markdown` makes of it. Every point of a run also has ``COMMON_TAGS``.
+docs/metrics.md contains the output of :func:`schema_markdown`. Every point of a run also has ``COMMON_TAGS``.
 """
 
 from dataclasses import dataclass
@@ -13,7 +13,7 @@ COMMON_TAGS = {
     "experiment": "name of the experiment",
     "run": "experiment and name of the run directory, such as `geo-20260102T030405Z-1`",
 }
-"""Tags of every point, and what they hold."""
+"""Tags of every point, with their meaning."""
 
 LINK_NS = 100_000_000
 SECOND_NS = 1_000_000_000
@@ -372,7 +372,7 @@ MEASUREMENTS = (
     ),
     Measurement(
         "flow_entries",
-        "the flow entries of a switch that share a cookie, those of one leg of one app; as often as ports",
+        "the flow entries of a switch that share a cookie, those of one segment of one app; as often as ports",
         SECOND_NS,
         (
             _SWITCH,
@@ -413,7 +413,7 @@ BY_NAME = {measurement.name: measurement for measurement in MEASUREMENTS}
 
 
 def schema_markdown() -> str:
-    """The table as docs/metrics.md has it."""
+    """The tables of docs/metrics.md."""
     parts = ["| tag of every point | |", "|---|---|", *(f"| `{name}` | {what} |" for name, what in COMMON_TAGS.items())]
     for each in MEASUREMENTS:
         period = f"every {each.every_ns / 1e6:g} ms" if each.every_ns else "when it happens"

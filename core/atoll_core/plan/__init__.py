@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan as a value: flow entries, jobs, host settings and traffic control that a testbed is asked for."""
+"""The plan as a value: flow entries, jobs, host settings and traffic control."""

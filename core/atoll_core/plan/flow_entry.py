@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flow entries as values: what any OpenFlow 1.3 switch of the lab is asked to hold.
+"""Flow entries of OpenFlow 1.3 switches, as values.
 
-Matches and actions are kept to what old hardware does at line rate: in_port, VLAN id, eth_type IPv4,
+Matches and actions are limited to those that old hardware does at line rate: in_port, VLAN id, eth_type IPv4,
 IPv4 prefixes, protocol, ports; push/pop/set VLAN and output (several outputs make a tap).
 """
 
@@ -81,10 +81,10 @@ class FlowEntry:
 
 @dataclass(frozen=True, slots=True)
 class UnmanagedEntry:
-    """An entry found on a switch that no plan asks for: it is never one of ours.
+    """An entry on a switch that atoll did not install.
 
-    No FlowEntry can express it (NORMAL, a time-out, a MAC match), or it lies in another table than the plan's. It is
-    known well enough to be shown and deleted.
+    No FlowEntry can express it (NORMAL, a time-out, a MAC match), or it is in another table than the plan's. This
+    describes it well enough to show and delete it.
     """
 
     switch: str

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The plan: everything an experiment asks of the testbed, as one printable, comparable value."""
+"""The plan: the flow entries, host settings and jobs of an experiment, as one printable, comparable value."""
 
 import re
 from dataclasses import dataclass, field, fields
@@ -14,7 +14,7 @@ from atoll_core.plan.tag_layout import UNTAGGED, Layout
 
 @dataclass(frozen=True, slots=True)
 class InterfaceSettings:
-    """How one experiment interface is set up on its machine."""
+    """The settings of one experiment interface on its machine."""
 
     name: str
     mac: str
@@ -23,12 +23,12 @@ class InterfaceSettings:
     neighbours: tuple[tuple[str, str], ...]  # (IPv4 address, MAC address), permanent
     promiscuous: bool = False
     accept_foreign: bool = False  # nftables netdev ingress "meta pkttype set host": routed boxes
-    table: int | None = None  # routing table of the routes, which routes what comes in here; None: the main one
+    table: int | None = None  # routing table of the routes, for packets that arrive here; None: the main one
 
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """What the agent sets on a machine (and undoes): interfaces and sysctls. Offloads are always switched off."""
+    """Settings that the agent makes on a machine, and reverts: interfaces and sysctls. Offloads are always off."""
 
     host: str
     interfaces: tuple[InterfaceSettings, ...]
@@ -36,9 +36,9 @@ class HostSettings:
 
 
 class Backend(StrEnum):
-    """What plays links and delay boxes."""
+    """The emulator of links and delay boxes."""
 
-    ENGINE = "engine"  # our own: exact, and says how exact it was
+    ENGINE = "engine"  # atoll's own: exact, and reports its timing errors
     TC = "tc"  # the kernel's queueing disciplines, where it has netem
 
 
@@ -54,12 +54,12 @@ class Phase(StrEnum):
     TRANSFER_SERVER = "transfer-server"
     TRANSFER = "transfer"
     PING = "ping"
-    REPORT = "report"  # after the load: what programs brought along have to say
+    REPORT = "report"  # after the load: statistics of the user's programs
 
 
 @dataclass(frozen=True, slots=True)
 class JobLimits:
-    """What a job may use on its machine; None, and no CPUs: as much as the agent may. docs/contracts.md, "Limits"."""
+    """Resource limits of a job; None, and no CPUs: those of the agent. docs/contracts.md, "Limits"."""
 
     wall_ns: int | None = None  # since its start
     cpu_ns: int | None = None  # CPU time of a single process, counted in whole seconds
@@ -71,7 +71,7 @@ class JobLimits:
 
     @property
     def asked(self) -> dict[str, Any]:
-        """Those that there are, as an agent is asked for them."""
+        """The limits that are set, as in a request to an agent."""
         named = {field.name: getattr(self, field.name) for field in fields(self)}
         return {name: limit for name, limit in named.items() if limit not in (None, ())}
 
@@ -83,11 +83,11 @@ _BELOW_RUN = re.compile(r"\{run\}/([\w./-]+)")
 
 @dataclass(frozen=True, slots=True)
 class JobSpec:
-    """One process the agent starts on a host.
+    """One process that the agent starts on a host.
 
-    ``argv`` may hold ``{run}``, replaced by the run directory; its first word is a program name
-    (``atoll-host`` is found by the place). ``config`` is sent as the first line of standard input, as JSON; None: a
-    program that knows nothing of docs/contracts.md.
+    ``argv``: ``{run}`` in it is replaced by the run directory; the first word is a program name (the platform knows the
+    path of ``atoll-host``). ``config`` is sent as the first line of standard input, as JSON; None: a program that does
+    not follow docs/contracts.md.
     ``stdout`` and ``stderr`` name files in the run directory, or None: JSON lines go to the daemon.
     """
 
@@ -98,13 +98,13 @@ class JobSpec:
     config: dict[str, Any] | None = field(default=None, hash=False)
     stdout: str | None = None
     stderr: str | None = None
-    stop: tuple[str, ...] = ()  # command that asks it to end; empty: SIGTERM does
+    stop: tuple[str, ...] = ()  # command that ends it; empty: it gets SIGTERM
     limits: JobLimits = UNLIMITED
     privileges: tuple[Privilege, ...] = ()  # capabilities that it keeps
 
     @property
     def files(self) -> frozenset[str]:
-        """The files that it is asked to write, by their paths below the run directory."""
+        """The files that it writes, by their paths below the run directory."""
         words = (*self.argv, *(each for each in (self.config or {}).values() if isinstance(each, str)))
         below = (name for word in words for name in _BELOW_RUN.findall(word))
         return frozenset({*below, *(each for each in (self.stdout, self.stderr) if each is not None)})
@@ -119,7 +119,7 @@ class PathCheck:
     address: str
     rtt_ns: int  # links + latency class, both directions
     terrestrial_rtt_ns: int
-    jitter_ns: int  # the most by which both directions' jitter can move one RTT
+    jitter_ns: int  # the largest effect of both directions' jitter on one RTT
     serialisation_ns: int = 0  # of a ping on all links, both directions; a token bucket lets one packet pass at once
 
 
@@ -134,7 +134,7 @@ class CapturePoint:
 
 @dataclass(frozen=True, slots=True)
 class Plan:
-    """What an experiment asks of switches, boxes and hosts. Equal inputs give byte-identical JSON."""
+    """The configuration of switches, boxes and hosts for an experiment. Equal inputs give byte-identical JSON."""
 
     lab: str
     experiment: str
@@ -145,4 +145,4 @@ class Plan:
     checks: tuple[PathCheck, ...]
     seed: int
     placement: tuple[ChannelAllocation, ...] = ()  # of the channels, by island client; empty: there are none
-    layout: Layout = UNTAGGED  # what tells frames apart on the switches; a swap starts from it
+    layout: Layout = UNTAGGED  # tags in use on the switches; a swap starts from it

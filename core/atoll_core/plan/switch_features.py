@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch says of itself: make and version, and what each of its tables can hold; and who talks to it."""
+"""A switch's description of itself: model and version, and the features of its tables."""
 
 from dataclasses import dataclass
 from enum import StrEnum
@@ -14,7 +14,7 @@ class Runtime(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SwitchDescription:
-    """The texts a switch describes itself by (OpenFlow 1.3.5, 7.3.5.1); empty where it has nothing to say."""
+    """The texts with which a switch describes itself (OpenFlow 1.3.5, 7.3.5.1); empty where it has none."""
 
     manufacturer: str
     hardware: str
@@ -25,11 +25,11 @@ class SwitchDescription:
 
 @dataclass(frozen=True, slots=True)
 class TableFeatures:
-    """What the tables ``first`` to ``last``, all alike, take (OpenFlow 1.3.5, 7.3.5.5), in the words of FlowEntry.
+    """The features of the equal tables ``first`` to ``last`` (OpenFlow 1.3.5, 7.3.5.5), in terms of FlowEntry.
 
-    ``matches``: fields of Match, and "untagged"; ``required``: those that no entry may leave out; ``actions``: classes
-    of Action; each in the alphabet's order. What entries never use (MAC addresses, MPLS ...) is left out.
-    ``max_entries`` 0: the switch does not say.
+    ``matches``: fields of Match, and "untagged"; ``required``: fields that every entry must match; ``actions``: classes
+    of Action; each in alphabetical order. Features that no entry uses (MAC addresses, MPLS ...) are left out.
+    ``max_entries`` 0: not reported.
     """
 
     first: int
@@ -43,7 +43,7 @@ class TableFeatures:
 
 @dataclass(frozen=True, slots=True)
 class SwitchFeatures:
-    """All of a switch's answers about itself. ``tables`` is empty if it does not tell what its tables take."""
+    """Description and table features. ``tables`` is empty if the switch does not report them."""
 
     description: SwitchDescription
     tables: tuple[TableFeatures, ...]
@@ -51,7 +51,7 @@ class SwitchFeatures:
 
 @dataclass(frozen=True, slots=True)
 class UnmanagedState:
-    """Groups and meters that a switch holds, by their numbers, ascending. Plans use neither."""
+    """Groups and meters on a switch, by their numbers, ascending. Plans use neither."""
 
     groups: tuple[int, ...] = ()
     meters: tuple[int, ...] = ()

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How the frames of one chain are told apart from those of another version of it, or from themselves elsewhere.
+"""VLAN tags that distinguish frames of two versions of a chain, or of one chain at two places.
 
-Flow entries see ports, VLAN tags and IPv4 headers. Where two stretches of a way, or the old and the new version of a
-chain, share a port, a VLAN tag makes the difference; a routed box, which loses tags, is passed by its spare legs.
+Flow entries match ports, VLAN tags and IPv4 headers. Where two segments of a path, or the old and the new version of a
+chain, share a port, a VLAN tag distinguishes their frames. A routed box removes tags; its spare ports are used instead.
 """
 
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from enum import StrEnum
 
 
 class Direction(StrEnum):
-    """Which way frames go."""
+    """The direction of frames."""
 
     TO_ISLAND = "to-island"
     TO_WORLD = "to-world"
@@ -18,9 +18,9 @@ class Direction(StrEnum):
 
 @dataclass(frozen=True, slots=True, order=True)
 class GapTag:
-    """Frames of a chain cross the trunks of one gap with this tag.
+    """The tag of a chain's frames on the trunks of one gap.
 
-    Gap 0 lies before the first box, gap 1 behind it; gap -1 between world hosts and their delay box.
+    Gap 0 is before the first box, gap 1 behind it, gap -1 between world hosts and their delay box.
     """
 
     chain: str
@@ -31,7 +31,7 @@ class GapTag:
 
 @dataclass(frozen=True, slots=True, order=True)
 class BoxTag:
-    """Frames of a chain pass a transparent box with this tag, in both directions."""
+    """The tag of a chain's frames in a transparent box, in both directions."""
 
     chain: str
     box: str
@@ -40,11 +40,11 @@ class BoxTag:
 
 @dataclass(frozen=True, slots=True)
 class Layout:
-    """What tells frames apart beyond ports and headers; without anything, every frame is untagged, as a rule."""
+    """The tags and spare ports in use; frames without an entry here are untagged."""
 
     gaps: tuple[GapTag, ...] = ()
     boxes: tuple[BoxTag, ...] = ()
-    spare: tuple[tuple[str, str], ...] = ()  # (chain, routed box): passed by its spare legs
+    spare: tuple[tuple[str, str], ...] = ()  # (chain, routed box): passed by its spare ports
 
     @property
     def vlans(self) -> frozenset[int]:
@@ -62,4 +62,4 @@ class Layout:
 
 
 UNTAGGED = Layout()
-"""Where every experiment begins: nothing is tagged but what its own stretches need."""
+"""The layout of a first version: only segments that need a tag have one."""

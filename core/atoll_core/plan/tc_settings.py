@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Links and delay boxes as settings of the kernel's traffic control: pure data, what ``tc -batch`` reads.
+"""Links and delay boxes as settings of the kernel's traffic control: the lines for ``tc -batch``, and checks.
 
 A link, per direction; the other one is its mirror image:
 
@@ -15,7 +15,7 @@ A delay box: frames return by the trunk they came in on, through an HTB whose le
 
 A loss ``where: before`` is a netem above the tbf.
 
-tbf counts what it is given, an Ethernet frame; ``stab overhead -14`` makes that the IP packet.
+tbf counts Ethernet frames; ``stab overhead -14`` makes it count IP packets.
 """
 
 from collections.abc import Iterable, Iterator
@@ -53,9 +53,9 @@ _UNSHAPED = "100gbit"  # rate of an HTB class that is there to be chosen, not to
 _EARLY = Duration(5_000_000)  # 1 % of a GEO link's round-trip time
 
 TIMER_SLACK = Duration(1_000_000)
-"""How late a timer may be without loss of rate: the bucket holds what the rate gives in it, beside one packet.
+"""The lateness of a timer that costs no rate: the bucket has room for the bytes of this time and one packet.
 
-A bucket of one packet loses what its timer is late: 14 % of 16 Mbit/s, measured in User-Mode Linux.
+A bucket of one packet loses rate when its timer is late: 14 % of 16 Mbit/s, measured in User-Mode Linux.
 """
 VIRTUAL_SLACK = Duration(1000)
 """In virtual time a timer is late by ticks of its clock (256 ns) and the shortest time it takes (500 ns) at most."""
@@ -63,7 +63,7 @@ VIRTUAL_SLACK = Duration(1000)
 
 @dataclass(frozen=True, slots=True)
 class Qdisc:
-    """A queueing discipline: how to ask for it, and what ``tc -r -j qdisc show`` must then say of it."""
+    """A queueing discipline: its command, and the expected output of ``tc -r -j qdisc show``."""
 
     dev: str
     handle: str
@@ -75,7 +75,7 @@ class Qdisc:
 
     @property
     def line(self) -> str:
-        """What tc reads."""
+        """The line for ``tc -batch``."""
         where = f"parent {self.parent}" if self.parent else "root"
         table = f"stab linklayer ethernet overhead -{_ETHERNET_HEADER} " if self.ip_bytes else ""
         return f"qdisc add dev {self.dev} {where} handle {self.handle} {table}{self.kind} {self.words}".rstrip()
@@ -83,20 +83,20 @@ class Qdisc:
 
 @dataclass(frozen=True, slots=True)
 class Command:
-    """Anything else tc is asked for: an HTB class, a filter; the words after ``tc``."""
+    """Another command of tc, for an HTB class or a filter: the words after ``tc``."""
 
     line: str
 
 
 @dataclass(frozen=True, slots=True)
 class TcSettings:
-    """All of one box, in the order of setting up."""
+    """All settings of one box, in the order of set-up."""
 
     box: str
     interfaces: tuple[str, ...]  # those that are there
     ifbs: tuple[str, ...]  # those that are made
     commands: tuple[Qdisc | Command, ...]
-    counters: dict[str, Any] = field(hash=False)  # where the host finds what it reports, see docs/contracts.md
+    counters: dict[str, Any] = field(hash=False)  # the sources of the host's counters, see docs/contracts.md
 
     @property
     def setup(self) -> dict[str, list[str]]:
@@ -233,7 +233,7 @@ def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: boo
     if direction.loss is None or direction.loss.where is Where.AFTER:
         return [Qdisc(ifb, "1:", None, "tbf", words, options, ip_bytes=ip_bytes)]
     loss_words, loss_options = _loss(direction)
-    limit = _packets(direction.queue)  # netem counts what waits below it as its own
+    limit = _packets(direction.queue)  # netem includes the packets of the qdisc below it
     loss = Qdisc(
         ifb, "1:", None, "netem", f"limit {limit} {loss_words}", {"limit": limit, **loss_options}, ip_bytes=ip_bytes
     )
@@ -241,7 +241,7 @@ def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: boo
 
 
 def bucket_bytes(rate: Rate, slack: Duration = TIMER_SLACK) -> int:
-    """What may leave a link at once: a packet, what the rate gives in ``slack``, and what the kernel rounds down."""
+    """The burst of a link: one packet, the bytes of ``slack`` at this rate, and the kernel's rounding error."""
     work = _BUCKET_BYTES * 8 * 10**9 + rate.bit_s * slack.ns  # billionths of a bit
     ticks = 1 - (-work // (rate.bit_s * _TICK_NS))
     return -(-rate.bit_s * ticks * _TICK_NS // (8 * 10**9))
@@ -273,7 +273,7 @@ def _delay(dev: str, direction: LinkDirection, *, ip_bytes: bool) -> Qdisc:
 def _delay_words(
     delay: Duration, jitter: Jitter | None, rate: Rate, *, reorder: bool = False
 ) -> tuple[str, dict[str, Any]]:
-    """What netem is told; its limit holds all that ``rate`` can have under way, were they the shortest packets."""
+    """The options of netem; its limit is the number of shortest packets that ``rate`` can have in flight."""
     spread = jitter.amount if jitter else Duration(0)
     limit = _packets(Size(rate.bit_s * (delay.ns + spread.ns) // (8 * 10**9)))
     words, options = f"limit {limit}", dict[str, Any](limit=limit)
@@ -346,7 +346,7 @@ def _refusal(place: str, reason: str) -> str:
 
 def _jitter_refusal(jitter: Jitter) -> str | None:
     if jitter.distribution is not Distribution.UNIFORM:
-        return "netem does not say which distribution it holds, so it could not be verified"
+        return "netem does not report its distribution, so it could not be verified"
     if jitter.correlation:
         return "netem's correlation narrows the distribution"
     return _LONG_JITTER if jitter.amount > _MOST_JITTER else None

@@ -19,8 +19,8 @@ from atoll_core.experiment.experiment import (
     LossTrace,
     Red,
     Where,
+    version_differences,
 )
-from atoll_core.experiment.steering_diff import version_differences
 from atoll_core.experiment.traffic import SizesCount, Traffic
 from atoll_core.plural import counted
 

@@ -7,7 +7,7 @@ import shutil
 from collections.abc import Iterator
 from pathlib import Path
 
-from atoll_core.description.validation_messages import call
+from atoll_core.description.validation_messages import entry_name
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
@@ -35,7 +35,7 @@ def missing_programs(network: Network, experiment: Experiment | None = None) -> 
     hops = {hop for chain in experiment.all_chains for hop in chain.hops} if experiment else None
     folder = Path(network.file).parent
     return tuple(
-        Diagnostic(network.file, box.program.line, f"{call(place)}: {reason}", place)
+        Diagnostic(network.file, box.program.line, f"{entry_name(place)}: {reason}", place)
         for box in network.boxes
         if box.program and (hops is None or box.name in hops)
         for key in ("start", "stop", "report")

@@ -25,7 +25,7 @@ import asyncssh
 from atoll_controller.openflow.client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_core.errors import LabError
-from atoll_core.lab.inventory import Inventory, InventoryMachine, placed
+from atoll_core.lab.inventory import Inventory, InventoryMachine, apply_inventory
 from atoll_core.lab.network import Network
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import HARDWARE
@@ -110,7 +110,7 @@ class HardwarePlatform:
             for name, one in reached.items()
             for interface in one.machine.interfaces
         }
-        return cls(placed(network, inventory, macs), inventory, connections, reached)
+        return cls(apply_inventory(network, inventory, macs), inventory, connections, reached)
 
     def machine(self, name: str) -> Machine:
         """The machine of that name (KeyError: no such machine)."""

@@ -7,8 +7,7 @@ from typing import Any
 
 from atoll_controller.planner.change_schedule import Scheduled
 from atoll_core.errors import AtollError, LabError, PlanError
-from atoll_core.experiment.experiment import Experiment
-from atoll_core.experiment.steering_diff import version_differences
+from atoll_core.experiment.experiment import Experiment, version_differences
 from atoll_core.plan.plan import Backend
 from atoll_testbed.run.run_clock import RunClock
 from atoll_testbed.testbed import Testbed

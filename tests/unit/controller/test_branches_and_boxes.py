@@ -94,7 +94,7 @@ def test_a_tap_that_only_a_branch_passes_is_captured_by_its_name(load):
     [
         (
             "a: {carries: {}, chain: []}",
-            "branch 'a': carries: it says nothing; name a world or island prefix or a protocol, the rest is carried by 'chain'",
+            "branch 'a': carries: it selects no traffic; name a world or island prefix or a protocol, 'chain' carries the rest",
         ),
         (
             "a: {carries: {protocol: sctp}, chain: []}",
@@ -118,11 +118,11 @@ def test_a_tap_that_only_a_branch_passes_is_captured_by_its_name(load):
         ),
         (
             "a: {carries: {island: 10.20.0.0/24}, chain: []}, b: {carries: {island: 10.20.0.0/29}, chain: []}, c: {carries: {island: 10.20.0.0/28}, chain: [sat]}",
-            "branch 'c': carries: nothing is left for it: 'b' takes all of it; remove one of them or let it carry less",
+            "branch 'c': carries: it carries no traffic: 'b' carries all of it; remove one of them or let it carry less",
         ),
         (
             "a: {carries: {island: 10.20.0.0/16}, chain: []}",
-            "chain: nothing is left for it: 'a' takes all of it; remove one of them or let it carry less",
+            "chain: it carries no traffic: 'a' carries all of it; remove one of them or let it carry less",
         ),
         ("a: {chain: []}", "branch 'a': carries is missing; add 'carries: {protocol: udp}'"),
     ],
@@ -150,7 +150,7 @@ def test_a_branch_that_cannot_be_is_told_with_its_remedy(load, text, message):
         (
             PEPS,
             PEPS.replace("router", "router, stateful: true"),
-            "box 'pep-w': stateful: a box of kind router is known in this; remove the key, or make it a program or external",
+            "box 'pep-w': stateful: its value is fixed for kind router; remove the key, or make the box a program or external",
         ),
         (
             PEPS,
@@ -160,7 +160,7 @@ def test_a_branch_that_cannot_be_is_told_with_its_remedy(load, text, message):
         (
             "  sat: {kind: link,",
             "  sat: {kind: link, spare: {world: sw-c/31, island: sw-c/32},",
-            "box 'sat': spare: a transparent box keeps VLAN tags, which tell versions apart; remove its spare legs",
+            "box 'sat': spare: a transparent box keeps VLAN tags, which distinguish versions; remove spare",
         ),
         (PEPS, PEPS.replace("}", ", spare: {world: sw-c/13, island: sw-c/32}}"), "port sw-c/13 is already taken"),
         (
@@ -240,7 +240,7 @@ def test_a_physical_tap_needs_no_entry(load):
     for chain in ("[sat, tap-w, tap-i]", "[tap-w, pep-w, sat]"):
         with pytest.raises(
             DescriptionError,
-            match=r"physical tap 'tap-w' is in the cable of 'sat' at sw-c/15; put it beside 'sat', on that side",
+            match=r"physical tap 'tap-w' is in the cable of 'sat' at sw-c/15; put it next to 'sat', on that side",
         ):
             load(lab, (CHAIN, f"chain: {chain}"))
     with pytest.raises(

@@ -87,7 +87,7 @@ def test_an_experiment_without_changes_is_its_only_version(project: Path) -> Non
         (["{at: 10 s}"], ["12: change 1: it changes nothing; name a chain, branches or latency"]),
         (
             ["{at: 10 s, latency: {w1: rtt-5}}"],
-            ["12: change 1: it changes nothing: all of this stands already; remove it"],
+            ["12: change 1: it changes nothing: all of this is already in effect; remove it"],
         ),
         (
             ["{at: 10 s, chain: [sat]}", "{at: 10 s, chain: [tap-w, sat]}"],
@@ -99,7 +99,7 @@ def test_an_experiment_without_changes_is_its_only_version(project: Path) -> Non
             ["{at: 10 s, branches: {hafl: null}}"],
             [
                 "12: change 1: branch 'hafl': no branch 'hafl' stands then; did you mean 'half'? known branches: half",
-                "12: change 1: it changes nothing: all of this stands already; remove it",
+                "12: change 1: it changes nothing: all of this is already in effect; remove it",
             ],
         ),
         (
@@ -121,7 +121,7 @@ def test_an_experiment_without_changes_is_its_only_version(project: Path) -> Non
                 "{at: 10 s, branches: {quarter: {carries: {island: 10.20.0.0/31}, chain: []}}}",
                 "{at: 20 s, branches: {rest: {carries: {island: 10.20.0.2/31}, chain: []}}}",
             ],
-            ["6: branch 'half': carries: nothing is left for it: 'quarter', 'rest' take all of it; remove one of them"],
+            ["6: branch 'half': carries: it carries no traffic: 'quarter', 'rest' carry all of it; remove one of them"],
         ),
     ],
     ids=lambda given: given[0][:40],

@@ -60,16 +60,16 @@ UNREADABLE = [
     ("hello", "f.yaml:1: a single word where a description begins with keys, such as 'name: island'"),
     ("a: [1,\nb: 2\n", "f.yaml:2: not valid YAML: expected ',' or ']' before this; a bracket is left open, or a comma is missing"),
     ("a: {b: 1\nc: 2\n", "f.yaml:2: not valid YAML: expected ',' or '}' before this; a bracket is left open, or a comma is missing"),
-    ("a:\n  b: 1\n c: 2\n", "f.yaml:3: not valid YAML: this is indented otherwise than what it belongs to; begin entries of one level below each other"),
+    ("a:\n  b: 1\n c: 2\n", "f.yaml:3: not valid YAML: wrong indentation; align the entries of one level"),
     ("a: 1\nb:\n\tc: 2\n", "f.yaml:3: not valid YAML: a tab where spaces belong; indent with spaces"),
     (
         "a: 1\n b: 2\n",
-        "f.yaml:2: not valid YAML: a ':' where none may stand; check the indentation, and put text that holds ': ' in quotes",
+        "f.yaml:2: not valid YAML: a ':' in the wrong place; check the indentation, and put text that holds ': ' in quotes",
     ),
     ("a: 'x\n\n", "f.yaml:1: not valid YAML: a quotation mark is opened and not closed"),
     ("a: *x\n", "f.yaml:1: not valid YAML: found undefined alias 'x'"),
     ("a: 1\n---\nb: 2\n", "f.yaml:2: not valid YAML: a second document ('---'); a description is one document"),
-    ("a: 1\nb: \x07\n", "f.yaml:2: character U+0007 may not stand in YAML; remove it"),
+    ("a: 1\nb: \x07\n", "f.yaml:2: character U+0007 is not allowed in YAML; remove it"),
     ("a: " + "[" * 5000, "f.yaml:1: nested too deeply to be a description"),
     (
         "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
@@ -87,7 +87,7 @@ def test_what_is_no_description_is_told_in_one_line(text, message):
 
 
 REPAIRABLE = [
-    ("a: 1\nb: 2\na: 3\n", "f.yaml:3: key 'a' stands here again, first at line 1; keep one of them", {"a": 1, "b": 2}),
+    ("a: 1\nb: 2\na: 3\n", "f.yaml:3: key 'a' is here twice, first at line 1; keep one of them", {"a": 1, "b": 2}),
     ("a: !x 1\n", "f.yaml:1: tag !x has no meaning here; remove it", {"a": "1"}),
     ("a: &a [1, *a]\n", "f.yaml:1: an alias to something that contains it", {"a": [1, None]}),
     ("a: 1\n? [x]\n: 2\n", "f.yaml:2: a key must be text, not a list or mapping", {"a": 1}),

@@ -130,8 +130,8 @@ MISTAKES = [
     ("chain: [tap-w, sat,", "chain: [tap-w, sattelite,", "chain", "chain hop 2: unknown box or tap 'sattelite'; did you mean 'sat'? known boxes and taps: pep-w, coder-w, sat, coder-i, pep-i, tap-w, tap-i"),
     ("\n  sat:", "\n  sta:", "  sta:", "link 'sta': unknown box 'sta'; did you mean 'sat'? known satellite emulators: sat"),
     ("chain: [tap-w, sat,", "chain: [tap-x, sat,", "chain", "chain hop 1: unknown box or tap 'tap-x'; did you mean 'tap-w'? known boxes and taps: pep-w, coder-w, sat, coder-i, pep-i, tap-w, tap-i"),
-    ("chain: [tap-w, sat,", "chain: [w1, sat,", "chain", "chain hop 1: 'w1' is a host, and a chain holds boxes and taps; known boxes and taps: pep-w, coder-w, sat, coder-i, pep-i, tap-w, tap-i"),
-    ("chain: [tap-w, sat,", "chain: [tap-i, sat,", "chain", "chain hop 3: 'tap-i' stands in the chain twice; keep one of them"),
+    ("chain: [tap-w, sat,", "chain: [w1, sat,", "chain", "chain hop 1: 'w1' is a host, but a chain consists of boxes and taps; known boxes and taps: pep-w, coder-w, sat, coder-i, pep-i, tap-w, tap-i"),
+    ("chain: [tap-w, sat,", "chain: [tap-i, sat,", "chain", "chain hop 3: 'tap-i' is in the chain twice; keep one of them"),
     ("  w1: rtt-5\n", "  w1: rrt-5\n", "rrt-5", "latency of 'w1': no delay box carries the latency class 'rrt-5'; did you mean 'rtt-5'? known classes: rtt-5, rtt-20, rtt-50, rtt-90, rtt-140, rtt-200"),
     ("  w1: rtt-5\n", "  w1: rtt-6\n", "rtt-6", "latency of 'w1': no delay box carries the latency class 'rtt-6'; known classes: rtt-5, rtt-20, rtt-50, rtt-90, rtt-140, rtt-200"),
     ("  w1: rtt-5\n", "  w9: rtt-5\n", "w9", "latency of 'w9': unknown world host 'w9'; known world hosts: w1, w2, w3, w4, w5, w6, ws, wh"),
@@ -153,7 +153,7 @@ MISTAKES = [
     ("flow_sizes: published", "flow_sizes: 100 B, pro_rate: 200 B", "pro_rate", "traffic: pro_rate: 200 B exceeds the largest flow, 100 B; lower it"),
     ("flow_sizes: published", "think_time: {mean: 2 s, distribution: normal}", "normal", "traffic: think_time: distribution: unknown distribution 'normal'; known distributions: constant, exponential"),
     ("flow_sizes: published", "flows_per_s: 0", "flows_per_s", "traffic: flows_per_s: the number 0 is not a number of flows a second; write one above 0 and up to 1000000"),
-    ("flow_sizes: published", "flows_per_s: 5, think_time: 2 s", "flows_per_s", "traffic: think_time and flows_per_s say different things; keep one of them"),
+    ("flow_sizes: published", "flows_per_s: 5, think_time: 2 s", "flows_per_s", "traffic: think_time and flows_per_s exclude each other; keep one of them"),
     ("ping: {interval", "udp: {rate: 2 Mbit/s, packet: 47 B}\nping: {interval", "47 B", "udp: packet: '47 B' is too small; it must be at least 48 B (headers, sequence number and time stamp)"),
     ("start: 10 s}", "start: 10 s, tool: iperf}", "iperf", "transfer: tool: unknown tool 'iperf'; did you mean 'iperf3'? known tools: atoll, iperf3"),
     # -- links
@@ -166,7 +166,7 @@ MISTAKES = [
     # -- times and numbers
     ("duration: 60 s", "duration: 0 s", "duration", "duration: '0 s' is too small; it must be at least 1 s"),
     ("duration: 60 s", "duration: 10 s", "start", "transfer: start: 10 s is not before the end at 10 s; start it earlier"),
-    ("duration: 60 s", "duration: 999999999999 h", "duration", "duration: '999999999999 h' is beyond anything this program can count; write less than 9223372036.854775807 s"),
+    ("duration: 60 s", "duration: 999999999999 h", "duration", "duration: '999999999999 h' is larger than this program can count; write less than 9223372036.854775807 s"),
     ("duration: 60 s\n", "", "name:", "duration is missing; add 'duration: 60 s'"),
     ("interval: 100 ms", "interval: 999 us", "999", "ping: interval: '999 us' is too small; it must be at least 1 ms"),
     ("channels: 20", "channels: 100001", "channels", "traffic: channels: the number 100001 is not a whole number from 0 to 100000"),
@@ -373,14 +373,14 @@ def test_recorded_sizes_are_ip_bytes_of_which_the_smallest_are_put_together(load
         (
             "channels: 20,",
             "channels: many, think_time: {mean: 1 s}, flows_per_s: 4,",
-            ["traffic: channels: 'many' is not", "traffic: think_time and flows_per_s say different things; keep one"],
+            ["traffic: channels: 'many' is not", "traffic: think_time and flows_per_s exclude each other; keep one"],
         ),
         (
             "queue: 100 kB}",
             "queue: 100 kB, loss: {probability: 1 %, bit_error: 1e-7, where: outside}}",
             [
                 "link 'sat': to_island: loss: where: unknown where 'outside'",
-                "link 'sat': to_island: loss: probability and bit_error say different things; keep one",
+                "link 'sat': to_island: loss: probability and bit_error exclude each other; keep one",
             ],
         ),
         (

@@ -76,14 +76,14 @@ def test_what_is_written_is_read_back() -> None:
 
 
 MISTAKES = [
-    ("", "s.csv:1: holds no sizes; write one a line, or CSV with the columns size_bytes and count"),
+    ("", "s.csv:1: has no sizes; write one a line, or CSV with the columns size_bytes and count"),
     ("size_bytes\n", "s.csv:1: there is no size below the column name; add some"),
     ("40\n0\n", "s.csv:2: '0' is not a size; write a whole number of bytes from 1 to 2^53"),
     ("40\n1.5 kB\n", "s.csv:2: '1.5 kB' is not a size; write a whole number of bytes from 1 to 2^53"),
     ("40,2\n50,3\n", "s.csv:1: two columns need a first line that names them, such as 'size_bytes,count'"),
     ("size,weight\n", "s.csv:1: unknown column 'weight'; known columns: size_bytes, count, probability, quantile"),
     ("count,probability\n", "s.csv:1: one column is size_bytes, the sizes in bytes"),
-    ("size,count,quantile\n", "s.csv:1: count and quantile say different things; keep one of them"),
+    ("size,count,quantile\n", "s.csv:1: count and quantile exclude each other; keep one of them"),
     ("size,count\n40\n", "s.csv:2: 1 cells where the header names 2 columns; write one for each"),
     ("size,count\n40,-1\n", "s.csv:2: '-1' is not a count; write a whole number of flows"),
     ("size,count\n40,0\n", "s.csv:2: there is no flow in it; add a row with a count above 0"),

@@ -16,7 +16,7 @@ from atoll_core.description.json_schema import SCHEMAS
 from atoll_core.description.loader import load_experiment, load_lab
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.errors import DescriptionError, UsageError
-from atoll_core.lab.inventory import Inventory, placed, slots, split_target
+from atoll_core.lab.inventory import Inventory, apply_inventory, interface_slots, split_target
 from atoll_core.lab.network import Network
 from atoll_core.platforms import HARDWARE, VIRTUAL
 from tests.unit.core.test_json_schema import schema
@@ -68,8 +68,8 @@ def test_what_a_machine_does_not_say_is_as_for_all(tmp_path: Path, lab: Network)
 def test_the_lab_stands_with_real_names_and_addresses(tmp_path: Path, lab: Network) -> None:
     inventory = read(tmp_path, RIGHT, lab)
     macs = {(machine, slot): f"06:00:00:00:{number:02x}:{place:02x}" for number, (machine, named) in
-            enumerate(slots(lab).items()) for place, slot in enumerate(named)}  # fmt: skip
-    here = placed(lab, inventory, macs)
+            enumerate(interface_slots(lab).items()) for place, slot in enumerate(named)}  # fmt: skip
+    here = apply_inventory(lab, inventory, macs)
     assert here.host("w1").interface.name == "eth1"
     assert here.host("w1").interface.mac == macs["w1", "interface"]
     assert (here.box("sat").world.name, here.box("sat").island.name) == ("eth1", "eth2")
@@ -81,9 +81,9 @@ def test_the_lab_stands_with_real_names_and_addresses(tmp_path: Path, lab: Netwo
 def test_a_rack_has_capacities_of_its_own(tmp_path: Path, lab: Network) -> None:
     """What the inventory says goes before lab.yaml, which holds where it says nothing."""
     declared = replace(lab, hosts=tuple(replace(h, capacity=3.0) if h.name == "i1" else h for h in lab.hosts))
-    assert placed(declared, read(tmp_path, RIGHT, declared), {}).host("i1").capacity == 3.0
+    assert apply_inventory(declared, read(tmp_path, RIGHT, declared), {}).host("i1").capacity == 3.0
     stronger = RIGHT.replace("i1: {", "i1: {capacity: 0.5, ")
-    assert placed(declared, read(tmp_path, stronger, declared), {}).host("i1").capacity == 0.5
+    assert apply_inventory(declared, read(tmp_path, stronger, declared), {}).host("i1").capacity == 0.5
 
 
 def test_a_plan_for_a_rack_has_its_names_and_capacities(tmp_path: Path, lab: Network, project: Path) -> None:
@@ -99,7 +99,7 @@ def test_a_plan_for_a_rack_has_its_names_and_capacities(tmp_path: Path, lab: Net
 
 def test_without_asking_the_machines_their_addresses_are_the_inventorys(tmp_path: Path, lab: Network) -> None:
     """Or else, as a plan on paper has nothing better, those of lab.yaml."""
-    here = placed(lab, read(tmp_path, RIGHT, lab), {})
+    here = apply_inventory(lab, read(tmp_path, RIGHT, lab), {})
     assert here.host("ws").interface.mac == "02:00:00:00:00:12"
     assert here.host("w1").interface.mac == lab.host("w1").interface.mac
 
@@ -110,7 +110,7 @@ def test_without_asking_the_machines_their_addresses_are_the_inventorys(tmp_path
         (("w1: {ssh: 10.0.0.11, interface: eth1}", ""), "machine 'w1' of lab small is missing"),
         (("w1: {", "w9: {ssh: 10.0.0.99, interface: eth1}\n  w1: {"), "5: unknown machine 'w9' in lab small"),
         (("10.0.0.14", "10.0.0.11"), "8: i1 and w1 are both root@10.0.0.11; a machine stands for one of the lab"),
-        (("world: eth1, island: eth2", "world: eth1, island: eth1"), "10: pep: an interface stands here twice"),
+        (("world: eth1, island: eth2", "world: eth1, island: eth1"), "10: pep: an interface is here twice"),
         (("{world: eth1, island: eth2}", "{world: eth1}"), "10: pep: no interface for island; write 'pep: {ssh"),
         (("interfaces: {tap-w: eth1, tap-i: eth2}", "interface: eth1"), "12: cap: no interface for tap-i, tap-w"),
         (("dpid: 0x77", "dpid: 2"), "datapath id 2 is both sw-w's and sw-i's"),

@@ -81,8 +81,8 @@ def test_every_required_top_level_key_has_a_stand_in_and_all_have_examples():
     """Without them the search for further mistakes would end at a missing key, or the remedy would be empty."""
     for model in SCHEMAS.values():
         required = {name for name, field in model.model_fields.items() if field.is_required()}
-        assert required == set(model.stand_ins())
-        model.model_validate(model.stand_ins())
+        assert required == set(model.placeholders())
+        model.model_validate(model.placeholders())
     for model in all_models():
         assert all(field.examples for field in model.model_fields.values() if field.is_required()), model
 

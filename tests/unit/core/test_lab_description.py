@@ -182,7 +182,7 @@ MISTAKES = [
     ),
     (
         "  w2: {role", "  w1: {role: world-server}\n  w2: {role", "w1: {role: world-server}",
-        "key 'w1' stands here again, first at line @w1: {role: world-server, ip@; keep one of them",
+        "key 'w1' is here twice, first at line @w1: {role: world-server, ip@; keep one of them",
     ),
     (
         "wh: {role: world-whistle,", "wh: {role: world-special,", "wh: {role: world-special,",
