@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two versions of an experiment's chains on the same switches: which traffic moves, and where its packets turn.
+"""The cutover between two versions of an experiment's chains on the same switches.
 
-A packet must see the old version of its chain or the new one, never a mix. So in each direction there is one place
-where packets turn from one to the other: the edge, or the last routed box of the part both versions begin with. Behind
-it, whatever the two send on differently must be told apart.
+A packet must take the old version of its chain or the new one, never a mix. So in each direction there is one cutover
+point: the edge, or the last routed box of the part with which both versions begin. Behind it, frames that the two
+versions forward differently must be distinguishable.
 """
 
 from collections.abc import Iterable
@@ -11,72 +11,73 @@ from dataclasses import dataclass
 from itertools import product, takewhile
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
-from atoll_apps.segments.chain_routes import BoxTraversal, ChainRoute, routes
+from atoll_apps.segments.routes import BoxTraversal, ChainRoute, routes
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol
 from atoll_core.lab.host_groups import Sides
 from atoll_core.lab.network import Network, Tap
 from atoll_core.plan.tag_layout import BoxTag, Direction, GapTag, Layout
 
-_Meeting = tuple[str, str]  # an old chain and a new one
+_Overlap = tuple[str, str]  # an old chain and a new one
 
 
 @dataclass(frozen=True, slots=True)
 class CutoverPoints:
-    """Which old and new chains' entries may meet the same packets, and where those turn.
+    """The pairs of an old and a new chain whose entries match the same packets, and the cutover point of each.
 
-    ``at``: by which routed box (None: at the edge, coming from hosts or a delay box). ``by_host``: instead, packets
-    turn where they leave their world host, and where they leave the chain for it: its latency changes, not the chain.
+    ``at``: the routed box (None: the edge, for frames from hosts or a delay box). ``by_host``: latencies change instead
+    of the chain. The cutover points are then those where packets leave their world host, and the chain towards it.
     """
 
-    meetings: frozenset[_Meeting]
-    at: dict[tuple[_Meeting, Direction], str | None]
+    overlaps: frozenset[_Overlap]
+    at: dict[tuple[_Overlap, Direction], str | None]
     by_host: bool
 
-    def turns(self, new: CompiledEntry, old: CompiledEntry) -> bool:
-        """Whether this is where packets turn from the old entry to the new one."""
-        meeting = old.leg.stretch.chain, new.leg.stretch.chain
-        return self._stands_at_turn(new, meeting) and self._stands_at_turn(old, meeting)
+    def is_cutover(self, new: CompiledEntry, old: CompiledEntry) -> bool:
+        """Whether packets change from the old entry to the new one here, at their cutover point."""
+        overlap = old.segment.gap_id.chain, new.segment.gap_id.chain
+        return self._is_cutover(new, overlap) and self._is_cutover(old, overlap)
 
-    def at_turn(self, laid: CompiledEntry, *, new: bool) -> bool:
-        """Whether an entry takes packets at the place where its chain's packets turn."""
-        chain = laid.leg.stretch.chain
+    def at_cutover(self, compiled: CompiledEntry, *, new: bool) -> bool:
+        """Whether an entry is at its chain's cutover point."""
+        chain = compiled.segment.gap_id.chain
         return any(
-            self._stands_at_turn(laid, meeting) for meeting in self.meetings if meeting[1 if new else 0] == chain
+            self._is_cutover(compiled, overlap) for overlap in self.overlaps if overlap[1 if new else 0] == chain
         )
 
-    def _stands_at_turn(self, laid: CompiledEntry, meeting: _Meeting) -> bool:
-        leg = laid.leg
+    def _is_cutover(self, compiled: CompiledEntry, overlap: _Overlap) -> bool:
+        segment = compiled.segment
         if self.by_host:
-            from_host = leg.box is None and leg.vlan is None
-            return laid.first and (from_host if leg.stretch.direction is Direction.TO_ISLAND else leg.stretch.gap == 0)
-        return laid.first and leg.stretch.gap >= 0 and leg.box == self.at[meeting, leg.stretch.direction]
+            from_host = segment.box is None and segment.vlan is None
+            to_island = segment.gap_id.direction is Direction.TO_ISLAND
+            return compiled.first and (from_host if to_island else segment.gap_id.gap == 0)
+        return compiled.first and segment.gap_id.gap >= 0 and segment.box == self.at[overlap, segment.gap_id.direction]
 
 
 def cutover_points(network: Network, old: Experiment, before: Layout, new: Experiment, after: Layout) -> CutoverPoints:
-    """Where the packets of each chain turn, the two versions being laid out so."""
-    meetings = meeting_chains(network, old, new)
+    """The cutover point of each chain, for the layouts ``before`` and ``after``."""
+    overlaps = overlapping_chains(network, old, new)
     if old.latency != new.latency:
-        return CutoverPoints(meetings, {}, by_host=True)
+        return CutoverPoints(overlaps, {}, by_host=True)
     old_routes = {route.chain: route for route in routes(network, old, before)}
     new_routes = {route.chain: route for route in routes(network, new, after)}
-    at: dict[tuple[_Meeting, Direction], str | None] = {}
-    for group in _connected(meetings):
+    at: dict[tuple[_Overlap, Direction], str | None] = {}
+    for group in _connected(overlaps):
         ways = [(old_routes[name], before) for name in dict.fromkeys(one for one, _ in group)]
         ways += [(new_routes[name], after) for name in dict.fromkeys(other for _, other in group)]
         for direction in Direction:
-            turn = _turn([_stations(route, layout, direction) for route, layout in ways])
-            at |= {(meeting, direction): turn for meeting in group}
-    return CutoverPoints(meetings, at, by_host=False)
+            turn = _cutover_box([_stations(route, layout, direction) for route, layout in ways])
+            at |= {(overlap, direction): turn for overlap in group}
+    return CutoverPoints(overlaps, at, by_host=False)
 
 
-def meeting_chains(network: Network, old: Experiment, new: Experiment) -> frozenset[_Meeting]:
-    """Old and new chains of which one's entries could match the other's packets.
+def overlapping_chains(network: Network, old: Experiment, new: Experiment) -> frozenset[_Overlap]:
+    """Pairs of an old and a new chain, the entries of one of which match packets of the other.
 
-    Those are pairs of which the chain of higher precedence would take something that the other carries.
+    In these pairs the chain of higher precedence would take packets that the other carries.
     """
     if not (old.branches or new.branches):
         return frozenset({(old.chain.name, new.chain.name)})
-    found: set[_Meeting] = set()
+    found: set[_Overlap] = set()
     for (world, island), kind in product(Sides(network, old, new).blocks(), (*Protocol, None)):
         traffic = world[0].address, island[0].address, kind
         one, other = old.carrier(*traffic), new.carrier(*traffic)
@@ -90,13 +91,13 @@ def meeting_chains(network: Network, old: Experiment, new: Experiment) -> frozen
 
 
 def inherited(network: Network, old: Experiment, layout: Layout, new: Experiment) -> Layout:
-    """What a new version keeps of the layout: that of the boxes and gaps its chains begin and end with as before."""
-    meetings = meeting_chains(network, old, new)
+    """The part of the old layout that a new version keeps: boxes and gaps with which its chains still begin or end."""
+    overlaps = overlapping_chains(network, old, new)
     known = {chain.name: chain for chain in old.chains}
     boxes = {box.name for box in network.boxes}
     found = Layout()
     for chain in new.chains:
-        partners = sorted(one for one, other in meetings if other == chain.name)
+        partners = sorted(one for one, other in overlaps if other == chain.name)
         if partners:
             partner = chain.name if chain.name in partners else partners[0]
             found = _inherit(found, layout, known[partner], chain, boxes)
@@ -108,7 +109,7 @@ def _inherit(found: Layout, layout: Layout, old: Chain, new: Chain, boxes: set[s
     head = _common(before, after)
     tail = min(_common(before[::-1], after[::-1]), min(len(before), len(after)) - head)
     kept = {*after[:head], *after[len(after) - tail :]}
-    # Gap g lies before the box of index g: it is kept where the boxes on both its sides are, edges being kept.
+    # Gap g is before the box of index g: it is kept if the boxes on both its sides are kept; edges always are.
     gaps = {-1: -1, **{gap: gap for gap in range(head)}}
     gaps |= {len(before) - gap: len(after) - gap for gap in range(tail)}
     if old.hops == new.hops:
@@ -134,13 +135,13 @@ def _common(one: list[str], other: list[str]) -> int:
     return len(list(takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))))
 
 
-def _connected(meetings: Iterable[_Meeting]) -> list[list[_Meeting]]:
-    """Meetings that have chains in common, directly or through others."""
-    groups: list[list[_Meeting]] = []
-    for one, other in sorted(meetings):
+def _connected(overlaps: Iterable[_Overlap]) -> list[list[_Overlap]]:
+    """Groups of pairs that have chains in common, directly or through others."""
+    groups: list[list[_Overlap]] = []
+    for one, other in sorted(overlaps):
         touching = [group for group in groups if any(one == old or other == new for old, new in group)]
         rest = [group for group in groups if group not in touching]
-        groups = [*rest, [(one, other), *(meeting for group in touching for meeting in group)]]
+        groups = [*rest, [(one, other), *(overlap for group in touching for overlap in group)]]
     return groups
 
 
@@ -148,18 +149,18 @@ _Station = tuple[BoxTraversal | None, int | None, tuple[Tap, ...]]
 
 
 def _stations(route: ChainRoute, layout: Layout, direction: Direction) -> list[_Station]:
-    """Gap after gap with the box behind it, in the order in which packets of a direction meet them."""
-    last = len(route.passages)
+    """Each gap with the box behind it, in the order of the packets' path."""
+    last = len(route.traversals)
     found: list[_Station] = []
     for gap in range(last + 1) if direction is Direction.TO_ISLAND else range(last, -1, -1):
         behind = gap if direction is Direction.TO_ISLAND else gap - 1
-        box = route.passages[behind] if 0 <= behind < last else None
+        box = route.traversals[behind] if 0 <= behind < last else None
         found.append((box, layout.gap_vlan(route.chain, direction, gap), route.gaps[gap]))
     return found
 
 
-def _turn(ways: list[list[_Station]]) -> str | None:
-    """The last routed box of what all ways begin with."""
+def _cutover_box(ways: list[list[_Station]]) -> str | None:
+    """The last routed box of the common beginning of all paths."""
     turn: str | None = None
     for stations in zip(*ways, strict=False):
         box = stations[0][0]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Steering a new version beside the one that stands, so that packets of both can be under way at the same time.
+"""Steer a new version of the chains while the old one is active, with packets of both in flight.
 
-Wherever the two would send packets of the same look on differently, and these do not turn there (``versions``), they
-are told apart: on trunks and in transparent boxes by a VLAN tag, in routed boxes by the other pair of legs.
+Where the two versions forward equal packets differently, except at a cutover point (``cutover``), their frames are
+distinguished: on trunks and in transparent boxes by a VLAN tag, in routed boxes by the other pair of ports.
 """
 
 from collections import defaultdict
@@ -13,85 +13,85 @@ from atoll_apps.compiler.flow_compiler import CompiledEntry
 from atoll_apps.compiler.overlap import overlapping
 from atoll_apps.compiler.tag_allocation import Place, entry_of, entry_text, fresh_vlan, place_of, where, with_gap
 from atoll_apps.cutover import CutoverPoints, cutover_points, inherited
-from atoll_apps.segments.segment import SegmentId
-from atoll_apps.steering import Layer, Steering, guarded
+from atoll_apps.segments.segment import GapId
+from atoll_apps.steering import Compiler, Steering, with_drop_entries
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import ChainBox, Network
 from atoll_core.plan.tag_layout import BoxTag, Layout
 
-_NO_LOAD = "with no traffic to spare, `atoll apply EXPERIMENT --immediate` does it"
+_NO_LOAD = "if packets may be lost, use `atoll apply EXPERIMENT --immediate`"
 
 
 def steer_transition(
-    network: Network, old: Experiment, standing: Steering, new: Experiment
+    network: Network, old: Experiment, current: Steering, new: Experiment
 ) -> tuple[Steering, CutoverPoints]:
-    """The new version's steering and where packets turn to it; nothing else of the two meets.
+    """The new version's steering, and the cutover points, the only places where both versions match the same frames.
 
-    Raises PlanError naming what cannot be told apart and the remedy, or as ``steering.steer``.
+    Raises PlanError with the entries that cannot be distinguished and the remedy, or as ``steering.steer``.
     """
-    search, layer = _Search(network, standing.layout), Layer(network, new)
-    layout = inherited(network, old, standing.layout, new)
+    search, compiler = _Search(network, current.layout), Compiler(network, new)
+    layout = inherited(network, old, current.layout, new)
     while True:
-        steering = layer.steer(layout, standing.layout.vlans)
+        steering = compiler.steer(layout, current.layout.vlans)
         layout = steering.layout
-        turns = cutover_points(network, old, standing.layout, new, layout)
-        clash = next(_clashes(standing.laid, steering.laid, turns), None)
+        cutover = cutover_points(network, old, current.layout, new, layout)
+        clash = next(_clashes(current.compiled, steering.compiled, cutover), None)
         if clash is None:
-            return guarded(new, steering), turns
+            return with_drop_entries(new, steering), cutover
         layout = search.resolved(layout, *clash)
 
 
 def _clashes(
-    standing: Iterable[CompiledEntry], coming: Iterable[CompiledEntry], turns: CutoverPoints
+    current: Iterable[CompiledEntry], upcoming: Iterable[CompiledEntry], cutover: CutoverPoints
 ) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
-    """Pairs of a new and an old entry that the same packets could match where those do not turn."""
-    old, new = _by_place(standing), _by_place(coming)
+    """Pairs of a new and an old entry that match the same packets, except at cutover points."""
+    old, new = _by_place(current), _by_place(upcoming)
     for place in sorted(new.keys() & old.keys(), key=str):
-        for before, after in sorted(turns.meetings):
+        for before, after in sorted(cutover.overlaps):
             for mine, other in overlapping(new[place].get(after, ()), old[place].get(before, ()), entry_of):
-                if not turns.turns(mine, other):
+                if not cutover.is_cutover(mine, other):
                     yield mine, other
 
 
-def _by_place(laid: Iterable[CompiledEntry]) -> dict[Place, dict[str, list[CompiledEntry]]]:
-    """What sends frames on, by place and chain."""
+def _by_place(compiled: Iterable[CompiledEntry]) -> dict[Place, dict[str, list[CompiledEntry]]]:
+    """Forwarding entries by place and chain."""
     places: dict[Place, dict[str, list[CompiledEntry]]] = defaultdict(lambda: defaultdict(list))
-    for each in laid:
-        if each.entry.actions:  # guards: the old version's go before the new one comes
-            places[place_of(each.entry)][each.leg.stretch.chain].append(each)
+    for each in compiled:
+        if each.entry.actions:  # the old version's drop entries are removed before the new version is installed
+            places[place_of(each.entry)][each.segment.gap_id.chain].append(each)
     return places
 
 
 class _Search:
-    """One try after the other at telling apart: without a tag where the old version has one, then with a fresh tag."""
+    """The search for a layout: first without a tag where the old version has one, then with an unused tag."""
 
-    def __init__(self, network: Network, standing: Layout) -> None:
+    def __init__(self, network: Network, current: Layout) -> None:
         self._network = network
-        self._standing = standing
-        self._tried: set[tuple[SegmentId | tuple[str, str], bool]] = set()
+        self._current = current
+        self._tried: set[tuple[GapId | tuple[str, str], bool]] = set()
 
     def resolved(self, layout: Layout, mine: CompiledEntry, other: CompiledEntry) -> Layout:
-        """The layout with what tells these two apart. Raises PlanError when there is nothing left to try."""
-        box = self._network.box(mine.leg.box) if mine.leg.box else None
+        """The next layout that may distinguish these two entries. Raises PlanError when all were tried."""
+        box = self._network.box(mine.segment.box) if mine.segment.box else None
         found = None
         if not mine.first:
-            found = self._gap(layout, mine.leg.stretch)
+            found = self._gap(layout, mine.segment.gap_id)
         elif box and box.routed:
-            found = self._legs(layout, mine.leg.stretch.chain, box)
+            found = self._ports(layout, mine.segment.gap_id.chain, box)
         elif box:
-            found = self._box(layout, mine.leg.stretch.chain, box.name)
+            found = self._box(layout, mine.segment.gap_id.chain, box.name)
         if found is None:
             raise PlanError(_refusal(self._network, mine, other))
         return found
 
-    def _gap(self, layout: Layout, stretch: SegmentId) -> Layout | None:
-        own = (stretch.chain, stretch.direction, stretch.gap)
+    def _gap(self, layout: Layout, gap_id: GapId) -> Layout | None:
+        own = (gap_id.chain, gap_id.direction, gap_id.gap)
         others = tuple(tag for tag in layout.gaps if (tag.chain, tag.direction, tag.gap) != own)
         bare = replace(layout, gaps=others)
-        if bare != layout and self._once(stretch, False):
+        if bare != layout and self._once(gap_id, False):
             return bare
-        return with_gap(bare, stretch, self._fresh(layout)) if self._once(stretch, True) else None
+        return with_gap(bare, gap_id, self._fresh(layout)) if self._once(gap_id, True) else None
 
     def _box(self, layout: Layout, chain: str, box: str) -> Layout | None:
         others = tuple(tag for tag in layout.boxes if (tag.chain, tag.box) != (chain, box))
@@ -101,30 +101,31 @@ class _Search:
         tag = BoxTag(chain, box, self._fresh(layout))
         return replace(layout, boxes=(*others, tag)) if self._once((chain, box), True) else None
 
-    def _legs(self, layout: Layout, chain: str, box: ChainBox) -> Layout | None:
+    def _ports(self, layout: Layout, chain: str, box: ChainBox) -> Layout | None:
         own = (chain, box.name)
         others = tuple(each for each in layout.spare if each != own)
         change = replace(layout, spare=others if own in layout.spare else (*others, own))
         return change if box.spare and self._once(own, own not in layout.spare) else None
 
-    def _once(self, what: SegmentId | tuple[str, str], tagged: bool) -> bool:
-        """Whether this has not been tried yet."""
+    def _once(self, what: GapId | tuple[str, str], tagged: bool) -> bool:
+        """Whether this is tried for the first time."""
         fresh = (what, tagged) not in self._tried
         self._tried.add((what, tagged))
         return fresh
 
     def _fresh(self, layout: Layout) -> int:
-        return fresh_vlan(self._network, layout, self._standing.vlans)
+        return fresh_vlan(self._network, layout, self._current.vlans)
 
 
 def _refusal(network: Network, mine: CompiledEntry, other: CompiledEntry) -> str:
-    box = mine.leg.box
+    box = mine.segment.box
     what = f"{entry_text(other)} of the old version and {entry_text(mine)} of the new one at {where(mine)}"
     if box is None or not network.box(box).routed:
-        return f"chain {mine.leg.stretch.chain!r} cannot change under traffic: nothing tells {what} apart; {_NO_LOAD}"
-    spare = "both its pairs of legs are in use" if network.box(box).spare else "it has no spare legs"
+        chain = mine.segment.gap_id.chain
+        return f"chain {chain!r} cannot change under traffic: nothing distinguishes {what}; {_NO_LOAD}"
+    spare = "both its pairs of ports are in use" if network.box(box).spare else "it has no spare ports"
     return (
-        f"chain {mine.leg.stretch.chain!r} cannot change under traffic: packets of both versions leave routed box "
-        f"{box!r} alike, which keeps no tag, and {spare}: {what}; give it 'spare: {{world: .., island: ..}}' in the "
-        f"lab, change what is before it and what is behind it one after the other, or {_NO_LOAD}"
+        f"chain {mine.segment.gap_id.chain!r} cannot change under traffic: packets of both versions leave routed box "
+        f"{box!r} by the same port and without a tag, and {spare}: {what}; give it 'spare: {{world: .., island: ..}}' "
+        f"in the lab, change the parts before and behind it one after the other, or {_NO_LOAD}"
     )

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From segments to flow entries: tags, drop entries, and entries that one frame could match."""
+"""Compile segments to flow entries: tags, and entries that match the same frames."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which flow entries one frame could match: found without comparing each entry with each.
+"""Find flow entries that match the same frames, without comparing each entry with each.
 
-The entries of one port mostly differ in a host's address. So they are sorted by shape (which protocol, how long the
-prefixes are), of which there are few, and compared shape with shape by the bits both have.
+The entries of one port mostly differ in a host's address. So they are grouped by shape (protocol and prefix lengths),
+of which there are few. Two shapes are compared by the bits that both have.
 """
 
 from collections import defaultdict
@@ -17,7 +17,7 @@ _Shape = tuple[int | None, int, int]  # protocol, prefix lengths of source and d
 
 
 def overlapping(mine: Iterable[T], others: Iterable[T], entry_of: Callable[[T], FlowEntry]) -> Iterator[tuple[T, T]]:
-    """Pairs that one frame could match but that ask for different actions; of alike pairs one.
+    """Pairs of entries that match the same frames with different actions; of equal pairs one.
 
     All entries must be of one switch, ingress port and VLAN condition.
     """

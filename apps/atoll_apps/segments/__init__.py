@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Segments: the parts of a path that delivery, latency, chains and taps ask for."""
+"""The apps, which divide the paths of frames into segments: delivery, latency, chain."""

@@ -1,25 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delivery: between the hosts and the ends of the chain, for all frames that need no delay.
+"""Delivery: the segments between hosts and the ends of the chain, for frames without delay.
 
-Legs (cookie): 1 world host into the chain, 2 chain to island hosts, 3 island host into the chain, 4 chain to world
-hosts. Only declared hosts may send (their whole address is matched where they are attached), and only to declared
-hosts is anything delivered.
+Segments (cookie): 1 world host into the chain, 2 chain to island hosts, 3 island host into the chain, 4 chain to world
+hosts. Only declared hosts can send (their address is matched at their port), and only declared hosts receive.
 """
 
 from collections.abc import Iterator
 
-from atoll_apps.segments.chain_edge import Edge, address, classes
-from atoll_apps.segments.chain_routes import ChainRoute
-from atoll_apps.segments.segment import App, Segment, SegmentEnd, SegmentId, cookie
+from atoll_apps.segments.routes import ChainRoute
+from atoll_apps.segments.segment import App, GapId, Segment, SegmentEnd, cookie
+from atoll_apps.segments.world_edge import Edge, address, classes
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.tag_layout import Direction
 
 
 def segments(network: Network, experiment: Experiment, route: ChainRoute) -> Iterator[Segment]:
-    """The legs of world hosts that are not delayed, and those between chain and island."""
+    """The segments of world hosts without delay, and those between chain and island."""
     yield from _undelayed(network, experiment, route)
-    if route.passages:  # without boxes the world edge's legs reach the island hosts
+    if route.traversals:  # without boxes the world edge's segments reach the island hosts
         yield from _island(route)
 
 
@@ -30,7 +29,7 @@ def _undelayed(network: Network, experiment: Experiment, route: ChainRoute) -> I
         if host.name not in delayed:
             yield Segment(
                 cookie=cookie(App.DELIVERY, 1, route=route.number),
-                stretch=edge.stretch(Direction.TO_ISLAND),
+                gap_id=edge.inner(Direction.TO_ISLAND),
                 origin=host.name,
                 goal=edge.goal,
                 note=route.note("not delayed"),
@@ -47,7 +46,7 @@ def _undelayed(network: Network, experiment: Experiment, route: ChainRoute) -> I
             if host.name not in delayed:
                 yield Segment(
                     cookie=cookie(App.DELIVERY, 4, route=route.number),
-                    stretch=edge.stretch(Direction.TO_WORLD),
+                    gap_id=edge.inner(Direction.TO_WORLD),
                     origin=source.name,
                     goal=host.name,
                     note=route.note("not delayed"),
@@ -63,28 +62,28 @@ def _undelayed(network: Network, experiment: Experiment, route: ChainRoute) -> I
 
 
 def _island(route: ChainRoute) -> Iterator[Segment]:
-    last, gap = route.passages[-1], len(route.passages)
+    last, gap = route.traversals[-1], len(route.traversals)
     hosts = route.island
     for host in hosts:
         yield Segment(
             cookie=cookie(App.DELIVERY, 3, route=route.number),
-            stretch=SegmentId(route.chain, Direction.TO_WORLD, gap),
+            gap_id=GapId(route.chain, Direction.TO_WORLD, gap),
             origin=host.name,
             goal=last.name,
             note=route.note("into the chain"),
             start=host.interface.attached,
             src=address(host),
             stream=route.to_world,
-            targets=(SegmentEnd(last.name, route.to_world.dst, last.legs.island.attached, last.vlan),),
+            targets=(SegmentEnd(last.name, route.to_world.dst, last.ports.island.attached, last.vlan),),
             taps=route.gaps[gap][::-1],
         )
     yield Segment(
         cookie=cookie(App.DELIVERY, 2, route=route.number),
-        stretch=SegmentId(route.chain, Direction.TO_ISLAND, gap),
+        gap_id=GapId(route.chain, Direction.TO_ISLAND, gap),
         origin=last.name,
         goal="island",
         note=route.note("out of the chain"),
-        start=last.legs.island.attached,
+        start=last.ports.island.attached,
         src=route.to_island.src,
         stream=route.to_island,
         targets=tuple(SegmentEnd(host.name, address(host), host.interface.attached) for host in hosts),

@@ -1,23 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Terrestrial latency: world servers reach the chain, and are reached from it, through a delay box.
 
-OpenFlow cannot delay; a box on a trunk port does, one class per VLAN id. A frame gets its server's class as a tag, goes
-through the box, comes back with the tag, loses it and goes on. Legs (cookie; the subject is the VLAN id): 1 server to
-delay box, 2 delay box into the chain, 3 chain to delay box, 4 delay box to server.
+OpenFlow cannot delay; a box on a trunk port does, one class per VLAN id. A frame gets the tag of its server's class,
+passes the box, returns with the tag, loses it and is sent on. Segments (cookie; the subject is the VLAN id): 1 server
+to delay box, 2 delay box into the chain, 3 chain to delay box, 4 delay box to server.
 """
 
 from collections.abc import Iterator
 
-from atoll_apps.segments.chain_edge import Edge, address, classes
-from atoll_apps.segments.chain_routes import ChainRoute
+from atoll_apps.segments.routes import ChainRoute
 from atoll_apps.segments.segment import App, Segment, SegmentEnd, cookie
+from atoll_apps.segments.world_edge import Edge, address, classes
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import DelayBox, Host, LatencyClass, Network
 from atoll_core.plan.tag_layout import Direction
 
 
 def segments(network: Network, experiment: Experiment, route: ChainRoute) -> Iterator[Segment]:
-    """The legs of delayed world hosts between the hosts and the world edge of a chain, in both directions."""
+    """The segments of delayed world hosts between the hosts and the world edge of a chain, in both directions."""
     edge = Edge(route)
     carried = {host.name: host for host in route.world}
     members: dict[str, list[Host]] = {}
@@ -36,7 +36,7 @@ def _from_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Se
     stream = edge.route.to_island
     return Segment(
         cookie=cookie(App.LATENCY, 1, known.vlan, edge.route.number),
-        stretch=edge.outer(Direction.TO_ISLAND),
+        gap_id=edge.outer(Direction.TO_ISLAND),
         origin=host.name,
         goal="island",
         note=edge.route.note(f"class {known.name} of {box.name}"),
@@ -51,10 +51,10 @@ def _into_chain(edge: Edge, hosts: tuple[Host, ...], known: LatencyClass, box: D
     stream = edge.route.to_island
     return Segment(
         cookie=cookie(App.LATENCY, 2, known.vlan, edge.route.number),
-        stretch=edge.stretch(Direction.TO_ISLAND),
+        gap_id=edge.inner(Direction.TO_ISLAND),
         origin=box.name,
         goal=edge.goal,
-        note=edge.route.note(f"class {known.name} done"),
+        note=edge.route.note(f"delayed by class {known.name}"),
         start=box.trunk.attached,
         src=stream.src,
         stream=stream,
@@ -72,7 +72,7 @@ def _to_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Iter
         if host in source.hosts:
             yield Segment(
                 cookie=cookie(App.LATENCY, 3, known.vlan, edge.route.number),
-                stretch=edge.stretch(Direction.TO_WORLD),
+                gap_id=edge.inner(Direction.TO_WORLD),
                 origin=source.name,
                 goal=host.name,
                 note=edge.route.note(f"class {known.name} of {box.name}"),
@@ -87,10 +87,10 @@ def _to_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Iter
             )
     yield Segment(
         cookie=cookie(App.LATENCY, 4, known.vlan, edge.route.number),
-        stretch=edge.outer(Direction.TO_WORLD),
+        gap_id=edge.outer(Direction.TO_WORLD),
         origin=box.name,
         goal=host.name,
-        note=edge.route.note(f"class {known.name} done"),
+        note=edge.route.note(f"delayed by class {known.name}"),
         start=box.trunk.attached,
         src=stream.src,
         stream=stream,

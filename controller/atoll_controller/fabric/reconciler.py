@@ -133,7 +133,7 @@ class Reconciler:
         """Raise LabError naming the first switch whose table cannot hold one of the plans."""
         for plan in plans:
             what = "with the old version beside the new one, the plan"
-            remedy = "with no traffic to spare, `atoll apply EXPERIMENT --immediate` does it"
+            remedy = "if packets may be lost, use `atoll apply EXPERIMENT --immediate`"
             await require_room(self.controller, self._network.switches, plan.flows, what, remedy)
 
     async def stirred(self) -> None:

@@ -1,16 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Changing chains and latencies under traffic so that every packet sees the old version or the new one, never a mix.
+"""Plan a swap: a change of chains and latencies under traffic in which a packet takes the old or the new version.
 
-The plan of it, pure: what is added and deleted when, what is probed before packets turn, how long the old version
-drains. Stages are carried out in order; within a stage all is added (an entry of the same priority and match is
-replaced), higher priorities first, before anything is deleted, lower priorities first: so no packet ever falls through
-to an entry of a chain that is not its own. Switches may reorder messages: a barrier belongs between priorities.
+The plan has the entries to add and delete in each stage, the probes, and the time in which the old version drains.
+Stages are carried out in order. Within a stage entries are added first, higher priorities before lower ones (an entry
+of equal priority and match is replaced). Then entries are deleted, lower priorities first. So no packet falls through
+to an entry of another chain. Switches may reorder messages: a barrier belongs between priorities.
 
-    install   the new version beside the old one; no packet takes it yet
+    install   add the new version's entries; no packet takes them yet
     probe     frames sent as the edge will send them arrive through the new version (barriers alone prove nothing)
-    shift     the edge: packet after packet turns to the new version; frames that hosts send show when
-    drain     what still is within the old version comes out
-    collect   the old version's entries go
+    shift     change the edge: packets take the new version from now on; frames of hosts show when
+    drain     wait until packets have left the old version
+    collect   delete the old version's entries
 """
 
 from collections.abc import Iterable, Iterator
@@ -32,14 +32,14 @@ SLACK_NS = 100_000_000
 
 
 class Subject(StrEnum):
-    """What a stage changes: latencies first, then chains; packets see the old or the new version of either."""
+    """The subject of a stage: latencies are changed first, then chains."""
 
     LATENCY = "latency"
     CHAINS = "chains"
 
 
 class StageKind(StrEnum):
-    """What a stage is for."""
+    """The kind of a stage."""
 
     INSTALL = "install"
     PROBE = "probe"
@@ -52,13 +52,13 @@ class StageKind(StrEnum):
 class Stage:
     """One step of a swap.
 
-    ``probes``: of a probe stage, frames that a switch sends by the actions of ``entry``, as from its ingress port
-    (packet-out, OpenFlow 1.3.5, 7.3.7), before its table holds it. Of a shift, frames that hosts send, whose way shows
-    by which version the edge sends packets on: one for each entry that comes or goes. Of a drain, frames of the old
-    version, sent by a switch when no packet is any more.
+    ``probes``: in a probe stage, frames that a switch sends by the actions of ``entry``, as from its ingress port
+    (packet-out, OpenFlow 1.3.5, 7.3.7), before the entry is in its table. In a shift, frames of hosts, whose path shows
+    the version that the edge uses: one for each added or deleted entry. In a drain, frames of the old version that a
+    switch sends after the last packets.
 
-    ``wait_ns``: how long it lasts at least once everything else of it is done. ``undo_wait_ns``, of a shift: how long
-    packets that have turned may still be within the new version once they turn no more.
+    ``wait_ns``: the least time to wait at the end of the stage. ``undo_wait_ns``, of a shift: how long packets may be
+    within the new version after the shift was undone.
     """
 
     subject: Subject
@@ -74,8 +74,8 @@ class Stage:
 class Swap:
     """The whole change. ``layout`` is that of the new version: its entries are ``flow_entries(.., layout)``.
 
-    ``moved``: stateful boxes that connections leave, come to, or meet by other legs: these connections break, unless
-    the swap waits for their end.
+    ``moved``: stateful boxes for which packets of connections start, stop, or change the ports. These connections break
+    unless the swap waits for their end.
     """
 
     stages: tuple[Stage, ...]
@@ -84,33 +84,33 @@ class Swap:
 
 
 def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment) -> Swap:
-    """The swap from an experiment whose chains stand with ``layout`` to another one of the same network.
+    """The swap from an experiment that is active with ``layout`` to another one of the same network.
 
-    Latencies change first, then chains. No stages: nothing changes on the switches. Raises PlanError naming what
-    cannot be told apart and what would help.
+    Latencies change first, then chains. It has no stages if nothing changes on the switches. Raises PlanError with the
+    frames that cannot be distinguished and the remedy.
     """
     between = replace(old, latency=new.latency)
-    standing = steer(network, old, layout)
+    current = steer(network, old, layout)
     stages: list[Stage] = []
     if old.latency != new.latency:
-        coming, turns = steer_transition(network, old, standing, between)
+        upcoming, cutover = steer_transition(network, old, current, between)
         drains = latency_drain_ns(network, old), latency_drain_ns(network, new)
-        stages += _stages(Subject.LATENCY, network, (old, between), standing, coming, turns, drains)
-        standing = coming
-    coming, turns = steer_transition(network, between, standing, new)
-    changed = _changed(between, standing.layout, new, coming.layout, turns)
+        stages += _stages(Subject.LATENCY, network, (old, between), current, upcoming, cutover, drains)
+        current = upcoming
+    upcoming, cutover = steer_transition(network, between, current, new)
+    changed = _changed(between, current.layout, new, upcoming.layout, cutover)
     drains = (
         max((chain_drain_ns(between, chain) for chain, _ in changed), default=0),
         max((chain_drain_ns(new, chain) for _, chain in changed), default=0),
     )
-    stages += _stages(Subject.CHAINS, network, (between, new), standing, coming, turns, drains)
-    return Swap(tuple(stages), coming.layout, _moved(network, changed, standing.layout, coming.layout))
+    stages += _stages(Subject.CHAINS, network, (between, new), current, upcoming, cutover, drains)
+    return Swap(tuple(stages), upcoming.layout, _moved(network, changed, current.layout, upcoming.layout))
 
 
 def chain_drain_ns(experiment: Experiment, chain: Chain) -> int:
     """The longest that a packet can be within a chain's links: full queues, serialisation, propagation, pauses.
 
-    What boxes other than links hold is not known; ``SLACK_NS`` is for them.
+    ``SLACK_NS`` is the allowance for boxes other than links.
     """
     links = [link for link in experiment.links if link.box in chain.hops]
     ways = [[link.to_island for link in links], [link.to_world for link in links]]
@@ -130,11 +130,11 @@ def _direction_drain_ns(way: LinkDirection) -> int:
 
 
 def _changed(
-    old: Experiment, before: Layout, new: Experiment, after: Layout, turns: CutoverPoints
+    old: Experiment, before: Layout, new: Experiment, after: Layout, cutover: CutoverPoints
 ) -> list[tuple[Chain, Chain]]:
-    """Old and new chains between which traffic moves, or that are laid out anew."""
+    """Pairs of an old and a new chain between which traffic moves, or whose steering differs."""
     of_old, of_new = ({chain.name: chain for chain in each.chains} for each in (old, new))
-    pairs = [(of_old[one], of_new[other]) for one, other in sorted(turns.meetings)]
+    pairs = [(of_old[one], of_new[other]) for one, other in sorted(cutover.overlaps)]
     return [
         (one, other)
         for one, other in pairs
@@ -143,7 +143,7 @@ def _changed(
 
 
 def _moved(network: Network, changed: Iterable[tuple[Chain, Chain]], before: Layout, after: Layout) -> tuple[str, ...]:
-    """Stateful boxes that only one of two versions passes, or both by different legs."""
+    """Stateful boxes that only one of two versions passes, or both by different ports."""
     return tuple(
         box.name
         for box in network.boxes
@@ -167,50 +167,54 @@ def _stages(
     subject: Subject,
     network: Network,
     versions: tuple[Experiment, Experiment],
-    standing: Steering,
-    coming: Steering,
-    turns: CutoverPoints,
+    current: Steering,
+    upcoming: Steering,
+    cutover: CutoverPoints,
     drains_ns: tuple[int, int],
 ) -> Iterator[Stage]:
-    """The stages from one steering to the other; none when both ask for the same. Drains: of the old, of the new."""
-    held = {_identity(entry): entry for entry in standing.entries}
-    wanted = {_identity(entry): entry for entry in coming.entries}
-    new_turns = {_identity(laid.entry): laid for laid in coming.laid if turns.at_turn(laid, new=True)}
-    old_turns = {_identity(laid.entry): laid for laid in standing.laid if turns.at_turn(laid, new=False)}
+    """The stages from one steering to the other; none when both are equal. Drains: of the old, of the new."""
+    installed = {_identity(entry): entry for entry in current.entries}
+    wanted = {_identity(entry): entry for entry in upcoming.entries}
+    new_edge = {_identity(each.entry): each for each in upcoming.compiled if cutover.at_cutover(each, new=True)}
+    old_edge = {_identity(each.entry): each for each in current.compiled if cutover.at_cutover(each, new=False)}
 
-    def anew(key: _Identity) -> bool:
-        return key not in held or held[key].actions != wanted[key].actions
+    def changes(key: _Identity) -> bool:
+        return key not in installed or installed[key].actions != wanted[key].actions
 
     wanted = dict(sorted(wanted.items(), key=lambda item: -item[1].priority))
-    install = tuple(e for key, e in wanted.items() if e.actions and key not in new_turns and anew(key))
-    shift = tuple(e for key, e in wanted.items() if e.actions and key in new_turns and anew(key))
-    gone = {key: entry for key, entry in sorted(held.items(), key=lambda item: item[1].priority) if key not in wanted}
-    guards = tuple(entry for entry in gone.values() if not entry.actions)
-    turned = tuple(entry for key, entry in gone.items() if entry.actions and key in old_turns)
-    rest = tuple(entry for key, entry in gone.items() if entry.actions and key not in old_turns)
+    install = tuple(e for key, e in wanted.items() if e.actions and key not in new_edge and changes(key))
+    shift = tuple(e for key, e in wanted.items() if e.actions and key in new_edge and changes(key))
+    by_priority = sorted(installed.items(), key=lambda item: item[1].priority)
+    obsolete = {key: entry for key, entry in by_priority if key not in wanted}
+    drops = tuple(entry for entry in obsolete.values() if not entry.actions)
+    shifted = tuple(entry for key, entry in obsolete.items() if entry.actions and key in old_edge)
+    rest = tuple(entry for key, entry in obsolete.items() if entry.actions and key not in old_edge)
     late = tuple(
-        entry for key, entry in wanted.items() if (not entry.actions and anew(key)) or _renamed(held.get(key), entry)
+        entry
+        for key, entry in wanted.items()
+        if (not entry.actions and changes(key)) or _renamed(installed.get(key), entry)
     )
-    if install or guards:
-        yield Stage(subject, StageKind.INSTALL, install, guards)
-    come, gone_from = Probes(network, versions[1]), Probes(network, versions[0])
-    taking = come.turning((new_turns[_identity(entry)], entry) for entry in shift)
+    if install or drops:
+        yield Stage(subject, StageKind.INSTALL, install, drops)
+    new_probes, old_probes = Probes(network, versions[1]), Probes(network, versions[0])
+    entering = new_probes.at_edge((new_edge[_identity(entry)], entry) for entry in shift)
     if shift:
-        left = {_identity(entry) for entry in (*guards, *turned)}
-        tables = SwitchTables(network, (e for key, e in {**held, **wanted}.items() if key not in left), strict=False)
-        yield Stage(subject, StageKind.PROBE, probes=(*taking, *come.beyond(install, tables, taking)))
-    if shift or turned:
-        leaving = gone_from.turning((old_turns[_identity(entry)], entry) for entry in turned)
+        deleted = {_identity(entry) for entry in (*drops, *shifted)}
+        entries = (e for key, e in {**installed, **wanted}.items() if key not in deleted)
+        tables = SwitchTables(network, entries, strict=False)
+        yield Stage(subject, StageKind.PROBE, probes=(*entering, *new_probes.beyond(install, tables, entering)))
+    if shift or shifted:
+        leaving = old_probes.at_edge((old_edge[_identity(entry)], entry) for entry in shifted)
         undo_wait_ns = drains_ns[1] if install else 0
-        yield Stage(subject, StageKind.SHIFT, shift, turned, (*taking, *leaving), undo_wait_ns=undo_wait_ns)
+        yield Stage(subject, StageKind.SHIFT, shift, shifted, (*entering, *leaving), undo_wait_ns=undo_wait_ns)
     if rest:
-        left = ((laid, held[key]) for key, laid in old_turns.items() if key not in wanted or anew(key))
-        probes = gone_from.turning(each for each in left if each[1].actions)
+        left = ((each, installed[key]) for key, each in old_edge.items() if key not in wanted or changes(key))
+        probes = old_probes.at_edge(each for each in left if each[1].actions)
         yield Stage(subject, StageKind.DRAIN, probes=probes, wait_ns=drains_ns[0])
     if rest or late:
         yield Stage(subject, StageKind.COLLECT, late, rest)
 
 
-def _renamed(held: FlowEntry | None, wanted: FlowEntry) -> bool:
+def _renamed(installed: FlowEntry | None, wanted: FlowEntry) -> bool:
     """Whether only the cookie differs."""
-    return held is not None and held.actions == wanted.actions and held.cookie != wanted.cookie
+    return installed is not None and installed.actions == wanted.actions and installed.cookie != wanted.cookie

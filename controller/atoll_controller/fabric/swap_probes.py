@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Frames between hosts that prove the entries of a swap. Pure.
+"""Probes of a swap: frames between hosts that prove its entries. Pure.
 
-Together they take every entry at which packets turn and every new one behind it: a switch may have some of its entries
-in hardware before others.
+Together they take every entry at the edge and every new one behind it, as a switch may have some of its entries in
+hardware before others.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -18,8 +18,8 @@ from atoll_core.lab.network import Host, Network, PortRef
 from atoll_core.plan.flow_entry import FlowEntry, Vlan
 from atoll_core.plan.tag_layout import Direction
 
-_Held = tuple[CompiledEntry, FlowEntry]
-"""What was laid, and the entry that switches hold for it."""
+_Installed = tuple[CompiledEntry, FlowEntry]
+"""A compiled entry, and the entry on the switches for it."""
 
 # An echo request is answered by any host; the other protocols are for chains that are chosen by them.
 _KINDS = (Protocol.ICMP, Protocol.UDP, Protocol.TCP, None)
@@ -30,7 +30,7 @@ _SHADOWED = 32  # frames that some other entry took, where this one could have
 
 @dataclass(frozen=True, slots=True)
 class Probe:
-    """A frame from one host to another that ``entry`` takes or will take, and so ``chain``.
+    """A frame from one host to another that ``entry`` takes, or will take, into ``chain``.
 
     ``protocol``: as the IPv4 header numbers it.
     """
@@ -53,18 +53,18 @@ class Probes:
         self._hosts = {host.name: host for host in network.hosts}
         self._edge = {host.interface.attached for host in network.hosts}
 
-    def turning(self, entries: Iterable[_Held]) -> tuple[Probe, ...]:
-        """A frame for each of these entries, at which packets turn, if it takes frames of any host."""
-        found = (self._probe(laid, entry, number) for number, (laid, entry) in enumerate(entries))
+    def at_edge(self, entries: Iterable[_Installed]) -> tuple[Probe, ...]:
+        """A frame for each of these entries of the edge, if it takes frames of any host."""
+        found = (self._probe(compiled, entry, number) for number, (compiled, entry) in enumerate(entries))
         return tuple(probe for probe in found if probe)
 
     def beyond(self, entries: Iterable[FlowEntry], tables: SwitchTables, probes: Sequence[Probe]) -> tuple[Probe, ...]:
-        """More frames than ``probes``, until each of these entries has one that was turned, if any host's frame is.
+        """Frames in addition to ``probes``, so that each of these entries takes one that passes the edge, if possible.
 
-        ``tables``: what switches hold when packets have turned.
+        ``tables``: those after the shift.
         """
         steps_of = cache(partial(self._steps, tables))  # many entries have the same candidates
-        turns = {probe.entry for probe in probes}
+        edge = {probe.entry for probe in probes}
         left = {entry for entry in entries if entry.actions and _place(entry) not in self._edge}
         for probe in probes:
             left.difference_update(_taken(steps_of(probe.src, probe.dst, probe.protocol)))
@@ -74,9 +74,9 @@ class Probes:
             for src, dst, protocol, chain in self._candidates(entry) if entry in left else ():
                 steps = steps_of(src, dst, protocol)
                 taken = _taken(steps)
-                turn = next((each for each in taken if each in turns), None)
-                if turn is not None and entry in taken:
-                    found.append(Probe(turn, src, dst, chain, protocol))
+                first = next((each for each in taken if each in edge), None)
+                if first is not None and entry in taken:
+                    found.append(Probe(first, src, dst, chain, protocol))
                     left.difference_update(taken)
                     break
                 shadowed += any(step.at == _place(entry) and matches(entry.match, step.frame) for step in steps)
@@ -85,13 +85,13 @@ class Probes:
         return tuple(found)
 
     def _steps(self, tables: SwitchTables, src: str, dst: str, protocol: int) -> list[Lookup]:
-        """Where a host's frame comes to, and the entries that take it there."""
+        """The lookups of a host's frame on its path."""
         start, end = self._hosts[src], self._hosts[dst]
         steps = tables.walk(Frame(start.address, end.address, protocol=protocol), start.interface.attached)
         return [step for step in steps if isinstance(step, Lookup)]
 
     def _candidates(self, entry: FlowEntry) -> Iterator[tuple[str, str, int, str]]:
-        """Pairs of hosts whose frames an entry may take, with protocol and chain: a source of each place and class."""
+        """Pairs of hosts whose frames an entry may take, with protocol and chain; sources differ in switch or class."""
         match, ends = entry.match, self._ends
         for sources, targets in ((ends.world, ends.island), (ends.island, ends.world)):
             places = {
@@ -103,31 +103,31 @@ class Probes:
                     for number, chain in self._carriers(entry, src, dst):
                         yield src.name, dst.name, number, chain
 
-    def _probe(self, laid: CompiledEntry, entry: FlowEntry, turn: int) -> Probe | None:
-        """A frame that the entry takes; to another host at each turn, that all may be reached."""
-        to_island = laid.leg.stretch.direction is Direction.TO_ISLAND
+    def _probe(self, compiled: CompiledEntry, entry: FlowEntry, turn: int) -> Probe | None:
+        """A frame that the entry takes; the destination host changes with ``turn``, so that all hosts are reached."""
+        to_island = compiled.segment.gap_id.direction is Direction.TO_ISLAND
         sources, targets = (self._ends.world, self._ends.island)[:: 1 if to_island else -1]
         fitting = targets.within(entry.match.ipv4_dst)
         cut = turn % len(fitting) if fitting else 0
         refused: set[object] = set()
         for src in sources.within(entry.match.ipv4_src):
-            if not self._comes_by(src, laid, entry):
+            if not self._comes_by(src, compiled, entry):
                 continue
             for dst in (*fitting[cut:], *fitting[:cut]):
                 kinds = sources.kind(src), targets.kind(dst)
                 if kinds in refused:
                     continue
                 for protocol, chain in self._carriers(entry, src, dst):
-                    if chain == laid.leg.stretch.chain:
+                    if chain == compiled.segment.gap_id.chain:
                         return Probe(entry, src.name, dst.name, chain, protocol)
-                refused.add(kinds)  # what holds for one pair of these groups holds for all
+                refused.add(kinds)  # the result is the same for all pairs of these groups
         return None
 
-    def _comes_by(self, src: Host, laid: CompiledEntry, entry: FlowEntry) -> bool:
-        """Whether a host's frames come to where the leg starts, its own port or a delay box, as the entry matches."""
-        if laid.leg.stretch.direction is not Direction.TO_ISLAND or laid.leg.box is not None:
+    def _comes_by(self, src: Host, compiled: CompiledEntry, entry: FlowEntry) -> bool:
+        """Whether a host's frames arrive at the start of the segment (its port or a delay box) with the entry's tag."""
+        if compiled.segment.gap_id.direction is not Direction.TO_ISLAND or compiled.segment.box is not None:
             return True
-        latency = self._latency.get(src.name) if laid.leg.vlan is not None else None
+        latency = self._latency.get(src.name) if compiled.segment.vlan is not None else None
         return entry.match.vlan == (Vlan.UNTAGGED if latency is None else self._classes[latency])
 
     def _carriers(self, entry: FlowEntry, src: Host, dst: Host) -> Iterator[tuple[int, str]]:

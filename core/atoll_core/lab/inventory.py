@@ -91,7 +91,7 @@ def split_target(text: str) -> tuple[str | None, str, int | None]:
     return (user if at else None), host, (int(port) if colon else None)
 
 
-def slots(network: Network) -> dict[str, dict[str, Interface]]:
+def interface_slots(network: Network) -> dict[str, dict[str, Interface]]:
     """Every machine that an inventory has to name, with its interfaces by slot.
 
     External boxes are not included; capture hosts of physical taps are.
@@ -109,7 +109,7 @@ def slots(network: Network) -> dict[str, dict[str, Interface]]:
     return found
 
 
-def placed(network: Network, inventory: Inventory, macs: Mapping[tuple[str, str], str]) -> Network:
+def apply_inventory(network: Network, inventory: Inventory, macs: Mapping[tuple[str, str], str]) -> Network:
     """The network with the rack's interface names, MAC addresses, datapath ids, drivers and capacities.
 
     ``macs``: addresses read from the machines, by machine and slot; others are the inventory's, or else lab.yaml's. The

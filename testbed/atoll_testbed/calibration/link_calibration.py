@@ -5,7 +5,7 @@ from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
 
-from atoll_apps.segments.chain_edge import classes
+from atoll_apps.segments.world_edge import classes
 from atoll_controller.planner.path_checks import MOST_PING_SHARE
 from atoll_core.errors import RunError
 from atoll_core.experiment.experiment import Experiment

@@ -98,7 +98,7 @@ def test_an_experiment_without_changes_is_its_only_version(project: Path) -> Non
         (
             ["{at: 10 s, branches: {hafl: null}}"],
             [
-                "12: change 1: branch 'hafl': no branch 'hafl' stands then; did you mean 'half'? known branches: half",
+                "12: change 1: branch 'hafl': no branch 'hafl' exists then; did you mean 'half'? known branches: half",
                 "12: change 1: it changes nothing: all of this is already in effect; remove it",
             ],
         ),

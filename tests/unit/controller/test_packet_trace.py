@@ -61,7 +61,7 @@ def test_the_table_is_for_people(demo: Demo) -> None:
     """Entries with their actions and reasons, boxes with their delays."""
     text = trace_text(trace(*demo, "w3", "i5", Protocol.TCP))
     assert text.startswith("tcp from w3 to i5 takes chain main: one way at least 275 ms, without queues")
-    assert "pop, port 21, port 15  delay -> sat: class rtt-50 done" in text
+    assert "pop, port 21, port 15  delay -> sat: delayed by class rtt-50" in text
     assert "250 ms                 link of 16 Mbit/s, queue 100 kB" in text
 
 

@@ -184,6 +184,6 @@ def test_the_first_station_that_saw_nothing_is_where_they_were_lost(demo: Descri
     stations = list(found.stations)
     stations[sat] = replace(stations[sat], seen=0)
     lost = replace(found, stations=tuple(stations))
-    assert lost.lost == "after 'delay -> sat: class rtt-5 done' at sw-c/10: sat did not see them"
+    assert lost.lost == "after 'delay -> sat: delayed by class rtt-5' at sw-c/10: sat did not see them"
     unknown = [replace(each, counted=None) if each.counted else each for each in found.stations]
     assert replace(found, stations=tuple(unknown)).proven

@@ -56,29 +56,29 @@ def test_the_full_laboratory_is_planned_in_a_second(lab: tuple[Network, Experime
 
 
 def test_a_swap_computes_nothing_twice(lab: tuple[Network, Experiment], monkeypatch: pytest.MonkeyPatch) -> None:
-    """Many layouts are tried until old and new chains are told apart, and many entries could take the same frames."""
+    """Many layouts are tried until old and new chains are distinguished, and many entries match the same frames."""
     network, experiment = lab
-    laid: Counter[tuple[Segment, int | None]] = Counter()
+    compiled: Counter[tuple[Segment, int | None]] = Counter()
     walked: Counter[tuple[str, str, int]] = Counter()
     steps = Probes._steps
 
-    def counted_lay(leg: Segment, fabric: Any, carry: int | None, taps: Mapping[str, int]) -> Any:
-        laid[leg, carry] += 1
-        return compile_segment(leg, fabric, carry, taps)
+    def counting(segment: Segment, topology: Any, carry: int | None, taps: Mapping[str, int]) -> Any:
+        compiled[segment, carry] += 1
+        return compile_segment(segment, topology, carry, taps)
 
     def counted_steps(self: Probes, tables: Any, src: str, dst: str, protocol: int) -> Any:
         walked[src, dst, protocol] += 1
         return steps(self, tables, src, dst, protocol)
 
-    monkeypatch.setattr(steering, "compile_segment", counted_lay)
+    monkeypatch.setattr(steering, "compile_segment", counting)
     monkeypatch.setattr(Probes, "_steps", counted_steps)
     hops = with_chain(experiment, *BARE).chain.hops
     quarter, pings = TrafficSelector(island=IPv4Network("10.20.0.0/26")), TrafficSelector(protocol=Protocol.ICMP)
     new = replace(experiment, branches=(Chain("quarter", hops, quarter), Chain("pings", hops, pings)))
-    standing = steering.steer(network, experiment, UNTAGGED)
-    laid.clear()
-    transition.steer_transition(network, experiment, standing, new)
-    assert max(laid.values()) == 1
+    current = steering.steer(network, experiment, UNTAGGED)
+    compiled.clear()
+    transition.steer_transition(network, experiment, current, new)
+    assert max(compiled.values()) == 1
     assert plan_swap(network, experiment, UNTAGGED, new).stages
     assert max(walked.values()) == 1
 
@@ -150,9 +150,11 @@ def test_reordered_routed_boxes_take_their_spare_legs(lab: tuple[Network, Experi
     poor = replace(network, boxes=tuple(replace(box, spare=None) for box in network.boxes))
     with pytest.raises(PlanError) as refusal:
         plan_swap(poor, old, UNTAGGED, new)
-    assert "leave routed box 'pep-w' alike, which keeps no tag, and it has no spare legs" in str(refusal.value)
+    assert "leave routed box 'pep-w' by the same port and without a tag, and it has no spare ports" in str(
+        refusal.value
+    )
     assert "give it 'spare: {world: .., island: ..}' in the lab" in str(refusal.value)
-    assert str(refusal.value).endswith("or with no traffic to spare, `atoll apply EXPERIMENT --immediate` does it")
+    assert str(refusal.value).endswith("or if packets may be lost, use `atoll apply EXPERIMENT --immediate`")
     assert len(str(refusal.value).splitlines()) == 1
 
 

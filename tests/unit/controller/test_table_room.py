@@ -104,5 +104,5 @@ async def test_a_swap_needs_room_for_what_comes_before_anything_goes() -> None:
     reconciler, _ = await kept(needed, [])
     await reconciler.require_room([move.most for move in moves])
     reconciler, _ = await kept(needed - 1, [])
-    with pytest.raises(LabError, match=f"has {needed} entries .* `atoll apply EXPERIMENT --immediate` does it"):
+    with pytest.raises(LabError, match=f"has {needed} entries .* use `atoll apply EXPERIMENT --immediate`"):
         await reconciler.require_room([move.most for move in moves])
