@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capability profiles: what each kind of switch does in hardware, and the refusal of what it would not.
+"""Capability profiles: the hardware features of each kind of switch, and checks of flow entries against them.
 
 Profiles are data: ``profiles/<driver>.toml`` of this package.
 """
@@ -18,7 +18,7 @@ from atoll_core.plan.flow_entry import IPV4, FlowEntry, Match, Output, Vlan
 
 PROFILES = Path(__file__).parent / "profiles"
 _FIELDS = ("in_port", "eth_type", "ipv4_src", "ipv4_dst", "ip_proto", "l4_src", "l4_dst")
-_WORDS = {  # what is told of a need that is not a field
+_WORDS = {  # the text for a need that is not a field
     "vlan": "match a VLAN id",
     "untagged": "match frames without a VLAN tag",
     "Output": "forward",
@@ -31,12 +31,12 @@ _WORDS = {  # what is told of a need that is not a field
 
 @dataclass(frozen=True, slots=True)
 class Profile:
-    """One kind of switch: how many entries fit, and what it matches and does at line rate.
+    """One kind of switch: its capacity, and its matches and actions at line rate.
 
-    ``table``: where entries go if the switch itself does not tell (see ``placement``). ``config``: the template of its
-    configuration; ``chassis``: a command it needs if it is a chassis for modules of several generations. ``lag_s``: for
-    how long its hardware may forward by what the switch held before a barrier.
-    ``unverified``: what no source says for certain, so that nobody takes it for a fact.
+    ``table``: the table for entries if the switch does not report its tables (see ``table_placement``). ``config``: the
+    template of its configuration; ``chassis``: a command that a chassis for modules of several generations needs.
+    ``lag_s``: the time for which its hardware may forward by entries from before a barrier.
+    ``unverified``: facts without a reliable source.
     """
 
     driver: str
@@ -78,9 +78,9 @@ def drivers() -> tuple[str, ...]:
 
 
 def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
-    """Check that each switch can hold its entries in hardware.
+    """Check that each switch can process its entries in hardware.
 
-    Raises PlanError with everything it can't, a line each, and what would help.
+    Raises PlanError with a line and a remedy for each missing feature.
     """
     profiles = {switch.name: profile(switch.driver) for switch in network.switches}
     count: Counter[str] = Counter()
@@ -95,8 +95,8 @@ def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
         known = profiles[switch]
         if number > known.max_entries:
             lines.append(
-                f"{switch} ({known.title}) holds {known.max_entries} entries, the plan has {number}; "
-                "attach some of what hangs off it to another switch"
+                f"{switch} ({known.title}) has room for {known.max_entries} entries, the plan has {number}; "
+                "attach some of its machines to another switch"
             )
     if lines:
         raise PlanError("\n".join(lines))
@@ -112,11 +112,11 @@ def unverified(network: Network) -> Iterator[str]:
 
 
 def _refusal(known: Profile, switch: str, need: str, whys: list[str]) -> str:
-    """One line: who cannot do what, for whom it is wanted first, what would help."""
+    """One line: the switch, the missing feature, the first entry that needs it, the remedy."""
     others = f" and {len(whys) - 1} more" if len(whys) > 1 else ""
-    remedy = known.remedies.get(need, "choose another driver or another port for what is attached here")
+    remedy = known.remedies.get(need, "choose another driver, or another port for the machine")
     words = _WORDS.get(need, f"match {need}")
-    return f"{switch} ({known.title}) cannot {words} in hardware, wanted for '{whys[0]}'{others}; {remedy}"
+    return f"{switch} ({known.title}) cannot {words} in hardware, needed for '{whys[0]}'{others}; {remedy}"
 
 
 def _needs(entry: FlowEntry) -> Iterator[str]:

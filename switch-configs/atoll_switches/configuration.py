@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch's own configuration, as a technician pastes it: what must be so before a controller can do anything.
+"""A switch's own configuration, ready to paste: the settings that it needs before a controller can use it.
 
 Templates are ``switch-configs/templates/<name>.j2``; profiles name theirs.
 """
@@ -15,7 +15,7 @@ from atoll_core.plan.flow_entry import FlowEntry, Output, PopVlan, PushVlan
 from atoll_switches.capability_profile import profile
 
 OPENFLOW_PORT = 6653  # assigned by IANA
-_MANAGEMENT_VLAN = 1  # where a ProCurve's ports are until told otherwise; never a lab's own
+_MANAGEMENT_VLAN = 1  # the default VLAN of a ProCurve's ports; never a lab's own
 _VLANS = range(2, 4095)
 
 
@@ -30,7 +30,7 @@ class ControllerAddress:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredPort:
-    """A port of the lab: what its cable leads to, and the VLAN ids of the tagged frames that cross it, ascending."""
+    """A port of the lab: the far end of its cable, and the VLAN ids of its tagged frames, ascending."""
 
     number: int
     leads_to: str
@@ -38,7 +38,7 @@ class ConfiguredPort:
 
 
 def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], controller: ControllerAddress) -> str:
-    """The configuration of one switch that is to hold these entries.
+    """The configuration of one switch for these entries.
 
     Raises PlanError for a switch that the lab does not have.
     """
@@ -127,7 +127,7 @@ def _rendered(template: str, **given: object) -> str:
 
     environment = jinja2.Environment(
         loader=jinja2.FileSystemLoader(Path(__file__).parent / "templates"),
-        autoescape=False,  # noqa: S701 - what comes out is a switch's configuration, not a page
+        autoescape=False,  # noqa: S701 - the output is a switch's configuration, not a page
         undefined=jinja2.StrictUndefined,
         trim_blocks=True,
         lstrip_blocks=True,

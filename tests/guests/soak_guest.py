@@ -110,7 +110,7 @@ class Soak:
         print(f"{began_s - self._began_s:9.1f} s  {name} ({took_s:.1f} s): {outcome}", flush=True)
 
     async def _healed(self) -> None:
-        """Return when the switches hold the plan. Raises TimeoutError, or AtollError when the lab has failed."""
+        """Return when the switches have the plan's entries. Raises TimeoutError, or AtollError when the lab failed."""
         async with asyncio.timeout(_HEALED_S):
             while True:
                 if self._testbed.failed.done():

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bringing the switches to a plan: read, diff, change, read back, compare; back to what was held when it fails.
+"""Bring the switches to a plan: read, diff, change, read back, compare; restore the former entries on failure.
 
-All that is new comes first, higher priorities before lower ones, and then goes what is not wanted any more, lower
-priorities before higher ones, every switch having answered a barrier in between: no packet falls through to an entry
-that is not for it while the tables change (docs/decisions/0016). A switch without room for both deletes first; a swap
-under traffic never comes to that (``require_room`` of its states).
+New entries are added first, higher priorities before lower ones. Then obsolete entries are deleted, lower priorities
+first. Between priorities every switch answers a barrier. So no packet falls through to a wrong entry while the tables
+change (docs/decisions/0016). A switch without room for both deletes first; ``require_room`` excludes that for swaps.
 """
 
 import asyncio
@@ -31,7 +30,7 @@ _E = TypeVar("_E", FlowEntry, UnmanagedEntry)
 Note = Callable[[str], None]
 
 Verify = Callable[[], Awaitable[None]]
-"""Raises LabError when frames do not go the way that the tables say."""
+"""Raises LabError when frames do not take the path of the tables."""
 
 
 async def apply_flows(
@@ -44,13 +43,13 @@ async def apply_flows(
     note: Note | None = None,
     former: Plan | None = None,
 ) -> tuple[FlowChange, ...]:
-    """Make every switch hold exactly the plan's entries, by the smallest change; the changes made.
+    """Bring every switch to exactly the plan's entries, by the smallest change. Returns the changes.
 
-    ``dry_run``: the changes that would be made. ``only``: leave the switches of other names alone. ``verify``: called
-    when there were changes and every table was read back. ``note``: takes a line for each switch that has to delete
-    first, for want of room. ``former``: the plan that the switches were brought to before; its entries are named by
-    its reasons. Raises LabError naming what a switch refused, did not take or has no room for, or what ``verify``
-    found; all switches then hold what they held before, as far as they let themselves be told.
+    ``dry_run``: make no changes. ``only``: the names of the switches to change. ``verify``: called after changes, when
+    every table was read back. ``note``: takes a line for each switch that has to delete first because its table is too
+    small. ``former``: the plan before, for the reasons of its entries. Raises LabError when a switch refuses an entry,
+    does not install it or has no room for it, or when ``verify`` fails; the former entries are restored then, as far as
+    switches allow it.
     """
     switches = [switch for switch in network.switches if only is None or switch.name in only]
     names = {switch.name for switch in switches}
@@ -76,12 +75,12 @@ async def apply_flows(
 
 
 async def read_tables(controller: Controller, network: Network) -> dict[str, tuple[FlowEntry | UnmanagedEntry, ...]]:
-    """What every switch of the network holds, by its name. Raises LabError."""
+    """The entries of every switch of the network, by its name. Raises LabError."""
     return await _read(controller, network.switches)
 
 
 async def table_of(controller: Controller, switch: Switch) -> int:
-    """The number of the table that takes a switch's entries, as the switch itself tells. Raises LabError."""
+    """The number of the table for the plan's entries, from the switch's table features. Raises LabError."""
     with _naming(switch):
         features = await controller.features(switch.dpid)
     return choose_table(profile(switch.driver), features, switch.name)
@@ -106,20 +105,20 @@ async def require_room(
     what: str = "the plan",
     remedy: str = "join prefixes, or spread the hosts over more switches",
 ) -> None:
-    """Raise LabError naming the first switch whose table has no room for these entries."""
+    """Raise LabError with the first switch whose table is too small for these entries."""
     number = Counter(entry.switch for entry in wanted)
     for switch in switches:
         table = await table_of(controller, switch)
         most = await _room(controller, switch)
         if most is not None and number[switch.name] > most:
             raise LabError(
-                f"{switch.name}: {what} has {number[switch.name]} entries and table {table} of this switch holds "
-                f"{most}; {remedy}"
+                f"{switch.name}: {what} has {number[switch.name]} entries and table {table} of this switch has room "
+                f"for {most}; {remedy}"
             )
 
 
 async def _room(controller: Controller, switch: Switch) -> int | None:
-    """How many entries the switch's table holds; None if it does not say."""
+    """The capacity of the switch's table in entries; None if it is not reported."""
     return room(await controller.features(switch.dpid), await table_of(controller, switch))
 
 
@@ -130,10 +129,10 @@ async def _make(
     held: _Held,
     note: Note | None = None,
 ) -> None:
-    """Send the changes in their order; what a switch refuses names the first one that is in the way.
+    """Send the changes in their order. Raises LabError with the first change that a switch refuses.
 
-    ``held``: by the switches until now. Foreign entries go before anything comes: one of the same match and priority as
-    a new entry would take it along.
+    ``held``: the entries before. Foreign entries are deleted first: deleting one later would also delete a new entry of
+    equal match and priority.
     """
     made = tuple(changes)
     own = [(change.action, change.entry) for change in made if isinstance(change.entry, FlowEntry)]
@@ -165,7 +164,7 @@ async def _crowded(
     held: Iterable[_Entry],
     note: Note | None,
 ) -> bool:
-    """Whether a table has no room for both its entries and the new ones; modified entries need no more of it."""
+    """Whether a table is too small for its entries and the added ones together."""
     holds = sum(isinstance(entry, FlowEntry) for entry in held)
     come = sum(action is ChangeAction.ADD and entry.switch == switch.name for action, entry in changes)
     most = await _room(controller, switch) if come else None
@@ -173,8 +172,8 @@ async def _crowded(
         return False
     if note is not None:
         note(
-            f"{switch.name}: its table holds {most} entries, too few for the {holds} that it has and {come} new ones "
-            "together: old entries go first, and packets are lost until the new ones are there"
+            f"{switch.name}: its table has room for {most} entries, too few for the {holds} present and {come} new "
+            "ones together: old entries are deleted first, and packets are lost until the new ones are installed"
         )
     return True
 
@@ -190,14 +189,14 @@ def _of(switch: Switch, entries: Iterable[_E]) -> list[_E]:
 
 
 async def _all_done(work: Iterable[Coroutine[Any, Any, None]]) -> None:
-    """Wait until all of it has ended, well or not; then raise the first error."""
+    """Wait until everything has ended; then raise the first error."""
     for outcome in await asyncio.gather(*work, return_exceptions=True):
         if isinstance(outcome, BaseException):
             raise outcome
 
 
 async def _require_held(controller: Controller, switches: Sequence[Switch], wanted: Sequence[FlowEntry]) -> None:
-    """Read every table back: it must hold what is wanted and nothing else."""
+    """Read every table back. Raises LabError unless it has exactly these entries."""
 
     async def holds(switch: Switch) -> bool:
         table = await table_of(controller, switch)
@@ -205,16 +204,16 @@ async def _require_held(controller: Controller, switches: Sequence[Switch], want
             return await controller.holds(switch.dpid, [e for e in wanted if e.switch == switch.name], table)
 
     held = await asyncio.gather(*(holds(switch) for switch in switches))
-    doubted = [switch for switch, sure in zip(switches, held, strict=True) if not sure]
-    names = {switch.name for switch in doubted}
-    left = diff((e for e in wanted if e.switch in names), _all(await _read(controller, doubted)))
+    differing = [switch for switch, equal in zip(switches, held, strict=True) if not equal]
+    names = {switch.name for switch in differing}
+    left = diff((e for e in wanted if e.switch in names), _all(await _read(controller, differing)))
     if left:
         first = "; ".join(str(change) for change in left[:3])
         raise LabError(f"changes acknowledged by the switches are not there when read back ({len(left)}): {first}")
 
 
 async def _restore(controller: Controller, switches: Sequence[Switch], before: _Held, cause: BaseException) -> None:
-    """Put back what was held; foreign entries can only be deleted, so those that are gone stay gone."""
+    """Restore the former entries; foreign entries cannot be restored."""
     wanted = [entry for entry in _all(before) if isinstance(entry, FlowEntry)]
     kept = {replace(entry, why="") for entry in _all(before) if isinstance(entry, UnmanagedEntry)}
     try:
@@ -223,12 +222,12 @@ async def _restore(controller: Controller, switches: Sequence[Switch], before: _
         left = {switch.name: tuple(entry for entry in own if entry.switch == switch.name) for switch in switches}
         await _make(controller, switches, diff(wanted, own), left)
     except LabError as error:
-        raise LabError(f"{cause}; and the switches could not be brought back to what they held: {error}") from cause
+        raise LabError(f"{cause}; and the former entries could not be restored: {error}") from cause
 
 
 @contextlib.contextmanager
 def _naming(switch: Switch) -> Generator[None]:
-    """Errors from within begin with the name the user gave the switch."""
+    """Prefix errors with the switch's name in lab.yaml."""
     try:
         yield
     except LabError as error:

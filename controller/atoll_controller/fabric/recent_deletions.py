@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Entries that were deleted a moment ago, and by which a switch may still forward.
+"""Recently deleted entries, by which a switch may still forward.
 
-A data plane may be seconds behind the barriers of its switch. An entry that comes again within that time cannot be
-proven: probes pass by the one that is about to go, and packets are lost between the two. docs/swaps.md tells users.
+A data plane may be seconds behind the barriers of its switch. An entry that is added again within that time cannot be
+proven: probes pass by the old one, and packets are lost between the two. docs/swaps.md describes this for users.
 """
 
 import time
@@ -14,15 +14,15 @@ from atoll_switches.capability_profile import profile
 
 
 class Deletions:
-    """What switches whose data plane lags (``Profile.lag_s``) have deleted. ``clock``: in seconds."""
+    """Deleted entries of switches with a lagging data plane (``Profile.lag_s``). ``clock``: in seconds."""
 
     def __init__(self, network: Network, clock: Callable[[], float] = time.monotonic) -> None:
         self._lags_s = {switch.name: profile(switch.driver).lag_s for switch in network.switches}
         self._clock = clock
-        self._gone_s: dict[tuple[str, Match], float] = {}  # when an entry is out of the data plane for certain
+        self._gone_s: dict[tuple[str, Match], float] = {}  # when the data plane has certainly removed the entry
 
     def remember(self, entries: Iterable[FlowEntry | UnmanagedEntry]) -> None:
-        """These have been deleted by now; one that drops leads no probe anywhere."""
+        """Note entries that were deleted; drop entries forward no probe and are ignored."""
         now = self._clock()
         self._gone_s = {key: gone_s for key, gone_s in self._gone_s.items() if gone_s > now}
         for entry in entries:
@@ -30,6 +30,6 @@ class Deletions:
                 self._gone_s[entry.switch, entry.match] = now + self._lags_s[entry.switch]
 
     def wait_s(self, entries: Iterable[FlowEntry]) -> float:
-        """How long until none of these is forwarded by as it was before it was deleted."""
+        """The time until no switch forwards by a deleted version of these entries."""
         gone_s = (self._gone_s.get((entry.switch, entry.match), 0.0) for entry in entries)
         return max(0.0, max(gone_s, default=0.0) - self._clock())

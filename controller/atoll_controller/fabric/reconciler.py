@@ -1,16 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Keeping the switches at the plan: whatever happens to them or to the controller is noticed, told and repaired.
+"""Keep the switches at the plan: detect, report and repair deviations.
 
-    what happens                                   how it is noticed               what is done
-    the controller process dies                    its end                         a new one; the tables compared of
-                                                                                   the switches that come back to it
-    a switch reboots, its channel breaks           its connection                  its table compared once it is back
-    entries deleted or added behind our back       their number, every 5 s         that switch's table compared
-    entries changed behind our back                every table read, every 30 s    that switch's table compared
+    event                                   detected by                     reaction
+    the controller process ends             its end                         start a new one; compare the tables of the
+                                                                            switches that reconnect
+    a switch reboots, its channel breaks    its connection                  compare its table once it is back
+    entries deleted or added by others      their number, every 5 s         compare that switch's table
+    entries changed by others               every table read, every 30 s    compare that switch's table
 
-A repair is the smallest change that leads back to the plan: entries that are as they should be are not touched, nor the
-traffic they carry. Meanwhile switches forward by what they hold (fail-secure). While a swap is under way
-(``swapping``) the plan is that of the stage it has come to.
+A repair is the smallest change that leads back to the plan: correct entries and their traffic are not touched.
+Meanwhile switches forward by their tables (fail-secure). During a swap the plan is that of its present stage.
 """
 
 import asyncio
@@ -38,16 +37,16 @@ _RESTART_WINDOW_S = 60.0
 _COUNT_EVERY_S = 5.0
 _READ_EVERY = 6  # counts: 30 s
 
-# A channel that breaks this often is left alone until it has held for a while: each repair would be cut off half-way.
+# A channel that breaks this often is left alone until it has been stable for a while: repairs would be interrupted.
 _FLAPS = 3
 _FLAP_WINDOW_S = 60.0
 _CALM_S = 5.0
 
-_CHANGES_TOLD = 3
+_CHANGES_NAMED = 3
 
 _BACK_WITHIN_S = 20.0  # a switch that was there when the controller died, with the longest back-off of Open vSwitch
 
-_AGAIN_S = 1.0  # after which a state that could not be reached is tried again, though nothing seems to have come back
+_AGAIN_S = 1.0  # after which a state that could not be reached is tried again, without any event
 
 Note = Callable[[str], None]
 OnSwitch = Callable[[str, bool], None]
@@ -55,7 +54,7 @@ OnSwitch = Callable[[str, bool], None]
 
 @dataclass(slots=True)
 class _Channel:
-    """What is remembered of one switch's connection."""
+    """The state of one switch's connection."""
 
     up: bool = True
     lost_s: float = 0.0  # when it was lost last
@@ -66,8 +65,8 @@ class _Channel:
 class Reconciler:
     """The switches of a lab and the plan they are kept at. ``run`` keeps them; ``apply`` gives them another plan.
 
-    ``start``: makes a controller that switches can connect to. ``note``: takes a line about what was done, and why.
-    ``on_switch``: called for each switch that goes or comes, with its name and whether it is there.
+    ``start``: starts a controller. ``note``: takes a line about each action, with its reason.
+    ``on_switch``: called for each switch that connects or disconnects, with its name and whether it is connected.
     """
 
     def __init__(
@@ -116,8 +115,8 @@ class Reconciler:
                 raise
 
     async def _bring(self, plan: Plan, **how: Any) -> tuple[FlowChange, ...]:
-        """``apply_flows``, of which it is remembered what was deleted."""
-        deleted: Iterable[FlowEntry | UnmanagedEntry] = plan.flows  # if it fails: what has come goes again
+        """``apply_flows``, and note the deleted entries."""
+        deleted: Iterable[FlowEntry | UnmanagedEntry] = plan.flows  # if it fails, new entries are deleted again
         try:
             changes = await apply_flows(self.controller, self._network, plan, note=self._note, **how)
             deleted = [change.entry for change in changes if change.action is ChangeAction.DELETE]
@@ -126,18 +125,18 @@ class Reconciler:
             self._deletions.remember(deleted)
 
     def lag_s(self, entries: Iterable[FlowEntry]) -> float:
-        """How long a switch may still forward by one of these as it was before it was deleted."""
+        """The time for which a switch may still forward by a deleted version of these entries."""
         return self._deletions.wait_s(entries)
 
     async def require_room(self, plans: Sequence[Plan]) -> None:
-        """Raise LabError naming the first switch whose table cannot hold one of the plans."""
+        """Raise LabError with the first switch whose table is too small for one of the plans."""
         for plan in plans:
-            what = "with the old version beside the new one, the plan"
+            what = "with the old and the new version together, the plan"
             remedy = "if packets may be lost, use `atoll apply EXPERIMENT --immediate`"
             await require_room(self.controller, self._network.switches, plan.flows, what, remedy)
 
     async def stirred(self) -> None:
-        """Wait until a switch or the controller has come back, but not for long."""
+        """Wait until a switch or the controller is back, for a limited time."""
         self._stir.clear()
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(_AGAIN_S):
@@ -148,11 +147,11 @@ class Reconciler:
         await self._settled.wait()
 
     async def run(self) -> str:
-        """Keep the switches at the plan; returns, with the reason, when that is not possible any more.
+        """Keep the switches at the plan; return the reason when that is not possible any more.
 
-        Raises any unexpected error of one of its parts: the switches are not kept at the plan any more then.
+        Raises any unexpected error of one of its tasks; the switches are not kept at the plan after that.
         """
-        parts = [asyncio.create_task(self._replace_controllers()), asyncio.create_task(self._look_now_and_then())]
+        parts = [asyncio.create_task(self._replace_controllers()), asyncio.create_task(self._check_regularly())]
         try:
             ended, _ = await asyncio.wait([*parts, self._broken], return_when=asyncio.FIRST_COMPLETED)
             return ended.pop().result()
@@ -164,7 +163,7 @@ class Reconciler:
                     channel.repair.cancel()
 
     async def _replace_controllers(self) -> str:
-        """Start a controller whenever one has ended; returns the reason for not doing so any more."""
+        """Start a controller whenever one has ended; return the reason when it gives up."""
         while True:
             await self.controller.closed
             self._settled.clear()
@@ -172,7 +171,7 @@ class Reconciler:
             self._restarts.append(now)
             if _within(self._restarts, now, _RESTART_WINDOW_S) > _RESTARTS:
                 return f"the controller ended {len(self._restarts)} times within {_RESTART_WINDOW_S:g} s"
-            self._note("the controller died: starting it again; the switches keep forwarding")
+            self._note("the controller died: restarting it; the switches keep forwarding")
             try:
                 self.controller = await self._start()
             except LabError as error:
@@ -182,7 +181,7 @@ class Reconciler:
             self._stir.set()
 
     async def _return(self) -> None:
-        """Wait for the switches that the last controller had, and repair those that come; others when they come."""
+        """Wait for the switches of the last controller, and repair those that reconnect; others are repaired later."""
         controller = self.controller
         with contextlib.suppress(LabError):  # some stay away, or it has ended, too
             await controller.wait_for((dpid for dpid, channel in self._channels.items() if channel.up), _BACK_WITHIN_S)
@@ -203,9 +202,9 @@ class Reconciler:
         except LabError as error:
             self._note(f"controller restarted{without}, but the switches could not be repaired: {error}")
             return
-        self._note(f"controller restarted{without}; {_told(changes)}")
+        self._note(f"controller restarted{without}; {_repairs(changes)}")
 
-    # Switches that go and come
+    # Switches that disconnect and reconnect
 
     def _take(self, event: dict[str, Any]) -> None:
         """An event of the controller."""
@@ -227,9 +226,9 @@ class Reconciler:
             channel.losses.append(now)
             losses = _within(channel.losses, now, _FLAP_WINDOW_S)
             if losses <= _FLAPS:
-                self._note(f"{name} lost its control channel; it goes on forwarding by what it holds")
+                self._note(f"{name} lost its control channel; it keeps forwarding by its table")
             elif losses == _FLAPS + 1:
-                self._note(f"{name}: its control channel flaps; it is looked at when it has held for {_CALM_S:g} s")
+                self._note(f"{name}: its control channel flaps; its table is checked when it is up for {_CALM_S:g} s")
             return
         self._stir.set()
         away_s = 0.0 if channel.up else now - channel.lost_s
@@ -241,7 +240,7 @@ class Reconciler:
     async def _repair_returned(self, dpid: int, away_s: float, wait_s: float) -> None:
         await asyncio.sleep(wait_s)
         switch = next(switch for switch in self._network.switches if switch.dpid == dpid)
-        await self._repair(switch, f"connected again after {away_s:.1f} s", tell_nothing=True)
+        await self._repair(switch, f"connected again after {away_s:.1f} s", always_note=True)
 
     def _repaired(self, repair: "asyncio.Task[None]") -> None:
         error = None if repair.cancelled() else repair.exception()
@@ -254,30 +253,30 @@ class Reconciler:
                 return switch.name
         return "a switch" if dpid is None else f"a switch of datapath id {dpid}, which lab.yaml does not have"
 
-    # What happens behind our back
+    # Changes by others
 
-    async def _look_now_and_then(self) -> str:
-        looks = 0
+    async def _check_regularly(self) -> str:
+        checks = 0
         while True:
             await asyncio.sleep(_COUNT_EVERY_S)
-            looks += 1
+            checks += 1
             for switch in self._network.switches:
                 if self.plan is None or not self._channels[switch.dpid].up or self._changing.locked():
                     continue
                 if not self._settled.is_set():  # the switches are coming back to a new controller
                     continue
-                with contextlib.suppress(LabError):  # it, or the controller, is just going: that is noticed elsewhere
-                    if looks % _READ_EVERY == 0:
-                        await self._repair(switch, "compared with the plan", tell_nothing=False)
+                with contextlib.suppress(LabError):  # a switch or the controller that ends is detected elsewhere
+                    if checks % _READ_EVERY == 0:
+                        await self._repair(switch, "compared with the plan", always_note=False)
                     elif reason := await self._wrong_number(switch, self.plan):
-                        await self._repair(switch, reason, tell_nothing=False)
+                        await self._repair(switch, reason, always_note=False)
 
     async def _wrong_number(self, switch: Switch, plan: Plan) -> str | None:
         held = await self.controller.count(switch.dpid, await table_of(self.controller, switch))
         wanted = Counter(entry.switch for entry in plan.flows)[switch.name]
-        return None if held == wanted else f"holds {held} entries where the plan has {wanted}"
+        return None if held == wanted else f"has {held} entries where the plan has {wanted}"
 
-    async def _repair(self, switch: Switch, reason: str, *, tell_nothing: bool) -> None:
+    async def _repair(self, switch: Switch, reason: str, *, always_note: bool) -> None:
         try:
             async with self._changing:
                 if self.plan is None:
@@ -286,20 +285,20 @@ class Reconciler:
         except LabError as error:
             self._note(f"{switch.name} {reason}, but could not be repaired: {error}")
             return
-        if changes or tell_nothing:
-            self._note(f"{switch.name} {reason}; {_told(changes)}")
+        if changes or always_note:
+            self._note(f"{switch.name} {reason}; {_repairs(changes)}")
 
 
 def _within(moments: deque[float], now: float, window_s: float) -> int:
-    """How many moments lie within the window before now; older ones are forgotten."""
+    """The number of moments within the window before now; removes older ones."""
     while moments and now - moments[0] >= window_s:
         moments.popleft()
     return len(moments)
 
 
-def _told(changes: tuple[FlowChange, ...]) -> str:
+def _repairs(changes: tuple[FlowChange, ...]) -> str:
     if not changes:
-        return "nothing was amiss"
-    first = ", ".join(f"{change.action} '{change.entry.why or change.entry}'" for change in changes[:_CHANGES_TOLD])
-    more = f" and {len(changes) - _CHANGES_TOLD} more" if len(changes) > _CHANGES_TOLD else ""
+        return "no differences"
+    first = ", ".join(f"{change.action} '{change.entry.why or change.entry}'" for change in changes[:_CHANGES_NAMED])
+    more = f" and {len(changes) - _CHANGES_NAMED} more" if len(changes) > _CHANGES_NAMED else ""
     return f"{len(changes)} flow entries repaired: {first}{more}"

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A swap carried out on live switches: stage by stage forward, or all the way back.
+"""Execute a swap on live switches: stage by stage forward, or completely rolled back.
 
-Up to the moment when the last shift has been made and proven, whatever goes wrong - a switch that refuses or goes
-away, a probe that does not arrive, the controller's death, somebody's change of mind - leads back to exactly the old
-plan; from then on to exactly the new one. Either way passes the same states of the tables, of which any packet under
-way takes no harm: what cannot be reached now, because a switch or the controller is away, is waited for there.
+Until the last shift is made and proven, any failure (a switch that refuses or disconnects, a lost probe, the end of the
+controller, a cancellation) leads back to exactly the old plan. After it the swap always leads to exactly the new plan.
+Both directions pass the same states of the tables, none of which misdirects packets in flight. If a switch or the
+controller is away, the swap waits for it.
 """
 
 import asyncio
@@ -23,37 +23,37 @@ ProbeRunner = Callable[[Stage], Awaitable[None]]
 """Sends a stage's probes and returns when all have arrived; LabError names those that have not."""
 
 TurnRunner = Callable[[Stage, Plan, Plan], Awaitable[None]]
-"""Has hosts send a stage's probes; returns when all take the ways of the second plan, no longer those of the first."""
+"""Lets hosts send a stage's probes; returns when all take the paths of the second plan instead of the first."""
 
 PATIENCE_S = 10.0
-"""After which whoever waits for a swap is told that a switch, or the controller, stays away."""
+"""The time after which a swap reports that a switch, or the controller, stays away."""
 
 _Identity = tuple[str, int, Match]
 
 
 class SwitchFleet(Protocol):
-    """Switches that are kept at a plan (``reconcile.Reconciler``)."""
+    """Switches that are kept at a plan (``reconciler.Reconciler``)."""
 
     async def hold(self, plan: Plan, otherwise: Plan) -> None:
         """Bring all switches to a plan, read back, and keep them there. Raises LabError; ``otherwise`` is kept then."""
         ...
 
     async def require_room(self, plans: Sequence[Plan]) -> None:
-        """Raise LabError naming the first switch whose table cannot hold one of the plans."""
+        """Raise LabError with the first switch whose table is too small for one of the plans."""
         ...
 
     def lag_s(self, entries: Iterable[FlowEntry]) -> float:
-        """How long a switch may still forward by one of these as it was before it was deleted."""
+        """The time for which a switch may still forward by a deleted version of these entries."""
         ...
 
     async def stirred(self) -> None:
-        """Wait until something that was away may be back."""
+        """Wait until a switch or the controller may be back."""
         ...
 
 
 @dataclass(frozen=True, slots=True)
 class Step:
-    """A stage of a swap, and what the switches hold before and after it."""
+    """A stage of a swap, with the plans of the switches before and after it."""
 
     stage: Stage
     before: Plan
@@ -61,16 +61,16 @@ class Step:
 
     @property
     def most(self) -> Plan:
-        """All that the switches hold while it is made: what is new comes before anything goes."""
+        """The entries on the switches during the stage: entries are added before others are deleted."""
         both = {_identity(entry): entry for entry in (*self.before.flows, *self.after.flows)}
         return replace(self.after, flows=tuple(both.values()))
 
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """A stage that is over; "undo": what had been done was taken back. ``began_ns``: CLOCK_REALTIME.
+    """A finished stage; "undo": the swap was rolled back. ``began_ns``: CLOCK_REALTIME.
 
-    ``waited_ns``: until entries that it adds, and that were deleted shortly before, were out of all data planes.
+    ``waited_ns``: the time until data planes had removed entries that were deleted shortly before and are added again.
     """
 
     subject: Subject
@@ -87,19 +87,19 @@ class StageReport:
         parts = [f"{number} {word}" for word, number in what.items() if number]
         if self.waited_ns:
             parts.append(f"waited {self.waited_ns / 1e9:.1f} s for switches that still had deleted entries")
-        told = ", ".join(parts)
-        return f"{self.subject}: {self.stage} {self.duration_ns / 1e6:.0f} ms{f' ({told})' if told else ''}"
+        details = ", ".join(parts)
+        return f"{self.subject}: {self.stage} {self.duration_ns / 1e6:.0f} ms{f' ({details})' if details else ''}"
 
 
 @dataclass(frozen=True, slots=True)
 class Hooks:
-    """What is to happen around a swap's stages.
+    """Callbacks of a swap.
 
-    ``probe``: LabError unless a stage's frames arrive and are answered, by the way that the tables say. ``taken``:
-    LabError unless the edge sends hosts' frames on by its new entries. ``drained``: waits until a stage's frames, sent
-    behind the last packets of a version, have arrived. ``before_turn``: before the last shift; LabError undoes the
-    swap. ``turned``: when the last shift has been made: the new version is what stands now. ``report``: told of each
-    stage when it is over. ``sleep``: lets seconds pass. The last three must not fail.
+    ``probe``: LabError unless a stage's frames arrive and are answered, on the path of the tables. ``taken``: LabError
+    unless the edge forwards hosts' frames by its new entries. ``drained``: waits until a stage's frames, sent behind
+    the last packets of a version, have arrived. ``before_turn``: before the last shift; LabError rolls the swap back.
+    ``turned``: after the last shift: the new version is active. ``report``: takes the report of each finished stage.
+    ``sleep``: waits for seconds. The last three must not fail.
     """
 
     probe: ProbeRunner
@@ -112,7 +112,7 @@ class Hooks:
 
 
 def steps_of(old: Plan, new: Plan, swap: Swap) -> tuple[Step, ...]:
-    """The states between two plans that a swap passes."""
+    """The steps of a swap between two plans."""
     held = {_identity(entry): entry for entry in old.flows}
     found: list[Step] = []
     before = old
@@ -129,15 +129,15 @@ def steps_of(old: Plan, new: Plan, swap: Swap) -> tuple[Step, ...]:
 
 
 class Swapping:
-    """One swap, under way. Start :meth:`run` as a task: nobody but :meth:`abort` should stop it half-way.
+    """One running swap. Start :meth:`run` as a task, and stop it only by :meth:`abort`.
 
-    ``turned``: the new version carries the traffic. ``held_up``: set with the reason when a state that has to be
-    reached could not be for ``PATIENCE_S``; it is tried on.
+    ``turned``: the new version carries the traffic. ``held_up``: set with the reason when a required state could not be
+    reached for ``PATIENCE_S``; the swap keeps trying.
     """
 
     def __init__(self, switches: SwitchFleet, moves: Sequence[Step], hooks: Hooks) -> None:
         self.turned = False
-        self.failure: Exception | None = None  # why the way leads back
+        self.failure: Exception | None = None  # the reason for the rollback
         self.held_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._switches = switches
         self._moves = moves
@@ -148,12 +148,12 @@ class Swapping:
         self._reason = "the swap was cancelled"
 
     def abort(self, reason: str) -> None:
-        """Go back, if the new version does not carry the traffic yet."""
+        """Roll back, unless the new version carries the traffic already."""
         self._reason = reason
         self._abort.set()
 
     async def run(self) -> None:
-        """Returns when the switches hold exactly the new plan. Raises LabError when they hold exactly the old one."""
+        """Return when the switches have exactly the new plan. Raises LabError when they have exactly the old one."""
         if not self._moves:
             return
         most = await asyncio.to_thread(lambda: [move.most for move in self._moves])
@@ -193,32 +193,32 @@ class Swapping:
         await self._drain(move.stage, move.stage.wait_ns)
 
     async def _finish(self, move: Step) -> None:
-        """A stage behind the turn: there is no other way than forward."""
+        """Execute a stage after the last shift, which is never rolled back."""
         if move.after is not move.before:
             await self._reach(move.after)
         await self._drain(move.stage, move.stage.wait_ns)
 
     async def _back(self, number: int) -> None:
-        """Through the states passed, in reverse; what has turned to the new version comes out of it before it goes.
+        """Roll back through the passed states, in reverse; the new version drains before its entries are deleted.
 
-        Proofs are waited for, but nothing depends on them: the old version may be one that carries nothing.
+        Failed proofs are ignored: the old version may be one that carries nothing.
         """
         for index in range(number, -1, -1):
             move = self._moves[index]
             if wait_s := self._switches.lag_s(move.stage.delete):
-                await self._hooks.sleep(wait_s)  # else a switch that lags would delete again what comes back
+                await self._hooks.sleep(wait_s)  # else a lagging switch would delete the restored entries again
             if move.after is not move.before:
                 await self._reach(move.before)
             if move.stage.kind is StageKind.DRAIN:
                 with contextlib.suppress(Exception):
-                    await self._hooks.probe(move.stage)  # what was collected is there again
+                    await self._hooks.probe(move.stage)  # the deleted entries are there again
             if move.stage.undo_wait_ns:
                 with contextlib.suppress(Exception):
                     await self._hooks.taken(move.stage, move.after, move.before)
                 await self._drain(self._moves[index - 1].stage, move.stage.undo_wait_ns)
 
     async def _drain(self, stage: Stage, wait_ns: int) -> None:
-        """Let the time pass that packets may take, and see frames behind them arrive: machines may be late."""
+        """Wait for the longest time of packets, and until frames sent behind them arrive: machines may be late."""
         if not wait_ns:
             return
         drained = asyncio.create_task(self._drained(stage))
@@ -229,12 +229,12 @@ class Swapping:
             drained.cancel()
 
     async def _drained(self, stage: Stage) -> None:
-        # What has not come out by now does not come any more, and nothing may keep the swap from its end.
+        # Packets that have not arrived by now are lost, and must not keep the swap from its end.
         with contextlib.suppress(Exception):
             await self._hooks.drained(stage)
 
     async def _reach(self, plan: Plan) -> None:
-        """Bring the switches to a plan, however long it takes until all are there."""
+        """Bring the switches to a plan; wait for switches that are away."""
         since: float | None = None
         while True:
             try:

@@ -15,10 +15,10 @@ from atoll_switches.table_placement import room
 
 @dataclass(frozen=True, slots=True)
 class SwitchReport:
-    """One switch. What only the switch itself can tell is None or empty while it is away, or when it does not tell.
+    """One switch. Values that the switch itself reports are None or empty while it is disconnected or reports none.
 
-    ``table`` is the one that takes the plan's entries, ``entries`` what it holds, ``room`` how many it says it can.
-    ``groups``, ``meters``: their numbers; no plan asks for any. ``problem``: why something could not be learnt.
+    ``table``: that of the plan's entries; ``entries``: their number; ``room``: the table's capacity. ``groups``,
+    ``meters``: their numbers; no plan uses any. ``problem``: the reason why values could not be read.
     """
 
     name: str

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Groups and meters on switches: plans use neither, so whatever a switch holds of them is somebody else's.
+"""Delete groups and meters on switches, which no plan uses.
 
-They go once the flow entries are the plan's (docs/decisions/0023): nothing refers to them then.
+They are deleted once the flow entries are the plan's (docs/decisions/0023), so that no entry refers to them.
 """
 
 import asyncio
@@ -14,9 +14,9 @@ from atoll_core.plan.switch_features import UnmanagedState
 
 
 async def clear_unmanaged_state(controller: Controller, network: Network) -> tuple[str, ...]:
-    """Delete all groups and meters of the lab's switches; what was deleted, or could not be, a line a switch.
+    """Delete all groups and meters of the lab's switches. Returns a line for each switch with deletions or an error.
 
-    A switch that is away is left out: it is asked again when it is brought to a plan.
+    Disconnected switches are skipped; they are cleared with the next plan.
     """
 
     async def clear(switch: Switch) -> str | None:
@@ -27,10 +27,10 @@ async def clear_unmanaged_state(controller: Controller, network: Network) -> tup
         except LabError as error:
             state = controller.switches.get(switch.dpid)
             return f"{switch.name}: {error}" if state is not None and state.up else None
-        return f"{switch.name}: deleted {unmanaged_state_text(found)}, which no plan asks for" if found else None
+        return f"{switch.name}: deleted {unmanaged_state_text(found)}, which no plan uses" if found else None
 
-    told = await asyncio.gather(*map(clear, network.switches))
-    return tuple(line for line in told if line is not None)
+    lines = await asyncio.gather(*map(clear, network.switches))
+    return tuple(line for line in lines if line is not None)
 
 
 def unmanaged_state_text(found: UnmanagedState) -> str:

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """``python -m atoll_controller.openflow --listen 127.0.0.1:6653``: the controller process (docs/contracts.md).
 
-It speaks JSON lines on standard input and output, OpenFlow 1.3 to the switches, and ends when its standard input ends.
-It holds nothing that matters: killing it stops no packet, and the switches keep their tables.
+It exchanges JSON lines on standard input and output, and OpenFlow 1.3 with the switches. It ends when its standard
+input ends. It keeps no state: killing it stops no packet, and the switches keep their tables.
 """
 
 import argparse
@@ -16,7 +16,7 @@ from atoll_core.plan.switch_features import Runtime
 
 
 def main() -> int:
-    """Serve until standard input ends; 1 if the framework is not there or the port can't be had."""
+    """Serve until standard input ends; 1 if the framework is not installed or the port is not available."""
     arguments = argparse.ArgumentParser(prog="python -m atoll_controller.openflow", description=__doc__)
     arguments.add_argument(
         "--listen", default="127.0.0.1:6653", metavar="HOST:PORT", help="where switches connect (%(default)s)"

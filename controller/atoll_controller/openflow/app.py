@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
 # pyright: reportUntypedFunctionDecorator=false, reportUntypedBaseClass=false
-"""The app, of os-ken or Ryu: switches come and go, replies are handed on. It decides and asks nothing by itself.
+"""The app of os-ken or Ryu: it tracks connections and passes replies to sessions. It sends no requests by itself.
 
-A switch keeps its table when it comes and when it goes: what it should hold is the plan's business.
+A switch keeps its table when it connects and disconnects: the client decides about its entries.
 """
 
 import struct
@@ -86,10 +86,10 @@ class Switchboard(runtime_adapter.app_base()):
 
     @_handler.set_ev_cls(_events.EventOFPHello, _HANDSHAKE)
     def hello(self, event: Any) -> None:
-        """Say once of each address that there is a switch which cannot speak OpenFlow 1.3 (6.3.1)."""
+        """Report a switch without OpenFlow 1.3, once for each address (6.3.1)."""
         message = event.msg
-        told = {version for element in getattr(message, "elements", None) or () for version in element.versions}
-        offered = told or {version for version in _VERSIONS if version <= message.version}
+        listed = {version for element in getattr(message, "elements", None) or () for version in element.versions}
+        offered = listed or {version for version in _VERSIONS if version <= message.version}
         host = message.datapath.address[0]
         if encoder.VERSION in offered or host in self._too_old:
             return
@@ -103,7 +103,7 @@ class Switchboard(runtime_adapter.app_base()):
 
     @_handler.set_ev_cls(_events.EventOFPSwitchFeatures, _CONFIG)
     def features(self, event: Any) -> None:
-        """The handshake's features reply (7.3.1) says how many tables there are."""
+        """Take the number of tables from the handshake's features reply (7.3.1)."""
         self._tables[event.msg.datapath] = event.msg.n_tables
 
     @_handler.set_ev_cls(_events.EventOFPStateChange, [_MAIN, _DEAD])
@@ -139,7 +139,7 @@ class Switchboard(runtime_adapter.app_base()):
         self._say_switch(switch, "down", {})
 
     def _refuse(self, datapath: Any, first: Any) -> None:
-        """End a second connection of one datapath id, and say so once of each address."""
+        """Close a second connection of one datapath id, and report it once for each address."""
         datapath.close()
         refused = datapath.id, datapath.address[0]
         if refused not in self._refused:
@@ -153,18 +153,18 @@ class Switchboard(runtime_adapter.app_base()):
 
     @_handler.set_ev_cls(_events.EventOFPMultipartReply, _MAIN)
     def answer(self, event: Any) -> None:
-        """Hand a part of an answer to the request it answers."""
+        """Pass a part of an answer to its request."""
         message = event.msg
         self._take(message, Reply(message.xid, message.body, more=bool(message.flags & _ofp.OFPMPF_REPLY_MORE)))
 
     @_handler.set_ev_cls(_events.EventOFPBarrierReply, _MAIN)
     def barrier(self, event: Any) -> None:
-        """Hand the end of a batch to whoever sent it."""
+        """Pass the end of a batch to its request."""
         self._take(event.msg, Reply(event.msg.xid))
 
     @_handler.set_ev_cls(_events.EventOFPErrorMsg, [_CONFIG, _MAIN])
     def error(self, event: Any) -> None:
-        """Hand an error to the request that caused it; one that nobody asked for becomes an event."""
+        """Pass an error to the request that caused it; an error without a request becomes an event."""
         words = _error_words(event.msg)
         if not self._take(event.msg, Reply(event.msg.xid, error=words)):
             write_line({"type": "error", "dpid": event.msg.datapath.id, "cookie": None, "message": words})

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""Starts the framework in this process: os-ken has no manager program any more, and Ryu's wants a web server.
+"""Start the framework in this process: os-ken has no manager program any more, and Ryu's needs a web server.
 
-Neither offers a way to learn whether and where its listener got its port, so its controller is replaced by one that
-binds before it serves.
+Neither reports whether and where its listener is bound, so its controller is replaced by one that binds before it
+serves.
 """
 
 import logging
@@ -27,14 +27,14 @@ _BACKLOG = 64
 
 
 def start(host: str, port: int) -> tuple[Any, int]:
-    """Listen and serve; the switchboard and the port bound (0 asks for any). Raises OSError if it can't be had."""
+    """Listen and serve. Returns the switchboard and the bound port (0: any). Raises OSError if it is not available."""
     from atoll_controller.openflow.app import Switchboard
 
     _cfg.CONF(args=[], project="atoll", default_config_files=[], default_config_dirs=[])
     _cfg.CONF.set_override("echo_request_interval", _ECHO_INTERVAL_S)
     _cfg.CONF.set_override("maximum_unreplied_echo_requests", _ECHOS_UNANSWERED)
     _cfg.CONF.set_override("socket_timeout", _SOCKET_TIMEOUT_S)
-    logging.getLogger("ofp_event").setLevel(logging.CRITICAL)  # the switchboard says it in a user's words
+    logging.getLogger("ofp_event").setLevel(logging.CRITICAL)  # the switchboard reports it for users
     listener = socket.create_server((host, port), backlog=_BACKLOG)
     _ofp_handler.OpenFlowController = lambda: lambda: _serve(listener)
     manager = _manager.AppManager.get_instance()

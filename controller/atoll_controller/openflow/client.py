@@ -20,14 +20,14 @@ from atoll_core.secret_variables import without_secrets
 
 _LINE_LIMIT = 64 * 1024 * 1024  # bytes; the table of a full switch is one line
 _READY_TIMEOUT_S = 20.0
-_ANSWER_TIMEOUT_S = 30.0  # above the controller's own, which says what is the matter
+_ANSWER_TIMEOUT_S = 30.0  # above the controller's own, whose error has the reason
 _END_TIMEOUT_S = 2.0
 _STDERR_KEPT = 20  # lines
 
 
 @dataclass(frozen=True, slots=True)
 class SwitchState:
-    """A switch as its connection tells: how many tables it has, and its interfaces by port number."""
+    """A connected switch: the number of its tables, and its interfaces by port number."""
 
     dpid: int
     up: bool
@@ -98,7 +98,7 @@ class Controller:
 
     @property
     def closed(self) -> asyncio.Future[str]:
-        """Done, with the reason, once the process has ended. Cancelling who waits for it does no harm to others."""
+        """Done, with the reason, once the process has ended. Cancelling one waiter does not affect others."""
         return asyncio.shield(self._closed)
 
     async def wait_for(self, dpids: Iterable[int], timeout: float) -> None:  # noqa: ASYNC109 - the caller's words name it
@@ -118,9 +118,9 @@ class Controller:
             raise LabError(f"switches with datapath id {names} did not connect to the controller: {reason}")
 
     async def read(self, dpid: int, switch_name: str, table: int = 0) -> tuple[FlowEntry | UnmanagedEntry, ...]:
-        """The entries a switch holds, under the name the plan calls it by. Raises LabError.
+        """The entries of a switch, with its name in the plan. Raises LabError.
 
-        The switch tells its whole table each time; if it is the one that was read last, it is not told again here.
+        The switch sends its whole table each time; an unchanged table is not transferred from the controller again.
         """
         digest, entries = self._read.get((dpid, table), ("", ()))
         answer = await self._request("read", dpid=dpid, table=table, known=digest)
@@ -133,9 +133,9 @@ class Controller:
         return entries
 
     async def holds(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> bool:
-        """Whether the switch, its whole table read back, holds exactly these entries. Raises LabError.
+        """Read the whole table back: whether the switch has exactly these entries. Raises LabError.
 
-        False, too, of a switch that tells an entry in other bytes than it was given: ``read`` understands those.
+        Also False for a switch that returns an entry in other bytes than those sent: ``read`` understands these.
         """
         wanted = tuple(entries)
         digest = encoder.table_digest(encoder.entry_key(entry) for entry in wanted)
@@ -160,18 +160,18 @@ class Controller:
         )
 
     async def count(self, dpid: int, table: int = 0) -> int:
-        """How many entries a table holds: cheap, however many they are. Raises LabError."""
+        """The number of entries in a table, without reading them. Raises LabError."""
         return (await self._request("count", dpid=dpid, table=table))["count"]
 
     async def features(self, dpid: int) -> SwitchFeatures:
-        """What a switch says of itself, asked once a connection. Raises LabError."""
+        """The description and table features of a switch, read once a connection. Raises LabError."""
         if dpid not in self._features:
             answer = await self._request("features", dpid=dpid)
             self._features[dpid] = from_json(SwitchFeatures, answer["features"])
         return self._features[dpid]
 
     async def leftovers(self, dpid: int) -> UnmanagedState:
-        """The groups and meters a switch holds. Raises LabError."""
+        """The groups and meters on a switch. Raises LabError."""
         return from_json(UnmanagedState, (await self._request("leftovers", dpid=dpid))["leftovers"])
 
     async def clear(self, dpid: int, found: UnmanagedState) -> None:
@@ -184,14 +184,14 @@ class Controller:
         return {"ports": answer["ports"], "entries": answer["entries"]}
 
     async def packets(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> tuple[int | None, ...]:
-        """How many packets each of these entries has counted; None of one the switch does not hold. Raises LabError."""
+        """The packet counter of each of these entries; None if the switch does not have it. Raises LabError."""
         asked = [to_json(entry) for entry in entries]
         return tuple((await self._request("packets", dpid=dpid, table=table, entries=asked))["packets"])
 
     async def send(self, dpid: int, frames: Iterable[tuple[FlowEntry, bytes]]) -> tuple[str | None, ...]:
-        """Have the switch deal with frames as entries would that it need not hold (packet-out with their actions).
+        """Let the switch send frames by the actions of entries, which need not be installed (packet-out).
 
-        For each frame what the switch objects to, in words, or None. Raises LabError.
+        Returns the switch's error for each frame, or None. Raises LabError.
         """
         asked = [{"entry": to_json(entry), "frame": frame.hex()} for entry, frame in frames]
         return tuple((await self._request("send", dpid=dpid, frames=asked))["refused"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's cycle collector in processes that hold whole flow tables."""
+"""Settings of Python's cycle collector for processes with large flow tables."""
 
 import gc
 
@@ -9,6 +9,6 @@ _OBJECTS = 100_000
 
 
 def relax_collector() -> None:
-    """Look for cycles less often, and never again among what has been loaded so far."""
+    """Search for cycles less often, and not among the present objects."""
     gc.freeze()
     gc.set_threshold(_OBJECTS)

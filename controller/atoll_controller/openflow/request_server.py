@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requests of the controller's protocol (docs/contracts.md): in order for each switch, switches side by side."""
+"""Serve requests of the controller's protocol (docs/contracts.md): in order for each switch, switches in parallel."""
 
 import json
 import queue
@@ -18,7 +18,7 @@ _Find = Callable[[int], SwitchSession | None]
 
 
 class Requests:
-    """Serves request lines; ``find`` names the connected switch of a datapath id."""
+    """Serves request lines; ``find`` returns the connected switch of a datapath id."""
 
     def __init__(self, find: _Find) -> None:
         self._find = find

@@ -24,7 +24,7 @@ _chosen = Runtime.OS_KEN
 
 
 def choose(runtime: Runtime) -> None:
-    """Take this framework from now on; to be called first of all. Raises ImportError if it is not installed."""
+    """Select the framework; must be called before anything else. Raises ImportError if it is not installed."""
     global _chosen  # noqa: PLW0603 - a process has one framework, for its apps are classes made when they are imported
     _chosen = runtime
     if runtime is Runtime.RYU:
@@ -61,7 +61,7 @@ def title() -> str:
 
 
 def lines_of_input() -> Iterator[bytes]:
-    """The lines of standard input as they come, while others of this process go on working."""
+    """The lines of standard input as they arrive; other threads keep running."""
     if _chosen is Runtime.OS_KEN:
         yield from sys.stdin.buffer
         return

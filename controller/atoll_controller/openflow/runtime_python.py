@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which Python runs the controller process: os-ken lives in this program's environment, Ryu in one of its own."""
+"""Find the Python of the controller process: os-ken is in this program's environment, Ryu in one of its own."""
 
 import importlib.util
 import os
@@ -15,8 +15,8 @@ VARIABLE = "ATOLL_RYU_PYTHON"
 def interpreter(runtime: Runtime) -> str:
     """The path of a Python that has the runtime.
 
-    For Ryu the one that ATOLL_RYU_PYTHON names, else this one if it has Ryu, else that of ``.venv-ryu`` beside this
-    one's environment, where ``tools/ryu`` puts it. Raises MachineError, with the remedy, when there is none.
+    For Ryu the one that ATOLL_RYU_PYTHON names, else this one if it has Ryu, else that of ``.venv-ryu`` next to this
+    environment, which ``tools/ryu`` makes. Raises MachineError, with the remedy, when there is none.
     """
     if runtime is Runtime.OS_KEN:
         return sys.executable

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the controller process says: one JSON object a line on standard output, whole lines from any thread."""
+"""Write the controller's messages: one JSON object a line on standard output, whole lines from any thread."""
 
 import json
 import os
@@ -11,7 +11,7 @@ _lock = threading.Lock()
 
 
 def write_line(message: dict[str, Any]) -> None:
-    """Write one line. When nobody reads any more, the process ends: it serves its reader and keeps nothing."""
+    """Write one line. The process ends when its reader has closed the pipe."""
     line = json.dumps(message, separators=(",", ":")) + "\n"
     with _lock:
         try:

@@ -51,7 +51,7 @@ class SwitchError(Exception):
 
 @dataclass(frozen=True, slots=True)
 class Reply:
-    """What came back for a transaction: the body of a multipart reply, the end of a barrier, or an error in words."""
+    """The reply to a transaction: the body of a multipart reply, the end of a barrier, or the text of an error."""
 
     xid: int
     body: bytes = b""
@@ -77,9 +77,9 @@ class SwitchSession:
         self._lost = False
 
     def read(self, table: int, known: str | None = None) -> tuple[str, list[Entry] | None]:
-        """The digest of what all tables hold and their entries (7.3.5.2), or None if the digest is known.
+        """The digest of all tables, and their entries (7.3.5.2), or None if the digest is known.
 
-        Entries of other tables than ``table`` are foreign, whatever they say. Raises SwitchError, MalformedError.
+        All entries of other tables than ``table`` are foreign. Raises SwitchError, MalformedError.
         """
         held = [*held_records(self._multipart(encoder.flow_request(encoder.ALL_TABLES, 0), "its entries"), table)]
         digest = encoder.table_digest(record_key(record, table) for record in held)
@@ -92,13 +92,13 @@ class SwitchSession:
         ]
 
     def count(self, table: int) -> int:
-        """How many entries a table holds (7.3.5.3): cheap, however many they are. Raises SwitchError."""
+        """The number of entries in a table (7.3.5.3), without reading them. Raises SwitchError."""
         return entry_count(
             self._multipart(encoder.flow_request(table, 0, encoder.AGGREGATE), "the number of its entries")
         )
 
     def features(self) -> SwitchFeatures:
-        """What the switch says of itself; one that does not tell what its tables take has none. Raises SwitchError."""
+        """Description and table features; no tables if the switch does not report them. Raises SwitchError."""
         described = feature_parser.description(
             self._multipart(encoder.multipart_request(encoder.DESCRIPTION, 0), "its description")
         )
@@ -126,13 +126,13 @@ class SwitchSession:
     def change(self, delete: Iterable[Entry], add: Iterable[FlowEntry], table: int) -> int:
         """Delete, wait for a barrier, add, wait for a barrier; the number of barriers (one more per 1024 entries).
 
-        Raises SwitchError naming the first entry that was refused; what was sent beside it has been done.
+        Raises SwitchError with the first refused entry; the other entries of its batch have been processed.
         """
         deleted = self._batch(list(delete), lambda entry, xid: encoder.delete(entry, table, xid))
         return deleted + self._batch(list(add), lambda entry, xid: encoder.add(entry, table, xid))
 
     def leftovers(self) -> UnmanagedState:
-        """The groups and meters it holds (7.3.5.9, 7.3.5.13); none where it knows neither. Raises SwitchError."""
+        """Its groups and meters (7.3.5.9, 7.3.5.13); none if it supports neither. Raises SwitchError."""
 
         def held(request: bytes, numbers: Callable[[bytes], tuple[int, ...]]) -> tuple[int, ...]:
             try:
@@ -150,15 +150,15 @@ class SwitchSession:
         return self._batch([*groups, *meters], lambda each, xid: each[1](each[2], xid), lambda each: each[0])
 
     def packets(self, entries: Iterable[FlowEntry], table: int) -> list[int | None]:
-        """How many packets each entry has counted (7.3.5.2); None: the table does not hold it. Raises SwitchError."""
+        """The packet counter of each entry (7.3.5.2); None: it is not in the table. Raises SwitchError."""
         body = self._multipart(encoder.flow_request(table, 0), "its entries")
         counted = {(record.priority, ordered(record.match)): record.packets for record in records(body)}
         return [counted.get((entry.priority, encoder.match_fields(entry.match))) for entry in entries]
 
     def send(self, frames: Sequence[tuple[FlowEntry, bytes]]) -> list[str | None]:
-        """Have each frame dealt with as its entry would, whether or not it is in a table (packet-out: 7.3.7).
+        """Let the switch send each frame by its entry's actions, whether or not it is installed (packet-out: 7.3.7).
 
-        For each one what the switch objects to, in words, or None. Raises SwitchError if it does not answer.
+        Returns the switch's error for each one, or None. Raises SwitchError if it does not answer.
         """
         xids, replies = self._begin(len(frames) + 1)
         messages = [encoder.packet_out(entry, frame, xid) for (entry, frame), xid in zip(frames, xids, strict=False)]
@@ -171,7 +171,7 @@ class SwitchSession:
         return refused
 
     def take(self, reply: Reply) -> bool:
-        """Hand a reply or an error to whoever waits for it; False if nobody does."""
+        """Pass a reply or an error to its request; False if there is none."""
         with self._lock:
             waiting = self._replies if reply.xid in self._expected else None
         if waiting is not None:
@@ -179,7 +179,7 @@ class SwitchSession:
         return waiting is not None
 
     def lost(self) -> None:
-        """The connection has ended: nobody needs to wait any longer."""
+        """End all requests, as the connection has ended."""
         with self._lock:
             self._lost = True
             self._replies.put(None)
@@ -223,7 +223,7 @@ class SwitchSession:
         return len(windows)
 
     def _begin(self, number: int) -> "tuple[range, queue.Queue[Reply | None]]":
-        """Transaction ids for that many messages, and where the replies to them will be. What came late is left."""
+        """Transaction ids for this many messages, and the queue for their replies. Late replies are discarded."""
         with self._lock:
             if self._next_xid + number > _MAX_XID:
                 self._next_xid = 1
@@ -258,6 +258,6 @@ class SwitchRefusedError(SwitchError):
 
 
 def _told(entry: Entry) -> str:
-    """The entry as an error names it: the reason it was asked for, if it has one, and what it says."""
+    """The entry in error messages: its reason, if it has one, and its content."""
     text = str(entry).removeprefix(f"{entry.switch}: ")
     return f"'{entry.why}' ({text})" if isinstance(entry, FlowEntry) and entry.why else text

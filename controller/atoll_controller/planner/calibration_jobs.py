@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The jobs of a calibration: pings, paced UDP and its receiver (docs/contracts.md).
 
-They are no part of a plan: what a link is asked for does not depend on how it is tested.
+They are not part of the plan, which does not depend on tests.
 """
 
 from typing import Any
@@ -34,7 +34,7 @@ def ping(source: Host, target: Host, *, interval_ns: int, start_at_ns: int, time
 
 
 def udp_receive(host: Host, *, each: bool) -> JobSpec:
-    """The receiver of a stream; ``each``: it tells of every packet."""
+    """The receiver of a stream; ``each``: it reports every packet."""
     config = {"role": "receive", "listen": f"{host.address}:{UDP_PORT}", "each": each}
     return host_job(f"calibrate-receive-{host.name}", host.name, Phase.CHECK, "udp", config)
 

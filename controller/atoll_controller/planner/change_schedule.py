@@ -26,7 +26,7 @@ class Scheduled:
 
     @property
     def least(self) -> Duration:
-        """What it takes at least: until the old version has drained."""
+        """Its least duration: until the old version has drained."""
         return Duration(sum(stage.wait_ns for stage in self.swap.stages))
 
 
@@ -78,7 +78,7 @@ def _require_time(experiment: Experiment, schedule: list[Scheduled]) -> None:
 
 
 def _states(entries: tuple[FlowEntry, ...], swap: Swap) -> Iterator[tuple[FlowEntry, ...]]:
-    """What the switches hold after each stage: both versions for a while."""
+    """The entries on the switches after each stage: for some time those of both versions."""
     held = {(entry.switch, entry.priority, entry.match): entry for entry in entries}
     for stage in swap.stages:
         for entry in stage.add:

@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an experiment asks for that is possible and probably not meant: warnings, which `--strict` makes mistakes. Pure.
+"""Warnings about valid but doubtful settings of an experiment; `--strict` makes them mistakes. Pure.
 
-A function of :data:`_DOUBTS` or :data:`_REAL_TIME_DOUBTS` yields one kind of them, each as a Mistake: what is doubtful,
-then what is usual. What is impossible or contradicts itself is no doubt but a mistake, and belongs to
-``atoll_core.resolve_*``.
+Each function in :data:`_DOUBTS` or :data:`_REAL_TIME_DOUBTS` yields one kind of warning as a Diagnostic: the doubtful
+value, then the usual one. Impossible or contradictory settings are mistakes of ``atoll_core.description.resolve_*``.
 """
 
 from collections.abc import Callable, Iterator
@@ -35,7 +34,7 @@ from atoll_core.platforms import VIRTUAL
 from atoll_core.plural import counted, listed
 from atoll_core.units import Duration, Rate, Size
 
-_LONGEST_QUEUE_S = 2.0  # voice bears 0.3 s; the longest queue of the laboratory's own grid held 0.8 s
+_LONGEST_QUEUE_S = 2.0  # voice bears 0.3 s; the longest queue of the laboratory's own grid is 0.8 s
 _LONGEST_WALL_TIME = Duration(3600 * 10**9)
 _MOST_LOSS = 0.5
 _OVERBOOKED = 4  # times the rate; a load of twice as much is what congestion is studied with
@@ -50,7 +49,7 @@ def description_warnings(
 ) -> tuple[Diagnostic, ...]:
     """Everything doubtful, in the order of the file.
 
-    ``backend``: what plays the links, ``place``: where the lab lives, as far as that is decided.
+    ``backend``, ``place``: the link emulator and the platform; None: not chosen yet.
     """
     kinds = _DOUBTS
     kinds += _REAL_TIME_DOUBTS if place != VIRTUAL else ()
@@ -72,18 +71,18 @@ def memory_warnings(experiment: Experiment, needed: Size, free: Size) -> tuple[D
 
 
 def _doubt(experiment: Experiment, line: int, place: Place, message: str, *also: Place) -> Diagnostic:
-    """A doubt about what ``place`` holds, in view of what ``also`` does; it names a setting (``--set``) of these."""
+    """A warning about the value at ``place``, considering those at ``also``; it names a ``--set`` of these."""
     keys = [".".join(map(str, each)) for each in (place, *also)]
     settings = (by for key in keys for given, by in experiment.given if _within(given, key) or _within(key, given))
     setting = next(settings, None)
-    said = f"{entry_name(place)}: {message}"
+    text = f"{entry_name(place)}: {message}"
     if setting is None:
-        return Diagnostic(experiment.file, line, said, place)
-    return Diagnostic(experiment.file, 0, f"--set {setting}: {said}", place)
+        return Diagnostic(experiment.file, line, text, place)
+    return Diagnostic(experiment.file, 0, f"--set {setting}: {text}", place)
 
 
 def _link_doubt(experiment: Experiment, link: Link, way: str, key: str, message: str, *also: Place) -> Diagnostic:
-    """A doubt about a setting of one direction of a link."""
+    """A warning about a setting of one direction of a link."""
     return _doubt(experiment, link.line, ("links", link.box, way, key), message, *also)
 
 
@@ -129,7 +128,7 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
 
 
 def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
-    """A ping series that loads the link, or that says nothing."""
+    """A ping series that loads the link, or that has too few pings."""
     interval, place = experiment.ping.interval, ("ping", "interval")
     if interval >= experiment.duration:
         message = f"{interval} is no less than the duration, {experiment.duration}; usual is 100 ms"
@@ -148,7 +147,7 @@ def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[D
 
 
 def _queues(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
-    """Queues that hold packets for seconds."""
+    """Queues that delay packets for seconds."""
     for link, name, direction in _directions(experiment):
         full_s, rate = direction.full_queue.s, "the least rate of its trace" if direction.trace else direction.rate
         if full_s > _LONGEST_QUEUE_S and direction.aqm is None:
@@ -186,7 +185,7 @@ def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Dia
 
 
 def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
-    """TCP that asks for several times what a link carries, as far as a load asks for any rate; UDP counts, too."""
+    """TCP load of several times the link's rate, if the load has a rate of its own; UDP counts, too."""
     asked, udp = _asked_rate(experiment), experiment.udp
     if asked is None:
         return

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What has to change on the switches, and why: the plan's entries against those they hold. Pure."""
+"""The differences between the plan's entries and those on the switches, with reasons. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
@@ -9,7 +9,7 @@ from atoll_core.plan.flow_entry import FlowEntry, Match, UnmanagedEntry, describ
 
 
 class ChangeAction(StrEnum):
-    """What is done about a difference."""
+    """The action that removes a difference."""
 
     DELETE = "delete"
     MODIFY = "modify"
@@ -18,7 +18,7 @@ class ChangeAction(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class FlowChange:
-    """One difference of a switch's table: to add or modify ``entry`` is the plan's, to delete it is the switch's."""
+    """One difference of a switch's table. ``entry``: the plan's to add or modify, the switch's to delete."""
 
     action: ChangeAction
     entry: FlowEntry | UnmanagedEntry
@@ -29,7 +29,7 @@ class FlowChange:
 
 
 def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry]) -> tuple[FlowChange, ...]:
-    """The changes that make the switches hold exactly what is wanted: deletions first, groups in the entries' order.
+    """The changes that lead to exactly the wanted entries: deletions first, each group in the entries' order.
 
     Entries are compared by switch, priority and match, then by actions and cookie; ``why`` is not on the switch.
     """
@@ -41,8 +41,7 @@ def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry]
         FlowChange(ChangeAction.DELETE, entry, "not in the plan") for key, entry in own.items() if key not in plan
     ]
     unknown = [
-        FlowChange(ChangeAction.DELETE, entry, "not in the plan, nor anything a plan could ask for")
-        for entry in foreign
+        FlowChange(ChangeAction.DELETE, entry, "not in the plan, and of a form that no plan uses") for entry in foreign
     ]
     changed = [
         FlowChange(ChangeAction.MODIFY, entry, reason)
@@ -61,7 +60,7 @@ def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry]
 def explained(
     held: Iterable[FlowEntry | UnmanagedEntry], plan: Iterable[FlowEntry]
 ) -> list[FlowEntry | UnmanagedEntry]:
-    """What switches hold, each entry with the reason that a plan has for it: a switch does not keep reasons."""
+    """Entries on switches with their reasons from a plan: a switch does not store reasons."""
     why = {_identity(entry): entry.why for entry in plan}
     return [
         replace(entry, why=why.get(_identity(entry), "")) if isinstance(entry, FlowEntry) else entry for entry in held
@@ -74,9 +73,9 @@ def _identity(entry: FlowEntry) -> tuple[str, int, Match]:
 
 def _difference(wanted: FlowEntry, held: FlowEntry) -> str | None:
     if wanted.actions != held.actions:
-        return f"actions differ: holds {describe_actions(held.actions)}, plan {describe_actions(wanted.actions)}"
+        return f"actions differ: switch {describe_actions(held.actions)}, plan {describe_actions(wanted.actions)}"
     if wanted.cookie != held.cookie:
-        return f"cookie differs: holds {held.cookie:#018x}, plan {wanted.cookie:#018x}"
+        return f"cookie differs: switch {held.cookie:#018x}, plan {wanted.cookie:#018x}"
     return None
 
 

@@ -18,13 +18,13 @@ CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
 _RECEIVE_BUFFER = (4096, 131072)
 _SEND_BUFFER = (4096, 16384)
 
-_SPARE_TABLE = 2  # of the spare legs' routes; 0 and from 253 on are the kernel's (ip-route(8))
+_SPARE_TABLE = 2  # of the spare ports' routes; 0 and from 253 on are the kernel's (ip-route(8))
 
 
 def host_settings(network: Network) -> tuple[HostSettings, ...]:
     """Settings of every machine, in the order of the description. They do not depend on the experiment.
 
-    An external box has none: it is somebody else's.
+    An external box has none: no agent manages it.
     """
     world = _Peers(str(network.world), _neighbours(network.world_hosts))
     island = _Peers(str(network.island), _neighbours(network.island_hosts))
@@ -41,7 +41,7 @@ def host_settings(network: Network) -> tuple[HostSettings, ...]:
 
 
 def tcp_sysctls(experiment: Experiment, host: str) -> tuple[tuple[str, str], ...]:
-    """What decides a TCP result on an end host; set for a run, recorded, restored (tcp(7), kernel's ip-sysctl.rst).
+    """Settings that decide TCP results on an end host; set for a run, recorded, restored (tcp(7), ip-sysctl.rst).
 
     Metrics of earlier connections are not reused, so that flows do not depend on which came before.
     """
@@ -80,7 +80,7 @@ def _end_host(host: Host, peers: _Peers) -> HostSettings:
 
 
 def _router(box: ChainBox, world: _Peers, island: _Peers) -> HostSettings:
-    """A plain router, whatever program may take packets from it. What comes in by one pair of legs leaves by it."""
+    """A plain router, also under a program that takes its packets. Packets leave by the port pair of their arrival."""
     interfaces = tuple(
         InterfaceSettings(
             name=interface.name,
@@ -120,7 +120,7 @@ def _neighbours(hosts: Iterable[Host]) -> tuple[tuple[str, str], ...]:
 def _sysctls(interfaces: tuple[Interface, ...]) -> tuple[tuple[str, str], ...]:
     """No source check, which takes the stricter of ``all`` and the interface's own.
 
-    IPv6 is off on these interfaces (the agent sees to it), and on no other: a real machine may be reached by it.
+    The agent switches IPv6 off on these interfaces, and on no other: a real machine may be reached by it.
     """
     names = ("all", *(interface.name for interface in interfaces))
     return tuple((f"net.ipv4.conf.{name}.rp_filter", "0") for name in names)

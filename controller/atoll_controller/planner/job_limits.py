@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the jobs of an experiment may use on their machines (docs/contracts.md, "Limits").
+"""Resource limits of an experiment's jobs (docs/contracts.md, "Limits").
 
-Bounds that no sound job comes near, so that one that has gone wrong ends with a reason instead of taking its machine
-along. Boxes have none: what a link holds is for its rate, delay and queue to say. Nor have programs that users bring.
-Files may be of any size: captures are as large as the run is long.
+The limits are far above the use of a working job, so that a faulty one ends with a reason before its machine is out of
+resources. Boxes have none, as the content of a link depends on its rate, delay and queue; nor have users' programs.
+File sizes are not limited: captures grow with the duration of the run.
 """
 
 from atoll_core.experiment.traffic import Traffic
@@ -17,16 +17,16 @@ MODEST = JobLimits(memory_bytes=_MEMORY_BYTES)
 
 
 def of_client(traffic: Traffic, channels: int) -> JobLimits:
-    """For a client of so many channels, each of which has one connection at a time; more than that in an open loop."""
+    """For a client of this many channels with one connection each at a time; in an open loop with more."""
     return _sockets(traffic, channels)
 
 
 def of_server(traffic: Traffic) -> JobLimits:
-    """For a server that all channels may turn to at once, while it has yet to close their former connections."""
+    """For a server: one connection of each channel, and one that is not closed yet."""
     return _sockets(traffic, 2 * traffic.channels)
 
 
 def _sockets(traffic: Traffic, count: int) -> JobLimits:
     if traffic.flows_per_s is not None:
-        return MODEST  # an open loop: as many as there are flows, whatever the link makes of them
+        return MODEST  # an open loop: the number of sockets is that of unfinished flows
     return JobLimits(memory_bytes=_MEMORY_BYTES, open_files=count + _OTHER_FILES)

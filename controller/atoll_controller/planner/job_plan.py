@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs of an experiment: what is started on which machine, with which configuration (docs/contracts.md).
+"""The jobs of an experiment: program, machine and configuration of each (docs/contracts.md).
 
 Names are fixed, other parts of the house look jobs up by them: ``link-<box>``, ``delay-<box>``, ``check-<host>``,
 ``capture-<point>``, ``serve-<server>``, ``load-<client>``, ``whistle-start``, ``whistle-end``, ``transfer-send``,
@@ -23,7 +23,7 @@ from atoll_core.units import Duration
 
 _MTU = 1500
 
-# ICMP identifiers tell the series apart in a capture.
+# ICMP identifiers distinguish the series in a capture.
 _PING_IDENTIFIER = 0xA701
 _PING_SPARE_NS = 1_000_000_000  # terrestrial latency, jitter and the lab itself, beyond the links
 _WHISTLE_IDENTIFIERS = {"start": 0xA702, "end": 0xA703}
@@ -171,7 +171,7 @@ def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
 
 
 def _stall_limit(experiment: Experiment) -> dict[str, int]:
-    """What the boxes count as a stall, where that is not what they do unasked."""
+    """The stall limit of boxes, where it is not their default."""
     stall = experiment.limits.stall
     return {} if stall == USUAL_LIMITS.stall else {"stall_from_ns": stall.ns}
 
@@ -193,7 +193,7 @@ def _capture(point: CapturePoint, settings: CaptureSettings) -> JobSpec:
 
 
 def _captured(point: CapturePoint) -> str:
-    """Of a link's own ports what passes to the island, of taps everything."""
+    """The capture filter: at a link's ports island-bound packets, at taps everything."""
     return {f"link-{point.host}": "out", f"into-{point.host}": "in"}.get(point.name, "both")
 
 

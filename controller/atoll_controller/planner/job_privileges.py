@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The capabilities that jobs keep on their machines, by what they are (docs/privileges.md): the least that works.
+"""The capabilities that jobs keep on their machines, by their kind (docs/privileges.md): the least that works.
 
 All others are dropped before a job's program is started, and nothing that it starts can get them back. A program that
 is not this project's also runs as another user.
@@ -28,16 +28,16 @@ RESET_CONNECTIONS = (Privilege.NET_ADMIN,)
 
 
 def of_subcommand(subcommand: str) -> tuple[Privilege, ...]:
-    """What a job of our own binary keeps, whatever its configuration."""
+    """The capabilities of a subcommand of ``atoll-host`` that do not depend on its configuration."""
     return _OF_SUBCOMMAND.get(subcommand, ())
 
 
 def of_port(port: int) -> tuple[Privilege, ...]:
-    """What it takes to listen on a port."""
+    """The capabilities for listening on a port."""
     return (Privilege.NET_BIND_SERVICE,) if port < _FIRST_FREE_PORT else ()
 
 
 def of_tcp(congestion_control: str, port: int = _FIRST_FREE_PORT) -> tuple[Privilege, ...]:
-    """What it takes to choose a congestion control, which the kernel may restrict, and to listen on a port."""
+    """The capabilities for choosing a congestion control, which the kernel may restrict, and listening on a port."""
     chooses = () if congestion_control == _NEVER_RESTRICTED else (Privilege.NET_ADMIN,)
     return (*chooses, *of_port(port))

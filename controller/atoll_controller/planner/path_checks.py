@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which paths the configuration test pings, how fast, and what round-trip time is expected of each. Pure.
+"""The paths that the configuration test pings: interval and expected round-trip time of each. Pure.
 
 The cost grows with the number of hosts, not of pairs: every host is on a path, and so is every chain that pings take.
 Probe packets prove the entries of other pairs when a plan is applied (``atoll_controller.tracing.probe_paths``).
@@ -18,7 +18,7 @@ from atoll_core.lab.network import Host, HostRole, LatencyClass, Network
 from atoll_core.plan.plan import JobSpec, PathCheck, Phase, Plan
 
 MOST_PING_SHARE = 0.05
-"""The most that pings may take of a link's direction, so that they do not see a queue that they make themselves."""
+"""The largest share of a link direction for pings, so that they do not cause a queue themselves."""
 LONGEST_TEST_NS = 30 * 10**9
 
 _Pair = tuple[Host, Host]  # of the world and of the island
@@ -28,7 +28,7 @@ _ETHERNET_HEADER = 14
 _COUNT = 10
 _SHORTEST_INTERVAL_NS = 50_000_000  # from one ping of a path to its next
 _SHORTEST_SPACING_NS = 1_000_000  # from one ping to the next of any path: software switches carry these
-# Hosts that pinged in step would queue behind each other at the link, every time alike: each has a beat of its own.
+# Hosts that ping in step would queue behind each other at the link every time: each has an interval of its own.
 _INTERVAL_STEP_NS = 3_700_000
 _IDENTIFIER = 0xA780  # ICMP; a host's place among the world hosts is added
 
@@ -175,7 +175,7 @@ def pinging_ns(plan: Plan) -> int:
 
 
 def _spacing_ns(experiment: Experiment) -> int:
-    """Between any two pings: what leaves all of every link's directions but the pings' share to others."""
+    """The least time between two pings: they use no more than their share of any link direction."""
     boxes = [link.box for link in experiment.links]
     return math.ceil(max([each / MOST_PING_SHARE for each in _ping_ns(experiment, boxes)] + [_SHORTEST_SPACING_NS]))
 

@@ -34,11 +34,11 @@ def plan_text(plan: Plan) -> str:
 
 def changes_text(changes: Iterable[FlowChange]) -> str:
     """The changes, one a line with its reason; a sentence when there are none."""
-    return "\n".join(str(change) for change in changes) or "nothing to change: the switches hold the plan"
+    return "\n".join(str(change) for change in changes) or "nothing to change: the switches have the plan's entries"
 
 
 def schedule_text(experiment: Experiment, schedule: Iterable[Scheduled]) -> str:
-    """The scheduled changes, each with what is different from then on and the stages it is carried out in."""
+    """The scheduled changes, each with its differences to the version before and its stages."""
     lines: list[str] = []
     versions = experiment.versions
     for each, before in zip(schedule, versions, strict=False):
@@ -94,16 +94,16 @@ def _setup(interface: InterfaceSettings) -> str:
 
 
 def _channels(placement: tuple[ChannelAllocation, ...]) -> Iterator[tuple[str, Iterable[str]]]:
-    """Who gets how many channels, a line for those that get as many; nothing where there are none."""
+    """The numbers of channels of clients, a line for clients with equal numbers; empty without channels."""
     total = sum(each.channels for each in placement)
     if not total:
         return
     rows: list[tuple[str, ...]] = []
     for (channels, capacity), alike in groupby(placement, key=lambda each: (each.channels, each.capacity)):
         names = ", ".join(each.host for each in alike)
-        lacks = "" if channels else "; none falls to it, and nothing is started there"
-        rows.append((f"{channels} each" if "," in names else str(channels), names, f"capacity {capacity:g}{lacks}"))
-    yield f"Channels: {total}, dealt to {len(placement)} island clients by capacity", columns(rows, indent="  ")
+        idle = "" if channels else "; no channels, so nothing is started there"
+        rows.append((f"{channels} each" if "," in names else str(channels), names, f"capacity {capacity:g}{idle}"))
+    yield f"Channels: {total}, allocated to {len(placement)} island clients by capacity", columns(rows, indent="  ")
 
 
 def _jobs(jobs: Iterable[JobSpec]) -> Iterator[str]:

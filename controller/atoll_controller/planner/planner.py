@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Planning: a network and an experiment become one value that says everything the testbed is asked for. Pure."""
+"""Compute the plan of an experiment: flow entries, host settings, jobs, captures and checks. Pure."""
 
 import hashlib
 import json
@@ -28,11 +28,11 @@ def make_plan(
     layout: Layout = UNTAGGED,
     slack: Duration = TIMER_SLACK,
 ) -> Plan:
-    """The plan of an experiment, its links and delay boxes played by ``backend``.
+    """The plan of an experiment with links and delay boxes emulated by ``backend``.
 
-    ``layout``: that of a swap, if the experiment stands on the switches by one. ``slack``: how late the timers of the
-    place may be. Raises PlanError when its steering cannot be realised: two legs that no entry can tell apart, an entry
-    that another leaves nothing to do or the switch could not hold in hardware, a link that the backend cannot play.
+    ``layout``: the tags after a swap. ``slack``: the lateness of the platform's timers. Raises PlanError when frames of
+    two segments cannot be distinguished, when an entry is never reached or not supported by the switch's hardware, or
+    when the backend cannot emulate a link.
     """
     steering = steer(network, experiment, layout)
     flows = steering.entries

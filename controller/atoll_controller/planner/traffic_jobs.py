@@ -14,13 +14,13 @@ from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase
 from atoll_core.plan.privilege import Privilege
 
 _PING_BYTES = 56
-_SILENCE_NS = 180_000_000_000  # as the program has it of its own accord (docs/contracts.md)
+_SILENCE_NS = 180_000_000_000  # the program's default (docs/contracts.md)
 PING_TIMEOUT_NS = 3_000_000_000  # far above usual full queues: a later answer is a lost one
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 
 def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    """Servers and channels; the channels are dealt out to the island clients by capacity: who gets none has no job."""
+    """Servers and channels; channels are allocated to island clients by capacity. A client without any has no job."""
     traffic = experiment.traffic
     servers = network.with_role(HostRole.WORLD_SERVER)
     clients = network.with_role(HostRole.ISLAND_CLIENT)
@@ -114,7 +114,7 @@ def host_job(
     limits: JobLimits = UNLIMITED,
     privileges: tuple[Privilege, ...] = (),
 ) -> JobSpec:
-    """A job of our own binary; ``privileges``: what its configuration takes beyond its subcommand's."""
+    """A job of ``atoll-host``; ``privileges``: those of its configuration, in addition to its subcommand's."""
     keeps = (*of_subcommand(subcommand), *privileges)
     return JobSpec(name, host, phase, ("atoll-host", subcommand), config, limits=limits, privileges=keeps)
 

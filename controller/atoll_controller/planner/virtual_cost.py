@@ -27,7 +27,7 @@ _SAMPLES = 200  # of the flow sizes
 
 _START_BYTES, _MACHINE_BYTES = 190e6, 2e6  # kernel, controller and the run itself; the programs of a machine
 _CHANNEL_BYTES = 10e3  # a socket at either end
-_PACKET_COPIES = 3  # of what is under way: at the sender, on the link, and what the kernel adds to a packet
+_PACKET_COPIES = 3  # of bytes in flight: at the sender, on the link, and the kernel's overhead of a packet
 
 
 def wall_time(network: Network, experiment: Experiment, backend: Backend) -> Duration:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where to look when packets do not get through: the cable behind what saw them last, the machine at its end. Pure."""
+"""Hints where lost packets may be: the cable behind the last station that saw them, the machine at its end. Pure."""
 
 from collections.abc import Collection, Iterable, Mapping
 
@@ -11,9 +11,9 @@ from atoll_core.plan.flow_entry import FlowEntry
 def where_to_look(
     network: Network, steps: Iterable[Step], rises: Mapping[FlowEntry, int], taps: Collection[str]
 ) -> str:
-    """What to look at, and the command that shows more of it, in words that follow ``look at``.
+    """The suspected part and the command that shows more of it, as text after ``look at``.
 
-    ``steps``: the way that packets should have taken; ``rises``: by how much entries on it have counted since.
+    ``steps``: the planned path; ``rises``: the increase of the counters of its entries.
     """
     reached: Delivery | None = None
     for step in steps:
@@ -29,7 +29,7 @@ def where_to_look(
 
 
 def _towards(network: Network, port: PortRef) -> str:
-    """What brings frames to a port."""
+    """The machine or cable from which frames arrive at a port."""
     if found := _attached(network).get(port):
         return f"{found[0]} and the cable from its {found[1]} to {port}"
     for trunk in network.trunks:
@@ -39,7 +39,7 @@ def _towards(network: Network, port: PortRef) -> str:
 
 
 def _from(network: Network, reached: Delivery) -> str:
-    """What takes frames that leave by a port."""
+    """The machine that receives frames from a port."""
     found = _attached(network).get(reached.port)
     return f"{reached.name} and the cable from {reached.port} to its {found[1]}" if found else reached.name
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of a packet through a plan: switches and their entries, boxes, taps, delays. Pure."""
+"""The path of a packet through a plan: switches and their entries, boxes, taps, delays. Pure."""
 
 from collections.abc import Iterator
 from dataclasses import dataclass, field
@@ -16,7 +16,7 @@ from atoll_core.units import Duration
 
 
 class HopKind(StrEnum):
-    """What a packet, or a copy of it, comes to."""
+    """The kind of a station of a packet or its copy."""
 
     SWITCH = "switch"
     DELAY = "delay"  # the delay box of its server's latency class
@@ -28,21 +28,21 @@ class HopKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class TraceHop:
-    """One station. ``vlan``: the tag with which the packet arrives there; ``delay_ns``: how long it stays at least."""
+    """One station. ``vlan``: the tag with which the packet arrives; ``delay_ns``: its least delay there."""
 
     kind: HopKind
     name: str
     switch: str
-    port: int  # of the switch: by which it comes in, or leaves for what is attached there
+    port: int  # of the switch: the ingress port, or the egress port to an attached machine
     vlan: int | None
-    note: str  # the entry's reason; of a box, what it is
+    note: str  # the entry's reason, or the properties of a box
     delay_ns: int = 0
     entry: FlowEntry | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class PacketTrace:
-    """The way of packets from one host to another. ``delay_ns``: without queues, serialisation and the lab's own."""
+    """The path of packets from one host to another. ``delay_ns``: without queues and serialisation."""
 
     src: str
     dst: str
@@ -56,9 +56,9 @@ class PacketTrace:
 def trace(
     network: Network, experiment: Experiment, entries: tuple[FlowEntry, ...], src: str, dst: str, protocol: Protocol
 ) -> PacketTrace:
-    """The way of a packet between two hosts, the switches holding these entries.
+    """The path of a packet between two hosts through switches with these entries.
 
-    Raises PlanError for hosts that are not there or not of different ends.
+    Raises PlanError for unknown hosts and for hosts of one end.
     """
     one, other = _host(network, src), _host(network, dst)
     if one.role.is_world == other.role.is_world:
@@ -91,7 +91,7 @@ def _rows(found: PacketTrace) -> Iterator[tuple[str, ...]]:
 
 
 def hop_words(hop: TraceHop) -> tuple[str, str, str, str]:
-    """A hop in words: where, what it is, the tag, what it does to the packet."""
+    """The cells of a hop: name, kind, tag, and the delay or the actions."""
     on_switch = hop.kind in (HopKind.SWITCH, HopKind.DROP)
     name = f"{hop.name}/{hop.port}" if on_switch else f"  {hop.name}"
     tag = "untagged" if hop.vlan is None else f"VLAN {hop.vlan}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which probes prove a plan: pairs of hosts whose packets, both ways, use every entry that hosts can cause. Pure."""
+"""Choose probes that prove a plan: pairs of hosts whose packets, both ways, use every reachable entry. Pure."""
 
 import itertools
 from collections.abc import Iterable, Iterator
@@ -13,14 +13,14 @@ from atoll_core.lab.host_groups import Sides
 from atoll_core.lab.network import Host, Network
 from atoll_core.plan.flow_entry import FlowEntry
 
-_TRIED = 4  # pairs looked at for an entry that none of the pairs before has used
+_TRIED = 4  # pairs tried for an entry that no pair before has used
 
 
 @dataclass(frozen=True, slots=True)
 class Path:
     """A probe from a world host to an island host and back. ``protocol``: None for one without a name.
 
-    ``there``: what becomes of it on its way there. ``end``: where that way ends: TCP does at a stateful box.
+    ``there``: its steps on the way there. ``end``: the last station: TCP ends at a stateful box.
     """
 
     world: str
@@ -28,7 +28,7 @@ class Path:
     protocol: Protocol | None
     chain: str
     there: tuple[Step, ...]
-    entries: frozenset[FlowEntry]  # that its packets use, there and back
+    entries: frozenset[FlowEntry]  # used by its packets, there and back
     end: str
 
     @property
@@ -43,9 +43,9 @@ class Path:
 
 
 def cover(network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> tuple[Path, ...]:
-    """Few paths, which together use every entry that packets between hosts can use.
+    """A small set of paths that together use every entry that packets between hosts can use.
 
-    Entries that take what nobody sends (guards) are in none. Raises PlanError as ``Tables.walk``.
+    Drop entries for addresses without a host are in none. Raises PlanError as ``SwitchTables.walk``.
     """
     walks = _Walks(network, experiment, entries)
     found: list[Path] = []
@@ -58,13 +58,13 @@ def cover(network: Network, experiment: Experiment, entries: Iterable[FlowEntry]
 
 
 def limit_ns(network: Network, experiment: Experiment) -> int:
-    """The longest that a packet and its answer can be under way: links' full queues, delays, delay boxes."""
+    """The longest time of a packet and its answer: links' full queues, delays, delay boxes."""
     chains = max(chain_drain_ns(experiment, chain) for chain in experiment.chains)
     return 2 * (chains + latency_drain_ns(network, experiment))
 
 
 def of_one_sender(network: Network, steps: tuple[Step, ...], protocol: int, host: str) -> tuple[tuple[Step, ...], str]:
-    """What one sender's packets take of a way, and where they end: TCP does at a stateful box, which begins it anew."""
+    """The part of a path for one sender's packets, and its end: a stateful box ends TCP and opens a new connection."""
     if protocol == TCP:
         stateful = {box.name for box in network.boxes if box.stateful}
         for at, step in enumerate(steps):
@@ -74,7 +74,7 @@ def of_one_sender(network: Network, steps: tuple[Step, ...], protocol: int, host
 
 
 class _Walks:
-    """The ways of packets through some entries."""
+    """The paths of packets through some entries."""
 
     def __init__(self, network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> None:
         self.entries = tuple(entries)
@@ -83,7 +83,7 @@ class _Walks:
         self._experiment = experiment
         self._tables = SwitchTables(network, self.entries)
         named = {chain.carries.protocol for chain in experiment.chains} - {None}
-        # A protocol that no chain is chosen by goes as ICMP does, unless that is one: then as what has no name.
+        # A protocol that selects no chain takes the path of ICMP; if ICMP selects one, that of unnamed protocols.
         plain = None if Protocol.ICMP in named else Protocol.ICMP
         self.protocols = (plain, *sorted(named - {None}, key=str))
 
@@ -99,7 +99,7 @@ class _Walks:
 
 
 def _each_host(network: Network, walks: _Walks) -> Iterator[Path]:
-    """Of each protocol pairs in turn, so that every host is in one."""
+    """Pairs of each protocol, so that every host is in one."""
     worlds, islands = network.world_hosts, network.island_hosts
     for protocol in walks.protocols:
         for number in range(max(len(worlds), len(islands)) if worlds and islands else 0):
@@ -107,7 +107,7 @@ def _each_host(network: Network, walks: _Walks) -> Iterator[Path]:
 
 
 def _each_entry(walks: _Walks, left: set[FlowEntry]) -> Iterator[Path]:
-    """For each entry that is left some pairs whose packets it may be for."""
+    """For each unused entry some pairs whose packets it may match."""
     for entry in walks.entries:
         if entry in left and entry.actions:
             for candidate in itertools.islice(_candidates(walks, entry), _TRIED):

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What becomes of a frame: switches holding some flow entries, boxes that pass everything on, and machines.
+"""A model of OpenFlow tables: the path of a frame through switches, boxes and machines.
 
-A model of OpenFlow tables that knows nothing of how entries are made: ``atoll trace`` shows its walks, the tests hold
-every plan against them. Pure.
+It does not depend on the computation of entries. ``atoll trace`` shows its walks, and tests check every plan with them.
+Pure.
 """
 
 from collections import defaultdict, deque
@@ -19,7 +19,7 @@ _MOST_STEPS = 1000  # a frame of a plan takes a few steps for each box and trunk
 
 @dataclass(frozen=True, slots=True)
 class Frame:
-    """A frame as far as flow entries see it."""
+    """The parts of a frame that flow entries can match."""
 
     src: IPv4Address
     dst: IPv4Address
@@ -30,7 +30,7 @@ class Frame:
 
 @dataclass(frozen=True, slots=True)
 class Lookup:
-    """A switch took the frame in at a port; ``entry`` is None where none matches: the frame is dropped."""
+    """A frame arrived at a switch port; ``entry``: None if none matches, and the frame is dropped."""
 
     at: PortRef
     frame: Frame
@@ -39,7 +39,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """The frame came to a machine or a tap, through this switch port."""
+    """A frame arrived at a machine or a tap, from this switch port."""
 
     name: str
     frame: Frame
@@ -50,14 +50,14 @@ Step = Lookup | Delivery
 
 
 class SwitchTables:
-    """The switches of a network with the entries they hold, its trunks, machines and boxes.
+    """The switches of a network with their entries, its trunks, machines and boxes.
 
-    ``strict`` False: of several entries that may apply the first one does, as on some switch it would.
+    ``strict`` False: of several entries of equal priority the first one applies, as on some switches.
     """
 
     def __init__(self, network: Network, entries: Iterable[FlowEntry], *, strict: bool = True) -> None:
         self._strict = strict
-        # By port and, where an entry takes frames for one host alone, that host: tables have hundreds of those.
+        # By port and, for entries for a single host, that host: tables have hundreds of those.
         self._entries: dict[tuple[PortRef, IPv4Address | None], list[FlowEntry]] = defaultdict(list)
         for entry in sorted(entries, key=lambda entry: -entry.priority):
             only = entry.match.ipv4_dst
@@ -71,8 +71,8 @@ class SwitchTables:
         self.exits: dict[PortRef, PortRef] = {}
         self._routed: set[PortRef] = set()
         for box in network.boxes:
-            for legs in box.pairs:
-                world, island = legs.world.attached, legs.island.attached
+            for pair in box.pairs:
+                world, island = pair.world.attached, pair.island.attached
                 self._machines |= {world: box.name, island: box.name}
                 self.exits |= {world: island, island: world}
                 self._routed |= {world, island} if box.routed else set()
@@ -83,17 +83,17 @@ class SwitchTables:
     def walk(
         self, frame: Frame, start: PortRef, *, through_boxes: bool = True, first: FlowEntry | None = None
     ) -> tuple[Step, ...]:
-        """Everything that becomes of a frame that enters at ``start`` and of its copies, in order.
+        """The steps of a frame that enters at ``start``, and of its copies, in order.
 
-        ``through_boxes`` False: only as far as the next box. ``first``: the entry that takes it there, whatever the
-        table holds (a packet-out). Raises PlanError where it would go round for ever, meets entries of which either
-        might apply, or is sent to where nothing is attached.
+        ``through_boxes`` False: only as far as the next box. ``first``: the entry that applies at ``start``,
+        independently of the table (a packet-out). Raises PlanError for loops, ambiguous entries, and ports without a
+        machine.
         """
         steps: list[Step] = []
         waiting = deque([(frame, start)])
         while waiting:
             if len(steps) > _MOST_STEPS:
-                raise PlanError(f"{_words(frame)} from {start} goes round for ever")
+                raise PlanError(f"{_words(frame)} from {start} is in a loop")
             arrived, at = waiting.popleft()
             entry = first if first is not None and not steps else self._best(arrived, at)
             steps.append(Lookup(at, arrived, entry))
@@ -109,7 +109,7 @@ class SwitchTables:
         return tuple(steps)
 
     def seen(self, frame: Frame, start: PortRef) -> tuple[Delivery, ...]:
-        """The machines and taps that a frame and its copies come to, in order. Raises PlanError as :meth:`walk`."""
+        """The machines and taps at which a frame and its copies arrive, in order. Raises PlanError as :meth:`walk`."""
         return tuple(step for step in self.walk(frame, start) if isinstance(step, Delivery))
 
     def _best(self, frame: Frame, at: PortRef) -> FlowEntry | None:
@@ -123,7 +123,7 @@ class SwitchTables:
 
 
 def matches(match: Match, frame: Frame) -> bool:
-    """Whether an entry's match takes the frame, arrived by its port (OpenFlow 1.3.5, 7.2.2)."""
+    """Whether a match takes a frame that arrived at its port (OpenFlow 1.3.5, 7.2.2)."""
     return (
         match.eth_type in (None, frame.eth_type)
         and (match.vlan is None or match.vlan == (Vlan.UNTAGGED if frame.vlan is None else frame.vlan))
@@ -135,7 +135,7 @@ def matches(match: Match, frame: Frame) -> bool:
 
 
 def _outputs(frame: Frame, at: PortRef, entry: FlowEntry | None) -> list[tuple[Frame, PortRef]]:
-    """The frames a switch sends for one that arrives."""
+    """The frames that a switch sends for one that arrives."""
     sent: list[tuple[Frame, PortRef]] = []
     for action in entry.actions if entry else ():
         match action:

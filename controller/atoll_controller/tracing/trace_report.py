@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What probes showed of a packet's way: every station with what it counted or saw, and what follows. Pure."""
+"""The result of a live trace: the count of probes at every station, and the conclusion. Pure."""
 
 import statistics
 from collections.abc import Iterator
@@ -12,11 +12,11 @@ from atoll_core.units import Duration
 
 @dataclass(frozen=True, slots=True)
 class LiveStation:
-    """A hop of the planned way, and how many of the probes came to it.
+    """A hop of the planned path, and the number of probes that arrived.
 
-    ``counted``: packets by which the entry's counter rose, other traffic's among them; None if its switch does not hold
-    it, or hardware tells its counts too seldom. ``seen``: of the probes at a machine; None where nothing can watch.
-    ``after_ns``: the median time from being sent to being seen, if both have one clock.
+    ``counted``: the increase of the entry's counter, other traffic included; None if its switch does not have the
+    entry, or if hardware updates counters too seldom. ``seen``: probes at a machine; None where no receiver runs.
+    ``after_ns``: the median time from sending to arrival, if both have one clock.
     """
 
     hop: TraceHop
@@ -27,7 +27,7 @@ class LiveStation:
 
     @property
     def passed(self) -> bool:
-        """Whether there is nothing against the probes having come here."""
+        """Whether the probes may have arrived here."""
         return self.held and self.counted != 0 and self.seen != 0 and self.hop.kind is not HopKind.DROP
 
     @property
@@ -39,9 +39,9 @@ class LiveStation:
 
 @dataclass(frozen=True, slots=True)
 class LiveTrace:
-    """Probes sent from one host to another. ``end``: where they end; for TCP that may be a stateful box on the way.
+    """Probes sent from one host to another. ``end``: their last station; for TCP that may be a stateful box.
 
-    ``rtts_ns``: of those whose answer came back. ``rtt_ns``: the configured one, both ways, without queues.
+    ``rtts_ns``: those of answered probes. ``rtt_ns``: the configured one, without queues.
     """
 
     trace: PacketTrace
@@ -53,7 +53,7 @@ class LiveTrace:
 
     @property
     def lost(self) -> str | None:
-        """Where the way ends although it should go on, in one line; None: nowhere."""
+        """The place where probes were lost, in one line; None if none were."""
         last = self.trace.src
         for station in self.stations:
             if not station.passed:
@@ -72,7 +72,7 @@ class LiveTrace:
 
     @property
     def proven(self) -> bool:
-        """Whether probes went the planned way, and answers came back."""
+        """Whether probes took the planned path, and answers came back."""
         return self.lost is None
 
 
@@ -84,7 +84,7 @@ def live_trace_text(found: LiveTrace) -> str:
     if any((station.counted or 0) > found.sent for station in found.stations):
         lines.append(f"  entries that counted more than {found.sent} carry other traffic, too")
     if found.end != trace.dst:
-        lines.append(f"  {found.end} ends TCP and begins it anew: `--protocol icmp` goes all the way")
+        lines.append(f"  {found.end} ends TCP and opens a new connection: `--protocol icmp` tests the whole path")
     return "\n".join(lines)
 
 

@@ -90,12 +90,12 @@ async def kept(switches: Switches, demo: tuple[Network, Plan], monkeypatch: pyte
     [
         (
             ("del-flows", "br1", "--strict", W3),
-            "holds 7 entries where the plan has 8",
+            "has 7 entries where the plan has 8",
             "1 flow entries repaired: add 'w3 -> island: class rtt-50 of delay'",
         ),
         (
             ("add-flow", "br1", "priority=5,actions=NORMAL"),
-            "holds 9 entries where the plan has 8",
+            "has 9 entries where the plan has 8",
             "1 flow entries repaired: delete 'any frame: port NORMAL'",
         ),
         (
@@ -124,7 +124,7 @@ async def test_a_switch_that_reboots_gets_its_entries_back(kept: Kept, demo: tup
     """Its connection breaks and its table is empty when it comes back; the reason is told, and how long it was away."""
     wanted = sum(entry.switch == "sw-c" for entry in demo[1].flows)
     kept.switches.connect(NOBODY, "br3")
-    await kept.told("sw-c lost its control channel; it goes on forwarding")
+    await kept.told("sw-c lost its control channel; it keeps forwarding")
     kept.switches.ofctl("del-flows", "br3")
     kept.switches.connect(kept.port, "br3")
     note = await kept.told("sw-c connected again after")
@@ -140,7 +140,7 @@ async def test_a_channel_that_broke_for_a_moment_changes_nothing(kept: Kept) -> 
     await kept.told("sw-c lost")
     assert kept.ages("br3").keys() == before.keys()
     kept.switches.connect(kept.port, "br3")
-    assert (await kept.told("sw-c connected again")).endswith("; nothing was amiss")
+    assert (await kept.told("sw-c connected again")).endswith("; no differences")
     after = kept.ages("br3")
     assert all(after[match] >= before[match] for match in before)
 

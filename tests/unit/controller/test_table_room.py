@@ -56,8 +56,8 @@ async def test_where_both_do_not_fit_an_apply_at_once_deletes_first_and_says_so(
     await reconciler.apply(NEW)
     assert diff(NEW.flows, switches.entries) == ()
     assert len(notes) == 1
-    assert f"its table holds {room} entries, too few for the " in notes[0]
-    assert notes[0].endswith("old entries go first, and packets are lost until the new ones are there")
+    assert f"its table has room for {room} entries, too few for the " in notes[0]
+    assert notes[0].endswith("old entries are deleted first, and packets are lost until the new ones are installed")
 
 
 async def test_where_both_fit_new_entries_come_first_and_nothing_is_said() -> None:
@@ -77,7 +77,7 @@ async def test_a_plan_that_does_not_fit_is_refused_before_anything_is_touched() 
     reconciler, switches = await kept(largest(big) - 1, [])
     switches.log.clear()
     with pytest.raises(
-        LabError, match=rf"the plan has {largest(big)} entries and table 0 .* holds {largest(big) - 1};"
+        LabError, match=rf"the plan has {largest(big)} entries and table 0 .* room for {largest(big) - 1};"
     ):
         await reconciler.apply(big)
     assert switches.log == []

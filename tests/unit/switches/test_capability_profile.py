@@ -69,15 +69,15 @@ def test_what_hardware_cannot_do_is_refused_all_at_once(old: None) -> None:
         )
     assert str(refusal.value).splitlines() == [
         (
-            "sw (an old switch) cannot push a VLAN tag in hardware, wanted for 'w1 -> sat' and 1 more; "
+            "sw (an old switch) cannot push a VLAN tag in hardware, needed for 'w1 -> sat' and 1 more; "
             "give each latency class a port"
         ),
         (
-            "sw (an old switch) cannot match ip_proto in hardware, wanted for 'x'; "
-            "choose another driver or another port for what is attached here"
+            "sw (an old switch) cannot match ip_proto in hardware, needed for 'x'; "
+            "choose another driver, or another port for the machine"
         ),
-        "sw (an old switch) cannot send a frame out of several ports in hardware, wanted for 'x'; use a physical tap",
-        ("sw (an old switch) holds 2 entries, the plan has 3; attach some of what hangs off it to another switch"),
+        "sw (an old switch) cannot send a frame out of several ports in hardware, needed for 'x'; use a physical tap",
+        ("sw (an old switch) has room for 2 entries, the plan has 3; attach some of its machines to another switch"),
     ]
 
 
@@ -92,7 +92,7 @@ def test_entries_for_other_frames_than_ipv4_are_refused_where_hardware_knows_ipv
 
 def test_a_full_table_is_refused(old: None) -> None:
     """The profile bounds how many entries there are."""
-    with pytest.raises(PlanError, match=r"sw \(an old switch\) holds 2 entries, the plan has 3"):
+    with pytest.raises(PlanError, match=r"sw \(an old switch\) has room for 2 entries, the plan has 3"):
         capability_profile.refuse_unsupported(SW, [entry(Output(9), in_port=port) for port in (1, 2, 3)])
     capability_profile.refuse_unsupported(SW, [entry(Output(9), in_port=port) for port in (1, 2)])
 
@@ -112,7 +112,7 @@ def test_the_oldest_hardware_steers_a_chain_and_refuses_tags_and_fan_out(project
     with pytest.raises(PlanError) as refusal:
         capability_profile.refuse_unsupported(old, flow_entries(old, experiment))
     said = str(refusal.value)
-    assert "sw-w1 (HP ProCurve, v1 modules) cannot push a VLAN tag in hardware, wanted for 'w1 -> island" in said
+    assert "sw-w1 (HP ProCurve, v1 modules) cannot push a VLAN tag in hardware, needed for 'w1 -> island" in said
     assert "sw-c (HP ProCurve, v1 modules) cannot send a frame out of several ports in hardware" in said
     assert "use a physical tap (cable: instead of port:)" in said
     assert len(said.splitlines()) == 5  # pushing: sw-w1, sw-w2 and sw-c; removing and copying: sw-c

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""OpenFlow 1.3 messages as bytes, and what switches answer."""
+"""Encode OpenFlow 1.3 messages, and parse the replies of switches."""

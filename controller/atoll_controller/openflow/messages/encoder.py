@@ -60,7 +60,7 @@ class MalformedError(Exception):
 
 
 def pieces(body: bytes, least: int, length_at: int = 0, align: int = 1) -> Iterator[bytes]:
-    """The records of a body, each of which holds its own length in two bytes at ``length_at``.
+    """The records of a body, each of which has its own length in two bytes at ``length_at``.
 
     ``align``: each record is padded to a multiple of it. Raises MalformedError at a record that is shorter than
     ``least`` bytes, which could have no end, or that ends behind the body.
@@ -81,7 +81,7 @@ def add(entry: FlowEntry, table: int, xid: int) -> bytes:
 
 
 def delete(entry: FlowEntry | UnmanagedEntry, table: int, xid: int) -> bytes:
-    """The flow-mod that deletes exactly this entry, whatever its actions and cookie (strict: 6.4).
+    """The flow-mod that deletes exactly this entry, with any actions and cookie (strict: 6.4).
 
     ``table``: where entries of plans are; a foreign one knows its own.
     """
@@ -91,13 +91,13 @@ def delete(entry: FlowEntry | UnmanagedEntry, table: int, xid: int) -> bytes:
 
 
 def entry_key(entry: FlowEntry) -> bytes:
-    """All that makes an entry what it is, as ``stats.essence`` finds it in the plan's table of a switch."""
+    """The bytes that identify an entry, as ``flow_stats.essence`` finds them in the plan's table of a switch."""
     plain = _PLAIN.pack(entry.priority, 0, 0, 0, entry.cookie)
     return plain + pack_match(entry.match) + _instructions(entry.actions)
 
 
 def table_digest(essences: Iterable[bytes]) -> str:
-    """Names the content of a table, whatever the order of its entries: equal digests, equal tables."""
+    """The digest of a table's content, independent of the order of its entries: equal digests, equal tables."""
     total = hashlib.sha256()
     for each in sorted(essences):
         total.update(len(each).to_bytes(4))
@@ -106,7 +106,7 @@ def table_digest(essences: Iterable[bytes]) -> str:
 
 
 def barrier(xid: int) -> bytes:
-    """A barrier request (7.3.8): its reply says that all before it has been dealt with."""
+    """A barrier request (7.3.8): its reply confirms that all messages before it were processed."""
     return _HEADER.pack(VERSION, BARRIER_REQUEST, _HEADER.size, xid)
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch objects to (7.5.4 of OpenFlow 1.3.5), in the specification's names and in a user's terms."""
+"""Text for errors of switches (7.5.4 of OpenFlow 1.3.5): the specification's names, and advice for users."""
 
 from atoll_controller.openflow import runtime_adapter
 
@@ -34,7 +34,7 @@ def error_name(kind: int, code: int) -> str:
 
 
 def error_words(kind: int, code: int) -> str:
-    """The error's name and, where something can be said, what it means and what to do."""
+    """The error's name and, if there is any, its meaning and remedy."""
     name = error_name(kind, code)
     advice = _ADVICE.get(name.split()[-1])
     return f"{name} ({advice})" if advice else name

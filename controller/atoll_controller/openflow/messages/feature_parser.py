@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A switch's description and table features (7.3.5.1 and 7.3.5.5 of OpenFlow 1.3.5), from bytes to what entries use.
+"""Parse a switch's description and table features (7.3.5.1 and 7.3.5.5 of OpenFlow 1.3.5), as far as entries use them.
 
-Open vSwitch answers with 254 tables and every field it knows: a hundred kilobytes, of which little is wanted.
+Open vSwitch answers with 254 tables and every field that it knows: a hundred kilobytes, of which little is used.
 """
 
 import struct
@@ -43,7 +43,7 @@ def description(body: bytes) -> SwitchDescription:
 
 
 def tables(body: bytes) -> tuple[TableFeatures, ...]:
-    """The tables in the body of a table features reply, neighbours that are alike but for their names together.
+    """The tables in the body of a table features reply; neighbours that differ only in their names are merged.
 
     Raises MalformedError.
     """

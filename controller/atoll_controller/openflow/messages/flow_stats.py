@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a switch says of its entries (7.3.5.2 of OpenFlow 1.3.5), from bytes to flow entries.
+"""Parse the flow entries of a switch (7.3.5.2 of OpenFlow 1.3.5).
 
-Like ``wire``, made for tables of ten thousand entries. An entry is understood when packing what was understood gives
+Like ``encoder``, made for tables of ten thousand entries. An entry is understood when packing what was understood gives
 the very match that was received; any other is left as the bytes of its record, for ``foreign`` to put into words.
 """
 
@@ -26,7 +26,7 @@ _APPLY, _SET_FIELD = (struct.pack("!H", kind) for kind in (encoder.APPLY_ACTIONS
 _GOTO_TABLE = struct.pack("!H", 1)
 _WITH_ACTIONS = {3, 4, 5}  # write, apply, clear
 _VLAN_VID = _FIELD.pack(encoder.VLAN_VID)
-_TIMED_OR_FLAGGED = slice(5, 8)  # of a record's fields: what no FlowEntry has
+_TIMED_OR_FLAGGED = slice(5, 8)  # of a record's fields: those that no FlowEntry has
 
 _NUMBERS = {
     encoder.IN_PORT: "in_port",
@@ -108,7 +108,7 @@ def record_key(record: EntryStats, table: int) -> bytes:
 
 
 def ordered(fields: bytes) -> bytes:
-    """Match fields in the order of their numbers; switches tell them in an order of their own."""
+    """Match fields in the order of their numbers; switches send them in any order."""
     parts: list[bytes] = []
     offset = 0
     while offset + _FIELD.size <= len(fields):
@@ -120,7 +120,7 @@ def ordered(fields: bytes) -> bytes:
 
 
 def understood(record: EntryStats, switch: str) -> FlowEntry | None:
-    """The entry of a record, if a FlowEntry says all of it."""
+    """The entry of a record, if a FlowEntry can express it completely."""
     if not record.plain:
         return None
     actions = _actions(record.instructions)

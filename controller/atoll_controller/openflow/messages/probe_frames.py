@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from atoll_controller.openflow.messages.encoder import TPID
 
 ICMP, TCP, UDP = 1, 6, 17  # IANA, Assigned Internet Protocol Numbers
-OTHER = 253  # for experimentation (RFC 3692): stands for every protocol without a name here
+OTHER = 253  # for experimentation (RFC 3692): represents every protocol without a name here
 
 _TEXT = b"atoll probe\0"
 _MARK = struct.Struct("!12sIIHBx")
@@ -76,7 +76,7 @@ def _segment(src: IPv4Address, dst: IPv4Address, protocol: int, mark: Mark) -> b
 
 
 def _with_checksum(packet: bytes, at: int, pseudo: bytes = b"") -> bytes:
-    """The packet with its Internet checksum (RFC 1071) at that place; ``pseudo``: what is summed besides."""
+    """The packet with its Internet checksum (RFC 1071) at that place; ``pseudo``: the pseudo-header."""
     summed = pseudo + packet
     total = sum(struct.unpack(f"!{len(summed) // 2}H", summed))
     while total > 0xFFFF:

@@ -1,6 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportUnknownMemberType=false, reportUnknownVariableType=false, reportUnknownArgumentType=false
-"""Entries that no plan could ask for, in words: whatever the framework's parser makes of them."""
+"""Text for entries that no plan uses, by the framework's parser."""
 
 from typing import Any
 
@@ -18,7 +18,7 @@ _RESERVED_PORTS = {
 
 
 def foreign(record: EntryStats, switch: str, table: int) -> UnmanagedEntry:
-    """A record as an entry that can be shown and deleted. ``table``: the plan's; an entry of another one says so."""
+    """A record as an entry that can be shown and deleted. ``table``: the plan's."""
     place = "" if record.table == table else f"table {record.table}, "
     return UnmanagedEntry(
         switch, record.priority, record.cookie, record.oxm.hex(), place + _words(record), record.table
