@@ -27,7 +27,7 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry, Match
 from atoll_core.plan.tag_layout import Layout
 
-# Switches, hosts and boxes hold packets for a while that is not part of any description.
+# Switches, hosts and boxes delay packets by a time that no description has.
 SLACK_NS = 100_000_000
 
 

@@ -25,7 +25,7 @@ _parsers = runtime_adapter.module("ofproto.ofproto_parser")
 _HANDSHAKE, _CONFIG = _handler.HANDSHAKE_DISPATCHER, _handler.CONFIG_DISPATCHER
 _MAIN, _DEAD = _handler.MAIN_DISPATCHER, _handler.DEAD_DISPATCHER
 
-_MULTIPART = struct.Struct("!HH4x")  # what follows the header of a multipart reply: type, flags
+_MULTIPART = struct.Struct("!HH4x")  # after the header of a multipart reply: type, flags
 _VERSIONS = {1: "1.0", 2: "1.1", 3: "1.2", 4: "1.3", 5: "1.4", 6: "1.5"}
 
 # Types of messages that the framework's handlers take (7.1); its parsers of others may not end (see ``parse_message``).

@@ -22,7 +22,7 @@ _hub = runtime_adapter.module("lib.hub")
 # one for something to send. So echo requests are sent all the time; a switch that leaves this many unanswered is gone.
 _ECHO_INTERVAL_S = 1.0
 _ECHOS_UNANSWERED = 15
-_SOCKET_TIMEOUT_S = 15.0  # for a switch to take what is sent to it: old ones take a window of entries in four seconds
+_SOCKET_TIMEOUT_S = 15.0  # for a switch to read its messages: old ones need four seconds for a window of entries
 _BACKLOG = 64
 
 

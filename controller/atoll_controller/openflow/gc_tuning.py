@@ -4,7 +4,7 @@
 import gc
 
 # A pass for every 700 new objects (Python's default) walks tables of ten thousand entries, which have no cycles, again
-# and again: two thirds of the time of reading one. Memory that cycles do hold is freed a little later.
+# and again: two thirds of the time of reading one. Memory in cycles is freed a little later.
 _OBJECTS = 100_000
 
 

@@ -103,10 +103,10 @@ class SwitchSession:
             self._multipart(encoder.multipart_request(encoder.DESCRIPTION, 0), "its description")
         )
         try:
-            told = self._multipart(encoder.multipart_request(encoder.TABLE_FEATURES, 0), "its table features")
+            reply = self._multipart(encoder.multipart_request(encoder.TABLE_FEATURES, 0), "its table features")
         except SwitchRefusedError:  # optional in OpenFlow 1.3 (7.3.5.5): many devices leave it out
             return SwitchFeatures(described, ())
-        return SwitchFeatures(described, feature_parser.tables(told))
+        return SwitchFeatures(described, feature_parser.tables(reply))
 
     def counters(self, table: int) -> dict[str, Any]:
         """Counters of all ports (7.3.5.6) and of a table's entries, as JSON. Raises SwitchError."""
@@ -136,7 +136,7 @@ class SwitchSession:
 
         def held(request: bytes, numbers: Callable[[bytes], tuple[int, ...]]) -> tuple[int, ...]:
             try:
-                return numbers(self._multipart(request, "what it holds"))
+                return numbers(self._multipart(request, "its groups and meters"))
             except SwitchRefusedError:  # both are optional in OpenFlow 1.3 (5.6, 5.7)
                 return ()
 
@@ -192,15 +192,15 @@ class SwitchSession:
         while True:
             reply = self._next(replies)
             if reply.error is not None:
-                raise SwitchRefusedError(f"switch {self.dpid} does not tell {wanted}: {reply.error}")
+                raise SwitchRefusedError(f"switch {self.dpid} does not report {wanted}: {reply.error}")
             parts.append(reply.body)
             if not reply.more:
                 return b"".join(parts)
 
     def _batch(
-        self, entries: Sequence[Any], pack: Callable[[Any, int], bytes], told: Callable[[Any], str] | None = None
+        self, entries: Sequence[Any], pack: Callable[[Any, int], bytes], text_of: Callable[[Any], str] | None = None
     ) -> int:
-        """Send flow-mods, or what else is packed, a barrier after each window; ``told``: what errors call one.
+        """Send flow-mods, or what else is packed, a barrier after each window; ``text_of``: its text in errors.
 
         Errors come before the barrier's reply (6.2).
         """
@@ -213,7 +213,7 @@ class SwitchSession:
                 if reply.xid == xids[-1]:
                     raise SwitchError(f"switch {self.dpid} refused a barrier: {reply.error}")
                 errors.append(
-                    f"switch {self.dpid} refused {(told or _told)(window[reply.xid - xids[0]])}: {reply.error}"
+                    f"switch {self.dpid} refused {(text_of or _entry_text)(window[reply.xid - xids[0]])}: {reply.error}"
                 )
             if errors:
                 break
@@ -257,7 +257,7 @@ class SwitchRefusedError(SwitchError):
     """The switch answered a request for information with an error."""
 
 
-def _told(entry: Entry) -> str:
+def _entry_text(entry: Entry) -> str:
     """The entry in error messages: its reason, if it has one, and its content."""
     text = str(entry).removeprefix(f"{entry.switch}: ")
     return f"'{entry.why}' ({text})" if isinstance(entry, FlowEntry) and entry.why else text

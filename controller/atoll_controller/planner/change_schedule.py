@@ -34,7 +34,7 @@ def plan_schedule(network: Network, experiment: Experiment) -> tuple[Scheduled, 
     """Every scheduled change in order of time; each swap starts from the layout that the one before it leaves.
 
     Raises PlanError when the experiment cannot even begin, and DescriptionError naming the line of the first change
-    whose version no switch could hold, or to which packets could not turn without seeing a mixture, and of changes too
+    whose version does not fit a switch, or whose versions cannot be distinguished, and of changes too
     close to each other or to the end.
     """
     before = experiment.steered(experiment.versions[0])

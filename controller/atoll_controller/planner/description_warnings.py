@@ -37,7 +37,7 @@ from atoll_core.units import Duration, Rate, Size
 _LONGEST_QUEUE_S = 2.0  # voice bears 0.3 s; the longest queue of the laboratory's own grid is 0.8 s
 _LONGEST_WALL_TIME = Duration(3600 * 10**9)
 _MOST_LOSS = 0.5
-_OVERBOOKED = 4  # times the rate; a load of twice as much is what congestion is studied with
+_OVERBOOKED = 4  # times the rate; studies of congestion use a load of twice the rate
 _RATE_ERROR = 1e-4  # less is noise
 _NS = 10**9
 ENGINE_MEASURED = Rate(10**9)
@@ -63,7 +63,7 @@ def memory_warnings(experiment: Experiment, needed: Size, free: Size) -> tuple[D
     if needed <= free:
         return ()
     message = (
-        f"with {counted(experiment.traffic.channels, 'channel')}, what runs on virtual at once is estimated to take "
+        f"with {counted(experiment.traffic.channels, 'channel')}, simultaneous runs on virtual are estimated to take "
         f"{rough(needed)} of memory, to a factor of two, and this machine has {rough(free)} free; usual is less "
         "than that"
     )
@@ -242,10 +242,10 @@ def _taps(network: Network, experiment: Experiment, _: Backend | None) -> Iterat
 
 
 def _unseen(network: Network, hops: tuple[str, ...]) -> tuple[list[str], list[str]]:
-    """The boxes of a chain whose losses captures do not show, and where taps would be that do.
+    """The boxes of a chain whose losses captures do not show, and the places for taps that would show them.
 
-    Such are boxes outside the taps, and a box beside one that does not conserve packets, which it cannot be told from.
-    The ports of a link are captured, where it takes that.
+    These are boxes outside the taps, and a box next to one that does not conserve packets, as their losses cannot be
+    distinguished. The ports of a link are captured where that is necessary.
     """
     boxes = {box.name: box for box in network.boxes}
     taps = [place for place, hop in enumerate(hops) if hop not in boxes]

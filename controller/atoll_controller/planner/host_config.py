@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """How every machine of the experiment network is set up.
 
-There is no ARP and no MAC rewriting: end hosts and routed boxes hold on-link routes and permanent neighbours with their
+There is no ARP and no MAC rewriting: end hosts and routed boxes have on-link routes and permanent neighbours with their
 peers' real MAC addresses; transparent boxes and capture hosts only listen.
 """
 

@@ -34,8 +34,8 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
 
     The first tap of the chain that the experiment begins with is ``world``, the last one ``island``, one between them
     goes by its own name, as does one that only other chains ever pass. A single tap is ``island`` when a satellite
-    emulator stands before it. ``link-<box>`` is what leaves a link for the island, ``into-<box>`` what enters it: of
-    links whose loss the taps alone cannot prove, as their chain holds a box that is not this project's.
+    emulator is before it. ``link-<box>`` has the island-bound packets that leave a link, ``into-<box>`` those that
+    enter it. Both are for links whose loss the taps alone cannot prove, as their chain has a box of the user.
     """
     known = {tap.name: tap for tap in network.taps}
     main = experiment.versions[0].chain.hops

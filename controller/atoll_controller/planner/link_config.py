@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration of one direction of a link, as ``atoll-host link`` reads it (docs/contracts.md).
 
-What an experiment does not use is left out, so its configuration stays as it was before there was such a thing.
+Unused features are left out, so that the configuration is the same as before these features existed.
 """
 
 from typing import Any

@@ -2,7 +2,7 @@
 """The time and the memory that a run in virtual time takes of the machine, estimated from measured runs. Pure.
 
 Wall time is spent by system calls (docs/virtual-time.md, "Where the time goes"), so it grows with flows and packets.
-Memory is what sockets, programs and captures' rings hold. The constants are fitted to the runs of the tables there,
+Memory is that of sockets, programs and captures' rings. The constants are fitted to the runs of the tables there,
 "How long a run takes" and "How much memory", and meet each to a factor of two.
 """
 

@@ -35,7 +35,7 @@ def _towards(network: Network, port: PortRef) -> str:
     for trunk in network.trunks:
         if port in (trunk.a, trunk.b):
             return f"the cable from {trunk.b if port == trunk.a else trunk.a} to {port}"
-    return f"what is plugged into {port}"
+    return f"the cable at {port}"
 
 
 def _from(network: Network, reached: Delivery) -> str:

@@ -58,7 +58,7 @@ class LiveTrace:
         for station in self.stations:
             if not station.passed:
                 if not station.held:
-                    return f"after {last}: {station.hop.switch} does not hold the entry {station.name}"
+                    return f"after {last}: {station.hop.switch} does not have the entry {station.name}"
                 if station.hop.kind is HopKind.DROP:
                     return f"at {station.hop.switch}/{station.hop.port}: {station.hop.note}"
                 return f"after {last}: {station.name} did not {'see' if station.counted is None else 'count'} them"
@@ -105,7 +105,7 @@ def _rows(found: LiveTrace) -> Iterator[tuple[str, ...]]:
 
 def _witnessed(station: LiveStation) -> str:
     if not station.held:
-        return "not held"
+        return "no entry"
     if station.counted is not None:
         return f"counted {station.counted}"
     if station.seen is None:

@@ -177,7 +177,7 @@ def _problem(error: Any) -> str:
     if problem.startswith("expected <block end>"):
         return "wrong indentation; align the entries of one level"
     if problem == "mapping values are not allowed here":
-        return "a ':' in the wrong place; check the indentation, and put text that holds ': ' in quotes"
+        return "a ':' in the wrong place; check the indentation, and put text with ': ' in quotes"
     return f"{problem} {error.context}" if error.context else problem
 
 
@@ -195,7 +195,7 @@ class _Builder:
         try:
             tree = self.mapping(root, (), frozenset())
         except _TooLargeError:
-            return _unreadable(self.file, 1, f"more than {_MOST_NODES} entries, counting what aliases repeat")
+            return _unreadable(self.file, 1, f"more than {_MOST_NODES} entries, including repetitions by aliases")
         self.lines[()] = self.line_of(root)
         return Document(self.file, tree, self.lines, tuple(self.mistakes))
 
@@ -264,7 +264,7 @@ class _Builder:
             for source in sources:
                 self.count()
                 if source.id != "mapping" or id(source) in inside:
-                    wrong = "'<<' merges a mapping, such as '<<: *defaults', and not what contains it"
+                    wrong = "'<<' merges a mapping that is not around it, such as '<<: *defaults'"
                     self.mistakes.append(Diagnostic(self.file, self.line_of(key), wrong))
                     continue
                 yield source

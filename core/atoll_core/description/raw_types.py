@@ -2,7 +2,7 @@
 """Field types of the raw descriptions: text from YAML becomes a quantity, an address, a port, or a reason why not.
 
 Every type here carries its JSON Schema, so that an editor refuses what ``atoll check`` refuses. The messages of the
-ValueErrors are read by users, after the name of the field (see ``wording``).
+ValueErrors are read by users, after the name of the field (see ``validation_messages``).
 """
 
 import re
@@ -210,7 +210,7 @@ def _address(text: str) -> IPv4Address:
 
 
 def parse_network(text: str) -> IPv4Network:
-    """An IPv4 network of hosts; ValueError says why ``text`` is none."""
+    """An IPv4 network of hosts; ValueError with the reason if ``text`` is not one."""
     try:
         network = IPv4Network(text, strict=False)
     except (AddressValueError, NetmaskValueError, ValueError):
@@ -270,4 +270,4 @@ Capacity = Annotated[
     PlainValidator(_capacity),
     WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_CAPACITY}),
 ]
-"""What a client can carry, relative to the other clients."""
+"""The capacity of a client, relative to the other clients."""

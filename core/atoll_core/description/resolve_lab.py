@@ -323,7 +323,7 @@ class _Resolver:
         for (what, thing), place in tuple(self.taken.items()):
             if what == "MAC address" and thing in self.default_macs:
                 owner = entry_name(self.default_macs[str(thing)])
-                self.wrong(place, f"{thing} is what {owner} has by default; choose another or leave it out")
+                self.wrong(place, f"{thing} is the default of {owner}; choose another or leave it out")
 
     def check_networks(self) -> None:
         world, island = self.raw.networks.world, self.raw.networks.island

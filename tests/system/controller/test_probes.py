@@ -66,7 +66,7 @@ def test_a_missing_entry_is_where_probes_are_lost(said: Said) -> None:
     found = said["gap"]
     assert not found["proven"]
     expected = (
-        "after 'ws -> sat: not delayed' at sw-w1/10: sw-c does not hold the entry 'ws -> sat: not delayed' at sw-c/1"
+        "after 'ws -> sat: not delayed' at sw-w1/10: sw-c does not have the entry 'ws -> sat: not delayed' at sw-c/1"
     )
     assert found["lost"] == expected
     assert [s["seen"] for s in found["stations"] if s["hop"]["name"] in ("sat", "i1")] == [0, 0]

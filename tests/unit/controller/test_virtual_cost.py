@@ -74,8 +74,8 @@ def test_the_kernel_of_a_run_that_would_fill_it_has_more_memory() -> None:
 
 
 CROWDED = (
-    "traffic: channels: with 100000 channels, what runs on virtual at once is estimated to take 1.3 GB of memory, to a "
-    "factor of two, and this machine has 1.0 GB free; usual is less than that"
+    "traffic: channels: with 100000 channels, simultaneous runs on virtual are estimated to take 1.3 GB of memory, to "
+    "a factor of two, and this machine has 1.0 GB free; usual is less than that"
 )
 
 
@@ -91,7 +91,7 @@ def test_a_run_that_may_not_fit_the_machine_is_doubted_and_one_that_cannot_is_re
     (doubt,) = require_memory(experiment, needed)
     assert doubt.message.endswith(CROWDED)
     free = Size(5 * 10**8)
-    with pytest.raises(MachineError, match=r"is estimated to take 1\.3 GB of memory") as refused:
+    with pytest.raises(MachineError, match=r"are estimated to take 1\.3 GB of memory") as refused:
         require_memory(experiment, needed)
     assert "\n" not in str(refused.value)
     (tmp_path / "meminfo").write_text("MemTotal: 9 kB\nMemFree: 1 kB\nMemAvailable:    2000 kB\n")

@@ -64,7 +64,7 @@ UNREADABLE = [
     ("a: 1\nb:\n\tc: 2\n", "f.yaml:3: not valid YAML: a tab where spaces belong; indent with spaces"),
     (
         "a: 1\n b: 2\n",
-        "f.yaml:2: not valid YAML: a ':' in the wrong place; check the indentation, and put text that holds ': ' in quotes",
+        "f.yaml:2: not valid YAML: a ':' in the wrong place; check the indentation, and put text with ': ' in quotes",
     ),
     ("a: 'x\n\n", "f.yaml:1: not valid YAML: a quotation mark is opened and not closed"),
     ("a: *x\n", "f.yaml:1: not valid YAML: found undefined alias 'x'"),
@@ -74,7 +74,7 @@ UNREADABLE = [
     (
         "a: &a [x, x, x, x, x, x, x, x, x, x]\n"
         + "".join(f"{new}: &{new} [{', '.join(f'*{old}' for _ in range(10))}]\n" for old, new in zip("abcde", "bcdef", strict=True)),
-        "f.yaml:1: more than 100000 entries, counting what aliases repeat",
+        "f.yaml:1: more than 100000 entries, including repetitions by aliases",
     ),
 ]  # fmt: skip
 
@@ -91,8 +91,8 @@ REPAIRABLE = [
     ("a: !x 1\n", "f.yaml:1: tag !x has no meaning here; remove it", {"a": "1"}),
     ("a: &a [1, *a]\n", "f.yaml:1: an alias to something that contains it", {"a": [1, None]}),
     ("a: 1\n? [x]\n: 2\n", "f.yaml:2: a key must be text, not a list or mapping", {"a": 1}),
-    ("a: {<<: 5, b: 1}\n", "f.yaml:1: '<<' merges a mapping, such as '<<: *defaults', and not what contains it", {"a": {"b": 1}}),
-    ("a: &a {<<: *a, b: 1}\n", "f.yaml:1: '<<' merges a mapping, such as '<<: *defaults', and not what contains it", {"a": {"b": 1}}),
+    ("a: {<<: 5, b: 1}\n", "f.yaml:1: '<<' merges a mapping that is not around it, such as '<<: *defaults'", {"a": {"b": 1}}),
+    ("a: &a {<<: *a, b: 1}\n", "f.yaml:1: '<<' merges a mapping that is not around it, such as '<<: *defaults'", {"a": {"b": 1}}),
 ]  # fmt: skip
 
 

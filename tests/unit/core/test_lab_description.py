@@ -260,7 +260,7 @@ MISTAKES = [
     ),
     (
         "port: sw-w1/1}", "port: sw-w1/1, mac: '02:a7:00:01:00:02'}", "02:a7",
-        "host 'w1': mac: 02:a7:00:01:00:02 is what host 'w2' has by default; choose another or leave it out",
+        "host 'w1': mac: 02:a7:00:01:00:02 is the default of host 'w2'; choose another or leave it out",
     ),
     (
         "world: sw-c/15, island: sw-c/16", "world: sw-c/15, island: {port: sw-c/16, interface: sat-w}", "interface: sat-w",
