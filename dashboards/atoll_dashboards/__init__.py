@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What people look at: reports, comparisons, diagrams, Grafana, the live page."""
+"""Presentation of runs: reports, comparisons, diagrams, Grafana dashboards, the live page."""

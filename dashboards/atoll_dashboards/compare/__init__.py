@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs side by side: settings, groups over seeds, documents."""
+"""Comparison of runs: settings, groups over seeds, documents."""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs side by side: in what they are alike and in what not, and what each of them measured.
+"""Compare runs: equal settings, different settings, measured figures.
 
 Reads summaries and manifests only; the runs need not be of one experiment, laboratory, place or backend.
 """
@@ -26,7 +26,7 @@ _MOST_PERCENT = 1000  # beyond it a share says no more than the two figures do
 
 @dataclass(frozen=True, slots=True)
 class ComparedFigure:
-    """One measured figure of every run; None: not measured there."""
+    """One figure of every run; None: not measured in that run."""
 
     name: str
     unit: str
@@ -40,11 +40,11 @@ class ComparedFigure:
 
     @property
     def shown(self) -> tuple[float | None, ...]:
-        """The values as exact as they are shown."""
+        """The values, rounded as they are shown."""
         return tuple(None if found is None else self._rounded(found) for found in self.values)
 
     def text(self, found: float | None) -> str:
-        """A number as people read it, without its unit."""
+        """Format a number without its unit."""
         return figure(found, "", self._decimals(found))
 
     def _rounded(self, found: float) -> float:
@@ -54,7 +54,7 @@ class ComparedFigure:
         return decimals(found, self.digits) if self.unit == RATE else self.digits
 
     def difference(self, first: float | None, then: float | None) -> str:
-        """Of what is shown: nobody should read that two equal numbers differ, or that two different ones are equal."""
+        """Return the difference of the rounded values, so that it agrees with the values shown."""
         if first is None or then is None:
             return ""
         first, then = self._rounded(first), self._rounded(then)
@@ -85,11 +85,11 @@ class Comparison:
 
     @property
     def sampled(self) -> bool:
-        """Whether there is a group of enough samples to speak of their distribution."""
+        """Whether a group has enough samples for statements about their distribution."""
         return any(len(each.samples) >= LEAST_SAMPLES for each in self.groups)
 
     def to_json(self) -> dict[str, Any]:
-        """For ``--json``; ``origins`` holds what is alike, too, ``unlike`` names those that are not."""
+        """Return the object of ``--json``. ``origins`` also has equal properties; ``unlike`` names different ones."""
         runs = zip(self.runs, self.seeds, self.verdicts, self.reasons, self.caveats, strict=True)
         return {
             "runs": [
@@ -137,10 +137,10 @@ class Comparison:
 
 
 def comparable(paths: Iterable[Path]) -> tuple[list[RunDir], dict[Path, str]]:
-    """The runs that can stand side by side, and why which others cannot: there is nothing of them, or not all.
+    """Return the runs that can be compared, and why others cannot.
 
-    A run that was completed and not analysed is among the first: that is for :func:`compare` to refuse. Raises RunError
-    when others are left out and fewer than two remain, RunDirError for a path that is no run.
+    A run that was completed but not analysed is returned, and refused by :func:`compare`. Raises RunError when fewer
+    than two runs remain because others are left out, RunDirError for a path that is no run.
     """
     runs: list[RunDir] = []
     left_out: dict[Path, str] = {}
@@ -172,7 +172,7 @@ def _nothing_to_compare(run: RunDir) -> str | None:
 
 
 def compare(runs: Sequence[RunDir], wanted: Sequence[str] = (), *, mixed_kernels: bool = False) -> Comparison:
-    """Put runs side by side; ``wanted``: names of the figures, all that any run measured if empty.
+    """Compare runs. ``wanted``: names of the figures; if empty, all that any run measured.
 
     Raises RunError when a run was not analysed, UsageError when there is no such figure, or when runs in virtual time
     had different kernels and ``mixed_kernels`` does not allow it.
@@ -208,7 +208,7 @@ def compare(runs: Sequence[RunDir], wanted: Sequence[str] = (), *, mixed_kernels
 
 
 def _refuse_mixed_kernels(runs: Sequence[RunDir], manifests: Sequence[Mapping[str, Any]]) -> None:
-    """TCP and queueing disciplines differ between Linux releases, and would be taken for what is compared."""
+    """Refuse different kernels: differences of their TCP would look like an effect of settings."""
     first: dict[str, Path] = {}
     for run, manifest in zip(runs, manifests, strict=True):
         if "kernel" in (virtual := manifest.get("virtual", {})):
@@ -220,7 +220,7 @@ def _refuse_mixed_kernels(runs: Sequence[RunDir], manifests: Sequence[Mapping[st
 
 
 def _worth_showing(each: ComparedFigure) -> bool:
-    """Whether any run measured it; of losses by cause: had one."""
+    """Return whether any run measured the figure; of losses by cause: whether any run had such a loss."""
     return any(each.values) if each.name in LOSSES else any(found is not None for found in each.values)
 
 
@@ -253,7 +253,7 @@ def _terrestrial_error_ms(summary: Summary) -> float | None:
 
 
 def _beyond_drain_ms(summary: Summary) -> float | None:
-    """Of the scheduled changes, what the slowest took beyond the drain of the version before."""
+    """Return the time that the slowest scheduled change took beyond the drain of the previous version."""
     return max((c["beyond_drain_ms"] for c in summary["changes"] if c["beyond_drain_ms"] is not None), default=None)
 
 
@@ -261,7 +261,7 @@ _Read = Callable[[Summary], float | None]
 
 
 def _udp(figure: str) -> _Read:
-    """A figure of the UDP traffic; None where there was none, or an older version analysed the run."""
+    """Return a figure of the UDP traffic; None without such traffic, or if an older version analysed the run."""
     return lambda summary: cast("dict[str, float | None]", summary.get("udp") or {}).get(figure)
 
 
@@ -270,13 +270,13 @@ def _longest_wait_ms(summary: Summary) -> float | None:
 
 
 def _of_slowest(summary: Summary, name: str) -> dict[str, Any]:
-    """Figures of the slowest link by the name of their part; empty where it was not measured, or not known yet."""
+    """Return figures of the slowest link by the name of their part; empty if not measured."""
     link = cast("dict[str, Any]", summary["links"].get(summary["bottleneck"] or "") or {})
     return cast("dict[str, Any]", link.get(name) or {})
 
 
 def _queue_sojourn(figure: str) -> _Read:
-    """How long packets were in the queue of the slowest link; None where the backend does not measure it."""
+    """Return the sojourn time in the queue of the slowest link; None if the backend does not measure it."""
     return lambda summary: _of_slowest(summary, "sojourn").get(figure)
 
 
@@ -284,7 +284,7 @@ _UNKNOWN = {"packets": None}
 
 
 def _lost(cause: str, direction: str) -> _Read:
-    """Packets that the slowest link lost for a cause; None where the backend does not tell it."""
+    """Return the packets that the slowest link lost by a cause; None if the backend does not count it."""
     return lambda summary: _of_slowest(summary, direction).get(cause, _UNKNOWN)["packets"]
 
 

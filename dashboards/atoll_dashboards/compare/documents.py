@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison of runs as Markdown and as an HTML page; they say what a terminal says, and figures of every run."""
+"""A comparison of runs as Markdown and as an HTML page: the terminal's output and the figures of every run."""
 
 from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 
 
 def markdown(comparison: "Comparison") -> str:
-    """A Markdown document: lists of what is not alike and alike, tables of settings and figures between them."""
+    """Return a Markdown document: differing properties, tables of settings and figures, equal properties."""
     lines = [f"{headline(comparison)}.", ""]
     for run in listed_runs(comparison):
         group = f"{run.group}, " if run.group else ""
@@ -45,7 +45,7 @@ def markdown(comparison: "Comparison") -> str:
 
 
 def comparison_page(comparison: "Comparison") -> str:
-    """One HTML page that needs nothing but itself."""
+    """Return a self-contained HTML page."""
     from atoll_dashboards.report.html_templates import rendered
 
     groups = sheet_of_groups(comparison) if comparison.sampled else None

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs that are alike but for their seed, as samples of one thing: how many, their median, the least and the greatest.
+"""Groups of runs that differ in their seed only: number of samples, median, minimum and maximum.
 
-One seed has one answer for one version and one set of options, and which packet meets a full queue is chance: what a
-setting does shows in the distribution over seeds (docs/comparing.md).
+A seed gives one result for one version and one set of options, and depends on chance: which packet meets a full queue.
+The effect of a setting is seen in the distribution over seeds (docs/comparing.md).
 """
 
 from collections.abc import Sequence
@@ -23,13 +23,13 @@ class Spread:
     greatest: float
 
     def overlaps(self, other: "Spread") -> bool:
-        """Whether a value can lie between the least and the greatest of both."""
+        """Return whether the ranges of both overlap."""
         return self.least <= other.greatest and other.least <= self.greatest
 
 
 @dataclass(frozen=True, slots=True)
 class Pairs:
-    """A figure of two groups seed by seed: as a seed is the same load for both, less of a difference is chance."""
+    """A figure of two groups, paired by seed. A seed is the same load in both, so pairs differ less by chance."""
 
     seeds: int  # that both groups measured it with
     higher: int  # of them, those with which it is higher in the second group
@@ -38,7 +38,7 @@ class Pairs:
 
 @dataclass(frozen=True, slots=True)
 class Group:
-    """Runs that are alike but for their seed. Runs are counted from 0, in the order of the comparison."""
+    """Runs that differ in their seed only. Runs are counted from 0, in the order of the comparison."""
 
     name: str  # a letter
     runs: tuple[int, ...]
@@ -47,7 +47,7 @@ class Group:
     again: tuple[tuple[int, int], ...]  # a run, and the earlier one whose figures it repeats
 
     def spread(self, figures: Sequence[float | None]) -> Spread | None:
-        """Of a figure of all runs compared; None: no sample measured it."""
+        """Return the spread of a figure; None: no sample measured it."""
         measured = [found for run in self.samples if (found := figures[run]) is not None]
         if not measured:
             return None
@@ -55,12 +55,12 @@ class Group:
 
 
 def group(kinds: Sequence[object], valid: Sequence[bool], measured: Sequence[object]) -> tuple[Group, ...]:
-    """Groups of the runs of one kind each, in the order of their first runs; those without a sample after the others.
+    """Return groups of runs of one kind each, in the order of their first runs; groups without a sample come last.
 
-    The first is what the others are held against.
+    Other groups are compared with the first one.
 
-    ``measured``: all that tells what a run measured from what another did; equal ones are one sample, as virtual time
-    makes of one seed. All sequences have an entry a run.
+    ``measured``: identifies a run's measurement; runs with equal ones are one sample, as repeated runs of one seed in
+    virtual time are. All sequences have an entry a run.
     """
     found: dict[int, list[int]] = {}
     for run, kind in enumerate(kinds):
@@ -70,7 +70,7 @@ def group(kinds: Sequence[object], valid: Sequence[bool], measured: Sequence[obj
 
 
 def pairs(first: Group, then: Group, figures: Sequence[float | None], seeds: Sequence[str]) -> Pairs:
-    """Of a figure of all runs compared. Where a group has several samples of a seed their median stands for them."""
+    """Pair the values of a figure by seed. Of several samples of a seed in a group, their median is used."""
     before, after = _by_seed(first, figures, seeds), _by_seed(then, figures, seeds)
     both = [(before[seed], after[seed]) for seed in before if seed in after]
     return Pairs(len(both), sum(a < b for a, b in both), sum(a > b for a, b in both))

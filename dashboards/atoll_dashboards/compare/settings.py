@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What several descriptions say, side by side and setting by setting, under the keys that their files have.
+"""Settings of several descriptions, compared one by one, under the keys of their files.
 
-Pure. Every setting comes out exactly once. Where descriptions hold different kinds of a thing (no transfer and one, two
-models of loss), the thing is one setting, told as a whole: its parts would stand beside nothing.
+Pure. Every setting comes out exactly once. Where descriptions hold different kinds of a thing (a transfer or none, two
+models of loss), the thing is one setting, because its parts have no counterparts.
 """
 
 import hashlib
@@ -50,20 +50,20 @@ _DIGITS = 8  # of a SHA-256
 
 @dataclass(frozen=True, slots=True)
 class Setting:
-    """One setting of several descriptions. Texts are equal where, and only where, what they stand for is."""
+    """One setting of several descriptions. Texts are equal if and only if the values are."""
 
     key: str  # ``links.sat.to_island.rate``, as --set calls it
     texts: tuple[str, ...]  # a description each
 
     @property
     def alike(self) -> bool:
-        """Whether all descriptions say the same."""
+        """Whether the setting is equal in all descriptions."""
         return len(set(self.texts)) == 1
 
 
 @dataclass(frozen=True, slots=True)
 class _FlowSizes:
-    """What ``flow_sizes`` of a description stands for."""
+    """The distribution that ``flow_sizes`` of a description means."""
 
     said: str
     sizes: FlowSizes | None
@@ -78,7 +78,7 @@ class _Share:
 
 @dataclass(frozen=True, slots=True)
 class _Absent:
-    """Stands for a part that other descriptions have."""
+    """A part that only other descriptions have."""
 
 
 _ABSENT = _Absent()
@@ -86,7 +86,7 @@ _WHOLE = (Rate, Duration, Size, PortRef, Chain, LinkTrace, LossTrace, Bernoulli,
 
 
 def settings_table(key: str, things: Sequence[Any]) -> Iterator[Setting]:
-    """The settings of things of the model that stand under ``key``; of whole descriptions under ``""``."""
+    """Return the settings of values of the model under ``key``; ``""`` for whole descriptions."""
     kinds = {cast("type[Any]", type(thing)) for thing in things}
     parts = [_parts(thing) for thing in things] if len(kinds) == 1 else [None]
     known = [each for each in parts if each is not None]
@@ -101,7 +101,7 @@ def settings_table(key: str, things: Sequence[Any]) -> Iterator[Setting]:
 
 
 def short_hash(data: Any) -> str:
-    """The beginning of the SHA-256 of JSON: what tells two things apart that are called the same."""
+    """Return the beginning of the SHA-256 of JSON, which distinguishes values with equal names."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_DIGITS]
 
 
@@ -111,7 +111,7 @@ def hops(chain: Chain) -> str:
 
 
 def _parts(thing: Any) -> Mapping[str, Any] | None:
-    """What a thing holds, by the names that a description has for it; None: it is one setting itself."""
+    """Return the parts of a value by their keys in a description; None: the value is one setting."""
     if isinstance(thing, tuple):
         return _members(cast("tuple[Any, ...]", thing))
     if isinstance(thing, _WHOLE) or not is_dataclass(thing):
@@ -142,7 +142,7 @@ def _name(part: Any, place: int) -> str:
 
 
 def _told(things: Sequence[Any]) -> tuple[str, ...]:
-    """A text for each. Things that differ and read alike, such as a file before and after an edit, get a digest."""
+    """Return a text for each value. Different values with equal texts, such as an edited file, get a digest."""
     first = [next(place for place, other in enumerate(things) if other == thing) for thing in things]
     texts = [_words(things[place]) for place in first]
     meant = {text: {place for place, other in zip(first, texts, strict=True) if other == text} for text in texts}
@@ -153,7 +153,7 @@ def _told(things: Sequence[Any]) -> tuple[str, ...]:
 
 
 def _words(thing: Any) -> str:
-    """A thing as a whole, as far as it says anything."""
+    """Return the text of a whole value."""
     parts = _parts(thing)
     if parts:
         said = {name: part for name, part in parts.items() if part not in (None, ())}

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a comparison says to people, before it is a terminal's, Markdown or a page: its words, and its tables as values.
+"""Contents of a comparison, independent of its form (terminal, Markdown, page): texts, and tables as values.
 
-Runs go by number, groups of runs that are alike but for their seed by letter. A table has a subject, a run or a group,
-a column; with many subjects a form turns it, a row each.
+Runs are named by numbers; groups of runs that differ in their seed only, by letters. Each column of a table is a
+subject (a run or a group). With many subjects, a form makes them rows.
 """
 
 import os
@@ -44,12 +44,12 @@ class Sheet:
 
     @property
     def many(self) -> bool:
-        """Whether the subjects are too many for a column each."""
+        """Whether there are too many subjects for a column each."""
         return len(self.subjects) > MOST_COLUMNS
 
     @property
     def tables(self) -> tuple["Sheet", ...]:
-        """Itself, or where its texts would push figures out of sight, texts and figures apart."""
+        """The sheet itself, or two sheets of texts and of figures if the texts are long."""
         breadth = sum(max(map(len, texts)) for _, texts in self.texts)
         if not self.many or breadth <= _BROADEST or not self.figures:
             return (self,)
@@ -57,12 +57,12 @@ class Sheet:
 
     @property
     def unequal(self) -> tuple[tuple[str, tuple[Cell, ...]], ...]:
-        """The figures that are worth a column where columns are dear."""
+        """The figures that differ between subjects."""
         return tuple(row for row in self.figures if not self._equal(row[1]))
 
     @property
     def equal(self) -> tuple[tuple[str, str], ...]:
-        """The other ones, and what they are for all subjects."""
+        """The figures that are equal for all subjects, with their values."""
         return tuple((name, cells[0].number) for name, cells in self.figures if self._equal(cells))
 
     def _equal(self, cells: tuple[Cell, ...]) -> bool:
@@ -83,7 +83,7 @@ class ListedRun:
 
 
 def listed_runs(comparison: "Comparison") -> list[ListedRun]:
-    """The runs, each with what it is: the part of its path in which it differs from others."""
+    """Return the runs, each with the part of its path in which it differs from the others."""
     paths = [os.path.abspath(run) for run in comparison.runs]  # noqa: PTH100 (Path.absolute keeps `..`)
     common = os.path.commonpath([str(Path(path).parent) for path in paths])
     letter = {run: each.name for each in comparison.groups for run in each.runs} if comparison.sampled else {}
@@ -97,7 +97,7 @@ def listed_runs(comparison: "Comparison") -> list[ListedRun]:
 
 
 def headline(comparison: "Comparison") -> str:
-    """How many runs there are, and whether something else than settings may be behind a difference."""
+    """Return the number of runs, and whether something other than settings may cause differences."""
     if len(comparison.runs) == 1:
         return "1 run"
     told = comparison.likeness
@@ -110,7 +110,7 @@ def headline(comparison: "Comparison") -> str:
 
 
 def unlike(comparison: "Comparison") -> list[tuple[str, list[tuple[str, str]]]]:
-    """By name what runs are not alike in and no table holds: each text with the runs or groups of which it holds."""
+    """Return differing properties outside of the tables: each text with the runs or groups it applies to."""
     rows = [row for row in comparison.likeness.unlike if row[0] != SEED]
     rows += [row for row in comparison.likeness.settings if not _is_short(row[1])]
     if comparison.sampled:
@@ -124,7 +124,7 @@ def unlike(comparison: "Comparison") -> list[tuple[str, list[tuple[str, str]]]]:
 
 
 def sheet_of_runs(comparison: "Comparison") -> Sheet:
-    """A run a subject; of many without differences, for which one would have to look for the first of them."""
+    """Make a table of runs, without differences if there are many runs."""
     seed: Rows = ((SEED, comparison.seeds),) if _many_seeds(comparison) else ()
     verdicts: Rows = (("verdict", comparison.verdicts),) if set(comparison.verdicts) != {"valid"} else ()
     few = len(comparison.runs) <= MOST_COLUMNS
@@ -136,7 +136,7 @@ def sheet_of_runs(comparison: "Comparison") -> Sheet:
 
 
 def sheet_of_groups(comparison: "Comparison") -> Sheet:
-    """A group a subject: the median of each figure, the least and the greatest."""
+    """Make a table of groups: median, minimum and maximum of each figure."""
     groups = comparison.groups
     first = [each.runs[0] for each in groups]
     return Sheet(
@@ -151,14 +151,14 @@ def sheet_of_groups(comparison: "Comparison") -> Sheet:
 
 
 def legend(sheet: Sheet) -> list[str]:
-    """What the differences in a table of groups mean, as far as there are such."""
+    """Return the meaning of the differences in a table of groups, if it has any."""
     differences = [cell.difference for _, cells in sheet.figures for cell in cells]
     told = [("(", "(+1.0%): the ranges overlap"), ("/", "4/5: of 5 seeds that both have, 4 differ in that direction")]
     return [meaning for mark, meaning in told if any(mark in each for each in differences)]
 
 
 def not_counted(comparison: "Comparison") -> list[str]:
-    """Why groups have fewer samples than runs, a line each reason."""
+    """Return the reasons why groups have fewer samples than runs, a line each."""
     invalid = sorted(run for each in comparison.groups for run in each.invalid)
     again = sorted(pair for each in comparison.groups for pair in each.again)
     equal = ", ".join(f"{by_number([run])} ({by_number([earlier])})" for run, earlier in again)
@@ -169,7 +169,7 @@ def not_counted(comparison: "Comparison") -> list[str]:
 
 
 def by_number(runs: Iterable[int]) -> str:
-    """Runs, counted from 0 and ascending, as people count them: ``#1 #3-5``."""
+    """Format run indices, counted from 0 and ascending, as numbers from 1: ``#1 #3-5``."""
     parts: list[str] = []
     for _, some in groupby(enumerate(runs), key=lambda pair: pair[1] - pair[0]):
         row = [run + 1 for _, run in some]
@@ -212,7 +212,7 @@ def _group_cells(figure: "ComparedFigure", comparison: "Comparison") -> Iterator
 
 
 def _difference(figure: "ComparedFigure", group: "Group", comparison: "Comparison") -> str:
-    """Of the medians of a group and the first one; in brackets where their ranges overlap: it may be the seeds'."""
+    """Return the difference of the medians of a group and the first one, in brackets if their ranges overlap."""
     first = comparison.groups[0]
     before, then = first.spread(figure.values), group.spread(figure.values)
     if before is None or then is None:

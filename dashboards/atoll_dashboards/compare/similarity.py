@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""In what runs are alike and in what not: laboratory, place, program, chains, capacities, and every setting.
+"""Equal and different properties of runs: laboratory, platform, program, chains, capacities, and every setting.
 
-Pure; reads manifests. Whoever compares figures has to know first what besides the one setting was different. Each
-setting of experiment and laboratory is told once, as alike or as not; names, seed, chains and a laboratory that all of
-them share are told among the origins.
+Pure; reads manifests. A comparison of figures is valid only if the differences between runs are known. Each setting
+of experiment and laboratory is listed once, as equal or as different; names, seed, chains and a laboratory that all of
+them share are listed among the origins.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
@@ -39,7 +39,7 @@ _MOST_GROUPS = 3  # of clients with equally many channels
 
 @dataclass(frozen=True)
 class Likeness:
-    """What is said of several runs before their figures."""
+    """Properties of several runs, shown before their figures."""
 
     origins: Rows  # what each run is: experiment, laboratory, place, seed, chains, capacities, program
     described: tuple[Setting, ...]  # every setting that the origins don't tell; the laboratory's if they are not one
@@ -47,12 +47,12 @@ class Likeness:
 
     @property
     def unlike(self) -> Rows:
-        """What they are not alike in, but for settings."""
+        """Properties that differ, except settings."""
         return tuple(row for row in self.origins if differ(row))
 
     @cached_property
     def settings(self) -> Rows:
-        """The settings that say different things; of a part with many such, how many members it has."""
+        """Settings that differ; of a part with many differing settings, its number of members."""
         parts = _by_part(self.described)
         details = sum(not each.alike for part, some in parts.items() if part.startswith(_LAB) for each in some)
         most = {part: 0 if part.startswith(_LAB) and details > _MOST_DETAILS else _MOST_DETAILS for part in parts}
@@ -61,7 +61,7 @@ class Likeness:
 
     @cached_property
     def alike(self) -> tuple[tuple[str, str], ...]:
-        """What holds for all of them, a row each part of the descriptions."""
+        """Equal properties, a row for each part of the descriptions."""
         parts = _by_part(self.described)
         told = {part: _alike_text(part, [each for each in some if each.alike]) for part, some in parts.items()}
         return (
@@ -71,7 +71,7 @@ class Likeness:
 
     @cached_property
     def kinds(self) -> tuple[tuple[str, ...], ...]:
-        """By run, what tells it apart from others but for the seed; equal ones are samples of one thing."""
+        """By run, its properties except the seed; runs with equal ones are samples of one group."""
         texts = [texts for name, texts in self.unlike if name != SEED]
         texts += [each.texts for each in self.described if not each.alike]
         texts += [channels for _, channels in self.dealt]
@@ -79,7 +79,7 @@ class Likeness:
 
 
 def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:
-    """Compare runs by their manifests. Raises KeyError for one of a run that did not come as far as a laboratory."""
+    """Compare runs by their manifests. Raises KeyError for a run that ended before it had a laboratory."""
     experiments = [from_json(Experiment, each["experiment"]) for each in manifests]
     networks = [from_json(Network, each["network"]) for each in manifests]
     placements = [_placement(each) for each in manifests]
@@ -97,12 +97,12 @@ def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:
 
 
 def differ(row: tuple[str, tuple[str, ...]]) -> bool:
-    """Whether a row says different things of runs."""
+    """Return whether a row differs between runs."""
     return len(set(row[1])) > 1
 
 
 def grouped(texts: Sequence[str]) -> tuple[tuple[tuple[int, ...], str], ...]:
-    """Every text once, with the runs (counted from 0) of which it holds, in the order of the first of them."""
+    """Return every text once, with its runs (counted from 0), in the order of the first run of each."""
     found: dict[str, list[int]] = {}
     for place, text in enumerate(texts):
         found.setdefault(text, []).append(place)
@@ -132,7 +132,7 @@ def _origin(manifest: Mapping[str, Any]) -> dict[str, str]:
 
 
 def _lab_digest(network: Network) -> str:
-    """What tells laboratories apart, wherever their file lies and whatever wrote the manifest."""
+    """Return a digest of a laboratory, independent of its file's path and of the manifest's version."""
     return short_hash({name: part for name, part in to_json(network).items() if name != "file"})
 
 
@@ -140,7 +140,7 @@ def _lab_digest(network: Network) -> str:
 
 
 def _by_part(described: Iterable[Setting]) -> dict[str, list[Setting]]:
-    """Settings by what of the description they belong to: ``tcp``, ``links.sat.to_island``, ``lab.hosts``."""
+    """Group settings by their part of the description: ``tcp``, ``links.sat.to_island``, ``lab.hosts``."""
     found: dict[str, list[Setting]] = {}
     for each in described:
         keys = each.key.split(".")
@@ -161,7 +161,7 @@ def _unlike_rows(part: str, settings: Sequence[Setting], most: int) -> Rows:
 
 
 def _alike_text(part: str, alike: Sequence[Setting]) -> str:
-    """``rate 16 Mbit/s, delay 250 ms; none: jitter, loss``; of a laboratory's many how many they are."""
+    """``rate 16 Mbit/s, delay 250 ms; none: jitter, loss``; of a laboratory's many parts their number."""
     if part.startswith(_LAB) and len(alike) > _MOST_DETAILS:
         return f"{len(alike)} settings"
     said = [f"{_within(part, each)} {each.texts[0]}".lstrip() for each in alike if each.texts[0] != UNSET]
@@ -176,7 +176,7 @@ def _unset(names: Sequence[str]) -> str:
 
 
 def _counted(part: str, settings: Rows) -> tuple[str, tuple[str, ...]]:
-    """How many members a part has in each run, and how many of them are otherwise in the first run."""
+    """Return the number of members of a part in each run, and how many of them differ from the first run."""
     runs = range(len(settings[0][1]))
     members: dict[str, list[tuple[str, ...]]] = {}
     for name, texts in settings:
@@ -201,7 +201,7 @@ def _placement(manifest: Mapping[str, Any]) -> tuple[ChannelAllocation, ...]:
 
 
 def _dealt(placement: tuple[ChannelAllocation, ...]) -> str:
-    """How channels were dealt to clients: ``20 to 6 clients: 2 have 4, 4 have 3``."""
+    """Format the allocation of channels to clients: ``20 to 6 clients: 2 have 4, 4 have 3``."""
     total = sum(each.channels for each in placement)
     ordered = sorted((each.channels, each.capacity) for each in placement)[::-1]
     groups = [(*alike, len(list(some))) for alike, some in groupby(ordered)]
@@ -219,7 +219,7 @@ def _dealt(placement: tuple[ChannelAllocation, ...]) -> str:
 
 
 def _dealt_to_others(placements: Sequence[tuple[ChannelAllocation, ...]]) -> Rows:
-    """By client the channels of each run, where clients may have other ones although the numbers alone are alike."""
+    """Return each run's channels by client, for runs with equal numbers but different clients."""
     if len({_dealt(each) for each in placements}) != 1:
         return ()
     return _rows([{each.host: str(each.channels) for each in one} for one in placements])

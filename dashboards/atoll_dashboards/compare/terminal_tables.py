@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A comparison on a terminal, within its width, or as lines of a fixed width where it is piped.
+"""A comparison on a terminal, within its width, or in lines of fixed width if piped.
 
-What runs are not alike in comes first, each text once with the runs of which it holds; then settings and figures, a
-column a run, or a row where runs are more than six or the terminal is too narrow; what is alike comes last. Rows go in
-as many blocks as the width asks for, the runs in front of each.
+Differing properties come first, each text once with its runs; then settings and figures, a column for each run, or a
+row if there are more than six runs or the terminal is narrow; equal properties come last. Wide tables are split into
+blocks, each with the runs in its first column.
 """
 
 import os
@@ -40,7 +40,7 @@ _STYLES = {Verdict.VALID: "", Verdict.CAVEATS: "yellow", Verdict.INVALID: "red"}
 
 
 def print_comparison(comparison: "Comparison", *, each_run: bool = False) -> None:
-    """Print it to standard output; where runs are told by group, figures of each only of few runs or if asked."""
+    """Print a comparison. If runs are grouped, figures of single runs are printed for few runs or on request."""
     from rich.console import Console
 
     terminal = sys.stdout.isatty()
@@ -110,7 +110,7 @@ def _grid(rows: Sequence[Sequence[str]]) -> "Table":
 
 
 def _print_sheet(sheet: Sheet, console: "Console") -> None:
-    """A column a subject where there is room for their figures, with differences below if there is little of it."""
+    """Print a column for each subject if they fit, with differences below the figures if space is short."""
     if not sheet.many:
         for tell in (_beside, _below):
             if _figures_end(sheet, tell) <= console.width:
@@ -144,7 +144,7 @@ def _figure_width(sheet: Sheet, tell: Callable[[Cell], str]) -> int:
 
 
 def _columns(sheet: Sheet, tell: Callable[[Cell], str]) -> "Table":
-    """A column a subject; texts are folded to the room that figures leave them."""
+    """Make a column for each subject; texts are wrapped to the width that figures leave."""
     from rich.table import Table
 
     table = Table(box=None, padding=(0, _GAP, 0, 0), header_style="dim", pad_edge=False)
@@ -169,7 +169,7 @@ class _Column:
 
 
 def _blocks(sheet: Sheet, width: int) -> Iterator["Table"]:
-    """A row a subject, in tables no wider than ``width``; texts lead each of them if they are short."""
+    """Make a row for each subject, in tables no wider than ``width``; short texts are repeated in each."""
     lead = [_Column("", sheet.subjects, max(map(len, sheet.subjects)), text=True)]
     texts = [_text_column(name, texts) for name, texts in sheet.texts]
     rest = [_figure_column(name, cells) for name, cells in sheet.unequal]
@@ -190,7 +190,7 @@ def _text_column(name: str, texts: tuple[str, ...]) -> _Column:
 
 
 def _folded(name: str, width: int) -> str:
-    """The name in lines of that width, none of which begins within a part of its key."""
+    """Wrap a name to lines of that width, broken between parts of its key."""
     lines: list[str] = []
     for part in _parts(name):
         if lines and len(lines[-1] + part) <= width:

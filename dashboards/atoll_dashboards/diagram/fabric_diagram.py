@@ -15,7 +15,7 @@ _TRUNK = 96.0  # least room for a trunk and its words
 
 @dataclass(frozen=True, slots=True)
 class _Card:
-    """A switch where it is drawn."""
+    """A switch with its position."""
 
     switch: Switch
     lines: list[CardLine]
@@ -105,7 +105,7 @@ _Point = tuple[float, float]
 
 
 def _way(one: _Card, other: _Card, cards: list[_Card]) -> tuple[list[_Point], _Point]:
-    """The points of a trunk's line, and where its words stand: between columns, beside or within one."""
+    """Return the points of a trunk's line and the position of its label."""
     near, far = sorted((one, other), key=lambda card: (card.x, card.y))
     if near.x != far.x:
         x = (near.x + near.width + far.x) / 2

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A drawing of a laboratory and its chains, as one would put it into a paper: SVG. Pure.
+"""Draw a laboratory and its chains as SVG, fit for a paper. Pure.
 
 Above, a lane for each chain, from the world to the island: boxes in order, taps on the line, delay classes before it.
 A box that several chains share spans their lanes. Below, the switches with what is attached to them, and the trunks.
@@ -22,7 +22,7 @@ _TAP = 6.0  # radius
 
 @dataclass(frozen=True, slots=True)
 class _Room:
-    """Where the lanes run."""
+    """The area of the lanes."""
 
     left: float
     right: float
@@ -35,7 +35,7 @@ class _Room:
 
 
 def graph(network: Network, experiment: Experiment) -> str:
-    """The drawing, as the text of an SVG file."""
+    """Return the drawing as SVG text."""
     drawing = Drawing(f"Experiment {experiment.name}, lab {network.name}")
     chains = (experiment.chain, *experiment.branches)
     columns = arrange(network, experiment)
@@ -106,7 +106,7 @@ def _columns(drawing: Drawing, columns: list[Column], room: _Room, gap: float) -
 
 
 def _unused(network: Network, experiment: Experiment) -> str:
-    """What the lab has and no chain uses."""
+    """Return boxes and taps of the lab that no chain uses."""
     used = {hop for chain in experiment.chains for hop in chain.hops}
     idle = [each.name for each in (*network.boxes, *network.taps) if each.name not in used]
     return f"in no chain: {name_ranges(idle)}" if idle else ""

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a drawing says of hosts, classes, chains and boxes, in few words."""
+"""Labels of a drawing for hosts, classes, chains and boxes."""
 
 import re
 from collections.abc import Iterable
@@ -20,7 +20,7 @@ _SMALL = 9.0
 
 
 def name_ranges(names: Iterable[str]) -> str:
-    """Names, those that only count up as a range with an en dash."""
+    """Format names, consecutive ones as a range with an en dash."""
     numbered = [
         (found[1], int(found[2])) if (found := re.fullmatch(r"(.*?)([0-9]+)", name)) else (name, -1) for name in names
     ]
@@ -42,7 +42,7 @@ def name_ranges(names: Iterable[str]) -> str:
 
 
 def wrapped(words: str, most: int) -> list[str]:
-    """Words in lines of at most so many characters, broken behind commas."""
+    """Wrap words to lines of a maximum length, broken behind commas."""
     lines: list[str] = []
     for word in words.split(", "):
         if lines and len(lines[-1]) + len(word) + 2 <= most:
@@ -53,7 +53,7 @@ def wrapped(words: str, most: int) -> list[str]:
 
 
 def hosts_words(hosts: Iterable[Host]) -> list[CardLine]:
-    """How many hosts there are of each role: ``22 servers``."""
+    """Format the number of hosts of each role: ``22 servers``."""
     listed = list(hosts)
     lines: list[CardLine] = []
     for role, (one, many) in _ROLES.items():
@@ -66,7 +66,7 @@ def hosts_words(hosts: Iterable[Host]) -> list[CardLine]:
 
 
 def delay_words(network: Network, experiment: Experiment) -> list[CardLine]:
-    """The delay boxes that are used: how many classes, between which latencies."""
+    """Format the delay boxes in use: number of classes, range of latencies."""
     used = {name for _, name in experiment.latency}
     lines: list[CardLine] = []
     for box in network.delay_boxes:
@@ -81,14 +81,14 @@ def delay_words(network: Network, experiment: Experiment) -> list[CardLine]:
 
 
 def carried_words(chain: Chain, experiment: Experiment) -> CardLine:
-    """What a chain carries, when there are several."""
+    """Format the traffic of a chain, if there are several chains."""
     if not experiment.branches:
         return CardLine("", 11)
     return CardLine(f"{chain.name}: {chain.carries}", 11, bold=True)
 
 
 def box_words(box: ChainBox, experiment: Experiment) -> list[CardLine]:
-    """A box: its name, what it does, the ports it hangs off."""
+    """Format a box: name, function, ports."""
     lines = [CardLine(box.name, 12, bold=True)]
     link = next((link for link in experiment.links if link.box == box.name), None)
     if link is None:
@@ -104,7 +104,7 @@ def box_words(box: ChainBox, experiment: Experiment) -> list[CardLine]:
 
 
 def tap_words(tap: Tap) -> list[CardLine]:
-    """A tap: its name, who listens, at which port."""
+    """Format a tap: name, capture host, port."""
     where = f"in cable {tap.interface.attached}" if tap.physical else str(tap.interface.attached)
     return [CardLine(tap.name, 10), CardLine(tap.host, _SMALL, colour=GREY), CardLine(where, _SMALL, colour=GREY)]
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which column of a drawing each box and tap of the chains stands in, and which lanes it spans."""
+"""Arrange boxes and taps of chains in the columns of a drawing, with the lanes that each spans."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -16,7 +16,7 @@ _Key = tuple[str, int]  # a box or tap, and 0; or the lane whose own it is
 
 @dataclass(frozen=True, slots=True)
 class Column:
-    """A box or a tap: what is written there, and the runs of neighbouring lanes (first, last) that pass it."""
+    """A box or a tap: its label, and the runs of neighbouring lanes (first, last) that pass it."""
 
     box: bool
     lines: list[CardLine]

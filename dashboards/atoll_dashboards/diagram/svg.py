@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SVG by hand: the few shapes that a drawing of a laboratory needs. Pure."""
+"""The SVG shapes of a laboratory's drawing. Pure."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass, field
@@ -15,7 +15,7 @@ _BOLD = 0.66
 
 
 def text_width(text: str, size: float, *, bold: bool = False) -> float:
-    """A width that the text fits into, whichever of the fonts there is."""
+    """Return a width that is sufficient for a text in any of the fonts."""
     return len(text) * size * (_BOLD if bold else _WIDE)
 
 
@@ -41,7 +41,7 @@ class CardLine:
 
 @dataclass
 class Drawing:
-    """Shapes in the order in which they cover each other."""
+    """Shapes in drawing order."""
 
     title: str
     shapes: list[str] = field(default_factory=list[str])

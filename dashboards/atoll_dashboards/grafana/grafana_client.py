@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The dashboards' files, and a Grafana that is asked to take them: data source, folder, dashboards."""
+"""Install the dashboards' files in a Grafana: data source, folder, dashboards."""
 
 import base64
 import contextlib
@@ -38,7 +38,7 @@ class Grafana:
     def install(self, influx: InfluxSettings, folder: Path = FOLDER) -> list[str]:
         """Make or replace data source, folder and dashboards; the dashboards' URLs.
 
-        Knows its own by their unique names and leaves all others alone. Raises MachineError.
+        Replaces dashboards with its own unique names only. Raises MachineError.
         """
         self._put_data_source(data_source(influx))
         if self._ask("GET", f"/api/folders/{_FOLDER_UID}", absent=True) is None:
@@ -63,18 +63,18 @@ class Grafana:
         self._ask("PUT", f"/api/datasources/uid/{DATA_SOURCE}", source)
 
     def _put_dashboard(self, page: dict[str, Any]) -> str:
-        """Its URL. Asked to overwrite, Grafana also replaces another's that has its title: so only a known one."""
+        """Install a dashboard; its URL. Overwrites only a known one: Grafana would also replace one of that title."""
         known = self._ask("GET", f"/api/dashboards/uid/{page['uid']}", absent=True) is not None
         body = {"dashboard": page, "folderUid": _FOLDER_UID, "overwrite": known, "message": "atoll"}
         answer = cast("dict[str, Any]", self._ask("POST", "/api/dashboards/db", body))
         return f"{self._url}{answer['url']}"
 
     def query(self, body: dict[str, Any]) -> dict[str, Any]:
-        """What ``/api/ds/query`` answers. Raises MachineError."""
+        """Return the response of ``/api/ds/query``. Raises MachineError."""
         return cast("dict[str, Any]", self._ask("POST", "/api/ds/query", body))
 
     def _ask(self, method: str, path: str, body: Any = None, *, absent: bool = False) -> Any:
-        """The answer as JSON; ``absent``: None where there is no such thing."""
+        """Send a request; the response as JSON. ``absent``: None if there is no such object."""
         text = None if body is None else json.dumps(body).encode()
         asked = urllib.request.Request(self._url + path, text, self._headers, method=method)  # noqa: S310 - checked
         try:
@@ -106,7 +106,7 @@ class Grafana:
 
 
 def _said(body: bytes) -> str:
-    """The message in an answer of Grafana's, on one line."""
+    """Return the message of Grafana's response in one line."""
     text = body.decode(errors="replace")
     with contextlib.suppress(ValueError, AttributeError):
         text = str(json.loads(text).get("message") or text)
@@ -114,12 +114,12 @@ def _said(body: bytes) -> str:
 
 
 def dashboard_files(folder: Path = FOLDER) -> list[Path]:
-    """The dashboards as they are shipped."""
+    """Return the dashboards' files."""
     return sorted(folder.glob("*.json"))
 
 
 def data_source(influx: InfluxSettings) -> dict[str, Any]:
-    """The data source as Grafana's API takes it: InfluxQL, which InfluxDB 1.8 and 2 both answer, by token.
+    """Return the data source for Grafana's API: InfluxQL, which InfluxDB 1.8 and 2 both answer, by token.
 
     InfluxDB 2 has a database of a bucket's name by itself; 1.8's bucket is ``database/retention-policy``.
     """

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's points into a database at any later time, at the instants they have or where runs lie side by side."""
+"""Load a run's points into a database after the run, at their instants or aligned with other runs."""
 
 from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
@@ -18,7 +18,7 @@ ALIGNED_NS = 1_767_225_600_000_000_000
 
 
 class Times(StrEnum):
-    """At which instants the points of a run are laid down."""
+    """The time stamps that a run's points get."""
 
     RECORDED = "recorded"  # when it was made, by the wall clock
     ALIGNED = "aligned"  # as if every run's measurement had begun at ALIGNED_NS
@@ -26,7 +26,7 @@ class Times(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class LeftOut:
-    """A run that is not loaded. ``points``: it has some all the same."""
+    """A run that is not loaded. ``points``: whether it has points."""
 
     path: Path
     reason: str
@@ -37,10 +37,10 @@ class LeftOut:
 
 
 def loadable(paths: Iterable[Path], times: Times | None) -> tuple[list[tuple[RunDir, Times]], list[LeftOut]]:
-    """The runs, and at which instants the points of each are laid down; and those left out. No database is asked.
+    """Return the runs with the time stamps of their points, and the runs left out. No database is contacted.
 
-    ``times``: of all of them; None: as is usual for each. Raises RunDirError, a line for each path: when one is no run,
-    or when each of them has no points or cannot be laid down so.
+    ``times``: for all of them; None: each run's default. Raises RunDirError, a line for each path: when one is no run,
+    or when each of them has no points or cannot be aligned.
     """
     found: list[tuple[RunDir, Times]] = []
     left_out: list[LeftOut] = []
@@ -68,7 +68,7 @@ def loadable(paths: Iterable[Path], times: Times | None) -> tuple[list[tuple[Run
 
 
 def _without_points(run_dir: RunDir) -> str | None:
-    """Why a run has none, or None. Raises RunDirError when its spool cannot be read."""
+    """Return why a run has no points, or None. Raises RunDirError when its spool cannot be read."""
     if (run_dir.path / SPOOL).exists():
         SpoolTail(run_dir.path / SPOOL).close()
         return None
@@ -88,7 +88,7 @@ def load_run(
     times: Times | None = None,
     tell: Callable[[dict[str, Any]], None] = lambda _: None,
 ) -> Tally:
-    """Write all points of a run; those that are there already stay as they are. Why lines are refused is told.
+    """Write all points of a run; points already in the database are unchanged. Reports the reasons for refused lines.
 
     ``times``: by default as recorded, of a run in virtual time aligned. Raises RunDirError, DatabaseError.
     """
@@ -104,12 +104,12 @@ def load_run(
 
 
 def usual_times(run_dir: RunDir) -> Times:
-    """Runs in virtual time all begin at the same instant of a clock of their own; others have been when they were."""
+    """Return a run's default: aligned in virtual time, where all clocks begin at the same instant; else as recorded."""
     return Times.ALIGNED if run_dir.manifest().get("virtual") else Times.RECORDED
 
 
 def shift_ns(run_dir: RunDir, times: Times) -> int:
-    """By how much the run's stamps are moved. Raises RunDirError when nothing was measured that could be aligned."""
+    """Return the shift of the run's time stamps. Raises RunDirError when there is no measurement to align."""
     manifest = run_dir.manifest()
     virtual, host = manifest.get("virtual"), manifest.get("host")
     if times is Times.RECORDED and not virtual:
@@ -128,7 +128,7 @@ def shift_ns(run_dir: RunDir, times: Times) -> int:
 
 
 def shifted(lines: bytes, by_ns: int) -> bytes:
-    """The lines with their stamps, which are what stands after the last space, moved."""
+    """Shift the time stamps of lines (after the last space)."""
     if by_ns == 0:
         return lines
     return b"".join(_shifted(line, by_ns) for line in _lines(lines))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where metrics go: the user's own file and environment, never the run directory.
+"""Settings of the user's InfluxDB, from a file and the environment, never from the run directory.
 
 The file is ``influx.toml`` below ``~/.config/atoll`` (``XDG_CONFIG_HOME``), or the one that ``ATOLL_INFLUX`` names:
 
@@ -8,7 +8,7 @@ The file is ``influx.toml`` below ``~/.config/atoll`` (``XDG_CONFIG_HOME``), or 
     org = "laboratory"   # InfluxDB 1.8 has none
     bucket = "atoll"     # InfluxDB 1.8: "database" or "database/retention-policy"
 
-``ATOLL_INFLUX_URL``, ``_TOKEN``, ``_ORG`` and ``_BUCKET`` stand in place of what the file says.
+``ATOLL_INFLUX_URL``, ``_TOKEN``, ``_ORG`` and ``_BUCKET`` override the file.
 """
 
 import os
@@ -27,7 +27,7 @@ FILE_VARIABLE = "ATOLL_INFLUX"
 
 @dataclass(frozen=True, slots=True)
 class InfluxSettings:
-    """A database, and what opens it."""
+    """A database and its credentials."""
 
     url: str
     token: str = field(default="", repr=False)
@@ -62,9 +62,9 @@ def influx_settings(environment: Mapping[str, str] | None = None) -> InfluxSetti
 
 
 def require_url(text: str, where: str, whose: str, example: str) -> None:
-    """Raise UsageError unless a server can be asked there, by a URL without a password: it would be shown, and no use.
+    """Raise UsageError unless the URL names a server and holds no password, which would be shown.
 
-    ``where`` it stands, ``whose`` it is: for the message.
+    ``where`` and ``whose``: the setting's place and name, for the message.
     """
     if "@" in text:
         raise UsageError(f"{where}: {whose} URL is wanted without user and password; their place is the token")
@@ -73,7 +73,7 @@ def require_url(text: str, where: str, whose: str, example: str) -> None:
 
 
 def _is_url(text: str) -> bool:
-    """Whether it names a server. Line breaks, which no request can hold, urlsplit would leave out."""
+    """Return whether a URL names a server. Line breaks are refused here, because urlsplit ignores them."""
     try:
         address = urlsplit(text)
     except ValueError:  # an IPv6 address without its closing bracket
@@ -82,7 +82,7 @@ def _is_url(text: str) -> bool:
 
 
 def settings_file(environment: Mapping[str, str]) -> Path:
-    """The file that is read."""
+    """Return the settings file's path."""
     if named := environment.get(FILE_VARIABLE):
         return Path(named)
     home = environment.get("XDG_CONFIG_HOME") or Path(environment.get("HOME") or Path.home()) / ".config"

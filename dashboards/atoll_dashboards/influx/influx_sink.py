@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From a run's spool into the database, in order: ``python -m atoll_dashboards.influx.influx_sink RUN``.
+"""Write a run's spool into the database, in order: ``python -m atoll_dashboards.influx.influx_sink RUN``.
 
-A process of its own, fed by the spool alone: the run neither waits for it nor hears from it but by its few lines
-(docs/contracts.md). It begins at the beginning of the spool and holds one batch; what is written again is the same
-points, so an outage, a restart or a later ``atoll metrics load`` leaves neither gaps nor duplicates.
+A separate process that reads the spool. The run never waits for it and receives only its few lines of output
+(docs/contracts.md). It begins at the beginning of the spool and holds one batch. Writing points again changes nothing,
+so an outage, a restart or a later ``atoll metrics load`` leaves neither gaps nor duplicates.
 """
 
 import json
@@ -33,7 +33,7 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 class Writes(Protocol):
-    """What takes lines: a Database, or what counts them in a test."""
+    """The interface for writing lines: a Database, or a counter in a test."""
 
     def write(self, lines: bytes) -> None:
         """Take whole lines, or raise a DatabaseError."""
@@ -42,7 +42,7 @@ class Writes(Protocol):
 
 @dataclass(slots=True)
 class Tally:
-    """How many points (lines) became what. ``unfit``: refused by the database for what they are."""
+    """Numbers of points (lines) by outcome. ``unfit``: refused by the database for their content."""
 
     delivered: int = 0
     unfit: int = 0
@@ -50,7 +50,7 @@ class Tally:
     _reasons: set[str] = field(default_factory=set[str], compare=False, repr=False)
 
     def is_new(self, reason: str) -> bool:
-        """Whether lines were never refused for this before; after some reasons, the number alone has to do."""
+        """Return whether a reason for refused lines is new; False after several reasons."""
         if reason in self._reasons or len(self._reasons) >= _REASONS:
             return False
         self._reasons.add(reason)
@@ -58,7 +58,7 @@ class Tally:
 
 
 def batches(frames: Iterable[bytes], most: int = BATCH_BYTES) -> Iterator[bytes]:
-    """Whole lines of frames, in order, as pieces of at most ``most`` bytes (a longer line being one alone)."""
+    """Split frames into pieces of whole lines, in order, of at most ``most`` bytes (or one longer line)."""
     pending = b""
     for frame in frames:
         pending += frame
@@ -73,9 +73,9 @@ def batches(frames: Iterable[bytes], most: int = BATCH_BYTES) -> Iterator[bytes]
 def write_fit(database: Writes, pieces: list[bytes], tally: Tally, tell: Tell) -> None:
     """Write pieces of whole lines in order; a piece leaves the list when its lines are counted.
 
-    Where lines are refused, ``tell`` gets the reason unless the tally knows it already. How many of a piece they are
-    the database says, or else it is found by halving the piece: what is sent again is the same points. Raises AwayError
-    and RefusedError; what stands in ``pieces`` then has still to be written.
+    When lines are refused, ``tell`` gets the reason unless the tally knows it already. Their number is taken from the
+    database's response, or else found by halving the piece; points sent again change nothing. Raises AwayError
+    and RefusedError; ``pieces`` then holds what remains to be written.
     """
     while pieces:
         lines = pieces[0]
@@ -97,7 +97,7 @@ def write_fit(database: Writes, pieces: list[bytes], tally: Tally, tell: Tell) -
 
 
 def _one_answer(lines: bytes) -> bool:
-    """Whether what a database says of lines it drops can be of all of them.
+    """Return whether the database's message about dropped lines can cover all of them.
 
     It speaks of one of the shards that they fall into, which are of whole hours unless somebody has chosen otherwise;
     and 1.8 of those lines alone that it can parse: of ours it cannot where a series is too long.
@@ -108,17 +108,17 @@ def _one_answer(lines: bytes) -> bool:
 
 
 def _halves(lines: bytes) -> tuple[bytes, bytes]:
-    """Of two lines or more: two pieces of about the same size."""
+    """Split two lines or more into two pieces of about the same size."""
     end = len(lines) - 1
     middle = lines.find(b"\n", len(lines) // 2, end) + 1 or lines.rfind(b"\n", 0, end) + 1
     return lines[:middle], lines[middle:]
 
 
 class Sink:
-    """Carries a spool into a database until it has ended.
+    """Copies a spool into a database until the spool has ended.
 
-    ``ended``: set when nothing more will be written. ``tell``: gets a line when something goes wrong, and when it is
-    well again.
+    ``ended``: set when nothing more will be written. ``tell``: gets a line when something fails, and when it works
+    again.
     """
 
     def __init__(self, tail: SpoolTail, database: Writes, ended: threading.Event, tell: Tell) -> None:
@@ -130,7 +130,7 @@ class Sink:
         self.tally = Tally()
 
     def carry(self) -> None:
-        """Return when all is delivered, or when the spool has ended and the database takes nothing.
+        """Return when all is delivered, or when the spool has ended and the database accepts nothing.
 
         Raises RunDirError when the spool is damaged.
         """
@@ -145,9 +145,9 @@ class Sink:
             self._ended.wait(_LOOK_S)
 
     def _delivered(self, pieces: list[bytes]) -> bool:
-        """Write a batch, however long it takes; at the end, and once it is known that nothing is taken, try no more.
+        """Write a batch, retrying until the spool has ended or the database is known to accept nothing.
 
-        What is then left stands in ``pieces``.
+        ``pieces`` then holds what remains.
         """
         if self.tally.left:
             return False
@@ -181,7 +181,7 @@ def _until_input_ends(ended: threading.Event) -> None:
 
 
 def main(run: Path) -> int:
-    """Carry the run's spool until standard input ends; exit code 1 if points are left that the database lacks."""
+    """Copy the run's spool until standard input ends; exit code 1 if points remain that are not in the database."""
     os.nice(_NICENESS)
     ended = threading.Event()
     threading.Thread(target=_until_input_ends, args=(ended,), daemon=True).start()

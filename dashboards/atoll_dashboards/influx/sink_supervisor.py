@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The sink of a run as the run sees it: a process, started again if it is killed, and told when to end."""
+"""Supervise the sink process of a run: start it, restart it if it is killed, end it."""
 
 import asyncio
 import contextlib
@@ -27,16 +27,16 @@ Tell = Callable[[str], None]
 
 @dataclass(slots=True)
 class Fed:
-    """What came of it. ``points``: how many the database took, as the sink says at its end; 0 if it does not say."""
+    """Result of the sink. ``points``: number of points in the database, as the sink reports at its end; else 0."""
 
     points: int = 0
 
 
 @contextlib.asynccontextmanager
 async def feeding(run: Path, note: Tell, show: Tell) -> AsyncGenerator[Fed]:
-    """While the block lasts, the run's points go into the user's database, if one is set; ``Fed`` is right after it.
+    """Copy the run's points into the user's database, if one is set, during the block; ``Fed`` is complete after it.
 
-    ``note`` gets what is wrong, ``show`` what is being waited for. The spool has ended when the block does. Nothing
+    ``note`` gets problems, ``show`` what is being waited for. The spool has ended when the block does. Nothing
     that happens to database or sink is an error of the run.
     """
 
@@ -79,7 +79,7 @@ async def _wait(carrying: asyncio.Task[None], what_for: str, show: Tell) -> None
 
 
 class _Feeder:
-    """The sink's process, and the one after it."""
+    """The sink's process and its successors."""
 
     def __init__(self, run: Path, tell: Tell, fed: Fed) -> None:
         self._run = run
@@ -89,13 +89,13 @@ class _Feeder:
         self._process: Process | None = None
 
     def end(self) -> None:
-        """The spool has ended: the sink is to deliver what is left."""
+        """Signal the end of the spool: the sink delivers what is left and ends."""
         self._ended.set()
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
 
     async def carry(self) -> None:
-        """Have sinks carry the spool until one has carried all of it; cancelled, it kills the one that is there.
+        """Run sinks until one has copied the whole spool; kills the running one when cancelled.
 
         One that was killed leaves neither gap nor duplicates: the next begins at the beginning of the spool, and what
         is written again is the same points.
@@ -122,7 +122,7 @@ class _Feeder:
                     await self._ended.wait()
 
     async def _sink(self) -> tuple[int, bool]:
-        """Start a sink and pass on what it says: its exit code, and whether it has carried all that it could."""
+        """Start a sink and pass on its lines; its exit code, and whether it has copied all that it could."""
         self._process = process = await asyncio.create_subprocess_exec(
             sys.executable,
             "-m",
@@ -145,7 +145,7 @@ class _Feeder:
             await process.wait()
 
     def _hear(self, line: dict[str, Any]) -> bool:
-        """Pass on a line of the sink's; whether it is its last."""
+        """Pass on a line of the sink; whether it is the last one."""
         match line["type"]:
             case "problem":
                 self._tell(f"metrics: {line['message']}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Fewer rows for the figures of long runs, with every peak and every gap that a figure of all rows would show."""
+"""Reduce the rows of long runs for figures, keeping every peak and every gap that is visible."""
 
 import numpy as np
 import polars as pl
@@ -12,7 +12,7 @@ _COLUMNS, _ROWS, _OF_A_CELL = 300, 150, 4  # of a scatter plot
 
 
 def extremes(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
-    """The rows that a figure of these columns over time needs.
+    """Return the rows that a figure of these columns over time needs.
 
     Rows are split into at least ``STRETCHES`` stretches of equal length. Of each one, the rows with the least and the
     greatest value of each column stay, each with the row after it: in a figure of steps an extreme then lasts no longer
@@ -32,7 +32,7 @@ def extremes(rows: pl.DataFrame, *columns: str) -> pl.DataFrame:
 
 
 def cloud(x: Numbers, y: Numbers) -> NDArray[np.intp]:
-    """The points that a scatter plot with logarithmic axes needs: of many that cover each other, a few.
+    """Return the points that a scatter plot with logarithmic axes needs: a few of many overlapping ones.
 
     The plane is split into cells half as wide as a marker. ``_OF_A_CELL`` translucent markers in each of several
     neighbouring cells are as dark as any number of them. Points that are few enough all stay.
@@ -52,7 +52,7 @@ def _cells(values: Numbers, count: int) -> NDArray[np.int32]:
 
 
 def share_points(ascending: Numbers) -> NDArray[np.intp]:
-    """The rows of a sorted column that a figure of its cumulative shares on a logarithmic axis needs.
+    """Return the rows of a sorted column that a plot of cumulative shares on a logarithmic axis needs.
 
     The last row of each of ``STRETCHES`` equal stretches of the axis.
     """

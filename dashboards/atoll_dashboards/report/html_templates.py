@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""HTML pages from their templates: each stands alone, text is escaped, a name that is not there is an error."""
+"""Render self-contained HTML pages from templates. Text is escaped; an undefined name is an error."""
 
 from typing import Any
 
 
 def rendered(template: str, **given: Any) -> str:
-    """The page that a template makes of what it is given."""
+    """Render a template with values."""
     import jinja2
 
     from atoll_dashboards.report import number_format

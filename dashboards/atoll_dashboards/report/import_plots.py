@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportUnknownMemberType=false
 # (matplotlib leaves the keyword arguments of its drawing methods untyped)
-"""What was imported, drawn: flow sizes and bytes by size, RTTs and the servers that stand for them."""
+"""Plots of imported data: flow sizes and bytes by size; RTTs and the servers that represent them."""
 
 from collections.abc import Sequence
 from itertools import pairwise

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The few figures by which a run is known, in the order in which a researcher asks for them."""
+"""The key figures of a run, in the order of a researcher's questions."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -17,7 +17,7 @@ _SENDING = "; plus the packet being sent"  # it has left the queue
 
 @dataclass(frozen=True, slots=True)
 class KeyFigure:
-    """One figure with its name and what it is to be compared with."""
+    """One figure with its name and its reference value."""
 
     name: str
     text: str

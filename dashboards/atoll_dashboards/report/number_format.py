@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Figures as people read them: three or four digits, a unit, and a dash for what was not measured."""
+"""Format figures: three or four digits, a unit, and a dash if not measured."""
 
 import math
 

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportUnknownMemberType=false
 # (matplotlib leaves the keyword arguments of its drawing methods untyped)
-"""How every figure looks: one palette, one font, one size of axes, so that figures of a page align in time.
+"""The style of all figures: palette, font, and equal axes, so that figures of a page align in time.
 
 Colours: Okabe and Ito's palette, told apart with any kind of colour vision and in grey.
 """
@@ -64,7 +64,7 @@ _STYLE: dict[str, Any] = {
 
 
 def common_style() -> AbstractContextManager[None]:
-    """While it holds, what is drawn looks like every other figure."""
+    """Apply the common style during the block."""
     return mpl.rc_context(cast("Any", _STYLE))
 
 

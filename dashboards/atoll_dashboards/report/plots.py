@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportUnknownMemberType=false
 # (matplotlib leaves the keyword arguments of its drawing methods untyped)
-"""The figures of a run, each a function of its sources; None where the run has nothing to show."""
+"""The plots of a run, each a function of its data; None if the run has no data for it."""
 
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -40,7 +40,7 @@ from atoll_dashboards.report.report_data import WINDOW_S, Sources
 
 @dataclass(frozen=True, slots=True)
 class Plot:
-    """A figure of the report: how it is drawn, and what it says."""
+    """A figure of the report: its drawing function and its caption."""
 
     name: str
     title: str
@@ -122,7 +122,7 @@ def other_links(sources: Sources) -> Figure | None:
 
 
 def queue(sources: Sources) -> Figure | None:
-    """Sojourn time of the pings above, bytes in the queue below: what the senders feel and what causes it."""
+    """Sojourn time of the pings above, bytes in the queue below: the effect on senders and its cause."""
     link = sources.bottleneck
     if link is None:
         return None

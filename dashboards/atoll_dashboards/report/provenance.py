@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run was asked to do and where its results come from, as rows for people."""
+"""Settings and origin of a run's results, as rows of the report."""
 
 from collections.abc import Mapping
 from datetime import UTC, datetime

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the figures are drawn from: a run's summary, description and tables, put on one time axis."""
+"""Data of the figures: a run's summary, description and tables on one time axis."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -24,7 +24,7 @@ MBIT_S = 8e-6 / WINDOW_S
 
 @dataclass(frozen=True, slots=True)
 class Sources:
-    """One analysed run, as the figures and the report read it."""
+    """Data of one analysed run for figures and report."""
 
     summary: Summary
     manifest: Mapping[str, Any]
@@ -132,10 +132,10 @@ class Sources:
         }
 
     def udp(self) -> pl.DataFrame:
-        """What reached the UDP receiver, a row each 100 ms.
+        """Packets at the UDP receiver, a row each 100 ms.
 
         t_s (its beginning), mbit_s, lost_packets, reordered_packets, jitter_ms (at its end). Empty without UDP traffic;
-        null what an older receiver did not say.
+        null if an older receiver did not report it.
         """
         if self.summary.get("udp") is None:
             return pl.DataFrame()
@@ -172,7 +172,7 @@ class Sources:
 
 
 def read_sources(run: RunDir) -> Sources:
-    """Everything the report is made of. Raises RunError when the run was not analysed, RunDirError when it is none."""
+    """Read the data of the report. Raises RunError when the run was not analysed, RunDirError when it is none."""
     manifest = run.manifest()
     summary = cast("Summary", run.summary())
     return Sources(summary, manifest, from_json(Experiment, manifest["experiment"]), run.tables)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportUnknownMemberType=false
 # (matplotlib leaves the keyword arguments of its drawing methods untyped)
-"""A trace as a figure: rate, delay and loss over time, and when the link is blocked."""
+"""Plot a trace: rate, delay and loss over time, and blockages."""
 
 from collections.abc import Callable
 from itertools import pairwise
