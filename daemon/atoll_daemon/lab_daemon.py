@@ -196,7 +196,7 @@ class LabDaemon:
         """Run an experiment; the answer has the run directory, the summary, and the link to its points in Grafana."""
         testbed, _ = self.require_lab()
         experiment, backend = described.experiment, described.backend
-        place, now_ns = testbed.place.name, time.time_ns()
+        place, now_ns = testbed.platform.name, time.time_ns()
         run_dir = create_run(
             runs, testbed.network, experiment, backend, place, now_ns, metrics=metrics, full_matrix=full_matrix
         )

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A host agent as seen by whoever started it: requests with answers, and the jobs it runs.
+"""The client of a host agent: requests with answers, and the jobs that the agent runs.
 
-The agent is one process (``atoll-host agent``) behind a byte stream: a child of ours, or of a command that
-reaches it (``nsenter ... --`` into an emulated lab), or the far end of an SSH channel (``remote``). When the stream
-ends, so does everything it started. A stream over a network can also fall silent: there both sides say every second
-that they are there, and each ends the stream when it has heard nothing for some seconds.
+The agent is one process (``atoll-host agent``) at the other end of a byte stream: a child process, possibly started
+through a command (``nsenter ... --`` into an emulated lab), or the far end of an SSH channel (``ssh/remote_agent``).
+When the stream ends, the agent ends everything that it has started. A network connection can also fail silently: both
+sides therefore send a heartbeat every second, and each ends the stream if it has received nothing for some seconds.
 """
 
 import asyncio
@@ -33,34 +33,34 @@ _CLOSE_TIMEOUT_S = 10.0
 
 _BEAT_EVERY_S = 1.0
 
-# Metrics come once a period, at once and at the end; those that were held up come together.
+# Metrics arrive once a period, at the start and at the end; delayed ones arrive together.
 _METRICS_AT_ONCE = 10
-_METRICS_PER_PERIOD = 2  # the clock of its machine may be a fast one
+_METRICS_PER_PERIOD = 2  # the clock of its machine may be fast
 
-_LONGEST_TEXT = 2000  # characters of what an agent says for people
+_LONGEST_TEXT = 2000  # characters of an agent's messages for people
 
 OpenStream = Callable[[Callable[[bytes], None], int], Awaitable[LineStream]]
-"""Opens the stream to an agent; it gets what takes each line, and the longest line there may be. Raises LabError."""
+"""Opens the stream to an agent; takes the function for each line, and the maximum length of a line. Raises LabError."""
 
 OnMetrics = Callable[[dict[str, Any]], None]
 """Takes a ``metrics`` event (docs/contracts.md, "Agent")."""
 
-HostAsked = tuple[str, str | None, Sequence[str]]
-"""What is told of: name, network namespace (None: the agent's own) and interfaces of a host."""
+MeasuredHost = tuple[str, str | None, Sequence[str]]
+"""A host for metrics: name, network namespace (None: the agent's own) and interfaces."""
 
-__all__ = ["Agent", "Exit", "HostAsked", "Job", "OnMetrics", "OpenStream"]
+__all__ = ["Agent", "Exit", "Job", "MeasuredHost", "OnMetrics", "OpenStream"]
 
 
 class Agent:
-    """A running agent. Get one with :meth:`start` or :meth:`over`, end it with :meth:`close`."""
+    """A running agent. Create it with :meth:`start` or :meth:`over`, end it with :meth:`close`."""
 
     def __init__(self, name: str = "the agent") -> None:
         self.name = name
-        """What messages call it."""
+        """The agent's name in messages."""
         self.protocol: ProtocolVersion = SPEAKS[0]
-        """The version that is spoken with it."""
+        """The version of the protocol in use."""
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Done, with the reason, when the agent has ended, asked to or not."""
+        """Done, with the reason, when the agent has ended."""
         self._stream: LineStream | None = None
         self._process: LineProcess | None = None  # the stream, of an agent on this machine
         self._tasks: list[asyncio.Task[None]] = []
@@ -69,19 +69,19 @@ class Agent:
         self._jobs: dict[str, Job] = {}
         self._closing = False
         self._heard_s = time.monotonic()
-        self._why: str | None = None  # ended by us, because
-        self._remedy = ""  # of its being of another version
+        self._why: str | None = None  # the reason if this side has ended the stream
+        self._remedy = ""  # for an agent of another version
         self._on_metrics: OnMetrics | None = None
-        self._measured: dict[str, frozenset[str]] = {}  # interfaces by host, of those whose metrics were asked for
+        self._measured: dict[str, frozenset[str]] = {}  # interfaces by host for which metrics were requested
         self._measured_every_s = 1.0
         self._measured_since_s = 0.0
         self._metrics_taken = 0
-        self._machine: str | None = None  # whose errors name it: an agent in a lab of namespaces serves many
+        self._machine: str | None = None  # the machine to name in errors; an agent of an emulated lab serves many
         self._hello: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
 
     @classmethod
     async def start(cls, prefix: Sequence[str], binary: Path) -> "Agent":
-        """Start ``binary agent`` behind ``prefix`` (empty: on this machine) and wait for its greeting.
+        """Start ``binary agent`` through the command ``prefix`` (empty: directly) and wait for its greeting.
 
         Raises LabError.
         """
@@ -102,10 +102,10 @@ class Agent:
 
     @classmethod
     async def over(cls, open_stream: OpenStream, name: str, *, silence_s: float, remedy: str) -> "Agent":
-        """The agent at the far end of a stream over a network, once it has greeted.
+        """Connect to the agent at the far end of a stream over a network, and wait for its greeting.
 
-        ``name``: of its machine. ``silence_s``: how long it may say nothing. ``remedy``: what to do when it speaks
-        another version of the protocol. Raises LabError.
+        ``name``: of its machine. ``silence_s``: timeout of its heartbeat. ``remedy``: for an agent with another version
+        of the protocol. Raises LabError.
         """
         agent = cls(f"{name}'s agent")
         agent._machine = name
@@ -121,7 +121,7 @@ class Agent:
                 hello = await asyncio.shield(self._hello)
         except TimeoutError:
             await self.close()
-            raise LabError(f"{self.name} said nothing within {_HELLO_TIMEOUT_S:g} s ({what})") from None
+            raise LabError(f"{self.name} sent no greeting within {_HELLO_TIMEOUT_S:g} s ({what})") from None
         except BaseException:
             await self.close()
             raise
@@ -137,20 +137,20 @@ class Agent:
 
     @property
     def hello(self) -> dict[str, Any]:
-        """What it greeted with: ``speaks``, ``version``, ``pid``, ``arch``."""
+        """The agent's greeting: ``speaks``, ``version``, ``pid``, ``arch``."""
         return self._hello.result()
 
     @property
     def has_limits_and_metrics(self) -> bool:
-        """Whether it holds jobs to limits and tells metrics; it is an older one if not."""
+        """Whether the agent supports limits of jobs and metrics; older agents do not."""
         return self.protocol >= LIMITS_AND_METRICS
 
     # Requests
 
     async def request(self, op: str, **fields: Any) -> dict[str, Any]:
-        """Ask for one operation; its answer, of the shape that it has to have (:mod:`atoll_hosts.message_shapes`).
+        """Request an operation; returns its answer, whose shape is checked (:mod:`atoll_hosts.message_shapes`).
 
-        Raises LabError with the agent's words when it was refused.
+        Raises LabError with the agent's message if it was refused.
         """
         if self.closed.done() or self._closing:
             raise self._death()
@@ -166,7 +166,7 @@ class Agent:
         finally:
             del self._waiting[number]
         if wrong := misfit(found, ANSWERS.get(op, {}), "the answer"):
-            raise LabError(self._named(f"its agent's answer to '{op}' makes no sense: {wrong}"))
+            raise LabError(self._named(f"its agent's answer to '{op}' is invalid: {wrong}"))
         return found
 
     async def start_job(
@@ -186,18 +186,18 @@ class Agent:
     ) -> Job:
         """Start a job in a network namespace (None: the agent's own); ``config`` becomes its first line of input.
 
-        Without a ``config`` its input is empty: for programs that are not of the family. ``stdout`` and ``stderr`` are
-        ``"lines"`` or files to append to. ``on_line`` gets each line of output that is a JSON object, ``on_output``
-        each line that becomes an event. ``limits``: what it may use; an agent without them
-        (:attr:`has_limits_and_metrics`) holds it to none. ``privileges``: the capabilities that it keeps; a program
-        that is not ours then runs as nobody (docs/privileges.md). None, or with an older agent: all of the agent's.
-        ``directory``: in which it runs; None: the agent's. Raises LabError.
+        Without a ``config`` its input is empty, for programs other than ``atoll-host``. ``stdout`` and ``stderr`` are
+        ``"lines"`` or files to append to. ``on_line`` takes each line of output that is a JSON object, ``on_output``
+        each line that the agent sends. ``limits``: resource limits; an older agent (:attr:`has_limits_and_metrics`)
+        applies none. ``privileges``: the capabilities that it keeps; other programs than ``atoll-host`` then run as
+        nobody (docs/privileges.md). None, or with an older agent: all of the agent's. ``directory``: its working
+        directory; None: the agent's. Raises LabError.
         """
         if name in self._jobs:
             msg = f"job {name!r} is already running"
             raise LabError(msg)
         user = "agent" if argv[0] == "atoll-host" else "nobody"
-        # Known before it is asked for: its first lines may come before the answer does.
+        # Registered before the request: its first lines may arrive before the answer.
         job = self._jobs[name] = Job(name, self.request, on_line, on_output)
         asked = asyncio.ensure_future(
             self.request(
@@ -217,9 +217,9 @@ class Agent:
         try:
             answer = await asyncio.shield(asked)
         except BaseException:
-            with contextlib.suppress(LabError):  # it was not started, or the agent is gone and the job with it
+            with contextlib.suppress(LabError):  # it was not started, or the agent has ended and the job with it
                 await asked
-                await job.stop(0)  # cancelled: nobody would know of the job
+                await job.stop(0)  # the caller was cancelled and does not know the job
                 await job.wait()
             self._jobs.pop(name, None)
             raise
@@ -228,62 +228,62 @@ class Agent:
         return job
 
     async def set_host(self, settings: HostSettings, netns: str | None = None) -> dict[str, Any]:
-        """Set a machine up; returns sysctls and offloads before. Undone by :meth:`unset_host` or the agent's end."""
+        """Configure a host; returns its previous sysctls and offloads. Undone by :meth:`unset_host` or the agent."""
         return (await self.request("set", host=settings.host, netns=netns, settings=to_json(settings)))["was"]
 
     async def unset_host(self, host: str) -> None:
-        """Take back what :meth:`set_host` did."""
+        """Undo :meth:`set_host`."""
         await self.request("unset", host=host)
 
     async def sysctl(self, netns: str | None, sysctls: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-        """Write sysctls in order, verified; returns what they held before, to be written back."""
+        """Write sysctls in order and verify them; returns the previous values, for restoring them."""
         answer = await self.request("sysctl", netns=netns, sysctls=[list(pair) for pair in sysctls])
-        return tuple((name, held) for name, held in answer["was"])
+        return tuple((name, previous) for name, previous in answer["was"])
 
     async def read(
         self, netns: str | None, *, sysctls: Sequence[str] = (), interfaces: Sequence[str] = ()
     ) -> dict[str, Any]:
-        """``sysctls`` by name, ``offloads`` and ``counters`` by interface, as they are now."""
+        """Read the current ``sysctls`` by name, and ``offloads`` and ``counters`` by interface."""
         answer = await self.request("read", netns=netns, sysctls=list(sysctls), interfaces=list(interfaces))
         return {part: answer[part] for part in ("sysctls", "offloads", "counters")}
 
-    async def measure(self, every_s: float, hosts: Sequence[HostAsked], on_metrics: OnMetrics) -> None:
-        """Have it tell metrics at once and then every so often, until :meth:`measure_no_more`.
+    async def measure(self, every_s: float, hosts: Sequence[MeasuredHost], on_metrics: OnMetrics) -> None:
+        """Make the agent send metrics now and then every ``every_s``, until :meth:`stop_measuring`.
 
-        Raises LabError, also if it is an agent that tells none.
+        Raises LabError, also if the agent does not support metrics.
         """
         if not self.has_limits_and_metrics:
-            lacks = "which has no metrics and no limits of jobs"
-            raise LabError(f"{self.name} speaks protocol {words([self.protocol])}, {lacks}: {self._remedy}")
+            without = "which has no metrics and no limits of jobs"
+            raise LabError(f"{self.name} speaks protocol {words([self.protocol])}, {without}: {self._remedy}")
         self._on_metrics = on_metrics
         self._measured = {host: frozenset(interfaces) for host, _, interfaces in hosts}
         self._measured_every_s, self._measured_since_s, self._metrics_taken = every_s, time.monotonic(), 0
-        await self.request("measure", every_ns=round(every_s * 1e9), hosts=_asked(hosts))
+        await self.request("measure", every_ns=round(every_s * 1e9), hosts=_hosts_json(hosts))
 
-    async def measure_no_more(self) -> None:
-        """Have it tell metrics once more, which have come when this returns, and then none. Raises LabError."""
+    async def stop_measuring(self) -> None:
+        """Make the agent send metrics once more and then stop; returns when these have arrived. Raises LabError."""
         try:
             await self.request("measure", every_ns=0, hosts=[])
         finally:
-            self._on_metrics = None  # what comes later is of a run that is over
+            self._on_metrics = None  # the run has ended
 
-    async def sample(self, hosts: Sequence[HostAsked]) -> dict[str, Any]:
-        """What :meth:`measure` would tell of the machine and ``hosts``, as it is now (docs/contracts.md, "Agent").
+    async def sample(self, hosts: Sequence[MeasuredHost]) -> dict[str, Any]:
+        """The current metrics of the machine and ``hosts``, as those of :meth:`measure` (docs/contracts.md, "Agent").
 
-        Raises LabError, also if it is an agent that cannot.
+        Raises LabError, also if the agent does not support samples.
         """
         if self.protocol < SAMPLES:
-            lacks = "which does not tell what was dropped"
-            raise LabError(f"{self.name} speaks protocol {words([self.protocol])}, {lacks}: {self._remedy}")
-        return (await self.request("sample", hosts=_asked(hosts)))["sample"]
+            without = "which does not report dropped packets"
+            raise LabError(f"{self.name} speaks protocol {words([self.protocol])}, {without}: {self._remedy}")
+        return (await self.request("sample", hosts=_hosts_json(hosts)))["sample"]
 
     def read_every(self, seconds: float) -> None:
-        """Take what an agent on this machine says so often only (:meth:`LineProcess.read_every`); 0: as it comes."""
+        """Read messages of an agent on this machine at this interval only (:meth:`LineProcess.read_every`)."""
         if self._process is not None:
             self._process.read_every(seconds)
 
     async def describe(self) -> dict[str, Any]:
-        """What the machine is and has (docs/contracts.md, "Agent")."""
+        """The agent's description of its machine (docs/contracts.md, "Agent")."""
         return await self.request("describe")
 
     async def close(self) -> None:
@@ -306,7 +306,7 @@ class Agent:
             self._stream.write(message.encode() + b"\n")
 
     def _take_line(self, line: bytes) -> None:
-        """Every line of the agent; what cannot be made sense of raises, which ends it."""
+        """Take a line of the agent. Raises for an invalid message, which ends the stream."""
         self._heard_s = time.monotonic()
         message = parsed(line.decode())
         if not isinstance(message, dict) or not isinstance(cast("dict[str, Any]", message).get("type"), str):
@@ -314,7 +314,7 @@ class Agent:
         self._take(cast("dict[str, Any]", message))
 
     async def _beat(self, silence_s: float) -> None:
-        """Say every second that we are there; end the stream when the agent has not for ``silence_s``."""
+        """Send a heartbeat every second; end the stream if nothing was received for ``silence_s``."""
         while not self.closed.done():
             self._write('{"op":"beat"}')
             await asyncio.sleep(_BEAT_EVERY_S)
@@ -342,11 +342,11 @@ class Agent:
         match message["type"]:
             case "line":
                 if job := self._jobs.get(message["job"]):
-                    job.take_line(message["stream"], message["line"])
+                    job.on_output_line(message["stream"], message["line"])
             case "exit":
                 message = cleaned(_of_shape(message, EXIT))
                 if job := self._jobs.pop(message["job"], None):
-                    job.take_exit(Exit(message["code"], message["signal"], message.get("exceeded")))
+                    job.on_exit(Exit(message["code"], message["signal"], message.get("exceeded")))
             case "metrics":
                 if self._on_metrics is not None:
                     self._count_metrics()
@@ -359,14 +359,14 @@ class Agent:
                 pass  # a beat, or of a later minor version
 
     def _count_metrics(self) -> None:
-        """Raises ValueError when more messages have come than were asked for: each makes points in the run's spool."""
+        """Raise ValueError if more metrics arrive than requested, as each makes points in the run's spool."""
         self._metrics_taken += 1
         periods = (time.monotonic() - self._measured_since_s) / self._measured_every_s
         if self._metrics_taken > _METRICS_AT_ONCE + _METRICS_PER_PERIOD * periods:
             raise ValueError(f"metrics more often than every {self._measured_every_s:g} s")
 
     def _asked_for(self, metrics: dict[str, Any]) -> dict[str, Any]:
-        """Leave out the hosts, interfaces and jobs that nobody asked for: an agent cannot make series of its own."""
+        """Remove hosts, interfaces and jobs that were not requested, so that an agent cannot add time series."""
         hosts = {
             host: {**found, "interfaces": _only(found["interfaces"], self._measured[host])}
             for host, found in _only(metrics["hosts"], self._measured).items()
@@ -378,7 +378,7 @@ class Agent:
     def _take_answer(self, message: dict[str, Any]) -> None:
         answer = self._waiting.get(message["id"])
         if answer is None or answer.done():
-            return  # whoever asked was cancelled
+            return  # the request was cancelled
         if message["ok"]:
             answer.set_result(cleaned(message))
         else:
@@ -399,7 +399,7 @@ class Agent:
             if not answer.done():
                 answer.set_exception(LabError(reason))
         for job in self._jobs.values():
-            job.take_death(reason)
+            job.on_agent_end(reason)
         self._jobs.clear()
 
     def _death(self) -> LabError:
@@ -407,7 +407,7 @@ class Agent:
 
 
 def _of_shape(message: dict[str, Any], shape: Any) -> dict[str, Any]:
-    """The message. Raises ValueError when it has another shape."""
+    """The message. Raises ValueError if it has another shape."""
     if wrong := misfit(message, shape, f"{message['type']} message"):
         raise ValueError(wrong)
     return message
@@ -417,5 +417,5 @@ def _only(figures: dict[str, Any], known: Collection[str]) -> dict[str, Any]:
     return {name: found for name, found in figures.items() if name in known}
 
 
-def _asked(hosts: Sequence[HostAsked]) -> list[dict[str, Any]]:
+def _hosts_json(hosts: Sequence[MeasuredHost]) -> list[dict[str, Any]]:
     return [{"host": host, "netns": netns, "interfaces": list(names)} for host, netns, names in hosts]

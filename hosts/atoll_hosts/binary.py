@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where the ``atoll-host`` executable is."""
+"""Find the ``atoll-host`` executable."""
 
 import os
 import shutil
@@ -11,9 +11,9 @@ VARIABLE = "ATOLL_HOST"
 
 
 def find_binary() -> Path:
-    """The ``atoll-host`` executable: the one ``ATOLL_HOST`` names, else the project's own build, else the one on PATH.
+    """The ``atoll-host`` executable: that of ``ATOLL_HOST``, else the project's build, else the one on PATH.
 
-    Raises MachineError when there is none.
+    Raises MachineError if there is none.
     """
     named = os.environ.get(VARIABLE)
     if named:

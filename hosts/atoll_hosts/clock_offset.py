@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How far another machine's clock is off, measured over the agent's stream (Cristian's algorithm)."""
+"""The clock offset of another machine, measured through its agent (Cristian's algorithm)."""
 
 import time
 from dataclasses import dataclass
@@ -11,7 +11,7 @@ _ROUNDS = 8
 
 @dataclass(frozen=True, slots=True)
 class ClockOffset:
-    """A clock less this machine's: the truth is within ``bound_ns`` of ``offset_ns``. ``rtt_ns``: of the stream."""
+    """A clock less this machine's, exact to ``bound_ns``. ``rtt_ns``: of the request."""
 
     offset_ns: int
     bound_ns: int
@@ -19,7 +19,7 @@ class ClockOffset:
 
     @property
     def known_ns(self) -> int:
-        """The offset, if the measurement shows that there is one; else 0."""
+        """The offset if it exceeds the bound of the measurement, else 0."""
         return self.offset_ns if abs(self.offset_ns) > self.bound_ns else 0
 
     def __str__(self) -> str:
@@ -27,9 +27,9 @@ class ClockOffset:
 
 
 async def clock_offset(agent: Agent) -> ClockOffset:
-    """The best of some rounds: the answer was read off the clock at some instant between asking and hearing it.
+    """Measure the offset: the agent reads its clock at some time between request and answer; the shortest round counts.
 
-    Raises LabError when the agent ends meanwhile.
+    Raises LabError if the agent ends.
     """
     best: ClockOffset | None = None
     for _ in range(_ROUNDS):

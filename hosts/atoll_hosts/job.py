@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One job run by an agent: its life, its lines, its end."""
+"""A job that an agent runs: start, output, end."""
 
 import asyncio
 import json
@@ -24,9 +24,9 @@ _LONGEST_SHOWN = 1000  # characters of a line
 
 @dataclass(frozen=True, slots=True)
 class Exit:
-    """How a job ended: its exit status, or the name of the signal that ended it.
+    """The end of a job: its exit status, or the name of the signal that ended it.
 
-    ``exceeded``: the limit that it had reached, in words, if that is why.
+    ``exceeded``: the limit that it exceeded, in words, if that was the reason.
     """
 
     code: int | None
@@ -47,19 +47,19 @@ class Job:
         self.name = name
         self.pid = 0
         self.unheld: str | None = None
-        """The limit that it does not hold to although it was started, in words."""
+        """A limit that could not be applied to it, in words."""
         self.last: dict[str, Any] | None = None
         """The last line of standard output that was a JSON object."""
         self.exit: Exit | None = None
         self._request = request
         self._on_line = on_line
         self._on_output = on_output
-        self._words: deque[str] = deque(maxlen=_LAST_LINES)  # for people: standard error, and what is no JSON
+        self._words: deque[str] = deque(maxlen=_LAST_LINES)  # for people: standard error, and lines that are not JSON
         self._ready = asyncio.Event()
         self._ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
 
     async def ready(self, timeout_s: float) -> None:
-        """Wait for the job's ``ready`` line. Raises LabError when it ends before, or is silent for ``timeout_s``."""
+        """Wait for the job's ``ready`` line. Raises LabError if it ends before, or after ``timeout_s``."""
         said = asyncio.ensure_future(self._ready.wait())
         try:
             await asyncio.wait({said, self._ended}, timeout=timeout_s, return_when=asyncio.FIRST_COMPLETED)
@@ -68,14 +68,14 @@ class Job:
         if self._ready.is_set():
             return
         if self._ended.done():
-            self._ended.result()  # the agent's death is another story
+            self._ended.result()  # raises if the agent has ended
             msg = f"{self.name} did not start: {self.exit_text()}"
             raise LabError(msg)
         msg = f"{self.name} is not ready after {timeout_s:g} s"
         raise LabError(msg)
 
     async def wait(self) -> Exit:
-        """Wait for the job's end. Raises LabError when the agent dies first."""
+        """Wait for the job's end. Raises LabError if the agent ends first."""
         return await asyncio.shield(self._ended)
 
     async def stop(self, grace_s: float = 2.0, signal: str = "TERM") -> None:
@@ -88,7 +88,7 @@ class Job:
         try:
             await self._request("stop", job=self.name, signal=signal, grace_ns=int(grace_s * 1e9))
         except LabError:
-            # It ended while we asked: the exit comes before the refusal.
+            # It ended meanwhile: its exit message arrives before the refusal.
             if self.exit is None:
                 raise
 
@@ -97,15 +97,15 @@ class Job:
         await self._request("input", job=self.name, text=json.dumps(message, separators=(",", ":")) + "\n")
 
     def exit_text(self) -> str:
-        """Why it ended, for people: the last lines that it printed for them, and its exit status."""
+        """The reason for its end: the last lines that it printed for people, and its exit status."""
         said = "; ".join(line.strip() for line in self._words if line.strip())
         ended = str(self.exit) if self.exit is not None else "still running"
         return f"{said} ({ended})" if said else ended
 
-    # What the agent reports
+    # Called by the agent's client
 
-    def take_line(self, stream: str, line: str) -> None:
-        """A line of output."""
+    def on_output_line(self, stream: str, line: str) -> None:
+        """Take a line of output."""
         if self._on_output is not None:
             self._on_output(line)
         message = _json_object(line) if stream == "stdout" else None
@@ -118,14 +118,14 @@ class Job:
         if self._on_line is not None:
             self._on_line(message)
 
-    def take_exit(self, ended: Exit) -> None:
-        """The job has ended; no line follows."""
+    def on_exit(self, ended: Exit) -> None:
+        """Take the job's end; no line follows."""
         self.exit = ended
         if not self._ended.done():
             self._ended.set_result(ended)
 
-    def take_death(self, reason: str) -> None:
-        """The agent is gone, and the job with it."""
+    def on_agent_end(self, reason: str) -> None:
+        """Take the end of the agent, and of the job with it."""
         if not self._ended.done():
             self._ended.set_exception(LabError(f"{self.name}: {reason}"))
             self._ended.exception()  # retrieved: nobody may be waiting for it

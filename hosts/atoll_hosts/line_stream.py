@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Streams that are spoken to in lines and answer in lines: a child process here, others elsewhere (``ssh``)."""
+"""Streams of lines to and from a program: a child process here, an SSH channel in ``ssh/remote_agent``."""
 
 import asyncio
 import contextlib
@@ -13,37 +13,37 @@ _READ_BYTES = 1 << 16  # a pipe's capacity
 
 
 class LineStream(Protocol):
-    """A program that hears lines and says lines, wherever it runs."""
+    """A stream of lines to and from a program on any machine."""
 
     @property
     def broken(self) -> Exception | None:
-        """What it said that could not be understood, if that ended it."""
+        """The error in the program's output that has ended the stream; None if there was none."""
         ...
 
     def write(self, line: bytes) -> None:
-        """Send a line, newline included. A program that is gone does not hear it (see :meth:`wait`)."""
+        """Send a line with its newline. It is lost if the program has ended (see :meth:`wait`)."""
         ...
 
     def close_input(self) -> None:
-        """End its standard input, when what was written is through."""
+        """Close the program's standard input after the written lines."""
         ...
 
     def kill(self) -> None:
-        """End it, or at least the stream, at once; harmless when it has ended."""
+        """End the program, or at least the stream, at once; does nothing if it has ended."""
         ...
 
     async def wait(self) -> str:
-        """Wait until it has ended and all its output was read; how it ended, in words."""
+        """Wait until the program has ended and its output was read; returns how it ended, in words."""
         ...
 
 
 class LineCutter:
-    """Cuts chunks at newlines and hands on each line in the turn of the event loop that brought it."""
+    """Splits chunks at newlines and calls ``on_line`` for each line at once."""
 
     def __init__(self, on_line: Callable[[bytes], None], longest: int) -> None:
-        """What ``on_line`` raises breaks the stream: ``broken`` then says why, and nothing more is handed on.
+        """An error of ``on_line``, or a line of more than ``longest`` bytes, ends the stream.
 
-        So it is when a line has more than ``longest`` bytes.
+        ``broken`` has the error then, and ``on_line`` is not called again.
         """
         self.broken: Exception | None = None
         self._on_line = on_line
@@ -51,7 +51,7 @@ class LineCutter:
         self._partial = bytearray()
 
     def take(self, data: bytes) -> None:
-        """The next chunk."""
+        """Take the next chunk."""
         if self.broken is not None:
             return
         first, newline, others = data.partition(b"\n")
@@ -62,37 +62,37 @@ class LineCutter:
                 for line in (bytes(self._partial), *lines):
                     self._on_line(line)
                 self._partial = bytearray(rest)
-        except Exception as error:  # noqa: BLE001 - a machine may say anything; it ends its own stream and nothing else
+        except Exception as error:  # noqa: BLE001 - invalid output of a machine must end its own stream only
             self.broken = error
         if len(self._partial) > self._longest:
             self.broken = ValueError(f"a line of more than {self._longest} bytes")
 
 
 class LineProcess:
-    """Hands on every line of a child process' standard output in that turn of the event loop which reads it.
+    """A child process whose lines of standard output are passed on in the iteration of the event loop that reads them.
 
-    asyncio's streams take three turns for it, and memory of the kernel's each time: fifteen system calls instead of
-    five. An agent says thirty lines a second, and in virtual time system calls are what costs.
+    asyncio's streams need three iterations, and fifteen system calls instead of five. An agent sends thirty lines a
+    second, and in virtual time system calls determine the cost.
     """
 
     def __init__(self, on_line: Callable[[bytes], None], longest: int) -> None:
-        """As :class:`LineCutter`; what breaks the stream kills the process."""
+        """As :class:`LineCutter`; an error kills the process."""
         self._cutter = LineCutter(on_line, longest)
         self._loop = asyncio.get_running_loop()
         self._output_ended: asyncio.Future[None] = self._loop.create_future()
         self._output = -1
         self._process: asyncio.subprocess.Process | None = None
         self._every_s = 0.0
-        self._at_once_until_s = 0.0  # what was written may be answered
+        self._at_once_until_s = 0.0  # an answer to a written line is expected until then
         self._next_read: asyncio.TimerHandle | None = None
 
     @property
     def broken(self) -> Exception | None:
-        """What it said that could not be understood, if that ended it."""
+        """The error in its output that has ended the stream; None if there was none."""
         return self._cutter.broken
 
     async def start(self, command: Sequence[str]) -> None:
-        """Start it in a session of its own, so that Ctrl-C is not for it. Raises OSError."""
+        """Start the process in a new session, so that Ctrl-C does not reach it. Raises OSError."""
         output, its_output = os.pipe2(os.O_CLOEXEC | os.O_NONBLOCK)
         os.set_blocking(its_output, True)
         try:
@@ -112,37 +112,34 @@ class LineProcess:
         self._loop.add_reader(output, self._read)
 
     def read_every(self, seconds: float) -> None:
-        """From now on take what it says so often only; 0: as it comes, which is how a stream begins.
+        """Read output at this interval only; 0, the initial value: as it arrives.
 
-        Thirty lines a second are then read together: to be woken for each is what they cost. For as long after a line
-        was written, what comes is taken as it comes: it may be the answer.
+        Waking up for each of thirty lines a second is most of their cost. For one interval after a line was written,
+        output is read as it arrives, as it may be the answer.
         """
         self._every_s = seconds
         self._hurry()
 
     def write(self, line: bytes) -> None:
-        """Send a line, newline included. A process that is gone does not hear it (see :meth:`wait`)."""
+        """Send a line with its newline. It is lost if the process has ended (see :meth:`wait`)."""
         if self._process is not None and self._process.stdin is not None and not self._process.stdin.is_closing():
             self._process.stdin.write(line)
             self._hurry()
 
     def close_input(self) -> None:
-        """End its standard input, when what was written is through."""
+        """Close its standard input after the written lines."""
         if self._process is not None and self._process.stdin is not None:
             self._process.stdin.close()
             self._hurry()
 
     def kill(self) -> None:
-        """SIGKILL; harmless when it has ended."""
+        """Send SIGKILL; does nothing if the process has ended."""
         if self._process is not None:
             with contextlib.suppress(ProcessLookupError):
                 self._process.kill()
 
     async def wait(self) -> str:
-        """Wait until it has ended and all its output was read: its exit status or signal, in words.
-
-        Only for a process that was started.
-        """
+        """Wait until the process has ended and its output was read; returns its exit status or signal in words."""
         await asyncio.shield(self._output_ended)
         status = await self._process.wait() if self._process is not None else 0
         return f"signal {-status}" if status < 0 else f"exit status {status}"
@@ -156,7 +153,7 @@ class LineProcess:
             self._cutter.take(data)
             if self._cutter.broken is not None:
                 self.kill()
-            # A full pipe would hold up who writes into it.
+            # A full pipe would block the writer.
             elif len(data) < _READ_BYTES and self._loop.time() >= self._at_once_until_s:
                 self._pause()
         else:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A machine of the lab in somebody's hands: the agent that serves it, and the network namespace it is there."""
+"""A machine of the lab: the agent that serves it, and its network namespace."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -13,13 +13,13 @@ from atoll_hosts.job import Job, OnLine, OnOutput
 
 @dataclass(frozen=True, slots=True)
 class Machine:
-    """One machine. An agent may serve many of them, each in a namespace; a real machine has one to itself."""
+    """One machine. The agent of an emulated lab serves many, each in a namespace; a real machine has its own agent."""
 
     name: str
     agent: Agent
-    netns: str | None = None  # path, as the agent sees it; None: the agent's own
+    netns: str | None = None  # path on the agent's machine; None: the agent's own namespace
     clock_offset_ns: int = 0
-    """Its CLOCK_REALTIME less that of this machine, where that is known to differ."""
+    """Its CLOCK_REALTIME less that of this machine, if that is known to differ."""
 
     async def start_job(
         self,
@@ -51,17 +51,17 @@ class Machine:
         )
 
     async def set(self, settings: HostSettings) -> dict[str, Any]:
-        """Set the machine up; returns sysctls and offloads before. Undone by :meth:`unset` or the agent's end."""
+        """Configure the machine; returns its previous sysctls and offloads. Undone by :meth:`unset` or the agent."""
         return await self.agent.set_host(settings, self.netns)
 
     async def unset(self) -> None:
-        """Take back what :meth:`set` did."""
+        """Undo :meth:`set`."""
         await self.agent.unset_host(self.name)
 
     async def sysctl(self, sysctls: Sequence[tuple[str, str]]) -> tuple[tuple[str, str], ...]:
-        """Write sysctls in order, verified; returns what they held before, to be written back."""
+        """Write sysctls in order and verify them; returns the previous values, for restoring them."""
         return await self.agent.sysctl(self.netns, sysctls)
 
     async def read(self, *, sysctls: Sequence[str] = (), interfaces: Sequence[str] = ()) -> dict[str, Any]:
-        """``sysctls`` by name, ``offloads`` and ``counters`` by interface, as they are now."""
+        """Read the current ``sysctls`` by name, and ``offloads`` and ``counters`` by interface."""
         return await self.agent.read(self.netns, sysctls=sysctls, interfaces=interfaces)

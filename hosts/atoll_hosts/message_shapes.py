@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The shape of what an agent says: which fields the daemon reads, and their types (docs/contracts.md, "Agent").
+"""Shapes of agents' messages: the fields that the daemon reads, with their types (docs/contracts.md, "Agent").
 
-A machine of a rack may send anything. A message of another shape is refused here, so that code that reads one can rely
-on its fields. Fields that are not listed are not checked.
+A real machine may send anything. Messages of another shape are refused here, so that code can rely on their fields.
+Fields that are not listed are not checked.
 """
 
 import json
@@ -13,7 +13,7 @@ from typing import Any, NoReturn, cast
 from atoll_core.errors import plain
 
 Shape = Any
-"""A type or several; ``[shape]``; ``{str: shape}`` for any keys, ``{"key": shape}`` for those that are needed."""
+"""A type or several; ``[shape]``; ``{str: shape}`` for any keys, ``{"key": shape}`` for required ones."""
 
 _FIGURES = {str: frozenset({int, float, NoneType})}
 _TEXT_OR_NONE = frozenset({str, NoneType})
@@ -49,11 +49,11 @@ ANSWERS: Mapping[str, Shape] = {
     "files": {"spool": {"path": str, "files": [{"name": str, "bytes": int}]}},
     "sample": {"sample": {"machine": _FIGURES, "hosts": _OF_HOSTS, "unread": [str]}},
 }
-"""By operation, of those whose answers hold anything."""
+"""Shapes of answers by operation; answers of other operations are empty."""
 
 
 def _refuse(constant: str) -> NoReturn:
-    msg = f"{constant} is no JSON"
+    msg = f"{constant} is not JSON"
     raise ValueError(msg)
 
 
@@ -65,11 +65,11 @@ def parsed(text: str) -> Any:
     try:
         return _DECODER.decode(text)
     except RecursionError:
-        raise ValueError("it is nested too deeply") from None
+        raise ValueError("nested too deeply") from None
 
 
 def cleaned(thing: Any) -> Any:
-    """The same with every text in it, keys included, made safe to print (:func:`atoll_core.errors.plain`)."""
+    """A copy with every string, including keys, made safe to print (:func:`atoll_core.errors.plain`)."""
     if isinstance(thing, str):
         return plain(thing)
     if isinstance(thing, dict):
@@ -80,28 +80,28 @@ def cleaned(thing: Any) -> Any:
 
 
 def misfit(thing: Any, shape: Shape, where: str = "it") -> str | None:
-    """Where a thing does not have the shape, in words; None: it has."""
+    """The first deviation from the shape, in words; None if there is none."""
     if isinstance(shape, (type, frozenset)):
-        return None if _is(thing, shape) else f"{where} is of a wrong type"
+        return None if _is(thing, shape) else f"{where} has a wrong type"
     if isinstance(shape, list):
         if not isinstance(thing, list):
-            return f"{where} is no list"
+            return f"{where} is not a list"
         items = enumerate(cast("list[Any]", thing))
         return _first(misfit(item, shape[0], f"{where}[{number}]") for number, item in items)
     if not isinstance(thing, dict):
-        return f"{where} is no object"
+        return f"{where} is not an object"
     found, wanted = cast("dict[str, Any]", thing), cast("dict[Any, Shape]", shape)
     if str not in wanted:
         missing = _first(f"{where} has no {key}" for key in wanted if key not in found)
         return missing or _first(misfit(found[key], each, f"{where}.{key}") for key, each in wanted.items())
     each = wanted[str]
     if isinstance(each, (type, frozenset)):  # counters: thousands in the metrics of a large lab
-        return _first(f"{where}.{key} is of a wrong type" for key, item in found.items() if not _is(item, each))
+        return _first(f"{where}.{key} has a wrong type" for key, item in found.items() if not _is(item, each))
     return _first(misfit(item, each, f"{where}.{key}") for key, item in found.items())
 
 
 def _is(thing: Any, kind: Any) -> bool:
-    """Whether a thing is of just that type: true is no number."""
+    """Whether a value has exactly this type; a bool is not an int."""
     return type(thing) is kind if isinstance(kind, type) else type(thing) in kind
 
 

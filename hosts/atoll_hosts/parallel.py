@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Doing one thing on many machines at once: all of them, each with its own outcome."""
+"""Run the same work on many machines in parallel, with an outcome for each."""
 
 import asyncio
 from collections.abc import Awaitable, Callable, Sequence
@@ -14,7 +14,7 @@ T = TypeVar("T")
 
 @dataclass(frozen=True, slots=True)
 class Outcome(Generic[T]):
-    """What came of it on one machine: ``found``, or why not."""
+    """The outcome on one machine: the result ``found``, or an error."""
 
     machine: str
     found: T | None
@@ -26,9 +26,9 @@ async def on_each(
     work: Callable[[InventoryMachine], Awaitable[T]],
     tell: Callable[[Outcome[T]], None] = lambda _: None,
 ) -> list[Outcome[T]]:
-    """Do ``work`` on all machines side by side; outcomes in their order, told as they come.
+    """Do ``work`` on all machines in parallel; returns outcomes in their order, and calls ``tell`` as they arrive.
 
-    A machine that fails (AtollError) does not keep the others.
+    A machine that fails (AtollError) does not affect the others.
     """
 
     async def on(machine: InventoryMachine) -> Outcome[T]:

@@ -1,35 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Which versions of the agents' protocol this program speaks, and which of them it has in common with an agent.
+"""Versions of the agents' protocol, and the choice of the common version with an agent.
 
-The rule is in docs/contracts.md. The agent applies it too (hosts/crates/agent/src/protocol_version.rs), and the
-examples in tests/data/contract/agent-versions.jsonl hold both to the same outcomes.
+The rule is in docs/contracts.md. The agent applies it, too (hosts/crates/agent/src/protocol_version.rs); tests of both
+use the examples in tests/data/contract/agent-versions.jsonl.
 """
 
 from collections.abc import Iterable, Mapping
 from typing import Any
 
 ProtocolVersion = tuple[int, int]
-"""Major and minor. A major version is one language; a minor one adds to it what others may ignore."""
+"""Major and minor version. Major versions are incompatible; a minor version adds parts that others may ignore."""
 
 SPEAKS: tuple[ProtocolVersion, ...] = ((1, 4),)
 """The highest minor version of each major one."""
 
 LIMITS_AND_METRICS: ProtocolVersion = (1, 1)
-"""Since when there are ``limits`` of jobs and ``measure``."""
+"""The version that introduced ``limits`` of jobs and ``measure``."""
 
 SAMPLES: ProtocolVersion = (1, 2)
-"""Since when there is ``sample``, and metrics tell what was dropped."""
+"""The version that introduced ``sample``, and dropped packets in metrics."""
 
 
 def agreed(ours: Iterable[ProtocolVersion], theirs: Iterable[ProtocolVersion]) -> ProtocolVersion | None:
-    """The highest major version that both speak, in the lower of both minor ones; None if there is none."""
+    """The highest common major version with the lower of both minor versions; None if there is none."""
     known = list(theirs)
     common = [(major, min(minor, other)) for major, minor in ours for theirs_, other in known if major == theirs_]
     return max(common, default=None)
 
 
 def spoken(hello: Mapping[str, Any]) -> tuple[ProtocolVersion, ...]:
-    """What an agent says that it speaks; those of 1.0 named their major version only. Nothing, if that is not ours."""
+    """The versions in an agent's greeting; agents of 1.0 named their major version only. Empty if it is invalid."""
     try:
         return tuple((int(major), int(minor)) for major, minor in hello.get("speaks") or [(hello["protocol"], 0)])
     except (KeyError, TypeError, ValueError):
@@ -37,5 +37,5 @@ def spoken(hello: Mapping[str, Any]) -> tuple[ProtocolVersion, ...]:
 
 
 def words(versions: Iterable[ProtocolVersion]) -> str:
-    """As people write them: ``1.1``, ``1.0 and 2.3``."""
+    """Versions as text: ``1.1``, ``1.0 and 2.3``."""
     return " and ".join(f"{major}.{minor}" for major, minor in versions) or "no version"

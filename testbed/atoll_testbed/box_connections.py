@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Connections within stateful boxes that a swap moves: waited for, then ended so that both of their ends learn of it.
+"""TCP connections in stateful boxes that a swap affects: wait for their end, then reset them.
 
-They are found and ended by `ss` (iproute2) where the box is. A kernel that cannot end a program's connections
-(CONFIG_INET_DIAG_DESTROY) ends them with the program, which is started again.
+`ss` (iproute2) finds and resets them on the box's machine. If the kernel cannot reset a program's connections
+(CONFIG_INET_DIAG_DESTROY), the program is restarted.
 """
 
 import asyncio
@@ -20,7 +20,7 @@ from atoll_hosts.machine import Machine
 _LOOK_EVERY_S = 0.2
 _DEFAULT_LIMIT = "60 s"
 
-# Of the experiment's hosts only: a real box has others, that of whoever looks after it among them.
+# Only connections of the experiment's hosts: a real box has others, such as an administrator's SSH session.
 _FOUND = "state connected exclude time-wait ( {peers} )"
 _COUNT = 'found=$(ss -Htn $@) || exit 1; printf \'{"connections":%d}\\n\' "$(printf %s "$found" | grep -c .)"'
 
@@ -29,7 +29,7 @@ Tell = Callable[[dict[str, Any]], None]
 
 @dataclass(frozen=True, slots=True)
 class ConnectionPolicy:
-    """What becomes of connections that break: ended when packets turn, or first waited for, up to ``wait``."""
+    """Policy for connections that a swap breaks: reset them, after waiting up to ``wait`` for their end."""
 
     wait: Duration | None = None
 
@@ -48,10 +48,9 @@ class ConnectionPolicy:
 
 
 class BoxConnections:
-    """The TCP connections that programs on boxes hold.
+    """The TCP connections of programs on boxes.
 
-    ``machine``: one by its name (KeyError: none of ours). ``restart``: ends a box's program, and its
-    connections with it, and starts it again.
+    ``machine``: the machine with a name (KeyError: no such machine). ``restart``: restarts a box's program.
     """
 
     def __init__(
@@ -68,7 +67,7 @@ class BoxConnections:
         self._external = frozenset(box.name for box in network.boxes if not box.is_managed)
 
     async def wait(self, boxes: Iterable[str], limit: Duration) -> None:
-        """Return when the boxes hold no connections any more, or after ``limit``, which is told. Raises LabError."""
+        """Wait until the boxes have no connections; after ``limit``, emit an event and return. Raises LabError."""
         deadline = time.monotonic() + limit.ns / 1e9
         left = [box for box in boxes if box not in self._external]
         while left:
@@ -81,19 +80,19 @@ class BoxConnections:
                 await asyncio.sleep(_LOOK_EVERY_S)
 
     async def reset(self, boxes: Iterable[str]) -> None:
-        """End the connections that the boxes hold; what was done is told. Raises LabError."""
+        """Reset the boxes' connections, and emit an event for each box. Raises LabError."""
         for box in boxes:
             if box in self._external:
                 self._say("time-out", {box: None})
                 continue
-            held = await self._count(box)
-            if not held:
+            count = await self._count(box)
+            if not count:
                 continue
             await self._run(box, "ss", "-Ktn", *self._filter)
             refused = await self._count(box)
             if refused:
                 await self._restart(box)
-            self._say("restart" if refused else "reset", {box: held})
+            self._say("restart" if refused else "reset", {box: count})
 
     def _say(self, how: str, boxes: Mapping[str, int | None]) -> None:
         self._tell({"type": "swap", "t_ns": time.time_ns(), "state": "connections", "how": how, "boxes": boxes})
@@ -103,9 +102,9 @@ class BoxConnections:
         return int((answer or {})["connections"])
 
     async def _run(self, box: str, *argv: str) -> dict[str, Any] | None:
-        """Run a command to its end; its last line of JSON. Raises LabError."""
+        """Run a command to its end and return its last line of JSON. Raises LabError."""
         job = await self._machine(box).start_job(f"connections-{box}", argv, privileges=RESET_CONNECTIONS)
         ended = await job.wait()
         if ended.code != 0:
-            raise LabError(f"{box}: the connections it holds cannot be told: {job.exit_text()}")
+            raise LabError(f"{box}: its connections cannot be listed or reset: {job.exit_text()}")
         return job.last

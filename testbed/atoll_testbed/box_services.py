@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The boxes' programs: links, delay boxes and what users bring, from the apply that needs them to one that does not."""
+"""Programs of boxes: links, delay boxes and users' programs. They run as long as the applied plan contains them."""
 
 import asyncio
 import contextlib
@@ -14,29 +14,29 @@ from atoll_testbed.platforms.base import Platform
 from atoll_testbed.testbed_diff import TestbedChange
 
 _READY_TIMEOUT_S = 10.0
-_ASKED_TIMEOUT_S = 5.0  # for a program that has been asked to end
+_STOP_TIMEOUT_S = 5.0  # for a program that has been asked to end
 _START_S = 1.0  # a program that ends within this time has not started; an interpreter finds a syntax error much earlier
 
 BoxLine = Callable[[str, dict[str, Any]], None]
 ProgramLine = Callable[[str, str], None]
-"""Takes a line that a program of the user's printed, with the name of its job."""
+"""Takes the name of a job and a line that this user's program printed."""
 
 
 class Services:
-    """What runs on the boxes of a testbed.
+    """The programs that run on the boxes of a testbed.
 
-    ``on_line``: takes their lines of JSON, with the box's name. ``on_program_line``: takes what users' programs print.
-    ``on_failure``: told, in one line, of what ended or does not do what it was asked.
+    ``on_line``: takes their lines of JSON, with the box's name. ``on_program_line``: takes the output of users'
+    programs. ``on_failure``: takes a line about a program that ended unexpectedly or refused a request.
     """
 
     def __init__(
         self,
-        place: Platform,
+        platform: Platform,
         on_line: BoxLine,
         on_program_line: ProgramLine,
         on_failure: Callable[[str], None],
     ) -> None:
-        self._place = place
+        self._platform = platform
         self._on_line = on_line
         self._on_program_line = on_program_line
         self._on_failure = on_failure
@@ -46,8 +46,8 @@ class Services:
         self._next_mark = 1
         self._traces_begun: set[str] = set()  # services whose links have left the beginning of their trace
 
-    def changes(self, plan: Plan, *, anew: bool) -> tuple[TestbedChange, ...]:
-        """What would have to be done for the services of a plan to run; ``anew``: traces from their beginning."""
+    def changes(self, plan: Plan, *, restart_traces: bool) -> tuple[TestbedChange, ...]:
+        """The changes that lead to the services of a plan; ``restart_traces``: traces begin again."""
         wanted = _services_of(plan)
         found: list[TestbedChange] = []
         for name, (spec, _) in self._running.items():
@@ -58,14 +58,14 @@ class Services:
                 found.append(TestbedChange("box", "add", spec.host, f"{' '.join(spec.argv)} is not running"))
             elif self._running[name][0] != spec:
                 found.append(TestbedChange("box", "modify", spec.host, "its configuration differs from the plan"))
-            elif anew and name in self._traces_begun:
+            elif restart_traces and name in self._traces_begun:
                 found.append(TestbedChange("box", "modify", spec.host, "it is no longer at the beginning of its trace"))
         return tuple(found)
 
     async def add(self, plan: Plan | None) -> None:
-        """Start the plan's services that are not running; what else runs goes on as it is.
+        """Start the plan's services that are not running; others continue unchanged.
 
-        Raises LabError, with the last lines of users' programs that end at once.
+        Raises LabError with the last lines of users' programs that end at once.
         """
         programs: dict[str, Job] = {}  # not watched yet: their end is an error of this call, not of the lab
         try:
@@ -84,22 +84,23 @@ class Services:
         if ended:
             raise LabError("; ".join(f"{name} ended at once: {job.exit_text()}" for name, job in ended.items()))
 
-    async def settle(self, plan: Plan | None, *, anew: bool) -> None:
-        """Bring the services to those of a plan: end what it does not have or has otherwise; all if there is no plan.
+    async def reconcile(self, plan: Plan | None, *, restart_traces: bool) -> None:
+        """Make the running services those of a plan: stop those that differ or are not in it, start missing ones.
 
-        Raises LabError. ``anew``: also restart links that have left the beginning of their trace.
+        Without a plan, stop all. ``restart_traces``: also restart links that have left the beginning of their trace.
+        Raises LabError.
         """
         wanted = _services_of(plan)
         for name, (spec, job) in list(self._running.items()):
-            restarted = job.exit is not None or (anew and name in self._traces_begun)
+            restarted = job.exit is not None or (restart_traces and name in self._traces_begun)
             if restarted or wanted.get(name) != spec:
                 self._traces_begun.discard(name)
-                del self._running[name]  # before it ends: its watcher tells this end from a failure by that
+                del self._running[name]  # before it ends, so that its watcher does not report a failure
                 await self._end(spec, job)
         await self.add(plan)
 
     async def restart(self, box: str) -> None:
-        """End a box's program and start it again: its connections end with it. Raises LabError."""
+        """Restart a box's program, which ends its connections. Raises LabError."""
         for name, (spec, job) in list(self._running.items()):
             if spec.host == box:
                 del self._running[name]
@@ -107,11 +108,11 @@ class Services:
                 self._watch(name, await self._start(name, spec))
 
     async def mark(self) -> dict[str, dict[str, Any]]:
-        """End one measurement of every link and delay box and begin the next; what passed, by box name."""
+        """End a measurement of every link and delay box and begin the next; returns the counters by box name."""
         answers: dict[str, dict[str, Any]] = {}
         for name, (spec, job) in self._running.items():
             if not _is_ours(spec):
-                continue  # a program brought along: it knows no marks
+                continue  # users' programs have no marks
             number, self._next_mark = self._next_mark, self._next_mark + 1
             answer = self._marks[number] = asyncio.get_running_loop().create_future()
             await job.send({"op": "mark", "id": number})
@@ -126,7 +127,7 @@ class Services:
         return answers
 
     async def start_traces(self) -> tuple[str, ...]:
-        """Let every link that follows a trace begin it now; the boxes. :meth:`settle` starts them anew."""
+        """Make every link that follows a trace begin it now; returns the boxes. :meth:`reconcile` can restart them."""
         begun: list[str] = []
         for name, (spec, job) in self._running.items():
             if _follows_trace(spec):
@@ -137,7 +138,7 @@ class Services:
         return tuple(begun)
 
     async def stop(self) -> None:
-        """End all of them, whatever they say."""
+        """Stop all services; errors are ignored."""
         for watcher in self._watchers:
             watcher.cancel()
         for spec, job in self._running.values():
@@ -147,7 +148,7 @@ class Services:
 
     async def _start(self, name: str, spec: JobSpec) -> Job:
         ours = _is_ours(spec)
-        job = await self._place.machine(spec.host).start_job(
+        job = await self._platform.machine(spec.host).start_job(
             name,
             spec.argv,
             config=spec.config,
@@ -157,7 +158,7 @@ class Services:
             on_output=None if ours else partial(self._on_program_line, name),
             limits=spec.limits,
             privileges=spec.privileges,
-            directory=None if ours else self._place.lab_folder,
+            directory=None if ours else self._platform.lab_folder,
         )
         if ours:
             await job.ready(_READY_TIMEOUT_S)
@@ -165,20 +166,20 @@ class Services:
         return job
 
     async def _end(self, spec: JobSpec, job: Job) -> None:
-        """Ask a box to end as it wants to be asked; SIGTERM if that does not help, then SIGKILL."""
+        """Stop a program by its stop command if it has one, then by SIGTERM, then by SIGKILL."""
         if spec.stop:
-            asked = await self._place.machine(spec.host).start_job(
-                f"stop-{spec.name}", spec.stop, privileges=spec.privileges, directory=self._place.lab_folder
+            asked = await self._platform.machine(spec.host).start_job(
+                f"stop-{spec.name}", spec.stop, privileges=spec.privileges, directory=self._platform.lab_folder
             )
             with contextlib.suppress(TimeoutError):
-                async with asyncio.timeout(_ASKED_TIMEOUT_S):
+                async with asyncio.timeout(_STOP_TIMEOUT_S):
                     await asyncio.gather(asked.wait(), job.wait())
             await asked.stop(0)
         await job.stop(1.0)
         await job.wait()
 
     def _watch(self, name: str, job: Job) -> None:
-        """Report the end of a service that nobody asked to end."""
+        """Report a service that ends unexpectedly."""
         watcher = asyncio.create_task(self._report_end(name, job))
         self._watchers.add(watcher)
         watcher.add_done_callback(self._watchers.discard)
@@ -204,7 +205,7 @@ def _services_of(plan: Plan | None) -> dict[str, JobSpec]:
 
 
 def _is_ours(spec: JobSpec) -> bool:
-    """A link or delay box: it says when it is ready, and nothing but lines of JSON. Others are users' programs."""
+    """Whether it is a link or delay box, which reports when it is ready and prints only JSON lines."""
     return spec.config is not None
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What differs between a testbed and a plan, in the words that users read."""
+"""Differences between a testbed and a plan, in words for users."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -10,7 +10,7 @@ from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry, describe_actio
 
 @dataclass(frozen=True, slots=True)
 class TestbedChange:
-    """One difference between what the testbed holds and what the plan wants."""
+    """One difference between a testbed and a plan."""
 
     kind: str  # "flow", "machine" or "box"
     action: str  # "add", "modify" or "delete"
@@ -32,4 +32,4 @@ def flow_changes(changes: Iterable[diff.FlowChange]) -> tuple[TestbedChange, ...
 def _in_words(entry: FlowEntry | UnmanagedEntry) -> str:
     if isinstance(entry, UnmanagedEntry) or entry.why:
         return entry.why
-    return f"{entry.match}: {describe_actions(entry.actions)}"  # read from a switch, which does not hold why
+    return f"{entry.match}: {describe_actions(entry.actions)}"  # read from a switch, so without a reason

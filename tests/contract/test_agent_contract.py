@@ -77,7 +77,7 @@ async def test_client_and_agent_speak_as_the_contract_shows(project: Path, tmp_p
     await echo.ready(READY_S)
     told: list[dict[str, Any]] = []
     await agent.measure(60.0, [("w1", None, ["w1-eth0"])], told.append)
-    await agent.measure_no_more()
+    await agent.stop_measuring()
     sampled = await agent.sample([("w1", None, ["w1-eth0"])])
     assert set(sampled) == set(told[-1]) - {"type"}
     assert [told[-1]["jobs"]["echo-w1"]["host"], *told[-1]["hosts"]] == ["w1", "w1"]

@@ -19,7 +19,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Experiment, LinkDirection
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
 from atoll_core.units import Duration, Rate, Size
-from atoll_testbed.calibration.link_calibration import brief, calibrate
+from atoll_testbed.calibration.link_calibration import brief_calibration, calibrate
 from atoll_testbed.testbed import Testbed
 
 
@@ -54,7 +54,7 @@ async def main(path: Path) -> None:
     for name, (applied, described) in trials.items():
         await testbed.apply(applied)
         found = await calibrate(testbed, described, ["to_island"], 0.5, lambda _: None)
-        rows = await brief(testbed, described, found.base_rtt_ns)
+        rows = await brief_calibration(testbed, described, found.base_rtt_ns)
         said[name] = {"full": to_json(found.rows), "brief": to_json(rows)}
     print(json.dumps(said))
 

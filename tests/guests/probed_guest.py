@@ -27,7 +27,7 @@ from atoll_core.plan.switch_features import Runtime
 from atoll_testbed.testbed import Testbed
 from atoll_testbed.verification import path_verification, swap_verification
 from atoll_testbed.verification.live_trace import trace_live
-from atoll_testbed.verification.swap_verification import probe
+from atoll_testbed.verification.swap_verification import verify_entries
 
 AROUND = ("tap-w", "pep-w", "sat", "pep-i", "tap-i")
 
@@ -98,11 +98,11 @@ class Probed:
         for name, flows in (("whole", installed.flows), ("lacking", others), ("wrong", [*others, wrong])):
             await self._hold(replace(installed, flows=tuple(flows)))
             some = [each for each in probes if name == "whole" or (each.src, each.chain) == ("ws", "main")]
-            self.said[name] = await outcome(probe(testbed, some, self.around))
+            self.said[name] = await outcome(verify_entries(testbed, some, self.around))
         await self._hold(installed)
         await self._in("cap-w", "ip link set cap-w-tap-w down")
         one = [each for each in probes if (each.src, each.chain) == ("ws", "main")]
-        self.said["blind"] = await outcome(probe(testbed, one, self.around))
+        self.said["blind"] = await outcome(verify_entries(testbed, one, self.around))
         await self._in("cap-w", "ip link set cap-w-tap-w up")
         self.said["probes"] = sorted({f"{each.src} -> {each.dst}, {each.chain}" for each in probes})
         await self._hold(old)

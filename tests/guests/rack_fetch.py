@@ -14,8 +14,7 @@ import asyncssh
 
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_hosts.ssh.connections import SshConnections
-from atoll_hosts.ssh.file_transfer import fetch
-from atoll_hosts.ssh.offered_files import OfferedFile
+from atoll_hosts.ssh.file_transfer import OfferedFile, fetch
 
 
 async def main(inventory: Path, machine: str, file: OfferedFile, here: Path, break_at: int) -> None:

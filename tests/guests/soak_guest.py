@@ -137,7 +137,7 @@ class Soak:
         return f"{len(changes)} changes; {' - '.join(new.chain.hops)}"
 
     async def _run(self) -> str:
-        place = self._testbed.place.name
+        place = self._testbed.platform.name
         run_dir = create_run(
             self._out, self._testbed.network, self._base, self._backend, place, time.time_ns(), metrics=False
         )

@@ -11,7 +11,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import Appender
 from atoll_core.description.loader import load_experiment
 from atoll_core.plan.plan import Backend
-from atoll_testbed.metrics.metrics_recorder import Metering
+from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
 from atoll_testbed.run.run_request import create_run
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -30,7 +30,7 @@ class WatchedRun:
         self.dir: RunDir = create_run(runs, network, described, Backend.ENGINE, place, self.began_ns, metrics=metrics)
         self.dir.update_manifest({"started_ns": self.began_ns})
         self.id = f"{experiment}-{self.dir.name}"
-        self._metering = Metering(self.dir, network, described)
+        self._metering = MetricsRecorder(self.dir, network, described)
         self._counted = Appender(self.dir.path / "link.jsonl")
         self.dir.on_event = self._metering.event
 

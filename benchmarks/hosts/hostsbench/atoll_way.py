@@ -15,7 +15,7 @@ from typing import Any
 from atoll_core.description.loader import load_lab
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_testbed.platforms.hardware import HardwarePlatform
-from atoll_testbed.run.start_time import lead_ns
+from atoll_testbed.run.run_clock import start_lead_ns
 from hostsbench.fleet import Fleet
 
 _READY_TIMEOUT_S = 60.0
@@ -37,7 +37,7 @@ async def main(fleet: Fleet, times: int) -> None:
 async def _start(place: HardwarePlatform, fleet: Fleet, turn: int) -> dict[str, Any]:
     """What each says of its start, and how well their clocks are known."""
     clocks = await place.compare_clocks()
-    begin_ns = time.time_ns() + lead_ns(fleet.size)
+    begin_ns = time.time_ns() + start_lead_ns(fleet.size)
     stamps: dict[str, int] = {}
 
     async def start(name: str) -> None:

@@ -37,12 +37,12 @@ def lab_json(daemon: LabDaemon) -> dict[str, Any] | None:
     if testbed is None:
         return None
     network, controller = testbed.network, testbed.controller
-    facts = testbed.place.describe()
+    facts = testbed.platform.describe()
     experiment = testbed.experiment
     return {
         "name": network.name,
         "file": network.file,
-        "place": testbed.place.name,
+        "place": testbed.platform.name,
         "datapath": facts.get("datapath"),
         "ovs": facts.get("ovs"),
         "inventory": facts.get("inventory"),
@@ -100,7 +100,7 @@ async def get_picture(daemon: LabDaemon, request: web.Request) -> dict[str, Any]
     parameters(request, NoParameters)
     testbed = daemon.require_lab()[0]
     run = daemon.runs.in_progress
-    return picture(testbed.network, testbed.experiment, testbed.place.name, run and run.progress())
+    return picture(testbed.network, testbed.experiment, testbed.platform.name, run and run.progress())
 
 
 async def get_switches(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:

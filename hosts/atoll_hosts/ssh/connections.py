@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SSH connections to the machines of an inventory. Keys of hosts are always verified; nothing is ever asked.
+"""SSH connections to the machines of an inventory. Host keys are always verified; there are no interactive questions.
 
-Importing this module imports asyncssh (0.3 s): do it where it is needed.
+Importing this module imports asyncssh (0.3 s): do it only where it is needed.
 """
 
 import asyncio
@@ -17,8 +17,8 @@ from atoll_core.lab.inventory import SshAccess, split_target
 
 CONNECT_TIMEOUT_S = 15.0
 
-# Handshakes are work for this machine: a hundred at once would all take as long as the last of them, and agents that
-# are there already would not be heard meanwhile.
+# Handshakes use CPU time: a hundred at once would all take as long as the last one, and heartbeats of connected agents
+# would be delayed.
 _HANDSHAKES_AT_ONCE = 16
 
 _USERS_HOSTS = Path("~/.ssh/known_hosts")
@@ -26,31 +26,31 @@ _MACHINES_HOSTS = Path("/etc/ssh/ssh_known_hosts")
 
 
 def known_hosts_file(access: SshAccess) -> Path:
-    """The file that keys of hosts are enrolled in."""
+    """The file to which host keys are added."""
     return Path(access.known_hosts).expanduser() if access.known_hosts else _USERS_HOSTS.expanduser()
 
 
 class _Client(asyncssh.SSHClient):
-    """Notes which key a host that is not trusted has shown."""
+    """Keeps the key of a host that is not trusted."""
 
     def __init__(self) -> None:
         self.shown: asyncssh.SSHKey | None = None
 
     def validate_host_public_key(self, host: str, addr: str, port: int, key: asyncssh.SSHKey) -> bool:
-        """Never: a key is trusted because it stands in a file."""
+        """Return False: a key is trusted only if it is in a file of known hosts."""
         del host, addr, port
         self.shown = key
         return False
 
 
 class SshConnections:
-    """Connections to many machines at once; those that go through one jump host share the way to it.
+    """Connections to many machines in parallel; those through the same jump host share the connection to it.
 
-    An asynchronous context manager: when it is left, the ways to jump hosts are closed.
+    An asynchronous context manager, which closes the connections to jump hosts at its end.
     """
 
     def __init__(self) -> None:
-        self._ways: dict[SshAccess, asyncio.Task[asyncssh.SSHClientConnection]] = {}
+        self._jump_connections: dict[SshAccess, asyncio.Task[asyncssh.SSHClientConnection]] = {}
         self._turn = asyncio.Semaphore(_HANDSHAKES_AT_ONCE)
 
     async def __aenter__(self) -> Self:
@@ -60,15 +60,15 @@ class SshConnections:
         await self.close()
 
     async def close(self) -> None:
-        """Close the ways to jump hosts; connections through them end."""
-        for way in self._ways.values():
-            way.cancel()
+        """Close the connections to jump hosts, and with them the connections through them."""
+        for connection in self._jump_connections.values():
+            connection.cancel()
             with contextlib.suppress(asyncio.CancelledError, LabError):
-                (await way).abort()
-        self._ways.clear()
+                (await connection).abort()
+        self._jump_connections.clear()
 
     async def connect(self, name: str, access: SshAccess) -> asyncssh.SSHClientConnection:
-        """A connection to a machine; ``name`` is what messages call it. Raises LabError, in one line."""
+        """Connect to a machine; ``name`` is for messages. Raises LabError in one line."""
         options = await self.options(name, access)
         client = _Client()
         try:
@@ -81,17 +81,17 @@ class SshConnections:
         except asyncssh.HostKeyNotVerifiable as error:
             raise LabError(_untrusted(name, access, client, error)) from None
         except asyncssh.KeyExchangeFailed as error:
-            raise LabError(f"{name}: {access}: no common way to speak SSH: {error.reason}") from None
+            raise LabError(f"{name}: {access}: no common SSH algorithms: {error.reason}") from None
         except asyncssh.PermissionDenied:
             who = f"user {access.user!r}" if access.user else "this user"
-            remedy = "put your public key into its ~/.ssh/authorized_keys (ssh-copy-id), or name the right identity"
-            raise LabError(f"{name}: {access} does not let {who} in; {remedy}") from None
+            remedy = "add your public key to its ~/.ssh/authorized_keys (ssh-copy-id), or name the right identity"
+            raise LabError(f"{name}: {access} refuses {who}; {remedy}") from None
         except (asyncssh.Error, ValueError) as error:
             why = str(getattr(error, "reason", error)) or type(error).__name__
             raise LabError(f"{name}: {access}: {why}") from None
 
     async def options(self, name: str, access: SshAccess) -> dict[str, Any]:
-        """What asyncssh is told to reach a machine. Raises LabError when its jump host cannot be reached."""
+        """The options of asyncssh for a machine. Raises LabError if its jump host cannot be reached."""
         options: dict[str, Any] = {"host": access.host, "known_hosts": _known_hosts(access)}
         if access.port is not None:
             options["port"] = access.port
@@ -102,21 +102,21 @@ class SshConnections:
         if access.config is not None:
             options["config"] = [access.config]
         if access.jump is not None:
-            options["tunnel"] = await self._way(name, access)
+            options["tunnel"] = await self._connect_jump_host(name, access)
         return options
 
-    async def _way(self, name: str, access: SshAccess) -> asyncssh.SSHClientConnection:
+    async def _connect_jump_host(self, name: str, access: SshAccess) -> asyncssh.SSHClientConnection:
         hop = jump_host(access)
-        if hop not in self._ways:
-            self._ways[hop] = asyncio.create_task(self.connect(f"jump host {hop.host}", hop))
+        if hop not in self._jump_connections:
+            self._jump_connections[hop] = asyncio.create_task(self.connect(f"jump host {hop.host}", hop))
         try:
-            return await asyncio.shield(self._ways[hop])
+            return await asyncio.shield(self._jump_connections[hop])
         except LabError as error:
             raise LabError(f"{name}: {error}") from None
 
 
 def jump_host(access: SshAccess) -> SshAccess:
-    """How the jump host of a machine is itself reached."""
+    """The SSH access to the jump host of a machine."""
     user, host, port = split_target(access.jump or "")
     return SshAccess(
         host=host,
@@ -130,7 +130,7 @@ def jump_host(access: SshAccess) -> SshAccess:
 
 @contextlib.asynccontextmanager
 async def connected(name: str, access: SshAccess) -> AsyncGenerator[asyncssh.SSHClientConnection]:
-    """One connection, for as long as the block lasts. Raises LabError."""
+    """A connection for the duration of the block. Raises LabError."""
     async with SshConnections() as connections:
         connection = await connections.connect(name, access)
         try:
@@ -140,7 +140,7 @@ async def connected(name: str, access: SshAccess) -> AsyncGenerator[asyncssh.SSH
 
 
 def _known_hosts(access: SshAccess) -> Any:
-    """Files of host keys, those that are there. Always explicit: without any, no host is trusted."""
+    """The existing files of known hosts. Always explicit: without any, no host is trusted."""
     if access.known_hosts is not None:
         files = [known_hosts_file(access)]
     else:
@@ -159,7 +159,7 @@ def _untrusted(name: str, access: SshAccess, client: _Client, error: asyncssh.Ho
             f"{name}: the host key of {access} has changed ({shown}): another machine, a new installation or an "
             f"attack; if you know why, remove its old key from {where} and run `atoll hosts enroll`"
         )
-    return f"{name}: the host key of {access} is not known ({shown}); `atoll hosts enroll` shows and takes it"
+    return f"{name}: the host key of {access} is not known ({shown}); `atoll hosts enroll` shows and adds it"
 
 
 def _has_keys(access: SshAccess) -> bool:
@@ -169,7 +169,7 @@ def _has_keys(access: SshAccess) -> bool:
 
 
 def _reason(error: OSError) -> str:
-    """The kernel's or the resolver's words; asyncio's own name the address once more."""
+    """The message of the kernel or resolver; asyncio's own messages repeat the address."""
     if error.errno is not None and not isinstance(error, ConnectionRefusedError) and error.strerror:
         return error.strerror.rpartition("] ")[2]
     return "connection refused; is sshd running there?" if isinstance(error, ConnectionRefusedError) else str(error)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""First contact: the key that a host shows becomes the key that it must show from then on."""
+"""Enrol host keys: the key that a host shows at the first connection is required from then on."""
 
 import asyncio
 import contextlib
@@ -15,7 +15,7 @@ from atoll_hosts.ssh.connections import CONNECT_TIMEOUT_S, SshConnections, known
 
 @dataclass(frozen=True, slots=True)
 class ShownKey:
-    """The key a host has shown, and whether it is in the file already."""
+    """The key that a host has shown, and whether it is in the file of known hosts already."""
 
     host: str  # as known_hosts writes it: "name", or "[name]:port"
     algorithm: str
@@ -26,7 +26,7 @@ class ShownKey:
 
 
 async def show_key(connections: SshConnections, name: str, access: SshAccess) -> ShownKey:
-    """Ask a host for its key, without believing anything. Raises LabError: unreachable, or another key is on file."""
+    """Read a host's key without trusting it. Raises LabError if unreachable, or if another key is in the file."""
     options = await connections.options(name, access)
     for word in ("known_hosts", "username", "client_keys"):
         options.pop(word, None)
@@ -57,10 +57,10 @@ def _known(name: str, key: asyncssh.SSHKey, access: SshAccess) -> bool:
     if not file.is_file():
         return False
     port = access.port if access.port not in (None, 22) else None
-    held = asyncssh.match_known_hosts(str(file), access.host, "", port)[0]
-    if not held:
+    known = asyncssh.match_known_hosts(str(file), access.host, "", port)[0]
+    if not known:
         return False
-    if any(each.public_data == key.public_data for each in held):
+    if any(each.public_data == key.public_data for each in known):
         return True
     raise LabError(
         f"{name}: {access} shows {key.get_fingerprint()}, and {file} has another key for it; "
@@ -69,7 +69,7 @@ def _known(name: str, key: asyncssh.SSHKey, access: SshAccess) -> bool:
 
 
 def enroll(keys: list[ShownKey]) -> None:
-    """Write keys into their files; the next connection trusts them. Raises LabError when a file cannot be written."""
+    """Add keys to their files, so that later connections trust them. Raises LabError if a file cannot be written."""
     for key in keys:
         try:
             key.file.parent.mkdir(mode=0o700, parents=True, exist_ok=True)

@@ -1,37 +1,81 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bringing files from a machine: over an SSH channel of its own, resumed where it broke off, its checksum compared."""
+"""Fetch files from a machine over an SSH channel: resumed after an interruption, and checked by their checksums.
+
+A machine may have been compromised. It may send only the files that its jobs were told to write, each once and under
+its own name, and never enough bytes to fill the disk here.
+"""
 
 import asyncio
 import hashlib
 import os
 import shlex
-from collections.abc import Awaitable, Callable
+from collections.abc import Awaitable, Callable, Collection, Mapping
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 import asyncssh
 
-from atoll_core.errors import LabError
+from atoll_core.errors import LabError, shown
 from atoll_hosts.ssh.installation import run_remote
-from atoll_hosts.ssh.offered_files import OfferedFile
 
 Connect = Callable[[], Awaitable[asyncssh.SSHClientConnection]]
-"""A connection that lives: the one there was, or another when that has broken. Raises LabError."""
+"""Returns a working connection: the previous one, or a new one if that has broken. Raises LabError."""
 
 _CHUNK_BYTES = 1 << 18
 _ATTEMPTS = 4
 _SILENT_S = 10.0
 
-# A machine that sends a byte now and then would hold up the end of a run for ever.
+# A machine that sends very slowly must not delay the end of a run.
 _START_S = 60.0
 _SLOWEST_BYTES_S = 100_000
 
 
-async def fetch(connect: Connect, name: str, file: OfferedFile, here: Path, *, sudo: bool = False) -> None:
-    """Bring a file of machine ``name`` to ``here``. Raises LabError when it cannot be had whole.
+@dataclass(frozen=True, slots=True)
+class OfferedFile:
+    """A file on a machine: ``there`` is its path on that machine, ``name`` its path below the run directory."""
 
-    No byte more than its size is taken, and no file is overwritten. What an earlier attempt brought (in ``here`` with
-    .part added) is kept and added to. ``sudo``: the user who logs in reads it by `sudo -n`, being another one than the
-    agent.
+    name: str
+    there: str
+    size_bytes: int
+
+
+class DiskQuota:
+    """Free space on the disk of the runs. Each machine may use half of the remaining space."""
+
+    def __init__(self, free_bytes: int) -> None:
+        self._free_bytes = free_bytes
+
+    def take(self, machine: str, size_bytes: int) -> None:
+        """Reserve space for the files of a machine. Raises LabError if they exceed its share."""
+        most = self._free_bytes // 2
+        if size_bytes > most:
+            size = f"its files have {size_bytes / 1e6:.1f} MB"
+            share = f"{most / 1e6:.1f} MB, half of the free space on the disk of the runs"
+            raise LabError(f"{machine}: {size}, but the limit for a machine is {share}; they stay there for a week")
+        self._free_bytes -= size_bytes
+
+
+def offered_files(machine: str, spool: Mapping[str, Any], asked: Collection[str]) -> tuple[OfferedFile, ...]:
+    """The files in a machine's answer to ``files`` (docs/contracts.md, "Agent").
+
+    ``asked``: the names that its jobs were told to write. Raises LabError for any other or duplicate name.
+    """
+    files = [OfferedFile(file["name"], f"{spool['path']}/{file['name']}", file["bytes"]) for file in spool["files"]]
+    names = [file.name for file in files]
+    for file in files:
+        if file.name not in asked:
+            raise LabError(f"{machine}: its agent offers {shown(file.name)}, which no job of this run writes there")
+        if names.count(file.name) > 1 or file.size_bytes < 0:
+            raise LabError(f"{machine}: its agent offers {file.name} twice, or with an invalid size")
+    return tuple(files)
+
+
+async def fetch(connect: Connect, name: str, file: OfferedFile, here: Path, *, sudo: bool = False) -> None:
+    """Fetch a file of machine ``name`` to ``here``. Raises LabError if it cannot be fetched completely.
+
+    No more bytes than its size are accepted, and no file is overwritten. The part from an earlier attempt (``here``
+    with .part appended) is kept and completed. ``sudo``: read it by `sudo -n`, as the agent runs as another user.
     """
     by = "sudo -n -- " if sudo else ""
     part = here.with_name(here.name + ".part")
@@ -58,14 +102,14 @@ async def fetch(connect: Connect, name: str, file: OfferedFile, here: Path, *, s
 async def _append(
     connection: asyncssh.SSHClientConnection, name: str, tail: str, file: OfferedFile, part: Path
 ) -> None:
-    """Append what the part has not yet. Raises OSError, asyncssh.Error or TimeoutError when the stream ends early."""
+    """Append the missing bytes to the part. Raises OSError, asyncssh.Error or TimeoutError if the stream ends early."""
     with os.fdopen(os.open(part, os.O_WRONLY | os.O_CREAT | os.O_APPEND | os.O_NOFOLLOW, 0o644), "ab") as kept:
         begun = kept.tell()
         command = f"{tail} -c +{begun + 1} -- {shlex.quote(file.there)}"
         async with connection.create_process(command, encoding=None) as process:
             while chunk := await _chunk(process.stdout):
                 if begun + len(chunk) > file.size_bytes:
-                    connection.abort()  # closing the channel alone would take what is still on its way
+                    connection.abort()  # closing only the channel would receive the bytes in flight
                     raise LabError(f"{name}: {file.name} is longer than the {file.size_bytes} bytes that were offered")
                 begun += kept.write(chunk)
             done = await process.wait()
@@ -79,6 +123,6 @@ def _sha256(path: Path) -> str:
 
 
 async def _chunk(stream: asyncssh.SSHReader[bytes]) -> bytes:
-    """What comes next, empty at the end. Raises TimeoutError when nothing does."""
+    """The next chunk, empty at the end. Raises TimeoutError if none arrives."""
     async with asyncio.timeout(_SILENT_S):
         return await stream.read(_CHUNK_BYTES)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Bringing ``atoll-host`` to a machine: the one that fits its architecture, checked when it is there."""
+"""Install the ``atoll-host`` that fits a machine's architecture, and check it there."""
 
 import asyncio
 import contextlib
@@ -29,7 +29,7 @@ _CALLED = {"arm64": "aarch64", "armv8l": "armv7l", "amd64": "x86_64"}
 
 @dataclass(frozen=True, slots=True)
 class Installed:
-    """What was done: ``bytes_sent`` is 0 if the machine had that very file already."""
+    """The result of an installation: ``bytes_sent`` is 0 if the machine had the identical file already."""
 
     arch: str
     binary: str
@@ -38,11 +38,11 @@ class Installed:
 
 
 def binary_for(arch: str) -> Path:
-    """The executable for machines whose ``uname -m`` says ``arch``. Raises MachineError when there is none.
+    """The executable for machines whose ``uname -m`` prints ``arch``. Raises MachineError if there is none.
 
-    First in the directory that ``ATOLL_HOST_BINARIES`` names, then among those of `make release`. For machines of this
-    one's architecture the program that is used here will do, and is taken where it is newer than the released one: a
-    release of last week may speak an older protocol.
+    It is searched in the directory ``ATOLL_HOST_BINARIES``, then among those of `make release`. For machines of this
+    one's architecture, the executable in use here is taken if it is newer than the released one, which may speak an
+    older protocol.
     """
     arch = _CALLED.get(arch, arch)
     own = arch == _CALLED.get(platform.machine(), platform.machine())
@@ -65,10 +65,10 @@ def binary_for(arch: str) -> Path:
 async def install_binary(
     connection: asyncssh.SSHClientConnection, name: str, access: SshAccess, arch: str | None = None
 ) -> Installed:
-    """Put the binary where the inventory says, unless it is there. ``arch``: what the inventory says the machine is.
+    """Install the binary at the path in the inventory unless it is there. ``arch``: the inventory's architecture.
 
-    Written beside its place, compared by its checksum, tried, and only then moved there: a running agent is not
-    disturbed. Raises LabError, MachineError.
+    It is written to a temporary name, checked by its checksum, executed once, and only then moved, so that a running
+    agent is not affected. Raises LabError, MachineError.
     """
     found = (await run_remote(connection, name, "uname -m")).strip()
     if not _ARCHITECTURE.fullmatch(found):
@@ -99,9 +99,9 @@ async def install_binary(
 
 
 async def run_remote(connection: asyncssh.SSHClientConnection, name: str, command: str, content: bytes = b"") -> str:
-    """Run a command of the user's shell to its end; its output, which is short.
+    """Run a shell command to its end and return its output, which is short.
 
-    Raises LabError with its complaint, or when it says more than such a command can have to say.
+    Raises LabError with its last line of standard error, or if its output is too long.
     """
     what = f"{name}: {command.split(' ', 1)[0]}"
     async with connection.create_process(command, encoding=None) as process:
@@ -111,7 +111,7 @@ async def run_remote(connection: asyncssh.SSHClientConnection, name: str, comman
         try:
             output, complaint = await asyncio.gather(_all_of(process.stdout), _all_of(process.stderr))
         except ValueError as error:
-            connection.abort()  # closing the channel alone would take what is still on its way
+            connection.abort()  # closing only the channel would receive the bytes in flight
             raise LabError(f"{what}: {error}") from None
         done = await process.wait()
     if done.returncode != 0:
@@ -121,11 +121,11 @@ async def run_remote(connection: asyncssh.SSHClientConnection, name: str, comman
 
 
 async def _all_of(stream: "asyncssh.SSHReader[bytes]") -> bytes:
-    """What a program says until it ends. Raises ValueError when it is more than it may say."""
+    """The output of a program until its end. Raises ValueError if it is too long."""
     said = b""
     while part := await stream.read(_MOST_OUTPUT_BYTES):
         said += part
         if len(said) > _MOST_OUTPUT_BYTES:
-            msg = f"it says more than {_MOST_OUTPUT_BYTES} bytes"
+            msg = f"it prints more than {_MOST_OUTPUT_BYTES} bytes"
             raise ValueError(msg)
     return said

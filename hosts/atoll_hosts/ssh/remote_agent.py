@@ -14,27 +14,27 @@ from atoll_hosts.agent import Agent
 from atoll_hosts.line_stream import LineCutter, LineStream
 
 SILENCE_S = 8
-"""How long either side may say nothing. The agent then has a second for its jobs: within 10 s none is left."""
+"""Timeout of the heartbeat on both sides. The agent then has a second to end its jobs: within 10 s none is left."""
 
 _NOT_FOUND = 127  # of a shell, POSIX 2.8.2
 _NOT_EXECUTABLE = 126
 
 _NO_SUDO = ("sudo: a password is required", "sudo: a terminal is required")
-_SUDO_CHATTER = "sudo: unable to resolve host"  # it goes on all the same
+_SUDO_CHATTER = "sudo: unable to resolve host"  # a warning only
 _SUDOERS = "a file in /etc/sudoers.d that says 'USER ALL=(ALL) NOPASSWD: ALL'"
 
-_STDERR_LINES = 5  # the last ones tell why a program ended
+_STDERR_LINES = 5  # the last lines explain why a program ended
 _STDERR_BYTES = 4096
 
 
 def agent_command(access: SshAccess) -> str:
-    """What the user's shell on the machine is asked to run."""
+    """The command line that starts the agent in the user's shell on the machine."""
     words = [*(["sudo", "-n", "--"] if access.sudo else []), access.binary, "agent", "--silence", str(SILENCE_S)]
     return "exec " + shlex.join(words)
 
 
 async def start_agent(connection: asyncssh.SSHClientConnection, name: str, access: SshAccess) -> Agent:
-    """Start the agent on a machine that is connected, and wait for its greeting. Raises LabError."""
+    """Start the agent on a connected machine and wait for its greeting. Raises LabError."""
 
     async def open_channel(on_line: Callable[[bytes], None], longest: int) -> LineStream:
         stream = SshLines(name, access, LineCutter(on_line, longest))
@@ -46,12 +46,12 @@ async def start_agent(connection: asyncssh.SSHClientConnection, name: str, acces
             raise LabError(f"{name}: {access} does not run commands: {why}") from None
         return stream
 
-    remedy = f"`atoll hosts install --inventory FILE {name}` brings the one that fits"
+    remedy = f"`atoll hosts install --inventory FILE {name}` installs the right one"
     return await Agent.over(open_channel, name, silence_s=SILENCE_S, remedy=remedy)
 
 
 class SshLines(asyncssh.SSHClientSession[bytes]):
-    """A program at the far end of an SSH channel, spoken to in lines."""
+    """A stream of lines to and from a program at the far end of an SSH channel."""
 
     def __init__(self, name: str, access: SshAccess, cutter: LineCutter) -> None:
         self._name = name
@@ -65,36 +65,36 @@ class SshLines(asyncssh.SSHClientSession[bytes]):
 
     @property
     def broken(self) -> Exception | None:
-        """What it said that could not be understood, if that ended it."""
+        """The error in its output that has ended the stream; None if there was none."""
         return self._cutter.broken
 
     def write(self, line: bytes) -> None:
-        """Send a line, newline included."""
+        """Send a line with its newline."""
         if self._channel is not None and not self._channel.is_closing() and not self._ended.done():
             self._channel.write(line)
 
     def close_input(self) -> None:
-        """End its standard input."""
+        """Close its standard input."""
         if self._channel is not None and not self._ended.done():
             self._channel.write_eof()
 
     def kill(self) -> None:
-        """End the channel at once, and the connection, which may be dead; the agent notices and ends everything."""
+        """Close the channel and the connection, which may be dead, at once; the agent then ends everything."""
         if self._channel is not None:
             self._channel.get_connection().abort()
 
     async def wait(self) -> str:
-        """How it ended, in words."""
+        """Wait for the end of the program; returns how it ended, in words."""
         return await asyncio.shield(self._ended)
 
-    # What asyncssh calls
+    # Called by asyncssh
 
     def connection_made(self, chan: asyncssh.SSHClientChannel[bytes]) -> None:
-        """The channel is open."""
+        """Take the open channel."""
         self._channel = chan
 
     def data_received(self, data: bytes, datatype: asyncssh.DataType) -> None:
-        """Output, or its standard error."""
+        """Take standard output or standard error."""
         if datatype is not None:
             self._stderr = (self._stderr + data)[-_STDERR_BYTES:]  # a chunk may end anywhere in a line
             return
@@ -103,29 +103,29 @@ class SshLines(asyncssh.SSHClientSession[bytes]):
             self.kill()
 
     def exit_status_received(self, status: int) -> None:
-        """It has ended by itself; what it said may still be on its way."""
+        """Take the exit status; output may still follow."""
         self._code = status
 
     def exit_signal_received(self, signal: str, core_dumped: bool, msg: str, lang: str) -> None:
-        """A signal ended it."""
+        """Take the signal that ended the program."""
         del core_dumped, msg, lang
         self._signal = f"signal {plain(signal)}"
 
     def connection_lost(self, exc: Exception | None) -> None:
-        """The channel is closed, or the connection gone."""
+        """Take the end of the channel or connection."""
         lost = f"the connection was lost: {exc}" if exc else "the connection was closed"
         if not self._ended.done():
             self._ended.set_result(self._signal or (lost if self._code is None else self._exited(self._code)))
 
     def _exited(self, status: int) -> str:
-        """How it ended by itself, in words; a shell says by the status that it never began."""
+        """An exit status in words; special statuses of the shell mean that the program was not started."""
         if status == _NOT_FOUND:
-            return f"no {self._access.binary} there; `atoll hosts install` brings it"
+            return f"no {self._access.binary} there; `atoll hosts install` installs it"
         if status == _NOT_EXECUTABLE:
-            return f"{self._access.binary} cannot be executed there; `atoll hosts install` brings one that can"
+            return f"{self._access.binary} cannot be executed there; `atoll hosts install` installs the right one"
         lines = [plain(line.strip()) for line in self._stderr.decode(errors="replace").splitlines()]
         lines = [line for line in lines if not line.startswith(_SUDO_CHATTER)]
         if self._access.sudo and any(line.startswith(_NO_SUDO) for line in lines):
-            return f"the user of {self._access} may not sudo without a password there; {_SUDOERS} lets it"
+            return f"the user of {self._access} may not use sudo without a password there; {_SUDOERS} allows it"
         said = "; ".join([line for line in lines if line][-_STDERR_LINES:])
         return f"{said}, exit status {status}" if said else f"exit status {status}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a link is expected to do, and whether what was measured agrees. Pure; docs/calibration.md explains each row.
+"""Expected figures of a link, and comparison with measured ones. Pure; docs/calibration.md explains each row.
 
 Times in ns, rates in bit/s of IP packets unless the link counts Ethernet.
 """
@@ -16,14 +16,14 @@ from atoll_testbed.calibration.link_direction import MTU, PROBE_PACKET, LinkUnde
 _MOST_CORRELATION = 0.5
 _NORMAL_QUARTILES = 1.349  # interquartile range of the normal distribution, in standard deviations
 
-# So much of a flood still fills the queue: 1.19 times the rate at least.
+# This share of a flood still fills the queue: it is at least 1.19 times the rate.
 _ARRIVED = 0.95
 # Steps of the receiver's counters (100 ms) in one window whose rate is taken: half a second.
 _WINDOW = 5
 
 
 class State(StrEnum):
-    """How a figure came out."""
+    """Result of a comparison."""
 
     OK = "ok"
     OFF = "off"
@@ -32,7 +32,7 @@ class State(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Tolerance:
-    """What the machine may add or blur. Delays are exact to the jitter of processes being scheduled."""
+    """Tolerances for effects of the machine. Delays are exact to the jitter of process scheduling."""
 
     early_ns: int  # below a delay: the resolution of time stamps
     lab_ns: int  # one way: switches and process switches between two hosts
@@ -41,19 +41,19 @@ class Tolerance:
     rate_ratio: float
     spread_ns: int  # that a machine adds to the spread of one-way delays
     spread_ratio: float  # of jitter, from some hundred samples
-    byte: float  # of what is counted beside the IP packet
+    byte: float  # of the bytes counted in addition to the IP packet
 
 
 PRECISE = Tolerance(100_000, 3_000_000, 0.02, 2_000_000, 0.005, 3_000_000, 0.35, 4)
-"""A calibration on a machine that has nothing else to do."""
+"""For a calibration on an idle machine."""
 
 ROUGH = replace(PRECISE, loaded_ns=15_000_000, rate_ratio=0.1)
-"""The configuration test of a run: tells a wrong setting from a right one on any machine."""
+"""For the configuration test of a run: distinguishes a wrong setting from a right one on any machine."""
 
 
 @dataclass(frozen=True, slots=True)
 class CalibrationFigure:
-    """One figure of one direction of a link: as configured, as measured, and what is allowed."""
+    """One figure of one direction of a link: configured value, measured value and bounds."""
 
     box: str
     direction: str
@@ -67,7 +67,7 @@ class CalibrationFigure:
     why: str = ""
 
     def judged(self, measured: float, low: float, high: float, why: str = "") -> "CalibrationFigure":
-        """The row with its measured figure and whether it is between the bounds."""
+        """The row with its measured value, bounds and result."""
         state = State.OK if low <= measured <= high else State.OFF
         return replace(self, measured=measured, low=low, high=high, state=state, why="" if state is State.OK else why)
 
@@ -81,54 +81,56 @@ class CalibrationFigure:
 
 
 def skipped(row: CalibrationFigure, why: str) -> CalibrationFigure:
-    """The row, not judged, and why not."""
+    """The row without a comparison, with the reason."""
     return replace(row, measured=None, low=None, high=None, state=State.SKIPPED, why=why)
 
 
-def row_of(way: LinkUnderTest, name: str, unit: str, configured: float) -> CalibrationFigure:
-    """A row that is still to be judged."""
-    return CalibrationFigure(way.box, way.name, name, unit, configured)
+def row_of(link: LinkUnderTest, name: str, unit: str, configured: float) -> CalibrationFigure:
+    """A row without a measured value."""
+    return CalibrationFigure(link.box, link.name, name, unit, configured)
 
 
 # The rows
 
 
-def delay_row(way: LinkUnderTest, one_way_ns: Sequence[int], others_ns: int, tolerance: Tolerance) -> CalibrationFigure:
+def delay_row(
+    link: LinkUnderTest, one_way_ns: Sequence[int], others_ns: int, tolerance: Tolerance
+) -> CalibrationFigure:
     """The propagation delay: the least one-way delay of single packets, less their serialisation; median with jitter.
 
-    ``others_ns``: delays of the chain's other links and of the world end. What a path takes beside these is allowed
-    for, not known.
+    ``others_ns``: delays of the chain's other links and of the world end. Further delays of a path are not known, but
+    the bounds allow for them.
     """
-    row = row_of(way, "delay", "ms", way.settings.delay.ms)
+    row = row_of(link, "delay", "ms", link.settings.delay.ms)
     if not one_way_ns:
         return replace(row, state=State.OFF, why="no packet came through")
-    own_ns = way.serialisation_ns(way.counted(PROBE_PACKET)) + others_ns
-    base = statistics.median(one_way_ns) if way.settings.jitter or way.shake_ns else min(one_way_ns)
-    spread = ((way.settings.jitter.amount.ns if way.settings.jitter else 0) + way.shake_ns) / 2
-    delay = way.settings.delay.ns
+    own_ns = link.serialisation_ns(link.counted(PROBE_PACKET)) + others_ns
+    base = statistics.median(one_way_ns) if link.settings.jitter or link.shake_ns else min(one_way_ns)
+    spread = ((link.settings.jitter.amount.ns if link.settings.jitter else 0) + link.shake_ns) / 2
+    delay = link.settings.delay.ns
     high = delay + spread + tolerance.lab_ns + tolerance.lab_ratio * delay
     return row.judged((base - own_ns) / 1e6, (delay - spread - tolerance.early_ns) / 1e6, high / 1e6)
 
 
 def jitter_row(
-    way: LinkUnderTest, one_way_ns: Sequence[int], *, others: bool, tolerance: Tolerance
+    link: LinkUnderTest, one_way_ns: Sequence[int], *, others: bool, tolerance: Tolerance
 ) -> CalibrationFigure:
-    """The interquartile range of one-way delays, which a few late packets on a busy machine do not move.
+    """The interquartile range of one-way delays, which a few late packets on a busy machine do not change.
 
     ``others``: other links of the chain, or the world end's latency, have jitter, too.
     """
-    jitter = way.settings.jitter
-    row = row_of(way, "jitter (interquartile)", "ms", quartiles_ns(way.settings) / 1e6)
+    jitter = link.settings.jitter
+    row = row_of(link, "jitter (interquartile)", "ms", quartiles_ns(link.settings) / 1e6)
     if others:
         return skipped(row, "another link of the chain, or the terrestrial latency, has jitter, too")
     if jitter is not None and jitter.distribution is Distribution.PARETO:
-        return skipped(row, "the spread of a Pareto distribution cannot be told from few packets")
+        return skipped(row, "the spread of a Pareto distribution cannot be estimated from few packets")
     if jitter is not None and jitter.correlation > _MOST_CORRELATION:
-        return skipped(row, "jitter so correlated cannot be told from few packets")
+        return skipped(row, "jitter with this correlation cannot be estimated from few packets")
     if len(one_way_ns) < 20:
         return skipped(row, f"only {len(one_way_ns)} packets came through")
     low, _, high = statistics.quantiles(one_way_ns, n=4)
-    expected = quartiles_ns(way.settings)
+    expected = quartiles_ns(link.settings)
     least, most = expected * (1 - tolerance.spread_ratio), expected * (1 + tolerance.spread_ratio)
     return row.judged((high - low) / 1e6, least / 1e6, (most + tolerance.spread_ns) / 1e6)
 
@@ -143,7 +145,7 @@ def quartiles_ns(settings: LinkDirection) -> float:
 
 @dataclass(frozen=True, slots=True)
 class Received:
-    """What a receiver counted until some instant: packets, IP bytes, when the last one came."""
+    """The counters of a receiver at some time: packets, IP bytes, arrival of the last packet."""
 
     packets: int
     bytes: int
@@ -153,8 +155,8 @@ class Received:
 def steady_rate(counted: Sequence[Received], start_ns: int) -> tuple[float, float] | None:
     """(packets, IP bytes) a second of a saturated link from ``start_ns`` on: upper quartile of half-second windows.
 
-    Windows go from packet to packet, so they hold whole ones. Some are low because the sender was held up and the
-    link ran empty, hence the upper quartile. None when there is no window.
+    Windows begin and end with a packet, so they contain whole packets. Some rates are low because the sender was
+    delayed and the link ran empty, hence the upper quartile. None if there is no window.
     """
     known = [each for each in counted if each.last_ns >= start_ns]
     step = min(_WINDOW, len(known) - 1)
@@ -170,15 +172,15 @@ def _upper_quartile(figures: Sequence[float]) -> float:
     return sorted(figures)[len(figures) * 3 // 4]
 
 
-def rate_row(way: LinkUnderTest, steady: tuple[float, float] | None, tolerance: Tolerance) -> CalibrationFigure:
-    """IP bits a second that packets of 1500 bytes get.
+def rate_row(link: LinkUnderTest, steady: tuple[float, float] | None, tolerance: Tolerance) -> CalibrationFigure:
+    """The rate of IP packets of 1500 bytes, in IP bits per second.
 
-    Less than configured where Ethernet headers count as well, and where packets are lost behind the transmitter:
-    as much as is lost is allowed for chance.
+    It is less than configured if Ethernet headers count as well, and if packets are lost behind the transmitter: the
+    tolerance is increased by the expected loss.
     """
-    lost = way.lost(MTU)
-    expected = way.settings.rate.bit_s * MTU / way.counted(MTU) * (1 - lost)
-    row = row_of(way, "rate of IP packets", "Mbit/s", expected / 1e6)
+    lost = link.lost(MTU)
+    expected = link.settings.rate.bit_s * MTU / link.counted(MTU) * (1 - lost)
+    row = row_of(link, "rate of IP packets", "Mbit/s", expected / 1e6)
     if steady is None:
         return replace(row, state=State.OFF, why="hardly anything came through")
     allowed = (tolerance.rate_ratio + lost) * expected
@@ -186,42 +188,42 @@ def rate_row(way: LinkUnderTest, steady: tuple[float, float] | None, tolerance: 
 
 
 def byte_row(
-    way: LinkUnderTest, steady: tuple[float, float] | None, packet_bytes: int, tolerance: Tolerance
+    link: LinkUnderTest, steady: tuple[float, float] | None, packet_bytes: int, tolerance: Tolerance
 ) -> CalibrationFigure:
-    """What each packet counts beside its IP bytes: the rate's bytes shared out among small packets."""
-    row = row_of(way, "counted beside IP", "B", way.counted(0))
+    """The bytes that each packet counts in addition to its IP bytes, from the rate of small packets."""
+    row = row_of(link, "counted beside IP", "B", link.counted(0))
     if steady is None or not steady[0]:
         return replace(row, state=State.OFF, why="hardly anything came through")
-    lost = way.lost(packet_bytes)
-    beside = way.settings.rate.bit_s / 8 / steady[0] * (1 - lost) - packet_bytes
-    allowed = tolerance.byte + lost * way.counted(packet_bytes)
-    return row.judged(beside, way.counted(0) - allowed, way.counted(0) + allowed)
+    lost = link.lost(packet_bytes)
+    beside = link.settings.rate.bit_s / 8 / steady[0] * (1 - lost) - packet_bytes
+    allowed = tolerance.byte + lost * link.counted(packet_bytes)
+    return row.judged(beside, link.counted(0) - allowed, link.counted(0) + allowed)
 
 
-def queue_row(way: LinkUnderTest, mark: dict[str, Any]) -> CalibrationFigure:
-    """The fullest the queue was under a flood, as the box counts: within one packet of what it holds."""
-    row = row_of(way, "queue", "kB", way.queue_bytes / 1e3)
+def queue_row(link: LinkUnderTest, mark: dict[str, Any]) -> CalibrationFigure:
+    """The maximum queue length under a flood, as counted by the box: within one packet of the configured size."""
+    row = row_of(link, "queue", "kB", link.queue_bytes / 1e3)
     fullest = mark.get("queue_max_bytes")
-    if way.settings.aqm:
+    if link.settings.aqm:
         return skipped(row, "its AQM keeps the queue short")
     if fullest is None:
         return skipped(row, "this box does not count it")
-    return row.judged(fullest / 1e3, (way.queue_bytes - way.counted(MTU)) / 1e3, way.queue_bytes / 1e3)
+    return row.judged(fullest / 1e3, (link.queue_bytes - link.counted(MTU)) / 1e3, link.queue_bytes / 1e3)
 
 
 def loaded_row(
-    ways: Sequence[LinkUnderTest], rtts_ns: Sequence[int], base_ns: int, jitter_ns: int, tolerance: Tolerance
+    links: Sequence[LinkUnderTest], rtts_ns: Sequence[int], base_ns: int, jitter_ns: int, tolerance: Tolerance
 ) -> CalibrationFigure:
     """The RTT across full queues: its median, between 8(Q-2MTU)/R and 8(Q+MTU)/R above that of the idle path.
 
-    A full queue has less than a packet's room; in tc's also the packet that is being sent takes room.
-    ``ways``: the flooded directions; the first one's box stands in the row.
+    A full queue has less than a packet of free space; in tc the packet being sent also occupies it.
+    ``links``: the flooded directions; the row names the box of the first one.
     """
-    name = ways[0].name if len(ways) == 1 else "both"
-    full_ns = sum(way.serialisation_ns(way.queue_bytes) for way in ways)
-    packet_ns = sum(way.serialisation_ns(way.counted(MTU)) for way in ways)
-    row = CalibrationFigure(ways[0].box, name, "RTT under load", "ms", (base_ns + full_ns) / 1e6)
-    if any(way.settings.aqm for way in ways):
+    name = links[0].name if len(links) == 1 else "both"
+    full_ns = sum(link.serialisation_ns(link.queue_bytes) for link in links)
+    packet_ns = sum(link.serialisation_ns(link.counted(MTU)) for link in links)
+    row = CalibrationFigure(links[0].box, name, "RTT under load", "ms", (base_ns + full_ns) / 1e6)
+    if any(link.settings.aqm for link in links):
         return skipped(row, "its AQM keeps the queue short")
     if len(rtts_ns) < 5:
         return replace(row, state=State.OFF, why="pings were not answered while the link was full")
@@ -231,11 +233,11 @@ def loaded_row(
 
 
 def offered_note(mark: dict[str, Any], meant_bytes: float) -> str:
-    """Why a link may not have been filled: what was meant for it did not reach it; empty when it did."""
+    """The reason why a link may not have been filled: the flood did not reach it. Empty if it did."""
     arrived = mark.get("in_bytes")
     if arrived is None or arrived >= _ARRIVED * meant_bytes:
         return ""
     return (
-        f"of {meant_bytes * 8 / 1e6:.1f} Mbit meant for the link only {arrived * 8 / 1e6:.1f} reached it: "
-        "this machine, or its lab, cannot carry what would fill it"
+        f"of {meant_bytes * 8 / 1e6:.1f} Mbit sent to the link only {arrived * 8 / 1e6:.1f} arrived: "
+        "this machine or its lab cannot forward enough to fill it"
     )

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probing a live testbed between its two special hosts: single packets, and floods with pings through them."""
+"""Test traffic between the two special hosts of a live testbed: single packets, and floods with pings."""
 
 import asyncio
 import contextlib
@@ -18,8 +18,8 @@ from atoll_testbed.calibration.calibration_checks import Received
 from atoll_testbed.calibration.link_direction import PROBE_PACKET, LinkUnderTest
 from atoll_testbed.testbed import Testbed
 
-_LEAD_NS = 150_000_000  # from starting the jobs to the instant they all begin at
-_LAB_NS = 50_000_000  # what a packet may spend in the lab beside the links, on a busy machine
+_LEAD_NS = 150_000_000  # from the start of the jobs to the start of their traffic
+_LAB_NS = 50_000_000  # time that a packet may spend in the lab outside the links, on a busy machine
 _READY_TIMEOUT_S = 10.0
 _PING_TIMEOUT_NS = 3_000_000_000
 
@@ -33,23 +33,21 @@ class SpecialHosts:
 
     @classmethod
     def of(cls, network: Network) -> "SpecialHosts":
-        """The special hosts. Raises RunError when the lab lacks one."""
+        """The special hosts. Raises RunError if the lab does not have both."""
         world, island = network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL)
         if not (world and island):
-            msg = (
-                f"lab {network.name}: links are tested between a world-special and an island-special host; it lacks one"
-            )
+            msg = f"lab {network.name}: links are tested between a world-special and an island-special host; add both"
             raise RunError(msg)
         return cls(world[0], island[0])
 
     def towards(self, direction: str) -> tuple[Host, Host]:
-        """(source, target) of what crosses the links in this direction."""
+        """(source, target) of traffic in this direction."""
         return (self.world, self.island) if direction == "to_island" else (self.island, self.world)
 
 
 @dataclass(slots=True)
 class Flood:
-    """What came of flooding some directions at once, by direction."""
+    """The results of flooding some directions at once, by direction."""
 
     begin_ns: int
     full_ns: int  # every queue is full from here on
@@ -59,9 +57,9 @@ class Flood:
     overflowed: int = 0
     marks: dict[str, dict[str, Any]] = field(default_factory=dict[str, dict[str, Any]])
 
-    def loaded_rtts(self, ways: Sequence[LinkUnderTest]) -> list[int]:
+    def loaded_rtts(self, links: Sequence[LinkUnderTest]) -> list[int]:
         """RTTs of pings that met a full queue in every flooded direction."""
-        last_ns = self.end_ns - _until_back_ns(ways) - _LAB_NS
+        last_ns = self.end_ns - _until_back_ns(links) - _LAB_NS
         return [rtt for sent, rtt in self.rtts if self.full_ns <= sent <= last_ns]
 
 
@@ -85,16 +83,16 @@ async def idle_rtts(testbed: Testbed, seconds: float, interval_ns: int) -> list[
     return found
 
 
-async def one_way_delays(testbed: Testbed, way: LinkUnderTest, seconds: float, rtt_ns: int) -> list[int]:
-    """One-way delays of single packets on an idle path, by the clock that both ends share."""
-    source, target = SpecialHosts.of(testbed.network).towards(way.name)
+async def one_way_delays(testbed: Testbed, link: LinkUnderTest, seconds: float, rtt_ns: int) -> list[int]:
+    """One-way delays of single packets on an idle path, by the common clock of both ends."""
+    source, target = SpecialHosts.of(testbed.network).towards(link.name)
     found: list[int] = []
 
     def take(line: dict[str, Any]) -> None:
         if line.get("type") == "packet":
             found.append(line["received_ns"] - line["sent_ns"])
 
-    rate = max(1, PROBE_PACKET * 8 * 10**9 // way.probe_interval_ns)
+    rate = max(1, PROBE_PACKET * 8 * 10**9 // link.probe_interval_ns)
     send = calibration_jobs.udp_send(
         source,
         target,
@@ -113,18 +111,23 @@ async def one_way_delays(testbed: Testbed, way: LinkUnderTest, seconds: float, r
 
 
 async def flood(
-    testbed: Testbed, ways: Sequence[LinkUnderTest], seconds: float, *, packet_bytes: int, ping_interval_ns: int | None
+    testbed: Testbed,
+    links: Sequence[LinkUnderTest],
+    seconds: float,
+    *,
+    packet_bytes: int,
+    ping_interval_ns: int | None,
 ) -> Flood:
-    """Fill the queues of these directions and keep them full for ``seconds``, pinging meanwhile if asked to.
+    """Fill the queues of these directions and keep them full for ``seconds``, with pings if an interval is given.
 
-    Returns when all of it has left the links.
+    Returns when all packets have left the links.
     """
     ends = SpecialHosts.of(testbed.network)
-    to_world_ns = sum(way.settings.delay.ns for way in ways if way.name == "to_world") + ways[0].terrestrial_ns
+    to_world_ns = sum(link.settings.delay.ns for link in links if link.name == "to_world") + links[0].terrestrial_ns
     await testbed.mark_boxes()
     begin = time.time_ns() + _LEAD_NS
-    full = begin + max(way.fill_ns for way in ways)
-    end = full + _until_back_ns(ways) + int(seconds * 1e9) + _LAB_NS
+    full = begin + max(link.fill_ns for link in links)
+    end = full + _until_back_ns(links) + int(seconds * 1e9) + _LAB_NS
     result = Flood(begin, full, end, [])
 
     def take_ping(line: dict[str, Any]) -> None:
@@ -132,10 +135,12 @@ async def flood(
             result.rtts.append((line["sent_ns"], line["rtt_ns"]))
 
     async with contextlib.AsyncExitStack() as jobs:
-        receivers = {way.name: await jobs.enter_async_context(_receiver(testbed, ends, way, result)) for way in ways}
+        receivers = {
+            link.name: await jobs.enter_async_context(_receiver(testbed, ends, link, result)) for link in links
+        }
         senders = [
-            await jobs.enter_async_context(_running(testbed, _sender(ends, way, packet_bytes, begin, end - begin)))
-            for way in ways
+            await jobs.enter_async_context(_running(testbed, _sender(ends, link, packet_bytes, begin, end - begin)))
+            for link in links
         ]
         if ping_interval_ns is not None:
             spec = calibration_jobs.ping(
@@ -148,7 +153,7 @@ async def flood(
             await jobs.enter_async_context(_running(testbed, spec, take_ping))
         for sender in senders:
             await sender.wait()
-        await asyncio.sleep((max(way.drain_ns for way in ways) + to_world_ns + 2 * _LAB_NS) / 1e9)
+        await asyncio.sleep((max(link.drain_ns for link in links) + to_world_ns + 2 * _LAB_NS) / 1e9)
         for name, receiver in receivers.items():
             await receiver.stop()
             await receiver.wait()
@@ -157,28 +162,28 @@ async def flood(
     return result
 
 
-def _until_back_ns(ways: Sequence[LinkUnderTest]) -> int:
-    """How long after a ping was sent its reply comes to the world-bound queues that are flooded; 0 if none is.
+def _until_back_ns(links: Sequence[LinkUnderTest]) -> int:
+    """The time from sending a ping until its reply reaches the flooded world-bound queues; 0 if there are none.
 
-    Before that it waits in the island-bound queues that are flooded. Without any, its way there is taken to be as long
-    as its way back.
+    Before that, the ping waits in the flooded island-bound queues. Without any, its delay to the island is assumed to
+    equal the delay back.
     """
-    back = [way for way in ways if way.name == "to_world"]
-    there = [way for way in ways if way.name == "to_island"]
+    back = [link for link in links if link.name == "to_world"]
+    there = [link for link in links if link.name == "to_island"]
     if not back:
         return 0
     terrestrial_ns = back[0].terrestrial_ns + back[0].shake_ns
     if not there:
-        return terrestrial_ns + sum(way.settings.delay.ns for way in back)
-    return terrestrial_ns + sum(way.settings.delay.ns + int(way.serialisation_ns(way.queue_bytes)) for way in there)
+        return terrestrial_ns + sum(link.settings.delay.ns for link in back)
+    return terrestrial_ns + sum(link.settings.delay.ns + int(link.serialisation_ns(link.queue_bytes)) for link in there)
 
 
-def _sender(ends: SpecialHosts, way: LinkUnderTest, packet_bytes: int, begin_ns: int, duration_ns: int) -> JobSpec:
-    source, target = ends.towards(way.name)
+def _sender(ends: SpecialHosts, link: LinkUnderTest, packet_bytes: int, begin_ns: int, duration_ns: int) -> JobSpec:
+    source, target = ends.towards(link.name)
     return calibration_jobs.udp_send(
         source,
         target,
-        rate_bit_s=way.flood_bit_s,
+        rate_bit_s=link.flood_bit_s,
         packet_bytes=packet_bytes,
         start_at_ns=begin_ns,
         duration_ns=duration_ns,
@@ -186,15 +191,15 @@ def _sender(ends: SpecialHosts, way: LinkUnderTest, packet_bytes: int, begin_ns:
 
 
 def _receiver(
-    testbed: Testbed, ends: SpecialHosts, way: LinkUnderTest, result: Flood
+    testbed: Testbed, ends: SpecialHosts, link: LinkUnderTest, result: Flood
 ) -> contextlib.AbstractAsyncContextManager[Job]:
-    counted = result.received[way.name] = []
+    counted = result.received[link.name] = []
 
     def take(line: dict[str, Any]) -> None:
         if line.get("type") == "counters" and line["last_ns"] is not None:
             counted.append(Received(line["packets"], line["bytes"], line["last_ns"]))
 
-    return _running(testbed, calibration_jobs.udp_receive(ends.towards(way.name)[1], each=False), take)
+    return _running(testbed, calibration_jobs.udp_receive(ends.towards(link.name)[1], each=False), take)
 
 
 def _take_last(result: Flood, direction: str, receiver: Job) -> None:
@@ -206,7 +211,7 @@ def _take_last(result: Flood, direction: str, receiver: Job) -> None:
 
 @contextlib.asynccontextmanager
 async def _running(testbed: Testbed, spec: JobSpec, take: Any = None) -> AsyncGenerator[Job]:
-    """A job that is ready; it is stopped and has ended when the block has."""
+    """Run a job during the block, which begins when the job is ready; afterwards the job has ended."""
     job = await testbed.start_job(spec, Path(), on_line=take)
     try:
         await job.ready(_READY_TIMEOUT_S)

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The metric points of a run: from box counters, switches, agents and jobs."""
+"""Metric points of a run, made from counters of boxes, switches, agents and jobs."""

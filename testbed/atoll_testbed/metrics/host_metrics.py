@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the agents tell of machines, hosts and jobs while a run lasts, as metric points.
+"""Metric points of machines, hosts and jobs, which agents report during a run.
 
-Agents tell it of their own accord, once a period: nobody is asked in turn. An emulated lab's one agent tells of the
-machine once and of every host; a rack's agents tell of one machine and one host each.
+Agents send reports periodically, without being polled. The agent of an emulated lab reports on its machine and on all
+hosts; each agent of a lab of real machines reports on one machine and one host.
 """
 
 import asyncio
@@ -23,19 +23,19 @@ from atoll_testbed.testbed import Testbed
 Write = Callable[[Iterable[Point]], None]
 Unread = Callable[[int], None]
 
-# Eight questions over each stream; clocks that nobody disciplines drift apart by some microseconds a second.
+# Eight requests to each agent; clocks without NTP drift apart by some microseconds a second.
 _COMPARE_EVERY_S = 10.0
 
-# An agent that does not answer is ended by its heartbeat; a run that is over does not wait for that.
+# An agent that does not answer is ended by its heartbeat timeout; the end of a run does not wait for that.
 _LAST_WORDS_S = 2.0
 
 
 @contextlib.asynccontextmanager
-async def told_by_agents(testbed: Testbed, every_s: float, write: Write, unread: Unread) -> AsyncGenerator[None]:
-    """While the block lasts, ``write`` gets points every so often, and once more at its end.
+async def agent_metrics(testbed: Testbed, every_s: float, write: Write, unread: Unread) -> AsyncGenerator[None]:
+    """Call ``write`` with points of all agents every ``every_s`` while the block lasts, and once more at its end.
 
-    ``unread`` gets how many hosts an agent could not read. An agent that tells nothing - it is an older one, or has
-    ended - is noted, and does not keep the others.
+    ``unread`` takes the number of hosts that an agent could not read. An agent without metrics, because it is older or
+    has ended, is noted and does not affect the others.
     """
     agents = machines_by_agent(testbed)
     comparing = [
@@ -54,12 +54,12 @@ async def told_by_agents(testbed: Testbed, every_s: float, write: Write, unread:
 
 
 def machines_by_agent(testbed: Testbed) -> dict[Agent, tuple[str, list[Machine]]]:
-    """Each agent, what its machine is called, and the machines of the lab that it serves."""
+    """Each agent with the name of its machine, and the machines of the lab that it serves."""
     found: dict[Agent, tuple[str, list[Machine]]] = {}
     for name in testbed.network.machines:
         machine = testbed.machine(name)
-        called = name if machine.netns is None else EMULATION
-        found.setdefault(machine.agent, (called, []))[1].append(machine)
+        agent_machine = name if machine.netns is None else EMULATION
+        found.setdefault(machine.agent, (agent_machine, []))[1].append(machine)
     return found
 
 
@@ -68,10 +68,10 @@ async def _begin(
 ) -> None:
     served = [machine.name for machine in machines]
 
-    def take(told: dict[str, Any]) -> None:
-        # Looked up anew: clocks are compared again before clients start.
-        write(metrics_points(name, told, testbed.machine(served[0]).clock_offset_ns))
-        unread(len(told["unread"]))
+    def take(report: dict[str, Any]) -> None:
+        # Not cached: clocks are compared again before clients start.
+        write(metrics_points(name, report, testbed.machine(served[0]).clock_offset_ns))
+        unread(len(report["unread"]))
 
     interfaces = testbed.network.machines
     hosts = [(one.name, one.netns, [each.name for each in interfaces[one.name]]) for one in machines]
@@ -85,11 +85,11 @@ async def _begin(
 async def _end(agent: Agent) -> None:
     with contextlib.suppress(LabError, TimeoutError):
         async with asyncio.timeout(_LAST_WORDS_S):
-            await agent.measure_no_more()
+            await agent.stop_measuring()
 
 
 async def _compare(agent: Agent, name: str, every_s: float, write: Write) -> None:
-    with contextlib.suppress(LabError):  # that it has ended is the place's to say
+    with contextlib.suppress(LabError):  # the platform reports that it has ended
         while True:
             write([clock_point(name, await clock_offset(agent), time.time_ns())])
             await asyncio.sleep(every_s)

@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""From what jobs, switches and machines say (docs/contracts.md) to metric points (atoll_core.metrics.metrics_schema).
+"""Make metric points (atoll_core.metrics.metrics_schema) from messages of jobs, switches and machines. Pure.
 
-Pure: points have the tags of their measurement only; those that all points of a run have are added by who writes them.
-What a message has besides the measurement's fields, and what is no number, is left out.
+Points have the tags of their measurement only; the recorder adds the tags that all points of a run have. Keys of a
+message that are not fields of the measurement, and values that are not numbers, are left out. Messages are specified in
+docs/contracts.md.
 """
 
 from collections import defaultdict
@@ -22,7 +23,7 @@ DIRECTIONS = ("to_island", "to_world")
 
 _FIELDS = {name: tuple(figure.name for figure in each.fields) for name, each in BY_NAME.items()}
 FIGURES_OF_CHECKS = frozenset({"check", "terrestrial", "base_rtt", "calibration"})
-"""Events that are no news: the figures of the test before a run, which has a line for each pair of hosts."""
+"""Types of events with figures of the test before a run, one for each pair of hosts; they make no event points."""
 
 _OF_PHASE = {
     Phase.SERVER: "server",
@@ -30,12 +31,12 @@ _OF_PHASE = {
     Phase.CAPTURE: "capture",
     Phase.TRANSFER: "transfer",
 }
-_UNSUPPORTED = 2**64 - 1  # what a switch says of a counter that it does not have (OpenFlow 1.3.5, 7.3.5.6)
-_LONGEST_TEXT = 500  # characters of an event: what is said at length stands in events.jsonl
+_UNSUPPORTED = 2**64 - 1  # value of a counter that a switch does not have (OpenFlow 1.3.5, 7.3.5.6)
+_LONGEST_TEXT = 500  # characters of an event; events.jsonl has the full text
 
 
 def box_points(box: str, line: Mapping[str, Any], classes: Mapping[int, str]) -> Iterator[Point]:
-    """Of a ``counters`` line of a link or delay box. ``classes``: the latency classes' names by VLAN id."""
+    """Points of a ``counters`` line of a link or delay box. ``classes``: the latency classes' names by VLAN id."""
     t_ns: int = line["t_ns"]
     for direction in DIRECTIONS:
         if direction in line:
@@ -48,14 +49,14 @@ def box_points(box: str, line: Mapping[str, Any], classes: Mapping[int, str]) ->
 
 
 def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0) -> Iterator[Point]:
-    """Of a line of one of the plan's jobs; ``clock_offset_ns``: its machine's clock less this one's."""
+    """Points of a line of one of the plan's jobs; ``clock_offset_ns``: its machine's clock less this one's."""
     match line.get("type"):
         case "counters" | "progress" if spec.phase in _OF_PHASE:
             tags = {"host": spec.host}
             if spec.phase is Phase.CAPTURE:
                 tags["point"] = spec.name.removeprefix("capture-")
             yield _point(_OF_PHASE[spec.phase], tags, line, line["t_ns"])
-        case "done" if spec.phase is Phase.CLIENT and "active" in line:  # what sends UDP has no flows
+        case "done" if spec.phase is Phase.CLIENT and "active" in line:  # UDP senders have no flows
             yield _point("load", {"host": spec.host}, {"active": 0, "ended": 1}, line["t_ns"])
         case "done" if spec.phase is Phase.TRANSFER and line.get("end_ns") is not None:
             yield _point("transfer", {"host": spec.host}, {**line, "ended": 1}, line["end_ns"])
@@ -76,7 +77,7 @@ def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0)
 
 
 def link_config_points(experiment: Experiment, t_ns: int) -> Iterator[Point]:
-    """What the experiment's links are configured to."""
+    """Points with the configuration of the experiment's links."""
     for link in experiment.links:
         for direction in DIRECTIONS:
             way = getattr(link, direction)
@@ -85,70 +86,70 @@ def link_config_points(experiment: Experiment, t_ns: int) -> Iterator[Point]:
 
 
 def latency_config_points(network: Network, experiment: Experiment, t_ns: int) -> Iterator[Point]:
-    """What the terrestrial latencies are configured to, of all world servers and of whatever else is ever delayed."""
+    """Points with the configured terrestrial latencies of world servers and of other hosts that are ever delayed."""
     classes = {each.name: each for box in network.delay_boxes for each in box.classes}
-    held = {server: classes[name] for server, name in experiment.latency}
-    ever = {name for version in experiment.versions for name, _ in version.latency} | held.keys()
+    latency = {server: classes[name] for server, name in experiment.latency}
+    ever = {name for version in experiment.versions for name, _ in version.latency} | latency.keys()
     for host in network.world_hosts:
         if host.role is not HostRole.WORLD_SERVER and host.name not in ever:
             continue
-        delay = held.get(host.name)
+        delay = latency.get(host.name)
         configured = {"rtt_ns": delay.rtt.ns, "jitter_ns": delay.jitter.ns} if delay else {"rtt_ns": 0, "jitter_ns": 0}
         yield _point("latency_config", {"host": host.name}, configured, t_ns)
 
 
 def check_points(kind: str, t_ns: int, figures: Mapping[str, Any]) -> Iterator[Point]:
-    """Of an event of the test before a run: of those of its kinds that tell of a server, not of a pair of hosts."""
+    """Points of an event of the test before a run, if it is about a server and not about a pair of hosts."""
     if kind == "terrestrial":
         yield _point("latency_check", {"host": figures["server"]}, figures, t_ns)
 
 
 def switch_points(switch: str, counters: Mapping[str, Any], t_ns: int) -> Iterator[Point]:
-    """Of a switch's counters, as the controller tells them; entries of one cookie are one leg's."""
+    """Points of a switch's counters; entries with the same cookie belong to the same segment."""
     for port, counted in counters["ports"].items():
-        had = {name: count for name, count in counted.items() if count != _UNSUPPORTED}
-        yield _point("switch_port", {"switch": switch, "port": port}, had, t_ns)
-    legs: defaultdict[int, dict[str, Field]] = defaultdict(lambda: {"entries": 0, "packets": 0, "bytes": 0})
+        supported = {name: count for name, count in counted.items() if count != _UNSUPPORTED}
+        yield _point("switch_port", {"switch": switch, "port": port}, supported, t_ns)
+    segments: defaultdict[int, dict[str, Field]] = defaultdict(lambda: {"entries": 0, "packets": 0, "bytes": 0})
     for entry in counters["entries"]:
-        leg = legs[entry["cookie"]]
+        segment = segments[entry["cookie"]]
         for name, more in (("entries", 1), ("packets", entry["packets"]), ("bytes", entry["bytes"])):
-            leg[name] = int(leg[name]) + more
-    for cookie, counted in legs.items():
+            segment[name] = int(segment[name]) + more
+    for cookie, counted in segments.items():
         tags = {"switch": switch, "app": _app(cookie), "cookie": f"{cookie:016x}"}
         yield _point("flow_entries", tags, counted, t_ns)
 
 
 def interface_points(host: str, counters: Mapping[str, Mapping[str, int]], t_ns: int) -> Iterator[Point]:
-    """Of a machine's interfaces, as the agent tells them."""
+    """Points of a machine's interfaces."""
     for interface, counted in counters.items():
         yield _point("interface", {"host": host, "interface": interface}, counted, t_ns)
 
 
-def metrics_points(machine: str, told: Mapping[str, Any], clock_offset_ns: int) -> Iterator[Point]:
-    """Of what an agent tells of its machine, its hosts and its jobs; ``clock_offset_ns``: its clock less this one's."""
-    t_ns = told["t_ns"] - clock_offset_ns
-    for host, found in told["hosts"].items():
+def metrics_points(machine: str, report: Mapping[str, Any], clock_offset_ns: int) -> Iterator[Point]:
+    """Points of an agent's report on its machine, hosts and jobs; ``clock_offset_ns``: its clock less this one's."""
+    t_ns = report["t_ns"] - clock_offset_ns
+    for host, found in report["hosts"].items():
         yield from interface_points(host, found["interfaces"], t_ns)
         yield _point("tcp", {"host": host}, found["tcp"], t_ns)
-        if "udp" in found:  # agents before 1.2 do not tell
+        if "udp" in found:  # not in reports of agents before 1.2
             yield _point("udp", {"host": host}, found["udp"], t_ns)
-    for job, found in told["jobs"].items():
+    for job, found in report["jobs"].items():
         yield _point("job", {"host": found["host"] or "", "job": job}, found, t_ns)
     tags = {"machine": machine}
-    yield _point("machine", tags, told["machine"], t_ns)
-    yield _point("agent", tags, told["agent"], t_ns)
-    if clock := told["clock"]:
+    yield _point("machine", tags, report["machine"], t_ns)
+    yield _point("agent", tags, report["agent"], t_ns)
+    if clock := report["clock"]:
         yield _point("clock", tags, {**clock, "synchronised": int(clock["synchronised"])}, t_ns)
 
 
 def clock_point(machine: str, clock: ClockOffset, t_ns: int) -> Point:
-    """Of a comparison of a machine's clock with this one."""
-    told = {"offset_ns": clock.offset_ns, "bound_ns": clock.bound_ns, "rtt_ns": clock.rtt_ns}
-    return _point("clock", {"machine": machine}, told, t_ns)
+    """The point of a comparison of a machine's clock with this one."""
+    fields = {"offset_ns": clock.offset_ns, "bound_ns": clock.bound_ns, "rtt_ns": clock.rtt_ns}
+    return _point("clock", {"machine": machine}, fields, t_ns)
 
 
 def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> Point:
-    """Of an event of the run or of the testbed."""
+    """The point of an event of the run or of the testbed."""
     state = str(fields.get("state", ""))
     text = event_line(kind, fields)
     return Point("event", {"kind": kind, "state": state}, {"text": text[:_LONGEST_TEXT]}, t_ns)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's metrics: what is said and what is asked for, as points in the run's spool."""
+"""Record the metrics of a run as points in its spool."""
 
 import asyncio
 import contextlib
@@ -18,7 +18,7 @@ from atoll_core.metrics.line_protocol import Point
 from atoll_core.metrics.metrics_schema import SECOND_NS
 from atoll_core.plan.plan import JobSpec
 from atoll_core.platforms import VIRTUAL
-from atoll_testbed.metrics.host_metrics import told_by_agents
+from atoll_testbed.metrics.host_metrics import agent_metrics
 from atoll_testbed.metrics.metric_points import (
     FIGURES_OF_CHECKS,
     box_points,
@@ -33,21 +33,21 @@ from atoll_testbed.metrics.metric_points import (
 from atoll_testbed.testbed import Testbed
 
 OnPoints = Callable[[Sequence[Point]], None]
-"""Told of points as they are spooled, without the tags that all points of a run have; returns at once."""
+"""Takes points as they are spooled, without the tags that all points of a run have; returns at once."""
 
-_VIRTUAL_PERIOD = 300  # a look at all switches and machines costs 0.75 s of wall time there, as much as 16 s of load
+_VIRTUAL_PERIOD = 300  # a sample of all switches and machines costs 0.75 s of wall time there, as much as 16 s of load
 
 
-class Metering:
-    """The points of one run. What cannot be written is kept as ``broken``, for the run to end with: it never raises.
+class MetricsRecorder:
+    """Records the points of one run. A write error is kept in ``broken`` for the run to raise.
 
-    ``wanted``: False for a run that was asked to have none: there is no spool then, and nobody is asked for counters.
+    ``wanted``: False for a run without metrics: it has no spool, and counters are not requested.
     """
 
     def __init__(
         self, run_dir: RunDir, network: Network, experiment: Experiment, on_points: OnPoints | None = None
     ) -> None:
-        """Raises RunError when the spool cannot be made."""
+        """Raises RunError if the spool cannot be created."""
         manifest = run_dir.manifest()
         place = str(manifest.get("place", ""))
         self.wanted = bool(manifest.get("metrics", True))
@@ -69,12 +69,12 @@ class Metering:
         self._unread = 0
 
     def close(self) -> None:
-        """Write what is pending. Raises RunError."""
+        """Write pending points and close the spool. Raises RunError."""
         if self._spool is not None:
             self._spool.close()
 
     def flush(self) -> None:
-        """Write what is pending now, and not when the second is over. Raises RunError."""
+        """Write pending points now, not at the end of the second. Raises RunError."""
         if self._spool is not None:
             self._spool.flush()
 
@@ -87,10 +87,10 @@ class Metering:
         self._write(job_points(spec, line, clock_offset_ns))
 
     def event(self, kind: str, t_ns: int, fields: Mapping[str, Any]) -> None:
-        """Take an event; two of one nanosecond are told apart, as a database would keep only the second.
+        """Take an event. Events of the same nanosecond get different times, as a database would keep only one.
 
-        Whoever watches is told of it even if no metrics are wanted: it costs nobody a question. When a swap has turned,
-        what is configured is noted anew. Of the test before the run only what it measured of each server is taken.
+        Event points go to ``on_points`` even if no metrics are recorded. After a cutover the configuration is recorded
+        again. Of the test before the run only figures of servers are recorded.
         """
         if kind in FIGURES_OF_CHECKS:
             self._write(check_points(kind, t_ns, fields))
@@ -106,16 +106,16 @@ class Metering:
 
     @contextlib.asynccontextmanager
     async def sampling(self, testbed: Testbed) -> AsyncGenerator[None]:
-        """While the block lasts, ask the switches for their counters, once a period, one after another.
+        """Read the switches' counters one after another, once a period, while the block lasts.
 
-        The agents tell of machines, hosts and jobs as often (``host_metrics``), and what links and latencies are
-        configured to is noted, at the block's end once more: it reaches that far.
+        The agents' metrics (``host_metrics``) and the configuration of links and latencies are recorded as often, the
+        configuration once more at the end.
         """
         if self._spool is None:
             yield
             return
         self._standing = lambda: testbed.experiment or self._experiment
-        async with told_by_agents(testbed, self._period_ns / 1e9, self._write, self._could_not_read):
+        async with agent_metrics(testbed, self._period_ns / 1e9, self._write, self._could_not_read):
             task = asyncio.create_task(self._sample(testbed, self._spool))
             try:
                 yield
@@ -131,7 +131,7 @@ class Metering:
             self._write(self._configured(time.time_ns()))
             await self._sample_once(testbed)
             self._write([Point("metrics", {}, self._counted(spool), time.time_ns())])
-            due_ns = max(due_ns + self._period_ns, time.monotonic_ns())  # slower than a period: none is made up for
+            due_ns = max(due_ns + self._period_ns, time.monotonic_ns())  # missed periods are not repeated
             await asyncio.sleep((due_ns - time.monotonic_ns()) / 1e9)
 
     async def _sample_once(self, testbed: Testbed) -> None:
@@ -153,7 +153,7 @@ class Metering:
         self._unread += count
 
     async def _ask(self, ask: Callable[[], Awaitable[Iterable[Point]]]) -> None:
-        """One that does not answer is counted: whether the run can go on without it is for others to say."""
+        """Count a switch that does not answer; the run decides whether it can continue without it."""
         try:
             self._write(await ask())
         except AtollError:

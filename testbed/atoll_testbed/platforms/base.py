@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Where a lab lives: what brings a testbed its machines and its switches. The emulated lab is one such place."""
+"""Platforms: the interface that provides a testbed with machines and switches, and the emulated lab."""
 
 import asyncio
 import contextlib
@@ -26,56 +26,56 @@ _SWITCHES_TIMEOUT_S = 20.0
 
 
 class Platform(Protocol):
-    """Machines with agents, and switches that come to a controller, for as long as it is not stopped."""
+    """Machines with agents, and switches that connect to a controller, until it is stopped."""
 
     name: str
-    """As ``--on`` calls it."""
+    """The platform's name in ``--on``."""
     network: Network
-    """The lab as it stands here: interface names, MAC addresses and datapath ids are those of the place."""
+    """The lab with the interface names, MAC addresses and datapath ids of this platform."""
     failed: asyncio.Future[str]
-    """Done, with the reason, when the place or an agent in it has ended."""
+    """Done, with the reason, when the platform or an agent has failed."""
 
     def machine(self, name: str) -> Machine:
-        """The machine of that name (KeyError: no such machine)."""
+        """The machine with a name (KeyError: no such machine)."""
         ...
 
     @property
     def lab_folder(self) -> str | None:
-        """The folder of the lab's file; None: the machines do not see it."""
+        """The folder of the lab's file; None if the machines have another file system."""
         ...
 
     async def start_controller(self, runtime: Runtime) -> Controller:
-        """A controller that switches can come to. Raises LabError."""
+        """Start a controller that the switches can reach. Raises LabError."""
         ...
 
     async def all_switches(self, controller: Controller) -> None:
-        """Wait until all switches have come to a controller. Raises LabError."""
+        """Wait until all switches have connected to a controller. Raises LabError."""
         ...
 
     async def linked(self, machines: Iterable[str]) -> None:
         """Wait until the experiment interfaces of machines, which are up, have a carrier.
 
-        Raises LabError with a line for each that gets none.
+        Raises LabError with a line for each interface without one.
         """
         ...
 
     async def compare_clocks(self) -> Mapping[str, ClockOffset]:
-        """Measure how far the machines' clocks are off from this one, and go by that; empty where all share it.
+        """Measure the offsets of the machines' clocks and use them from now on; empty if all have the same clock.
 
-        Raises LabError when one has drifted too far, or its machine ends.
+        Raises LabError if an offset is too large, or if an agent ends.
         """
         ...
 
     async def measure_clocks(self) -> Mapping[str, ClockOffset]:
-        """Measure that without consequences. Raises LabError when a machine ends."""
+        """Measure the offsets of the machines' clocks. Raises LabError if an agent ends."""
         ...
 
     async def directory(self, machine: str, run: Path, files: Collection[str]) -> Path:
-        """Where a job on a machine puts its files of a run, which have these names there. Raises LabError."""
+        """The directory on a machine for files of a run with these names. Raises LabError."""
         ...
 
     async def collect(self, run: Path) -> tuple[str, ...]:
-        """Bring the files that a run has left on machines into its directory; a line for each that cannot be had."""
+        """Fetch the files of a run from the machines into its directory; returns a line for each failure."""
         ...
 
     def describe(self) -> dict[str, Any]:
@@ -83,12 +83,12 @@ class Platform(Protocol):
         ...
 
     async def stop(self) -> None:
-        """End agents, which undo what they set, and whatever else makes the place."""
+        """End the agents, which undo their settings, and everything else that the platform has started."""
         ...
 
 
 class EmulatedPlatform:
-    """An emulated lab: one agent serves all its machines; their jobs see the file system of this one."""
+    """An emulated lab: one agent serves all machines, and jobs use the file system of this machine."""
 
     name = MININET
 
@@ -102,7 +102,10 @@ class EmulatedPlatform:
 
     @classmethod
     async def start(cls, network: Network, report: Report) -> "EmulatedPlatform":
-        """Bring up namespaces, switches, machines and the agent. Raises LabError, MachineError; nothing stays then."""
+        """Bring up namespaces, switches, machines and the agent.
+
+        Raises LabError or MachineError, and leaves nothing behind then.
+        """
         binary = find_binary()
         async with contextlib.AsyncExitStack() as undo:
             lab = await EmulatedLab.start(network, report)
@@ -113,36 +116,36 @@ class EmulatedPlatform:
         return cls(network, lab, agent)
 
     def machine(self, name: str) -> Machine:
-        """The machine of that name (KeyError: no such machine)."""
+        """The machine with a name (KeyError: no such machine)."""
         return self._machines[name]
 
     @property
     def lab_folder(self) -> str:
-        """The folder itself: machines share this one's file system."""
+        """The folder of the lab's file: the machines have this machine's file system."""
         return os.path.dirname(os.path.abspath(self.network.file))  # noqa: PTH100, PTH120 (Path.absolute keeps `..`)
 
     def read_every(self, seconds: float) -> None:
-        """Take what jobs say so often only; 0: as it comes. What is asked for is answered at once all the same."""
+        """Read the agent's messages at this interval only; 0: as they arrive. Answers are still read at once."""
         self._agent.read_every(seconds)
 
     async def start_controller(self, runtime: Runtime) -> Controller:
-        """A controller inside the lab. Raises LabError."""
+        """Start a controller inside the lab. Raises LabError."""
         return await Controller.start(self.lab.enter(), interpreter(runtime), runtime=runtime)
 
     async def all_switches(self, controller: Controller) -> None:
-        """Wait until all switches have come to a controller. Raises LabError."""
+        """Wait until all switches have connected to a controller. Raises LabError."""
         await controller.wait_for([switch.dpid for switch in self.network.switches], _SWITCHES_TIMEOUT_S)
 
     async def linked(self, machines: Iterable[str]) -> None:
-        """Nothing to wait for: the other ends of all cables are up."""
+        """Return at once: the other ends of all cables are up."""
         del machines
 
     async def compare_clocks(self) -> Mapping[str, ClockOffset]:
-        """There is one clock."""
+        """Empty: all machines have the same clock."""
         return {}
 
     async def measure_clocks(self) -> Mapping[str, ClockOffset]:
-        """There is one clock."""
+        """Empty: all machines have the same clock."""
         return {}
 
     async def directory(self, machine: str, run: Path, files: Collection[str]) -> Path:
@@ -151,7 +154,7 @@ class EmulatedPlatform:
         return run
 
     async def collect(self, run: Path) -> tuple[str, ...]:
-        """Nothing is anywhere else."""
+        """Empty: all files are in the run directory."""
         del run
         return ()
 

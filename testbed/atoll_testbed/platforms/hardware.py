@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A lab of real machines and switches: agents over SSH, switches that come to the controller by themselves.
+"""A lab of real machines and switches: agents over SSH, and switches that connect to the controller themselves.
 
-Nothing is created here, only set, and what is set is undone by the agents when their streams end, whatever ends them.
-Entries stay on the switches, which go on forwarding by them; whoever comes next brings them to his plan.
+Nothing is created here, only configured. Agents undo settings when their streams end for any reason. Flow entries stay
+on the switches, which continue to forward by them; the next apply replaces them.
 
-Importing this module imports asyncssh (0.3 s): do it where there is an inventory.
+Importing this module imports asyncssh (0.3 s): do it only if there is an inventory.
 """
 
 import asyncio
@@ -34,27 +34,26 @@ from atoll_hosts.clock_offset import ClockOffset, clock_offset
 from atoll_hosts.machine import Machine
 from atoll_hosts.parallel import Outcome, on_each
 from atoll_hosts.ssh.connections import SshConnections
-from atoll_hosts.ssh.file_transfer import fetch
-from atoll_hosts.ssh.offered_files import Room, offered_files
+from atoll_hosts.ssh.file_transfer import DiskQuota, fetch, offered_files
 from atoll_hosts.ssh.remote_agent import start_agent
-from atoll_testbed.platforms.machine_checks import clock_off, misplaced, unready, without_carrier
+from atoll_testbed.platforms.machine_checks import address_conflict, clock_off, missing_prerequisites, without_carrier
 
 Report = Callable[[str], None]
 
-# A NIC that was down takes 2 to 4 s to agree with a gigabit switch's port, longer where that looks for loops first.
+# A NIC that was down takes 2 to 4 s to negotiate with a gigabit switch's port, longer with spanning tree.
 _CARRIER_TIMEOUT_S = 15.0
-_CARRIER_LOOK_S = 0.5
+_CARRIER_POLL_S = 0.5
 
 # A switch that was refused tries again after some seconds, doubling: Open vSwitch up to 8 s, ProCurve up to 60 s.
 _SWITCHES_TIMEOUT_S = 70.0
 
-# A stream that waits for others' answers takes the wait for a round trip: how far a clock is off is then less certain.
+# Waiting for other machines' answers would count as round-trip time and make the offsets less certain.
 _CLOCKS_AT_ONCE = 4
 
 
 @dataclass(slots=True)
 class _Reached:
-    """A machine that is connected, and what it says of itself."""
+    """A connected machine with its agent's description."""
 
     machine: InventoryMachine
     connection: asyncssh.SSHClientConnection
@@ -64,7 +63,7 @@ class _Reached:
 
     @property
     def address(self) -> str:
-        """Where the connection ends there; empty if a jump host stands between."""
+        """The address of the connection on that machine; empty behind a jump host."""
         return str((self.connection.get_extra_info("peername") or ("",))[0])
 
     async def close(self) -> None:
@@ -73,7 +72,7 @@ class _Reached:
 
 
 class HardwarePlatform:
-    """The machines and switches of an inventory, for as long as it is not stopped. Make it with :meth:`start`."""
+    """The machines and switches of an inventory, until it is stopped. Create it with :meth:`start`."""
 
     name = HARDWARE
 
@@ -88,14 +87,14 @@ class HardwarePlatform:
         self._reached = reached
         self._machines = {name: Machine(name, one.agent, None, one.clock.known_ns) for name, one in reached.items()}
         self._directories: dict[tuple[str, Path], Path] = {}
-        self._asked: dict[tuple[str, Path], set[str]] = {}  # the names of files that its jobs were given
+        self._asked: dict[tuple[str, Path], set[str]] = {}  # names of files that jobs were told to write
         self._watchers = [asyncio.create_task(self._watch(one.agent)) for one in reached.values()]
 
     @classmethod
     async def start(cls, network: Network, inventory: Inventory, report: Report) -> "HardwarePlatform":
-        """Reach every machine of the inventory, take it, and see that it can take part.
+        """Connect to every machine of the inventory, claim it, and check its prerequisites.
 
-        Raises LabError with a line for each machine that cannot; nothing is taken then.
+        Raises LabError with a line for each machine that fails; no machine is claimed then.
         """
         report(f"connecting to {len(inventory.machines)} machines")
         connections = SshConnections()
@@ -113,24 +112,24 @@ class HardwarePlatform:
         return cls(apply_inventory(network, inventory, macs), inventory, connections, reached)
 
     def machine(self, name: str) -> Machine:
-        """The machine of that name (KeyError: no such machine)."""
+        """The machine with a name (KeyError: no such machine)."""
         return self._machines[name]
 
     async def start_controller(self, runtime: Runtime) -> Controller:
-        """A controller on this machine, where the inventory says that switches look for it. Raises LabError."""
+        """Start a controller on this machine, at the address of the inventory. Raises LabError."""
         return await Controller.start([], interpreter(runtime), self._listen, runtime)
 
     async def all_switches(self, controller: Controller) -> None:
-        """Wait until all switches have come to a controller. Raises LabError."""
+        """Wait until all switches have connected to a controller. Raises LabError."""
         try:
             await controller.wait_for([switch.dpid for switch in self.network.switches], _SWITCHES_TIMEOUT_S)
         except LabError as error:
-            raise LabError(f"{error}; switches are to look for their controller at tcp:{self._listen}") from None
+            raise LabError(f"{error}; configure tcp:{self._listen} as the controller of the switches") from None
 
     async def linked(self, machines: Iterable[str]) -> None:
         """Wait until the experiment interfaces of machines, which are up, have a carrier.
 
-        Raises LabError with a line for each that gets none.
+        Raises LabError with a line for each interface without one.
         """
         reached = [self._reached[name] for name in machines]
         dark = [line for lines in await asyncio.gather(*(_dark(one) for one in reached)) for line in lines]
@@ -138,9 +137,9 @@ class HardwarePlatform:
             raise LabError("\n".join(dark))
 
     async def compare_clocks(self) -> Mapping[str, ClockOffset]:
-        """Ask a few machines at a time, anew: since they were reached their clocks may have drifted apart.
+        """Measure the clock offsets again, as clocks drift, and use them from now on.
 
-        Raises LabError with a line for each clock that is too far off.
+        Raises LabError with a line for each offset that is too large.
         """
         clocks = await self.measure_clocks()
         if wrong := [line for name, clock in clocks.items() for line in clock_off(name, clock)]:
@@ -151,7 +150,7 @@ class HardwarePlatform:
         return clocks
 
     async def measure_clocks(self) -> Mapping[str, ClockOffset]:
-        """Ask a few machines at a time. Raises LabError when one ends."""
+        """Measure the clock offsets, of a few machines at a time. Raises LabError if an agent ends."""
         turn = asyncio.Semaphore(_CLOCKS_AT_ONCE)
 
         async def ask(one: _Reached) -> ClockOffset:
@@ -163,11 +162,11 @@ class HardwarePlatform:
 
     @property
     def lab_folder(self) -> None:
-        """The machines have no such folder."""
+        """None: the machines have other file systems."""
         return
 
     async def directory(self, machine: str, run: Path, files: Collection[str]) -> Path:
-        """The machine's own directory for the files of a run; these may be brought from it. Raises LabError."""
+        """The machine's directory for a run's files, from which files with these names are fetched. Raises LabError."""
         self._asked.setdefault((machine, run), set()).update(files)
         if (machine, run) not in self._directories:
             answer = await self._machines[machine].agent.request("spool", name=_spool_name(run))
@@ -175,22 +174,22 @@ class HardwarePlatform:
         return self._directories[machine, run]
 
     async def collect(self, run: Path) -> tuple[str, ...]:
-        """Bring the files of a run into its directory and remove them there; a line for each machine that failed.
+        """Fetch the files of a run into its directory and remove them on the machines.
 
-        A machine whose agent has ended is connected to once more; what it does not give stays there for a week.
-        Files that its jobs were not asked to write, and those beyond its part of the disk, are not taken.
+        Returns a line for each machine that failed; its files stay there for a week. If an agent has ended, the machine
+        is connected again. Files that its jobs were not told to write, and those beyond its disk quota, are refused.
         """
-        room = Room(shutil.disk_usage(run).free)
+        quota = DiskQuota(shutil.disk_usage(run).free)
         machines = [machine for machine, of in self._directories if of == run]
         outcomes = await on_each(
-            [self._reached[machine].machine for machine in machines], lambda one: self._collect_from(one, run, room)
+            [self._reached[machine].machine for machine in machines], lambda one: self._collect_from(one, run, quota)
         )
         for machine in machines:
             del self._directories[machine, run], self._asked[machine, run]
         return tuple(one.error for one in outcomes if one.error is not None)
 
     def describe(self) -> dict[str, Any]:
-        """What the machines are, and how far their clocks are off."""
+        """Facts about the machines, with their clock offsets."""
         return {
             "inventory": self._inventory.file,
             "machines": {
@@ -207,14 +206,14 @@ class HardwarePlatform:
         }
 
     async def stop(self) -> None:
-        """End every agent, which undoes what it set, and the connections."""
+        """End all agents, which undo their settings, and close the connections."""
         for watcher in self._watchers:
             watcher.cancel()
         await asyncio.gather(*(one.close() for one in self._reached.values()))
         await self._connections.close()
 
-    async def _collect_from(self, machine: InventoryMachine, run: Path, room: Room) -> int:
-        """Bring what one machine has; the number of files. Raises LabError."""
+    async def _collect_from(self, machine: InventoryMachine, run: Path, quota: DiskQuota) -> int:
+        """Fetch the files of one machine; returns their number. Raises LabError."""
         one = self._reached[machine.name]
         agent, connection = one.agent, one.connection
 
@@ -231,7 +230,7 @@ class HardwarePlatform:
             name = _spool_name(run)
             spool = (await agent.request("files", name=name))["spool"]
             files = offered_files(machine.name, spool, self._asked[machine.name, run])
-            room.take(machine.name, sum(file.size_bytes for file in files))
+            quota.take(machine.name, sum(file.size_bytes for file in files))
             for file in files:
                 await fetch(connect, machine.name, file, run / file.name, sudo=machine.access.sudo)
             await agent.request("discard", name=name)
@@ -259,31 +258,31 @@ async def _reach(connections: SshConnections, machine: InventoryMachine, invento
 
 
 async def _dark(one: _Reached) -> list[str]:
-    """Interfaces of a machine that have no carrier even after a while, a line each. Raises LabError."""
+    """A line for each interface of a machine without a carrier after the timeout. Raises LabError."""
     deadline = time.monotonic() + _CARRIER_TIMEOUT_S
     while without := without_carrier(one.machine, await one.agent.describe()):
         if time.monotonic() >= deadline:
             break
-        await asyncio.sleep(_CARRIER_LOOK_S)
+        await asyncio.sleep(_CARRIER_POLL_S)
     return without
 
 
 def _problems(outcomes: list[Outcome[_Reached]], network: Network, inventory: Inventory) -> list[str]:
-    wrong = misplaced("the controller's address", inventory.address, network)
+    wrong = address_conflict("the controller's address", inventory.address, network)
     owners: Counter[str] = Counter()
     for outcome in outcomes:
         one = outcome.found
         if one is None:
             wrong.append(outcome.error or outcome.machine)
             continue
-        wrong += unready(one.machine, one.facts, one.clock, one.address)
+        wrong += missing_prerequisites(one.machine, one.facts, one.clock, one.address)
         if one.address:
             reached_by = ip_address(one.address.partition("%")[0])
-            wrong += misplaced(f"{one.machine.name}: the address it is reached by", reached_by, network)
+            wrong += address_conflict(f"{one.machine.name}: the address it is reached by", reached_by, network)
         interfaces = one.facts["interfaces"]
         owners.update(interfaces[each.name]["mac"] for each in one.machine.interfaces if each.name in interfaces)
     wrong += [
-        f"MAC address {mac} is that of {count} interfaces; give each its own"
+        f"MAC address {mac} is used by {count} interfaces; give each its own"
         for mac, count in owners.items()
         if count > 1
     ]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether a real machine can take part: what a laboratory of real machines gets wrong, told before anything is set."""
+"""Check the prerequisites of real machines before anything is configured."""
 
 import re
 from collections.abc import Mapping
@@ -12,17 +12,19 @@ from atoll_core.lab.network import Network
 from atoll_hosts.clock_offset import ClockOffset
 
 CLOCK_LIMIT_NS = 20_000_000
-"""Instants of different machines stand side by side in a run; all hosts start within 50 ms of each other."""
+"""A run combines times of different machines; all hosts start within 50 ms of each other."""
 
 _LEAST_FREE_BYTES = 1 << 30
 
 _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")  # it goes into other machines' neighbour tables
 
 
-def unready(machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOffset, reached_at: str) -> list[str]:
-    """What keeps a machine from taking part, a line each, with the remedy.
+def missing_prerequisites(
+    machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOffset, reached_at: str
+) -> list[str]:
+    """A line with a remedy for each prerequisite that a machine does not meet.
 
-    ``facts``: what its agent describes. ``reached_at``: the address there of the SSH connection.
+    ``facts``: its agent's description. ``reached_at``: the address of the SSH connection on that machine.
     """
     name, found = machine.name, list[str]()
     if facts["missing_tools"]:
@@ -33,51 +35,51 @@ def unready(machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOff
     if not facts["may_capture"]:
         found.append(f"{name}: user {facts['user']} may not capture; let root in, or say 'sudo: true'")
     if facts["free_bytes"] < _LEAST_FREE_BYTES:
-        room = f"{facts['free_bytes'] / 1e9:.1f} GB"
-        found.append(f"{name}: {room} free in /var/tmp, where captures wait; make room for 1 GB at least")
+        free = f"{facts['free_bytes'] / 1e9:.1f} GB"
+        found.append(f"{name}: only {free} free in /var/tmp, where captures are stored; at least 1 GB is needed")
     found += clock_off(name, clock)
     there: Mapping[str, Any] = facts["interfaces"]
     for interface in machine.interfaces if "ip" not in facts["missing_tools"] else ():
-        held = there.get(interface.name)
-        if held is None:
+        actual = there.get(interface.name)
+        if actual is None:
             known = ", ".join(other for other in there if other != "lo")
             found.append(f"{name}: no interface {interface.name}; there are: {known}")
-        elif not _MAC.fullmatch(held["mac"]):
-            found.append(f"{name}: {interface.name} has an invalid MAC address: {shown(held['mac'])}")
-        elif interface.mac is not None and interface.mac != held["mac"].lower():
+        elif not _MAC.fullmatch(actual["mac"]):
+            found.append(f"{name}: {interface.name} has an invalid MAC address: {shown(actual['mac'])}")
+        elif interface.mac is not None and interface.mac != actual["mac"].lower():
             found.append(
-                f"{name}: {interface.name} has MAC address {held['mac']}, the inventory says {interface.mac}; "
+                f"{name}: {interface.name} has MAC address {actual['mac']}, the inventory says {interface.mac}; "
                 "is it the right machine and the right port?"
             )
-        elif any(address.partition("/")[0] == reached_at for address in held["addresses"]):
+        elif any(address.partition("/")[0] == reached_at for address in actual["addresses"]):
             found.append(
-                f"{name}: {interface.name} is the interface by which it is reached ({reached_at}); the experiment "
-                "network is another one, name its interface"
+                f"{name}: {interface.name} is the interface of the management network ({reached_at}); name the "
+                "interface of the experiment network"
             )
     return found
 
 
-def misplaced(what: str, address: IPv4Address | IPv6Address, network: Network) -> list[str]:
-    """A line if an address of the management network lies in an experiment network, whose routes would cut it off."""
+def address_conflict(what: str, address: IPv4Address | IPv6Address, network: Network) -> list[str]:
+    """A line if a management address is in an experiment network, whose routes would make it unreachable."""
     for prefix in (network.world, network.island):
         if address in prefix:
-            return [f"{what}, {address}, lies in the experiment network {prefix}; keep the management network apart"]
+            return [f"{what}, {address}, is in the experiment network {prefix}; use a separate management network"]
     return []
 
 
 def without_carrier(machine: InventoryMachine, facts: Mapping[str, Any]) -> list[str]:
-    """Interfaces that are up and have no carrier, a line each, with the remedy. ``facts``: what its agent describes."""
+    """A line with a remedy for each interface that is up without a carrier. ``facts``: its agent's description."""
     there: Mapping[str, Any] = facts["interfaces"]
     return [
-        f"{machine.name}: {interface.name} has no carrier; is its cable plugged in at both ends, the switch's port on?"
+        f"{machine.name}: {interface.name} has no carrier; check the cable at both ends, and enable the switch's port"
         for interface in machine.interfaces
         if interface.name in there and not there[interface.name]["carrier"]
     ]
 
 
 def clock_off(name: str, clock: ClockOffset) -> list[str]:
-    """A line if a machine's clock certainly is too far off."""
+    """A line if a machine's clock offset is certainly too large."""
     if abs(clock.offset_ns) - clock.bound_ns <= CLOCK_LIMIT_NS:
         return []
-    remedy = f"at most {CLOCK_LIMIT_NS / 1e6:g} ms is fine; run chrony on both machines"
+    remedy = f"at most {CLOCK_LIMIT_NS / 1e6:g} ms is allowed; run chrony on both machines"
     return [f"{name}: its clock is off by {clock}; {remedy}"]

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration test: every path pinged, every base RTT held against the configuration."""
+"""The configuration test of paths: ping every path and compare base RTTs with the configuration."""
 
 import asyncio
 import statistics
@@ -12,22 +12,22 @@ from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import JobSpec, PathCheck, Phase, Plan
 from atoll_testbed.testbed import Testbed
 
-# What the lab itself may add to a path: four software switches and as many process switches a direction.
+# The lab itself may add this to an RTT: four software switches and as many process switches per direction.
 _PATH_ALLOWANCE_NS = 6_000_000
 # A delay may not be shorter than configured, but for the resolution of time stamps.
 _EARLY_ALLOWANCE_NS = 100_000
-# Of the terrestrial part of an RTT, which is without what the lab itself adds.
+# Tolerances of the terrestrial part of an RTT, from which the delay of the lab itself is subtracted.
 TERRESTRIAL_ALLOWANCE_NS = 500_000
 TERRESTRIAL_ALLOWANCE_RATIO = 0.02
 
 Measured = dict[tuple[str, str], list[int]]
-"""RTTs in ns by (source, destination); a path without any reply holds an empty list."""
+"""RTTs in ns by (source, destination); a path without any reply has an empty list."""
 
 
 async def measure_paths(testbed: Testbed, plan: Plan, run: Path) -> Measured:
-    """Ping every path of the plan; RTTs by path.
+    """Ping every path of the plan; returns RTTs by path.
 
-    The hosts begin one after the other, so that pings of the first round are as far apart as those of all others.
+    The hosts start one after the other, so that pings of the first round have the same interval as later ones.
     """
     measured: Measured = {(check.src, check.dst): [] for check in plan.checks}
 
@@ -47,27 +47,27 @@ async def measure_paths(testbed: Testbed, plan: Plan, run: Path) -> Measured:
 
 
 def base_rtt(rtts: list[int], jitter_ns: int) -> int:
-    """The RTT of an idle path, from some pings: what a busy machine adds is only ever positive, so the least one.
+    """The RTT of an idle path: the minimum of some pings, as a busy machine only ever adds delay.
 
-    Where jitter is configured, the median.
+    With jitter, the median.
     """
     return int(statistics.median(rtts)) if jitter_ns else min(rtts)
 
 
 @dataclass(frozen=True, slots=True)
-class Off:
-    """What is not as configured, in a sentence, and the paths whose pings show it."""
+class Deviation:
+    """A deviation from the configuration: a message, and the paths whose pings show it."""
 
     message: str
     paths: frozenset[tuple[str, str]]
     terrestrial: bool = False
-    """Whether it is a server's latency, of which a busy machine shows a part too much or too little."""
+    """Whether it is a server's latency, whose measurement is inexact on a busy machine."""
 
 
-def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[Off]:
-    """The paths that are off, else the servers; empty when every path is as configured."""
+def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[Deviation]:
+    """Deviations of paths; if there are none, deviations of servers' latencies."""
     wrong = [
-        Off(message, frozenset({(check.src, check.dst)}))
+        Deviation(message, frozenset({(check.src, check.dst)}))
         for check in plan.checks
         if (message := _judge_path(check, measured[check.src, check.dst]))
     ]
@@ -83,17 +83,18 @@ def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[Off]:
                 f"allowed is a difference of {allowed_ns / 1e6:.2f} ms"
             )
             sources = {server, *_references(plan)}
-            wrong.append(Off(message, frozenset(path for path in measured if path[0] in sources), terrestrial=True))
+            wrong.append(
+                Deviation(message, frozenset(path for path in measured if path[0] in sources), terrestrial=True)
+            )
     return wrong
 
 
 def _judge_path(check: PathCheck, rtts: list[int]) -> str | None:
     where = f"{check.src} -> {check.dst} ({check.address})"
     if not rtts:
-        look = (
-            f"`atoll up EXPERIMENT`, `atoll trace EXPERIMENT {check.src} {check.dst} --live` show how far packets come"
-        )
-        return f"{where}: no answer; expected an RTT of {check.rtt_ns / 1e6:g} ms; {look}"
+        trace = f"`atoll trace EXPERIMENT {check.src} {check.dst} --live`"
+        remedy = f"`atoll up EXPERIMENT` and {trace} show where packets are lost"
+        return f"{where}: no answer; expected an RTT of {check.rtt_ns / 1e6:g} ms; {remedy}"
     rtt = base_rtt(rtts, check.jitter_ns)
     low = check.rtt_ns - check.jitter_ns - _EARLY_ALLOWANCE_NS
     high = check.rtt_ns + check.serialisation_ns + check.jitter_ns + _PATH_ALLOWANCE_NS + 0.02 * check.rtt_ns
@@ -104,10 +105,10 @@ def _judge_path(check: PathCheck, rtts: list[int]) -> str | None:
 
 
 def terrestrial(plan: Plan, measured: Measured, network: Network) -> list[tuple[str, int, int]]:
-    """(world host, configured, measured) terrestrial RTT in ns, of every server and of whatever else is delayed.
+    """(world host, configured, measured) terrestrial RTT in ns of every server and of other delayed hosts.
 
-    Measured: what the host's base RTT is beyond the links, less what the lab itself adds. That is the least that any
-    undelayed host's RTT is beyond the links; where every host is delayed, beyond links and latency.
+    Measured: the host's base RTT less that of the links and of the lab itself. The lab's RTT is the minimum over hosts
+    without latency of their base RTT less that of the links; if all hosts have latencies, these are subtracted, too.
     """
     configured = {check.src: check.terrestrial_rtt_ns for check in plan.checks}
     beyond = {src: _beyond_links([each for each in plan.checks if each.src == src], measured) for src in configured}
@@ -117,9 +118,9 @@ def terrestrial(plan: Plan, measured: Measured, network: Network) -> list[tuple[
 
 
 def _scatter(plan: Plan, measured: Measured) -> float:
-    """By how much what the lab itself adds usually differs from the least of it, in ns: much on a busy machine.
+    """The typical difference between the lab's own RTT and its minimum, in ns; it is large on a busy machine.
 
-    The least of many pings of an undelayed host was lucky by that much, and a server's pings need not have been.
+    The minimum of many pings of a host without latency may be lower by this than that of a server's few pings.
     """
     scatters: list[float] = []
     for src in _references(plan):
@@ -129,7 +130,7 @@ def _scatter(plan: Plan, measured: Measured) -> float:
 
 
 def _references(plan: Plan) -> list[str]:
-    """The world hosts that show what the lab itself adds: those without latency, or all."""
+    """The world hosts from which the lab's own RTT is estimated: those without latency, or all."""
     configured = {check.src: check.terrestrial_rtt_ns for check in plan.checks}
     return [src for src, rtt_ns in configured.items() if not rtt_ns] or list(configured)
 

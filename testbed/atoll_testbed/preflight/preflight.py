@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The configuration test's two parts, one after the other: every path idle, then every link filled for a moment.
+"""The two parts of the configuration test: every path idle, then every link filled for a moment.
 
-Criteria of paths: ``atoll_testbed.preflight.path_rtt``; of links: ``atoll_testbed.calibration.calibration_checks``.
+Criteria for paths: ``atoll_testbed.preflight.path_rtt``; of links: ``atoll_testbed.calibration.calibration_checks``.
 """
 
 import itertools
@@ -17,17 +17,17 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import Plan
 from atoll_testbed.calibration.calibration_checks import CalibrationFigure, State
-from atoll_testbed.calibration.link_calibration import brief
-from atoll_testbed.preflight.path_rtt import Measured, Off, base_rtt, judge_paths, measure_paths, terrestrial
+from atoll_testbed.calibration.link_calibration import brief_calibration
+from atoll_testbed.preflight.path_rtt import Deviation, Measured, base_rtt, judge_paths, measure_paths, terrestrial
 from atoll_testbed.testbed import Testbed
 
-# A busy machine only ever adds to an RTT: pings are collected until the least of them is right, or was not five times;
-# where a busy machine may be the cause, for as long as the test may take.
-_PATH_ATTEMPTS = 5  # or as many as there is time for: from the second on, of what is off
-_LINK_ATTEMPTS = 3  # each of them fills the links anew
-_PATHS_TOLD = 10
+# A busy machine only ever adds to an RTT: pings are repeated until their minimum is right, at most five times; if the
+# machine may be busy, until the time limit of the test.
+_PATH_ATTEMPTS = 5  # from the second on, only of paths that are off
+_LINK_ATTEMPTS = 3  # each fills the links again
+_MOST_PATHS = 10  # in the error message
 _BUSY = (
-    "a busy machine is a likely cause of a terrestrial RTT that is slightly off; "
+    "a terrestrial RTT that is slightly off is often caused by a busy machine; "
     "run it again when the machine is idle, or with --on virtual"
 )
 
@@ -37,12 +37,12 @@ async def check_paths(
 ) -> int:
     """Ping every path of the plan until it is as configured; returns the base RTT between the special hosts in ns.
 
-    Later attempts ping what is off, and share what is left of 30 s, but for those of a ``full_matrix``. ``emulated``:
-    in real time, on a machine that may be busy; terrestrial RTTs that are off are measured for all of the 30 s then.
-    What was measured, and what was off at each attempt, become events. Raises RunError naming the paths that are off.
+    Later attempts ping only paths that are off, within 30 s in total unless with ``full_matrix``. ``emulated``: in real
+    time, on a machine that may be busy; terrestrial RTTs that are off are then measured for the full 30 s. Figures, and
+    deviations of each attempt, become events. Raises RunError with the paths that are off.
     """
     began_ns = time.monotonic_ns()
-    wrong: list[Off] = []
+    wrong: list[Deviation] = []
     measured: Measured = {(check.src, check.dst): [] for check in plan.checks}
     asked: Plan | None = plan
     for attempt in itertools.count(1):
@@ -60,8 +60,8 @@ async def check_paths(
         asked = pinged_again(plan, paths, left_ns, attempts=attempts)
         if asked is None:
             break
-    more = f"\n... and {len(wrong) - _PATHS_TOLD} more paths" if len(wrong) > _PATHS_TOLD else ""
-    lines = "\n".join(off.message for off in wrong[:_PATHS_TOLD])
+    more = f"\n... and {len(wrong) - _MOST_PATHS} more paths" if len(wrong) > _MOST_PATHS else ""
+    lines = "\n".join(off.message for off in wrong[:_MOST_PATHS])
     if emulated and any(off.terrestrial for off in wrong):
         more += f"\n{_BUSY}"
     raise RunError(f"the configuration test failed; the experiment's load was not started\n{lines}{more}")
@@ -70,14 +70,14 @@ async def check_paths(
 async def check_links(
     testbed: Testbed, experiment: Experiment, base_ns: int, run_dir: RunDir, drained: Callable[[], Awaitable[None]]
 ) -> None:
-    """Fill every link for a moment: a wrong rate or queue passes any test of an idle path.
+    """Fill every link for a moment, as tests of an idle path cannot detect a wrong rate or queue.
 
-    ``base_ns``: what ``check_paths`` returned. ``drained``: returns when nothing of the test is under way any more.
-    Raises RunError naming what does not do as it is configured to.
+    ``base_ns``: the result of ``check_paths``. ``drained``: waits until no packet of the test is in flight. Raises
+    RunError with the figures that are off.
     """
     off: list[CalibrationFigure] = []
     for attempt in range(1, _LINK_ATTEMPTS + 1):
-        rows = await brief(testbed, experiment, base_ns)
+        rows = await brief_calibration(testbed, experiment, base_ns)
         off = [row for row in rows if row.state is State.OFF]
         for row in rows:
             run_dir.event("calibration", time.time_ns(), attempt=attempt, **to_json(row))
@@ -85,11 +85,11 @@ async def check_links(
         if not off:
             return
     lines = "\n".join(str(row) for row in off)
-    raise RunError(f"a link does not do what it is configured to; the experiment's load was not started\n{lines}")
+    raise RunError(f"a link differs from its configuration; the experiment's load was not started\n{lines}")
 
 
 def _record(plan: Plan, measured: Measured, network: Network, run_dir: RunDir) -> int:
-    """Write the paths' figures down; returns the base RTT between the special hosts in ns."""
+    """Record the paths' figures as events; returns the base RTT between the special hosts in ns."""
     now = time.time_ns()
 
     def event(kind: str, **figures: Any) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The scheduled changes of a run, carried out at their instants and written down (docs/contracts.md, its events)."""
+"""Make the scheduled changes of a run at their times, and record them as events (docs/contracts.md)."""
 
 import time
 from collections.abc import Callable, Sequence
@@ -16,7 +16,7 @@ Record = Callable[..., None]
 """``record(type, t_ns, **fields)``: appends an event to the run's."""
 
 
-async def carry_out(
+async def run_changes(
     testbed: Testbed,
     experiment: Experiment,
     backend: Backend,
@@ -25,10 +25,10 @@ async def carry_out(
     clock: RunClock,
     record: Record,
 ) -> None:
-    """Make every change at its instant; ``begin_ns``: when the load begins, by the run's clock.
+    """Make every change at its time; ``begin_ns``: start of the load by the run's clock.
 
-    After one that failed the version before it stands, and those behind it, which were planned from where it would
-    have led, are not attempted: the events say so. Raises RunError when an event cannot be written.
+    If a change fails, the version before it stays active, and later changes, which were planned from its result, are
+    not attempted. Events record this. Raises RunError if an event cannot be written.
     """
     versions = experiment.versions
     for each, before in zip(schedule, versions, strict=False):
@@ -45,10 +45,10 @@ async def carry_out(
 
 
 def _with_change(number: int, record: Record) -> Callable[[dict[str, Any]], None]:
-    """What takes the events of a change's swap: they are the run's, with the change's number."""
+    """A function that records events of a change's swap as the run's, with the change's number."""
 
     def take(event: dict[str, Any]) -> None:
-        fields = {key: told for key, told in event.items() if key not in ("type", "t_ns")}
+        fields = {key: part for key, part in event.items() if key not in ("type", "t_ns")}
         record(str(event["type"]), int(event["t_ns"]), change=number, **fields)
 
     return take

@@ -7,47 +7,47 @@ from typing import Any
 
 from atoll_core.plural import counted
 
-_Told = Mapping[str, Any]
+_Fields = Mapping[str, Any]
 
-_SAYING = ("message", "what", "text", "stages", "step", "switch", "outcome")
-"""Keys whose text is the event's, the first of them that there is."""
+_TEXT_KEYS = ("message", "what", "text", "stages", "step", "switch", "outcome")
+"""Keys with the text of an event; the first one that exists is used."""
 
-_SAID = frozenset({"stage", "connections", "undone"})
-"""States of a swap that its words tell."""
+_STATES_IN_TEXT = frozenset({"stage", "connections", "undone"})
+"""States of a swap that the text already contains."""
 
 
-def event_line(kind: str, fields: _Told) -> str:
-    """An event in a line: its type, what it tells, its state. ``fields``: the event's.
+def event_line(kind: str, fields: _Fields) -> str:
+    """An event in a line: type, text, state. ``fields``: the event's.
 
-    What it tells is what it says itself, else what the table below has of its type, else every field as ``key value``.
+    The text is that of the event itself, else that of the table below for its type, else all fields as ``key value``.
     """
-    told = {key: part for key, part in fields.items() if key not in ("type", "t_ns", "state")}
+    values = {key: part for key, part in fields.items() if key not in ("type", "t_ns", "state")}
     state = str(fields.get("state", ""))
-    words = _words(kind, told)
+    words = _words(kind, values)
     if words is None:
-        plain = ", ".join(f"{key} {_plain(part)}" for key, part in told.items())
+        plain = ", ".join(f"{key} {_plain(part)}" for key, part in values.items())
         kind, words = f"{kind}:" if plain else kind, plain
-    return " ".join(part for part in (kind, words, state) if part and part not in _SAID)
+    return " ".join(part for part in (kind, words, state) if part and part not in _STATES_IN_TEXT)
 
 
-def _words(kind: str, told: _Told) -> str | None:
-    words = next((told[key] for key in _SAYING if told.get(key)), None)
+def _words(kind: str, values: _Fields) -> str | None:
+    words = next((values[key] for key in _TEXT_KEYS if values.get(key)), None)
     if words is not None:
         return ", ".join(map(str, words)) if isinstance(words, list) else str(words)  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
     try:
-        return _WORDS[kind](told)
-    except KeyError:  # a type that has no words, or an event of another version, without what they are of
+        return _WORDS[kind](values)
+    except KeyError:  # a type without a text, or an event of another version without the fields for it
         return None
 
 
-def _start(told: _Told) -> str:
-    at = datetime.fromtimestamp(told["at_ns"] / 1e9, UTC)
+def _start(values: _Fields) -> str:
+    at = datetime.fromtimestamp(values["at_ns"] / 1e9, UTC)
     return f"at {at:%H:%M:%S}.{at.microsecond // 1000:03} UTC"
 
 
-def _swap(told: _Told) -> str:
-    change = [str(told["change"])] if "change" in told else []
-    match told:
+def _swap(values: _Fields) -> str:
+    change = [str(values["change"])] if "change" in values else []
+    match values:
         case {"how": how, **rest}:
             boxes: Mapping[str, int | None] = rest.get("boxes", {})
             held = [box if count is None else f"{box} {count}" for box, count in boxes.items()]
@@ -60,14 +60,14 @@ def _swap(told: _Told) -> str:
             return " ".join(change)
 
 
-_WORDS: dict[str, Callable[[_Told], str]] = {
-    "applied": lambda told: counted(told["changes"], "change"),
-    "clocks": lambda told: f"compared; this machine's was set by {told['step_ns'] / 1e6:g} ms meanwhile",
-    "change": lambda told: str(told["change"]),
+_WORDS: dict[str, Callable[[_Fields], str]] = {
+    "applied": lambda values: counted(values["changes"], "change"),
+    "clocks": lambda values: f"compared; this machine's was set by {values['step_ns'] / 1e6:g} ms meanwhile",
+    "change": lambda values: str(values["change"]),
     "start": _start,
     "swap": _swap,
-    "trace_start": lambda told: "of " + ", ".join(told["boxes"]),
-    "window": lambda told: f"of {(told['end_ns'] - told['start_ns']) / 1e9:g} s",
+    "trace_start": lambda values: "of " + ", ".join(values["boxes"]),
+    "window": lambda values: f"of {(values['end_ns'] - values['start_ns']) / 1e9:g} s",
 }
 
 

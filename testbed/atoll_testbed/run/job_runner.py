@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run's jobs on the lab's machines: captures, servers, clients, whistles, and what users bring along."""
+"""A run's jobs on the lab's machines: captures, servers, clients, whistles, and users' programs."""
 
 import asyncio
 import contextlib
@@ -9,7 +9,7 @@ from atoll_analysis.tables.run_data import is_load
 from atoll_core.errors import LabError, RunError
 from atoll_core.plan.plan import JobSpec, Phase
 from atoll_hosts.agent import Job
-from atoll_testbed.run.recorder import Recording
+from atoll_testbed.run.recorder import RunRecorder
 from atoll_testbed.run.run_clock import RunClock
 from atoll_testbed.testbed import Testbed, with_start
 
@@ -20,19 +20,19 @@ _END_TOLERANCE_NS = 200_000_000  # channels end of their own accord when the mea
 
 
 class RunJobs:
-    """The jobs of a plan that belong to a run, each started at most once; whatever happens, :meth:`end` ends them."""
+    """The jobs of a run, each started at most once. :meth:`end` ends them in any case."""
 
-    def __init__(self, testbed: Testbed, recording: Recording, directory: Path) -> None:
+    def __init__(self, testbed: Testbed, recording: RunRecorder, directory: Path) -> None:
         """``recording``: takes their lines. ``directory``: of the run, in which they write."""
         self._testbed = testbed
         self._recording = recording
         self._directory = directory
         self._specs: dict[str, JobSpec] = {}
         self._started: dict[str, Job] = {}
-        self._to_come: dict[str, asyncio.Task[None]] = {}
+        self._scheduled: dict[str, asyncio.Task[None]] = {}
 
     def plan(self, specs: tuple[JobSpec, ...]) -> None:
-        """Have these from now on; nothing is started yet."""
+        """Set the jobs; none is started yet."""
         self._specs = {spec.name: spec for spec in specs}
 
     def of(self, *phases: Phase) -> list[JobSpec]:
@@ -40,16 +40,16 @@ class RunJobs:
         return [spec for spec in self._specs.values() if spec.phase in phases]
 
     def named(self, name: str) -> JobSpec:
-        """The job of that name (KeyError: no such job)."""
+        """The job with a name (KeyError: no such job)."""
         return self._specs[name]
 
     async def start(self, spec: JobSpec) -> None:
-        """Start a job; one of our own programs is ready when this returns. Raises LabError."""
+        """Start a job. If it is one of our own programs, wait until it is ready. Raises LabError."""
         record = self._recording.job_line(spec, self._testbed.machine(spec.host).clock_offset_ns)
         job = self._started[spec.name] = await self._testbed.start_job(spec, self._directory, on_line=record)
         if job.unheld is not None:
             self._recording.note(f"{spec.name}: {job.unheld}")
-        if spec.config is not None:  # one of our own programs: it says when it is ready
+        if spec.config is not None:  # one of our own programs, which report when they are ready
             await job.ready(_READY_TIMEOUT_S)
 
     async def start_all(self, *phases: Phase) -> None:
@@ -57,28 +57,27 @@ class RunJobs:
         await asyncio.gather(*(self.start(spec) for spec in self.of(*phases)))
 
     async def start_at(self, instants: list[tuple[JobSpec, int]], clock: RunClock) -> None:
-        """Have each job begin at its instant by the run's clock (ns): our own programs are told it, and wait for it.
+        """Start each job at its time by the run's clock (ns). Our own programs get the time and wait for it.
 
-        A foreign program (iperf3) knows of no instant to begin at: it is started at that instant. Raises LabError.
+        Other programs (iperf3) are started at that time. Raises LabError.
         """
         await asyncio.gather(
             *(self.start(with_start(spec, at_ns)) for spec, at_ns in instants if spec.config is not None)
         )
         for spec, at_ns in instants:
             if spec.config is None:
-                self._to_come[spec.name] = asyncio.create_task(self._start_later(spec, at_ns, clock))
+                self._scheduled[spec.name] = asyncio.create_task(self._start_later(spec, at_ns, clock))
 
     async def _start_later(self, spec: JobSpec, at_ns: int, clock: RunClock) -> None:
         await clock.sleep_until(at_ns)
         await self.start(spec)
 
     def raise_for_failed(self, *, left_ns: int) -> None:
-        """RunError when a job could not be started, has ended otherwise than well, or while it was still needed.
+        """Raise RunError if a job could not be started, has failed, or has ended while it was still needed.
 
-        ``left_ns``: how much of the measurement is to come. A transfer that breaks off is not meant
-        (:meth:`broken_transfer`).
+        ``left_ns``: remaining time of the measurement. A broken transfer is no failure (:meth:`broken_transfer`).
         """
-        for name, task in self._to_come.items():
+        for name, task in self._scheduled.items():
             if task.done() and (error := task.exception()) is not None:
                 raise RunError(f"{name} could not be started: {error}") from error
         for name, job in self._started.items():
@@ -91,7 +90,7 @@ class RunJobs:
                 raise RunError(f"{name} ended too early, {left}: {job.exit_text()}")
 
     def broken_transfer(self) -> str | None:
-        """Why the transfer broke off; None: it did not. What arrived until then is a result."""
+        """The reason why the transfer broke off; None if it did not. The bytes received until then are a result."""
         broken = [name for name in self._started if self._broke_off(name)]
         return "; ".join(str(_failure(name, self._started[name])) for name in broken) or None
 
@@ -109,25 +108,25 @@ class RunJobs:
         )
 
     def raise_for_missing(self) -> None:
-        """RunError when a job that was to begin during the measurement has not been started by its end."""
-        missing = [name for name, task in self._to_come.items() if not task.done()]
+        """Raise RunError if a scheduled job has not been started by the end of the measurement."""
+        missing = [name for name, task in self._scheduled.items() if not task.done()]
         if missing:
             raise RunError(f"{', '.join(missing)}: not started by the end of the measurement; the machine is too busy")
 
     async def stop(self, *phases: Phase) -> None:
-        """Stop the jobs of one phase after the other; how they end is not asked. Raises LabError."""
+        """Stop the jobs of one phase after the other; their exit statuses are ignored. Raises LabError."""
         for phase in phases:
             jobs = [self._started[spec.name] for spec in self.of(phase) if spec.name in self._started]
             await asyncio.gather(*(job.stop(_STOP_GRACE_S) for job in jobs))
             await asyncio.gather(*(job.wait() for job in jobs))
 
     async def stop_well(self, spec: JobSpec) -> None:
-        """Stop a job that has to end well, with all it wrote. Raises RunError, LabError."""
+        """Stop a job that must end successfully. Raises RunError, LabError."""
         await self._started[spec.name].stop(_STOP_GRACE_S)
         await self.done_well(spec)
 
     async def done_well(self, spec: JobSpec, within_s: float = _REPORT_TIMEOUT_S) -> None:
-        """Wait for the end of a job that ends of its own accord. Raises RunError when it fails or takes longer."""
+        """Wait for a job that ends by itself. Raises RunError if it fails or takes longer."""
         job = self._started[spec.name]
         try:
             async with asyncio.timeout(within_s):
@@ -138,10 +137,10 @@ class RunJobs:
             raise _failure(spec.name, job)
 
     async def end(self) -> None:
-        """After whatever happened: the load first, then the captures, so that they are complete."""
-        for task in self._to_come.values():
+        """End all jobs: the load first, then the captures, so that they are complete."""
+        for task in self._scheduled.values():
             task.cancel()
-        await asyncio.gather(*self._to_come.values(), return_exceptions=True)  # what failed is told elsewhere
+        await asyncio.gather(*self._scheduled.values(), return_exceptions=True)  # errors are reported elsewhere
         captures = [self._started[spec.name] for spec in self.of(Phase.CAPTURE) if spec.name in self._started]
         load = [job for job in self._started.values() if job not in captures]
         for jobs in (load, captures):
@@ -149,7 +148,7 @@ class RunJobs:
 
 
 def _lasts(spec: JobSpec) -> bool:
-    """Whether a job has to go on until the measurement ends: a UDP sender may have sent its last packet before."""
+    """Whether a job must run until the measurement ends; a UDP sender may send its last packet before."""
     return spec.phase in (Phase.SERVER, Phase.PING, Phase.CAPTURE) or is_load(spec)
 
 
@@ -158,7 +157,7 @@ def _failure(name: str, job: Job) -> RunError:
 
 
 async def _end(job: Job) -> None:
-    """End a job; one whose machine is gone has ended."""
+    """End a job; a job whose machine is gone has ended."""
     with contextlib.suppress(LabError):
         await job.stop(_STOP_GRACE_S)
         await job.wait()

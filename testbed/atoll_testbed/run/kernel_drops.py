@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What kernels drop outside the boxes while a run is measured: packets that wait for a processor, packets at sockets.
+"""Packets that kernels drop outside the boxes during a run: in the CPU backlog, and at sockets.
 
 The sockets are those of the hosts, and those through which an emulated lab's Open vSwitch reads its ports.
 
-No link counts these, and no capture says why they are missing. Every machine is looked at when the boxes' measurement
-begins and again when it ends; what rose in between is kept in the manifest (docs/contracts.md, "Run directory").
+No link counts these drops, and captures do not show their cause. The counters of every machine are read at the start
+and at the end of the boxes' measurement; the increases are recorded in the manifest (docs/contracts.md, "Run
+directory").
 """
 
 import asyncio
@@ -20,7 +21,7 @@ from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_emulation.mininet_lab.port_names import port_interface_names
 from atoll_emulation.this_machine.packet_sockets import PacketSocket
-from atoll_hosts.agent import Agent, HostAsked
+from atoll_hosts.agent import Agent, MeasuredHost
 from atoll_testbed.metrics.host_metrics import machines_by_agent
 from atoll_testbed.testbed import Testbed
 
@@ -28,32 +29,32 @@ SOCKET_COUNTERS = {
     "tcp": ("listen_drops", "backlog_dropped", "receive_queue_dropped", "checksum_errors"),
     "udp": ("receive_buffer_errors", "checksum_errors", "in_errors"),
 }
-"""What network namespaces count and what does not happen in a sound run, by the part of a sample that holds it."""
+"""Counters of network namespaces that do not increase in a sound run, by the part of a sample that contains them."""
 
 _OWN_LIMIT = Path("/proc/sys/net/core/netdev_max_backlog")
 
-_SWITCHES = "the switches"  # the switches' ends of an emulated lab's cables; no machine can be called so
+_SWITCHES = "the switches"  # the switches' ends of an emulated lab's cables; no machine can have this name
 
 
 @dataclass(frozen=True, slots=True)
-class Look:
-    """What a machine and its hosts had counted at an instant: an agent's sample (docs/contracts.md, "Agent")."""
+class DropSample:
+    """The counters of a machine and its hosts at a time: an agent's sample (docs/contracts.md, "Agent")."""
 
     sample: Mapping[str, Any] = field(default_factory=dict[str, Any])
-    unknown: str | None = None  # why there is none
+    unknown: str | None = None  # the reason if there is no sample
     ports: Mapping[PortRef, PacketSocket] = field(default_factory=dict[PortRef, PacketSocket])  # of an emulated lab
-    ports_unknown: str | None = None  # why there are none
+    ports_unknown: str | None = None  # the reason if there are no ports
 
 
-async def look(testbed: Testbed) -> dict[str, Look]:
-    """Ask every agent, by its machine's name (``emulation``: one machine is the whole laboratory).
+async def sample_drops(testbed: Testbed) -> dict[str, DropSample]:
+    """Samples of all agents by the names of their machines (``emulation``: one machine is the whole lab).
 
-    One that cannot tell is noted as such and spoils no run: what it would have told is unknown then.
+    An agent that cannot be read does not fail the run; its counters are unknown.
     """
     network = testbed.network
-    asked: dict[str, tuple[Agent, list[HostAsked]]] = {}
+    asked: dict[str, tuple[Agent, list[MeasuredHost]]] = {}
     for agent, (name, machines) in machines_by_agent(testbed).items():
-        hosts: list[HostAsked] = [
+        hosts: list[MeasuredHost] = [
             (one.name, one.netns, [each.name for each in network.machines[one.name]]) for one in machines
         ]
         if name == EMULATION:
@@ -66,10 +67,10 @@ async def look(testbed: Testbed) -> dict[str, Look]:
     return found
 
 
-def own_limit() -> int | None:
-    """Packets that may wait for one of this machine's processors; None where this network namespace does not show it.
+def backlog_limit() -> int | None:
+    """The limit of packets in a CPU's backlog; None if this network namespace does not show it.
 
-    An emulated lab's own namespaces never do, so its agent cannot tell.
+    The namespaces of an emulated lab never show it, so its agent cannot read it.
     """
     try:
         return int(_OWN_LIMIT.read_text())
@@ -77,8 +78,8 @@ def own_limit() -> int | None:
         return None
 
 
-def risen(begin: Mapping[str, Look], end: Mapping[str, Look], limit: int | None) -> dict[str, Any]:
-    """What rose from one look at the machines to the next, as the manifest keeps it; ``limit``: :func:`own_limit`."""
+def drop_increase(begin: Mapping[str, DropSample], end: Mapping[str, DropSample], limit: int | None) -> dict[str, Any]:
+    """The increases of counters between two samples, in the form of the manifest; ``limit``: :func:`backlog_limit`."""
     machines: dict[str, dict[str, int | None]] = {}
     hosts: dict[str, dict[str, int]] = {}
     uncounted: dict[str, str] = {}
@@ -100,7 +101,7 @@ def risen(begin: Mapping[str, Look], end: Mapping[str, Look], limit: int | None)
         }
         for host, counted in after.sample["hosts"].items():
             rises = _at_sockets(before.sample["hosts"].get(host, {}), counted)
-            if rises and host != _SWITCHES:  # whose sockets are those of the control channels
+            if rises and host != _SWITCHES:  # these sockets are those of the control channels
                 hosts[host] = rises
     ports: dict[str, dict[str, int]] | None = None
     if EMULATION in end:
@@ -112,15 +113,15 @@ def risen(begin: Mapping[str, Look], end: Mapping[str, Look], limit: int | None)
     return {"machines": machines, "hosts": hosts, "ports": ports, "uncounted": uncounted}
 
 
-async def _ask(agent: Agent, hosts: list[HostAsked]) -> Look:
+async def _ask(agent: Agent, hosts: list[MeasuredHost]) -> DropSample:
     try:
-        return Look(await agent.sample(hosts))
+        return DropSample(await agent.sample(hosts))
     except LabError as error:
-        return Look(unknown=str(error))
+        return DropSample(unknown=str(error))
 
 
-async def _with_ports(seen: Look, lab: EmulatedLab, network: Network) -> Look:
-    """Together with what the lab's switches have counted where they read their ports."""
+async def _with_ports(seen: DropSample, lab: EmulatedLab, network: Network) -> DropSample:
+    """The sample with the counters of the sockets through which the lab's switches read their ports."""
     ports = {interface: port for port, interface in port_interface_names(network).items()}
     try:
         sockets = await lab.packet_sockets()
@@ -135,7 +136,7 @@ def _switch_ends(network: Network) -> list[str]:
 
 
 def _on_cables(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
-    """What the other end of a veth pair did not take: the sender counts it (drivers/net/veth.c, ``veth_xmit``)."""
+    """Packets that the other end of a veth pair dropped; the sender counts them (drivers/net/veth.c, ``veth_xmit``)."""
     return sum(
         _rise(before["hosts"].get(host, {}).get("interfaces", {}).get(name, {}), counted, "tx_dropped") or 0
         for host, found in after["hosts"].items()
@@ -146,7 +147,7 @@ def _on_cables(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
 def _at_ports(
     before: Mapping[PortRef, PacketSocket], after: Mapping[PortRef, PacketSocket]
 ) -> dict[str, dict[str, int]]:
-    """What the switches' own sockets had no room for, by port; ports that lost nothing are left out."""
+    """Packets that the switches' sockets dropped, by port; ports without drops are left out."""
     rises: dict[str, dict[str, int]] = {}
     for port, now in sorted(after.items()):
         dropped = now.dropped_packets - (before[port].dropped_packets if port in before else 0)
@@ -156,7 +157,7 @@ def _at_ports(
 
 
 def _at_sockets(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, int]:
-    """Rises by part and counter (``tcp.listen_drops``), those of 0 left out."""
+    """Increases by part and counter (``tcp.listen_drops``), without those of 0."""
     rises = {
         f"{part}.{counter}": _rise(before.get(part, {}), after[part], counter) or 0
         for part, counters in SOCKET_COUNTERS.items()
@@ -166,6 +167,6 @@ def _at_sockets(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str
 
 
 def _rise(before: Mapping[str, Any], after: Mapping[str, Any], counter: str) -> int | None:
-    """How much a counter rose; None where the kernel lacks it."""
+    """The increase of a counter; None if the kernel does not have it."""
     earlier, later = before.get(counter), after.get(counter)
     return None if earlier is None or later is None else max(0, later - earlier)

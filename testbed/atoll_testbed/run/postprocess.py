@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After the measurement: captures compressed, then analysis and report in processes of their own.
+"""Compress captures after the measurement, then run analysis and report in separate processes.
 
-The libraries for tables and plots are heavy; the daemon stays small without them.
+The libraries for tables and plots are large; the daemon does not load them.
 """
 
 import asyncio
@@ -15,7 +15,7 @@ from atoll_core.errors import RunError
 
 
 async def compress_and_analyse(run_dir: RunDir) -> dict[str, Any]:
-    """Compress the captures, analyse the run, write its report; returns the summary (RunError when it fails)."""
+    """Compress the captures, analyse the run, write its report; returns the summary. Raises RunError."""
     await asyncio.to_thread(run_dir.compress_captures)
     await _module("atoll_analysis", run_dir)
     await _module("atoll_dashboards.report.report", run_dir)
@@ -25,7 +25,7 @@ async def compress_and_analyse(run_dir: RunDir) -> dict[str, Any]:
 
 async def _module(module: str, run_dir: RunDir) -> None:
     process = await asyncio.create_subprocess_exec(
-        *("setpriv", "--pdeathsig", "KILL"),  # nothing outlives who started it, even by `kill -9`
+        *("setpriv", "--pdeathsig", "KILL"),  # it does not outlive its parent, even after `kill -9`
         sys.executable,
         "-m",
         module,
@@ -43,15 +43,15 @@ async def _module(module: str, run_dir: RunDir) -> None:
         raise _failure(module, run_dir, process.returncode, errors.decode(errors="replace").strip())
 
 
-def _failure(module: str, run_dir: RunDir, exit_code: int, said: str) -> RunError:
-    """One line for the user; what else was said, a traceback as a rule, stays in the run's logs."""
-    lines = said.splitlines() or [f"exit code {exit_code}"]
+def _failure(module: str, run_dir: RunDir, exit_code: int, output: str) -> RunError:
+    """An error of one line; the full output, usually a traceback, is written to the run's logs."""
+    lines = output.splitlines() or [f"exit code {exit_code}"]
     kept = ""
     if len(lines) > 1:
         log = run_dir.logs / f"{module}.err"
         try:
-            replace_text(log, said + "\n")
-            kept = f"; all it said is in {log}"
+            replace_text(log, output + "\n")
+            kept = f"; its full output is in {log}"
         except RunError as error:
             kept = f"; {error}"
     return RunError(f"{module} failed: {lines[-1]}{kept}")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run writes while it lasts: box counters, metrics, marks, the manifest's parts; and its live line."""
+"""Write the run directory during a run: box counters, metrics, marks, parts of the manifest; and the live line."""
 
 import asyncio
 import contextlib
@@ -21,19 +21,19 @@ from atoll_core.errors import RunError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import JobSpec, Plan
-from atoll_testbed.metrics.metrics_recorder import Metering, OnPoints
+from atoll_testbed.metrics.metrics_recorder import MetricsRecorder, OnPoints
 from atoll_testbed.testbed import Testbed
 
 _DIRECTIONS = ("to_island", "to_world")
 
-# The most that a job or a box may print, so that none fills the disk: a link prints 10 to 20 kB a second, a delay box
+# Limits for the output of a job or box, so that none fills the disk: a link prints 10 to 20 kB a second, a delay box
 # with 200 latency classes 410 kB, a ping every millisecond 93 kB.
-_MOST_SAID_BYTES = 64 << 20
-_MOST_SAID_BYTES_S = 1 << 20
+_MOST_OUTPUT_BYTES = 64 << 20
+_MOST_OUTPUT_BYTES_S = 1 << 20
 
 
-class Recording:
-    """The daemon's side of a run directory, fed with the boxes' lines as they come."""
+class RunRecorder:
+    """Writes the daemon's files of a run directory from the lines of boxes and jobs."""
 
     def __init__(
         self,
@@ -48,19 +48,19 @@ class Recording:
         self._experiment = experiment
         self._progress = progress
         self._lines = Appender(run_dir.path / "link.jsonl")
-        self.metering = Metering(run_dir, network, experiment, on_points)
+        self.metering = MetricsRecorder(run_dir, network, experiment, on_points)
         self._job_files: dict[str, Appender] = {}
-        self._said_bytes: Counter[str] = Counter()  # by job, or by box of what goes to link.jsonl
-        self._most_said_bytes = _MOST_SAID_BYTES + round(experiment.duration.s * _MOST_SAID_BYTES_S)
+        self._output_bytes: Counter[str] = Counter()  # by job, and by box for link.jsonl
+        self._most_output_bytes = _MOST_OUTPUT_BYTES + round(experiment.duration.s * _MOST_OUTPUT_BYTES_S)
         self._latest: dict[str, dict[str, Any]] = {}  # by link box
         self._queue_max = 0  # of the first link's island-bound queue, since the last live line
         self._dropped_before = 0  # by that queue's link, when the measurement began
         self._previous_live: tuple[int, int] | None = None
-        self._link_live: dict[str, Any] = {}  # what live lines say of the link until there is news of it
+        self._link_live: dict[str, Any] = {}  # figures of the link for live lines, until there are new counters
         self._broken: RunError | None = None
 
     def close(self) -> None:
-        """Finish the files."""
+        """Close the files."""
         for file in (self._lines, *self._job_files.values()):
             file.close()
         self.metering.close()
@@ -78,7 +78,7 @@ class Recording:
                 self._queue_max = max(self._queue_max, line["to_island"]["queue_max_bytes"])
 
     def job_line(self, spec: JobSpec, clock_offset_ns: int) -> Callable[[dict[str, Any]], None]:
-        """What takes the lines of a job: they go to logs/<job>.out as they come, and into the metrics.
+        """A function that takes the lines of a job: they are written to logs/<job>.out, and make metrics.
 
         ``clock_offset_ns``: of its machine's clock.
         """
@@ -91,13 +91,13 @@ class Recording:
         return take
 
     def program_line(self, job: str, line: str) -> None:
-        """Take a line that a user's program on a box printed: it goes to logs/<job>.out, up to the bound."""
-        said, was_cut = line.encode() + b"\n", self._said_bytes[job] > self._most_said_bytes
+        """Take a line of a user's program on a box: it is written to logs/<job>.out, up to the limit."""
+        output, was_cut = line.encode() + b"\n", self._output_bytes[job] > self._most_output_bytes
         with self._errors_kept():
-            if self._count(job, said):
-                self._log(job).append(said)
+            if self._count(job, output):
+                self._log(job).append(output)
             elif not was_cut:
-                self.note(f"{job} says more than {self._most_said_bytes / 1e6:.0f} MB; the rest is not kept")
+                self.note(f"{job} prints more than {self._most_output_bytes / 1e6:.0f} MB; the rest is not recorded")
 
     def _log(self, job: str) -> Appender:
         if job not in self._job_files:
@@ -105,13 +105,13 @@ class Recording:
         return self._job_files[job]
 
     def marks(self, name: str, answers: dict[str, dict[str, Any]]) -> None:
-        """Record a mark of every box; what passed since the one before it."""
+        """Record a mark of every box, with its counters since the previous mark."""
         for box, answer in answers.items():
             self._write(box, {**answer, "mark": name})
         self.raise_if_broken()
 
     async def lost_outside(self, risen: dict[str, Any]) -> None:
-        """Record what kernels dropped outside the boxes between the marks (``atoll_testbed.run.kernel_drops``)."""
+        """Record packets that kernels dropped outside the boxes between the marks (``kernel_drops``)."""
         await self.manifest.update({"lost_outside": risen})
 
     def note(self, text: str) -> None:
@@ -119,7 +119,7 @@ class Recording:
         self._dir.event("note", time.time_ns(), message=text)
 
     def raise_if_broken(self) -> None:
-        """RunError when something could not be written."""
+        """Raise RunError if anything could not be written."""
         broken = self._broken or self.metering.broken
         if broken:
             raise broken
@@ -136,26 +136,26 @@ class Recording:
         self._append(self._lines, box, _line({"box": box, **line}))
 
     def _append(self, file: Appender, who: str, line: bytes) -> None:
-        """Append what a job or a box says. Raises RunError when it says more than the disk is there for."""
+        """Append a line of a job or box. Raises RunError if its output exceeds the limit."""
         if not self._count(who, line):
-            most = f"{self._most_said_bytes / 1e6:.0f} MB"
-            raise RunError(f"{who} says more than a job of a run of this length may say ({most}); the rest is not kept")
+            most = f"{self._most_output_bytes / 1e6:.0f} MB"
+            raise RunError(f"{who} prints more than a job may in a run of this length ({most})")
         file.append(line)
 
     def _count(self, who: str, line: bytes) -> bool:
-        """Count what a job or a box says; whether it is within the bound."""
-        self._said_bytes[who] += len(line)
-        return self._said_bytes[who] <= self._most_said_bytes
+        """Count the output of a job or box; returns whether it is within the limit."""
+        self._output_bytes[who] += len(line)
+        return self._output_bytes[who] <= self._most_output_bytes
 
     def measurement_begins(self) -> None:
-        """Live lines tell of what comes now: queue and drops of the tests before it are not the measurement's."""
+        """Reset queue and drops of the live lines, which until now are those of the tests before the measurement."""
         self._queue_max = 0
         if (watched := self._watched()) is not None:
             _, line = watched
             self._dropped_before = line["to_island"]["dropped_packets"]
 
     def live(self, begin_ns: int, now_ns: int) -> None:
-        """One live line for whoever watches: time, the link's rate, queue and drops."""
+        """Emit a live line: time, the link's rate, queue and drops."""
         self.raise_if_broken()
         live: dict[str, Any] = {
             "type": "live",
@@ -165,16 +165,16 @@ class Recording:
         if (watched := self._watched()) is not None:
             box, line = watched
             if self._previous_live is None or line["t_ns"] > self._previous_live[0]:
-                self._link_live = self._news_of_link(box, line)
+                self._link_live = self._link_figures(box, line)
             live |= self._link_live  # in virtual time live lines may come more often than counters
         self._progress(live)
 
     def _watched(self) -> tuple[str, dict[str, Any]] | None:
-        """The link that live lines tell of, the first that was heard, and its latest counters."""
+        """The link of the live lines, the first one that sent counters, and its latest counters."""
         return next(iter(self._latest.items()), None)
 
-    def _news_of_link(self, box: str, line: dict[str, Any]) -> dict[str, Any]:
-        """What a link's latest counters say that those at the live line before did not."""
+    def _link_figures(self, box: str, line: dict[str, Any]) -> dict[str, Any]:
+        """The link's figures since the previous live line."""
         island = line["to_island"]
         dropped = island["dropped_packets"] - self._dropped_before
         news: dict[str, Any] = {"box": box, "queue_max_bytes": self._queue_max, "dropped_packets": dropped}
@@ -186,9 +186,9 @@ class Recording:
         return news
 
     async def drained(self, quiet_s: float, limit_s: float) -> None:
-        """Wait until nothing has entered any link for ``quiet_s`` and nothing is inside.
+        """Wait until no packet has entered any link for ``quiet_s`` and all links are empty.
 
-        Raises RunError when that is not so ``limit_s`` after the fullest queue has had its time to empty.
+        Raises RunError if that is not so ``limit_s`` after the longest queue has had time to drain.
         """
         links = self._experiment.links
         limit_s += max((way.full_queue.s for link in links for way in (link.to_island, link.to_world)), default=0.0)
@@ -204,11 +204,11 @@ class Recording:
             elif time.monotonic() - since >= quiet_s:
                 return
             await asyncio.sleep(0.1)
-        msg = f"the link did not drain within {limit_s:g} s after the load had stopped: something still sends"
+        msg = f"the link did not drain within {limit_s:g} s after the load had stopped: a program is still sending"
         raise RunError(msg)
 
     async def plan(self, testbed: Testbed, plan: Plan) -> None:
-        """Record the plan and what the switches hold now that it is applied."""
+        """Record the plan and the flow tables of the switches after it was applied."""
         await self.manifest.update(
             {
                 "plan": await asyncio.to_thread(to_json, plan),
@@ -219,11 +219,11 @@ class Recording:
         )
 
     async def settings(self, wanted: Any, was: dict[str, Any]) -> None:
-        """Record the TCP settings pinned for the run, by host, and what they were before."""
+        """Record the TCP settings of the run by host, and those before it."""
         await self.manifest.update({"tcp_sysctls": to_json(wanted), "tcp_sysctls_before": was})
 
     async def tables_after(self, testbed: Testbed) -> None:
-        """Record what the switches hold after the run, with the packets each entry counted."""
+        """Record the flow tables of the switches after the run, with their counters."""
         counters = {
             switch.name: await testbed.controller.counters(switch.dpid, await table_of(testbed.controller, switch))
             for switch in testbed.network.switches
@@ -236,10 +236,10 @@ def _line(thing: dict[str, Any]) -> bytes:
 
 
 def describe_lab(testbed: Testbed, started_ns: int) -> dict[str, Any]:
-    """The manifest's part about the lab the run is made in."""
+    """The part of the manifest about the lab."""
     return {
         "started_ns": started_ns,
-        **testbed.place.describe(),
+        **testbed.platform.describe(),
         "controller": testbed.controller.runtime,
         "kernel": platform.release(),
         "cpus": os.cpu_count(),

@@ -1,10 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run: the steps of an experiment on a testbed that is up, each of which succeeds or ends the run.
+"""A run: the steps of an experiment on a testbed that is up. Each step succeeds or ends the run.
 
-Order and reasons are the laboratory's: nothing is measured before every path was tested; captures begin
-at the island end, so that no packet passes an observer that is not listening yet; the load starts within
-a second everywhere; after the load the link drains before its counters are read, so that captures and
-counters speak of the same packets.
+The order of the steps has these reasons: nothing is measured before every path was tested; captures start at the
+island end, so that no packet passes a capture point that has not started; the load starts within a second everywhere;
+after the load the links drain before their counters are read, so that captures and counters are about the same packets.
 """
 
 import asyncio
@@ -24,26 +23,25 @@ from atoll_core.platforms import MININET, VIRTUAL
 from atoll_dashboards.influx.sink_supervisor import Fed, feeding
 from atoll_testbed.metrics.metrics_recorder import OnPoints
 from atoll_testbed.preflight.preflight import check_links, check_paths
-from atoll_testbed.run.change_runner import carry_out
+from atoll_testbed.run.change_runner import run_changes
 from atoll_testbed.run.job_runner import RunJobs
-from atoll_testbed.run.kernel_drops import look, own_limit, risen
+from atoll_testbed.run.kernel_drops import backlog_limit, drop_increase, sample_drops
 from atoll_testbed.run.postprocess import compress_and_analyse
-from atoll_testbed.run.recorder import Recording, describe_lab
-from atoll_testbed.run.run_clock import RunClock
-from atoll_testbed.run.start_time import lead_ns, told
+from atoll_testbed.run.recorder import RunRecorder, describe_lab
+from atoll_testbed.run.run_clock import RunClock, start_event, start_lead_ns
 from atoll_testbed.run.tcp_settings import pinned_tcp
 from atoll_testbed.testbed import Testbed, while_up
 
 Progress = Callable[[dict[str, Any]], None]
 
-_CHECK_QUIET_S = 0.3  # what filled the links has stopped before: this only waits for their counters to say so
-_DRAIN_QUIET_S = 1.5  # two round trips of a GEO link without a packet: nothing is under way any more
+_CHECK_QUIET_S = 0.3  # the flood has ended before; this only waits for the links' next counters
+_DRAIN_QUIET_S = 1.5  # two round trips of a GEO link without a packet: none is in flight
 _DRAIN_LIMIT_S = 20.0
 _WHISTLE_S = 10.0
 
 
 class Run:
-    """One run of one experiment: :meth:`measure` makes the raw data, :meth:`analyse` what is derived from it."""
+    """One run of an experiment: :meth:`measure` records the raw data, :meth:`analyse` derives the results."""
 
     def __init__(
         self,
@@ -54,9 +52,9 @@ class Run:
         backend: Backend,
         on_points: OnPoints | None = None,
     ) -> None:
-        """``run_dir``: holds the request already (atoll_testbed.run.run_request); the caller closes it.
+        """``run_dir``: contains the request already (``run_request``); the caller closes it.
 
-        ``on_points``: takes its metrics.
+        ``on_points``: takes the run's metrics.
         """
         self._testbed = testbed
         self._experiment = experiment
@@ -69,18 +67,18 @@ class Run:
         self._step_name = ""
         self._fed = Fed()
         self._schedule: tuple[Scheduled, ...] = ()
-        self._recording = Recording(run_dir, testbed.network, experiment, progress, on_points)
+        self._recording = RunRecorder(run_dir, testbed.network, experiment, progress, on_points)
         self._jobs = RunJobs(testbed, self._recording, run_dir.path)
 
     async def measure(self, started_ns: int) -> None:
-        """Run every step up to the last byte of raw data. ``started_ns``: when the user asked for the run.
+        """Run every step that records raw data. ``started_ns``: time of the user's command.
 
-        Raises RunError, LabError, PlanError after recording what went wrong; cancellation likewise.
-        Whatever happens, jobs are stopped, settings restored and captures kept.
+        Raises RunError, LabError or PlanError, and records the reason; cancellation is recorded, too. In any case, jobs
+        are stopped, settings restored and captures kept.
         """
         self._recording.manifest.write(describe_lab(self._testbed, started_ns))
-        outside = self._place != VIRTUAL  # nothing can be reached from there
-        if not (outside and self._recording.metering.wanted):
+        has_network = self._place != VIRTUAL  # a database cannot be reached from a virtual kernel
+        if not (has_network and self._recording.metering.wanted):
             await self._measure(started_ns)
             return
         async with feeding(self._dir.path, self._note, self._show) as self._fed:
@@ -97,24 +95,24 @@ class Run:
         except asyncio.CancelledError:
             outcome = f"cancelled at step {self._step_name}"
             raise
-        except Exception as error:  # what nobody foresaw, too: such a run is not completed
+        except Exception as error:  # internal errors, too: such a run is not completed
             outcome = f"failed at step {self._step_name}: {_why(error)}"
             raise
         finally:
             self._testbed.on_box_line, self._testbed.on_note = None, to_log
             self._testbed.on_program_line = None
             await self._jobs.end()
-            with contextlib.suppress(RunError):  # the first error is the one to tell; this one is an event
+            with contextlib.suppress(RunError):  # the first error is raised; this one is an event
                 await self._collect()
             try:
                 await self._conclude(outcome, started_ns)
             except RunError:
-                if outcome == "completed":  # otherwise the first error is the one to tell
+                if outcome == "completed":  # otherwise the first error is raised
                     raise
 
     @property
     def in_database(self) -> bool:
-        """Whether a database has taken points of what was measured."""
+        """Whether a database has accepted points of the run."""
         return self._fed.points > 0
 
     async def analyse(self) -> dict[str, Any]:
@@ -140,7 +138,7 @@ class Run:
             await restore.enter_async_context(self._recording.metering.sampling(self._testbed))
             async with self._step("captures"):
                 await self._start_captures(plan)
-                begin = await look(self._testbed)
+                begin = await sample_drops(self._testbed)
                 self._recording.marks("begin", await self._testbed.mark_boxes())
             async with self._step("servers"):
                 await self._jobs.start_all(Phase.SERVER, Phase.TRANSFER_SERVER)
@@ -153,13 +151,15 @@ class Run:
                 await self._end_load()
             async with self._step("drain"):
                 await self._recording.drained(_DRAIN_QUIET_S, _DRAIN_LIMIT_S)
-                await self._jobs.stop(Phase.PING)  # what has not been answered by now is lost
+                await self._jobs.stop(Phase.PING)  # pings without an answer by now are lost
                 self._recording.marks("end", await self._testbed.mark_boxes())
-                await self._recording.lost_outside(risen(begin, await look(self._testbed), own_limit()))
+                await self._recording.lost_outside(
+                    drop_increase(begin, await sample_drops(self._testbed), backlog_limit())
+                )
                 self._dir.event("drained", time.time_ns())
                 await self._stop_captures()
         async with self._step("record"):
-            await self._hear_programs()
+            await self._run_report_programs()
             await self._testbed.settled()
             await self._recording.tables_after(self._testbed)
             await self._collect()
@@ -222,10 +222,10 @@ class Run:
         after_ns = {Phase.CLIENT: 0, Phase.PING: 0, Phase.TRANSFER: transfer.start.ns if transfer else 0}
         later = [(spec, after_ns[spec.phase]) for spec in self._jobs.of(*after_ns)]
         later.append((self._jobs.named("whistle-start"), 0))
-        clocks = await self._testbed.place.compare_clocks()
+        clocks = await self._testbed.platform.compare_clocks()
         clock = RunClock(clocks)
-        begin_ns = clock.now_ns() + lead_ns(len(later))
-        self._dir.event("start", time.time_ns(), **told(begin_ns, clocks))
+        begin_ns = clock.now_ns() + start_lead_ns(len(later))
+        self._dir.event("start", time.time_ns(), **start_event(begin_ns, clocks))
         await self._jobs.start_at([(spec, begin_ns + ns) for spec, ns in later], clock)
         late_ns = clock.now_ns() - begin_ns
         if late_ns > 0:
@@ -234,7 +234,7 @@ class Run:
         return clock, begin_ns
 
     async def _start_traces(self, clock: RunClock, begin_ns: int) -> None:
-        """Links that follow a trace begin it with the load."""
+        """Make links that follow a trace begin it with the load."""
         if not any(way.trace for link in self._experiment.links for way in (link.to_island, link.to_world)):
             return
         await clock.sleep_until(begin_ns)
@@ -243,10 +243,10 @@ class Run:
 
     @contextlib.asynccontextmanager
     async def _changes(self, clock: RunClock, begin_ns: int) -> AsyncGenerator[None]:
-        """Meanwhile the scheduled changes are carried out; the last one ends before this does."""
+        """Make the scheduled changes during the block, which ends after the last one."""
         backend, record = self._backend, self._dir.event
         work = asyncio.create_task(
-            carry_out(self._testbed, self._experiment, backend, self._schedule, begin_ns, clock, record)
+            run_changes(self._testbed, self._experiment, backend, self._schedule, begin_ns, clock, record)
         )
         try:
             yield
@@ -261,7 +261,7 @@ class Run:
         self._recording.measurement_begins()
         while (left_ns := end_ns - clock.now_ns()) > 0:
             await asyncio.sleep(min(0.5, left_ns / 1e9))
-            clock.look()
+            clock.check_step()
             now_ns = clock.now_ns()
             self._recording.live(begin_ns, now_ns)
             self._jobs.raise_for_failed(left_ns=end_ns - now_ns)
@@ -269,7 +269,7 @@ class Run:
         if (why := self._jobs.broken_transfer()) is not None:
             self._dir.event("transfer", time.time_ns(), state="failed", message=why)
         self._dir.event("window", time.time_ns(), start_ns=begin_ns, end_ns=end_ns)
-        self._dir.event("clocks", time.time_ns(), **clock.told(await self._testbed.place.measure_clocks()))
+        self._dir.event("clocks", time.time_ns(), **clock.clocks_event(await self._testbed.platform.measure_clocks()))
 
     async def _end_load(self) -> None:
         await self._jobs.stop(Phase.CLIENT, Phase.TRANSFER)
@@ -282,15 +282,15 @@ class Run:
         for spec in self._jobs.of(Phase.CAPTURE):
             await self._jobs.stop_well(spec)
 
-    async def _hear_programs(self) -> None:
-        """Let the programs that users brought along print their reports. Raises RunError when one fails."""
+    async def _run_report_programs(self) -> None:
+        """Run the report commands of users' programs. Raises RunError if one fails."""
         await self._jobs.start_all(Phase.REPORT)
         for spec in self._jobs.of(Phase.REPORT):
             await self._jobs.done_well(spec)
 
     async def _collect(self) -> None:
-        """Bring what machines of their own have written into the run directory. RunError when something is missing."""
-        missing = await self._testbed.place.collect(self._dir.path)
+        """Fetch the files of other machines into the run directory. Raises RunError if any is missing."""
+        missing = await self._testbed.platform.collect(self._dir.path)
         for line in missing:
             self._dir.event("not_collected", time.time_ns(), message=line)
         if missing:
@@ -298,7 +298,7 @@ class Run:
 
 
 def _why(error: BaseException) -> str:
-    """What ended a step, in words; errors without any, which no step should raise, by their kind."""
+    """The error of a step in words; the type of an error without a message, which no step should raise."""
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
     return str(error) or f"internal error ({type(error).__name__})"

@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The clocks of a run: instants by CLOCK_MONOTONIC, which nobody can set, in the numbers of CLOCK_REALTIME.
+"""The clock and the start time of a run: times of CLOCK_MONOTONIC, which cannot be set, as those of CLOCK_REALTIME.
 
-Captures, events and jobs stamp by CLOCK_REALTIME. The offset of both clocks is taken once, when the run agrees on the
-instant of its start; that it is another one later means that somebody has set the clock (clock_settime(2)); slewing,
-as NTP does it, moves both clocks alike.
+Captures, events and jobs use CLOCK_REALTIME. The offset between both clocks is measured once, when the start time is
+chosen. A different offset later means that the clock was set (clock_settime(2)); slewing, as by NTP, changes both
+clocks alike. The load starts far enough in the future that every program has started and waits for it.
 """
 
 import asyncio
@@ -15,32 +15,47 @@ from atoll_hosts.clock_offset import ClockOffset
 
 _READINGS = 5
 
+_LEAST_LEAD_NS = 1_000_000_000
+_LEAD_PER_PROGRAM_NS = 30_000_000
+"""An agent starts programs one after another; three times what one takes on a busy two-core machine."""
+
+
+def start_lead_ns(programs: int) -> int:
+    """The time from the start of this number of programs to the start of the load."""
+    return max(_LEAST_LEAD_NS, programs * _LEAD_PER_PROGRAM_NS)
+
+
+def start_event(at_ns: int, clocks: Mapping[str, ClockOffset]) -> dict[str, Any]:
+    """The fields of event ``start`` (docs/contracts.md): the time by this machine's clock, and clock offsets."""
+    offsets = {name: {"offset_ns": clock.known_ns, "bound_ns": clock.bound_ns} for name, clock in clocks.items()}
+    return {"at_ns": at_ns, "clocks": offsets}
+
 
 class RunClock:
-    """The time of a run from the agreement on its start on."""
+    """The clock of a run, from the choice of its start time on."""
 
     def __init__(self, machines: Mapping[str, ClockOffset]) -> None:
-        """``machines``: how far the clocks of other machines are off from this one's."""
+        """``machines``: clock offsets of other machines."""
         self._offset_ns = _realtime_offset_ns()
         self._machines = machines
         self._step_ns = 0
 
     def now_ns(self) -> int:
-        """Now, as CLOCK_REALTIME would show it had nobody set it."""
+        """The time that CLOCK_REALTIME would show if it had not been set."""
         return time.monotonic_ns() + self._offset_ns
 
     async def sleep_until(self, t_ns: int) -> None:
-        """Return at once if the instant is past."""
+        """Sleep until a time; return at once if it is past."""
         await asyncio.sleep(max(0, t_ns - self.now_ns()) / 1e9)
 
-    def look(self) -> None:
-        """See whether the clock has been set; the furthest that it was off is kept."""
+    def check_step(self) -> None:
+        """Check whether the clock has been set, and keep the largest step."""
         step_ns = _realtime_offset_ns() - self._offset_ns
         self._step_ns = max(self._step_ns, step_ns, key=abs)
 
-    def told(self, machines: Mapping[str, ClockOffset]) -> dict[str, Any]:
+    def clocks_event(self, machines: Mapping[str, ClockOffset]) -> dict[str, Any]:
         """The fields of event ``clocks`` (docs/contracts.md). ``machines``: their clocks' offsets now."""
-        self.look()
+        self.check_step()
         end_ns = _realtime_offset_ns()
         step_ns = end_ns - self._offset_ns
         return {
@@ -49,7 +64,7 @@ class RunClock:
             "step_ns": self._step_ns,
             "machines": {
                 name: {
-                    "drift_ns": clock.offset_ns + step_ns - begin.offset_ns,  # our own step is none of theirs
+                    "drift_ns": clock.offset_ns + step_ns - begin.offset_ns,  # without this machine's own step
                     "bound_ns": begin.bound_ns + clock.bound_ns,
                 }
                 for name, clock in machines.items()
@@ -59,7 +74,7 @@ class RunClock:
 
 
 def _realtime_offset_ns() -> int:
-    """CLOCK_REALTIME less CLOCK_MONOTONIC, by the quickest of some readings."""
+    """CLOCK_REALTIME less CLOCK_MONOTONIC, by the fastest of some readings."""
     readings = [(time.monotonic_ns(), time.time_ns(), time.monotonic_ns()) for _ in range(_READINGS)]
     before_ns, real_ns, after_ns = min(readings, key=lambda reading: reading[2] - reading[0])
     return real_ns - (before_ns + after_ns) // 2

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a run is asked to do, as its manifest says it from the first moment on.
+"""The request of a run in the manifest of its directory.
 
-A run begins with a run directory that holds its request. Whoever has the directory can run it: the daemon, or a
-process inside a virtual kernel that sees nothing of the outside but this directory.
+A run begins with a run directory that contains its request. The daemon runs it, or a process inside a virtual kernel,
+which has access to this directory only.
 """
 
 import subprocess
@@ -28,10 +28,10 @@ def create_run(
     metrics: bool = True,
     full_matrix: bool = False,
 ) -> RunDir:
-    """A new run directory below ``runs`` with its request in the manifest. Raises RunError.
+    """Create a run directory below ``runs`` with the request in its manifest. Raises RunError.
 
-    ``now_ns``: CLOCK_REALTIME, ns since 1970; it names the directory. ``metrics``: whether points are to be spooled.
-    ``full_matrix``: whether the configuration test pings every pair of hosts.
+    ``now_ns``: CLOCK_REALTIME, ns since 1970, for the directory's name. ``metrics``: record metrics. ``full_matrix``:
+    ping every pair of hosts in the configuration test.
     """
     run_dir = RunDir.create(runs, experiment.name, now_ns)
     run_dir.update_manifest(
@@ -51,7 +51,7 @@ def create_run(
 
 
 def read_request(run_dir: RunDir) -> tuple[Network, Experiment, Backend]:
-    """What :func:`create_run` wrote. Raises RunDirError when the manifest holds no request."""
+    """Read the request written by :func:`create_run`. Raises RunDirError if the manifest has none."""
     manifest: dict[str, Any] = run_dir.manifest()
     try:
         network = from_json(Network, manifest["network"])
@@ -63,7 +63,7 @@ def read_request(run_dir: RunDir) -> tuple[Network, Experiment, Backend]:
 
 
 def _revision() -> str | None:
-    """The project's git revision, with + when the work tree differs; None outside a checkout."""
+    """The project's git revision, with + if the work tree is modified; None outside a checkout."""
     try:
         done = subprocess.run(
             ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=12"],

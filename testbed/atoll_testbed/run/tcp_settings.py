@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP settings that decide results, pinned on every end host for a run and restored after it."""
+"""Set TCP parameters that affect results on every end host for a run, and restore them after it."""
 
 import asyncio
 import contextlib
@@ -18,10 +18,10 @@ Settings = dict[str, tuple[tuple[str, str], ...]]
 async def pinned_tcp(
     testbed: Testbed, experiment: Experiment, note: Callable[[str], None]
 ) -> AsyncGenerator[tuple[Settings, Settings]]:
-    """Pin them for as long as the context lasts: what is wanted, by host, and what it was before.
+    """Set the TCP parameters of an experiment during the block; yields the settings by host, and those before.
 
-    ``note`` is told what cannot be pinned. Raises LabError when a machine does not take them; the others have theirs
-    back then.
+    ``note`` takes remarks about settings that are not possible. Raises LabError if a machine refuses settings; those of
+    the others are restored then.
     """
     machine, hosts = testbed.machine, [host.name for host in testbed.network.hosts]
     wanted = await _permitted(testbed, {host: tcp_sysctls(experiment, host) for host in hosts}, note)
@@ -43,10 +43,10 @@ async def pinned_tcp(
 
 
 async def _permitted(testbed: Testbed, wanted: Settings, note: Callable[[str], None]) -> Settings:
-    """The settings without default congestion controls that the kernel reserves to its first namespace.
+    """The settings without default congestion controls that the kernel allows in its first namespace only.
 
-    Then only the sockets of our own programs use it, which they ask for one by one; a kernel that lacks it makes
-    them fail. Which controls are restricted: net.ipv4.tcp_allowed_congestion_control.
+    The sockets of our own programs then request the congestion control individually, and fail if the kernel does not
+    have it. Restricted controls: net.ipv4.tcp_allowed_congestion_control.
     """
     machine = testbed.machine(testbed.network.hosts[0].name)
     named = {pair for pairs in wanted.values() for pair in pairs if pair[0] == CONGESTION_CONTROL}

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proof by probe packets that flow entries do what the plan says."""
+"""Verification by probe packets that flow entries forward as planned."""

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proof that the edge sends hosts' packets on by another version: frames of hosts, seen where that version leads.
+"""Verify the cutover of a swap: frames that hosts send must take the path of the new version.
 
-A switch may acknowledge an entry, and tell it when read, seconds before its hardware has it, and a frame that it is
-handed (packet-out) passes its table by. What a host sends comes to the ingress port and takes the entry that all
-packets of that host take. Where it was seen - at which interface of which box, tap and host, with which VLAN tag -
-says which version it took.
+A switch may acknowledge an entry, and return it when read, seconds before its hardware has it, and a packet-out
+bypasses the table. A frame that a host sends arrives at the ingress port and matches the entry that all packets of that
+host match. The interfaces of boxes, taps and hosts that receive it, and its VLAN tag there, show which version
+forwarded it.
 """
 
 import asyncio
@@ -18,8 +18,9 @@ from atoll_core.errors import LabError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Plan
-from atoll_testbed.verification.entry_counters import named
+from atoll_testbed.verification.entry_counters import entry_text
 from atoll_testbed.verification.probe_receiver import (
+    ProbedLab,
     Sending,
     Sent,
     Sighting,
@@ -30,16 +31,15 @@ from atoll_testbed.verification.probe_receiver import (
     sightings,
     stations,
 )
-from atoll_testbed.verification.probed_lab import ProbedLab
 from atoll_testbed.verification.swap_verification import INTERVAL_S, LAG_S
 
 
 @dataclass(frozen=True, slots=True)
-class _Turn:
-    """A frame of a host, where the version leads that it should take, and where the other one does.
+class _CutoverProbe:
+    """A frame of a host, with the sightings on its path by the new version (``here``) and by the old one (``there``).
 
-    ``here`` and ``there`` have what can be seen; a device from outside shows nothing. ``blind``: the ways differ,
-    and no sighting tells them apart. ``whole``: no box on the way ends the frame and may send another one on.
+    External devices give no sightings. ``blind``: the paths differ, but their sightings do not. ``whole``: no box on
+    the path terminates the frame and may send another one.
     """
 
     number: int
@@ -50,50 +50,50 @@ class _Turn:
     whole: bool = True
 
     def taken(self, watch: Watch) -> bool:
-        """Whether a frame was seen everywhere here, and nowhere else: not where some third version led, either.
+        """Whether a frame was seen everywhere on the new path and nowhere else.
 
-        Where the other version only leads to more, two have to be so: the copy for a tap may have been lost.
+        If the old path contains the new one, two frames are needed: the copy for a tap may have been lost.
         """
         taken = watch.taken(self.number, self.here, whole=self.whole)
         return taken >= (2 if self.here < self.there else 1)
 
     def failure(self, watch: Watch) -> str:
-        """What is wrong with it, in one line."""
+        """The failure in one line."""
         probe = self.probe
         words = (
-            f"probe {probe.src} -> {probe.dst} through chain {probe.chain}, taken by {named(probe.entry)} at "
+            f"probe {probe.src} -> {probe.dst} through chain {probe.chain}, taken by {entry_text(probe.entry)} at "
             f"{probe.entry.switch}/{probe.entry.match.in_port}"
         )
         seen = frozenset[Sighting]().union(*watch.ways(self.number))
         if seen & (self.there - self.here):
             return (
-                f"{words}: packets of {probe.src} still take the other version {LAG_S:g} s after {probe.entry.switch} "
-                "acknowledged the change; its data plane does not follow"
+                f"{words}: packets of {probe.src} still take the old path {LAG_S:g} s after {probe.entry.switch} "
+                "acknowledged the change; its data plane was not updated"
             )
         missed = sorted({machine for machine, _, _ in self.here - seen})
-        return f"{words}: sent by {probe.src} for {LAG_S:g} s, it did not come to {', '.join(missed) or probe.dst}"
+        return f"{words}: sent by {probe.src} for {LAG_S:g} s, it did not reach {', '.join(missed) or probe.dst}"
 
 
-async def turned(
+async def verify_cutover(
     testbed: ProbedLab, probes: Sequence[Probe], before: Plan, after: Plan, experiments: Iterable[Experiment]
 ) -> None:
-    """Return when what hosts send takes the ways of the plan ``after``, and not those of ``before`` any more.
+    """Wait until hosts' packets take the paths of the plan ``after`` and no longer those of ``before``.
 
-    ``experiments``: all whose packets may be under way. Where sightings do not tell the ways apart, ``LAG_S`` have
-    passed since the call. Raises LabError, a line for each frame that did not arrive by its way within that time and
-    the longest that it can be under way.
+    ``experiments``: all experiments whose packets may be in flight. If sightings do not distinguish the paths, wait
+    ``LAG_S``. Raises LabError with a line for each frame that did not arrive on its path within ``LAG_S`` and the
+    maximum transit time.
     """
     if not probes:
         return
     network, clock = testbed.network, asyncio.get_running_loop().time
     began_s = clock()
-    turns = await asyncio.to_thread(_turns, network, probes, before, after)
+    turns = await asyncio.to_thread(_cutover_probes, network, probes, before, after)
     blind = any(turn.blind for turn in turns)
     deadline_s = began_s + LAG_S + max(limit_ns(network, each) for each in experiments) / 1e9
     while turns:
         watch = Watch(stations(network))
         await _watch_until_taken(testbed, turns, watch, deadline_s - clock())
-        left = [turn for turn in turns if not turn.taken(watch)]  # by all that was seen: the jobs have ended
+        left = [turn for turn in turns if not turn.taken(watch)]  # all sightings are known: the jobs have ended
         if left and clock() >= deadline_s:
             raise LabError("\n".join(turn.failure(watch) for turn in left))
         turns = left
@@ -101,8 +101,8 @@ async def turned(
         await asyncio.sleep(began_s + LAG_S - clock())
 
 
-async def _watch_until_taken(testbed: ProbedLab, turns: Sequence[_Turn], watch: Watch, limit_s: float) -> None:
-    """Have hosts send the frames until all were seen where they should be, or for so long."""
+async def _watch_until_taken(testbed: ProbedLab, turns: Sequence[_CutoverProbe], watch: Watch, limit_s: float) -> None:
+    """Have hosts send the frames until all were seen on their new paths, or until the limit."""
     network = testbed.network
     senders = {host.name: (host.address, list[Sent]()) for host in network.hosts}
     for turn in turns:
@@ -120,19 +120,19 @@ async def _watch_until_taken(testbed: ProbedLab, turns: Sequence[_Turn], watch: 
         await watch.until(lambda: all(turn.taken(watch) for turn in turns), limit_s)
 
 
-def _turns(network: Network, probes: Iterable[Probe], before: Plan, after: Plan) -> list[_Turn]:
+def _cutover_probes(network: Network, probes: Iterable[Probe], before: Plan, after: Plan) -> list[_CutoverProbe]:
     left, taken = (SwitchTables(network, plan.flows, strict=False) for plan in (before, after))
-    found: list[_Turn] = []
+    found: list[_CutoverProbe] = []
     for number, probe in enumerate(probes):
         (there, _), (here, end) = _way(network, left, probe), _way(network, taken, probe)
         seen = [sightings(network, way) for way in (here, there)]
-        same = [_essence(step) for step in here] == [_essence(step) for step in there]
-        found.append(_Turn(number, probe, *seen, blind=seen[0] == seen[1] and not same, whole=end == probe.dst))
+        same = [_without_entry(step) for step in here] == [_without_entry(step) for step in there]
+        found.append(_CutoverProbe(number, probe, *seen, blind=seen[0] == seen[1] and not same, whole=end == probe.dst))
     return found
 
 
 def _way(network: Network, tables: SwitchTables, probe: Probe) -> tuple[tuple[Step, ...], str]:
-    """What becomes of a host's frame, and where it ends."""
+    """The path of a host's frame, and its end."""
     src, dst = network.host(probe.src), network.host(probe.dst)
     try:
         steps = tables.walk(Frame(src.address, dst.address, protocol=probe.protocol), src.interface.attached)
@@ -141,6 +141,6 @@ def _way(network: Network, tables: SwitchTables, probe: Probe) -> tuple[tuple[St
     return of_one_sender(network, steps, probe.protocol, dst.name)
 
 
-def _essence(step: Step) -> Step:
-    """Where and as what a frame comes, whichever entry takes it there."""
+def _without_entry(step: Step) -> Step:
+    """A step of a path without the entry that forwards the frame."""
     return step if isinstance(step, Delivery) else replace(step, entry=None)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The way of packets on a live testbed: probes from one host to another, seen and counted at every station."""
+"""Live traces: probes from one host to another, seen and counted at every hop of their path."""
 
 import statistics
 from collections.abc import Collection, Sequence
@@ -27,14 +27,14 @@ _SCHEDULING_S = 1.0  # for a busy machine to send the last one
 async def trace_live(
     testbed: "Testbed", src: str, dst: str, protocol: Protocol = Protocol.ICMP, number: int = PROBES
 ) -> LiveTrace:
-    """Send probes from ``src`` to ``dst`` and tell what each station of their way saw or counted of them.
+    """Send probes from ``src`` to ``dst``; returns the probes seen or counted at each hop of their path.
 
-    Other traffic may go on, a run's as well: it is counted, too. Raises LabError when no experiment stands, PlanError
-    as ``control.trace.trace``.
+    Other traffic, such as that of a run, may continue and is counted, too. Raises LabError if no experiment is applied,
+    PlanError as ``packet_trace.trace``.
     """
-    plan, experiment, network = testbed.standing, testbed.experiment, testbed.network
+    plan, experiment, network = testbed.installed_plan, testbed.experiment, testbed.network
     if plan is None or experiment is None:
-        raise LabError("no experiment has been applied; `atoll apply EXPERIMENT` does it")
+        raise LabError("no experiment is applied; `atoll apply EXPERIMENT` applies one")
     there = trace(network, experiment, plan.flows, src, dst, protocol)
     back = trace(network, experiment, plan.flows, dst, src, protocol)
     end = _end(network, there)
@@ -66,11 +66,11 @@ async def _send(
     number: int,
     limit_ns: int,
 ) -> None:
-    """Send the probes; returns when all have come to their end, and their answers back, or nothing more can come."""
+    """Send the probes; wait until all probes and their answers have arrived, or until none can arrive any more."""
     source, target = testbed.network.host(there.src), testbed.network.host(there.dst)
     machines: dict[str, IPv4Address | None] = dict.fromkeys(machine for machine, _ in places)
     machines[target.name] = target.address
-    # A tap's frames, and those that pass a box, are for others.
+    # Frames at taps and boxes are addressed to other machines.
     promiscuous = {name: [interface for machine, interface in places if machine == name] for name in machines}
     last = (source.name, True) if end == target.name else (end, False)
 
@@ -87,19 +87,19 @@ async def _send(
 
 
 def _end(network: Network, there: PacketTrace) -> str:
-    """Where packets end: at their host; those of TCP at a stateful box on their way, which begins them anew."""
+    """The end of the path: the destination, or for TCP a stateful box, which terminates connections."""
     stateful = {box.name for box in network.boxes if box.stateful} if there.protocol is Protocol.TCP else set[str]()
     return next((hop.name for hop in there.hops if hop.name in stateful), there.dst)
 
 
 def _until(hops: Sequence[TraceHop], end: str) -> tuple[TraceHop, ...]:
-    """The hops as far as a box on the way; all of them if it is where they end anyway."""
+    """The hops up to a box at which the path ends; all hops if it ends at the destination."""
     last = next((at for at, hop in enumerate(hops) if hop.name == end and hop.kind is HopKind.BOX), len(hops))
     return tuple(hops[: last + 1])
 
 
 def _place(network: Network, hop: TraceHop) -> Station | None:
-    """Where probes that come to a hop can be seen, if anywhere."""
+    """The station at which probes that reach a hop can be seen; None if there is none."""
     if hop.kind in (HopKind.SWITCH, HopKind.DROP):
         return None
     return station(network, hop.name, PortRef(hop.switch, hop.port))

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proof that a plan's entries do what they say: a probe for each path, sent by the hosts themselves.
+"""Verify the entries of a plan by probes of the hosts, one for each path.
 
-What has been read back from a switch is what it has noted down; hardware may lag behind it or do something else, and a
-box on the way may do nothing at all.
+Entries read back from a switch are those in its software; its hardware may lag behind or behave differently, and a box
+on the path may not forward at all.
 """
 
 import asyncio
@@ -17,36 +17,35 @@ from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Plan
-from atoll_testbed.verification.entry_counters import count_increase, counts, how_far, tell_in_time
-from atoll_testbed.verification.probe_receiver import Sending, Sent, Watch, receiving_probes, sending
-from atoll_testbed.verification.probed_lab import ProbedLab
+from atoll_testbed.verification.entry_counters import are_counters_prompt, count_increase, counted_path, counts
+from atoll_testbed.verification.probe_receiver import ProbedLab, Sending, Sent, Watch, receiving_probes, sending
 from atoll_testbed.verification.swap_verification import ATTEMPTS, INTERVAL_S
 
-_STARTING_S = 10.0  # a program that users bring does not say when it is ready to forward
-_ENDS_PER_S = 100  # cables' ends of one Linux that come into use a second after they came up (net/core/link_watch.c)
+_STARTING_S = 10.0  # users' programs do not report when they are ready to forward
+_ENDS_PER_S = 100  # cable ends that one Linux activates per second after they came up (net/core/link_watch.c)
 _EXPLAINED = 10  # paths: where one switch or box fails, so do many
 
 
-async def verify(testbed: ProbedLab, plan: Plan, experiment: Experiment) -> int:
-    """Send probes on few paths that use every entry of a plan that hosts can cause; returns their number.
+async def verify_paths(testbed: ProbedLab, plan: Plan, experiment: Experiment) -> int:
+    """Send probes on a minimum of paths that use every entry that packets of hosts can match; returns their number.
 
-    It takes the longest round trip of these and a moment. Raises LabError, a line for each path that failed: who did
-    not reach whom, through which chain, how far the probes came, and what to look at; the last line says how.
+    Takes little more than the longest round trip. Raises LabError with a line for each path that failed: source,
+    destination, chain, how far the probes came, and likely causes; the last line says how to examine it.
     """
     paths = await asyncio.to_thread(cover, testbed.network, experiment, plan.flows)
     failed = await _unproven(testbed, experiment, paths)
     if failed:
         lines = await _explained(testbed, experiment, failed[:_EXPLAINED])
-        more = [f"and {len(failed) - _EXPLAINED} paths more"] if len(failed) > _EXPLAINED else []
+        more = [f"and {len(failed) - _EXPLAINED} more paths"] if len(failed) > _EXPLAINED else []
         raise LabError("\n".join([*lines, *more, _closer(failed[0])]))
     return len(paths)
 
 
 async def _unproven(testbed: ProbedLab, experiment: Experiment, paths: Sequence[Path]) -> list[Path]:
-    """Send probes on all paths at once; those on which none came through."""
+    """Send probes on all paths at once; returns the paths on which none arrived."""
     watch = Watch()
     network = testbed.network
-    # Any host answers an echo request; of what else is sent, only the job there does.
+    # Any host answers an echo request; probes of other protocols are answered only by a job there.
     machines: dict[str, IPv4Address | None] = {}
     probes: defaultdict[str, list[Sent]] = defaultdict(list)
     addresses = {host.name: host.address for host in network.hosts}
@@ -74,16 +73,16 @@ async def _unproven(testbed: ProbedLab, experiment: Experiment, paths: Sequence[
 
 
 def _closer(path: Path) -> str:
-    """How to look at a path that failed, now that everything is undone."""
+    """How to examine a path that failed, as the changes have been undone."""
     protocol = f" --protocol {path.protocol}" if path.protocol else ""
     return (
-        "it was undone; `atoll up EXPERIMENT --no-probe` leaves it in place for a closer look: `atoll trace EXPERIMENT "
-        f"{path.world} {path.island}{protocol} --live`, `atoll switches entries`, `atoll switches counters`"
+        "the changes were undone; to examine them, use `atoll up EXPERIMENT --no-probe`, then `atoll trace EXPERIMENT "
+        f"{path.world} {path.island}{protocol} --live`, `atoll switches entries` and `atoll switches counters`"
     )
 
 
 def _attempts(network: Network, experiment: Experiment) -> int:
-    """How often probes are sent that are not answered: until programs have started and all cables are in use."""
+    """The number of attempts, which allows for the start of programs and of all cables."""
     programs = {box.name for box in network.boxes if box.kind.traits.has_program}
     starting = any(hop in programs for chain in experiment.chains for hop in chain.hops)
     ends = 2 * sum(len(interfaces) for interfaces in network.machines.values())
@@ -92,7 +91,7 @@ def _attempts(network: Network, experiment: Experiment) -> int:
 
 
 async def _explained(testbed: ProbedLab, experiment: Experiment, paths: Sequence[Path]) -> list[str]:
-    """A line for each path on which nothing comes through, tried once more and looked at entry by entry."""
+    """A line for each path that failed, after another attempt with the entries' counters."""
     network, controller = testbed.network, testbed.controller
     ways = [tuple(s.entry for s in path.there if isinstance(s, Lookup) and s.entry is not None) for path in paths]
     before = await counts(controller, network, (entry for way in ways for entry in way))
@@ -101,12 +100,12 @@ async def _explained(testbed: ProbedLab, experiment: Experiment, paths: Sequence
     taps = {tap.name for tap in network.taps}
     lines: list[str] = []
     for path in paths:
-        told = f"probe {path.world} -> {path.island} ({path.name}) through chain {path.chain}"
+        probe = f"probe {path.world} -> {path.island} ({path.name}) through chain {path.chain}"
         if path not in failed:
-            lines.append(f"{told}: it came through at the second try alone")
-        elif tell_in_time(network, path.there):
+            lines.append(f"{probe}: it arrived only at the second attempt")
+        elif are_counters_prompt(network, path.there):
             look = where_to_look(network, path.there, rises, taps)
-            lines.append(f"{told}: no answer: {how_far(path.there, rises, taps)}; look at {look}")
-        else:  # hardware that tells its counts too late to say where
-            lines.append(f"{told}: no answer")
+            lines.append(f"{probe}: no answer: {counted_path(path.there, rises, taps)}; look at {look}")
+        else:  # hardware whose counters are too slow
+            lines.append(f"{probe}: no answer")
     return lines

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes seen where they arrive: an ``atoll-host probe`` job on each machine that has to do with some of them."""
+"""Receive probes: an ``atoll-host probe`` job on each machine that sends or receives some of them."""
 
 import asyncio
 import contextlib
@@ -9,31 +9,34 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from typing import Any
+from typing import Any, Protocol
 
+from atoll_controller.openflow.client import Controller
 from atoll_controller.planner.job_privileges import of_subcommand
 from atoll_controller.tracing.table_model import Delivery, Step
 from atoll_core.errors import LabError
+from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network, PortRef
+from atoll_core.plan.plan import Plan
 from atoll_hosts.job import Job
 from atoll_hosts.machine import Machine
 
 _READY_TIMEOUT_S = 10.0
 _LINGER_S = 1.0
 
-_sessions = itertools.count(1)  # of this process, which is the only one that has agents send probes in its lab
+_sessions = itertools.count(1)  # unique in the lab: only this process has its agents send probes
 
 
 Station = tuple[str, str]
-"""A machine and the interface of it by which frames come there."""
+"""A machine and its interface on which frames arrive."""
 
 Sighting = tuple[str, str, int | None]
-"""A frame at a station, with the VLAN id of its tag there."""
+"""A frame at a station: machine, interface, and VLAN id of its tag there."""
 
 
 @dataclass(frozen=True, slots=True)
 class Sent:
-    """A probe that a host sends itself: to an address, of a protocol as the IPv4 header numbers it."""
+    """A probe that a host sends: destination address, and protocol number of the IPv4 header."""
 
     number: int
     address: IPv4Address
@@ -42,7 +45,7 @@ class Sent:
 
 @dataclass(frozen=True, slots=True)
 class Sending:
-    """How often hosts send their probes. ``until_answered``: not again those that have been answered."""
+    """How often hosts send their probes. ``until_answered``: stop sending a probe when it has been answered."""
 
     attempts: int
     interval_ns: int
@@ -51,7 +54,7 @@ class Sending:
 
 @dataclass(frozen=True, slots=True)
 class SeenProbe:
-    """A probe, or the answer to one, that came to a machine. ``t_ns``: CLOCK_REALTIME of that machine's kernel."""
+    """A probe or an answer that a machine has received. ``t_ns``: CLOCK_REALTIME of that machine's kernel."""
 
     machine: str
     interface: str
@@ -63,7 +66,7 @@ class SeenProbe:
 
 
 def station(network: Network, name: str, port: PortRef) -> Station | None:
-    """Where frames can be seen that a switch sends to a host, box or tap; None: to a device from outside."""
+    """The station for frames that a switch sends to a host, box or tap; None for an external device."""
     if any(box.name == name and not box.is_managed for box in network.boxes):
         return None
     machine = next((tap.host for tap in network.taps if tap.name == name), name)
@@ -71,7 +74,7 @@ def station(network: Network, name: str, port: PortRef) -> Station | None:
 
 
 def stations(network: Network) -> frozenset[Station]:
-    """Every place where frames can be seen that a switch sends."""
+    """All stations of the lab."""
     outside = {box.name for box in network.boxes if not box.is_managed}
     return frozenset(
         (name, each.name) for name, interfaces in network.machines.items() if name not in outside for each in interfaces
@@ -79,7 +82,7 @@ def stations(network: Network) -> frozenset[Station]:
 
 
 def sightings(network: Network, steps: Iterable[Step]) -> frozenset[Sighting]:
-    """Where a frame that takes these steps can be seen, and with which tag."""
+    """The sightings of a frame on a path."""
     reached = (step for step in steps if isinstance(step, Delivery))
     return frozenset(
         (*place, step.frame.vlan) for step in reached if (place := station(network, step.name, step.port)) is not None
@@ -87,7 +90,7 @@ def sightings(network: Network, steps: Iterable[Step]) -> frozenset[Sighting]:
 
 
 def boxes_and_taps(network: Network) -> dict[str, list[str]]:
-    """Their machines, with the interfaces by which frames come that are for others."""
+    """The machines of boxes and taps, with the interfaces that receive frames for other machines."""
     hosts = {host.name for host in network.hosts}
     found: dict[str, list[str]] = {}
     for machine, interface in sorted(stations(network)):
@@ -96,10 +99,43 @@ def boxes_and_taps(network: Network) -> dict[str, list[str]]:
     return found
 
 
-class Watch:
-    """What has been seen so far, of one session. ``sent_ns``: when hosts sent, by number and attempt.
+class ProbedLab(Protocol):
+    """The part of a testbed that verification needs."""
 
-    ``at``: the stations whose sightings make up the way of an attempt.
+    @property
+    def network(self) -> Network:
+        """The lab as described."""
+        ...
+
+    @property
+    def controller(self) -> Controller:
+        """The current controller process."""
+        ...
+
+    @property
+    def experiment(self) -> Experiment | None:
+        """The applied experiment; None before the first one."""
+        ...
+
+    @property
+    def plan(self) -> Plan | None:
+        """The plan of the applied experiment."""
+        ...
+
+    @property
+    def installed_plan(self) -> Plan | None:
+        """The plan that the switches are kept at; during a swap, that of the current stage."""
+        ...
+
+    def machine(self, name: str) -> Machine:
+        """The machine with a name (KeyError: no such machine)."""
+        ...
+
+
+class Watch:
+    """The probes seen so far in a session. ``sent_ns``: when hosts sent them, by number and attempt.
+
+    ``at``: the stations whose sightings are the path of an attempt.
     """
 
     def __init__(self, at: Collection[Station] = ()) -> None:
@@ -113,7 +149,7 @@ class Watch:
         self._news = asyncio.Event()
 
     def take(self, machine: str, line: dict[str, Any]) -> None:
-        """A line of the job on a machine."""
+        """Take a line of the job on a machine."""
         if line.get("type") == "sent":
             self.sent_ns[line["number"], line["attempt"]] = line["t_ns"]
         if line.get("type") == "seen":
@@ -128,23 +164,23 @@ class Watch:
             self._news.set()
 
     def arrived(self, number: int, machine: str, *, answer: bool) -> bool:
-        """Whether any attempt of a probe, or an answer to one, has come to a machine."""
+        """Whether a machine has received any attempt of a probe, or an answer to one."""
         return number in self._arrived[machine, answer]
 
     def passed(self, number: int, at: Station) -> bool:
-        """Whether any attempt of a probe has come to an interface of a machine."""
+        """Whether any attempt of a probe was seen at a station."""
         return number in self._passed[at]
 
     def ways(self, number: int) -> Collection[AbstractSet[Sighting]]:
-        """Where each attempt of a probe that was seen at all has been seen so far."""
+        """The sightings of each attempt of a probe so far."""
         return self._ways[number].values()
 
     def taken(self, number: int, way: AbstractSet[Sighting], *, whole: bool) -> int:
-        """How many attempts of a probe were seen everywhere on a way; with ``whole``, and nowhere else."""
+        """The number of attempts that were seen at all sightings of a path; with ``whole``, and nowhere else."""
         return sum(seen == way if whole else seen >= way for seen in self.ways(number))
 
     async def until(self, enough: Callable[[], bool], limit_s: float) -> bool:
-        """Wait until what has been seen is enough; whether it was within the limit."""
+        """Wait until ``enough`` returns true, at most for the limit; returns its last result."""
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(limit_s):
                 while not enough():
@@ -160,9 +196,9 @@ async def receiving_probes(
     machines: Mapping[str, IPv4Address | None],
     promiscuous: Mapping[str, Sequence[str]] | None = None,
 ) -> AsyncGenerator[None]:
-    """Watch on these machines, all ready, while the block lasts; those with an address answer what is for them.
+    """Receive probes on these machines during the block; machines with an address answer probes to it.
 
-    ``promiscuous``: by machine the interfaces that are to take in frames for others, too.
+    ``promiscuous``: the interfaces of each machine that also receive frames for other machines.
     """
     silent = Sending(0, 1, until_answered=True)
     wide = promiscuous or {}
@@ -178,7 +214,7 @@ async def sending(
     hosts: Mapping[str, tuple[IPv4Address, Sequence[Sent]]],
     how: Sending,
 ) -> AsyncGenerator[None]:
-    """Have hosts send probes, each from its address, and watch there, while the block lasts."""
+    """Have hosts send probes, each from its address, and receive answers there, during the block."""
     configs = {name: job_config(watch, address, probes, how) for name, (address, probes) in hosts.items()}
     async with _jobs(machine, watch, configs, "send"):
         yield
@@ -191,7 +227,7 @@ def job_config(
     how: Sending,
     promiscuous: Sequence[str] = (),
 ) -> dict[str, Any]:
-    """The configuration of a job (docs/contracts.md); ``address``: None where it only sees."""
+    """The configuration of a job (docs/contracts.md); ``address`` None: it only receives."""
     return {
         "session": watch.session,
         "address": None if address is None else str(address),
@@ -222,7 +258,7 @@ async def _jobs(
         await job.ready(_READY_TIMEOUT_S)
 
     try:
-        # Each is waited for, so that none starts when another's failure has ended all of them.
+        # Wait for each start, so that none starts after the failure of another has ended all of them.
         for outcome in await asyncio.gather(*(start(*each) for each in configs.items()), return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Proof that entries of a swap will carry packets, before any packet has to take them.
+"""Verify that the entries of a swap forward packets before any traffic uses them.
 
-A switch is handed a frame and the actions of the entry that is to send such frames (packet-out, OpenFlow 1.3.5, 7.3.7).
-It is proven when every box, tap and host on the way that the switches' tables give it has seen it, and its answer has
-come back: barriers and read-back alone prove nothing. Where nothing can watch, as on a device from outside, every new
-entry on that way has to have counted a packet as well.
+A switch gets a frame with the actions of the entry that will send such frames (packet-out, OpenFlow 1.3.5, 7.3.7). The
+entries are verified when every box, tap and host on the path by the switches' tables has received the frame, and its
+answer has come back; barriers and read-back alone are no evidence. If a station cannot be watched, as an external
+device, every new entry on the path must also have counted a packet.
 """
 
 import asyncio
@@ -25,14 +25,15 @@ from atoll_core.lab.network import Host, Network, PortRef
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match
 from atoll_testbed.verification.entry_counters import (
     Counts,
+    are_counters_prompt,
     count_increase,
+    counted_path,
     counts,
-    how_far,
-    named,
+    entry_text,
     prompt_switches,
-    tell_in_time,
 )
 from atoll_testbed.verification.probe_receiver import (
+    ProbedLab,
     Sighting,
     Station,
     Watch,
@@ -42,22 +43,21 @@ from atoll_testbed.verification.probe_receiver import (
     station,
     stations,
 )
-from atoll_testbed.verification.probed_lab import ProbedLab
 
-# For so long probes are sent that do not arrive: hardware may have an entry seconds after its switch acknowledged it, a
-# link may lose a probe, a full queue refuse it.
+# Probes are repeated for this time: hardware may have an entry seconds after its switch acknowledged it, and a link may
+# lose a probe.
 LAG_S = 5.0
 INTERVAL_S = 0.2
 ATTEMPTS = round(LAG_S / INTERVAL_S)
 
-_LATE_S = 30.0  # what machines that are busy with other things may hold packets for
+_LATE_S = 30.0  # additional delay of packets on busy machines
 
 
 @dataclass(slots=True)
 class _Way:
-    """A probe and the way it has to take. ``end``: the machine where it must be seen.
+    """A probe and its expected path. ``end``: the machine where it must arrive.
 
-    That is the host it is for; but TCP ends at a stateful box, and begins anew behind it.
+    That is its destination, or for TCP a stateful box, which terminates connections.
     """
 
     number: int
@@ -66,32 +66,32 @@ class _Way:
     dst: Host
     steps: tuple[Step, ...]
     end: str
-    stations: tuple[tuple[str, Station | None], ...]  # the boxes, taps and hosts on the way, and where to see them
-    sightings: frozenset[Sighting]  # at the stations, and at the machine where it must be seen
+    stations: tuple[tuple[str, Station | None], ...]  # of the boxes, taps and hosts on the path
+    sightings: frozenset[Sighting]  # at the stations
     refused: str | None = None
 
     @property
     def answered(self) -> bool:
-        """Whether an answer is to be expected."""
+        """Whether an answer is expected."""
         return self.end == self.dst.name
 
     @property
     def entries(self) -> tuple[FlowEntry, ...]:
-        """What must count it; not the entry it is sent by, which need not be there yet."""
+        """The entries that must count it, without the one that it is sent by, which may not be installed yet."""
         return tuple(step.entry for step in self.steps[1:] if isinstance(step, Lookup) and step.entry is not None)
 
     def frame(self, session: int, attempt: int) -> bytes:
-        """The frame as it would come to the entry."""
+        """The frame as it would arrive at the entry."""
         src, dst = (ProbeEnd(host.interface.mac, host.address) for host in (self.src, self.dst))
         mark = Mark(session, self.number, attempt)
         return probe_frame(src, dst, _tag(self.probe.entry.match), self.probe.protocol, mark)
 
 
-async def probe(testbed: ProbedLab, probes: Sequence[Probe], experiment: Experiment | None = None) -> None:
-    """Send all probes at once, several times those that don't arrive; returns when all are proven.
+async def verify_entries(testbed: ProbedLab, probes: Sequence[Probe], experiment: Experiment | None = None) -> None:
+    """Send all probes at once, and repeat those that do not arrive; returns when all paths are verified.
 
-    ``experiment``: the one that is being changed to (default: the one that stands). Raises LabError, a line for each
-    probe that failed: who sent it to whom through which chain, by which entry, and how far it came.
+    ``experiment``: the new experiment (default: the applied one). Raises LabError with a line for each probe that
+    failed: source, destination, chain, entry, and how far it came.
     """
     asked = experiment or testbed.experiment
     if not probes or asked is None:
@@ -109,19 +109,19 @@ async def probe(testbed: ProbedLab, probes: Sequence[Probe], experiment: Experim
     prompt = prompt_switches(network)
     arrived = [way for way in ways if _done(way, watch)]
     unwatched = [way for way in arrived if any(place is None for _, place in way.stations)]
-    stands = {_essence(entry) for entry in (testbed.plan.flows if testbed.plan else ())}
-    wanted = {e for way in unwatched for e in way.entries if e.switch in prompt and _essence(e) not in stands}
+    old = {_effect(entry) for entry in (testbed.plan.flows if testbed.plan else ())}
+    wanted = {e for way in unwatched for e in way.entries if e.switch in prompt and _effect(e) not in old}
     rises = await count_increase(controller, network, before, wanted)
     lines = [line for way in ways if (line := _judge(network, way, watch, rises, wanted))]
     if lines:
         raise LabError("\n".join(lines))
 
 
-async def passed(testbed: ProbedLab, probes: Sequence[Probe], experiment: Experiment) -> None:
-    """Return when frames sent as packets of a version were sent last have arrived: by then, so have those packets.
+async def verify_drained(testbed: ProbedLab, probes: Sequence[Probe], experiment: Experiment) -> None:
+    """Wait until probes sent on the old paths have arrived; earlier packets on these paths have arrived by then, too.
 
-    For switches, boxes and links keep packets in order. ``experiment``: that version. Raises LabError, a line for each
-    probe that did not arrive within the longest time that its way can take, and half a minute.
+    Switches, boxes and links keep packets in order. ``experiment``: the old version. Raises LabError with a line for
+    each probe that did not arrive within the maximum transit time of its path plus half a minute.
     """
     if not probes:
         return
@@ -145,10 +145,10 @@ async def passed(testbed: ProbedLab, probes: Sequence[Probe], experiment: Experi
 
 
 async def _ways(testbed: ProbedLab, probes: Sequence[Probe]) -> list[_Way]:
-    """The probes with their ways by what the switches hold now, found in a thread: they may be thousands."""
+    """The probes with their paths by the switches' current tables, computed in a thread as there may be thousands."""
     network = testbed.network
     held = await read_tables(testbed.controller, network)
-    known = testbed.standing.flows if testbed.standing else ()
+    known = testbed.installed_plan.flows if testbed.installed_plan else ()
     found = [entry for entries in held.values() for entry in entries if isinstance(entry, FlowEntry)]
 
     def find() -> list[_Way]:
@@ -161,7 +161,7 @@ async def _ways(testbed: ProbedLab, probes: Sequence[Probe]) -> list[_Way]:
 def _tables(
     network: Network, held: Iterable[FlowEntry], known: Iterable[FlowEntry], probes: Iterable[Probe]
 ) -> SwitchTables:
-    """The tables as they are read, with the reasons that the plan has for what it knows of them."""
+    """The tables as read from the switches, with the plan's reasons for entries that it contains."""
     entries: dict[tuple[str, int, Match], FlowEntry] = {}
     planned = {(entry.switch, entry.priority, entry.match): entry for entry in known}
     for entry in held:
@@ -179,7 +179,7 @@ def _way(network: Network, tables: SwitchTables, number: int, probe: Probe) -> _
     try:
         steps = tables.walk(frame, PortRef(probe.entry.switch, match.in_port), first=probe.entry)
     except PlanError as error:
-        raise LabError(f"{_told(probe)}: by what the switches hold, {error}") from error
+        raise LabError(f"{_told(probe)}: by the switches' tables, {error}") from error
     steps, end = of_one_sender(network, steps, probe.protocol, dst.name)
     reached = (step for step in steps if isinstance(step, Delivery))
     places = tuple((step.name, station(network, step.name, step.port)) for step in reached)
@@ -220,46 +220,46 @@ def _done(way: _Way, watch: Watch) -> bool:
 
 
 def _took(way: _Way, watch: Watch) -> bool:
-    """Whether an attempt was seen everywhere on the way, and nowhere else: not where old entries still lead."""
+    """Whether an attempt was seen everywhere on the path, and nowhere else, such as on the path of old entries."""
     return watch.taken(way.number, way.sightings, whole=way.answered) > 0
 
 
-def _essence(entry: FlowEntry) -> tuple[str, int, Match, tuple[Action, ...]]:
-    """What an entry does; not what it is called."""
+def _effect(entry: FlowEntry) -> tuple[str, int, Match, tuple[Action, ...]]:
+    """The parts of an entry that affect forwarding."""
     return entry.switch, entry.priority, entry.match, entry.actions
 
 
 def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, wanted: Collection[FlowEntry]) -> str | None:
-    """What is wrong with a probe, in one line."""
+    """The failure of a probe in one line; None if it has not failed."""
     told = _told(way.probe)
     if way.refused:
         return f"{told}: the switch refused to send it: {way.refused}"
     taps = {tap.name for tap in network.taps}
 
     def far() -> str:
-        return how_far(way.steps[1:], rises, taps)
+        return counted_path(way.steps[1:], rises, taps)
 
     if not watch.arrived(way.number, way.end, answer=False):
         lost = f"{told}: sent {ATTEMPTS} times, it did not arrive at {way.end}"
-        if not tell_in_time(network, way.steps[1:]):
+        if not are_counters_prompt(network, way.steps[1:]):
             return lost
         return f"{lost}: {far()}; look at {where_to_look(network, way.steps[1:], rises, taps)}"
     missed = [name for name, place in way.stations if place is not None and not watch.passed(way.number, place)]
     if missed:
-        return f"{told}: it arrived at {way.end}, but did not come to {', '.join(missed)}: {far()}"
+        return f"{told}: it arrived at {way.end}, but did not reach {', '.join(missed)}: {far()}"
     if not _took(way, watch):
         elsewhere = {each[0] for seen in watch.ways(way.number) for each in seen - way.sightings}
         where = (
-            f"but came to {', '.join(sorted(elsewhere))}, too" if elsewhere else "but never by the whole way at once"
+            f"but also reached {', '.join(sorted(elsewhere))}" if elsewhere else "but no attempt took the whole path"
         )
         return f"{told}: it arrived at {way.end}, {where}: {far()}"
     if not _done(way, watch):
         return f"{told}: it arrived at {way.end}, but no answer came back to {way.src.name}"
     if any(rises.get(entry, 0) <= 0 for entry in way.entries if entry in wanted):
-        return f"{told}: it arrived at {way.end} by another way than this: {far()}"
+        return f"{told}: it arrived at {way.end} by another path than this: {far()}"
     return None
 
 
 def _told(probe: Probe) -> str:
     place = f"{probe.entry.switch}/{probe.entry.match.in_port}"
-    return f"probe {probe.src} -> {probe.dst} through chain {probe.chain}, sent by {named(probe.entry)} at {place}"
+    return f"probe {probe.src} -> {probe.dst} through chain {probe.chain}, sent by {entry_text(probe.entry)} at {place}"

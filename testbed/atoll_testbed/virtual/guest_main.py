@@ -1,9 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run inside a virtual kernel: ``python -m atoll_testbed.virtual.guest_main DIRECTORY``.
 
-The same testbed and the same steps as anywhere, without a daemon: the kernel is the lab's owner, and everything ends
-with it. The request is in the run directory's manifest; progress goes to a file there, line by line, the last one
-being ``done`` or ``error``. The analysis is made outside.
+Testbed and steps are the same as on other platforms, but without a daemon: everything ends with the kernel. The request
+is in the run directory's manifest. Progress is written to a file there, line by line; the last line is ``done`` or
+``error``. The analysis is made outside.
 """
 
 import asyncio
@@ -24,7 +24,7 @@ from atoll_testbed.run.run_request import read_request
 from atoll_testbed.testbed import Testbed
 
 PROGRESS = "logs/progress.jsonl"
-"""In the run directory: what the daemon would stream (docs/contracts.md, "Run directory")."""
+"""The file of progress lines in the run directory, as a daemon would stream them (docs/contracts.md)."""
 
 _READ_EVERY_S = 1.0
 """While nothing but the load goes on, jobs' lines are read together: being woken for each of thirty a second costs
@@ -32,9 +32,9 @@ more than they do. Where changes are carried out, their steps wait for lines."""
 
 
 async def measure(directory: Path) -> int:
-    """Bring the lab up and make the raw data of the run; returns the exit code, for which the last line has a reason.
+    """Bring the lab up and record the raw data of the run; returns the exit code, whose reason is in the last line.
 
-    Leaves the lab to the kernel, which its starter ends.
+    The lab is not taken down: the process outside ends the kernel.
     """
     run_dir = RunDir.open(directory)
     progress = Appender(directory / PROGRESS)
@@ -44,8 +44,8 @@ async def measure(directory: Path) -> int:
 
     def emit_and_pace(line: dict[str, Any]) -> None:
         emit(line)
-        if line["type"] == "step" and isinstance(testbed.place, EmulatedPlatform) and len(experiment.versions) == 1:
-            testbed.place.read_every(_READ_EVERY_S if line["step"] == "measure" else 0)
+        if line["type"] == "step" and isinstance(testbed.platform, EmulatedPlatform) and len(experiment.versions) == 1:
+            testbed.platform.read_every(_READ_EVERY_S if line["step"] == "measure" else 0)
 
     try:
         started_ns = time.time_ns()

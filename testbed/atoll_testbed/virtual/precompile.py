@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Python's bytecode beside the modules that a run in virtual time loads (PEP 3147).
+"""Compile the bytecode of the modules that a run in virtual time loads (PEP 3147).
 
-A module without any is compiled as it is loaded, by a process that others wait for or do not: the order of their doings
-is another then, and so are the packets. Inside a kernel none is written; outside, before it starts, what lacks is.
+A module without bytecode is compiled when it is loaded, which changes the order of events in the run, and so its
+packets. Inside the kernel no bytecode is written; missing files are therefore written before the kernel starts.
 """
 
 import asyncio
@@ -15,6 +15,8 @@ import sysconfig
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 
+from atoll_core.plural import counted
+
 _OURS = (
     *("atoll_analysis", "atoll_apps", "atoll_cli", "atoll_controller", "atoll_core", "atoll_daemon"),
     *("atoll_dashboards", "atoll_emulation", "atoll_hosts", "atoll_switches", "atoll_testbed"),
@@ -23,8 +25,8 @@ _HEADER = 16  # PEP 552: magic number, flags, time of the source's last change, 
 _SUFFIX = f".{sys.implementation.cache_tag}.pyc"
 
 
-def places() -> set[Path]:
-    """Folders with the modules of this installation; not the system's, which its package manager compiles."""
+def module_folders() -> set[Path]:
+    """Folders with the modules of this installation, without the system's, which its package manager compiles."""
     found = {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
     for name in _OURS:
         spec = importlib.util.find_spec(name)
@@ -33,26 +35,26 @@ def places() -> set[Path]:
 
 
 async def compile_stale(folders: Iterable[Path], tell: Callable[[str], None]) -> int:
-    """Compile what has no bytecode, or that of another version of itself; returns how many modules still have none.
+    """Compile modules whose bytecode is missing or outdated; returns the number of modules that still have none.
 
-    Those are where this user may not write, or are no Python of this version. ``tell``: is told in words what takes
-    seconds, and what is left.
+    These are in folders that this user cannot write to, or not valid for this version of Python. ``tell``: takes
+    progress messages.
     """
     wanted = [path for folder in folders for path in stale(folder)]
     if not wanted:
         return 0
-    tell(f"compiling Python modules, {len(wanted)} of them, this once")
+    tell(f"compiling {counted(len(wanted), 'Python module')} once")
     left = 0
     for path in wanted:
         left += not compileall.compile_file(path, quiet=2)
-        await asyncio.sleep(0)  # a Ctrl-C is heard in between
+        await asyncio.sleep(0)  # so that Ctrl-C can interrupt
     if left:
-        tell(f"{left} of them could not be, or may not be written: the run repeats in this installation only")
+        tell(f"{left} modules could not be compiled or written: the run is repeatable in this installation only")
     return left
 
 
 def stale(folder: Path) -> Iterator[Path]:
-    """The modules below a folder, in any depth, whose bytecode is missing or not theirs; none that cannot be read."""
+    """The readable modules below a folder, in any depth, whose bytecode is missing or outdated."""
     cache = folder / "__pycache__"
     with contextlib.suppress(PermissionError), os.scandir(folder) as entries:
         for entry in entries:
@@ -71,7 +73,7 @@ def _is_current(source: os.DirEntry[str], bytecode: Path) -> bool:
         return False
     if header[:4] != importlib.util.MAGIC_NUMBER:
         return False
-    if header[4:8] != bytes(4):  # by the source's hash instead: Python does not ask for its time
+    if header[4:8] != bytes(4):  # bytecode checked by the source's hash, not by its time
         return True
     known = source.stat()
     return header[8:] == _word(int(known.st_mtime)) + _word(known.st_size)

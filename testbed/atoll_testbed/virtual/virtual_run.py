@@ -1,9 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run in virtual time: start a kernel, have it make the run's raw data, follow its progress, end it.
+"""A run in virtual time: start a kernel in which the run's raw data are recorded, follow its progress, end it.
 
-The kernel sees the run directory at a fixed path and works there as the daemon would (``guest_main``); its
-progress comes out as lines of a file. When the last one is there, or anything goes wrong, the kernel is ended and with
-it everything inside: there is nothing to take down.
+Inside the kernel the run directory has a fixed path, and ``guest_main`` works there as the daemon would. Progress is
+read as lines of a file. After the last line or an error the kernel is ended, and with it everything inside.
 """
 
 import asyncio
@@ -30,22 +29,22 @@ from atoll_emulation.uml.run import Ended, RunningKernel, VirtualClock, start_in
 from atoll_hosts.binary import VARIABLE, find_binary
 from atoll_testbed.run.run_request import read_request
 from atoll_testbed.virtual.guest_main import PROGRESS
-from atoll_testbed.virtual.precompile import compile_stale, places
+from atoll_testbed.virtual.precompile import compile_stale, module_folders
 
 Progress = Callable[[dict[str, Any]], None]
 
 STUCK_S = 120.0
-"""Without a byte of progress for so long (wall time) a kernel is given up: something in it computes for ever. A link
-writes every 100 ms of virtual time."""
+"""A kernel without progress for this wall time is aborted, as a program in it computes without end. A link writes every
+100 ms of virtual time."""
 
-_BESIDE_S = 600  # of virtual time for a run's other steps; each has a limit of its own, the sum of which is less
+_OTHER_STEPS_S = 600  # virtual time for steps other than the load; the sum of their limits is less
 
-_LOOK_EVERY_S = 0.1
+_POLL_S = 0.1
 _PACE_AFTER_S = 1.0  # of measuring: before that the pace is a guess
-_MEMORY_MB = 2048  # of which the host gives what is used
+_MEMORY_MB = 2048  # the host allocates only the part in use
 
-# Nothing of the caller's: what is in the environment must not tell two runs apart. Nor must the place of this
-# installation: Python would write bytecode beside it, and each directory written into costs the kernel a random number.
+# None of the caller's variables, which must not affect a run. Nor must the path of this installation: Python would
+# write bytecode there, and the kernel draws a random number for each directory that is written to.
 _ENVIRONMENT = {
     "LANG": "C.UTF-8",
     "PYTHONDONTWRITEBYTECODE": "1",
@@ -55,7 +54,7 @@ _ENVIRONMENT = {
 
 
 class _InsideError(RunError):
-    """What failed inside, in its own words; carries the exit code it named."""
+    """An error inside the kernel, with its message and exit code."""
 
     def __init__(self, message: str, exit_code: int) -> None:
         super().__init__(message)
@@ -64,13 +63,13 @@ class _InsideError(RunError):
 
 @dataclass(slots=True)
 class _Pace:
-    """How fast the measurement goes."""
+    """The speed of the measurement."""
 
     duration_s: float
     began: tuple[float, float] | None = None  # (wall, virtual) of the first live line
 
     def of(self, elapsed_s: float, wall_s: float) -> dict[str, float]:
-        """What a live line says besides: wall seconds, virtual seconds per wall second, wall seconds to go."""
+        """Further keys of a live line: wall time, virtual seconds per wall second, and remaining wall time."""
         if self.began is None:
             self.began = (wall_s, elapsed_s)
         wall, virtual = wall_s - self.began[0], elapsed_s - self.began[1]
@@ -83,15 +82,15 @@ class _Pace:
 async def measure_in_kernel(
     run_dir: RunDir, kernel: UmlKernel, core: int, progress: Progress, *, stuck_s: float = STUCK_S
 ) -> None:
-    """Make the raw data of the run that ``run_dir`` asks for, in a kernel of its own on processor ``core``.
+    """Record the raw data of the run requested in ``run_dir``, in a new kernel on CPU ``core``.
 
-    ``progress`` gets the lines a daemon would stream; live ones with ``wall_s``, ``factor`` and ``left_s`` besides.
-    Raises RunError, LabError, MachineError after recording what went wrong; cancellation likewise. Whatever happens,
-    no process of the kernel is left and what was captured is kept. Call it from the main thread: the kernel dies with
-    the thread that starts it.
+    ``progress`` takes the lines that a daemon would stream; live lines also have ``wall_s``, ``factor`` and ``left_s``.
+    Raises RunError, LabError or MachineError, and records the reason; cancellation is recorded, too. In any case, no
+    process of the kernel is left, and captures are kept. Call it from the main thread: the kernel ends with the thread
+    that starts it.
     """
     network, experiment, _ = read_request(run_dir)
-    clock = VirtualClock(experiment.seed, limit_s=math.ceil(experiment.duration.s) + _BESIDE_S)
+    clock = VirtualClock(experiment.seed, limit_s=math.ceil(experiment.duration.s) + _OTHER_STEPS_S)
     about: dict[str, Any] = {
         "kernel": kernel.release,
         "mode": kernel.mode,
@@ -102,7 +101,7 @@ async def measure_in_kernel(
     host = {"kernel": platform.release(), "cpus": os.cpu_count(), "core": core, "root": os.geteuid() == 0}
     try:
         about["stale_modules"] = await compile_stale(
-            places(), lambda text: progress({"type": "progress", "text": text})
+            module_folders(), lambda text: progress({"type": "progress", "text": text})
         )
         run_dir.update_manifest({"virtual": about})
         with start_in_uml(
@@ -124,35 +123,38 @@ async def measure_in_kernel(
         try:
             _conclude(run_dir, f"failed at step {follower.step}: {error}", host | follower.times())
         except RunError as unwritten:
-            if not follower.explained:  # a full disk also keeps what runs inside from saying so
+            if not follower.explained:  # on a full disk, the process inside cannot report the error either
                 raise unwritten from error
         raise
     _conclude(run_dir, None, host | follower.times())
 
 
 def kernel_memory_mb(estimated: Size) -> int:
-    """The memory of the kernel, in MiB: twice the estimate where that is more than the usual, in whole GiB."""
+    """The memory of the kernel in MiB: at least the default, and twice the estimate, in whole GiB."""
     return max(_MEMORY_MB, math.ceil(2 * estimated.bytes / 2**30) * 1024)
 
 
 def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> None:
-    """Complete the manifest: how it ended, if nobody inside said so, and what is the host's. Raises RunError."""
+    """Complete the manifest: the outcome, if the process inside has not written it, and the host's part.
+
+    Raises RunError.
+    """
     known = str(run_dir.manifest()["outcome"])
-    told = outcome if outcome is not None and known == RUNNING else _outside(known, run_dir)
-    run_dir.update_manifest({"outcome": told, "host": host})
+    final = outcome if outcome is not None and known == RUNNING else _outside(known, run_dir)
+    run_dir.update_manifest({"outcome": final, "host": host})
 
 
 def _outside(text: str, run_dir: RunDir) -> str:
-    """What was said inside, with the run directory's name as it is outside."""
+    """A message from inside with the run directory's path outside."""
     return text.replace(f"{OUTPUT}/", f"{run_dir.path}/")
 
 
 class _Follower:
-    """Reads what the run inside says until its last word."""
+    """Reads the progress of the run inside until its last line."""
 
     def __init__(self, run_dir: RunDir, progress: Progress, duration_s: float, stuck_s: float) -> None:
         self.step = "boot"
-        self.explained = False  # the last word was an error's
+        self.explained = False  # the last line was an error
         self._dir = run_dir
         self._progress = progress
         self._pace = _Pace(duration_s)
@@ -164,7 +166,7 @@ class _Follower:
         self._lines = _new_lines(run_dir.path / PROGRESS)
 
     def times(self) -> dict[str, Any]:
-        """When it was by the host's clock, how long it took until now, and after how long each step began."""
+        """Start and end by the host's clock, the duration until now, and the start of each step."""
         return {
             "started_ns": self._began_ns,
             "finished_ns": time.time_ns(),
@@ -173,7 +175,7 @@ class _Follower:
         }
 
     async def follow(self, running: RunningKernel) -> None:
-        """Return when the run is done. Raises what went wrong."""
+        """Wait for the end of the run. Raises its error."""
         self._progress({"type": "progress", "text": "virtual kernel"})
         while True:
             ended, crash = _state(running)
@@ -187,7 +189,7 @@ class _Follower:
                 msg = f"the run inside the virtual kernel ended with exit code {ended.status}{running.last_words()}"
                 raise RunError(msg)
             self._raise_if_stuck(running)
-            await asyncio.sleep(_LOOK_EVERY_S)
+            await asyncio.sleep(_POLL_S)
 
     def _take(self, line: dict[str, Any]) -> None:
         match line["type"]:
@@ -210,7 +212,7 @@ class _Follower:
         if size != self._grown[0]:
             self._grown = (size, now)
         elif now - self._grown[1] > self._stuck_s:
-            msg = f"nothing has happened in the virtual kernel for {self._stuck_s:g} s{running.last_words()}"
+            msg = f"the virtual kernel has made no progress for {self._stuck_s:g} s{running.last_words()}"
             raise RunError(msg)
 
 
@@ -229,12 +231,12 @@ def _size(path: Path) -> int:
 
 
 def _new_lines(path: Path) -> Iterator[list[dict[str, Any]]]:
-    """At each step, the JSON lines that were completed in a growing file since the last one."""
+    """Yield the JSON lines that were completed in a growing file since the last time."""
     while not path.exists():
         yield []
     with path.open("rb") as file:
         while True:
             begin = file.tell()
             whole, newline, _ = file.read().rpartition(b"\n")
-            file.seek(begin + len(whole) + len(newline))  # a line that does not fit on the disk is taken back
+            file.seek(begin + len(whole) + len(newline))  # an incomplete line is read again later
             yield [json.loads(line) for line in whole.splitlines()]

@@ -286,7 +286,7 @@ async def test_metrics_come_at_the_interval_asked_for(kind: list[str]) -> None:
         await agent.start_job("busy", ["sh", "-c", "while :; do :; done"])
         await agent.measure(0.2, [("here", None, ["lo"])], told.append)
         await eventually(lambda: len(told) >= 4, "four samples came")
-        await agent.measure_no_more()
+        await agent.stop_measuring()
         count = len(told)
         await asyncio.sleep(0.5)
         assert len(told) == count, "no more after that"
@@ -334,7 +334,7 @@ async def test_an_agent_of_an_older_minor_version_works_without_what_it_lacks() 
     assert not agent.has_limits_and_metrics
     with pytest.raises(LabError, match=r"speaks protocol 1\.0, which has no metrics and no limits of jobs: build both"):
         await agent.measure(1.0, [], lambda _: None)
-    with pytest.raises(LabError, match=r"protocol 1\.0, which does not tell what was dropped: build both"):
+    with pytest.raises(LabError, match=r"protocol 1\.0, which does not report dropped packets: build both"):
         await agent.sample([])
     await agent.close()
 

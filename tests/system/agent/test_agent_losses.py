@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from atoll_analysis.verdict.drop_report import judge_lost_outside, lost_outside
-from atoll_testbed.run.kernel_drops import Look, risen
+from atoll_testbed.run.kernel_drops import DropSample, drop_increase
 from tests.support.agent_lab import machines
 
 pytestmark = pytest.mark.lab
@@ -80,9 +80,9 @@ async def test_what_sockets_have_no_room_for_is_told_of_their_host(tmp_path: Pat
         hosts = [("full", await lab.add("full"), ["lo"]), ("idle", await lab.add("idle"), ["lo"])]
         full = hosts[0][1]
         await lab.run(full, "ip link set lo up")
-        begin = {"here": Look(await lab.agent.sample(hosts))}
+        begin = {"here": DropSample(await lab.agent.sample(hosts))}
         await lab.run(full, f"{sys.executable} -c '{UNREAD}'")
-        found = risen(begin, {"here": Look(await lab.agent.sample(hosts))}, None)
+        found = drop_increase(begin, {"here": DropSample(await lab.agent.sample(hosts))}, None)
     assert found["uncounted"] == {}
     assert found["hosts"].keys() == {"full"}
     counted = found["hosts"]["full"]
@@ -99,13 +99,13 @@ async def test_a_checksum_that_is_wrong_is_damage_and_a_syn_sent_again_is_none(t
         hosts = [("again", await lab.add("again"), ["lo"]), ("wrong", await lab.add("wrong"), ["lo"])]
         for _, netns, _ in hosts:
             await lab.run(netns, "ip link set lo up")
-        begin = {"here": Look(await lab.agent.sample(hosts))}
+        begin = {"here": DropSample(await lab.agent.sample(hosts))}
         await lab.run(hosts[0][1], f"{sys.executable} -c '{SENT_AGAIN}'")
         await lab.run(hosts[1][1], f"{sys.executable} -c '{DAMAGED}'")
-        end = {"here": Look(await lab.agent.sample(hosts))}
+        end = {"here": DropSample(await lab.agent.sample(hosts))}
     errors = [look["here"].sample["hosts"]["again"]["tcp"]["in_errors"] for look in (begin, end)]
     assert errors[1] - errors[0] == REPEATED
-    found = risen(begin, end, None)
+    found = drop_increase(begin, end, None)
     assert found["hosts"] == {"wrong": {"tcp.checksum_errors": 2, "udp.checksum_errors": 1, "udp.in_errors": 1}}
     segments, datagrams = told(found)
     assert segments.startswith("2 TCP segments were damaged, a checksum being wrong (wrong 2): ")

@@ -106,7 +106,7 @@ def test_a_tap_without_its_copy_is_found_out(said: Said) -> None:
     """Though packets arrive."""
     assert said["blind"].startswith(
         "probe ws -> i5 through chain main, sent by 'ws -> pep-w: not delayed' at sw-w1/10: it arrived at i5, but "
-        "did not come to tap-w: "
+        "did not reach tap-w: "
     )
 
 
@@ -119,7 +119,7 @@ def test_applying_to_a_dead_box_fails_and_is_undone(said: Said) -> None:
         "sw-c/12; sent on to sat; 'sat -> pep-i: chain, to island' at sw-c/16 did not count it; look at sat and the "
         "cable from its sat-i to sw-c/16, by `atoll switches counters sw-c`"
     )
-    assert re.fullmatch(r"and \d+ paths more", lines[-2])
+    assert re.fullmatch(r"and \d+ more paths", lines[-2])
     assert "`atoll trace EXPERIMENT w1 i1 --protocol icmp --live`" in lines[-1]
     assert any("through chain datagrams" in line for line in lines)
     assert said["restored"]

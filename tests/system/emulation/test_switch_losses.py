@@ -16,7 +16,7 @@ from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_emulation.mininet_lab.port_names import port_interface_names
 from atoll_emulation.this_machine.packet_sockets import PacketSocket
-from atoll_testbed.run.kernel_drops import Look, risen
+from atoll_testbed.run.kernel_drops import DropSample, drop_increase
 from tests.support.sandbox import ROOT
 
 pytestmark = pytest.mark.lab
@@ -125,7 +125,9 @@ async def test_what_a_stopped_switch_has_no_room_for_is_counted_to_the_frame() -
         as_dropped = await counted(lab, "s1-eth1", "rx_dropped")
 
     sample = {"machine": {"backlog_dropped_packets": 0}, "hosts": {}, "unread": []}
-    found = risen({EMULATION: Look(sample, ports=begin)}, {EMULATION: Look(sample, ports=end)}, None)
+    found = drop_increase(
+        {EMULATION: DropSample(sample, ports=begin)}, {EMULATION: DropSample(sample, ports=end)}, None
+    )
     lost = found["ports"].pop("s1/1")["dropped_packets"]
     assert found["ports"] == {}, "what went out at the other port was not lost there"
     assert received + lost + on_cables == sent

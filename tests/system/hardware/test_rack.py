@@ -74,7 +74,7 @@ def test_a_host_without_the_program_says_so(rack: Rack) -> None:
     again = hosts(rack, "enroll")
     assert again.returncode == 0
     assert again.stdout.count("  known") == len(rack.addresses)
-    assert "no .local/bin/atoll-host there; `atoll hosts install` brings it" in hosts(rack, "ping", "w1").stderr
+    assert "no .local/bin/atoll-host there; `atoll hosts install` installs it" in hosts(rack, "ping", "w1").stderr
 
 
 def test_installing_twice_sends_nothing_twice(rack: Rack) -> None:
@@ -116,7 +116,7 @@ def test_a_machine_that_cannot_take_part_is_named_before_anything_is_set(met: Ra
     refused = met.run(ATOLL, "up", LAB, "--on", "hardware", "--inventory", inventory)
     assert refused.returncode == 1
     assert "w1: no interface eno1; there are: exp0, mgmt0" in refused.stderr
-    assert "i1: mgmt0 is the interface by which it is reached (10.99.0.14)" in refused.stderr
+    assert "i1: mgmt0 is the interface of the management network (10.99.0.14)" in refused.stderr
     assert met.states() == before
 
 

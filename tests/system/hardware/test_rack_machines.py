@@ -124,7 +124,7 @@ def test_a_management_network_inside_the_experiments_is_refused(rack: Rack) -> N
     lab.write_text(LAB.read_text().replace("10.10.", "10.99."))
     refused = rack.run(ATOLL, "up", lab, "--inventory", rack.inventory)
     assert refused.returncode == 1
-    where = "lies in the experiment network 10.99.0.0/16; keep the management network apart"
+    where = "is in the experiment network 10.99.0.0/16; use a separate management network"
     assert f"the controller's address, 10.99.0.1, {where}" in refused.stderr
     assert f"w1: the address it is reached by, 10.99.0.11, {where}" in refused.stderr
 
@@ -138,7 +138,7 @@ def test_clocks_that_differ_by_a_second_are_named_and_a_little_is_allowed_for(ra
     assert refused.returncode == 1
     wrong = [line for line in refused.stderr.splitlines() if "its clock is off by -" in line]
     assert len(wrong) == len(rack.addresses), refused.stderr
-    assert wrong[0].endswith("at most 20 ms is fine; run chrony on both machines")
+    assert wrong[0].endswith("at most 20 ms is allowed; run chrony on both machines")
     off_ms = float(wrong[0].partition("off by ")[2].split()[0])
     assert off_ms == pytest.approx(-1000, abs=200)  # by SSH, whose answers a busy machine delays
     pinged = rack.run(*ahead, "CLOCK_AHEAD_MS=5", ATOLL, "hosts", "ping", "w1", "--json", "--inventory", rack.inventory)

@@ -193,7 +193,7 @@ async def test_cancelled_while_modules_are_compiled_a_run_is_not_left_as_running
     run_dir = create_run(tmp_path, network, experiment, Backend.TC, "virtual", time.time_ns())
 
     def cancel(line: dict[str, Any]) -> None:
-        assert line["text"] == "compiling Python modules, 1 of them, this once"
+        assert line["text"] == "compiling 1 Python module once"
         raise asyncio.CancelledError
 
     with claimed_core() as core, pytest.raises(asyncio.CancelledError):

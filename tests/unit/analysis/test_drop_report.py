@@ -21,7 +21,7 @@ from atoll_analysis.verdict.verdict import judge
 from atoll_core.lab.network import PortRef
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_emulation.this_machine.packet_sockets import PacketSocket
-from atoll_testbed.run.kernel_drops import Look, risen
+from atoll_testbed.run.kernel_drops import DropSample, drop_increase
 from tests.unit.analysis.test_verdict import VALID
 
 CAUSE = (
@@ -55,7 +55,7 @@ def told(project: Path) -> dict[str, Any]:
     return sample
 
 
-def later(sample: dict[str, Any], **rises: int) -> Look:
+def later(sample: dict[str, Any], **rises: int) -> DropSample:
     """The same machine after some of its counters have risen: ``machine__backlog_dropped_packets``, ``w1__udp__..``."""
     changed = json.loads(json.dumps(sample))
     for path, rise in rises.items():
@@ -64,12 +64,12 @@ def later(sample: dict[str, Any], **rises: int) -> Look:
         for step in way:
             place = next(iter(place.values())) if step == "first" else place[step]
         place[last] += rise
-    return Look(changed)
+    return DropSample(changed)
 
 
 def test_nothing_rose_in_a_sound_run(told: dict[str, Any]) -> None:
     """The counts of before are nobody's: machine and namespaces are older than the run."""
-    found = risen({EMULATION: Look(told)}, {EMULATION: Look(told)}, 1000)
+    found = drop_increase({EMULATION: DropSample(told)}, {EMULATION: DropSample(told)}, 1000)
     counted = {"backlog_dropped_packets": 0, "on_cables_packets": 0, "backlog_limit_packets": 1000}
     assert found == {"machines": {EMULATION: counted}, "hosts": {}, "ports": {}, "uncounted": {}}
     lost = lost_outside({"lost_outside": found}, PLACES)
@@ -90,7 +90,7 @@ def test_what_rose_between_two_looks_is_kept_by_machine_and_host(told: dict[str,
         w1__udp__checksum_errors=2,
         w1__udp__receive_buffer_errors=4,
     )
-    found = risen({EMULATION: Look(told)}, {EMULATION: after}, 1000)
+    found = drop_increase({EMULATION: DropSample(told)}, {EMULATION: after}, 1000)
     assert found["machines"] == {
         EMULATION: {"backlog_dropped_packets": 312, "on_cables_packets": 310, "backlog_limit_packets": 1000}
     }
@@ -120,7 +120,7 @@ def test_of_agents_that_do_not_tell_checksums_nothing_is_said_of_them(told: dict
     """Those of 1.2, and manifests of their time: what they call an error may be a SYN that was sent again."""
     for part in ("tcp", "udp"):
         del told["hosts"]["w1"][part]["checksum_errors"]
-    found = risen({EMULATION: Look(told)}, {EMULATION: later(told, w1__tcp__in_errors=40)}, 1000)
+    found = drop_increase({EMULATION: DropSample(told)}, {EMULATION: later(told, w1__tcp__in_errors=40)}, 1000)
     assert found["hosts"] == {}
     before = {**found, "hosts": {"i6": {"tcp.in_errors": 40}}}
     assert outside_remarks(lost_outside({"lost_outside": before}, PLACES), blamed=False) == []
@@ -130,7 +130,7 @@ def test_the_switches_ends_are_cables_and_no_host(told: dict[str, Any]) -> None:
     """What the sockets of control channels have no room for is not the experiment's."""
     told["hosts"]["the switches"] = told["hosts"]["w1"]
     after = later(told, **{"the switches__interfaces__first__tx_dropped": 4, "the switches__tcp__listen_drops": 3})
-    found = risen({EMULATION: Look(told)}, {EMULATION: after}, 1000)
+    found = drop_increase({EMULATION: DropSample(told)}, {EMULATION: after}, 1000)
     assert found["machines"][EMULATION]["on_cables_packets"] == 4
     assert found["hosts"] == {}
 
@@ -138,7 +138,9 @@ def test_the_switches_ends_are_cables_and_no_host(told: dict[str, Any]) -> None:
 def test_a_machine_of_its_own_is_named_with_its_own_limit(told: dict[str, Any]) -> None:
     """What its real interfaces did not send has other reasons: it is not held beside the count."""
     told["machine"]["backlog_limit_packets"] = 20_000
-    found = risen({"rack-1": Look(told)}, {"rack-1": later(told, machine__backlog_dropped_packets=1)}, 1000)
+    found = drop_increase(
+        {"rack-1": DropSample(told)}, {"rack-1": later(told, machine__backlog_dropped_packets=1)}, 1000
+    )
     (cause,) = likely_causes(lost_outside({"lost_outside": found}, PLACES))
     assert cause == (
         "rack-1 dropped 1 packet that waited for a processor; net.core.netdev_max_backlog is 20000: "
@@ -161,15 +163,15 @@ def test_room_is_advised_that_a_kernel_takes(dropped: int) -> None:
 
 def test_an_agent_that_cannot_tell_leaves_its_machine_unknown(told: dict[str, Any]) -> None:
     """Before or after; and a kernel that lacks the file."""
-    mute = Look(unknown="the agent of rack-1 speaks protocol 1.1")
-    for begin, end in ((mute, Look(told)), (Look(told), mute)):
-        found = risen({"rack-1": begin}, {"rack-1": end}, None)
+    mute = DropSample(unknown="the agent of rack-1 speaks protocol 1.1")
+    for begin, end in ((mute, DropSample(told)), (DropSample(told), mute)):
+        found = drop_increase({"rack-1": begin}, {"rack-1": end}, None)
         assert found == {"machines": {}, "hosts": {}, "ports": None, "uncounted": {"rack-1": mute.unknown}}
     assert outside_remarks(lost_outside({"lost_outside": found}, PLACES), blamed=True) == [
         "what rack-1 dropped outside the boxes is unknown: the agent of rack-1 speaks protocol 1.1"
     ]
     told["machine"]["backlog_dropped_packets"] = None
-    found = risen({EMULATION: Look(told)}, {EMULATION: later(told, w1__tcp__listen_drops=2)}, None)
+    found = drop_increase({EMULATION: DropSample(told)}, {EMULATION: later(told, w1__tcp__listen_drops=2)}, None)
     assert found["uncounted"] == {EMULATION: "its kernel does not show /proc/net/softnet_stat"}
     assert found["hosts"] == {"w1": {"tcp.listen_drops": 2}}
 
@@ -177,9 +179,9 @@ def test_an_agent_that_cannot_tell_leaves_its_machine_unknown(told: dict[str, An
 def test_a_host_that_its_agent_could_not_read_is_unknown(told: dict[str, Any]) -> None:
     """Its cables are not counted then, so nobody can say that none of the lost packets were the laboratory's."""
     after = later(told, machine__backlog_dropped_packets=7)
-    unread = Look({**after.sample, "hosts": {}, "unread": ["w1"]})
-    for begin, end in ((Look(told), unread), (Look({**told, "hosts": {}, "unread": ["w1"]}), after)):
-        found = risen({EMULATION: begin}, {EMULATION: end}, 1000)
+    unread = DropSample({**after.sample, "hosts": {}, "unread": ["w1"]})
+    for begin, end in ((DropSample(told), unread), (DropSample({**told, "hosts": {}, "unread": ["w1"]}), after)):
+        found = drop_increase({EMULATION: begin}, {EMULATION: end}, 1000)
         assert found["uncounted"] == {"w1": "its counters could not be read"}
         assert found["machines"][EMULATION]["on_cables_packets"] is None
         (cause,) = likely_causes(lost_outside({"lost_outside": found}, PLACES))
@@ -217,9 +219,9 @@ def test_another_programs_packets_are_blamed_for_nothing() -> None:
 
 def test_what_is_not_between_the_captures_is_blamed_for_nothing(told: dict[str, Any]) -> None:
     """What a world server's machine drops, neither capture has seen: it is told, and explains no difference."""
-    begin = {name: Look(told) for name in ("rack-1", "rack-2")}
+    begin = {name: DropSample(told) for name in ("rack-1", "rack-2")}
     end = {name: later(told, machine__backlog_dropped_packets=count) for name, count in (("rack-1", 2), ("rack-2", 3))}
-    lost = lost_outside({"lost_outside": risen(begin, end, None)}, PLACES)
+    lost = lost_outside({"lost_outside": drop_increase(begin, end, None)}, PLACES)
     assert lost is not None
     assert lost["beside"] == ["rack-2"]
     (cause,) = likely_causes(lost)
@@ -230,7 +232,7 @@ def test_what_is_not_between_the_captures_is_blamed_for_nothing(told: dict[str, 
 
 
 def test_ports_that_are_not_between_the_captures_are_told_apart_from_those_that_are(told: dict[str, Any]) -> None:
-    found = risen({EMULATION: at_ports(told, p1=0, p2=0)}, {EMULATION: at_ports(told, p1=5, p2=7)}, None)
+    found = drop_increase({EMULATION: at_ports(told, p1=0, p2=0)}, {EMULATION: at_ports(told, p1=5, p2=7)}, None)
     lost = lost_outside({"lost_outside": found}, PLACES)
     (cause,) = likely_causes(lost)
     assert cause.startswith("7 packets were lost at Open vSwitch's own sockets (s1/2 7), ")
@@ -258,16 +260,16 @@ def test_many_hosts_or_machines_are_one_line() -> None:
     )
 
 
-def at_ports(told: dict[str, Any], **dropped: int) -> Look:
+def at_ports(told: dict[str, Any], **dropped: int) -> DropSample:
     """The sample of an emulated lab whose switch has dropped so many frames at its ports: ``p1``, ``p2``."""
     ports = {PortRef("s1", int(name[1:])): PacketSocket(count, 212_992) for name, count in dropped.items()}
-    return Look(told, ports=ports)
+    return DropSample(told, ports=ports)
 
 
 def test_what_rose_at_the_switches_own_sockets_is_kept_by_port(told: dict[str, Any]) -> None:
     """A port that was added meanwhile counts from nothing; what a port had lost before is nobody's."""
     begin, end = at_ports(told, p1=5, p2=7), at_ports(told, p1=5, p2=47, p10=3)
-    found = risen({EMULATION: begin}, {EMULATION: end}, None)
+    found = drop_increase({EMULATION: begin}, {EMULATION: end}, None)
     assert found["ports"] == {
         "s1/2": {"dropped_packets": 40, "receive_buffer_bytes": 212_992},
         "s1/10": {"dropped_packets": 3, "receive_buffer_bytes": 212_992},
@@ -301,13 +303,13 @@ def test_buffers_are_advised_that_would_have_held_it(buffer: int, dropped: int, 
 
 def test_sockets_that_the_kernel_does_not_tell_of_are_unknown(told: dict[str, Any]) -> None:
     """Whichever look it was; it is not told in the words of another machine that is unknown."""
-    mute = Look(told, ports_unknown="this kernel does not tell of packet sockets (it lacks CONFIG_PACKET_DIAG)")
-    unread = Look({**told, "hosts": {}, "unread": ["w1"]}, ports_unknown=mute.ports_unknown)
+    mute = DropSample(told, ports_unknown="this kernel does not tell of packet sockets (it lacks CONFIG_PACKET_DIAG)")
+    unread = DropSample({**told, "hosts": {}, "unread": ["w1"]}, ports_unknown=mute.ports_unknown)
     for begin, end in ((mute, at_ports(told, p1=5)), (at_ports(told, p1=5), mute)):
-        found = risen({EMULATION: begin}, {EMULATION: end}, None)
+        found = drop_increase({EMULATION: begin}, {EMULATION: end}, None)
         assert found["ports"] is None
         assert likely_causes(lost_outside({"lost_outside": found}, PLACES)) == []
-    found = risen({EMULATION: mute}, {EMULATION: unread}, None)
+    found = drop_increase({EMULATION: mute}, {EMULATION: unread}, None)
     assert outside_remarks(lost_outside({"lost_outside": found}, PLACES), blamed=False) == [
         "what w1 dropped outside the boxes is unknown: its counters could not be read",
         f"what was lost at Open vSwitch's own sockets is unknown: {mute.ports_unknown}",

@@ -16,7 +16,7 @@ from atoll_controller.planner.traffic_jobs import load_jobs
 from atoll_core.codec import to_json
 from atoll_hosts.agent import Agent
 from atoll_hosts.clock_offset import ClockOffset, clock_offset
-from atoll_testbed.run.start_time import lead_ns, told
+from atoll_testbed.run.run_clock import start_event, start_lead_ns
 from tests.support.synthetic_run import START_NS, begin, experiment, network, plan
 
 MS = 10**6
@@ -81,13 +81,13 @@ def test_a_client_that_never_began_is_named(tmp_path: Path) -> None:
 
 def test_the_instant_is_further_ahead_the_more_programs_there_are_to_start() -> None:
     """A small laboratory waits a second; a large one as long as its agent needs."""
-    assert lead_ns(9) == 10**9
-    assert lead_ns(100) == 3 * 10**9
+    assert start_lead_ns(9) == 10**9
+    assert start_lead_ns(100) == 3 * 10**9
 
 
 def test_only_an_offset_that_the_measurement_shows_is_gone_by() -> None:
     """Below its bound an offset is noise; correcting by it would make starts differ."""
-    event = told(7, {"i1": ClockOffset(3 * MS, 2 * MS, 4 * MS), "i2": ClockOffset(-MS, 2 * MS, 4 * MS)})
+    event = start_event(7, {"i1": ClockOffset(3 * MS, 2 * MS, 4 * MS), "i2": ClockOffset(-MS, 2 * MS, 4 * MS)})
     assert event["at_ns"] == 7
     assert event["clocks"] == {
         "i1": {"offset_ns": 3 * MS, "bound_ns": 2 * MS},

@@ -16,7 +16,7 @@ from atoll_controller.tracing.trace_report import LiveStation, LiveTrace, live_t
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.lab.network import Network
-from atoll_testbed.verification.entry_counters import how_far, tell_in_time
+from atoll_testbed.verification.entry_counters import are_counters_prompt, counted_path
 
 Described = tuple[Network, Experiment]
 
@@ -97,13 +97,13 @@ def test_how_far_is_told_by_the_last_entry_that_counted(demo: Described) -> None
     entries = [step.entry for step in path.there if isinstance(step, Lookup) and step.entry is not None]
     taps = {tap.name for tap in network.taps}
     all_counted = dict.fromkeys(entries, 1)
-    assert how_far(path.there, all_counted, taps).endswith(f"sent on to {path.island}")
-    told = how_far(path.there, all_counted | {entries[2]: 0}, taps)
+    assert counted_path(path.there, all_counted, taps).endswith(f"sent on to {path.island}")
+    told = counted_path(path.there, all_counted | {entries[2]: 0}, taps)
     assert told == (
         "last counted by 'ws -> sat: not delayed' at sw-c/1; sent on to sat; "
         "'sat -> island: out of the chain' at sw-c/16 did not count it"
     )
-    assert how_far(path.there, {}, taps) == (
+    assert counted_path(path.there, {}, taps) == (
         "no entry counted it; 'ws -> sat: not delayed' at sw-w1/10 did not count it"
     )
 
@@ -117,7 +117,7 @@ def test_where_packets_ended_is_told_by_counters_that_tell_in_time(demo: Describ
         switches = tuple(
             replace(each, driver="procurve-v3") if each.name == hardware else each for each in network.switches
         )
-        return tell_in_time(replace(network, switches=switches), path.there)
+        return are_counters_prompt(replace(network, switches=switches), path.there)
 
     assert [told(switch) for switch in ("none", "sw-c", "sw-w1", "sw-w2")] == [True, False, False, True]
 

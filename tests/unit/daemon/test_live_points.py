@@ -17,7 +17,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.metrics.line_protocol import Point
 from atoll_daemon.event_log import MOST_WAITING, POINTS_PER_EVENT, EventLog, Subscription
 from atoll_daemon.live_metrics import LivePoints
-from atoll_testbed.metrics.metrics_recorder import Metering
+from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
 
 PERIOD_S = 0.02
 COUNTED = {"in_packets": 5, "queue_max_bytes": 100}
@@ -159,7 +159,7 @@ def test_metering_hands_on_what_it_spools_and_nothing_else(project: Path, tmp_pa
     network, experiment = load_experiment(project / "examples/geo.yaml")
     run_dir = RunDir.create(tmp_path, "geo", 1_795_276_328_000_000_000)
     handed: list[Point] = []
-    metering = Metering(run_dir, network, experiment, handed.extend)
+    metering = MetricsRecorder(run_dir, network, experiment, handed.extend)
     metering.event("note", 5, {"message": "up"})
     metering.event("check", 6, {"src": "w1"})
     metering.box_line("sat", {"type": "counters", "t_ns": 7, "to_island": COUNTED, "to_world": COUNTED})

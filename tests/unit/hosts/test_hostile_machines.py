@@ -31,8 +31,8 @@ from atoll_hosts.ssh.remote_agent import start_agent
 from atoll_testbed.metrics.metric_points import box_points, job_points
 from atoll_testbed.platforms import hardware
 from atoll_testbed.platforms.hardware import HardwarePlatform
-from atoll_testbed.platforms.machine_checks import unready
-from atoll_testbed.run.recorder import Recording
+from atoll_testbed.platforms.machine_checks import missing_prerequisites
+from atoll_testbed.run.recorder import RunRecorder
 from tests.support import synthetic_run
 
 AGENT = Path(__file__).parents[2] / "guests" / "hostile_agent.py"
@@ -198,7 +198,7 @@ async def test_a_file_longer_than_offered_is_cut_off(run: Path, there: Path) -> 
 async def test_a_machine_cannot_fill_the_disk(run: Path, there: Path, size: int) -> None:
     told = await collected(run, there, offer(there, (FLOWS, size)))
     assert len(told) == 1
-    assert "half of what is free on the disk" in told[0] or "with an invalid size" in told[0]
+    assert "half of the free space on the disk" in told[0] or "with an invalid size" in told[0]
     assert written(run) == set()
 
 
@@ -232,7 +232,7 @@ async def test_what_the_run_has_is_not_overwritten_and_no_link_is_followed(run: 
 async def test_an_answer_of_another_shape_is_named(run: Path, there: Path, answers: dict[str, Any]) -> None:
     told = await collected(run, there, answers)
     assert len(told) == 1
-    assert told[0].startswith("i1: its agent's answer to 'files' makes no sense: ")
+    assert told[0].startswith("i1: its agent's answer to 'files' is invalid: ")
 
 
 async def test_a_command_that_never_stops_talking_is_cut_off(
@@ -241,7 +241,7 @@ async def test_a_command_that_never_stops_talking_is_cut_off(
     monkeypatch.setattr(installation, "_MOST_OUTPUT_BYTES", 1 << 12)
     async with place(there, {}) as made:
         connection = made._reached["i1"].connection
-        with pytest.raises(LabError, match="i1: yes: it says more than 4096 bytes"):
+        with pytest.raises(LabError, match="i1: yes: it prints more than 4096 bytes"):
             await asyncio.wait_for(installation.run_remote(connection, "i1", "yes"), 10)
 
 
@@ -319,7 +319,7 @@ async def test_words_of_a_machine_do_nothing_to_a_terminal(tmp_path: Path) -> No
         with pytest.raises(LabError) as refused:
             await agent.request("set")
         machine = InventoryMachine("i1", SshAccess("x"), (NamedInterface("interface", "e"),))
-        wrong = unready(machine, await agent.describe(), ClockOffset(0, 0, 0), "")
+        wrong = missing_prerequisites(machine, await agent.describe(), ClockOffset(0, 0, 0), "")
         assert any("has an invalid MAC address" in line for line in wrong)
         for told in (job.exit_text(), str(refused.value), *wrong):
             assert told.isprintable(), told[:200]
@@ -389,24 +389,24 @@ def test_figures_that_are_none_and_names_that_nobody_gave_become_no_points() -> 
 
 
 @pytest.fixture
-def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Recording:
+def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunRecorder:
     """Of a run below ``tmp_path``, in which a job may say little."""
-    monkeypatch.setattr("atoll_testbed.run.recorder._MOST_SAID_BYTES", 10_000)
-    monkeypatch.setattr("atoll_testbed.run.recorder._MOST_SAID_BYTES_S", 100)
+    monkeypatch.setattr("atoll_testbed.run.recorder._MOST_OUTPUT_BYTES", 10_000)
+    monkeypatch.setattr("atoll_testbed.run.recorder._MOST_OUTPUT_BYTES_S", 100)
     lab, asked = synthetic_run.network(), synthetic_run.experiment()
-    return Recording(synthetic_run.begin(tmp_path, asked, lab), lab, asked, lambda _: None)
+    return RunRecorder(synthetic_run.begin(tmp_path, asked, lab), lab, asked, lambda _: None)
 
 
 @pytest.mark.parametrize(("job", "log"), [("load-i1", "logs/load-i1.out"), ("delay", "link.jsonl")])
 def test_a_job_or_box_that_floods_its_log_ends_the_run(
-    tmp_path: Path, recording: Recording, job: str, log: str
+    tmp_path: Path, recording: RunRecorder, job: str, log: str
 ) -> None:
     """The disk would be full before the run is over; the line names who it was."""
     flood = recording.job_line(JobSpec(job, "i1", Phase.CLIENT, ("load",)), 0)
     line = {"type": "counters", "t_ns": 1, "text": "x" * 100}
     for _ in range(1000):
         recording.box_line(job, line) if job == "delay" else flood(line)
-    with pytest.raises(RunError, match=f"^{job} says more than a job of a run of this length may say"):
+    with pytest.raises(RunError, match=f"^{job} prints more than a job may in a run of this length"):
         recording.raise_if_broken()
     recording.close()
     (kept,) = tmp_path.rglob(log)
@@ -414,7 +414,7 @@ def test_a_job_or_box_that_floods_its_log_ends_the_run(
 
 
 def test_of_a_users_program_that_floods_its_log_the_beginning_is_kept_and_a_note_says_so(
-    tmp_path: Path, recording: Recording
+    tmp_path: Path, recording: RunRecorder
 ) -> None:
     for _ in range(1000):
         recording.program_line("relay", "x" * 100)
@@ -423,7 +423,7 @@ def test_of_a_users_program_that_floods_its_log_the_beginning_is_kept_and_a_note
     (kept,) = tmp_path.rglob("logs/relay.out")
     assert kept.stat().st_size <= 11_000
     (events,) = tmp_path.rglob("events.jsonl")
-    assert events.read_text().count("relay says more than") == 1
+    assert events.read_text().count("relay prints more than") == 1
 
 
 def test_the_files_of_a_job_are_those_that_it_is_told_of() -> None:

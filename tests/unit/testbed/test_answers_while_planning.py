@@ -52,11 +52,11 @@ async def test_status_is_answered_while_a_plan_is_made(
         testbed.plan, testbed.experiment = lab.plan, first
     begun, on = held(monkeypatch, {"cover": path_verification, "_way": swap_verification}.get(step, planning), step)
     if step == "cover":
-        work = asyncio.create_task(path_verification.verify(testbed, lab.plan, first))
+        work = asyncio.create_task(path_verification.verify_paths(testbed, lab.plan, first))
     elif step == "_way":
         stages = plan_swap(lab.network, first, lab.plan.layout, second).stages
         probes = next(stage.probes for stage in stages if stage.kind is StageKind.PROBE)
-        work = asyncio.create_task(swap_verification.probe(testbed, probes, second))  # type: ignore[assignment]
+        work = asyncio.create_task(swap_verification.verify_entries(testbed, probes, second))  # type: ignore[assignment]
     else:
         work = asyncio.create_task(testbed.apply(second, dry_run=True))  # type: ignore[assignment]
     unix = tmp_path / "daemon"

@@ -12,7 +12,7 @@ from atoll_core.description.loader import load_any
 from atoll_emulation.this_machine.box_programs import missing_programs
 from atoll_hosts.job import Exit, Job
 from atoll_testbed.platforms.base import EmulatedPlatform
-from atoll_testbed.run.recorder import Recording
+from atoll_testbed.run.recorder import RunRecorder
 
 
 def lab_with(folder: Path, project: Path, start: str, more: str = "") -> Path:
@@ -168,8 +168,8 @@ async def test_what_a_program_prints_is_kept_and_its_last_lines_say_why_it_faile
         ("stdout", "giving up"),
     ]
     for stream, line in printed:
-        job.take_line(stream, line)
-    job.take_exit(Exit(2, None))
+        job.on_output_line(stream, line)
+    job.on_exit(Exit(2, None))
     assert said == [line for _, line in printed]
     assert job.exit_text() == "listening; no route; giving up (exit status 2)"
 
@@ -178,7 +178,7 @@ def test_a_runs_logs_hold_what_programs_of_boxes_printed(tmp_path: Path, project
     network, experiment = load_any(project / "examples/geo.yaml")
     assert experiment is not None
     run = RunDir.create(tmp_path, "geo", 1_780_000_000 * 10**9)
-    recording = Recording(run, network, experiment, lambda _: None)
+    recording = RunRecorder(run, network, experiment, lambda _: None)
     for line in ("listening", "connection 1 \N{GREEK SMALL LETTER ALPHA}"):
         recording.program_line("program-pep-w", line)
     recording.close()

@@ -37,7 +37,7 @@ class Machines:
 
         async def request(op: str, **about: Any) -> dict[str, Any]:
             del op, about
-            job.take_exit(Exit(None, "TERM"))
+            job.on_exit(Exit(None, "TERM"))
             return {}
 
         job = self.jobs[name] = Job(name, request, None)
@@ -48,8 +48,8 @@ class Machines:
 
 
 def end(job: Job) -> None:
-    job.take_line("stderr", "SyntaxError: '(' was never closed")
-    job.take_exit(Exit(1, None))
+    job.on_output_line("stderr", "SyntaxError: '(' was never closed")
+    job.on_exit(Exit(1, None))
 
 
 def plan(*jobs: JobSpec) -> Plan:
@@ -82,10 +82,10 @@ async def test_a_program_that_ends_at_once_fails_what_starts_it_and_not_the_lab(
 
 async def test_the_programs_of_the_old_plan_run_again_after_that(lab: Lab) -> None:
     machines, boxes, failures = lab()
-    await boxes.settle(plan(RELAY), anew=False)
+    await boxes.reconcile(plan(RELAY), restart_traces=False)
     with pytest.raises(LabError):
-        await boxes.settle(plan(BROKEN, OTHER), anew=False)
-    await boxes.settle(plan(RELAY), anew=False)
+        await boxes.reconcile(plan(BROKEN, OTHER), restart_traces=False)
+    await boxes.reconcile(plan(RELAY), restart_traces=False)
     assert (machines.started, failures) == (["relay", "broken", "broken too", "relay"], [])
     assert machines.jobs["program-pep-w"].exit is None
     end(machines.jobs["program-pep-w"])
@@ -97,7 +97,7 @@ async def test_a_program_that_ended_at_once_is_started_by_the_next_apply_of_the_
     machines, boxes, _ = lab()
     for _ in range(2):
         with pytest.raises(LabError, match="ended at once"):
-            await boxes.settle(plan(BROKEN), anew=False)
+            await boxes.reconcile(plan(BROKEN), restart_traces=False)
     assert machines.started == ["broken", "broken"]
 
 

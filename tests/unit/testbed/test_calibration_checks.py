@@ -36,7 +36,7 @@ from atoll_testbed.calibration.calibration_checks import (
     rate_row,
     steady_rate,
 )
-from atoll_testbed.calibration.link_calibration import directions
+from atoll_testbed.calibration.link_calibration import links_under_test
 from atoll_testbed.calibration.link_direction import LinkUnderTest, mean_loss
 from atoll_testbed.calibration.link_flood import Flood
 
@@ -173,7 +173,7 @@ def test_a_link_is_judged_as_it_stands_where_its_trace_begins() -> None:
 
 def test_what_cannot_be_filled_is_refused_with_the_reason() -> None:
     assert way().refused == ""
-    assert "narrower" in way(narrower=True).refused
+    assert "lower rate" in way(narrower=True).refused
     assert "loss" in way(replace(GEO, loss=Bernoulli(0.3))).refused
     assert way(replace(GEO, loss=Bernoulli(0.001))).refused == ""
 
@@ -208,11 +208,11 @@ def test_a_flood_fills_the_queue_within_half_a_second_and_is_above_the_rate() ->
 
 def test_a_flood_that_did_not_reach_the_link_is_told_from_a_slow_link() -> None:
     assert offered_note({"in_bytes": 990_000}, 1_000_000) == ""
-    assert "cannot carry" in offered_note({"in_bytes": 500_000}, 1_000_000)
+    assert "cannot forward enough" in offered_note({"in_bytes": 500_000}, 1_000_000)
 
 
 def test_every_direction_of_a_shipped_experiment_is_tested(project: Path) -> None:
-    found = directions(*load_experiment(project / "examples" / "geo.yaml"))
+    found = links_under_test(*load_experiment(project / "examples" / "geo.yaml"))
     assert [(each.box, each.name, each.refused) for each in found] == [
         ("sat", "to_island", ""),
         ("sat", "to_world", ""),

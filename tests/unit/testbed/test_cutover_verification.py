@@ -5,7 +5,7 @@ from collections.abc import Iterable
 
 from atoll_controller.fabric.swap_probes import Probe
 from atoll_core.plan.flow_entry import FlowEntry, Match
-from atoll_testbed.verification.cutover_verification import _Turn  # pyright: ignore[reportPrivateUsage]
+from atoll_testbed.verification.cutover_verification import _CutoverProbe  # pyright: ignore[reportPrivateUsage]
 from atoll_testbed.verification.probe_receiver import Sighting, Watch
 
 THIRD = ("r3", "r3-w", None)  # a box that neither version has
@@ -17,10 +17,10 @@ SAT, TAGGED, TAP, END = (
 )
 
 
-def turn(here: Iterable[Sighting], there: Iterable[Sighting]) -> _Turn:
+def turn(here: Iterable[Sighting], there: Iterable[Sighting]) -> _CutoverProbe:
     """A frame from w1 to i1."""
     entry = FlowEntry("sw-w", 1000, Match(in_port=1), (), 0, "w1 -> sat")
-    return _Turn(7, Probe(entry, "w1", "i1", "main", 1), frozenset(here), frozenset(there), blind=False)
+    return _CutoverProbe(7, Probe(entry, "w1", "i1", "main", 1), frozenset(here), frozenset(there), blind=False)
 
 
 def seen(*ways: Iterable[Sighting]) -> Watch:
@@ -53,6 +53,6 @@ def test_a_failure_says_whether_packets_still_take_the_other_version() -> None:
     """Or where the frame did not come."""
     to_new = turn([TAGGED, END], [SAT, TAP, END])
     words = "probe w1 -> i1 through chain main, taken by 'w1 -> sat' at sw-w/1: "
-    late = "packets of w1 still take the other version 5 s after sw-w acknowledged the change; "
-    assert to_new.failure(seen([SAT, TAP, END])) == words + late + "its data plane does not follow"
-    assert to_new.failure(seen([TAGGED])) == words + "sent by w1 for 5 s, it did not come to i1"
+    late = "packets of w1 still take the old path 5 s after sw-w acknowledged the change; "
+    assert to_new.failure(seen([SAT, TAP, END])) == words + late + "its data plane was not updated"
+    assert to_new.failure(seen([TAGGED])) == words + "sent by w1 for 5 s, it did not reach i1"

@@ -38,7 +38,7 @@ class Lab:
         if self.refusal is not None:
             raise LabError(self.refusal)
         job = self.jobs[spec.name] = Job(spec.name, cast("Any", None), None)
-        job.take_line("stdout", '{"type":"ready"}')
+        job.on_output_line("stdout", '{"type":"ready"}')
         return job
 
 
@@ -91,7 +91,7 @@ async def test_a_job_that_ends_while_it_is_needed_fails_the_run_whatever_its_exi
     jobs = jobs_of(lab, spec)
     await jobs.start(spec)
     jobs.raise_for_failed(left_ns=left_ns)
-    lab.jobs[spec.name].take_exit(Exit(code, None))
+    lab.jobs[spec.name].on_exit(Exit(code, None))
     if error is None:
         jobs.raise_for_failed(left_ns=left_ns)
     else:
@@ -104,8 +104,8 @@ async def test_a_transfer_that_breaks_off_is_reported_in_its_own_words() -> None
     jobs = jobs_of(lab, receive)
     await jobs.start(receive)
     assert jobs.broken_transfer() is None
-    lab.jobs["transfer-receive"].take_line("stderr", "10.10.1.1:5201: connection reset")
-    lab.jobs["transfer-receive"].take_exit(Exit(1, None))
+    lab.jobs["transfer-receive"].on_output_line("stderr", "10.10.1.1:5201: connection reset")
+    lab.jobs["transfer-receive"].on_exit(Exit(1, None))
     jobs.raise_for_failed(left_ns=10**9)
     assert jobs.broken_transfer() == "transfer-receive failed: 10.10.1.1:5201: connection reset (exit status 1)"
 
@@ -114,7 +114,7 @@ async def test_a_server_of_the_transfer_breaks_off_only_after_its_client_was_sta
     lab, send, receive = Lab(), lasting("transfer-send", Phase.TRANSFER_SERVER), lasting("receive", Phase.TRANSFER)
     jobs = jobs_of(lab, send, receive)
     await jobs.start(send)
-    lab.jobs["transfer-send"].take_exit(Exit(1, None))
+    lab.jobs["transfer-send"].on_exit(Exit(1, None))
     with pytest.raises(RunError, match="transfer-send failed: exit status 1"):  # its port is taken, say
         jobs.raise_for_failed(left_ns=10**9)
     await jobs.start(receive)
@@ -137,9 +137,9 @@ def test_a_clock_that_is_set_moves_no_instant_of_a_run_and_is_noticed(clocks: di
     clocks["monotonic"] += 5
     clocks["real"] += 5 + 20 * 10**9
     assert clock.now_ns() == 10**18 + 5
-    clock.look()
+    clock.check_step()
     clocks["real"] -= 20 * 10**9
-    told = clock.told({})
+    told = clock.clocks_event({})
     assert told["step_ns"] == 20 * 10**9
     assert told["begin_offset_ns"] == told["end_offset_ns"] == 10**18 - 10**12
 
@@ -147,6 +147,6 @@ def test_a_clock_that_is_set_moves_no_instant_of_a_run_and_is_noticed(clocks: di
 def test_what_other_machines_drifted_is_told_without_our_own_step(clocks: dict[str, int]) -> None:
     clock = RunClock({"i1": ClockOffset(100, 10, 20), "i2": ClockOffset(0, 10, 20)})
     clocks["real"] += 1000
-    told = clock.told({"i1": ClockOffset(-850, 5, 10), "i2": ClockOffset(-1000, 5, 10)})
+    told = clock.clocks_event({"i1": ClockOffset(-850, 5, 10), "i2": ClockOffset(-1000, 5, 10)})
     assert told["step_ns"] == 1000
     assert told["machines"] == {"i1": {"drift_ns": 50, "bound_ns": 15}, "i2": {"drift_ns": 0, "bound_ns": 15}}

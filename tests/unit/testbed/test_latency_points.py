@@ -18,7 +18,7 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.metrics.line_protocol import Point
 from atoll_testbed.metrics.metric_points import latency_config_points
-from atoll_testbed.metrics.metrics_recorder import Metering
+from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
 
 _MS_NS = 1_000_000
 
@@ -51,10 +51,10 @@ async def test_a_configuration_is_told_from_the_begin_of_a_run_to_its_end(
     async def no_agents(*_: Any) -> AsyncGenerator[None]:
         yield
 
-    monkeypatch.setattr("atoll_testbed.metrics.metrics_recorder.told_by_agents", no_agents)
+    monkeypatch.setattr("atoll_testbed.metrics.metrics_recorder.agent_metrics", no_agents)
     network, experiment = described
     run_dir = RunDir.create(tmp_path, "geo", 0)
-    metering = Metering(run_dir, network, experiment)
+    metering = MetricsRecorder(run_dir, network, experiment)
     testbed: Any = SimpleNamespace(experiment=experiment, network=SimpleNamespace(switches=()))
     async with metering.sampling(testbed):
         await asyncio.sleep(0)
@@ -76,7 +76,7 @@ def test_of_the_test_before_a_run_servers_are_told_and_pairs_of_hosts_are_not(
 ) -> None:
     """A laboratory of 140 hosts has thousands of pairs, each of which would be a series of the database."""
     run_dir = RunDir.create(tmp_path, "geo", 0)
-    metering = Metering(run_dir, *described)
+    metering = MetricsRecorder(run_dir, *described)
     metering.event("check", 4, {"src": "w1", "dst": "i1", "received": 5, "rtt_min_ns": 5, "terrestrial_ns": 5})
     metering.event("terrestrial", 5, {"server": "w1", "configured_ns": 5 * _MS_NS, "measured_ns": 5_100_000})
     metering.event("base_rtt", 5, {"rtt_ns": 5})

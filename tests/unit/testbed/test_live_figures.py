@@ -8,7 +8,7 @@ import pytest
 
 from atoll_analysis.run_directory import RunDir
 from atoll_core.description.loader import load_experiment
-from atoll_testbed.run.recorder import Recording
+from atoll_testbed.run.recorder import RunRecorder
 
 BEGIN_NS = 1_800_000_000_000_000_000
 TENTH_NS = 100_000_000
@@ -16,21 +16,21 @@ FULL, MEASURED = 99_980, 36_000  # bytes that waited: in the test before, under 
 
 
 @pytest.fixture
-def told(project: Path, tmp_path: Path) -> tuple[Recording, list[dict[str, Any]]]:
+def told(project: Path, tmp_path: Path) -> tuple[RunRecorder, list[dict[str, Any]]]:
     """A run's recording, and the lines that it tells."""
     network, experiment = load_experiment(project / "examples/geo.yaml")
     lines: list[dict[str, Any]] = []
-    return Recording(RunDir.create(tmp_path, "geo", BEGIN_NS), network, experiment, lines.append), lines
+    return RunRecorder(RunDir.create(tmp_path, "geo", BEGIN_NS), network, experiment, lines.append), lines
 
 
-def count(recording: Recording, tenths: int, most: int, dropped: int, out_bytes: int = 0) -> None:
+def count(recording: RunRecorder, tenths: int, most: int, dropped: int, out_bytes: int = 0) -> None:
     """A link's line so many tenths of a second after the begin of the measurement."""
     island = {"queue_bytes": 0, "queue_max_bytes": most, "dropped_packets": dropped, "out_bytes": out_bytes}
     recording.box_line("sat", {"type": "counters", "t_ns": BEGIN_NS + tenths * TENTH_NS, "to_island": island})
 
 
 def test_the_first_live_line_knows_nothing_of_the_configuration_test(
-    told: tuple[Recording, list[dict[str, Any]]],
+    told: tuple[RunRecorder, list[dict[str, Any]]],
 ) -> None:
     """The test fills the queue and overflows it; neither is the measurement's, from its very first line on."""
     recording, lines = told
@@ -46,7 +46,7 @@ def test_the_first_live_line_knows_nothing_of_the_configuration_test(
 
 
 def test_a_live_line_without_news_of_the_link_says_what_the_one_before_said(
-    told: tuple[Recording, list[dict[str, Any]]],
+    told: tuple[RunRecorder, list[dict[str, Any]]],
 ) -> None:
     """In virtual time lines come by the machine's clock, and between two of them a link may not have counted."""
     recording, lines = told

@@ -10,7 +10,12 @@ import pytest
 from atoll_core.description.loader import load_lab
 from atoll_core.lab.inventory import InventoryMachine, NamedInterface, SshAccess
 from atoll_hosts.clock_offset import ClockOffset
-from atoll_testbed.platforms.machine_checks import CLOCK_LIMIT_NS, misplaced, unready, without_carrier
+from atoll_testbed.platforms.machine_checks import (
+    CLOCK_LIMIT_NS,
+    address_conflict,
+    missing_prerequisites,
+    without_carrier,
+)
 
 MAC = "02:00:00:00:00:01"
 RIGHT: dict[str, Any] = {
@@ -29,18 +34,16 @@ RIGHT: dict[str, Any] = {
 
 def told(interface: str = "eth1", mac: str | None = None, offset_ns: int = 0, bound_ns: int = 100_000, **facts: Any):
     machine = InventoryMachine("w1", SshAccess("10.0.0.1"), (NamedInterface("interface", interface, mac),))
-    return unready(machine, RIGHT | facts, ClockOffset(offset_ns, bound_ns, 2 * bound_ns), "10.0.0.1")
+    return missing_prerequisites(machine, RIGHT | facts, ClockOffset(offset_ns, bound_ns, 2 * bound_ns), "10.0.0.1")
 
 
 def test_an_address_of_the_management_network_is_not_the_experiments(project: Path) -> None:
     network = load_lab(project / "tests" / "data" / "rack-lab.yaml")
-    assert misplaced("the controller's address", ip_address("192.168.100.1"), network) == []
-    assert misplaced("the controller's address", ip_address("fe80::1"), network) == []
+    assert address_conflict("the controller's address", ip_address("192.168.100.1"), network) == []
+    assert address_conflict("the controller's address", ip_address("fe80::1"), network) == []
     inside = network.island.network_address + 7
-    (line,) = misplaced("w1: the address it is reached by", inside, network)
-    assert line.startswith(
-        f"w1: the address it is reached by, {inside}, lies in the experiment network {network.island}"
-    )
+    (line,) = address_conflict("w1: the address it is reached by", inside, network)
+    assert line.startswith(f"w1: the address it is reached by, {inside}, is in the experiment network {network.island}")
 
 
 def test_interfaces_without_a_carrier_are_named() -> None:
@@ -61,13 +64,13 @@ def test_a_machine_in_order_is_ready() -> None:
     ("lacks", "words"),
     [
         ({"interface": "eno1"}, "w1: no interface eno1; there are: eth0, eth1"),
-        ({"interface": "eth0"}, "w1: eth0 is the interface by which it is reached (10.0.0.1)"),
+        ({"interface": "eth0"}, "w1: eth0 is the interface of the management network (10.0.0.1)"),
         ({"mac": "02:00:00:00:00:09"}, f"w1: eth1 has MAC address {MAC}, the inventory says 02:00:00:00:00:09"),
         ({"missing_tools": ["nft"]}, "w1: no nft; install"),
         ({"missing_tools": ["ip"], "interfaces": {}}, "w1: no ip; install"),
         ({"may_configure": False, "user": 1000}, "w1: user 1000 may not configure interfaces"),
         ({"may_capture": False, "user": 1000}, "w1: user 1000 may not capture"),
-        ({"free_bytes": 1 << 20}, "w1: 0.0 GB free in /var/tmp"),
+        ({"free_bytes": 1 << 20}, "w1: only 0.0 GB free in /var/tmp"),
         ({"offset_ns": -3_600_000_000_000}, "w1: its clock is off by -3600000.00 ms"),
     ],
 )

@@ -32,7 +32,7 @@ from atoll_testbed.metrics.metric_points import (
     metrics_points,
     switch_points,
 )
-from atoll_testbed.metrics.metrics_recorder import Metering
+from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
 from atoll_testbed.run.run_request import create_run
 
 
@@ -228,7 +228,7 @@ def test_a_run_s_points_say_whose_they_are_and_are_all_different(project: Path, 
     network, experiment = load_experiment(project / "examples/geo.yaml")
     run_dir = RunDir.create(tmp_path, "geo", 1_795_276_328_000_000_000)
     run_dir.update_manifest({"place": "mininet"})
-    metering = Metering(run_dir, network, experiment)
+    metering = MetricsRecorder(run_dir, network, experiment)
     metering.event("note", 5, {"message": 'a "quoted", name with = and\na line break'})
     metering.event("note", 5, {"message": "another"})
     metering.event("check", 6, {"src": "w1"})
@@ -246,13 +246,13 @@ def test_a_switch_that_does_not_answer_costs_nothing_but_its_points(project: Pat
     """The controller may be starting again; the metrics say how often something was not told."""
     network, experiment = load_experiment(project / "examples/geo.yaml")
     run_dir = RunDir.create(tmp_path, "geo", 0)
-    metering = Metering(run_dir, network, experiment)
+    metering = MetricsRecorder(run_dir, network, experiment)
 
     class MuteAgent:
         async def request(self, *_: Any, **__: Any) -> Any:
             raise LabError("the agent speaks protocol 1.0")
 
-        measure = measure_no_more = request
+        measure = stop_measuring = request
 
     class Mute:
         experiment = None
@@ -287,13 +287,13 @@ async def test_a_clock_that_is_set_back_does_not_silence_the_samples(
     """Of switches there are none here: the counters of the metering itself come on, by the clock as it is now."""
     network, experiment = load_experiment(project / "examples/geo.yaml")
     run_dir = RunDir.create(tmp_path, "geo", 0)
-    metering = Metering(run_dir, network, experiment)
+    metering = MetricsRecorder(run_dir, network, experiment)
 
     @contextlib.asynccontextmanager
     async def no_agents(*_: Any) -> AsyncGenerator[None]:
         yield
 
-    monkeypatch.setattr("atoll_testbed.metrics.metrics_recorder.told_by_agents", no_agents)
+    monkeypatch.setattr("atoll_testbed.metrics.metrics_recorder.agent_metrics", no_agents)
     wall_ns = time.time_ns
     unswitched: Any = SimpleNamespace(experiment=None, network=SimpleNamespace(switches=()))
     async with metering.sampling(unswitched):
@@ -337,7 +337,7 @@ def test_a_run_that_wants_no_metrics_has_none(project: Path, tmp_path: Path) -> 
     network, experiment = load_experiment(project / "examples/geo.yaml")
     run_dir = create_run(tmp_path, network, experiment, Backend.ENGINE, "mininet", 0, metrics=False)
     told: list[Point] = []
-    metering = Metering(run_dir, network, experiment, told.extend)
+    metering = MetricsRecorder(run_dir, network, experiment, told.extend)
     assert not metering.wanted
 
     async def sample() -> None:

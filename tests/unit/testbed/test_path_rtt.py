@@ -35,8 +35,8 @@ def judged(rtts_ms: Mapping[str, Sequence[float]], undelayed: Sequence[float] = 
 def test_a_path_without_an_answer_names_the_command_that_shows_where_packets_end() -> None:
     (line,) = judged({"w1": []})
     assert line == (
-        "w1 -> is (10.20.1.1): no answer; expected an RTT of 505 ms; `atoll up EXPERIMENT`, `atoll trace EXPERIMENT w1 "
-        "is --live` show how far packets come"
+        "w1 -> is (10.20.1.1): no answer; expected an RTT of 505 ms; `atoll up EXPERIMENT` and `atoll trace EXPERIMENT "
+        "w1 is --live` show where packets are lost"
     )
 
 

@@ -24,7 +24,9 @@ def test_the_traceback_of_an_analysis_that_breaks_is_kept_and_named(
     with pytest.raises(RunError) as raised:
         asyncio.run(compress_and_analyse(run))
     log = run.logs / "atoll_analysis.err"
-    assert str(raised.value) == (f"atoll_analysis failed: TypeError: this library is broken; all it said is in {log}")
+    assert str(raised.value) == (
+        f"atoll_analysis failed: TypeError: this library is broken; its full output is in {log}"
+    )
     said = log.read_text()
     assert said.startswith("Traceback (most recent call last):\n")
     assert said.endswith("TypeError: this library is broken\n")

@@ -10,7 +10,7 @@ from py_compile import PycInvalidationMode
 
 import pytest
 
-from atoll_testbed.virtual.precompile import compile_stale, places, stale
+from atoll_testbed.virtual.precompile import compile_stale, module_folders, stale
 
 LOADED_INSIDE = (
     "atoll_testbed.virtual.guest_main",
@@ -48,7 +48,7 @@ async def test_what_lacks_bytecode_or_was_changed_since_is_compiled(package: Pat
     assert set(stale(package)) == {package / "one.py", package / "deeper" / "two.py"}
     said: list[str] = []
     assert await compile_stale([package], said.append) == 0
-    assert said == ["compiling Python modules, 2 of them, this once"]
+    assert said == ["compiling 2 Python modules once"]
     assert not list(stale(package))
     assert await compile_stale([package], said.append) == 0
     assert len(said) == 1
@@ -62,7 +62,7 @@ async def test_what_cannot_be_compiled_is_counted(package: Path) -> None:
     (package / "closed" / "__pycache__").write_text("a file where the folder should be\n")
     said: list[str] = []
     assert await compile_stale([package], said.append) == 2
-    assert said[-1] == "2 of them could not be, or may not be written: the run repeats in this installation only"
+    assert said[-1] == "2 modules could not be compiled or written: the run is repeatable in this installation only"
 
 
 def test_bytecode_that_is_bound_to_its_source_by_a_hash_is_current(package: Path) -> None:
@@ -77,6 +77,6 @@ def test_all_that_is_loaded_inside_is_looked_at_or_the_systems(module: str) -> N
     done = subprocess.run([sys.executable, "-c", SHOW_FILES, module], capture_output=True, text=True, check=True)
     files = [Path(line) for line in done.stdout.splitlines() if line.endswith(".py")]
     assert len(files) > 10
-    ours = places()
+    ours = module_folders()
     system = {Path(os.__file__).parent, Path("/usr/lib/python3/dist-packages")}
     assert [file for file in files if not any(file.is_relative_to(place) for place in ours | system)] == []

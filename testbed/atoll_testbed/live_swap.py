@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A swap on a whole testbed: the boxes' programs and their connections around what happens on the switches.
+"""A swap on a whole testbed: the swap of flow entries, and the programs and connections of boxes.
 
-What the new version needs runs before its entries are installed, what only the old one needed ends when its entries are
-gone; a swap that is undone leaves the programs of the old version as they were. docs/swaps.md tells users.
+Programs of the new version start before its entries are installed. Programs that only the old version needs stop after
+its entries are removed. A swap that is rolled back leaves the programs of the old version unchanged (docs/swaps.md).
 """
 
 import asyncio
@@ -31,17 +31,17 @@ Tell = Callable[[dict[str, Any]], None]
 
 
 class LiveSwap:
-    """A swap from what stands to a new plan. Start and await it with :meth:`carry_out`.
+    """A swap from the applied plan to a new one. Start and await it with :meth:`carry_out`.
 
-    ``moves``: its stages, and what the switches hold before and after each (``swapping.moves_of``).
-    ``machines``: brings the machines to the settings of a plan. ``turned``: called when the new version is what stands.
+    ``steps``: its stages, with the entries before and after each (``swap_executor.steps_of``). ``machines``: applies
+    the settings of a plan to the machines. ``on_cutover``: called when packets are forwarded by the new version.
     ``tell``: takes the events of docs/contracts.md, "Swaps"; it must not fail.
     """
 
     def __init__(
         self,
         swap: Swap,
-        moves: Sequence[Step],
+        steps: Sequence[Step],
         *,
         switches: SwitchFleet,
         machines: Callable[[Plan], Awaitable[None]],
@@ -51,20 +51,20 @@ class LiveSwap:
         probe: ProbeRunner,
         taken: TurnRunner,
         drained: ProbeRunner,
-        turned: Callable[[], None],
+        on_cutover: Callable[[], None],
         tell: Tell,
     ) -> None:
         self._swap = swap
-        self._old, self._new = moves[0].before, moves[-1].after
+        self._old, self._new = steps[0].before, steps[-1].after
         self._machines = machines
         self._services = services
         self._boxes = boxes
         self._connections = connections
-        self._on_turn = turned
+        self._on_cutover = on_cutover
         self._tell = tell
         self._waited_ns = 0  # for connections
         hooks = Hooks(probe, taken, drained, self._before_turn, self._turned, self._report)
-        self._swapping = Swapping(switches, moves, hooks)
+        self._swapping = Swapping(switches, steps, hooks)
         self._task = asyncio.create_task(self._run())
 
     @property
@@ -73,10 +73,10 @@ class LiveSwap:
         return self._task.done()
 
     async def carry_out(self, failed: "asyncio.Future[str]") -> None:
-        """Return when the new plan stands and the old one is gone. Raises LabError when the old one stands again.
+        """Wait until the new plan has replaced the old one. Raises LabError if the swap was rolled back.
 
-        LabError, too, when a switch that stays away keeps it from ending, or the testbed has ``failed``: it goes on as
-        soon as it can. Cancelled, it goes back first, unless packets have turned.
+        Also raises LabError if a disconnected switch delays the end, or if the testbed has ``failed``; the swap then
+        continues as soon as it can. If cancelled, the swap is rolled back, unless the cutover is done.
         """
         waits = {self._task, self._swapping.held_up, failed}
         try:
@@ -92,26 +92,26 @@ class LiveSwap:
         raise LabError(self.held_up())
 
     def held_up(self) -> str:
-        """Why it is not over yet."""
+        """The reason why the swap has not ended yet."""
         failure = self._swapping.failure
         if failure is not None:
-            way = f"the swap failed ({failure}) and goes back"
+            state = f"the swap failed ({failure}) and is rolled back"
         else:
-            way = "the swap goes on" if self._swapping.turned else "the swap is under way"
+            state = "the swap continues" if self._swapping.turned else "the swap is in progress"
         if not self._swapping.held_up.done():
-            return way
-        return f"{way} as soon as it can: {self._swapping.held_up.result()}"
+            return state
+        return f"{state} as soon as possible: {self._swapping.held_up.result()}"
 
     async def ended(self) -> None:
-        """Wait until it is over, well or not."""
+        """Wait for the end of the swap, successful or not."""
         await asyncio.wait([self._task])
 
     async def leave(self) -> None:
-        """Stop where it is: the testbed goes down."""
+        """Stop the swap where it is: the testbed is going down."""
         self._task.cancel()
         await asyncio.wait([self._task])
         if not self._task.cancelled():
-            self._task.exception()  # retrieved: it was told already, or the testbed's end is what matters
+            self._task.exception()  # retrieved: it was reported already, or the testbed's end matters more
 
     async def _run(self) -> None:
         began_ns = time.monotonic_ns()
@@ -127,7 +127,7 @@ class LiveSwap:
             with contextlib.suppress(AtollError):
                 await self._machines(self._old)
             with contextlib.suppress(AtollError):
-                await self._services.settle(self._old, anew=False)
+                await self._services.reconcile(self._old, restart_traces=False)
             self._event({"state": "undone", "reason": str(error), "duration_ns": time.monotonic_ns() - began_ns})
             if isinstance(error, LabError):
                 raise LabError(f"swap rolled back; the previous configuration is active: {error}") from error
@@ -136,11 +136,9 @@ class LiveSwap:
         drain_ns = sum(stage.wait_ns for stage in self._swap.stages if stage.kind is StageKind.DRAIN)
         beyond_ns = duration_ns - drain_ns - self._waited_ns
         try:
-            await self._services.settle(self._new, anew=False)
+            await self._services.reconcile(self._new, restart_traces=False)
         except LabError as error:
-            raise LabError(
-                f"chains and latencies are swapped, but not all boxes are as they should be: {error}"
-            ) from error
+            raise LabError(f"chains and latencies are swapped, but not all boxes could be updated: {error}") from error
         self._event({"state": "end", "duration_ns": duration_ns, "drain_ns": drain_ns, "beyond_drain_ns": beyond_ns})
 
     async def _before_turn(self) -> None:
@@ -150,11 +148,11 @@ class LiveSwap:
             self._waited_ns = time.monotonic_ns() - began_ns
 
     async def _turned(self) -> None:
-        self._on_turn()
+        self._on_cutover()
         self._event({"state": "turned"})
         try:
             await self._boxes.reset(self._swap.moved)
-        except Exception as error:  # noqa: BLE001 - the swap is done all the same; connections end by their time-outs
+        except Exception as error:  # noqa: BLE001 - the swap is done; connections end by their time-outs
             self._event({"state": "connections", "how": "failed", "reason": str(error)})
 
     def _report(self, report: StageReport) -> None:
