@@ -13,6 +13,6 @@ def analyse(run: RunDir, binary: Path) -> dict[str, Any]:
     ``binary``: the atoll-host executable, which decodes captures. Raises RunDirError when there is nothing to analyse
     and RunError when a capture cannot be decoded or the disk is full; a run that was cut short is no error.
     """
-    from atoll_analysis.pipeline import analyse_run
+    from atoll_analysis.analyse_run import analyse_run
 
     return analyse_run(run, binary)

@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.fabric.swap_executor import steps_of
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Subject, plan_swap
-from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_controller.planner.diff import diff
 from atoll_controller.planner.planner import make_plan

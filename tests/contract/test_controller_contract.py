@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 
-from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.controller_client import Controller
 from atoll_core.codec import from_json
 from atoll_core.errors import LabError
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry

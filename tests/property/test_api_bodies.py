@@ -10,9 +10,9 @@ from typing import Any
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from atoll_core.description.document import compose_document, read_document
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.resolve_lab import Lab
+from atoll_core.description.yaml_document import compose_document, read_document
 from atoll_core.errors import AtollError
 from atoll_core.plan.plan import Backend
 from atoll_daemon.http.experiment_bodies import (

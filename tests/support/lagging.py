@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.controller_client import Controller
 from atoll_core.errors import LabError
 from atoll_core.plan.flow_entry import FlowEntry, Match, UnmanagedEntry
 

@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
-from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.controller_client import Controller
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry, Match, UnmanagedEntry

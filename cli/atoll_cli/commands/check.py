@@ -16,7 +16,7 @@ from atoll_core.platforms import MININET
 from atoll_core.plural import counted
 
 if TYPE_CHECKING:  # examines the machine: loaded for --machine only
-    from atoll_emulation.this_machine.platform_checks import Way
+    from atoll_emulation.this_machine.platform_checks import PlatformCheck
 
 
 def check(
@@ -41,8 +41,8 @@ def check(
     Raises PlanError for a setting that cannot be read, UsageError for settings without an experiment.
     """
     from atoll_controller.planner.description_warnings import description_warnings
-    from atoll_core.description.document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
     from atoll_core.description.loader import load_any
+    from atoll_core.description.yaml_document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
     from atoll_core.plan.tc_settings import engine_only
     from atoll_emulation.this_machine.box_programs import missing_programs
 
@@ -131,7 +131,7 @@ def _require_changes(network: Network, experiment: Experiment) -> None:
 @dataclass(frozen=True, slots=True)
 class _Machine:
     facts: dict[str, Any]
-    places: tuple["Way", ...]
+    places: tuple["PlatformCheck", ...]
     missing: tuple[str, ...]  # prerequisites of these experiments in an emulated lab in real time
     unknown: bool  # an experiment names a congestion control that no kernel has
     faulty: set[str]  # files of experiments with a congestion control that this kernel does not have
@@ -157,14 +157,14 @@ def _machine(experiments: list[Experiment]) -> _Machine:
         offered_here,
     )
     from atoll_emulation.this_machine.host_requirements import describe_machine
-    from atoll_emulation.this_machine.platform_checks import lacking, obstacles, ways
+    from atoll_emulation.this_machine.platform_checks import check_platforms, missing_by_platform, with_missing
     from atoll_hosts.binary import find_binary
 
-    places = ways()
+    places = check_platforms()
     try:
         find_binary()
     except MachineError as error:  # the agent is needed on every platform
-        places = tuple(lacking(way, [str(error)]) for way in places)
+        places = tuple(with_missing(way, [str(error)]) for way in places)
     not_met = [line for way in places if way.place == MININET for line in way.lacks]
     controls: list[str] = []
     faulty: set[str] = set()
@@ -173,7 +173,7 @@ def _machine(experiments: list[Experiment]) -> _Machine:
         controls += (missing := missing_controls(experiment, here, virtual))
         faulty |= {experiment.file} if missing else set()
     unknown = any(names_unknown(experiment, here, virtual) for experiment in experiments)
-    wrong = (*obstacles(places), *controls)
+    wrong = (*missing_by_platform(places), *controls)
     return _Machine(describe_machine(), places, (*not_met, *controls), unknown, faulty, wrong)
 
 

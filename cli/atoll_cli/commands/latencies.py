@@ -39,7 +39,7 @@ def import_(
 ) -> None:
     """Sort targets by RTT and divide them into groups of equal size; each server gets the median of a group."""
     from atoll_analysis.importers.rtt_lists import FEW_TARGETS, read_rtts, server_rtts
-    from atoll_core.description.document import label, read_text
+    from atoll_core.description.yaml_document import label, read_text
 
     require_ending("--plot", plot, IMAGE_ENDINGS)
     texts = [(label(path), read_text(path, "text", 64_000_000)) for path in files]

@@ -14,7 +14,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, TypeVar
 
-from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.planner.diff import ChangeAction, FlowChange, diff, explained
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch

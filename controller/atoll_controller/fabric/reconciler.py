@@ -23,7 +23,7 @@ from typing import Any
 from atoll_controller.fabric.flow_installer import Verify, apply_flows, require_room, table_of
 from atoll_controller.fabric.recent_deletions import Deletions
 from atoll_controller.fabric.unmanaged_state import clear_unmanaged_state
-from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.planner.diff import ChangeAction, FlowChange
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch

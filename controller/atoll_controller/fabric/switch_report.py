@@ -5,7 +5,7 @@ import asyncio
 from dataclasses import dataclass
 
 from atoll_controller.fabric.flow_installer import table_of
-from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.controller_client import Controller
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.switch_features import TableFeatures

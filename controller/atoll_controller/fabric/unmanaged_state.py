@@ -7,7 +7,7 @@ They are deleted once the flow entries are the plan's (docs/decisions/0023), so 
 import asyncio
 from collections.abc import Sequence
 
-from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.controller_client import Controller
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.switch_features import UnmanagedState

@@ -11,8 +11,8 @@ from itertools import pairwise
 from atoll_controller.planner.calibration_jobs import PING_PACKET
 from atoll_controller.planner.path_checks import MOST_PING_SHARE
 from atoll_controller.planner.virtual_cost import rough, wall_time
-from atoll_core.description.document import Place
 from atoll_core.description.validation_messages import entry_name
+from atoll_core.description.yaml_document import Place
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.capacity import TrunkSteering, bandwidth_delay_product, bottleneck, longest_rtt, pause
 from atoll_core.experiment.experiment import (

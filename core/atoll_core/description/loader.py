@@ -9,7 +9,6 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from atoll_core.description.document import Document, read_document
 from atoll_core.description.overrides import override
 from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_experiment import RawExperiment
@@ -19,6 +18,7 @@ from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.resolve_experiment import resolve_experiment
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.validation_messages import lab_examples
+from atoll_core.description.yaml_document import Document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network

@@ -9,9 +9,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from typing import Any, cast
 
-from atoll_core.description.document import Document, Place, compose_document
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.validation_messages import model_at, suggest
+from atoll_core.description.yaml_document import Document, Place, compose_document
 from atoll_core.errors import PlanError, shown
 
 _HOW = "write KEY=VALUE as in the description, such as 'tcp.congestion_control=hybla'"

@@ -18,9 +18,9 @@ from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from atoll_core.description.document import Document, Place, compose_document
 from atoll_core.description.raw_types import ContradictionError, Raw
 from atoll_core.description.validation_messages import bare, error_message, field_at, free_ports, suggest_key
+from atoll_core.description.yaml_document import Document, Place, compose_document
 from atoll_core.errors import Diagnostic
 
 M = TypeVar("M", bound=Raw)

@@ -5,10 +5,10 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import TypeVar
 
-from atoll_core.description.document import label, read_text
 from atoll_core.description.flow_size_file import read_flow_sizes
 from atoll_core.description.line_reader import FileContent
 from atoll_core.description.link_trace import MOST_BYTES, read_loss_trace, read_trace
+from atoll_core.description.yaml_document import label, read_text
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.experiment import LinkTrace, LossTrace
 from atoll_core.experiment.flow_sizes import FlowSizes

@@ -8,10 +8,10 @@ A change has the differences to the version before. The chain, branches and late
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 
-from atoll_core.description.document import Place
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawBranch, RawChange, RawExperiment
 from atoll_core.description.validation_messages import on_line, suggest
+from atoll_core.description.yaml_document import Place
 from atoll_core.experiment.experiment import MAIN, Chain, SteeringVersion, TrafficSelector
 from atoll_core.units import Duration
 

@@ -3,7 +3,6 @@
 
 from collections.abc import Iterator
 
-from atoll_core.description.document import Place
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.referenced_files import ReferencedFiles
@@ -13,6 +12,7 @@ from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.resolve_link import resolve_direction
 from atoll_core.description.resolve_traffic import resolve_traffic, resolve_udp
 from atoll_core.description.validation_messages import entry_name, nearest, suggest
+from atoll_core.description.yaml_document import Place
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.capacity import (
     TrunkSteering,

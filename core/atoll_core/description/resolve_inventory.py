@@ -7,10 +7,10 @@ Resolution continues after a mistake, so that all of them are found.
 from collections.abc import Collection, Mapping
 from pathlib import Path
 
-from atoll_core.description.document import Document, Place, read_document
 from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_inventory import RawInventory, RawMachine
 from atoll_core.description.validation_messages import suggest
+from atoll_core.description.yaml_document import Document, Place, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.lab.inventory import (
     ONLY,

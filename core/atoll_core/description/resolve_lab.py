@@ -7,12 +7,12 @@ Resolution continues after a mistake, so that all of them are found; the Network
 from collections.abc import Iterator
 from ipaddress import IPv4Address
 
-from atoll_core.description.document import Document, Place
 from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_lab import RawCable, RawDelayBox, RawLab, RawTap
 from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX
 from atoll_core.description.resolve_box import unfit_keys, unknown_placeholders
 from atoll_core.description.validation_messages import ENTRY, entry_name, suggest
+from atoll_core.description.yaml_document import Document, Place
 from atoll_core.errors import Diagnostic
 from atoll_core.lab.network import (
     ChainBox,

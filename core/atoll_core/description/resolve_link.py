@@ -3,13 +3,13 @@
 
 from dataclasses import replace
 
-from atoll_core.description.document import Place
 from atoll_core.description.line_reader import FileContent
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.raw_link import RawAqm, RawDirection, RawLoss
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.validation_messages import entry_name
+from atoll_core.description.yaml_document import Place
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.experiment import (
     Aqm,

@@ -1,12 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resolve the raw load to a Traffic and a UdpTraffic: read files, check sizes."""
 
-from atoll_core.description.document import Document, Place
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.raw_traffic import RawTraffic, RawUdp
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.validation_messages import entry_name
+from atoll_core.description.yaml_document import Document, Place
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.flow_sizes import PUBLISHED, FlowSizes, fixed, published
 from atoll_core.experiment.traffic import LEAST_IP_BYTES, SizesCount, Think, Traffic, UdpTraffic

@@ -14,8 +14,8 @@ from typing import Any, Literal, cast
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
-from atoll_core.description.document import Place
 from atoll_core.description.raw_types import PORT_EXAMPLE, PORT_MAX, Raw
+from atoll_core.description.yaml_document import Place
 from atoll_core.errors import shown
 
 ENTRY = {  # sections whose keys are names, and the noun for one entry

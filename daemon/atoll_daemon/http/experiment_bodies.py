@@ -13,11 +13,11 @@ from pathlib import Path, PurePosixPath
 from typing import Any, cast
 
 from atoll_controller.planner.description_warnings import description_warnings
-from atoll_core.description.document import Document, label
 from atoll_core.description.loader import experiment_on, resolve_document
 from atoll_core.description.overrides import override
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.validation_messages import suggest
+from atoll_core.description.yaml_document import Document, label
 from atoll_core.errors import DescriptionError, shown
 from atoll_core.experiment.experiment import MAIN, Chain, Experiment, TrafficSelector
 from atoll_core.lab.network import LatencyClass, Network

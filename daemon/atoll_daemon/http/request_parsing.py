@@ -12,7 +12,7 @@ from aiohttp import web
 from pydantic import BaseModel, ValidationError
 from pydantic_core import ErrorDetails
 
-from atoll_core.description.document import Document, compose_document
+from atoll_core.description.yaml_document import Document, compose_document
 from atoll_core.errors import Diagnostic, shown
 from atoll_daemon.http.http_errors import RequestError
 

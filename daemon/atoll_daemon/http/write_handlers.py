@@ -13,9 +13,9 @@ from aiohttp import web
 
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.planner import make_plan
-from atoll_core.description.document import Document, label
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.validation_messages import suggest
+from atoll_core.description.yaml_document import Document, label
 from atoll_core.errors import DescriptionError, shown
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import MININET

@@ -12,7 +12,7 @@ from atoll_emulation.this_machine.host_requirements import require_machine, requ
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class PlatformCheck:
     """A platform: how labs run there, or a line with a remedy for each missing prerequisite."""
 
     place: str  # as --on calls it
@@ -20,43 +20,43 @@ class Way:
     lacks: tuple[str, ...] = ()
 
 
-def ways() -> tuple[Way, ...]:
+def check_platforms() -> tuple[PlatformCheck, ...]:
     """Check every platform. Makes namespaces and a tun device to try them, and removes them."""
     return _mininet(), _virtual(), _hardware()
 
 
-def obstacles(places: Iterable[Way]) -> list[str]:
+def missing_by_platform(checks: Iterable[PlatformCheck]) -> list[str]:
     """Return a line for each missing prerequisite: its platform and its remedy."""
     where: dict[str, list[str]] = {}
-    for way in places:
-        for lack in way.lacks:
-            where.setdefault(lack, []).append(f"--on {way.place}")
-    return [f"{listed(named)} cannot be had: {lack}" for lack, named in where.items()]
+    for check in checks:
+        for lack in check.lacks:
+            where.setdefault(lack, []).append(f"--on {check.place}")
+    return [f"{listed(named)} not available: {lack}" for lack, named in where.items()]
 
 
-def lacking(way: Way, lacks: Iterable[str]) -> Way:
+def with_missing(check: PlatformCheck, lacks: Iterable[str]) -> PlatformCheck:
     """Add missing prerequisites to a platform, each once."""
-    return Way(way.place, lacks=tuple(dict.fromkeys((*way.lacks, *lacks))))
+    return PlatformCheck(check.place, lacks=tuple(dict.fromkeys((*check.lacks, *lacks))))
 
 
-def _mininet() -> Way:
+def _mininet() -> PlatformCheck:
     try:
         require_machine()
     except MachineError as error:
-        return Way(MININET, lacks=tuple(str(error).splitlines()))
+        return PlatformCheck(MININET, lacks=tuple(str(error).splitlines()))
     if os.geteuid() == 0:
-        return Way(MININET, "as root")
-    return Way(MININET, "as a plain user, who has no real-time scheduling: packets leave less exactly")
+        return PlatformCheck(MININET, "as root")
+    return PlatformCheck(MININET, "as a plain user, who has no real-time scheduling: packets leave less exactly")
 
 
-def _virtual() -> Way:
+def _virtual() -> PlatformCheck:
     try:
         kernel = require_virtual_machine()
     except MachineError as error:
-        return Way(VIRTUAL, lacks=tuple(str(error).splitlines()))
-    return Way(VIRTUAL, f"as any user, kernel {kernel.release}")
+        return PlatformCheck(VIRTUAL, lacks=tuple(str(error).splitlines()))
+    return PlatformCheck(VIRTUAL, f"as any user, kernel {kernel.release}")
 
 
-def _hardware() -> Way:
+def _hardware() -> PlatformCheck:
     """Check the controller and SSH here; the machines check themselves."""
-    return Way(HARDWARE, "as any user, with an inventory of the rack; `atoll hosts status` asks its machines")
+    return PlatformCheck(HARDWARE, "as any user, with an inventory of the rack; `atoll hosts status` asks its machines")

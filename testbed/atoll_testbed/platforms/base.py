@@ -8,7 +8,7 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
-from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network

@@ -22,7 +22,7 @@ from typing import Any
 
 import asyncssh
 
-from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_core.errors import LabError
 from atoll_core.lab.inventory import Inventory, InventoryMachine, apply_inventory

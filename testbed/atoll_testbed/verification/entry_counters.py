@@ -6,7 +6,7 @@ from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
 from atoll_controller.fabric.flow_installer import table_of
-from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.tracing.table_model import Delivery, Lookup, Step
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry

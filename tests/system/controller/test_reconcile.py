@@ -13,7 +13,7 @@ import pytest_asyncio
 
 from atoll_controller.fabric import reconciler
 from atoll_controller.fabric.reconciler import Reconciler
-from atoll_controller.openflow.client import Controller
+from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Plan

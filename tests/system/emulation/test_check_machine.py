@@ -33,7 +33,7 @@ def test_root_may_have_a_lab_in_real_time_and_is_told_what_virtual_time_takes(tm
     assert works(done)["mininet"] == "as root"
     assert "hardware" in works(done)
     (line,) = done.stderr.splitlines()
-    assert line.startswith("--on virtual cannot be had: no kernel for virtual time in ")
+    assert line.startswith("--on virtual not available: no kernel for virtual time in ")
     assert "atoll kernel build" in line
 
 
@@ -48,7 +48,7 @@ def test_without_what_runs_on_machines_no_way_works_and_that_is_told_once(
     lack = "ATOLL_HOST=/none is not an executable file; correct or unset it"
     assert (done.returncode, works(done)) == (1, {})
     (line,) = [line for line in done.stderr.splitlines() if lack in line]
-    assert line == f"--on mininet, --on virtual and --on hardware cannot be had: {lack}"
+    assert line == f"--on mininet, --on virtual and --on hardware not available: {lack}"
     assert (told["ok"], told["lacks"]) == (False, [lack])
     assert not any(way["works"] for way in told["ways"].values())
 
@@ -69,7 +69,7 @@ def test_a_cache_of_somebody_else_is_one_line(tmp_path: Path) -> None:
         done = asked(sandbox, cache="private")
     assert done.returncode == 0
     (line,) = done.stderr.splitlines()
-    assert line.startswith("--on virtual cannot be had: kernels for virtual time are kept in ")
+    assert line.startswith("--on virtual not available: kernels for virtual time are kept in ")
     assert line.endswith(": Permission denied; name another cache in XDG_CACHE_HOME")
 
 
@@ -83,7 +83,7 @@ def test_a_plain_user_who_may_not_open_tun_cannot_have_real_time_alone(tmp_path:
     assert done.returncode == 1
     assert "mininet" not in works(done)
     tun = "/dev/net/tun may not be opened by this user: chmod 666 /dev/net/tun (as root)"
-    assert f"--on mininet cannot be had: {tun}" in done.stderr.splitlines()
+    assert f"--on mininet not available: {tun}" in done.stderr.splitlines()
     assert (told["ok"], told["lacks"], told["ways"]["mininet"]["works"]) == (False, [tun], False)
     assert tun not in told["ways"]["virtual"]["lacks"]
 
@@ -100,5 +100,5 @@ def test_without_user_namespaces_a_plain_user_has_neither_and_is_told_so_once(tm
     assert list(works(done)) == ["hardware"]
     told = [line for line in done.stderr.splitlines() if "user namespaces are not allowed here" in line]
     assert len(told) == 1
-    assert told[0].startswith("--on mininet and --on virtual cannot be had: not root, and ")
+    assert told[0].startswith("--on mininet and --on virtual not available: not root, and ")
     assert "run as root, or allow user namespaces" in told[0]

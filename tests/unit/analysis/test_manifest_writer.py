@@ -14,7 +14,7 @@ from atoll_analysis.run_directory.atomic_files import replace_text, write_error
 from atoll_analysis.run_directory.manifest_writer import ManifestWriter
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunError
-from atoll_testbed.run.recorder import RunRecorder
+from atoll_testbed.run.run_recorder import RunRecorder
 
 NOON_NS = 1_767_268_800_000_000_000
 LIMIT_S = 20.0

@@ -9,7 +9,7 @@ import pytest
 
 from atoll_controller.fabric import reconciler
 from atoll_controller.fabric.reconciler import Reconciler
-from atoll_controller.openflow.client import SwitchState
+from atoll_controller.openflow.controller_client import SwitchState
 from atoll_controller.planner.planner import make_plan
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network

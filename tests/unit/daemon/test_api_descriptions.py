@@ -6,8 +6,8 @@ from typing import Any
 
 import pytest
 
-from atoll_core.description.document import read_document
 from atoll_core.description.resolve_lab import Lab
+from atoll_core.description.yaml_document import read_document
 from atoll_core.errors import DescriptionError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network

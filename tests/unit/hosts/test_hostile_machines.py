@@ -32,7 +32,7 @@ from atoll_testbed.metrics.metric_points import box_points, job_points
 from atoll_testbed.platforms import hardware
 from atoll_testbed.platforms.hardware import HardwarePlatform
 from atoll_testbed.platforms.machine_checks import missing_prerequisites
-from atoll_testbed.run.recorder import RunRecorder
+from atoll_testbed.run.run_recorder import RunRecorder
 from tests.support import synthetic_run
 
 AGENT = Path(__file__).parents[2] / "guests" / "hostile_agent.py"
@@ -391,8 +391,8 @@ def test_figures_that_are_none_and_names_that_nobody_gave_become_no_points() -> 
 @pytest.fixture
 def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunRecorder:
     """Of a run below ``tmp_path``, in which a job may say little."""
-    monkeypatch.setattr("atoll_testbed.run.recorder._MOST_OUTPUT_BYTES", 10_000)
-    monkeypatch.setattr("atoll_testbed.run.recorder._MOST_OUTPUT_BYTES_S", 100)
+    monkeypatch.setattr("atoll_testbed.run.run_recorder._MOST_OUTPUT_BYTES", 10_000)
+    monkeypatch.setattr("atoll_testbed.run.run_recorder._MOST_OUTPUT_BYTES_S", 100)
     lab, asked = synthetic_run.network(), synthetic_run.experiment()
     return RunRecorder(synthetic_run.begin(tmp_path, asked, lab), lab, asked, lambda _: None)
 

@@ -12,7 +12,7 @@ from atoll_core.description.loader import load_any
 from atoll_emulation.this_machine.box_programs import missing_programs
 from atoll_hosts.job import Exit, Job
 from atoll_testbed.platforms.base import EmulatedPlatform
-from atoll_testbed.run.recorder import RunRecorder
+from atoll_testbed.run.run_recorder import RunRecorder
 
 
 def lab_with(folder: Path, project: Path, start: str, more: str = "") -> Path:

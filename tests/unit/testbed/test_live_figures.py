@@ -8,7 +8,7 @@ import pytest
 
 from atoll_analysis.run_directory import RunDir
 from atoll_core.description.loader import load_experiment
-from atoll_testbed.run.recorder import RunRecorder
+from atoll_testbed.run.run_recorder import RunRecorder
 
 BEGIN_NS = 1_800_000_000_000_000_000
 TENTH_NS = 100_000_000

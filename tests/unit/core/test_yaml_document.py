@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll_core.description.document import compose_document, label, read_document
+from atoll_core.description.yaml_document import compose_document, label, read_document
 
 
 def test_every_entry_knows_its_line():
