@@ -9,9 +9,8 @@ from atoll_analysis.tables.run_data import is_load
 from atoll_core.errors import LabError, RunError
 from atoll_core.plan.plan import JobSpec, Phase
 from atoll_hosts.agent import Job
-from atoll_testbed.run.run_recorder import RunRecorder
 from atoll_testbed.run.run_clock import RunClock
-from atoll_testbed.run.run_recorder import Recording
+from atoll_testbed.run.run_recorder import RunRecorder
 from atoll_testbed.testbed import Testbed, with_start
 
 _STOP_GRACE_S = 3.0

@@ -27,8 +27,8 @@ from atoll_testbed.run.change_runner import run_changes
 from atoll_testbed.run.job_runner import RunJobs
 from atoll_testbed.run.kernel_drops import backlog_limit, drop_increase, sample_drops
 from atoll_testbed.run.postprocess import compress_and_analyse
-from atoll_testbed.run.run_recorder import RunRecorder, describe_lab
 from atoll_testbed.run.run_clock import RunClock, start_event, start_lead_ns
+from atoll_testbed.run.run_recorder import RunRecorder, describe_lab
 from atoll_testbed.run.tcp_settings import pinned_tcp
 from atoll_testbed.testbed import Testbed, while_up
 
