@@ -4,13 +4,10 @@
 //! Jobs take their configuration as one JSON line on standard input, print JSON lines on standard
 //! output and messages for people on standard error; they end when standard input does.
 //!
-//! Exit codes: 0 done, 1 failed, 2 bad configuration or arguments. A job says that its configuration is
-//! at fault by failing with a [`std::io::Error`] of its own making (one that carries no error number of
-//! the operating system) whose kind is [`ErrorKind::InvalidInput`].
+//! Exit codes: 0 done, 1 failed, 2 bad configuration or arguments. A job reports a bad configuration as
+//! [`atoll_job::bad_configuration`].
 
 use clap::{Parser, Subcommand};
-use std::error::Error;
-use std::io::{self, ErrorKind};
 use std::process::ExitCode;
 use std::time::Duration;
 
@@ -97,19 +94,11 @@ fn main() -> ExitCode {
         Ok(()) => ExitCode::SUCCESS,
         Err(error) => {
             eprintln!("atoll-host: {error}");
-            if is_bad_input(error.as_ref()) {
+            if atoll_job::is_bad_configuration(error.as_ref()) {
                 ExitCode::from(2)
             } else {
                 ExitCode::FAILURE
             }
         }
     }
-}
-
-/// Whether a job failed because of its configuration, not at run time. EINVAL from the kernel
-/// has the same kind, hence the look at the error number.
-fn is_bad_input(error: &(dyn Error + 'static)) -> bool {
-    error.downcast_ref::<io::Error>().is_some_and(|error| {
-        error.kind() == ErrorKind::InvalidInput && error.raw_os_error().is_none()
-    })
 }

@@ -80,7 +80,7 @@ impl Capture {
                     return;
                 };
                 captured.records += 1;
-                let vlan = received.vlan.map_or(0, netio::frame::VlanTag::id);
+                let vlan = received.vlan.map_or(0, atoll_headers::VlanTag::id);
                 let record = record(received.real_time_ns, name, received.wire_bytes, vlan);
                 if result.is_ok() {
                     result = self.file.write_all(&record);

@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The frames: UDP in IPv4, so that every link counts them as it counts traffic, with a number inside.
 
+use atoll_headers::internet_checksum;
+
 /// IPv4 header (20), UDP header (8), mark (4), flow (2), sequence number (8).
 pub(crate) const LEAST_PACKET: u32 = 42;
 
@@ -41,7 +43,7 @@ pub(crate) fn build(flow: u16, packet_bytes: u32, vlan: Option<u16>) -> Vec<u8> 
     ip[8] = 64; // hops
     ip[9] = 17; // UDP
     ip[12..20].copy_from_slice(&ADDRESSES.concat());
-    let sum = checksum(ip);
+    let sum = internet_checksum(0, ip);
     ip[10..12].copy_from_slice(&sum.to_be_bytes());
     udp[..2].copy_from_slice(&UDP_PORT.to_be_bytes());
     udp[2..4].copy_from_slice(&UDP_PORT.to_be_bytes());
@@ -66,16 +68,6 @@ pub(crate) fn name(frame: &[u8]) -> Option<Name> {
         flow: u16::from_be_bytes(flow.try_into().ok()?),
         sequence: u64::from_be_bytes(sequence.try_into().ok()?),
     })
-}
-
-/// RFC 1071.
-fn checksum(bytes: &[u8]) -> u16 {
-    let sum: u32 = bytes
-        .chunks_exact(2)
-        .map(|pair| u32::from(u16::from_be_bytes([pair[0], pair[1]])))
-        .sum();
-    let folded = (sum & 0xffff) + (sum >> 16);
-    !((folded & 0xffff) + (folded >> 16)) as u16
 }
 
 #[cfg(test)]
@@ -109,7 +101,10 @@ mod tests {
 
     #[test]
     fn the_header_checksum_sums_to_nothing() {
-        assert_eq!(checksum(&build(1, 1500, None)[ETHERNET..ETHERNET + 20]), 0);
+        assert_eq!(
+            internet_checksum(0, &build(1, 1500, None)[ETHERNET..ETHERNET + 20]),
+            0
+        );
     }
 
     #[test]

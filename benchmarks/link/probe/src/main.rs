@@ -75,7 +75,7 @@ fn run(config: &Config) -> Result<Outcome, ProbeError> {
             .into_iter()
             .map(|capture| scope.spawn(|| capture.run(&sent_all)))
             .collect();
-        let start_ns = schedule::monotonic_ns() + LEAD.as_nanos() as u64;
+        let start_ns = atoll_job::clock::monotonic_ns() + LEAD.as_nanos() as u64;
         let senders: Vec<_> = (0_u16..)
             .zip(config.flows.iter().zip(sockets))
             .map(|(number, (flow, socket))| {

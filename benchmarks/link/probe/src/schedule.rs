@@ -3,14 +3,7 @@
 
 use crate::config::{Flow, Gaps};
 use link_model::SplitMix64;
-use rustix::time::{ClockId, clock_gettime};
 use std::time::Duration;
-
-/// `CLOCK_MONOTONIC` in ns.
-pub(crate) fn monotonic_ns() -> u64 {
-    let time = clock_gettime(ClockId::Monotonic);
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
-}
 
 /// Instants, one a frame, in order.
 #[derive(Debug)]

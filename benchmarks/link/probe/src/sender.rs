@@ -4,7 +4,8 @@
 use crate::config::Flow;
 use crate::error::ProbeError;
 use crate::frame;
-use crate::schedule::{Schedule, monotonic_ns};
+use crate::schedule::Schedule;
+use atoll_job::clock::monotonic_ns;
 use link_model::Histogram;
 use netio::packet::{PacketSocket, SEND_BATCH};
 use netio::rt_scheduling;

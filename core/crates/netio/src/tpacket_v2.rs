@@ -5,7 +5,7 @@
 //! Version 2 and not 3: version 3 hands packets over in blocks, which are closed by a timer of a
 //! millisecond or more when traffic is sparse; version 2 hands over each packet at once.
 
-use crate::frame::{Received, VlanTag};
+use crate::frame::{Received, tag_from_ring_status};
 use crate::packet_socket::{set_option, share};
 use std::io;
 use std::os::fd::OwnedFd;
@@ -89,7 +89,7 @@ impl Ring {
                 real_time_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
                 wire_bytes: header.tp_len,
                 frame,
-                vlan: VlanTag::from_ring_status(flags, header.tp_vlan_tci, header.tp_vlan_tpid),
+                vlan: tag_from_ring_status(flags, header.tp_vlan_tci, header.tp_vlan_tpid),
                 checksum_missing: flags & libc::TP_STATUS_CSUMNOTREADY != 0,
             });
         }

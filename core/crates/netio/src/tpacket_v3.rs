@@ -6,7 +6,7 @@
 //! times the frames of version 2's fixed slots. The kernel hands a block over when it is full, or at the
 //! second expiry of a timer that runs all the while.
 
-use crate::frame::{Received, VlanTag};
+use crate::frame::{Received, tag_from_ring_status};
 use crate::packet_socket::{set_option, share};
 use std::io;
 use std::mem::offset_of;
@@ -99,7 +99,7 @@ impl BlockRing {
                 real_time_ns: u64::from(header.tp_sec) * 1_000_000_000 + u64::from(header.tp_nsec),
                 wire_bytes: header.tp_len,
                 frame,
-                vlan: VlanTag::from_ring_status(
+                vlan: tag_from_ring_status(
                     header.tp_status,
                     header.hv1.tp_vlan_tci as u16,
                     header.hv1.tp_vlan_tpid,

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The engine's clock, and the kernel's receive stamps on it.
+//! The kernel's receive stamps on the engine's clock.
 //!
 //! Links run on `CLOCK_MONOTONIC`. The kernel stamps packets with `CLOCK_REALTIME`, which can be
 //! stepped while a run is under way; the difference is measured at each wake-up.
 
-use rustix::time::{ClockId, Timespec, clock_gettime};
+use atoll_job::clock::{monotonic_ns, real_time_ns};
 
 /// A difference that changes by more at once is a step, not an adjustment (at most 500 ppm).
 const STEP_NS: u64 = 1_000_000;
@@ -12,30 +12,6 @@ const STEP_NS: u64 = 1_000_000;
 const UNCERTAINTY_MAX_NS: u64 = 5_000;
 /// How long a stamped packet may take to appear in the ring.
 const DELIVERY_MAX_NS: u64 = 10_000_000;
-
-/// `CLOCK_MONOTONIC` in ns.
-pub(crate) fn monotonic_ns() -> u64 {
-    nanoseconds(clock_gettime(ClockId::Monotonic))
-}
-
-/// Whether time passes only while everything sleeps: in User-Mode Linux with one of the `time-travel` modes
-/// (`arch/um/kernel/time.c`). A program there is never late, and reading the clock costs more than anything else.
-pub(crate) fn is_virtual() -> bool {
-    std::fs::read_to_string("/proc/cmdline").is_ok_and(|line| {
-        line.split_whitespace()
-            .any(|word| word.split('=').next() == Some("time-travel"))
-    })
-}
-
-/// `CLOCK_REALTIME` in ns since 1970.
-pub(crate) fn real_time_ns() -> u64 {
-    nanoseconds(clock_gettime(ClockId::Realtime))
-}
-
-/// Neither clock shows negative times.
-fn nanoseconds(time: Timespec) -> u64 {
-    time.tv_sec.unsigned_abs() * 1_000_000_000 + time.tv_nsec.unsigned_abs()
-}
 
 /// Real time less monotonic time, now and before the last step.
 #[derive(Debug, Clone, Copy)]

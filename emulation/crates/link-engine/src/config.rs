@@ -102,7 +102,7 @@ impl LinkConfig {
     /// # Errors
     /// The first thing wrong with `line`.
     pub(crate) fn parse(line: &str) -> Result<Self, BadConfiguration> {
-        let config: Self = serde_json::from_str(line)?;
+        let config: Self = atoll_job::configuration(line)?;
         check_mtu(config.mtu)?;
         if config.world == config.island {
             return Err(BadConfiguration::SameInterface(config.world));
@@ -121,7 +121,7 @@ impl DelayConfig {
     /// # Errors
     /// The first thing wrong with `line`.
     pub(crate) fn parse(line: &str) -> Result<Self, BadConfiguration> {
-        let config: Self = serde_json::from_str(line)?;
+        let config: Self = atoll_job::configuration(line)?;
         check_mtu(config.mtu)?;
         let mut vlans = BTreeSet::new();
         for class in &config.classes {

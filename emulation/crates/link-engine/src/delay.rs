@@ -79,7 +79,7 @@ impl Program for DelayProgram {
     }
 
     fn arrival(&mut self, _port: usize, now: u64, received: &Received<'_>) {
-        let vlan = received.vlan.map(netio::frame::VlanTag::id);
+        let vlan = received.vlan.map(atoll_headers::VlanTag::id);
         let Some(class) = self
             .classes
             .iter_mut()

@@ -1,14 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The loop that both programs run in: receive, send what is due, report, wait.
 
-use crate::clock::{self, RealTimeOffset, monotonic_ns, real_time_ns};
+use crate::clock::RealTimeOffset;
 use crate::config::Departures;
-use crate::control::Control;
 use crate::error::{EngineError, Refusal};
-use crate::output::Output;
 use crate::ports::{Arrivals, Instant, Outgoing, Port};
 use crate::precise_wait::{PreciseWait, Waking};
-use crate::request::{Change, Request};
+use crate::request::{self, Change, Request};
+use atoll_job::clock::{self, monotonic_ns, real_time_ns};
+use atoll_job::{Input, Output};
 use link_report::{Answer, Line, Op};
 use netio::frame::Received;
 use netio::packet::SEND_BATCH;
@@ -128,14 +128,14 @@ impl<P: Program> Engine<P> {
     /// When an interface goes away or polling fails.
     pub(crate) fn run(
         mut self,
-        mut control: Control<io::Stdin>,
+        mut input: Input<io::Stdin>,
         spin_ns: Option<u64>,
     ) -> Result<(), EngineError> {
         // Before any thread is started, and the thread before real-time scheduling, which it must not have.
         let signals = shutdown_signal::requests()?;
         let output = Output::start()?;
         let mut pace = PreciseWait::new(be_awake_in_time(spin_ns)?, monotonic_ns());
-        output.line(text::<P>(&Line::Ready));
+        output.line(&Line::<P::Counters, P::Measurement>::Ready);
 
         let mut report_ns = monotonic_ns() + REPORT_NS;
         loop {
@@ -149,7 +149,7 @@ impl<P: Program> Engine<P> {
                 // As it was when the last arrival was looked for.
                 let counters = self.program.counters(known_ns);
                 let t_ns = real_time_ns();
-                output.repeatable_line(text::<P>(&Line::Counters { t_ns, counters }));
+                output.repeatable_line(&Line::<_, P::Measurement>::Counters { t_ns, counters });
             }
 
             let hold_ns = self.hold_ns();
@@ -159,7 +159,7 @@ impl<P: Program> Engine<P> {
                 Arrivals::Some if hold_ns > 0 => (pace.sleep_ns(now, next_ns).min(hold_ns), false),
                 Arrivals::Some | Arrivals::None => (pace.sleep_ns(now, next_ns), true),
             };
-            let Some(events) = self.wait(&control, &signals, of_ports, sleep_ns)? else {
+            let Some(events) = self.wait(&input, &signals, of_ports, sleep_ns)? else {
                 if arrivals != Arrivals::More {
                     pace.spin(next_ns, monotonic_ns);
                 }
@@ -169,17 +169,17 @@ impl<P: Program> Engine<P> {
                 self.check_ports()?;
             }
             if events.request {
-                control.read()?;
-                while let Some(request) = control.next_request() {
-                    output.line(text::<P>(&self.answer(request)?));
+                input.read()?;
+                while let Some(request) = input.next_request(request::parse) {
+                    output.line(&self.answer(request)?);
                 }
             }
-            if events.signal || control.ended() {
+            if events.signal || input.ended() {
                 break;
             }
         }
         let (t_ns, measurement) = self.measurement()?;
-        output.line(text::<P>(&Line::Done { t_ns, measurement }));
+        output.line(&Line::<P::Counters, _>::Done { t_ns, measurement });
         output.finish();
         Ok(())
     }
@@ -328,13 +328,13 @@ impl<P: Program> Engine<P> {
     /// Until something happens, at most `sleep_ns`; None when that has passed. Arrivals count only if `of_ports`.
     fn wait(
         &self,
-        control: &impl AsFd,
+        input: &impl AsFd,
         signals: &impl AsFd,
         of_ports: bool,
         sleep_ns: u64,
     ) -> Result<Option<Events>, EngineError> {
         let mut polled: Vec<PollFd<'_>> = Vec::with_capacity(self.ports.len() + 2);
-        polled.push(PollFd::new(control, PollFlags::IN));
+        polled.push(PollFd::new(input, PollFlags::IN));
         polled.push(PollFd::new(signals, PollFlags::IN));
         let awaited = if of_ports {
             PollFlags::IN
@@ -409,10 +409,4 @@ fn be_awake_in_time(spin_ns: Option<u64>) -> io::Result<Waking> {
         spin_ns: spin_ns.unwrap_or(if real_time && !alone { SPIN_NS } else { 0 }),
         exact: real_time,
     })
-}
-
-/// A line as it is written.
-pub(crate) fn text<P: Program>(line: &Line<P::Counters, P::Measurement>) -> String {
-    // Fails for maps with keys other than strings and numbers, and for foreign `Serialize` code: neither is here.
-    serde_json::to_string(line).unwrap_or_default()
 }

@@ -12,10 +12,8 @@ use std::io;
 /// A configuration that cannot be applied here; the message names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadConfiguration {
-    #[error("no configuration on standard input: expected one line of JSON")]
-    Missing,
-    #[error("configuration: {0}")]
-    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Configuration(#[from] atoll_job::ConfigurationError),
     #[error("configuration: {0}")]
     Settings(#[from] link_model::ConfigError),
     #[error("configuration: {name}: {source}")]
@@ -38,7 +36,7 @@ pub(crate) enum BadConfiguration {
 /// The form in which `atoll-host` recognises a bad configuration.
 impl From<BadConfiguration> for io::Error {
     fn from(error: BadConfiguration) -> Self {
-        Self::new(io::ErrorKind::InvalidInput, error.to_string())
+        atoll_job::bad_configuration(error)
     }
 }
 

@@ -2,11 +2,10 @@
 //! The length of an Ethernet frame's packet, and its VLAN tag.
 
 use crate::config::Counted;
-use netio::frame::VlanTag;
+use atoll_headers::{TAG_BYTES, VlanTag, append_tagged};
 
 const ETHERNET_HEADER: usize = 14;
 const TYPE_OFFSET: usize = 12;
-const TAG_BYTES: usize = 4;
 const TYPE_IPV4: u16 = 0x0800;
 const TYPE_VLAN: u16 = 0x8100;
 const TYPE_PROVIDER_VLAN: u16 = 0x88a8;
@@ -63,15 +62,8 @@ impl Lengths {
 
 /// The frame as it was on the wire, its VLAN tag back between addresses and type.
 pub(crate) fn with_tag(frame: &[u8], vlan: Option<VlanTag>) -> Vec<u8> {
-    let Some(vlan) = vlan else {
-        return frame.to_vec();
-    };
-    let (addresses, rest) = frame.split_at(TYPE_OFFSET.min(frame.len()));
     let mut tagged = Vec::with_capacity(frame.len() + TAG_BYTES);
-    tagged.extend_from_slice(addresses);
-    tagged.extend_from_slice(&vlan.protocol.to_be_bytes());
-    tagged.extend_from_slice(&vlan.control.to_be_bytes());
-    tagged.extend_from_slice(rest);
+    append_tagged(&mut tagged, frame, vlan);
     tagged
 }
 
@@ -148,20 +140,5 @@ mod tests {
             ),
             (40, 54)
         );
-    }
-
-    #[test]
-    fn a_tag_goes_back_to_where_it_was() {
-        let untagged = frame(&[TYPE_IPV4], 40, 60);
-        let tag = VlanTag {
-            control: 0x2065,
-            protocol: TYPE_VLAN,
-        };
-        let tagged = with_tag(&untagged, Some(tag));
-        assert_eq!(tagged[..12], untagged[..12]);
-        assert_eq!(tagged[12..16], [0x81, 0x00, 0x20, 0x65]);
-        assert_eq!(tagged[16..], untagged[12..]);
-        assert_eq!(with_tag(&untagged, None), untagged);
-        assert_eq!(tag.id(), 101);
     }
 }

@@ -6,7 +6,7 @@
 //!                                   Program::pop_due ──> packet socket      one thread: `engine`
 //!                                                        └─ or the kernel's `fq`, with the instant: `kernel_departures`
 //! standard input ── marks ────────> Program::measurement, counters
-//!                                   lines ──> standard output                a thread of its own: `output`
+//!                                   lines ──> standard output                a thread of its own: `atoll_job::Output`
 //! ```
 //!
 //! One thread serves both directions: a packet costs it a few microseconds, and a second thread would
@@ -17,22 +17,20 @@ mod clock;
 mod config;
 #[cfg(test)]
 mod contract;
-mod control;
 mod delay;
 mod engine;
 mod error;
 mod frame;
 mod kernel_pacing;
 mod link;
-mod output;
 mod ports;
 mod precise_wait;
 mod punctuality;
 mod report;
 mod request;
 
+use atoll_job::Input;
 use config::{DelayConfig, LinkConfig};
-use control::Control;
 use engine::Engine;
 use ports::Port;
 use std::io;
@@ -43,15 +41,15 @@ use std::io;
 /// A message for the user when the configuration (an [`std::io::Error`] of kind `InvalidInput`) or the
 /// machine does not allow the link, or an interface goes away while it runs.
 pub fn run_link() -> Result<(), Box<dyn std::error::Error>> {
-    let mut control = Control::standard_input();
-    let config = LinkConfig::parse(&control.first_line()?).map_err(io::Error::from)?;
+    let mut input = Input::standard();
+    let config = LinkConfig::parse(&input.first_line()?).map_err(io::Error::from)?;
     let ports = vec![
         Port::open(&config.world, config.mtu)?,
         Port::open(&config.island, config.mtu)?,
     ];
-    let program =
-        link::LinkProgram::new(&config, clock::monotonic_ns()).map_err(io::Error::from)?;
-    Ok(Engine::new(program, ports, config.departures)?.run(control, config.spin_ns)?)
+    let program = link::LinkProgram::new(&config, atoll_job::clock::monotonic_ns())
+        .map_err(io::Error::from)?;
+    Ok(Engine::new(program, ports, config.departures)?.run(input, config.spin_ns)?)
 }
 
 /// `atoll-host delay`: reads its configuration from the first line of standard input.
@@ -59,9 +57,9 @@ pub fn run_link() -> Result<(), Box<dyn std::error::Error>> {
 /// # Errors
 /// As [`run_link`].
 pub fn run_delay() -> Result<(), Box<dyn std::error::Error>> {
-    let mut control = Control::standard_input();
-    let config = DelayConfig::parse(&control.first_line()?).map_err(io::Error::from)?;
+    let mut input = Input::standard();
+    let config = DelayConfig::parse(&input.first_line()?).map_err(io::Error::from)?;
     let ports = vec![Port::open(&config.trunk, config.mtu)?];
     let program = delay::DelayProgram::new(&config).map_err(io::Error::from)?;
-    Ok(Engine::new(program, ports, config.departures)?.run(control, config.spin_ns)?)
+    Ok(Engine::new(program, ports, config.departures)?.run(input, config.spin_ns)?)
 }

@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The interfaces of a program: checked, opened, read from and written to.
 
-use crate::clock::{RealTimeOffset, monotonic_ns};
+use crate::clock::RealTimeOffset;
 use crate::error::{BadConfiguration, EngineError};
 use crate::frame::longest_frame;
 use crate::kernel_pacing::FairQueue;
+use atoll_job::clock::monotonic_ns;
 use netio::frame::Received;
 use netio::interface::Interface;
 use netio::packet::{PacketSocket, SEND_BATCH};

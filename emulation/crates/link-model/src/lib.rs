@@ -29,7 +29,6 @@ mod link_state;
 mod loss;
 mod propagation;
 mod queue;
-mod random;
 mod range_checks;
 mod rate_check;
 mod red;
@@ -37,6 +36,7 @@ mod serialiser;
 mod trace;
 
 pub use aqm::AqmSettings;
+pub use atoll_random::SplitMix64;
 pub use config::{DelaySettings, LinkChange, LinkSettings};
 pub use counters::{Count, DropCause, Drops, LinkCounters};
 pub use delay_line::DelayLine;
@@ -44,7 +44,6 @@ pub use histogram::Histogram;
 pub use jitter::{JitterKind, JitterSettings};
 pub use link::{Link, Verdict};
 pub use loss::{LossKind, LossPlace, LossSettings};
-pub use random::SplitMix64;
 pub use range_checks::ConfigError;
 pub use trace::TraceRow;
 

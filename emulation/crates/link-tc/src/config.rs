@@ -150,10 +150,7 @@ impl Config {
     /// # Errors
     /// The first thing wrong with `text`.
     pub(crate) fn parse(text: &str) -> Result<Self, BadConfiguration> {
-        if text.trim().is_empty() {
-            return Err(BadConfiguration::Missing);
-        }
-        let line: Line = serde_json::from_str(text)?;
+        let line: Line = atoll_job::configuration(text)?;
         let counted = match (line.link, line.delay) {
             (Some(directions), None) => Counted::Link(directions),
             (None, Some(delay)) => Counted::Delay(delay),
@@ -175,6 +172,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_job::ConfigurationError;
 
     #[test]
     fn handles_are_read_as_tc_writes_them() {
@@ -193,7 +191,13 @@ mod tests {
             Config::parse(line),
             Err(BadConfiguration::WhatToCount)
         ));
-        assert!(matches!(Config::parse(" "), Err(BadConfiguration::Missing)));
-        assert!(matches!(Config::parse("{"), Err(BadConfiguration::Json(_))));
+        assert!(matches!(
+            Config::parse(" "),
+            Err(BadConfiguration::Configuration(ConfigurationError::Missing))
+        ));
+        assert!(matches!(
+            Config::parse("{"),
+            Err(BadConfiguration::Configuration(ConfigurationError::Json(_)))
+        ));
     }
 }

@@ -2,10 +2,10 @@
 //! The messages of this program are those of `tests/data/contract/tc.jsonl`, which Python's tests read too.
 
 use crate::config::{Config, Counted};
-use crate::input::Request;
 use crate::report::{
     ClassFigures, DelayFigures, DirectionFigures, Figures, MeasuredDirection, Measurement, Reporter,
 };
+use crate::request::Request;
 use link_model::Histogram;
 use link_report::{Directions, Op};
 use serde_json::Value;

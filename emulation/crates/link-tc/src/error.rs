@@ -7,10 +7,8 @@ use std::io;
 /// A configuration that cannot be applied here (exit code 2); the message names the remedy.
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum BadConfiguration {
-    #[error("no configuration on standard input: expected one line of JSON")]
-    Missing,
-    #[error("configuration: {0}")]
-    Json(#[from] serde_json::Error),
+    #[error(transparent)]
+    Configuration(#[from] atoll_job::ConfigurationError),
     #[error("configuration: either link or delay must say what is counted")]
     WhatToCount,
     #[error("configuration: '{0}' is not a handle: write hexadecimal MAJOR:MINOR")]
@@ -22,7 +20,7 @@ pub(crate) enum BadConfiguration {
 /// The form in which `atoll-host` recognises a bad configuration.
 impl From<BadConfiguration> for io::Error {
     fn from(error: BadConfiguration) -> Self {
-        Self::new(io::ErrorKind::InvalidInput, error.to_string())
+        atoll_job::bad_configuration(error)
     }
 }
 

@@ -19,18 +19,19 @@ mod config;
 mod contract;
 mod counters;
 mod error;
-mod input;
 mod readback;
 mod report;
+mod request;
 mod rtnetlink;
 mod setup;
 
+use atoll_job::{Event, Requests};
 use config::{Config, Counted};
 use counters::Counters;
 use error::{BadConfiguration, TcError};
-use input::{Event, Input, Request};
 use link_report::Op;
 use report::Reporter;
+use request::Request;
 use rtnetlink::Kernel;
 use std::io;
 use std::time::{Duration, Instant};
@@ -48,7 +49,7 @@ const DELAY_LINE: Duration = Duration::from_secs(1);
 /// A message for the user when the configuration (an [`std::io::Error`] of kind `InvalidInput`) or the
 /// machine does not allow it, when a setting did not take, or an interface goes away.
 pub fn run() -> Result<(), Box<dyn std::error::Error>> {
-    let mut input = Input::start()?;
+    let mut input = Requests::start()?;
     let config = Config::parse(&input.first_line()?).map_err(io::Error::from)?;
     setup::check_interfaces(&config.settings)
         .map_err(BadConfiguration::from)
@@ -59,7 +60,7 @@ pub fn run() -> Result<(), Box<dyn std::error::Error>> {
     Ok(outcome?)
 }
 
-fn serve(counted: &Counted, input: &mut Input) -> Result<(), TcError> {
+fn serve(counted: &Counted, input: &mut Requests) -> Result<(), TcError> {
     let mut kernel = Kernel::open()?;
     let mut counters = Counters::new(counted)?;
     let mut reporter = Reporter::new(io::stdout());
@@ -104,7 +105,7 @@ fn answer(
         Ok(Request::Set { id }) => reporter.refuse(Op::Set, id),
         Ok(Request::TraceStart { id }) => reporter.refuse(Op::TraceStart, id),
         Err(error) => {
-            eprintln!("atoll-host: request ignored: {error}: {line}");
+            atoll_job::log_line(&format!("request ignored: {error}: {line}"));
             Ok(())
         }
     }

@@ -4,9 +4,9 @@
 
 use crate::attributes::Statistics;
 use crate::error::TcError;
+use atoll_job::clock::real_time_ns;
 use link_model::Histogram;
 use link_report::{Answer, Directions, Line, Op};
-use rustix::time::{ClockId, clock_gettime};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -168,12 +168,12 @@ impl<W: Write> Reporter<W> {
     }
 
     pub(crate) fn counters(&mut self, counters: Figures) -> Result<(), TcError> {
-        let t_ns = now_ns();
+        let t_ns = real_time_ns();
         self.line(&Line::Counters { t_ns, counters })
     }
 
     pub(crate) fn mark(&mut self, id: u64, measurement: Measurement) -> Result<(), TcError> {
-        let t_ns = now_ns();
+        let t_ns = real_time_ns();
         self.line(&Line::Mark {
             id,
             t_ns,
@@ -182,13 +182,13 @@ impl<W: Write> Reporter<W> {
     }
 
     pub(crate) fn done(&mut self, measurement: Measurement) -> Result<(), TcError> {
-        let t_ns = now_ns();
+        let t_ns = real_time_ns();
         self.line(&Line::Done { t_ns, measurement })
     }
 
     /// Answer requests that only the engine supports.
     pub(crate) fn refuse(&mut self, op: Op, id: u64) -> Result<(), TcError> {
-        let answer = Answer::new(id, now_ns(), Err(ENGINE_ONLY.to_owned()));
+        let answer = Answer::new(id, real_time_ns(), Err(ENGINE_ONLY.to_owned()));
         self.line(&Line::answer(op, answer))
     }
 
@@ -198,9 +198,4 @@ impl<W: Write> Reporter<W> {
         self.output.write_all(&text)?;
         Ok(self.output.flush()?)
     }
-}
-
-fn now_ns() -> u64 {
-    let now = clock_gettime(ClockId::Realtime);
-    now.tv_sec.unsigned_abs() * 1_000_000_000 + now.tv_nsec.unsigned_abs()
 }

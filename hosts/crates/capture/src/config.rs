@@ -52,13 +52,8 @@ impl Config {
     /// # Errors
     /// If it is missing or no JSON, lacks a field, or has one that is unknown, of the wrong type or out of range.
     pub(crate) fn parse(line: &str) -> Result<Self, CaptureError> {
-        if line.trim().is_empty() {
-            return Err(CaptureError::Configuration(
-                "no configuration: give it as one line of JSON on standard input".into(),
-            ));
-        }
-        let config: Self = serde_json::from_str(line)
-            .map_err(|error| CaptureError::Configuration(format!("configuration: {error}")))?;
+        let config: Self = atoll_job::configuration(line)
+            .map_err(|error| CaptureError::Configuration(error.to_string()))?;
         if config.snap_bytes < LEAST_SNAP_BYTES {
             return Err(CaptureError::Configuration(format!(
                 "configuration: snap_bytes {} is less than {LEAST_SNAP_BYTES}, an Ethernet header",

@@ -2,7 +2,7 @@
 //! Why a capture ended early.
 
 use std::error::Error;
-use std::io::{self, ErrorKind};
+use std::io;
 use std::path::Path;
 
 /// Why a capture ended early; the message is one line for people.
@@ -36,11 +36,11 @@ impl CaptureError {
         }
     }
 
-    /// As the one error type that `atoll-host` turns into exit codes: bad configuration is an
-    /// [`io::Error`] of kind [`ErrorKind::InvalidInput`].
+    /// As the one error type that `atoll-host` turns into exit codes: bad configuration is one of
+    /// [`atoll_job::bad_configuration`].
     pub(crate) fn boxed(self) -> Box<dyn Error> {
         match self {
-            Self::Configuration(message) => io::Error::new(ErrorKind::InvalidInput, message).into(),
+            Self::Configuration(message) => atoll_job::bad_configuration(message).into(),
             other => other.to_string().into(),
         }
     }

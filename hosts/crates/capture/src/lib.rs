@@ -14,18 +14,17 @@ mod message;
 mod record;
 mod session;
 
+use atoll_job::Input;
 use config::Config;
 use error::CaptureError;
 use std::error::Error;
-use std::io;
 
 /// `atoll-host capture`.
 ///
 /// # Errors
 /// A message for the user.
 pub fn run() -> Result<(), Box<dyn Error>> {
-    let mut line = String::new();
-    io::stdin().read_line(&mut line)?; // what came behind it is dropped: a capture takes no orders but to stop
+    let line = Input::standard().first_line()?; // input that arrived with it is dropped: a capture takes no requests
     let captured = Config::parse(&line).and_then(|config| session::capture(&config));
     captured.map_err(CaptureError::boxed)
 }

@@ -2,7 +2,6 @@
 //! Messages of a capture on standard output, one line of JSON each.
 
 use serde::Serialize;
-use std::io::{self, Write};
 
 /// Counters since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
@@ -43,18 +42,6 @@ pub(crate) enum Message {
         #[serde(flatten)]
         tally: Tally,
     },
-}
-
-/// Print `message`.
-///
-/// # Errors
-/// If standard output is closed.
-pub(crate) fn say(message: &Message) -> io::Result<()> {
-    let mut line = serde_json::to_vec(message)?;
-    line.push(b'\n');
-    let mut output = io::stdout().lock();
-    output.write_all(&line)?;
-    output.flush()
 }
 
 #[cfg(test)]

@@ -3,6 +3,7 @@
 //!
 //! Source: <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/>.
 
+use atoll_headers::{TAG_BYTES, append_tagged};
 use netio::frame::Received;
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
@@ -10,16 +11,13 @@ const VERSION: [u16; 2] = [2, 4];
 const LINK_TYPE_ETHERNET: u32 = 1;
 const NS_PER_S: u64 = 1_000_000_000;
 
-/// Two addresses; a VLAN tag follows them.
-const ADDRESSES_BYTES: usize = 12;
-const TAG_BYTES: usize = 4;
 const RECORD_HEADER_BYTES: usize = 16;
 
 /// The header of a file whose records have at most `snap_bytes` of each frame.
 pub(crate) fn file_header(snap_bytes: u16) -> Vec<u8> {
     let mut header = MAGIC_NANOSECONDS.to_le_bytes().to_vec();
     header.extend(VERSION.into_iter().flat_map(u16::to_le_bytes));
-    // The time zone and accuracy that nobody tells: both zero.
+    // Time zone and accuracy, both zero by the format.
     let words = [0, 0, u32::from(snap_bytes), LINK_TYPE_ETHERNET];
     header.extend(words.into_iter().flat_map(u32::to_le_bytes));
     header
@@ -27,21 +25,13 @@ pub(crate) fn file_header(snap_bytes: u16) -> Vec<u8> {
 
 /// Append the record of a frame, its VLAN tag back in its place; returns its length on the wire.
 pub(crate) fn append(records: &mut Vec<u8>, received: &Received<'_>, snap_bytes: u16) -> u32 {
-    let (addresses, rest) = received
-        .frame
-        .split_at(ADDRESSES_BYTES.min(received.frame.len()));
-    let mut tag = [0; TAG_BYTES];
-    if let Some(vlan) = received.vlan {
-        tag[..2].copy_from_slice(&vlan.protocol.to_be_bytes());
-        tag[2..].copy_from_slice(&vlan.control.to_be_bytes());
-    }
-    let tag = if received.vlan.is_some() {
-        &tag[..]
+    let tag_bytes = if received.vlan.is_some() {
+        TAG_BYTES
     } else {
-        &[]
+        0
     };
-    let wire_bytes = received.wire_bytes + tag.len() as u32;
-    let kept = (received.frame.len() + tag.len()).min(usize::from(snap_bytes));
+    let wire_bytes = received.wire_bytes + tag_bytes as u32;
+    let kept = (received.frame.len() + tag_bytes).min(usize::from(snap_bytes));
     let header = [
         (received.real_time_ns / NS_PER_S) as u32, // until 2106
         (received.real_time_ns % NS_PER_S) as u32,
@@ -50,9 +40,7 @@ pub(crate) fn append(records: &mut Vec<u8>, received: &Received<'_>, snap_bytes:
     ];
     records.extend(header.into_iter().flat_map(u32::to_le_bytes));
     let end = records.len() + kept;
-    for part in [addresses, tag, rest] {
-        records.extend_from_slice(part);
-    }
+    append_tagged(records, received.frame, received.vlan);
     records.truncate(end);
     wire_bytes
 }
@@ -74,7 +62,7 @@ pub(crate) fn whole(records: &[u8]) -> usize {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use netio::frame::VlanTag;
+    use atoll_headers::VlanTag;
 
     fn received(frame: &[u8], vlan: Option<VlanTag>) -> Received<'_> {
         Received {

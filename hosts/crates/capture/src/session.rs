@@ -4,7 +4,9 @@
 use crate::config::Config;
 use crate::error::CaptureError;
 use crate::file::CaptureFile;
-use crate::message::{Message, Tally, say};
+use crate::message::{Message, Tally};
+use atoll_job::clock::real_time_ns;
+use atoll_job::{discard, print};
 use netio::capture::CaptureSocket;
 use netio::interface::Interface;
 use netio::privileges::{CapabilitySet, drop_capabilities};
@@ -12,7 +14,7 @@ use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
 use std::os::fd::AsFd;
-use std::time::{Duration, Instant, SystemTime};
+use std::time::{Duration, Instant};
 
 const COUNTERS_EVERY: Duration = Duration::from_secs(1);
 /// How often it is looked whether the ring is empty at the end. The kernel closes its last block within 0.4 s.
@@ -99,7 +101,11 @@ fn wait(
     ];
     poll_for(&mut polled, until.saturating_duration_since(Instant::now()))?;
     let [socket, signal, input_ready] = polled.map(|one| !one.revents().is_empty());
-    Ok((socket, signal || (input_ready && ended(input)?)))
+    Ok((
+        socket,
+        signal
+            || (input_ready && discard(input).map_err(CaptureError::of("read standard input"))?),
+    ))
 }
 
 fn poll_for(polled: &mut [PollFd<'_>], timeout: Duration) -> Result<(), CaptureError> {
@@ -108,15 +114,6 @@ fn poll_for(polled: &mut [PollFd<'_>], timeout: Duration) -> Result<(), CaptureE
     match poll(polled, Some(&timeout)) {
         Ok(_) | Err(Errno::INTR) => Ok(()),
         Err(error) => Err(CaptureError::of("wait for frames")(error.into())),
-    }
-}
-
-/// Discard pending standard input; returns whether it has ended.
-fn ended(input: &io::Stdin) -> Result<bool, CaptureError> {
-    match rustix::io::read(input, &mut [0; 4096]) {
-        Ok(count) => Ok(count == 0),
-        Err(Errno::INTR | Errno::AGAIN) => Ok(false),
-        Err(error) => Err(CaptureError::of("read standard input")(error.into())),
     }
 }
 
@@ -182,10 +179,7 @@ impl Session {
     }
 
     fn say(&self, message: impl FnOnce(u64, Tally) -> Message) -> Result<(), CaptureError> {
-        let since_1970 = SystemTime::now()
-            .duration_since(SystemTime::UNIX_EPOCH)
-            .unwrap_or_default();
-        say(&message(since_1970.as_nanos() as u64, self.tally))
+        print(&message(real_time_ns(), self.tally))
             .map_err(CaptureError::of("write to standard output"))
     }
 }

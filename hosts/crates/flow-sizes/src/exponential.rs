@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Exponential waits by integers alone, so that every machine waits the same nanoseconds.
 
-use crate::splitmix;
+use crate::draws;
 
 /// ln 2 in units of 2^-64.
 const LN_2: u128 = 0xb172_17f7_d1cf_79ac;
@@ -13,7 +13,7 @@ const FRACTION_BITS: u32 = 32;
 /// and servers of the flows. A promise as [`crate::draw`] is one.
 #[must_use]
 pub fn exponential_ns(mean_ns: u64, seed: u64, channel: u64, flow: u64) -> u64 {
-    let [_, _, uniform] = splitmix::draws(seed, channel, flow);
+    let [_, _, uniform] = draws(seed, channel, flow);
     let minus_log2 = (64_u128 << FRACTION_BITS) - u128::from(log2(u128::from(uniform) + 1));
     let minus_ln = (minus_log2 * LN_2) >> 64; // at most 45 * 2^32
     u64::try_from((minus_ln * u128::from(mean_ns)) >> FRACTION_BITS).unwrap_or(u64::MAX)

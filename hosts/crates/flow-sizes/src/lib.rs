@@ -11,7 +11,8 @@
 mod distribution;
 mod exponential;
 mod headers;
-mod splitmix;
+
+use atoll_random::SplitMix64;
 
 pub use distribution::{Distribution, Invalid, Knot, UnknownDistribution};
 pub use exponential::exponential_ns;
@@ -42,12 +43,18 @@ pub fn draw(
     servers: usize,
 ) -> Flow {
     assert!(servers > 0, "a flow needs a server");
-    let [server_draw, size_draw, _] = splitmix::draws(seed, channel, flow);
+    let [server_draw, size_draw, _] = draws(seed, channel, flow);
     Flow {
         // Multiply-shift maps 64 random bits to 0..servers; its bias is below servers / 2^64.
         server: ((u128::from(server_draw) * servers as u128) >> 64) as usize,
         size_bytes: distribution.quantile(size_draw),
     }
+}
+
+/// Independent uniform 64-bit numbers for one flow: of its server, its size, its wait.
+fn draws(seed: u64, channel: u64, flow: u64) -> [u64; 3] {
+    let mut random = SplitMix64::at(&[seed, channel, flow]);
+    [random.next_u64(), random.next_u64(), random.next_u64()]
 }
 
 #[cfg(test)]

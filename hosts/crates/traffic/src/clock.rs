@@ -1,7 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The two clocks: instants in messages are real time, waiting is done on the monotonic clock.
 
-use rustix::time::{ClockId, clock_gettime};
+pub use atoll_job::clock::monotonic_ns;
+use atoll_job::clock::real_time_ns;
 
 /// One second.
 pub const SECOND_NS: u64 = 1_000_000_000;
@@ -9,16 +10,7 @@ pub const SECOND_NS: u64 = 1_000_000_000;
 /// Now, nanoseconds since 1970 (`CLOCK_REALTIME`).
 #[must_use]
 pub fn realtime_ns() -> i64 {
-    let now = clock_gettime(ClockId::Realtime);
-    now.tv_sec * 1_000_000_000 + now.tv_nsec
-}
-
-/// Now, nanoseconds of `CLOCK_MONOTONIC`.
-#[must_use]
-#[expect(clippy::cast_sign_loss, reason = "the monotonic clock starts at zero")]
-pub fn monotonic_ns() -> u64 {
-    let now = clock_gettime(ClockId::Monotonic);
-    now.tv_sec as u64 * SECOND_NS + now.tv_nsec as u64
+    i64::try_from(real_time_ns()).unwrap_or(i64::MAX) // until 2262
 }
 
 /// The monotonic time at which the real-time clock will show `instant_ns`; now, if that is past.

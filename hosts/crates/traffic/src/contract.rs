@@ -35,7 +35,7 @@ pub fn configurations<T: DeserializeOwned + Debug>(topic: &str, optional: &[&str
         let mut more = example.clone();
         more["surprise"] = Value::Null;
         assert!(
-            parse::<T>(more.to_string().as_bytes()).is_err(),
+            parse::<T>(&more.to_string()).is_err(),
             "an unknown field is taken: {more}"
         );
         for field in example
@@ -47,14 +47,14 @@ pub fn configurations<T: DeserializeOwned + Debug>(topic: &str, optional: &[&str
             let mut less = example.clone();
             less.as_object_mut().unwrap().remove(field);
             assert!(
-                parse::<T>(less.to_string().as_bytes()).is_err(),
+                parse::<T>(&less.to_string()).is_err(),
                 "not missed: {field}"
             );
         }
     }
     examples(topic, "keeper")
         .iter()
-        .map(|example| parse(example.to_string().as_bytes()).unwrap())
+        .map(|example| parse(&example.to_string()).unwrap())
         .collect()
 }
 

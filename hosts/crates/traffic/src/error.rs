@@ -2,7 +2,7 @@
 //! Why a job ended early.
 
 use std::error::Error;
-use std::io::{self, ErrorKind};
+use std::io;
 
 /// Why a job ended early; the message is one line for people.
 #[derive(Debug, thiserror::Error)]
@@ -21,12 +21,12 @@ impl TrafficError {
         Self::Runtime(format!("cannot {doing}: {error}"))
     }
 
-    /// As the one error type that `atoll-host` turns into exit codes: bad configuration is an
-    /// [`io::Error`] of kind [`ErrorKind::InvalidInput`].
+    /// As the one error type that `atoll-host` turns into exit codes: bad configuration is one of
+    /// [`atoll_job::bad_configuration`].
     #[must_use]
     pub fn boxed(self) -> Box<dyn Error> {
         match self {
-            Self::Configuration(message) => io::Error::new(ErrorKind::InvalidInput, message).into(),
+            Self::Configuration(message) => atoll_job::bad_configuration(message).into(),
             Self::Runtime(message) => message.into(),
         }
     }

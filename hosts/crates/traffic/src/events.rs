@@ -2,6 +2,7 @@
 //! One epoll loop for everything a job waits for: its sockets, the next instant, and the word to stop.
 
 use crate::error::TrafficError;
+use atoll_job::discard;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -192,12 +193,7 @@ impl Events {
 
 /// Discard pending standard input; returns whether it has ended.
 fn input_ended() -> Result<bool, TrafficError> {
-    let mut buffer = [0; 4096];
-    match rustix::io::read(io::stdin(), &mut buffer) {
-        Ok(count) => Ok(count == 0),
-        Err(Errno::INTR | Errno::AGAIN) => Ok(false),
-        Err(error) => Err(TrafficError::of("read standard input", &error)),
-    }
+    discard(io::stdin()).map_err(|error| TrafficError::of("read standard input", &error))
 }
 
 #[cfg(test)]

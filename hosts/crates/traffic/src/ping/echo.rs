@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
-//! ICMP echo on the wire (RFC 792) and the Internet checksum (RFC 1071).
+//! ICMP echo on the wire (RFC 792).
 
+use atoll_headers::internet_checksum;
 use std::net::Ipv4Addr;
 
 const ECHO_REPLY: u8 = 0;
@@ -46,7 +47,7 @@ pub fn request(identifier: u16, sequence: u16, payload: &[u8]) -> Vec<u8> {
     message.extend_from_slice(&identifier.to_be_bytes());
     message.extend_from_slice(&sequence.to_be_bytes());
     message.extend_from_slice(payload);
-    let checksum = checksum(&message);
+    let checksum = internet_checksum(0, &message);
     message[2..4].copy_from_slice(&checksum.to_be_bytes());
     message
 }
@@ -70,7 +71,7 @@ pub fn parse(packet: &[u8]) -> Option<Echo<'_>> {
         _ => return None,
     };
     // The sum over a message that holds its own checksum is zero.
-    if checksum(message) != 0 {
+    if internet_checksum(0, message) != 0 {
         return None;
     }
     Some(Echo {
@@ -81,23 +82,6 @@ pub fn parse(packet: &[u8]) -> Option<Echo<'_>> {
         sequence: u16::from_be_bytes([header[6], header[7]]),
         payload: &message[ECHO_HEADER_BYTES..],
     })
-}
-
-/// The one's complement of the one's complement sum of all 16-bit words, the last one padded with zero.
-fn checksum(bytes: &[u8]) -> u16 {
-    let mut sum: u32 = bytes
-        .chunks(2)
-        .map(|word| {
-            u32::from(u16::from_be_bytes([
-                word[0],
-                word.get(1).copied().unwrap_or(0),
-            ]))
-        })
-        .sum();
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    !(sum as u16)
 }
 
 #[cfg(test)]
@@ -112,14 +96,6 @@ mod tests {
         ];
         packet.extend_from_slice(message);
         packet
-    }
-
-    #[test]
-    fn checksum_of_rfc_1071_example() {
-        assert_eq!(
-            checksum(&[0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7]),
-            !0xddf2
-        );
     }
 
     #[test]

@@ -5,6 +5,7 @@
 //! `probe` job of the host they are for; they are made so that nobody else reacts to them: TCP with RST alone (RFC 9293,
 //! 3.5.2: a reset is never answered), UDP to the discard port (RFC 863), anything else bare.
 
+use atoll_headers::internet_checksum;
 use std::net::Ipv4Addr;
 
 /// Bytes of an IPv4 header without options.
@@ -124,7 +125,7 @@ impl Probe {
             } else {
                 self.pseudo_header_sum(segment.len())
             };
-            let checksum = checksum(pseudo, &segment);
+            let checksum = internet_checksum(pseudo, &segment);
             segment[at..at + 2].copy_from_slice(&checksum.to_be_bytes());
         }
         segment
@@ -197,18 +198,6 @@ pub fn parse(packet: &[u8]) -> Option<Probe> {
         protocol,
         mark,
     })
-}
-
-/// The Internet checksum (RFC 1071) of `bytes`, whose length is even, on top of `sum`.
-fn checksum(sum: u32, bytes: &[u8]) -> u16 {
-    let words = bytes
-        .chunks_exact(2)
-        .map(|word| u32::from(u16::from_be_bytes([word[0], word[1]])));
-    let mut sum = sum + words.sum::<u32>();
-    while sum > 0xffff {
-        sum = (sum >> 16) + (sum & 0xffff);
-    }
-    !(sum as u16)
 }
 
 #[cfg(test)]
@@ -285,7 +274,11 @@ mod tests {
             } else {
                 asked.pseudo_header_sum(segment.len())
             };
-            assert_eq!(checksum(pseudo, &segment), 0, "protocol {protocol}");
+            assert_eq!(
+                internet_checksum(pseudo, &segment),
+                0,
+                "protocol {protocol}"
+            );
         }
     }
 

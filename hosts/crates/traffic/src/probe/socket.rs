@@ -6,7 +6,8 @@ use super::probe_header::{self, Probe};
 use crate::clock::realtime_ns;
 use crate::error::TrafficError;
 use crate::socket::is_not_ready;
-use netio::frame::VlanTag;
+use atoll_headers::VlanTag;
+use netio::frame::tag_of_control_message;
 use netio::interface::{Interface, enable_vlan_tags};
 use nix::net::if_::if_indextoname;
 use nix::sys::socket::sockopt::Timestamping;
@@ -103,7 +104,7 @@ impl Watcher {
                     }
                     ControlMessageOwned::Unknown(other) => {
                         let (header, data) = (other.cmsg_header, &other.data_bytes);
-                        vlan = vlan.or(VlanTag::of_control_message(
+                        vlan = vlan.or(tag_of_control_message(
                             header.cmsg_level,
                             header.cmsg_type,
                             data,

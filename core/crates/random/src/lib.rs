@@ -1,6 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A small seeded generator, the same on every machine and in every version: also what it computes with
-//! logarithms and the like, which come from `libm` and not from the machine.
+//! Seeded random numbers, the same on every machine and in every version.
+//!
+//! Logarithms and cosines come from `libm` and not from the machine. The sequences are a promise: runs are compared
+//! across years by their seed.
+#![forbid(unsafe_code)]
 
 use std::f64::consts::TAU;
 
@@ -19,6 +22,22 @@ impl SplitMix64 {
         let mut parent = Self { state: seed };
         Self {
             state: parent.next_u64() ^ Self { state: stream }.next_u64(),
+        }
+    }
+
+    /// The generator of one draw, named by its coordinates (seed, channel, flow): a counter-based generator, independent
+    /// of the order in which draws are made.
+    #[must_use]
+    pub fn at(coordinates: &[u64]) -> Self {
+        // Each step adds before it mixes, so that no coordinate of zero is a fixed point.
+        let absorb = |state: u64, coordinate: &u64| {
+            Self {
+                state: state ^ coordinate,
+            }
+            .next_u64()
+        };
+        Self {
+            state: coordinates.iter().fold(0, absorb),
         }
     }
 
@@ -76,6 +95,16 @@ mod tests {
         assert_ne!(first, SplitMix64::new(1, 1).next_u64());
         assert_ne!(first, SplitMix64::new(2, 0).next_u64());
         assert_eq!(first, SplitMix64::new(1, 0).next_u64());
+    }
+
+    #[test]
+    fn each_coordinate_and_its_position_change_a_draw() {
+        let draw = |coordinates: &[u64]| SplitMix64::at(coordinates).next_u64();
+        let drawn = [[0, 0, 0], [1, 0, 0], [0, 1, 0], [0, 0, 1]].map(|each| draw(&each));
+        for (index, one) in drawn.iter().enumerate() {
+            assert!(!drawn[..index].contains(one));
+        }
+        assert_eq!(draw(&[1, 0, 0]), drawn[1]);
     }
 
     #[test]

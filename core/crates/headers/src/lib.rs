@@ -1,0 +1,117 @@
+// SPDX-License-Identifier: Apache-2.0
+//! VLAN tags and checksums of Ethernet and IP headers.
+#![forbid(unsafe_code)]
+
+/// Bytes of the two Ethernet addresses; a VLAN tag follows them.
+pub const ADDRESSES_BYTES: usize = 12;
+/// Bytes of a VLAN tag.
+pub const TAG_BYTES: usize = 4;
+
+/// An 802.1Q or 802.1ad tag.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct VlanTag {
+    /// Priority, drop eligibility and VLAN id (tag control information).
+    pub control: u16,
+    /// 0x8100 or 0x88a8 (tag protocol identifier).
+    pub protocol: u16,
+}
+
+impl VlanTag {
+    /// VLAN id, 0 to 4095.
+    #[must_use]
+    pub fn id(self) -> u16 {
+        self.control & 0xfff
+    }
+}
+
+/// Append the frame as it was on the wire to `buffer`: Linux delivers the outer VLAN tag apart from the frame, and
+/// here it returns to its place between addresses and type.
+pub fn append_tagged(buffer: &mut Vec<u8>, frame: &[u8], vlan: Option<VlanTag>) {
+    let Some(vlan) = vlan else {
+        buffer.extend_from_slice(frame);
+        return;
+    };
+    let (addresses, rest) = frame.split_at(ADDRESSES_BYTES.min(frame.len()));
+    buffer.extend_from_slice(addresses);
+    buffer.extend_from_slice(&vlan.protocol.to_be_bytes());
+    buffer.extend_from_slice(&vlan.control.to_be_bytes());
+    buffer.extend_from_slice(rest);
+}
+
+/// The Internet checksum (RFC 1071): the one's complement of the one's complement sum of `initial_sum` and all 16-bit
+/// words of `bytes`, the last one padded with zero.
+///
+/// `initial_sum` is the sum of a pseudo-header's words, or 0. Over bytes that contain their own checksum the result
+/// is 0. Valid up to 128 KiB.
+#[must_use]
+pub fn internet_checksum(initial_sum: u32, bytes: &[u8]) -> u16 {
+    let words = bytes.chunks(2).map(|word| {
+        u32::from(u16::from_be_bytes([
+            word[0],
+            word.get(1).copied().unwrap_or(0),
+        ]))
+    });
+    let mut sum = initial_sum + words.sum::<u32>();
+    while sum > 0xffff {
+        sum = (sum >> 16) + (sum & 0xffff);
+    }
+    !(sum as u16)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const TAG: VlanTag = VlanTag {
+        control: 0x2065,
+        protocol: 0x8100,
+    };
+
+    fn tagged(frame: &[u8], vlan: Option<VlanTag>) -> Vec<u8> {
+        let mut buffer = Vec::new();
+        append_tagged(&mut buffer, frame, vlan);
+        buffer
+    }
+
+    #[test]
+    fn checksum_of_rfc_1071_example() {
+        let bytes = [0x00, 0x01, 0xf2, 0x03, 0xf4, 0xf5, 0xf6, 0xf7];
+        assert_eq!(internet_checksum(0, &bytes), !0xddf2);
+    }
+
+    #[test]
+    fn an_initial_sum_counts_as_words_before_the_bytes() {
+        let bytes = [0xff, 0xfe, 0x12, 0x34, 0x56];
+        assert_eq!(
+            internet_checksum(0xfffe, &bytes[2..]),
+            internet_checksum(0, &bytes)
+        );
+    }
+
+    #[test]
+    fn an_odd_last_byte_is_padded_with_zero() {
+        assert_eq!(
+            internet_checksum(0, &[1, 2, 3]),
+            internet_checksum(0, &[1, 2, 3, 0])
+        );
+    }
+
+    #[test]
+    fn a_tag_returns_between_addresses_and_type() {
+        let frame: Vec<u8> = (0..60).collect();
+        let with_tag = tagged(&frame, Some(TAG));
+        assert_eq!(with_tag[..12], frame[..12]);
+        assert_eq!(with_tag[12..16], [0x81, 0x00, 0x20, 0x65]);
+        assert_eq!(with_tag[16..], frame[12..]);
+        assert_eq!(tagged(&frame, None), frame);
+        assert_eq!(TAG.id(), 101);
+    }
+
+    #[test]
+    fn a_frame_shorter_than_its_addresses_keeps_its_bytes_in_front() {
+        assert_eq!(
+            tagged(&[1, 2, 3], Some(TAG)),
+            [1, 2, 3, 0x81, 0, 0x20, 0x65]
+        );
+    }
+}

@@ -1,0 +1,27 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The life of a job: a process that reads its configuration from the first line of standard input, takes requests
+//! from later lines, writes JSON lines to standard output, and ends on SIGTERM or when its input ends.
+//!
+//! ```no_run
+//! # #[derive(serde::Deserialize)] struct Config {}
+//! let mut input = atoll_job::Input::standard();
+//! let config: Config = atoll_job::configuration(&input.first_line()?)?;
+//! let signals = netio::shutdown_signal::requests()?; // before the first thread
+//! let output = atoll_job::Output::start()?;
+//! output.line(&serde_json::json!({"type": "ready"}));
+//! // Poll `input`, `signals` and the job's own sockets; read requests with `input.read()` and `input.next_request()`.
+//! output.finish();
+//! # Ok::<(), Box<dyn std::error::Error>>(())
+//! ```
+#![forbid(unsafe_code)]
+
+pub mod clock;
+mod configuration;
+mod input;
+mod output;
+
+pub use configuration::{
+    ConfigurationError, bad_configuration, configuration, is_bad_configuration,
+};
+pub use input::{Event, Input, Requests, discard};
+pub use output::{Output, log_line, print};
