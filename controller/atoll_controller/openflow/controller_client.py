@@ -74,7 +74,6 @@ class Controller:
         process = await asyncio.create_subprocess_exec(
             *prefix,
             python,
-            "-P",
             "-m",
             "atoll_controller.openflow",
             "--listen",

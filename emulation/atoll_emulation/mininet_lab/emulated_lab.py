@@ -101,7 +101,7 @@ class EmulatedLab:
         on_progress("namespaces")
         process = await asyncio.create_subprocess_exec(
             *unshare_argv(),
-            *(sys.executable, "-P", "-m", "atoll_emulation.mininet_lab.ns_init"),
+            *(sys.executable, "-m", "atoll_emulation.mininet_lab.ns_init"),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,

@@ -19,9 +19,6 @@ on every machine, because command line and paths are part of what a kernel's ran
 exists everywhere, no file of a user's is in it, and neither kernel nor guest look at the machine's."""
 
 _TOP = PLACE / "top"
-_HERE = Path("/dev/here")
-"""A link to the directory where the command starts, so that $PWD is the same wherever that is. No file of the
-machine's is in /dev."""
 _INSIDE = Path("/run/uml")  # PLACE as seen from the furnished root
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
@@ -97,8 +94,7 @@ ip link set lo up
 hostname virtual
 echo 1 > /proc/sys/vm/panic_on_oom
 echo {_BACKLOG_PACKETS} > /proc/sys/net/core/netdev_max_backlog
-{exports}ln -s {shlex.quote(str(self.directory))} {_HERE}
-cd {_HERE}
+{exports}cd {shlex.quote(str(self.directory))}
 {begin}
 {shlex.join(self.command)}
 echo $? > {_INSIDE}/status

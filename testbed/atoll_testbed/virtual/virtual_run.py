@@ -105,7 +105,7 @@ async def measure_in_kernel(
         )
         run_dir.update_manifest({"virtual": about})
         with start_in_uml(
-            [sys.executable, "-P", "-m", "atoll_testbed.virtual.guest_main", str(OUTPUT)],
+            [sys.executable, "-m", "atoll_testbed.virtual.guest_main", str(OUTPUT)],
             run_dir.path,
             kernel=kernel,
             clock=clock,
