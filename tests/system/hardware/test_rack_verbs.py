@@ -151,6 +151,6 @@ def test_a_run_takes_the_rack_and_its_metrics_say_so(rack: Rack) -> None:
 def test_a_place_that_is_named_overrules_the_environment(rack: Rack) -> None:
     """`--on virtual` and `--on mininet` mean no rack; an inventory beside them is a contradiction."""
     refused = atoll(rack, "up", LAB, "--on", "virtual", code=2).stderr
-    assert refused.startswith("up --on virtual: a virtual lab lives for one run")
+    assert refused.startswith("up --on virtual: a lab in virtual time exists for one run")
     refused = atoll(rack, "up", LAB, "--on", "mininet", "--inventory", rack.inventory, code=2).stderr
     assert refused == "--inventory needs --on hardware, not --on mininet\n"

@@ -188,7 +188,7 @@ async def test_cancelled_while_modules_are_compiled_a_run_is_not_left_as_running
     package = tmp_path / "package"
     package.mkdir()
     (package / "module.py").write_text("answer = 42\n")
-    monkeypatch.setattr("atoll_testbed.virtual.virtual_run.places", lambda: {package})
+    monkeypatch.setattr("atoll_testbed.virtual.virtual_run.module_folders", lambda: {package})
     network, experiment = load_experiment(QUICK)
     run_dir = create_run(tmp_path, network, experiment, Backend.TC, "virtual", time.time_ns())
 
@@ -210,7 +210,7 @@ async def test_a_kernel_that_stands_still_is_given_up(tmp_path: Path) -> None:
         if line.get("text") == "namespaces":
             os.kill(kernel_of(os.getpid()), signal.SIGSTOP)
 
-    with claimed_core() as core, pytest.raises(RunError, match=r"nothing has happened .* for 8 s; it has said nothing"):
+    with claimed_core() as core, pytest.raises(RunError, match=r"the virtual kernel has made no progress for 8 s; it has said nothing"):
         await measure_in_kernel(run_dir, find_virtual_kernel(), core, stop_kernel, stuck_s=8)
     assert run_dir.manifest()["outcome"].startswith("failed at step boot: nothing has happened")
     with pytest.raises(StopIteration):
