@@ -71,24 +71,32 @@ def _version(program: str, option: str) -> str:
 
 
 class _Job:
-    """A job of our own, from its configuration to its last word."""
+    """A job of atoll-host. Its standard error is shown only if it ends early: on Ctrl-C every job would add lines."""
 
     def __init__(self, subcommand: str, config: dict[str, Any]) -> None:
         argv = [str(find_binary()), subcommand]
-        self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
+        self._errors = tempfile.TemporaryFile("w+")  # noqa: SIM115 (lives as long as the job)
+        self._process = subprocess.Popen(
+            argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=self._errors, text=True
+        )
         self._input, self._output = cast("TextIO", self._process.stdin), cast("TextIO", self._process.stdout)
         self._input.write(json.dumps(config) + "\n")
         self._input.flush()
 
     def word(self, kind: str) -> dict[str, Any]:
-        """Its next message of a kind."""
-        return next(message for message in map(json.loads, self._output) if message["type"] == kind)
+        """Return its next message of a kind. Raises RuntimeError with its errors when it ends before."""
+        for message in map(json.loads, self._output):
+            if message["type"] == kind:
+                return message
+        self._errors.seek(0)
+        raise RuntimeError(self._errors.read().strip() or f"atoll-host ended before {kind!r}")
 
     def end(self) -> None:
-        """Its input ends, and so does it."""
+        """Close its input and wait for its end."""
         self._input.close()
         self._output.read()
         self._process.wait()
+        self._errors.close()
 
 
 @contextlib.contextmanager

@@ -93,7 +93,9 @@ def test_a_user_without_rights_is_named_with_what_helps(rack: Rack) -> None:
     inventory.write_text(rack.inventory_text().replace("tech@10.99.0.14", "guest@10.99.0.14"))
     refused = up(rack, inventory)
     assert refused.returncode == 1
-    assert "i1's agent did not start: the user of guest@10.99.0.14 may not use sudo without a password" in refused.stderr
+    assert (
+        "i1's agent did not start: the user of guest@10.99.0.14 may not use sudo without a password" in refused.stderr
+    )
 
 
 def test_a_cable_that_is_out_is_named_and_one_that_is_slow_is_waited_for(rack: Rack) -> None:

@@ -210,9 +210,12 @@ async def test_a_kernel_that_stands_still_is_given_up(tmp_path: Path) -> None:
         if line.get("text") == "namespaces":
             os.kill(kernel_of(os.getpid()), signal.SIGSTOP)
 
-    with claimed_core() as core, pytest.raises(RunError, match=r"the virtual kernel has made no progress for 8 s; it has said nothing"):
+    with (
+        claimed_core() as core,
+        pytest.raises(RunError, match=r"the virtual kernel has made no progress for 8 s; it has said nothing"),
+    ):
         await measure_in_kernel(run_dir, find_virtual_kernel(), core, stop_kernel, stuck_s=8)
-    assert run_dir.manifest()["outcome"].startswith("failed at step boot: nothing has happened")
+    assert run_dir.manifest()["outcome"].startswith("failed at step boot: the virtual kernel has made no progress")
     with pytest.raises(StopIteration):
         kernel_of(os.getpid())
 
