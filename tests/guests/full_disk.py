@@ -65,7 +65,7 @@ def main(folder: Path) -> None:
     subprocess.run(["mount", "-t", "tmpfs", "-o", "size=8m", "tmpfs", str(folder)], check=True)
     run = simulate(folder / "runs", seconds=5)
     said: dict[str, Any] = {}
-    said["compress"] = attempt(folder, run, 16_384, run.compress_captures)
+    said["compress"] = attempt(folder, run, 0, run.compress_captures)
     said["first analysis"] = attempt(folder, run, 65_536, lambda: analyse(run, find_binary()))
     analyse(run, find_binary())
     said["second analysis"] = attempt(folder, run, 65_536, lambda: analyse(run, find_binary()))
