@@ -4,6 +4,7 @@
     dataclass               object of its fields; one of several (an Action, a Loss) also has its class name as "kind"
     Rate, Duration, Size    integer: bit/s, nanoseconds, bytes
     Enum, address, network  text
+    BoxKind                 text: its name; read, the registered kind of that name
     tuple                   list
     None, str, int, bool    as they are
 
@@ -59,6 +60,8 @@ _Convert = Callable[[Any], Any]
 @functools.cache
 def _writer(kind: type[Any]) -> _Convert:
     """The function that converts values of this class to JSON."""
+    if hasattr(kind, "named"):
+        return lambda thing: thing.name
     if dataclasses.is_dataclass(kind):
         if _is_quantity(kind):
             return lambda thing: thing.base
@@ -102,6 +105,8 @@ def _reader(hint: Any) -> _Convert:
         return lambda data: data
     if hint in _JSON_SCALARS:
         return functools.partial(_expect, hint)
+    if hasattr(hint, "named"):
+        return lambda data: hint.named(_expect(str, data))
     if not dataclasses.is_dataclass(hint):  # an Enum or an address: values that never change
         make_of_text: _Convert = functools.lru_cache(maxsize=65536)(hint)
         return lambda data: make_of_text(_expect(str, data))

@@ -18,7 +18,7 @@ from typing import Any
 
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.box_kind import BoxKind, Forwarding
+from atoll_core.lab.box_kind import PROGRAM, Forwarding
 from atoll_core.lab.network import ChainBox, Network, Program
 from atoll_core.plan.privilege import Privilege
 from atoll_testbed.box_connections import ConnectionPolicy
@@ -100,7 +100,7 @@ def with_proxy(network: Network) -> Network:
     def brought(box: ChainBox) -> ChainBox:
         if box.name != "r2":
             return box
-        kind, forwarding = BoxKind.PROGRAM, Forwarding.ROUTED
+        kind, forwarding = PROGRAM, Forwarding.ROUTED
         return replace(box, kind=kind, forwarding=forwarding, stateful=True, program=program, spare=None)
 
     return replace(network, boxes=tuple(map(brought, network.boxes)))

@@ -21,7 +21,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.experiment.experiment import Bernoulli, Counted, Distribution, Jitter, Link, LinkDirection, Where
-from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab import box_kind
 from atoll_core.lab.network import ChainBox, DelayBox, Interface, LatencyClass, PortRef
 from atoll_core.plan.tc_settings import TcSettings, delay_settings, link_settings
 from atoll_core.units import Duration, Rate, Size
@@ -260,7 +260,7 @@ def refusal_results() -> dict[str, Any]:
 
 def _settings(link: Link) -> TcSettings:
     world, island = (Interface(name, "02:a7:00:00:00:01", PortRef("s", 1)) for name in ("sat-w", "sat-i"))
-    return link_settings(ChainBox("sat", BoxKind.LINK, world, island), link)
+    return link_settings(ChainBox("sat", box_kind.LINK, world, island), link)
 
 
 def delay_box() -> DelayBox:

@@ -20,7 +20,7 @@ from typing import Any
 
 from atoll_controller.planner.link_config import direction_config
 from atoll_core.experiment.experiment import Bernoulli, Counted, Link, LinkDirection
-from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.box_kind import LINK
 from atoll_core.lab.network import ChainBox, Interface, PortRef
 from atoll_core.plan.tc_settings import MTU, VIRTUAL_SLACK, TcSettings, delay_settings, link_settings
 from atoll_core.units import Duration, Rate, Size
@@ -186,7 +186,7 @@ def running_box(subcommand: str, config: dict[str, Any]) -> Generator[subprocess
 def tc_link(direction: LinkDirection) -> TcSettings:
     """A link of the kernel's, with this direction both ways."""
     world, island = (Interface(name, "02:a7:00:00:00:01", PortRef("s", 1)) for name in ("sat-w", "sat-i"))
-    box = ChainBox("sat", BoxKind.LINK, world, island)
+    box = ChainBox("sat", LINK, world, island)
     return link_settings(box, Link("sat", direction, direction, Counted.IP), VIRTUAL_SLACK)
 
 

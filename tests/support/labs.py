@@ -22,7 +22,7 @@ from atoll_core.experiment.experiment import (
     Transfer,
 )
 from atoll_core.experiment.traffic import Traffic
-from atoll_core.lab.box_kind import BoxKind, Forwarding
+from atoll_core.lab.box_kind import EXTERNAL, LINK, PROGRAM, BoxKind, Forwarding
 from atoll_core.lab.network import (
     ChainBox,
     DelayBox,
@@ -102,8 +102,8 @@ def laboratories(draw: st.DrawFn, *, gathered: bool = False, rings: bool = True,
 
 
 def _box(draw: st.DrawFn, build: Builder, name: str, switch: st.SearchStrategy[str]) -> ChainBox:
-    kind = draw(st.sampled_from(BoxKind))
-    foreign = kind in (BoxKind.PROGRAM, BoxKind.EXTERNAL)
+    kind = draw(st.sampled_from(list(BoxKind.known.values())))
+    foreign = kind in (PROGRAM, EXTERNAL)
     forwarding = draw(st.sampled_from(Forwarding)) if foreign else None
     first = PortPair(build.interface(f"{name}-w", draw(switch)), build.interface(f"{name}-i", draw(switch)))
     box = ChainBox(name, kind, first.world, first.island, forwarding=forwarding)
@@ -159,7 +159,7 @@ def experiment(network: Network, hops: Sequence[str], latency: Sequence[tuple[st
         seed=1,
         duration=Duration(60 * 10**9),
         chain=Chain(MAIN, tuple(hops)),
-        links=tuple(Link(hop, to_island, to_world, Counted.IP) for hop in hops if kinds.get(hop) is BoxKind.LINK),
+        links=tuple(Link(hop, to_island, to_world, Counted.IP) for hop in hops if kinds.get(hop) is LINK),
         latency=tuple(latency),
         traffic=Traffic(20, "published", 5001),
         transfer=Transfer(Size(10_000_000), Duration(10 * 10**9), "atoll", 5201),

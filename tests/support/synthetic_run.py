@@ -27,7 +27,7 @@ from atoll_core.experiment.experiment import (
     Transfer,
 )
 from atoll_core.experiment.traffic import Traffic
-from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.box_kind import LINK
 from atoll_core.lab.network import ChainBox, Host, HostRole, Interface, Network, PortRef, Switch, Tap
 from atoll_core.plan.plan import PathCheck, Plan
 from atoll_core.units import Duration, Rate, Size
@@ -63,7 +63,7 @@ def network(clients: int = 6) -> Network:
             *(host(f"i{i}", HostRole.ISLAND_CLIENT, f"10.20.0.{i}") for i in range(1, clients + 1)),
             host("is", HostRole.ISLAND_SPECIAL, "10.20.1.1"),
         ),
-        boxes=(ChainBox("sat", BoxKind.LINK, interface("sat-w"), interface("sat-i")),),
+        boxes=(ChainBox("sat", LINK, interface("sat-w"), interface("sat-i")),),
         delay_boxes=(),
         taps=(Tap("tap-w", "cap-w", interface("cap-w")), Tap("tap-i", "cap-i", interface("cap-i"))),
     )

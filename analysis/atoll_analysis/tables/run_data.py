@@ -230,7 +230,7 @@ def read_run_data(run: RunDir) -> RunData:
         run_dir=str(run.path),
         manifest=manifest,
         experiment=experiment,
-        network=network,
+        network=experiment.as_used(network),
         plan=plan,
         events=events,
         window=window,

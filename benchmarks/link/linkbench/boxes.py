@@ -14,7 +14,7 @@ from typing import IO, Any, cast
 
 from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Counted, Link, LinkDirection
-from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.box_kind import LINK
 from atoll_core.lab.network import ChainBox, Interface, PortRef
 from atoll_core.plan import tc_settings
 from atoll_core.units import Duration, Rate, Size
@@ -177,7 +177,7 @@ def _rattan(to_island: Way, to_world: Way) -> Generator[Running]:
 def _tc(to_island: Way, to_world: Way) -> Generator[Running]:
     """``atoll-host tc``: netem and tbf, in the arrangement that holds (docs/decisions/0011)."""
     world, island = (Interface(port, "02:00:00:00:00:00", PortRef("s", 1)) for port in BOX_PORTS.values())
-    box = ChainBox("sat", BoxKind.LINK, world, island)
+    box = ChainBox("sat", LINK, world, island)
     ways = [
         LinkDirection(Rate(way.rate_bit_s), Duration(way.delay_ns), Size(way.queue_bytes))
         for way in (to_island, to_world)

@@ -3,8 +3,8 @@
 
 Names are fixed, other parts of the house look jobs up by them: ``link-<box>``, ``delay-<box>``, ``check-<host>``,
 ``capture-<point>``, ``serve-<server>``, ``load-<client>``, ``whistle-start``, ``whistle-end``, ``transfer-send``,
-``transfer-receive``, ``udp-send``, ``udp-receive``, ``ping``, ``program-<box>``, ``report-<box>``. ``start_at_ns`` is 0
-here and filled in when the job is started.
+``transfer-receive``, ``udp-send``, ``udp-receive``, ``ping``, ``program-<box>``, ``report-<box>``,
+``<subcommand>-<box>``. ``start_at_ns`` is 0 here and filled in when the job is started.
 """
 
 import hashlib
@@ -58,7 +58,7 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
 
 
 def _behind_foreign_boxes(network: Network, experiment: Experiment, link: str) -> bool:
-    foreign = {box.name for box in network.boxes if box.kind.traits.is_foreign}
+    foreign = {box.name for box in network.boxes if box.kind.is_foreign}
     return any(link in chain.hops and not foreign.isdisjoint(chain.hops) for chain in experiment.all_chains)
 
 
@@ -73,6 +73,7 @@ def jobs(
     return (
         *_boxes(network, experiment, backend, slack),
         *_programs(network, experiment),
+        *_own_programs(network, experiment),
         *check_jobs(network, experiment, path_checks(network, experiment)),
         *(_capture(point, experiment.captures) for point in capture_points(network, experiment)),
         *load_jobs(network, experiment),
@@ -98,6 +99,16 @@ def _programs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     )
 
 
+def _own_programs(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
+    """The subcommands of atoll-host that run on boxes by their kind, of the boxes that are ever in a chain."""
+    settings = {each.box: dict(each.settings) for each in experiment.boxes}
+    for box in _ever_passed(experiment.as_used(network), experiment):
+        if box.kind.subcommand:
+            config = {"world": box.world.name, "island": box.island.name, **settings.get(box.name, {})}
+            name = f"{box.kind.subcommand}-{box.name}"
+            yield host_job(name, box.name, Phase.SERVICE, box.kind.subcommand, config, privileges=box.kind.privileges)
+
+
 def _reports(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     return tuple(
         JobSpec(
@@ -116,10 +127,14 @@ def _reports(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
 
 def _brought(network: Network, experiment: Experiment) -> Iterator[tuple[ChainBox, Program]]:
     """The programs that users bring, of the boxes that are ever in a chain."""
-    hops = {hop for chain in experiment.all_chains for hop in chain.hops}
-    for box in network.boxes:
-        if box.program and box.name in hops:
+    for box in _ever_passed(network, experiment):
+        if box.program:
             yield box, box.program
+
+
+def _ever_passed(network: Network, experiment: Experiment) -> tuple[ChainBox, ...]:
+    hops = {hop for chain in experiment.all_chains for hop in chain.hops}
+    return tuple(box for box in network.boxes if box.name in hops)
 
 
 def _argv(box: ChainBox, argv: tuple[str, ...]) -> tuple[str, ...]:

@@ -217,6 +217,11 @@ class RawExperiment(Raw):
         description="Latency class of each world host; one left out is not delayed.",
         examples=["{w1: rtt-5}"],
     )
+    boxes: dict[Key, dict[str, Any]] = Field(
+        default={},
+        description="Settings of boxes by name, according to their kind; those left out are as in the lab.",
+        examples=["{coder-w: {mode: 'off'}}"],
+    )
     changes: list[RawChange] = Field(
         default=[],
         description="Changes of chains and latencies during the run, in order of time.",

@@ -6,9 +6,9 @@ The descriptions of the fields are shown by editors, through the JSON Schema. do
 
 from typing import Annotated, Any, Literal, cast
 
-from pydantic import AfterValidator, Field, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic.annotated_handlers import GetJsonSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic_core import CoreSchema, PydanticCustomError
 
 from atoll_core.description.raw_types import (
     Address,
@@ -22,7 +22,7 @@ from atoll_core.description.raw_types import (
     Prefix,
     Raw,
 )
-from atoll_core.lab.box_kind import BoxKind, Forwarding
+from atoll_core.lab.box_kind import BUILT_IN, BoxKind, Forwarding
 from atoll_core.lab.network import HostRole
 from atoll_core.plan.privilege import Privilege
 from atoll_core.units import Duration, Rate
@@ -130,10 +130,21 @@ class RawProgram(Raw):
     )
 
 
+def _kind(given: object) -> BoxKind:
+    if not isinstance(given, str) or given not in BoxKind.known:
+        raise PydanticCustomError("enum", "unknown kind")
+    return BoxKind.named(given)
+
+
+Kind = Annotated[
+    BoxKind, PlainValidator(_kind), WithJsonSchema({"type": "string", "enum": [kind.name for kind in BUILT_IN]})
+]
+
+
 class RawBox(Raw):
     """A box of the satellite chain."""
 
-    kind: BoxKind = Field(strict=False, description="Kind of the box.", examples=["link"])
+    kind: Kind = Field(description="Kind of the box.", examples=["link"])
     world: RawBoxPort = Field(description="The side that faces the world.", examples=["sw-c/15"])
     island: RawBoxPort = Field(description="The side that faces the island.", examples=["sw-c/16"])
     spare: RawSpare | None = Field(
@@ -157,6 +168,11 @@ class RawBox(Raw):
         description="Of a program or an external box: whether each packet leaves it once and with the same bytes; "
         "default: not known, which proves as little as false.",
         examples=[True],
+    )
+    settings: dict[str, Any] = Field(
+        default={},
+        description="Settings of its kind, for all experiments that do not set them; default those of the kind.",
+        examples=["{mode: 'off'}"],
     )
     program: RawProgram | None = Field(
         default=None,

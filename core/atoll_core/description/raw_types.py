@@ -10,9 +10,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from decimal import Decimal
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
-from typing import Annotated, Any, ClassVar, cast
+from typing import Annotated, Any, ClassVar, Literal, cast
 
-from pydantic import AfterValidator, BaseModel, ConfigDict, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, BaseModel, ConfigDict, Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandler
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
@@ -59,6 +59,14 @@ class Raw(BaseModel):
     def expanded(cls, given: Any) -> Any:
         """Expand a short form to its mapping; return anything else unchanged."""
         return given
+
+
+class BoxSettings(Raw):
+    """Base of the settings of a box kind (``BoxKind.settings``). Their values are numbers, texts or quantities."""
+
+    mode: Literal["on", "off"] = Field(
+        default="on", description="off: the program of the box is not started, it only forwards; default on."
+    )
 
 
 class ShortForm(Raw):

@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Check the keys of a chain box against its kind, and the placeholders in its commands."""
+"""Check the keys of a chain box against its kind, resolve its settings, check placeholders in its commands."""
 
 import difflib
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
+from typing import Any
 
+from pydantic import ValidationError
+
+from atoll_core.codec import to_json
+from atoll_core.description.validation_messages import error_message
 from atoll_core.lab.network import ChainBox, Program
 
 _PLACEHOLDERS = ("world", "island")
@@ -14,14 +19,14 @@ _ALIKE = 0.8  # two letters swapped in a word of five; such text also occurs in 
 
 def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
     """Keys of a box that do not fit its kind, each with a message."""
-    kind, traits = box.kind.value, box.kind.traits
-    if traits.is_foreign and box.forwarding is None:
+    kind = box.kind.name
+    if box.kind.is_foreign and box.forwarding is None:
         what = "transparent if frames leave it as they came, routed if it sends packets in frames of its own"
         yield "forwarding", f"a box of kind {kind} must say how it forwards; write {what}"
-    if not traits.is_foreign:
+    if not box.kind.is_foreign:
         declared = {
             "forwarding": box.forwarding is not None,
-            "stateful": box.stateful,
+            "stateful": box.stateful and not box.kind.stateful,
             "conserves_packets": box.conserves_packets is not None,
         }
         for key, given in declared.items():
@@ -30,12 +35,30 @@ def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
                     key,
                     f"its value is fixed for kind {kind}; remove the key, or make the box a program or external",
                 )
-    if traits.has_program and not (box.program and box.program.start):
+    if box.kind.has_program and not (box.program and box.program.start):
         yield "program", "a box of kind program has one; add 'program: {start: [...]}'"
-    if box.program and not traits.has_program:
+    if box.program and not box.kind.has_program:
         yield "program", f"nothing is started on a box of kind {kind}; remove it, or write kind: program"
     if box.spare and not box.routed:
         yield "spare", "a transparent box keeps VLAN tags, which distinguish versions; remove spare"
+
+
+def resolve_settings(box: ChainBox, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[tuple[str, str]]]:
+    """The settings of a box, and the mistakes: a key and its message.
+
+    ``given``: those of the experiment, which override the box's own. Values are JSON's; quantities in base units.
+    """
+    settings, within = box.kind.settings, ("boxes", box.name)
+    written = {**dict(box.settings), **given}
+    if settings is None:
+        where = "its settings belong to links" if box.is_link else f"boxes of kind {box.kind.name} have none"
+        return {}, [(key, f"box {box.name!r}: unknown setting {key!r}; {where}; remove it") for key in written]
+    try:
+        resolved = settings.model_validate(written)
+    except ValidationError as error:
+        errors = error.errors(include_url=False)
+        return {}, [(str(each["loc"][0]), error_message(settings, each, within=within)) for each in errors]
+    return {key: to_json(getattr(resolved, key)) for key in settings.model_fields}, []
 
 
 def unknown_placeholders(program: Program) -> Iterator[tuple[str, str]]:

@@ -60,8 +60,24 @@ def _check_hops(
             yield place, f"{hop!r} is in the chain twice; keep one of them"
         elif hop in links and hop not in {*parsed.raw.links, *misspelt} and parsed.whole("links"):
             yield place, f"satellite emulator {hop!r} has no settings; add {hop!r} to links"
+        elif unpaired := _unpaired(network, hop, hops):
+            yield place, unpaired
         elif hop in physical and (elsewhere := _misplaced_tap(network, physical[hop], hops)):
             yield place, elsewhere
+
+
+def _unpaired(network: Network, hop: str, hops: tuple[str, ...]) -> str | None:
+    """The mistake of a box whose counterpart is not in the chain; None if it is there, or none is needed."""
+    kinds = {box.name: box.kind for box in network.boxes}
+    kind = kinds.get(hop)
+    if kind is None or not kind.pair:
+        return None
+    own, others = (
+        [name for name in hops if name in kinds and kinds[name].name == each] for each in (kind.name, kind.pair)
+    )
+    if len(own) == len(others) and (kind.name != kind.pair or len(own) % 2 == 0):
+        return None
+    return f"{hop!r} is a {kind.name}, which needs a {kind.pair} at its other end; add one to the chain"
 
 
 def _misplaced_tap(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | None:

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.referenced_files import ReferencedFiles
+from atoll_core.description.resolve_box import resolve_settings
 from atoll_core.description.resolve_chains import check_chains, hops_of
 from atoll_core.description.resolve_changes import check_changes, described_versions, resolve_version
 from atoll_core.description.resolve_lab import Lab
@@ -20,6 +21,7 @@ from atoll_core.experiment.capacity import (
     trunk_loads,
 )
 from atoll_core.experiment.experiment import (
+    BoxConfiguration,
     CaptureSettings,
     Experiment,
     Limits,
@@ -66,6 +68,7 @@ class _Resolver:
         self.traffic, wrong = resolve_traffic(self.raw.traffic, parsed, files)
         self.udp, also_wrong = resolve_udp(self.raw.udp, parsed, files) if self.raw.udp else (None, ())
         self.mistakes += (*wrong, *also_wrong)
+        self.boxes: tuple[BoxConfiguration, ...] = ()
 
     def wrong(self, place: Place, message: str) -> None:
         if not self.parsed.is_placeholder(place):
@@ -111,6 +114,7 @@ class _Resolver:
                 raw.limits.lateness_of_rtt,
                 raw.limits.failed_flows,
             ),
+            boxes=self.boxes,
             branches=versions[0].branches,
             schedule=versions if raw.changes else (),
             given=tuple((".".join(map(str, place)), setting) for place, setting in self.parsed.document.given.items()),
@@ -135,6 +139,7 @@ class _Resolver:
     def check_against(self, lab: Lab, network: Network) -> None:
         check_chains(self.parsed, lab, network, self.wrong)
         self.check_links(lab, network)
+        self.boxes = tuple(self.resolve_boxes(lab, network))
         self.check_latency(lab, network)
         self.check_servers(lab, network)
         self.check_roles(lab, network)
@@ -148,10 +153,24 @@ class _Resolver:
             if not lab.knows("boxes", name):
                 self.wrong(("links", name), f"unknown box {name!r}; {suggest(name, known, 'satellite emulators')}")
             elif name in boxes and not boxes[name].is_link:
-                kind = boxes[name].kind.value
+                kind = boxes[name].kind.name
                 self.wrong(("links", name), f"box {name!r} is a {kind}, which has no link settings; remove them")
             elif self.is_unused(name, lab):
                 self.wrong(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
+
+    def resolve_boxes(self, lab: Lab, network: Network) -> Iterator[BoxConfiguration]:
+        """The settings of every box that has any, those of the experiment in place of the lab's."""
+        boxes = {box.name: box for box in network.boxes}
+        for name in self.raw.boxes:
+            if not lab.knows("boxes", name):
+                self.wrong(("boxes", name), f"unknown box {name!r}; {suggest(name, boxes, 'boxes')}")
+        for name, box in boxes.items():
+            settings, mistakes = resolve_settings(box, self.raw.boxes.get(name, {}))
+            for key, message in mistakes if lab.reads(("boxes", name, "kind")) else ():
+                if key in self.raw.boxes.get(name, {}):  # the others are the lab's
+                    self.mistakes.append(self.parsed.document.mistake(("boxes", name, key), message))
+            if settings:
+                yield BoxConfiguration(name, tuple(settings.items()))
 
     def is_unused(self, name: str, lab: Lab) -> bool:
         """Whether no chain has this link; a misspelt hop may be it."""

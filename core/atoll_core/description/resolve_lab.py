@@ -10,7 +10,7 @@ from ipaddress import IPv4Address
 from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_lab import RawCable, RawDelayBox, RawLab, RawTap
 from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX
-from atoll_core.description.resolve_box import unfit_keys, unknown_placeholders
+from atoll_core.description.resolve_box import resolve_settings, unfit_keys, unknown_placeholders
 from atoll_core.description.validation_messages import ENTRY, entry_name, suggest
 from atoll_core.description.yaml_document import Document, Place
 from atoll_core.errors import Diagnostic
@@ -239,11 +239,14 @@ class _Resolver:
                 tuple(raw.program.privileges),
                 self.parsed.document.line((*place, "program")),
             )
-            declared = (raw.forwarding, raw.stateful, program, raw.conserves_packets)
-            box = ChainBox(name, raw.kind, world, island, spare, *declared)
+            declared = (raw.forwarding, raw.stateful or bool(raw.kind.stateful), program, raw.conserves_packets)
+            box = ChainBox(name, raw.kind, world, island, spare, *declared, tuple(raw.settings.items()))
             if self.parsed.reads(*((*place, key) for key in ("kind", "forwarding", "stateful", "program"))):
                 for key, message in unfit_keys(box):
                     self.wrong((*place, key), message)
+            if self.parsed.reads((*place, "kind"), (*place, "settings")):
+                for key, message in resolve_settings(box, {})[1]:
+                    self.mistakes.append(self.parsed.document.mistake((*place, "settings", key), message))
             for key, message in unknown_placeholders(program) if program else ():
                 self.wrong((*place, "program", key), message)
             yield box

@@ -17,6 +17,7 @@ from pydantic_core import ErrorDetails
 from atoll_core.description.raw_types import PORT_EXAMPLE, PORT_MAX, Raw
 from atoll_core.description.yaml_document import Place
 from atoll_core.errors import shown
+from atoll_core.lab.box_kind import BoxKind
 
 ENTRY = {  # sections whose keys are names, and the noun for one entry
     "switches": "switch",
@@ -32,7 +33,7 @@ ENTRY = {  # sections whose keys are names, and the noun for one entry
     "machines": "machine",
     "interfaces": "interface",
 }
-_MOST_LISTED = 16
+_MOST_LISTED = 20
 _SIMILAR = 0.6  # difflib's default for a close match
 _LEAST_BEGUN = 3  # letters
 _SYNONYMS = {"kind": {"satellite": "link", "emulator": "link", "modem": "external"}}
@@ -47,15 +48,20 @@ Ports = Mapping[str, Sequence[str]]
 
 
 def error_message(
-    model: type[Raw], error: ErrorDetails, ports: Ports, examples: Mapping[str, str] = MappingProxyType({})
+    model: type[Raw],
+    error: ErrorDetails,
+    ports: Ports = MappingProxyType({}),
+    examples: Mapping[str, str] = MappingProxyType({}),
+    within: Place = (),
 ) -> str:
     """The message for one of pydantic's errors in a description: the error and the remedy.
 
     ``ports``: free ones of each switch of the lab that is described.
     ``examples``: by key, in place of the model's.
+    ``within``: the place of the model in the description.
     """
     place = tuple(key for key in error["loc"] if key != "[key]")
-    around, here = _prefix(entry_name(place[:-1])), _prefix(entry_name(place))
+    around, here = _prefix(entry_name((*within, *place[:-1]))), _prefix(entry_name((*within, *place)))
     key, given = str(place[-1]) if place else "", error.get("input")
     field = field_at(model, place)
     match error["type"]:
@@ -186,6 +192,8 @@ def bare(hint: Any) -> Any:
 
 def _choices(field: FieldInfo | None) -> list[str]:
     hint = bare(field.annotation) if field else None
+    if hint is BoxKind:
+        return list(BoxKind.known)
     if isinstance(hint, type) and issubclass(hint, Enum):
         return [str(member.value) for member in hint]
     return [str(choice) for choice in typing.get_args(hint)] if typing.get_origin(hint) is Literal else []

@@ -6,8 +6,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
+from typing import Any
 
 from atoll_core.experiment.traffic import Traffic, UdpTraffic
+from atoll_core.lab.box_kind import ROUTER
+from atoll_core.lab.network import Network
 from atoll_core.units import Duration, Rate, Size
 
 
@@ -216,6 +219,19 @@ class Link:
     line: int = field(default=0, compare=False)  # in the experiment's file; 0: unknown
 
 
+@dataclass(frozen=True, slots=True)
+class BoxConfiguration:
+    """The settings of one box, all that its kind has; quantities in base units."""
+
+    box: str
+    settings: tuple[tuple[str, Any], ...]
+
+    @property
+    def is_off(self) -> bool:
+        """Whether the box is a plain router in this experiment."""
+        return dict(self.settings).get("mode") == "off"
+
+
 class Protocol(StrEnum):
     """A transport protocol that a chain may be chosen by."""
 
@@ -376,6 +392,7 @@ class Experiment:
     udp: UdpTraffic | None = None
     captures: CaptureSettings = USUAL_CAPTURES
     limits: Limits = USUAL_LIMITS
+    boxes: tuple[BoxConfiguration, ...] = ()  # of every box whose kind has settings
     given: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 
     @property
@@ -400,6 +417,12 @@ class Experiment:
     def carrier(self, world: IPv4Address, island: IPv4Address, protocol: Protocol | None = None) -> Chain:
         """The chain that carries packets between two hosts, in both directions."""
         return next(chain for chain in self.chains if chain.carries.matches(world, island, protocol))
+
+    def as_used(self, network: Network) -> Network:
+        """The lab as this experiment uses it: boxes with ``mode: off`` are plain routers."""
+        off = {each.box for each in self.boxes if each.is_off}
+        boxes = (replace(box, kind=ROUTER, stateful=False) if box.name in off else box for box in network.boxes)
+        return replace(network, boxes=tuple(boxes)) if off else network
 
     def link(self, box: str) -> Link:
         """Settings of the satellite emulator of that name (KeyError otherwise)."""

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The kinds of chain boxes and the traits of each kind.
+"""The kinds of chain boxes. A kind is a declaration: other code asks its properties, and knows no kind by its name."""
 
-Other code uses the traits of a kind, not its name. A trait that is None is declared for each box in lab.yaml.
-"""
-
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any, ClassVar
+
+from atoll_core.plan.privilege import Privilege
 
 
 class Forwarding(StrEnum):
@@ -16,18 +16,50 @@ class Forwarding(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class KindTraits:
-    """The properties of all boxes of a kind.
+class BoxKind:
+    """The declaration of a kind of chain box; ``register`` makes it known to descriptions.
 
+    ``forwarding``, ``stateful``, ``conserves_packets``: None if each box declares its own in lab.yaml.
+    ``stateful``: connections break when their packets bypass the box or use its other port pair.
     ``conserves_packets``: each packet leaves the box once and unchanged, or is counted as dropped. The box adds no
     packets and does not split, merge or encode any.
+    ``is_link``: a satellite link, which has settings in the experiment and counts dropped packets.
+    ``is_managed``: an agent sets it up and starts programs there.
+    ``has_program``: its program is the user's.
+    ``subcommand``: the subcommand of atoll-host that runs on the box while a chain contains it, with ``privileges``.
+    Its configuration: the names of the box's interfaces as ``world`` and ``island``, and the box's settings.
+    ``settings``: a subclass of ``atoll_core.description.raw_types.BoxSettings`` with a default for each; lab.yaml and
+    experiment.yaml override them. None: boxes of the kind have no settings. Only routed kinds have any, as all can be
+    switched to a plain router by ``mode: off``.
+    ``pair``: the kind with which it makes sense: a chain has as many boxes of one as of the other.
     """
 
+    name: str
     forwarding: Forwarding | None
-    conserves_packets: bool | None
-    is_link: bool = False  # a satellite link: has settings in the experiment, counts dropped packets
-    is_managed: bool = True  # an agent sets it up and starts programs there
-    has_program: bool = False  # its program is the user's
+    stateful: bool | None = False
+    conserves_packets: bool | None = False
+    is_link: bool = False
+    is_managed: bool = True
+    has_program: bool = False
+    subcommand: str = ""
+    privileges: tuple[Privilege, ...] = field(default=())
+    settings: type[Any] | None = None
+    pair: str = ""
+
+    known: ClassVar[dict[str, "BoxKind"]] = {}
+
+    def __post_init__(self) -> None:
+        if self.settings and self.forwarding is not Forwarding.ROUTED:
+            msg = f"kind {self.name!r} has settings, and thus a mode, but cannot be a plain router: declare it routed"
+            raise ValueError(msg)
+
+    @classmethod
+    def named(cls, name: str) -> "BoxKind":
+        """The registered kind of this name. Raises ValueError."""
+        if name not in cls.known:
+            msg = f"unknown kind of box {name!r}"
+            raise ValueError(msg)
+        return cls.known[name]
 
     @property
     def is_foreign(self) -> bool:
@@ -35,23 +67,23 @@ class KindTraits:
         return self.forwarding is None
 
 
-class BoxKind(StrEnum):
-    """The kind of a chain box."""
-
-    LINK = "link"  # satellite emulator
-    ROUTER = "router"  # plain router in the place of a PEP or coder: sends with true MAC addresses
-    PROGRAM = "program"  # a machine that runs the user's program
-    EXTERNAL = "external"  # a device with two ports on which nothing is started: a modem, a hardware emulator
-
-    @property
-    def traits(self) -> KindTraits:
-        """The properties of all boxes of this kind."""
-        return _TRAITS[self]
+def register(kind: BoxKind) -> BoxKind:
+    """Make a kind known to descriptions; returns it."""
+    BoxKind.known[kind.name] = kind
+    return kind
 
 
-_TRAITS = {
-    BoxKind.LINK: KindTraits(Forwarding.TRANSPARENT, conserves_packets=True, is_link=True),
-    BoxKind.ROUTER: KindTraits(Forwarding.ROUTED, conserves_packets=True),
-    BoxKind.PROGRAM: KindTraits(None, conserves_packets=None, has_program=True),
-    BoxKind.EXTERNAL: KindTraits(None, conserves_packets=None, is_managed=False),
-}
+LINK = register(BoxKind("link", Forwarding.TRANSPARENT, conserves_packets=True, is_link=True))
+"""A satellite emulator."""
+
+ROUTER = register(BoxKind("router", Forwarding.ROUTED, conserves_packets=True))
+"""A plain router in the place of a PEP or coder: sends with true MAC addresses."""
+
+PROGRAM = register(BoxKind("program", None, stateful=None, conserves_packets=None, has_program=True))
+"""A machine that runs the user's program."""
+
+EXTERNAL = register(BoxKind("external", None, stateful=None, conserves_packets=None, is_managed=False))
+"""A device with two ports on which nothing is started: a modem, a hardware emulator."""
+
+BUILT_IN = (LINK, ROUTER, PROGRAM, EXTERNAL)
+"""The kinds that the JSON Schema of lab.yaml lists."""

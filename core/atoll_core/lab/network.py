@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
+from typing import Any
 
 from atoll_core.lab.box_kind import BoxKind, Forwarding
 from atoll_core.plan.privilege import Privilege
@@ -97,6 +98,7 @@ class ChainBox:
     ``spare``: a second pair of interfaces. Frames that enter by one pair leave by the same, so that two versions of a
     chain can pass a routed box at the same time. ``stateful``: connections break when their packets move to the other
     pair.
+    ``settings``: as written in lab.yaml.
     ``conserves_packets``: as declared in lab.yaml; None: the kind's own, or not declared.
     """
 
@@ -109,16 +111,17 @@ class ChainBox:
     stateful: bool = False
     program: Program | None = None
     conserves_packets: bool | None = None
+    settings: tuple[tuple[str, Any], ...] = ()
 
     @property
     def is_link(self) -> bool:
         """Whether it is a satellite link."""
-        return self.kind.traits.is_link
+        return self.kind.is_link
 
     @property
     def is_managed(self) -> bool:
         """Whether an agent sets it up and starts programs there."""
-        return self.kind.traits.is_managed
+        return self.kind.is_managed
 
     @property
     def conserves(self) -> bool:
@@ -126,13 +129,13 @@ class ChainBox:
 
         False for a box that does not declare it, so that its losses are not attributed to the testbed.
         """
-        own = self.kind.traits.conserves_packets
+        own = self.kind.conserves_packets
         return bool(self.conserves_packets if own is None else own)
 
     @property
     def routed(self) -> bool:
         """Whether packets leave in frames of the box's own, which carry no tag."""
-        return (self.kind.traits.forwarding or self.forwarding) is Forwarding.ROUTED
+        return (self.kind.forwarding or self.forwarding) is Forwarding.ROUTED
 
     @property
     def pairs(self) -> tuple[PortPair, ...]:

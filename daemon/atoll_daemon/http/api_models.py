@@ -455,6 +455,7 @@ class HopResponse(Response):
 
     name: str
     kind: str = Field(description="The kind of a box in lab.yaml, or `tap`.")
+    is_link: bool = Field(description="Whether it is a satellite link.")
 
 
 class DrawnChain(Response):
@@ -485,6 +486,7 @@ class DrawnBox(Response):
     """A box in the picture of a lab; a link that a chain contains has its configuration."""
 
     kind: str
+    is_link: bool
     to_island: DirectionResponse | None = None
     to_world: DirectionResponse | None = None
 

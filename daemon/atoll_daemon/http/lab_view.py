@@ -24,7 +24,10 @@ def picture(network: Network, experiment: Experiment | None, place: str, run: di
         "place": place,
         "hosts": [{"name": host.name, "role": host.role.value, "ip": str(host.address)} for host in network.hosts],
         "chains": [_chain(chain, network) for chain in experiment.chains] if experiment else [],
-        "boxes": {box.name: {"kind": box.kind.value, **_settings(links.get(box.name))} for box in network.boxes},
+        "boxes": {
+            box.name: {"kind": box.kind.name, "is_link": box.is_link, **_settings(links.get(box.name))}
+            for box in network.boxes
+        },
         "latencies": {server: {"class": name, "rtt_ns": rtts[name]} for server, name in latency},
         "classes": rtts,
         "run": run,
@@ -32,10 +35,15 @@ def picture(network: Network, experiment: Experiment | None, place: str, run: di
 
 
 def _chain(chain: Chain, network: Network) -> dict[str, Any]:
-    kinds = {box.name: box.kind.value for box in network.boxes}
+    kinds = {box.name: box.kind for box in network.boxes}
     return {
         "name": chain.name,
-        "hops": [{"name": hop, "kind": kinds.get(hop, TAP)} for hop in chain.hops],
+        "hops": [
+            {"name": hop, "kind": kinds[hop].name, "is_link": kinds[hop].is_link}
+            if hop in kinds
+            else {"name": hop, "kind": TAP, "is_link": False}
+            for hop in chain.hops
+        ],
         "carries": carries_tree(chain.carries),
     }
 

@@ -89,7 +89,7 @@ async def get_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
             }
             for host in network.hosts
         ],
-        "boxes": [{"name": box.name, "kind": box.kind.value, "routed": box.routed} for box in network.boxes],
+        "boxes": [{"name": box.name, "kind": box.kind.name, "routed": box.routed} for box in network.boxes],
         "taps": [{"name": tap.name, "host": tap.host, "physical": tap.physical} for tap in network.taps],
         "latency_classes": _classes(network),
     }

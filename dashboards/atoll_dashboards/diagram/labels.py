@@ -92,7 +92,7 @@ def box_words(box: ChainBox, experiment: Experiment) -> list[CardLine]:
     lines = [CardLine(box.name, 12, bold=True)]
     link = next((link for link in experiment.links if link.box == box.name), None)
     if link is None:
-        lines.append(CardLine(box.kind.value, 10))
+        lines.append(CardLine(box.kind.name, 10))
     elif link.to_island.rate == link.to_world.rate and link.to_island.delay == link.to_world.delay:
         lines += [CardLine(str(link.to_island.rate), 10), CardLine(str(link.to_island.delay), 10)]
     else:

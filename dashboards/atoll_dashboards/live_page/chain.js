@@ -104,7 +104,7 @@ function drawRow(chain, picture, middle, width, name) {
   return { group, nodes, segments, gauges };
 }
 
-const sizeOf = (hop) => (hop.kind === "link" ? SIZES.link : SIZES.box);
+const sizeOf = (hop) => (hop.is_link ? SIZES.link : SIZES.box);
 
 function hostsOf(picture, role, word) {
   const count = (picture.hosts ?? []).filter((host) => host.role === role).length;
@@ -183,7 +183,7 @@ function drawNode(group, x, middle, hop, picture, gauges) {
   const [left, top] = [x - wide / 2, middle - high / 2];
   group.append(
     shape("rect", {
-      class: `node ${hop.kind === "link" ? "link" : "box"}`,
+      class: `node ${hop.is_link ? "link" : "box"}`,
       x: left,
       y: top,
       width: wide,
@@ -191,7 +191,7 @@ function drawNode(group, x, middle, hop, picture, gauges) {
       rx: 6,
     }),
   );
-  if (hop.kind !== "link") {
+  if (!hop.is_link) {
     group.append(
       shape("text", { class: "node-name", x, y: middle - 1 }, hop.name),
       shape("text", { class: "node-what", x, y: middle + 14 }, hop.kind),

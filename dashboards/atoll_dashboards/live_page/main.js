@@ -168,7 +168,7 @@ function showBanner(text, mild) {
 /** Plots show one link at a time: the chosen one, if there are several. */
 function chooseLink(store, picture) {
   const drawn = (picture?.chains ?? []).flatMap((each) =>
-    each.hops.filter((hop) => hop.kind === "link").map((hop) => hop.name),
+    each.hops.filter((hop) => hop.is_link).map((hop) => hop.name),
   );
   const names = [...new Set([...drawn, ...store.links])];
   if (!names.includes(link)) link = names[0] ?? "";

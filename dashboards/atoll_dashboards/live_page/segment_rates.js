@@ -34,7 +34,7 @@ function segment(before, after, store, t, shared) {
 function atWorldSide(hop, store, t) {
   if (!hop) return null;
   const box = hop.name;
-  if (hop.kind === "link")
+  if (hop.is_link)
     return {
       box,
       to_island: linkRate(store, box, "to_island", "in", t),
@@ -50,7 +50,7 @@ function atWorldSide(hop, store, t) {
 function atIslandSide(hop, store, t) {
   if (!hop) return null;
   const box = hop.name;
-  if (hop.kind === "link")
+  if (hop.is_link)
     return {
       box,
       to_island: linkRate(store, box, "to_island", "out", t),

@@ -59,7 +59,7 @@ export class Store {
   /** Take the configuration of links from `picture.boxes`, until points report it. */
   configure(boxes) {
     for (const [name, box] of Object.entries(boxes ?? {})) {
-      if (box.kind !== "link") continue;
+      if (!box.is_link) continue;
       for (const direction of ["to_island", "to_world"]) {
         if (box[direction]) this.#setting(name, direction).now = box[direction];
       }

@@ -83,7 +83,7 @@ def _closer(path: Path) -> str:
 
 def _attempts(network: Network, experiment: Experiment) -> int:
     """The number of attempts, which allows for the start of programs and of all cables."""
-    programs = {box.name for box in network.boxes if box.kind.traits.has_program}
+    programs = {box.name for box in network.boxes if box.kind.has_program}
     starting = any(hop in programs for chain in experiment.chains for hop in chain.hops)
     ends = 2 * sum(len(interfaces) for interfaces in network.machines.values())
     patience_s = max(_STARTING_S if starting else 0, ends // _ENDS_PER_S)

@@ -21,7 +21,7 @@ from atoll_core.codec import from_json, to_json
 from atoll_core.errors import RunDirError
 from atoll_core.experiment.experiment import Chain, Experiment, SteeringVersion, Transfer
 from atoll_core.experiment.traffic import Traffic
-from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.box_kind import PROGRAM
 from atoll_core.units import Duration, Size
 from atoll_hosts.binary import find_binary
 from tests.support.synthetic_run import (
@@ -404,7 +404,7 @@ def test_only_flows_that_a_change_of_a_stateful_box_may_have_reset_are_granted(t
     run = simulate(tmp_path, seconds=5)
     header, *rows = (run.logs / "flows-i1.csv").read_text().splitlines()
     asked = from_json(Experiment, run.manifest()["experiment"])
-    pep = replace(network().boxes[0], name="pep", kind=BoxKind.PROGRAM, stateful=True)
+    pep = replace(network().boxes[0], name="pep", kind=PROGRAM, stateful=True)
     lab = replace(network(), boxes=(*network().boxes, pep))
     with_pep = replace(asked.chain, hops=("tap-w", "sat", "pep", "tap-i"))
     versions = [

@@ -14,7 +14,7 @@ from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.tables.change_timeline import changes, standing
 from atoll_core.experiment.experiment import MAIN, Chain, Experiment, Protocol, SteeringVersion, TrafficSelector
-from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.box_kind import LINK
 from atoll_core.lab.network import ChainBox, Interface, Network, PortRef, Tap
 from atoll_core.units import Duration, Rate
 from atoll_dashboards.report.report import write_report
@@ -44,7 +44,7 @@ def interface(name: str, port: int) -> Interface:
 def laboratory() -> Network:
     """The synthetic one with a second link and a tap behind it."""
     lab = network()
-    second = ChainBox("meo", BoxKind.LINK, interface("meo-w", 1), interface("meo-i", 2))
+    second = ChainBox("meo", LINK, interface("meo-w", 1), interface("meo-i", 2))
     return replace(lab, boxes=(*lab.boxes, second), taps=(*lab.taps, Tap("tap-m", "cap-m", interface("cap-m", 3))))
 
 

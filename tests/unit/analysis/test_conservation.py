@@ -14,7 +14,7 @@ from atoll_analysis.verdict.loss_agreement import proofs
 from atoll_controller.planner.job_plan import capture_points
 from atoll_core.experiment.experiment import Chain, Experiment
 from atoll_core.experiment.traffic import Traffic
-from atoll_core.lab.box_kind import BoxKind, Forwarding
+from atoll_core.lab.box_kind import PROGRAM, Forwarding
 from atoll_core.lab.network import ChainBox, Interface, Network, PortRef
 from atoll_hosts.binary import find_binary
 from tests.support.synthetic_run import (
@@ -43,7 +43,7 @@ def laboratory(conserves: bool | None = None) -> Network:
     world, island = (
         Interface(f"pep-{end}", f"02:00:00:00:02:0{n}", PortRef("s1", 90 + n)) for n, end in enumerate("wi")
     )
-    pep = ChainBox("pep", BoxKind.PROGRAM, world, island, None, Forwarding.ROUTED, conserves_packets=conserves)
+    pep = ChainBox("pep", PROGRAM, world, island, None, Forwarding.ROUTED, conserves_packets=conserves)
     return replace(lab, boxes=(*lab.boxes, pep))
 
 

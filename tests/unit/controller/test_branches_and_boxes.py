@@ -14,7 +14,7 @@ from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError, LabError
 from atoll_core.experiment.experiment import Experiment, Protocol, TrafficSelector
-from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.box_kind import EXTERNAL
 from atoll_core.lab.network import Network, PortRef
 from atoll_core.plan.plan import Phase
 from atoll_emulation.mininet_lab.topology import LabTopo
@@ -203,7 +203,7 @@ def test_nothing_is_started_or_set_on_an_external_device(load):
     """Its ports are in the chain all the same."""
     external = PEPS.replace("router", "external, forwarding: transparent")
     network, experiment = load((PEPS, external), (CHAIN, "chain: [tap-w, pep-w, sat, tap-i]"))
-    assert network.box("pep-w").kind is BoxKind.EXTERNAL
+    assert network.box("pep-w").kind is EXTERNAL
     plan = make_plan(network, experiment)
     assert "pep-w" not in {settings.host for settings in plan.hosts} | {job.host for job in plan.jobs}
     assert any("pep-w -> sat" in entry.why for entry in plan.flows)

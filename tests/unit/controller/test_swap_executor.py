@@ -21,7 +21,7 @@ from atoll_controller.planner.planner import make_plan
 from atoll_controller.tracing.table_model import Delivery, Frame, SwitchTables
 from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
-from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.box_kind import LINK, ROUTER, BoxKind
 from atoll_core.lab.network import (
     ChainBox,
     DelayBox,
@@ -67,10 +67,10 @@ def laboratory() -> Network:
 
     def box(name: str, kind: BoxKind) -> ChainBox:
         first = legs(name)
-        spare = legs(name, "2") if kind is BoxKind.ROUTER else None
+        spare = legs(name, "2") if kind is ROUTER else None
         return ChainBox(name, kind, first.world, first.island, spare=spare)
 
-    boxes = (box("b0", BoxKind.ROUTER), box("b1", BoxKind.LINK), box("b2", BoxKind.ROUTER))
+    boxes = (box("b0", ROUTER), box("b1", LINK), box("b2", ROUTER))
     classes = tuple(LatencyClass(f"rtt-{ms}", ms, Duration(ms * 10**6), Duration(0)) for ms in (10, 20))
     delay = DelayBox("d0", build.interface("d0-t", "sw-1"), _GIGABIT, classes)
     tap = Tap("t0", "c0", build.interface("c0-t", "sw-2"))

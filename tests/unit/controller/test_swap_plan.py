@@ -20,7 +20,7 @@ from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Chain, Experiment, LinkTrace, Protocol, TraceRow, TrafficSelector
-from atoll_core.lab.box_kind import BoxKind, Forwarding
+from atoll_core.lab.box_kind import EXTERNAL, Forwarding
 from atoll_core.lab.network import Network
 from atoll_core.plan.tag_layout import UNTAGGED
 from atoll_core.units import Duration, Rate
@@ -195,9 +195,7 @@ def test_connections_through_stateful_boxes_are_counted_as_moved(lab: tuple[Netw
     """A bring-your-own PEP that comes into the chain or leaves it breaks connections; one that stays does not."""
     network, experiment = lab
     boxes = tuple(
-        replace(box, kind=BoxKind.EXTERNAL, forwarding=Forwarding.ROUTED, stateful=True)
-        if box.name.startswith("pep")
-        else box
+        replace(box, kind=EXTERNAL, forwarding=Forwarding.ROUTED, stateful=True) if box.name.startswith("pep") else box
         for box in network.boxes
     )
     network = replace(network, boxes=boxes)

@@ -183,7 +183,7 @@ MISTAKES = [
     ("chain: [tap-w, sat, tap-i]", "chain: tap-w sat tap-i", "chain", "chain: 'tap-w sat tap-i' where a list belongs, such as 'chain: [tap-w, sat, tap-i]'"),
     ("chain: [tap-w, sat, tap-i]", "chain: [tap-w, sat, tap-i, 5]", "chain", "chain hop 4: the number 5 where text belongs"),
     ("traffic: {channels: 20, flow_sizes: published}", "traffic:", "traffic", "traffic: nothing where keys belong, such as 'traffic: {channels: 20}'"),
-    ("seed: 1", "sed: 1", "sed", "unknown key 'sed'; did you mean 'seed'? known keys: branches, captures, chain, changes, duration, lab, latency, limits, links, name, ping, seed, tcp, traffic, transfer, udp"),
+    ("seed: 1", "sed: 1", "sed", "unknown key 'sed'; did you mean 'seed'? known keys: boxes, branches, captures, chain, changes, duration, lab, latency, limits, links, name, ping, seed, tcp, traffic, transfer, udp"),
     ("name: geo", "name: ../geo", "name", "name: '../geo' is not a name; write a small letter, then small letters, digits and '-' (at most 63 in all)"),
 ]  # fmt: skip
 

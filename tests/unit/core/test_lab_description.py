@@ -11,7 +11,7 @@ import pytest
 
 from atoll_core.description.loader import load_lab
 from atoll_core.errors import DescriptionError
-from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.box_kind import LINK
 from atoll_core.lab.network import HostRole, Network, PortRef
 from atoll_core.units import Duration, Rate
 
@@ -60,7 +60,7 @@ def test_the_shipped_lab_is_what_the_issue_asks_for(load, text):
     assert len(network.with_role(HostRole.WORLD_SERVER)) == len(network.with_role(HostRole.ISLAND_CLIENT)) == 6
     assert [delay.rtt.ms for delay in network.delay_boxes[0].classes] == [5, 20, 50, 90, 140, 200]
     assert [box.name for box in network.boxes] == ["pep-w", "coder-w", "sat", "coder-i", "pep-i"]
-    assert [box.name for box in network.boxes if box.kind is BoxKind.LINK] == ["sat"]
+    assert [box.name for box in network.boxes if box.kind is LINK] == ["sat"]
     assert network.host("w4").address == IPv4Address("10.10.0.4")
     assert network.trunks[0].rate == Rate(10**9)
     assert network.delay_boxes[0].classes[0].jitter == Duration(0)

@@ -28,7 +28,7 @@ from atoll_core.experiment.experiment import (
     TraceRow,
     Where,
 )
-from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.box_kind import LINK
 from atoll_core.lab.network import ChainBox, Interface, Network, PortRef
 from atoll_core.plan.plan import Backend, Phase
 from atoll_core.plan.tc_settings import (
@@ -45,7 +45,7 @@ from atoll_core.units import Duration, Rate, Size
 
 SAT = ChainBox(
     "sat",
-    BoxKind.LINK,
+    LINK,
     Interface("sat-w", "02:a7:00:00:00:01", PortRef("s", 1)),
     Interface("sat-i", "02:a7:00:00:00:02", PortRef("s", 2)),
 )

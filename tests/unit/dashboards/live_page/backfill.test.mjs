@@ -36,7 +36,7 @@ async function opened({ run, spool, busy = null }) {
   const daemon = { socket: null, asked: [], told: [] };
   const answers = {
     "v1/status": { pid: 1, busy },
-    "v1/picture": { lab: "island", experiment: "geo", boxes: { sat: { kind: "link" } }, run },
+    "v1/picture": { lab: "island", experiment: "geo", boxes: { sat: { kind: "link", is_link: true } }, run },
   };
   const api = {
     ask: async (_, path) => answers[path],

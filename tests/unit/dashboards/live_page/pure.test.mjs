@@ -97,7 +97,7 @@ test("silence is a gap in the line and is found as such", () => {
 
 test("sojourn is the queue by the rate that the link is configured to", () => {
   const store = new Store();
-  store.configure({ sat: { kind: "link", to_island: { rate_bit_s: 16e6, queue_bytes: 100_000 }, to_world: {} } });
+  store.configure({ sat: { kind: "link", is_link: true, to_island: { rate_bit_s: 16e6, queue_bytes: 100_000 }, to_world: {} } });
   store.take(linkPoints(T, 3));
   assert.equal(store.series("link/sat/to_island/sojourn").at(T + 1), (5000 * 8) / 16e6);
   store.take([["link_config", SAT, { rate_bit_s: 8e6 }, ns(T + 1)], ...linkPoints(T + 1, 1, 8e6, 1e6)]);
@@ -195,7 +195,7 @@ test("between hops stands what the nearest counter says, and nothing where nobod
   const hops = [
     { name: "tap-w", kind: "tap" },
     { name: "pep-w", kind: "router" },
-    { name: "sat", kind: "link" },
+    { name: "sat", kind: "link", is_link: true },
     { name: "modem", kind: "external" },
   ];
   const nodes = boundaries(hops);
@@ -212,7 +212,7 @@ test("between hops stands what the nearest counter says, and nothing where nobod
 });
 
 test("what only a box of several chains counts is shown as their sum, what a chain's own box counts as its own", () => {
-  const hops = (...names) => names.map((name) => ({ name, kind: name === "sat" ? "link" : name.slice(0, 3) }));
+  const hops = (...names) => names.map((name) => ({ name, kind: name.slice(0, 3), is_link: name === "sat" }));
   const chains = [
     { name: "coded", hops: hops("coder-w", "sat", "tap-i") },
     { name: "main", hops: hops("tap-w", "sat", "tap-i") },
@@ -528,7 +528,7 @@ async function watched() {
 }
 
 test("another lab begins with empty plots and its own links", async () => {
-  const link = { kind: "link", to_island: { rate_bit_s: 5e6 } };
+  const link = { kind: "link", is_link: true, to_island: { rate_bit_s: 5e6 } };
   const { live, draw, points } = await watched();
   await draw({ lab: "island", boxes: { sat: link } });
   points(T, 10);
@@ -542,7 +542,7 @@ test("another lab begins with empty plots and its own links", async () => {
 
 test("the plots go on when the lab's clock is set back", async () => {
   const { live, draw, points, told } = await watched();
-  await draw({ lab: "island", boxes: { sat: { kind: "link", to_island: { rate_bit_s: 5e6 } } } });
+  await draw({ lab: "island", boxes: { sat: { kind: "link", is_link: true, to_island: { rate_bit_s: 5e6 } } } });
   points(T, 10);
   points(T - 60, 10);
   points(T - 59, 10);

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A kind of box that only its declaration describes: no other part knows its name (docs/box-kinds.md)."""
+
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import Annotated
+
+import pytest
+from pydantic import Field
+
+from atoll_analysis.tables.run_data import read_run_data
+from atoll_controller.fabric.swap_plan import plan_swap
+from atoll_controller.planner.host_config import host_settings
+from atoll_controller.planner.planner import make_plan
+from atoll_controller.tracing.packet_trace import trace
+from atoll_core.codec import from_json, to_json
+from atoll_core.description.loader import load_experiment
+from atoll_core.description.raw_types import Between, BoxSettings
+from atoll_core.errors import DescriptionError
+from atoll_core.experiment.experiment import Experiment, Protocol
+from atoll_core.lab.box_kind import ROUTER, BoxKind, Forwarding, register
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Phase
+from atoll_core.plan.privilege import Privilege
+from atoll_core.plan.tag_layout import UNTAGGED
+from atoll_core.units import Duration
+from atoll_daemon.http.lab_view import picture
+from atoll_dashboards.diagram.labels import box_words
+from tests.support.synthetic_run import begin
+
+WHOLE = "chain: [tap-w, pep-w, sat, pep-i, tap-i]"
+Load = Callable[..., tuple[Network, Experiment]]
+
+
+class ToySettings(BoxSettings):
+    """Settings of the toy."""
+
+    copies: int = Field(default=1, ge=1, le=9, description="Copies of each packet; default 1.")
+    hold: Annotated[Duration, Between(Duration, "0 ms", "1 s")] = Field(
+        default=Duration(5 * 10**6), description="Time that packets are held; default 5 ms."
+    )
+
+
+@pytest.fixture
+def toy() -> Iterator[BoxKind]:
+    """A routed kind with state, a program, settings and a counterpart; known during the test."""
+    kind = BoxKind(
+        "toy",
+        Forwarding.ROUTED,
+        stateful=True,
+        conserves_packets=False,
+        subcommand="toy",
+        privileges=(Privilege.NET_RAW,),
+        settings=ToySettings,
+        pair="toy",
+    )
+    yield register(kind)
+    del BoxKind.known["toy"]
+
+
+@pytest.fixture
+def load(tmp_path: Path, project: Path, toy: BoxKind) -> Load:
+    """Load the demo with toys in place of its PEPs."""
+    lab = (project / "emulation/labs/island.yaml").read_text(encoding="utf-8")
+    demo = (project / "examples/geo.yaml").read_text(encoding="utf-8")
+
+    def load_toys(
+        chain: str = WHOLE, boxes: str = "{}", settings: str = "{}", given: tuple[str, ...] = ()
+    ) -> tuple[Network, Experiment]:
+        toys = lab.replace("pep-i: {kind: router", "pep-i: {kind: toy")
+        toys = toys.replace("pep-w: {kind: router", f"pep-w: {{kind: toy, settings: {settings}")
+        assert toys.count("toy") == 2
+        (tmp_path / "lab.yaml").write_text(toys, encoding="utf-8")
+        edited = demo.replace("../emulation/labs/island.yaml", "lab.yaml")
+        edited = edited.replace("chain: [tap-w, sat, tap-i]", f"{chain}\nboxes: {boxes}")
+        (tmp_path / "e.yaml").write_text(edited, encoding="utf-8")
+        return load_experiment(tmp_path / "e.yaml", given)
+
+    return load_toys
+
+
+def settings_of(experiment: Experiment, box: str) -> dict[str, object]:
+    return next(dict(each.settings) for each in experiment.boxes if each.box == box)
+
+
+def test_settings_of_the_experiment_override_those_of_the_lab_and_the_kind(load: Load) -> None:
+    assert settings_of(load()[1], "pep-w") == {"mode": "on", "copies": 1, "hold": 5_000_000}
+    _, experiment = load(settings="{copies: 2, hold: 7 ms}", boxes="{pep-w: {copies: 3}}")
+    assert settings_of(experiment, "pep-w") == {"mode": "on", "copies": 3, "hold": 7_000_000}
+    assert settings_of(experiment, "pep-i")["copies"] == 1
+    _, experiment = load(boxes="{pep-w: {copies: 3}}", given=("boxes.pep-w.copies=4",))
+    assert settings_of(experiment, "pep-w")["copies"] == 4
+
+
+@pytest.mark.parametrize(
+    ("chain", "boxes", "message"),
+    [
+        (WHOLE, "{pep-w: {copeis: 2}}", "'copeis'; did you mean 'copies'?"),
+        (WHOLE, "{pep-w: {copies: 0}}", "copies"),
+        (WHOLE, "{pep-w: {hold: 2 s}}", "'2 s' is too large; it must be at most 1 s"),
+        (WHOLE, "{pep-v: {copies: 2}}", "unknown box 'pep-v'; did you mean 'pep-w'?"),
+        (WHOLE, "{coder-w: {copies: 2}}", "unknown setting 'copies'; boxes of kind router have none; remove it"),
+        (WHOLE, "{sat: {rate: 2}}", "unknown setting 'rate'; its settings belong to links; remove it"),
+        ("chain: [tap-w, pep-w, sat, tap-i]", "{}", "'pep-w' is a toy, which needs a toy at its other end"),
+    ],
+)
+def test_a_mistake_has_its_line_and_its_remedy(load: Load, chain: str, boxes: str, message: str) -> None:
+    with pytest.raises(DescriptionError) as refused:
+        load(chain=chain, boxes=boxes)
+    (line,) = str(refused.value).splitlines()
+    assert message in line
+    assert "e.yaml:" in line
+
+
+def test_a_mistake_in_the_lab_is_the_labs(load: Load) -> None:
+    with pytest.raises(DescriptionError, match=r"lab\.yaml:\d+: .*'copeis'; did you mean 'copies'"):
+        load(settings="{copeis: 2}")
+
+
+def test_its_program_runs_on_its_machine_with_its_settings(load: Load) -> None:
+    network, experiment = load(boxes="{pep-w: {copies: 3}}")
+    jobs = {job.name: job for job in make_plan(network, experiment).jobs}
+    job = jobs["toy-pep-w"]
+    assert (job.host, job.phase, job.privileges) == ("pep-w", Phase.SERVICE, (Privilege.NET_RAW,))
+    assert job.config == {"world": "pep-w-w", "island": "pep-w-i", "mode": "on", "copies": 3, "hold": 5_000_000}
+    assert "toy-pep-i" in jobs
+    assert any(each.host == "pep-w" for each in host_settings(network))
+    assert "toy-pep-w" not in {job.name for job in make_plan(*load("chain: [tap-w, sat, tap-i]")).jobs}
+
+
+def test_switched_off_it_is_a_plain_router(load: Load, tmp_path: Path) -> None:
+    """No program, and captures around it are compared."""
+    network, experiment = load(boxes="{pep-w: {mode: off}}")
+    assert {job.name for job in make_plan(network, experiment).jobs if "toy" in job.name} == {"toy-pep-i"}
+    used = experiment.as_used(network)
+    assert (used.box("pep-w").kind, used.box("pep-w").stateful, used.box("pep-w").conserves) == (ROUTER, False, True)
+    assert used.box("pep-i") == network.box("pep-i")
+    run = begin(tmp_path, experiment, network)
+    assert read_run_data(run).network == used
+
+
+def test_steering_swaps_traces_and_verdicts_follow_the_declaration(load: Load, tmp_path: Path) -> None:
+    network, experiment = load()
+    bare = load("chain: [tap-w, sat, tap-i]")[1]
+    assert plan_swap(network, bare, UNTAGGED, experiment).moved == ("pep-w", "pep-i")
+    found = trace(network, experiment, make_plan(network, experiment).flows, "w1", "i1", Protocol.TCP)
+    assert ("pep-w", "toy, routed") in {(hop.name, hop.note) for hop in found.hops}
+    data = read_run_data(begin(tmp_path, experiment, network, ("world", "island")))
+    assert data.network == network  # read back from JSON
+    assert data.not_conserving == ("pep-w", "pep-i")
+
+
+def test_people_see_its_name(load: Load) -> None:
+    network, experiment = load()
+    drawn = picture(network, experiment, "mininet")
+    assert drawn["boxes"]["pep-w"] == {"kind": "toy", "is_link": False}
+    assert {"name": "pep-w", "kind": "toy", "is_link": False} in drawn["chains"][0]["hops"]
+    assert [line.text for line in box_words(network.box("pep-w"), experiment)][:2] == ["pep-w", "toy"]
+
+
+def test_a_kind_that_nobody_declared_cannot_be_read(load: Load) -> None:
+    network, _ = load()
+    written = to_json(network)
+    assert from_json(Network, written) == network
+    written["boxes"][0]["kind"] = "toyy"
+    with pytest.raises(ValueError, match="unknown kind of box 'toyy'"):
+        from_json(Network, written)
+
+
+def test_a_kind_that_cannot_be_a_plain_router_has_no_settings() -> None:
+    with pytest.raises(ValueError, match="declare it routed"):
+        BoxKind("bridge", Forwarding.TRANSPARENT, settings=ToySettings)
