@@ -14,6 +14,7 @@ from atoll_core.codec import to_json
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Experiment, LinkTrace, LossTrace
 from atoll_core.experiment.flow_sizes import FlowSizes
+from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network
 from atoll_core.units import Duration, Rate, Size
 from atoll_dashboards.compare.settings import settings_table
@@ -36,9 +37,10 @@ def manifest(network: Network, experiment: Experiment) -> dict[str, Any]:
 def places(thing: Any) -> list[tuple[Any, ...]]:
     """Where something stands in a description that can be another: paths of fields and numbers.
 
-    What files hold is left out: it reads alike when it differs (tests/unit/dashboards/test_settings_table.py).
+    What files hold is left out: it reads alike when it differs (tests/unit/dashboards/test_settings_table.py). So are
+    kinds of boxes, of which descriptions have only the names.
     """
-    if isinstance(thing, (LinkTrace, LossTrace, FlowSizes)):
+    if isinstance(thing, (LinkTrace, LossTrace, FlowSizes, BoxKind)):
         return []
     if isinstance(thing, (Rate, Duration, Size)) or type(thing) in (int, float, bool, str):
         return [()]

@@ -61,6 +61,9 @@ class BoxKind:
             raise ValueError(msg)
         return cls.known[name]
 
+    def __str__(self) -> str:
+        return self.name
+
     @property
     def is_foreign(self) -> bool:
         """Whether the program or device is not this project's, so that each box has to declare its properties."""

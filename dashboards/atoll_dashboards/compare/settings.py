@@ -27,6 +27,7 @@ from atoll_core.experiment.experiment import (
 )
 from atoll_core.experiment.flow_sizes import FlowSizes
 from atoll_core.experiment.traffic import SizesCount, Traffic, UdpTraffic
+from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import ChainBox, DelayBox, Host, LatencyClass, PortRef, Switch, Tap, Trunk
 from atoll_core.units import Duration, Rate, Size
 from atoll_dashboards.report.number_format import NOT_MEASURED
@@ -82,7 +83,10 @@ class _Absent:
 
 
 _ABSENT = _Absent()
-_WHOLE = (Rate, Duration, Size, PortRef, Chain, LinkTrace, LossTrace, Bernoulli, BitError, _FlowSizes, _Share, _Absent)
+_WHOLE = (
+    *(Rate, Duration, Size, PortRef, BoxKind, Chain, LinkTrace, LossTrace, Bernoulli, BitError),
+    *(_FlowSizes, _Share, _Absent),
+)
 
 
 def settings_table(key: str, things: Sequence[Any]) -> Iterator[Setting]:
