@@ -17,6 +17,7 @@ from typing import Any, Self
 import pytest
 
 from atoll_core.metrics.line_protocol import Field
+from atoll_dashboards.grafana.grafana_client import FOLDER
 from atoll_dashboards.influx.influx_settings import InfluxSettings
 from tests.support.sandbox import ATOLL, ROOT
 
@@ -274,7 +275,7 @@ class GrafanaServer(Server):
     def environment(self) -> dict[str, str]:
         return {
             **self._influx.variables(),
-            "ATOLL_DASHBOARDS": str(ROOT / "dashboards" / "grafana"),
+            "ATOLL_DASHBOARDS": str(FOLDER),
             "GF_PATHS_DATA": str(self.directory / "data"),
             "GF_PATHS_LOGS": str(self.directory / "logs"),
             "GF_PATHS_PLUGINS": str(self.directory / "plugins"),

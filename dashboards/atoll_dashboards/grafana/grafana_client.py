@@ -13,7 +13,7 @@ from atoll_core.errors import MachineError
 from atoll_dashboards.influx.influx_settings import InfluxSettings, require_url
 
 FOLDER = Path(__file__).resolve().parent / "files"
-"""Where dashboards/grafana is, in a checkout and in an installed package."""
+"""The dashboards' JSON files."""
 
 DATA_SOURCE = "atoll"
 """Unique name (uid) of the data source that all panels ask."""
