@@ -8,10 +8,11 @@ Importing this module imports pydantic and ruamel.yaml (0.1 s), so it is importe
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from atoll_core.description.overrides import override
 from atoll_core.description.parser import Parsed, parse
-from atoll_core.description.raw_experiment import RawExperiment
+from atoll_core.description.raw_experiment import RawExperiment, RawTransfer
 from atoll_core.description.raw_inventory import RawInventory
 from atoll_core.description.raw_lab import RawLab
 from atoll_core.description.referenced_files import ReferencedFiles
@@ -22,6 +23,7 @@ from atoll_core.description.yaml_document import Document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
+from atoll_core.units import Duration
 
 
 def load_lab(path: Path) -> Network:
@@ -49,6 +51,21 @@ def lab_file(path: Path, settings: Sequence[str] = ()) -> Path:
         return path
     tree = override(document, settings).tree or {}
     return path.parent / str(tree["lab"])
+
+
+def transfer_start(path: Path, settings: Sequence[str]) -> Duration | None:
+    """The start of an experiment's transfer; None without one, and for a description with a mistake there.
+
+    Raises PlanError for a setting that cannot be read.
+    """
+    transfer: object = (override(read_document(path), settings).tree or {}).get("transfer")
+    if not isinstance(transfer, dict):
+        return None
+    start = cast("dict[str, Any]", transfer).get("start")
+    try:
+        return RawTransfer.model_fields["start"].default if start is None else Duration.parse(start)
+    except (TypeError, ValueError):
+        return None
 
 
 def resolve_document(document: Document, path: Path) -> tuple[Network, Experiment]:

@@ -89,7 +89,8 @@ async def measure_in_kernel(
     process of the kernel is left, and captures are kept. Call it from the main thread: the kernel ends with the thread
     that starts it.
     """
-    network, experiment, _ = read_request(run_dir)
+    request = read_request(run_dir)
+    experiment = request.experiment
     clock = VirtualClock(experiment.seed, limit_s=math.ceil(experiment.duration.s) + _OTHER_STEPS_S)
     about: dict[str, Any] = {
         "kernel": kernel.release,
@@ -110,7 +111,7 @@ async def measure_in_kernel(
             kernel=kernel,
             clock=clock,
             cpu=core,
-            memory_mb=kernel_memory_mb(memory(network, experiment)),
+            memory_mb=kernel_memory_mb(memory(request.network, experiment)),
             environment=_ENVIRONMENT | {VARIABLE: str(find_binary())},
             directory=Path.cwd(),
         ) as running:

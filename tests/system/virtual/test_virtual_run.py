@@ -21,10 +21,11 @@ from atoll_analysis.run_directory import RunDir
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunError
 from atoll_core.plan.plan import Backend
+from atoll_core.platforms import VIRTUAL
 from atoll_emulation.this_machine.core_pinning import claimed_core, usable_cores
 from atoll_emulation.uml.cache import kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
-from atoll_testbed.run.run_request import create_run
+from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
 from tests.support.sandbox import ATOLL, NOBODY, QUICK, ROOT, Sandbox, open_to_others, wait_for_line
 from tests.support.virtual_runs import HANGS_S, atoll
@@ -190,7 +191,7 @@ async def test_cancelled_while_modules_are_compiled_a_run_is_not_left_as_running
     (package / "module.py").write_text("answer = 42\n")
     monkeypatch.setattr("atoll_testbed.virtual.virtual_run.module_folders", lambda: {package})
     network, experiment = load_experiment(QUICK)
-    run_dir = create_run(tmp_path, network, experiment, Backend.TC, "virtual", time.time_ns())
+    run_dir = create_run(tmp_path, RunRequest(network, experiment, VIRTUAL, RunOptions(Backend.TC)), time.time_ns())
 
     def cancel(line: dict[str, Any]) -> None:
         assert line["text"] == "compiling 1 Python module once"
@@ -204,7 +205,7 @@ async def test_cancelled_while_modules_are_compiled_a_run_is_not_left_as_running
 async def test_a_kernel_that_stands_still_is_given_up(tmp_path: Path) -> None:
     """One that computes for ever says nothing more; here it is stopped instead."""
     network, experiment = load_experiment(QUICK)
-    run_dir = create_run(tmp_path, network, experiment, Backend.TC, "virtual", time.time_ns())
+    run_dir = create_run(tmp_path, RunRequest(network, experiment, VIRTUAL, RunOptions(Backend.TC)), time.time_ns())
 
     def stop_kernel(line: dict[str, Any]) -> None:
         if line.get("text") == "namespaces":
