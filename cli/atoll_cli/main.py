@@ -259,7 +259,7 @@ def up(
     json: Json = False,
 ) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
-    from atoll_cli.commands.lab import bring_up
+    from atoll_cli.commands.lab import UpCommand, bring_up
     from atoll_cli.commands.selection import backend_for, lab_target, refuse
 
     target = lab_target(inventory, on)
@@ -267,18 +267,17 @@ def up(
         target.platform == VIRTUAL,
         "up --on virtual: a lab in virtual time exists for one run only; use `atoll run EXPERIMENT --on virtual`",
     )
-    raise typer.Exit(
-        bring_up(
-            target,
-            file,
-            backend_for(target, backend),
-            runtime,
-            listen,
-            probe=not no_probe,
-            strict=strict,
-            as_json=json,
-        )
+    command = UpCommand(
+        target,
+        file,
+        backend_for(target, backend),
+        runtime,
+        listen,
+        probe=not no_probe,
+        strict=strict,
+        as_json=json,
     )
+    raise typer.Exit(bring_up(command))
 
 
 @app.command(cls=PlainArguments, epilog="Example: atoll apply examples/meo.yaml --dry-run")

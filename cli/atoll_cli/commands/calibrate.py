@@ -30,8 +30,8 @@ def calibrate_links(
     if not experiment.links:
         msg = f"{path}: no link in this experiment's chain; nothing to calibrate"
         raise PlanError(msg)
-    require_lab(target.platform)
     require_applicable(network, experiment, target.platform, backend)
+    require_lab(target.platform, backend)
     found = asyncio.run(_calibrated(target, path, backend, directions, seconds))
     rows: list[dict[str, Any]] = found["rows"]
     good = all(row["state"] != State.OFF for row in rows)

@@ -35,84 +35,77 @@ def print_progress(line: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class UpRequest:
-    """A lab to bring up, the experiment to apply if ``path`` is one, and the address to listen on."""
+class UpCommand:
+    """`atoll up`: ``path`` is a lab to bring up, or an experiment to apply to its lab."""
 
     target: LabTarget
     path: Path
-    network: Network
-    experiment: Experiment | None
     backend: Backend
     runtime: Runtime | None
     listen: str | None
     probe: bool
+    strict: bool
+    as_json: bool
 
 
-def bring_up(
-    target: LabTarget,
-    path: Path,
-    backend: Backend,
-    runtime: Runtime | None,
-    listen: str | None,
-    *,
-    probe: bool,
-    strict: bool,
-    as_json: bool,
-) -> int:
+def bring_up(command: UpCommand) -> int:
     """`atoll up`; returns the exit code."""
-    network, experiment = load_any(path)
-    require_listen(listen)
-    warnings = warn(description_warnings(network, experiment, backend, MININET) if experiment else (), strict=strict)
-    require_lab(target.platform)
-    require_applicable(network, experiment, target.platform, backend)
-    request = UpRequest(target, path, network, experiment, backend, runtime, listen, probe)
-    return asyncio.run(_up(request, warnings, as_json=as_json))
+    described = network, experiment = load_any(command.path)
+    require_listen(command.listen)
+    doubts = description_warnings(network, experiment, command.backend, MININET) if experiment else ()
+    warnings = warn(doubts, strict=command.strict)
+    if experiment:
+        require_applicable(network, experiment, command.target.platform, command.backend)
+    require_lab(command.target.platform, command.backend)
+    return asyncio.run(_up(command, described, warnings))
 
 
-async def _up(request: UpRequest, warnings: list[dict[str, Any]], *, as_json: bool) -> int:
+async def _up(command: UpCommand, described: tuple[Network, Experiment | None], warnings: list[dict[str, Any]]) -> int:
     """Bring the lab up. If interrupted or failed, leave no lab that was not up before, and say so."""
-    async with connected(request.target) as running:
+    network, experiment = described
+    async with connected(command.target) as running:
         pass
     try:
-        result = await unless_interrupted(_up_with_daemon(request, own=running is None))
+        made = await unless_interrupted(_up_with_daemon(command, described, own=running is None))
     except asyncio.CancelledError:
         left = "no lab is up" if running is None else "the lab was up before and stays"
         raise InterruptedByUserError(f"cancelled; {left}") from None
-    if as_json:
-        print(json.dumps(result | {"warnings": warnings}))
+    if command.as_json:
+        print(json.dumps(made | {"warnings": warnings}))
     else:
-        made = counted(len(result["changes"]), "change")
-        applied = f", {request.experiment.name} applied ({made})" if request.experiment else ""
-        print(f"{request.network.name} {'was up already' if result['already'] else 'is up'}{applied}")
+        applied = f", {experiment.name} applied ({counted(len(made['changes']), 'change')})" if experiment else ""
+        print(f"{network.name} {'was up already' if made['already'] else 'is up'}{applied}")
     return 0
 
 
-async def _up_with_daemon(request: UpRequest, *, own: bool) -> dict[str, Any]:
-    daemon = await OwnDaemon.start(request.target, for_run=False) if own else None
+async def _up_with_daemon(
+    command: UpCommand, described: tuple[Network, Experiment | None], *, own: bool
+) -> dict[str, Any]:
+    daemon = await OwnDaemon.start(command.target, for_run=False) if own else None
     try:
-        return await _up_and_apply(request)
+        return await _up_and_apply(command, *described)
     except BaseException:
         if daemon is not None:
             await daemon.end()
         raise
 
 
-async def _up_and_apply(request: UpRequest) -> dict[str, Any]:
+async def _up_and_apply(command: UpCommand, network: Network, experiment: Experiment | None) -> dict[str, Any]:
     """Bring the lab up and apply the experiment; returns the JSON output: whether it was up, changes, the API's URL."""
-    async with connected(request.target) as daemon:
+    async with connected(command.target) as daemon:
         if daemon is None:
             msg = "the daemon ended while the lab was coming up"
             raise LabError(msg)
-        url = await listen_on(daemon, request.listen)
+        url = await listen_on(daemon, command.listen)
         done = await daemon.stream(
-            "/v1/lab", Description(lab_file(request.path)), print_progress, runtime=request.runtime
+            "/v1/lab", Description(lab_file(command.path)), print_progress, runtime=command.runtime
         )
-        result: dict[str, Any] = {"lab": request.network.name, "already": done["already"], "changes": [], "url": url}
-        if request.experiment is None:
+        result: dict[str, Any] = {"lab": network.name, "already": done["already"], "changes": [], "url": url}
+        if experiment is None:
             return result
         print_progress({"type": "progress", "text": "apply"})
         applied, _ = await _apply(
-            daemon, Description(request.path), backend=request.backend, probe=str(request.probe).lower()
+            daemon, Description(command.path), backend=command.backend, probe=str(command.probe).lower()
         )
         return result | {"changes": applied["changes"]}
 
@@ -178,6 +171,7 @@ def apply_experiment(
     network, experiment = load_experiment(path)
     warnings = warn(description_warnings(network, experiment, backend, MININET), strict=strict)
     require_applicable(network, experiment, target.platform, backend)
+    require_lab(target.platform, backend)
     how = {"dry_run": str(dry_run).lower(), "at_once": str(at_once).lower(), "connections": connections}
     how["probe"] = str(probe).lower()
     done, swap = asyncio.run(_apply_to_running_lab(target, Description(path), backend=backend, **how))

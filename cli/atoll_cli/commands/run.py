@@ -30,7 +30,7 @@ def run_experiment(command: RunCommand) -> int:
     doubts = description_warnings(request.network, request.experiment, request.options.backend, MININET)
     warnings = warn(doubts, strict=command.strict)
     require_runnable(request, command.runs)
-    require_lab(request.platform)
+    require_lab(request.platform, request.options.backend)
     run = _LiveRun(command, request.experiment.duration.s, started_ns, warnings, grafana)
     return asyncio.run(run.execute())
 

@@ -6,6 +6,7 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
+from atoll_cli.terminal.options import INVENTORY_VARIABLE
 from atoll_core.description.loader import transfer_start
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.validation_messages import suggest
@@ -16,9 +17,6 @@ from atoll_core.plan.plan import Backend
 from atoll_core.platforms import HARDWARE, MININET, VIRTUAL, LabTarget
 from atoll_core.units import Duration
 from atoll_daemon.socket_lock import daemon_holder
-
-INVENTORY_VARIABLE = "ATOLL_INVENTORY"
-"""The environment variable with the inventory of commands without ``--inventory``."""
 
 DEFAULT_BACKENDS = {MININET: Backend.ENGINE, VIRTUAL: Backend.TC, HARDWARE: Backend.ENGINE}
 """Platforms, and the default link emulator of each."""

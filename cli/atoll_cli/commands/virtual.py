@@ -29,7 +29,7 @@ from atoll_emulation.this_machine.host_requirements import require_virtual_machi
 from atoll_emulation.uml.kernel import UmlKernel
 from atoll_testbed.preflight.requirements import require_memory, require_runnable
 from atoll_testbed.run.postprocess import compress_and_analyse
-from atoll_testbed.run.run_request import create_run
+from atoll_testbed.run.run_request import RunRequest, create_run
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
 
 
@@ -48,24 +48,24 @@ def run_in_virtual_time(command: RunCommand) -> int:
     runs = command.runs.resolve()
     run_dirs = [create_run(runs, request, now_ns) for _ in range(number)]
     estimate = wall_time(network, experiment, backend)
-    run = _VirtualRun(run_dirs, kernel, experiment.duration.s, (estimate, needed), warnings, analyse=command.analyse)
+    run = _VirtualRun(request, run_dirs, kernel, (estimate, needed), warnings, analyse=command.analyse)
     return asyncio.run(run.execute(as_json=command.as_json))
 
 
 class _VirtualRun:
     def __init__(
         self,
+        request: RunRequest,
         run_dirs: list[RunDir],
         kernel: UmlKernel,
-        duration_s: float,
         estimates: tuple[Duration, Size],  # wall time and memory of a run
         warnings: list[dict[str, Any]],
         *,
         analyse: bool,
     ) -> None:
+        self._request = request
         self._run_dirs = run_dirs
         self._kernel = kernel
-        self._duration_s = duration_s
         self._estimates = estimates
         self._warnings = warnings
         self._analyse = analyse
@@ -104,7 +104,9 @@ class _VirtualRun:
     async def _run(self, number: int, run_dir: RunDir) -> dict[str, Any] | None:
         async with self._cores:
             with claimed_core() as core:
-                await measure_in_kernel(run_dir, self._kernel, core, lambda line: self._turns.take(number, line))
+                await measure_in_kernel(
+                    run_dir, self._request, self._kernel, core, lambda line: self._turns.take(number, line)
+                )
         summary = None
         if self._analyse:
             self._turns.take(number, {"type": "step", "step": "analyse"})
@@ -115,7 +117,8 @@ class _VirtualRun:
     def _print(
         self, summary: dict[str, Any] | None, comparison: RepeatComparison | None, wall_s: float, *, as_json: bool
     ) -> int:
-        factor = self._duration_s / wall_s
+        duration_s = self._request.experiment.duration.s
+        factor = duration_s / wall_s
         extra: dict[str, Any] = {"wall_s": round(wall_s, 3), "factor": round(factor, 3), "warnings": self._warnings}
         wall, needed = self._estimates
         extra |= {"estimated_wall_s": round(wall.s, 1), "estimated_memory_bytes": needed.bytes}
@@ -124,7 +127,7 @@ class _VirtualRun:
         code = print_result(summary, self._run_dirs[0].path, as_json=as_json, extra=extra)
         if not as_json:
             times = f" ({len(self._run_dirs)} runs)" if comparison else ""
-            print(f"{self._duration_s:g} s of virtual time in {wall_s:.1f} s{times}: {factor:.3g} x real time")
+            print(f"{duration_s:g} s of virtual time in {wall_s:.1f} s{times}: {factor:.3g} x real time")
             if comparison is not None:
                 print(comparison)
         return EXIT_INVALID if comparison is not None and not comparison.identical else code

@@ -40,16 +40,12 @@ def require_runnable(request: RunRequest, runs: Path) -> tuple[Scheduled, ...]:
     return schedule
 
 
-def require_applicable(network: Network, experiment: Experiment | None, platform: str, backend: Backend) -> None:
-    """Check programs and link emulator of an experiment; without one, those of any. Raises as `require_runnable`."""
-    if experiment is not None and platform != HARDWARE:
+def require_applicable(network: Network, experiment: Experiment, platform: str, backend: Backend) -> None:
+    """Check an experiment's programs, and that the backend can emulate its links. Raises as `require_runnable`."""
+    if platform != HARDWARE:
         require_programs(network, experiment)
-    if backend is not Backend.TC:
-        return
-    if experiment is not None:
+    if backend is Backend.TC:
         jobs(network, experiment, backend)  # raises for links that tc cannot emulate
-    if platform == MININET and (missing := missing_for_tc()):
-        raise MachineError("\n".join(missing))
 
 
 def require_platform_controls(experiment: Experiment, platform: str) -> None:
@@ -60,10 +56,13 @@ def require_platform_controls(experiment: Experiment, platform: str) -> None:
         require_controls(experiment, offered_by_virtual_kernel())
 
 
-def require_lab(platform: str) -> None:
-    """Raise MachineError if a lab of this platform cannot be brought up on this machine."""
-    if platform == MININET:
-        require_machine()
+def require_lab(platform: str, backend: Backend) -> None:
+    """Raise MachineError if this machine cannot have a lab of this platform, with links emulated by ``backend``."""
+    if platform != MININET:
+        return
+    require_machine()  # completes PATH, also for the next
+    if backend is Backend.TC and (missing := missing_for_tc()):
+        raise MachineError("\n".join(missing))
 
 
 def require_memory(experiment: Experiment, needed: Size) -> tuple[Diagnostic, ...]:

@@ -6,7 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll_cli.commands.selection import INVENTORY_VARIABLE, lab_target
+from atoll_cli.commands.selection import lab_target
+from atoll_cli.terminal.options import INVENTORY_VARIABLE
 from atoll_core.errors import DescriptionError, UsageError
 from atoll_core.platforms import HARDWARE, MININET, VIRTUAL, LabTarget
 from atoll_daemon.socket_lock import bind_daemon_socket

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from atoll_core.description.loader import load_experiment
-from atoll_core.errors import AtollError, DescriptionError, MachineError, PlanError
+from atoll_core.errors import DescriptionError, MachineError, PlanError
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import HARDWARE, MININET, VIRTUAL
 from atoll_emulation.this_machine.congestion_controls import Offer
@@ -38,12 +38,11 @@ def test_the_changes_of_a_run_are_planned_with_its_checks(project: Path, tmp_pat
 
 
 @pytest.mark.parametrize(
-    ("platform", "settings", "options", "runs", "why"),
+    ("platform", "settings", "runs", "why"),
     [
-        (MININET, ("tcp.congestion_control=reno",), {}, HIDDEN, "the lab has a /run of its own"),
-        (MININET, ("tcp.congestion_control=cubic",), {}, None, "is not in this kernel, which has reno"),
-        (MININET, ("tcp.congestion_control=reno",), {"backend": Backend.TC}, None, "no tc here"),
-        (VIRTUAL, ("tcp.congestion_control=nothing",), {}, None, "is not in the virtual kernel"),
+        (MININET, ("tcp.congestion_control=reno",), HIDDEN, "the lab has a /run of its own"),
+        (MININET, ("tcp.congestion_control=cubic",), None, "is not in this kernel, which has reno"),
+        (VIRTUAL, ("tcp.congestion_control=nothing",), None, "is not in the virtual kernel"),
     ],
 )
 def test_a_run_that_this_machine_cannot_do_is_refused_on_its_platform_alone(
@@ -51,11 +50,10 @@ def test_a_run_that_this_machine_cannot_do_is_refused_on_its_platform_alone(
     tmp_path: Path,
     platform: str,
     settings: tuple[str, ...],
-    options: dict[str, Any],
     runs: Path | None,
     why: str,
 ) -> None:
-    request = asked(project, platform, *settings, **options)
+    request = asked(project, platform, *settings)
     with pytest.raises((PlanError, MachineError), match=why):
         require_runnable(request, runs or tmp_path)
     require_runnable(replace(request, platform=HARDWARE), runs or tmp_path)
@@ -94,6 +92,11 @@ def test_only_a_lab_in_real_time_needs_this_machines_tools(monkeypatch: pytest.M
         raise MachineError("missing")
 
     monkeypatch.setattr(requirements, "require_machine", refuse)
-    require_lab(HARDWARE)
-    with pytest.raises(AtollError, match="missing"):
-        require_lab(MININET)
+    for platform in (HARDWARE, VIRTUAL):
+        require_lab(platform, Backend.TC)
+    with pytest.raises(MachineError, match="missing"):
+        require_lab(MININET, Backend.ENGINE)
+    monkeypatch.setattr(requirements, "require_machine", lambda: None)
+    require_lab(MININET, Backend.ENGINE)
+    with pytest.raises(MachineError, match="no tc here"):
+        require_lab(MININET, Backend.TC)
