@@ -6,12 +6,11 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Coroutine, Sequence
+from collections.abc import Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from atoll_controller.planner.change_schedule import Scheduled
 from atoll_core.codec import to_json
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.resolve_lab import Lab
@@ -32,7 +31,7 @@ from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.calibration.link_calibration import calibrate
 from atoll_testbed.preflight.requirements import require_runnable
 from atoll_testbed.run.run import Run
-from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run
+from atoll_testbed.run.run_request import PlannedRun, RunOptions, RunRequest, create_run
 from atoll_testbed.testbed import Testbed, changes_json, while_up
 
 
@@ -48,11 +47,10 @@ class ApplyOptions:
 
 @dataclass(frozen=True, slots=True)
 class AcceptedRun:
-    """A run that has passed the checks, with its planned changes. ``runs``: the parent of its directory."""
+    """A run that has passed the checks. ``runs``: the parent of its directory."""
 
     described: DescribedExperiment
-    request: RunRequest
-    schedule: Sequence[Scheduled]
+    planned: PlannedRun
     runs: Path
     analyse: bool
 
@@ -196,29 +194,29 @@ class LabDaemon:
     async def accept_run(
         self, described: DescribedExperiment, options: RunOptions, runs: Path, *, analyse: bool
     ) -> AcceptedRun:
-        """Check a run and plan its changes. Raises as :func:`require_runnable`."""
+        """Check and plan a run. Raises as :func:`require_runnable`."""
         testbed, _ = self.require_lab()
         request = RunRequest(testbed.network, described.experiment, testbed.platform.name, options)
-        schedule = await asyncio.to_thread(require_runnable, request, runs)
-        return AcceptedRun(described, request, schedule, runs, analyse)
+        return AcceptedRun(described, await asyncio.to_thread(require_runnable, request, runs), runs, analyse)
 
     async def run(self, run: AcceptedRun, record: RunRecord, emit: Emit) -> Line:
         """Run an experiment; the answer has the run directory, the summary, and the link to its points in Grafana."""
         testbed, _ = self.require_lab()
-        run_dir = create_run(run.runs, run.request, time.time_ns())
+        request = run.planned.request
+        run_dir = create_run(run.runs, request, time.time_ns())
         self.runs.add(record, str(run_dir.path), run_dir.path.name)
         self.replays.add(run_dir.path)
 
         def take(line: Line) -> None:
             record.take(line)
             emit(line)
-            if testbed.experiment is run.request.experiment and self._described is not run.described:
+            if testbed.experiment is request.experiment and self._described is not run.described:
                 self._note_applied(run.described)
 
         take({"type": "run", "run": record.id, "run_dir": str(run_dir.path)})
         with contextlib.closing(run_dir):
-            running = Run(testbed, run.request, run.schedule, run_dir, take, self.points.take)
-            with self.points.of_run(record.id, metered=run.request.options.metrics):
+            running = Run(testbed, run.planned, run_dir, take, self.points.take)
+            with self.points.of_run(record.id, metered=request.options.metrics):
                 await running.measure(record.started_ns)
             summary = await running.analyse() if run.analyse else None
         link = carried_link(run_dir) if running.in_database else None

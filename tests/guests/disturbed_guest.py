@@ -21,7 +21,7 @@ from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
 from atoll_core.platforms import VIRTUAL
 from atoll_testbed.run.run import Run
-from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run
+from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run, plan_run
 from atoll_testbed.testbed import Testbed
 from tests.support.sandbox import QUICK
 
@@ -105,7 +105,7 @@ async def main(runs: Path, wanted: list[str]) -> None:
         disturbance = asyncio.create_task(later())
         began_s, error = time.monotonic(), None
         try:
-            await Run(testbed, request, (), run_dir, emit).measure(time.time_ns())
+            await Run(testbed, plan_run(request), run_dir, emit).measure(time.time_ns())
         except AtollError as failed:
             error = str(failed)
         if not begun.is_set():

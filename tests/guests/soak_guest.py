@@ -31,7 +31,7 @@ from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK
 from atoll_emulation.this_machine.congestion_controls import permit_everywhere
 from atoll_testbed.run.run import Run
-from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run
+from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run, plan_run
 from atoll_testbed.testbed import Testbed
 from tests.support.sandbox import QUICK
 
@@ -145,7 +145,7 @@ class Soak:
         )
         run_dir = create_run(self._out, request, time.time_ns())
         try:
-            await Run(self._testbed, request, (), run_dir, lambda _: None).measure(time.time_ns())
+            await Run(self._testbed, plan_run(request), run_dir, lambda _: None).measure(time.time_ns())
             return str(run_dir.manifest()["outcome"])
         finally:
             run_dir.close()

@@ -7,7 +7,6 @@ The machines of a lab of real ones have programs, kernels and a /run of their ow
 import os
 from pathlib import Path
 
-from atoll_controller.planner.change_schedule import Scheduled, plan_schedule
 from atoll_controller.planner.description_warnings import memory_warnings
 from atoll_controller.planner.job_plan import jobs
 from atoll_core.errors import Diagnostic, MachineError, PlanError
@@ -21,31 +20,36 @@ from atoll_emulation.this_machine.box_programs import require_programs
 from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, offered_here, require_controls
 from atoll_emulation.this_machine.host_requirements import free_memory, require_machine
 from atoll_emulation.this_machine.tc_support import missing_for_tc
-from atoll_testbed.run.run_request import RunRequest
+from atoll_testbed.run.run_request import PlannedRun, RunRequest, plan_run
 
 
-def require_runnable(request: RunRequest, runs: Path) -> tuple[Scheduled, ...]:
-    """Check a run with directories below ``runs``; returns its scheduled changes. It may take seconds.
+def require_runnable(request: RunRequest, runs: Path) -> PlannedRun:
+    """Check a run with directories below ``runs``, and plan it. It may take seconds.
 
     Raises PlanError or DescriptionError for a request that cannot be carried out, MachineError if this machine is not
     able to.
     """
     require_writable(runs)
-    schedule = plan_schedule(request.network, request.experiment)
+    planned = plan_run(request)
     if request.platform == MININET and hidden_in_lab(runs):
         msg = f"--runs {runs}: the lab has a /run of its own, so captures cannot be written there"
         raise PlanError(f"{msg}; name another directory")
     require_platform_controls(request.experiment, request.platform)
-    require_applicable(request.network, request.experiment, request.platform, request.options.backend)
-    return schedule
+    require_platform_programs(request.network, request.experiment, request.platform)
+    return planned
 
 
 def require_applicable(network: Network, experiment: Experiment, platform: str, backend: Backend) -> None:
     """Check an experiment's programs, and that the backend can emulate its links. Raises as `require_runnable`."""
-    if platform != HARDWARE:
-        require_programs(network, experiment)
+    require_platform_programs(network, experiment, platform)
     if backend is Backend.TC:
         jobs(network, experiment, backend)  # raises for links that tc cannot emulate
+
+
+def require_platform_programs(network: Network, experiment: Experiment, platform: str) -> None:
+    """Check that the platform's machines have the programs of boxes. Raises as `require_runnable`."""
+    if platform != HARDWARE:
+        require_programs(network, experiment)
 
 
 def require_platform_controls(experiment: Experiment, platform: str) -> None:

@@ -9,12 +9,11 @@ after the load the links drain before their counters are read, so that captures 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable, Sequence
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any
 
 from atoll_analysis.run_directory import RunDir
-from atoll_controller.planner.change_schedule import Scheduled
 from atoll_controller.planner.path_checks import pinging_ns, with_full_matrix
 from atoll_core.errors import AtollError, RunError
 from atoll_core.plan.plan import Phase, Plan
@@ -28,7 +27,7 @@ from atoll_testbed.run.kernel_drops import backlog_limit, drop_increase, sample_
 from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_clock import RunClock, start_event, start_lead_ns
 from atoll_testbed.run.run_recorder import RunRecorder, describe_lab
-from atoll_testbed.run.run_request import RunRequest
+from atoll_testbed.run.run_request import PlannedRun
 from atoll_testbed.run.tcp_settings import pinned_tcp
 from atoll_testbed.testbed import Testbed, while_up
 
@@ -46,20 +45,19 @@ class Run:
     def __init__(
         self,
         testbed: Testbed,
-        request: RunRequest,
-        schedule: Sequence[Scheduled],
+        planned: PlannedRun,
         run_dir: RunDir,
         progress: Progress,
         on_points: OnPoints | None = None,
     ) -> None:
-        """``schedule``: the planned changes of the request. ``run_dir``: contains the request; the caller closes it.
+        """``run_dir``: contains the request (``create_run``); the caller closes it.
 
         ``on_points``: takes the run's metrics.
         """
         self._testbed = testbed
-        self._request = request
-        self._experiment = experiment = request.experiment
-        self._schedule = schedule
+        self._planned = planned
+        self._request = planned.request
+        self._experiment = experiment = planned.request.experiment
         self._dir = run_dir
         self._progress = progress
         self._step_name = ""
@@ -119,7 +117,8 @@ class Run:
 
     async def _steps(self) -> None:
         async with self._step("apply"):
-            plan, changes = await self._testbed.apply(self._experiment, self._request.options.backend, at_once=True)
+            planned, backend = self._planned.plan, self._request.options.backend
+            plan, changes = await self._testbed.apply(self._experiment, backend, at_once=True, plan=planned)
             if self._request.options.full_matrix:
                 plan = await asyncio.to_thread(with_full_matrix, plan, self._testbed.network, self._experiment)
             self._jobs.plan(plan.jobs)
@@ -243,7 +242,7 @@ class Run:
         """Make the scheduled changes during the block, which ends after the last one."""
         backend, record = self._request.options.backend, self._dir.event
         work = asyncio.create_task(
-            run_changes(self._testbed, self._experiment, backend, self._schedule, begin_ns, clock, record)
+            run_changes(self._testbed, self._experiment, backend, self._planned.schedule, begin_ns, clock, record)
         )
         try:
             yield

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The request of a run: a resolved experiment, and how it is measured.
+"""The request of a run: a resolved experiment, and how it is measured; and its plan.
 
 A run begins with a run directory that contains its request. The daemon runs it, or a process inside a virtual kernel,
 which has access to this directory only.
@@ -11,11 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from atoll_analysis.run_directory import RunDir
+from atoll_controller.planner.change_schedule import Scheduled, plan_schedule
+from atoll_controller.planner.planner import make_plan
 from atoll_core.codec import from_json, to_json
 from atoll_core.errors import RunDirError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
-from atoll_core.plan.plan import Backend
+from atoll_core.plan.plan import Backend, Plan
+from atoll_core.plan.tc_settings import timer_slack
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,6 +41,22 @@ class RunRequest:
     experiment: Experiment
     platform: str
     options: RunOptions = RunOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """A run with the plan that it begins with, and its scheduled changes."""
+
+    request: RunRequest
+    plan: Plan
+    schedule: tuple[Scheduled, ...]
+
+
+def plan_run(request: RunRequest) -> PlannedRun:
+    """Plan a run. Raises PlanError or DescriptionError if it, or a change, cannot be carried out."""
+    network, experiment = request.network, request.experiment
+    plan = make_plan(network, experiment, request.options.backend, slack=timer_slack(request.platform))
+    return PlannedRun(request, plan, plan_schedule(network, experiment, plan))
 
 
 def create_run(runs: Path, request: RunRequest, now_ns: int) -> RunDir:

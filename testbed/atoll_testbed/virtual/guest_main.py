@@ -15,13 +15,12 @@ from typing import Any
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import Appender
-from atoll_controller.planner.change_schedule import plan_schedule
 from atoll_core.errors import AtollError
 from atoll_core.plan.tc_settings import timer_slack
 from atoll_emulation.this_machine.congestion_controls import permit_everywhere
 from atoll_testbed.platforms.base import EmulatedPlatform
 from atoll_testbed.run.run import Run
-from atoll_testbed.run.run_request import read_request
+from atoll_testbed.run.run_request import plan_run, read_request
 from atoll_testbed.testbed import Testbed
 
 PROGRESS = "logs/progress.jsonl"
@@ -56,13 +55,13 @@ async def measure(directory: Path) -> int:
         started_ns = time.time_ns()
         permit_everywhere()
         request = read_request(run_dir)
-        schedule = plan_schedule(request.network, request.experiment)
+        planned = plan_run(request)
         testbed = await Testbed.start(
             request.network,
             lambda text: emit({"type": "progress", "text": text}),
             slack=timer_slack(request.platform),
         )
-        await Run(testbed, request, schedule, run_dir, emit_and_pace).measure(started_ns)
+        await Run(testbed, planned, run_dir, emit_and_pace).measure(started_ns)
     except AtollError as error:
         emit({"type": "error", "message": str(error), "exit_code": error.exit_code})
         return error.exit_code

@@ -33,8 +33,11 @@ def asked(project: Path, platform: str, *settings: str, name: str = "geo", **opt
 
 def test_the_changes_of_a_run_are_planned_with_its_checks(project: Path, tmp_path: Path) -> None:
     settings = ("tcp.congestion_control=reno",)
-    schedule = require_runnable(asked(project, HARDWARE, *settings, name="switching"), tmp_path)
-    assert [each.number for each in schedule] == [1, 2, 3, 4]
+    request = asked(project, HARDWARE, *settings, name="switching")
+    planned = require_runnable(request, tmp_path)
+    assert planned.request is request
+    assert planned.plan.experiment == request.experiment.name
+    assert [each.number for each in planned.schedule] == [1, 2, 3, 4]
 
 
 @pytest.mark.parametrize(
