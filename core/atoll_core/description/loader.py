@@ -68,9 +68,12 @@ def transfer_start(path: Path, settings: Sequence[str]) -> Duration | None:
         return None
 
 
-def resolve_document(document: Document, path: Path) -> tuple[Network, Experiment]:
-    """As :func:`load_experiment`, for a document that was read from the file already."""
-    return _resolve_experiment(path, document)
+def resolve_document(document: Document, path: Path, known: Lab | None = None) -> tuple[Network, Experiment]:
+    """As :func:`load_experiment`, for a document that was read from the file already.
+
+    ``known``: a lab that was loaded before; it is not resolved again if the experiment names the same one.
+    """
+    return _resolve_experiment(path, document, known)
 
 
 def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
@@ -152,7 +155,7 @@ def _mistakes_without_settings(path: Path, document: Document) -> Sequence[Diagn
     return ()
 
 
-def _resolve_experiment(path: Path, document: Document) -> tuple[Network, Experiment]:
+def _resolve_experiment(path: Path, document: Document, known: Lab | None = None) -> tuple[Network, Experiment]:
     named = (document.tree or {}).get("lab")
     found = read_document(path.parent / named) if isinstance(named, str) else None
     parsed = parse(RawExperiment, document, lab_examples((found and found.tree) or {}))
@@ -164,7 +167,7 @@ def _resolve_experiment(path: Path, document: Document) -> tuple[Network, Experi
         if reason := _no_lab(found):
             mistakes.append(document.mistake(("lab",), f"lab: {reason}"))
         else:
-            lab = Lab(found)
+            lab = known if known is not None and known.document.tree == found.tree else Lab(found)
             mistakes += lab.mistakes
     return _resolved(parsed, lab, mistakes, ReferencedFiles(path.parent))
 

@@ -48,11 +48,11 @@ class DescribedExperiment:
 
 
 def described_by_file(
-    document: Document, path: Path, settings: Sequence[str], backend: Backend | None = None
+    document: Document, path: Path, settings: Sequence[str], backend: Backend | None = None, known: Lab | None = None
 ) -> tuple[Network, DescribedExperiment]:
-    """The experiment in a file, and its lab. Raises DescriptionError, PlanError."""
+    """The experiment in a file, and its lab, which may be ``known``. Raises DescriptionError, PlanError."""
     asked = override(replace(document, file=label(path)), settings)
-    network, experiment = resolve_document(asked, path)
+    network, experiment = resolve_document(asked, path, known)
     return network, DescribedExperiment(experiment, asked.tree or {}, path.parent, backend or Backend.ENGINE)
 
 

@@ -228,7 +228,7 @@ async def _described(daemon: LabDaemon, document: Document, asked: DescriptionRe
     testbed, lab = daemon.require_lab()
     if asked.file is not None:
         network, found = await asyncio.to_thread(
-            described_by_file, document, Path(asked.file), asked.set, asked.backend
+            described_by_file, document, Path(asked.file), asked.set, asked.backend, lab
         )
         daemon.require_same_lab(network)
     else:
