@@ -32,7 +32,7 @@ from atoll_core.errors import AtollError, InterruptedByUserError, UsageError
 from atoll_core.experiment.experiment import Protocol
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.switch_features import Runtime
-from atoll_core.platforms import MININET, VIRTUAL
+from atoll_core.platforms import VIRTUAL
 
 app = typer.Typer(
     name="atoll",
@@ -173,12 +173,14 @@ def plan(
 ) -> None:
     """Print the plan of an experiment: flow entries, settings of hosts, jobs."""
     from atoll_cli.commands.plan import print_plan
-    from atoll_cli.commands.selection import backend_for, experiment_with, platform_name, with_inventory
+    from atoll_cli.commands.selection import backend_for, experiment_settings, lab_target, network_on
+    from atoll_core.description.loader import load_experiment
 
-    platform = platform_name(on, inventory)
-    boxes = backend_for(platform, backend)
-    described = with_inventory(platform, inventory, experiment_with(experiment, seed, duration, settings or ()))
-    print_plan(described, boxes, platform, as_json=json, strict=strict, drawing=graph)
+    target = lab_target(inventory, on, on_paper=True)
+    given = experiment_settings(experiment, seed, duration, settings or ())
+    network, found = load_experiment(experiment, given)
+    described = network_on(target, network), found
+    print_plan(described, backend_for(target, backend), target.platform, as_json=json, strict=strict, drawing=graph)
 
 
 @app.command(
@@ -202,13 +204,13 @@ def trace(
     json: Json = False,
 ) -> None:
     """Show the path of a packet: switches with their flow entries, boxes, taps, delays."""
-    from atoll_cli.commands.selection import refuse, use_inventory
+    from atoll_cli.commands.selection import lab_target, refuse
     from atoll_cli.commands.trace import print_live_trace, print_trace
 
-    use_inventory(inventory)
+    target = lab_target(inventory)
     refuse(probes is not None and not live, "--probes needs --live")
     if live:
-        raise typer.Exit(print_live_trace(experiment, src, dst, protocol, probes or 5, as_json=json))
+        raise typer.Exit(print_live_trace(target, experiment, src, dst, protocol, probes or 5, as_json=json))
     raise typer.Exit(print_trace(experiment, src, dst, protocol, as_json=json))
 
 
@@ -233,12 +235,12 @@ def calibrate(
     Uses the lab that is up, or brings one up for the test. The experiment is applied to it.
     """
     from atoll_cli.commands.calibrate import calibrate_links
-    from atoll_cli.commands.selection import use_inventory
+    from atoll_cli.commands.selection import lab_target
 
-    use_inventory(inventory)
+    target = lab_target(inventory)
     both = [LinkDirections.TO_ISLAND.value, LinkDirections.TO_WORLD.value]
     directions = both if direction is LinkDirections.BOTH else [direction.value]
-    raise typer.Exit(calibrate_links(experiment, directions, seconds, backend, as_json=json))
+    raise typer.Exit(calibrate_links(target, experiment, directions, seconds, backend, as_json=json))
 
 
 app.add_typer(link, name="link")
@@ -257,17 +259,25 @@ def up(
     json: Json = False,
 ) -> None:
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
-    from atoll_cli.commands.lab import bring_up
-    from atoll_cli.commands.selection import backend_for, platform_name, refuse, use_platform_inventory
+    from atoll_cli.commands.lab import UpCommand, bring_up
+    from atoll_cli.commands.selection import backend_for, lab_target, refuse
 
-    platform = platform_name(on, inventory)
-    boxes = backend_for(platform, backend)
-    use_platform_inventory(platform, inventory)
+    target = lab_target(inventory, on)
     refuse(
-        platform == VIRTUAL,
+        target.platform == VIRTUAL,
         "up --on virtual: a lab in virtual time exists for one run only; use `atoll run EXPERIMENT --on virtual`",
     )
-    raise typer.Exit(bring_up(file, boxes, runtime, listen, probe=not no_probe, strict=strict, as_json=json))
+    command = UpCommand(
+        target,
+        file,
+        backend_for(target, backend),
+        runtime,
+        listen,
+        probe=not no_probe,
+        strict=strict,
+        as_json=json,
+    )
+    raise typer.Exit(bring_up(command))
 
 
 @app.command(cls=PlainArguments, epilog="Example: atoll apply examples/meo.yaml --dry-run")
@@ -295,13 +305,13 @@ def apply(
 ) -> None:
     """Apply an experiment to the running lab with the fewest changes; chains are swapped under traffic."""
     from atoll_cli.commands.lab import apply_experiment
-    from atoll_cli.commands.selection import backend_for, use_inventory
+    from atoll_cli.commands.selection import backend_for, lab_target
 
-    use_inventory(inventory)
-    boxes = backend_for(MININET, backend)
+    target = lab_target(inventory)
     apply_experiment(
+        target,
         experiment,
-        boxes,
+        backend_for(target, backend),
         dry_run=dry_run,
         at_once=at_once,
         connections=connections,
@@ -341,57 +351,42 @@ def run(
     json: Json = False,
 ) -> None:
     """Run an experiment: test, measure, analyse, report. Brings up a lab of its own unless one is running."""
-    from atoll_cli.commands.selection import backend_for, experiment_with, platform_name, refuse, use_platform_inventory
+    from atoll_cli.commands.run_command import RunCommand
+    from atoll_cli.commands.selection import backend_for, experiment_settings, lab_target, refuse
+    from atoll_testbed.run.run_request import RunOptions
 
-    platform = platform_name(on, inventory)
-    boxes = backend_for(platform, backend)
-    use_platform_inventory(platform, inventory)
+    target = lab_target(inventory, on)
+    virtual = target.platform == VIRTUAL
     refuse(
-        verify_repeat and platform != VIRTUAL,
-        f"--verify-repeat: runs on {platform} are not repeatable; use --on virtual",
+        verify_repeat and not virtual,
+        f"--verify-repeat: runs on {target.platform} are not repeatable; use --on virtual",
     )
     refuse(verify_repeat and no_analysis, "--verify-repeat compares results of the analysis; leave out --no-analysis")
-    refuse(listen is not None and platform == VIRTUAL, "--listen: a run in virtual time has no API; use --on mininet")
-    refuse(keep and platform == VIRTUAL, "--keep: a lab in virtual time exists for one run only; use --on mininet")
+    refuse(listen is not None and virtual, "--listen: a run in virtual time has no API; use --on mininet")
+    refuse(keep and virtual, "--keep: a lab in virtual time exists for one run only; use --on mininet")
     refuse(
-        runtime not in (None, Runtime.OS_KEN) and platform == VIRTUAL,
+        runtime not in (None, Runtime.OS_KEN) and virtual,
         f"--runtime {runtime}: in virtual time the controller always runs os-ken; use --on mininet",
     )
-    described = experiment_with(experiment, seed, duration, settings or ())
-    if platform == VIRTUAL:
-        from atoll_cli.commands.virtual import run_in_virtual_time
-
-        code = run_in_virtual_time(
-            described,
-            runs,
-            boxes,
-            analyse=not no_analysis,
-            metrics=not no_metrics,
-            full_matrix=full_matrix,
-            twice=verify_repeat,
-            strict=strict,
-            as_json=json,
-        )
+    command = RunCommand(
+        experiment,
+        experiment_settings(experiment, seed, duration, settings or ()),
+        target,
+        RunOptions(backend_for(target, backend), metrics=not no_metrics, full_matrix=full_matrix),
+        runs,
+        runtime,
+        listen,
+        keep=keep,
+        analyse=not no_analysis,
+        twice=verify_repeat,
+        strict=strict,
+        as_json=json,
+    )
+    if virtual:
+        from atoll_cli.commands.virtual import run_in_virtual_time as execute
     else:
-        from atoll_cli.commands.run import run_experiment
-        from atoll_cli.commands.selection import settings_with
-        from atoll_daemon.client import Description
-
-        code = run_experiment(
-            described,
-            Description(experiment, tuple(settings_with(described[1], seed, duration, settings or ()))),
-            runs,
-            boxes,
-            runtime,
-            listen,
-            keep=keep,
-            analyse=not no_analysis,
-            metrics=not no_metrics,
-            full_matrix=full_matrix,
-            strict=strict,
-            as_json=json,
-        )
-    raise typer.Exit(code)
+        from atoll_cli.commands.run import run_experiment as execute
+    raise typer.Exit(execute(command))
 
 
 @app.command(
@@ -445,11 +440,10 @@ def watch(
     json: Json = False,
 ) -> None:
     """Serve the live page until Ctrl-C: the running lab, the next one, and replays of runs."""
-    from atoll_cli.commands.selection import use_inventory
+    from atoll_cli.commands.selection import lab_target
     from atoll_cli.commands.watch import watch_lab
 
-    use_inventory(inventory)
-    watch_lab(run, runs, listen, open_browser=browser, as_json=json)
+    watch_lab(lab_target(inventory), run, runs, listen, open_browser=browser, as_json=json)
 
 
 @app.command(epilog="Example: atoll down")
@@ -462,28 +456,27 @@ def down(
 ) -> None:
     """Take the lab down and remove everything it started."""
     from atoll_cli.commands.lab import take_down
-    from atoll_cli.commands.selection import use_inventory
+    from atoll_cli.commands.selection import lab_target
 
-    use_inventory(inventory, moved=True)
-    take_down(force=force, as_json=json)
+    take_down(lab_target(inventory, moved=True), force=force, as_json=json)
 
 
 @app.command(epilog="Example: atoll status --json")
 def status(inventory: InventoryOption = None, json: Json = False) -> None:
     """Show the state of the lab; exit code 1 if it, or the last one, has failed."""
     from atoll_cli.commands.lab import print_status
-    from atoll_cli.commands.selection import use_inventory
+    from atoll_cli.commands.selection import lab_target
 
-    use_inventory(inventory, moved=True)
-    raise typer.Exit(print_status(as_json=json))
+    raise typer.Exit(print_status(lab_target(inventory, moved=True), as_json=json))
 
 
 @app.command(epilog="Example: echo nodes | atoll shell")
 def shell() -> None:
     """Open Mininet's CLI on the running lab; piped input runs as a script."""
+    from atoll_cli.commands.selection import lab_target
     from atoll_cli.commands.shell import open_shell
 
-    open_shell()
+    open_shell(lab_target(moved=True))
 
 
 def main() -> None:

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from atoll_core.errors import AtollError, DescriptionError, Diagnostic, LabError
+from atoll_core.platforms import LabTarget
 from atoll_core.secret_variables import INFLUX_TOKEN_VARIABLE, SECRETS
 from atoll_daemon.socket_lock import (
     DAEMON_MODULE,
@@ -27,7 +28,6 @@ from atoll_daemon.socket_lock import (
     describe_holder,
     foreign_daemon_error,
     is_trusted,
-    lab_in_words,
     root_owned_error,
     socket_address,
     socket_name,
@@ -81,16 +81,17 @@ class DaemonDiedError(LabError):
 
 
 class DaemonConnector(aiohttp.UnixConnector):
-    """Connects aiohttp sessions to the daemon. Requests raise LabError if another user has its socket name."""
+    """Connects aiohttp sessions to a lab's daemon. Requests raise LabError if another user has its socket name."""
 
-    def __init__(self, *, force_close: bool = False) -> None:
-        super().__init__(socket_address(), limit=0, force_close=force_close)
+    def __init__(self, target: LabTarget, *, force_close: bool = False) -> None:
+        super().__init__(socket_address(target), limit=0, force_close=force_close)
+        self._target = target
 
     async def _create_connection(self, req: Any, traces: Any, timeout: Any) -> "ResponseHandler":  # noqa: ASYNC109 - theirs
         """Override the method in which aiohttp's connectors differ (3.9 to 3.14)."""
         del traces, timeout
         try:
-            connection = await asyncio.to_thread(connect_to_daemon)
+            connection = await asyncio.to_thread(connect_to_daemon, self._target)
         except OSError as error:
             raise aiohttp.ClientConnectorError(req.connection_key, error) from error
         factory: Any = self._factory  # a partial, whose type aiohttp leaves open
@@ -99,10 +100,11 @@ class DaemonConnector(aiohttp.UnixConnector):
 
 
 class DaemonClient:
-    """A connection to the daemon of this machine."""
+    """A connection to the daemon of a lab."""
 
-    def __init__(self, session: aiohttp.ClientSession) -> None:
+    def __init__(self, session: aiohttp.ClientSession, target: LabTarget) -> None:
         self._session = session
+        self._target = target
 
     async def status(self) -> Line:
         """The lab that is up, and the work in progress."""
@@ -162,12 +164,12 @@ class DaemonClient:
 
         Raises RequestRefusedError if it is busy, unless with ``force``.
         """
-        holder = daemon_holder()
+        holder = daemon_holder(self._target)
         with contextlib.suppress(aiohttp.ClientError):
             async with self._session.delete(f"{_DAEMON_URL}/v1/lab", params={"force": str(force).lower()}) as response:
                 await _read_answer(response)
         if holder is not None:
-            await wait_gone(holder[0])
+            await wait_gone(self._target, holder[0])
 
     def shell(self) -> Any:
         """The WebSocket of a shell, as an async context manager."""
@@ -187,27 +189,27 @@ async def _read_answer(response: aiohttp.ClientResponse) -> Line:
 
 
 @contextlib.asynccontextmanager
-async def connected() -> AsyncGenerator[DaemonClient | None]:
-    """Connect to the running daemon; None if there is none. Raises LabError if it belongs to another user."""
-    holder = daemon_holder()
+async def connected(target: LabTarget) -> AsyncGenerator[DaemonClient | None]:
+    """Connect to a lab's running daemon; None if there is none. Raises LabError if it belongs to another user."""
+    holder = daemon_holder(target)
     if holder is None:
         yield None
         return
     if not is_trusted(holder[1]):
-        raise foreign_daemon_error(holder)
+        raise foreign_daemon_error(target, holder)
     async with aiohttp.ClientSession(
-        connector=DaemonConnector(),
+        connector=DaemonConnector(target),
         timeout=aiohttp.ClientTimeout(total=None, sock_connect=5),
         read_bufsize=_LONGEST_LINE,
     ) as session:
-        daemon = DaemonClient(session)
+        daemon = DaemonClient(session, target)
         try:
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
                 await daemon.status()
         except (TimeoutError, aiohttp.ClientError):
             holds = f"{describe_holder(*holder)} has bound it and does not answer as a daemon"
-            other = LabError(f"{socket_name()} is the lock of {lab_in_words()}: {holds}")
-            raise root_owned_error(holder) or other from None
+            other = LabError(f"{socket_name(target)} is the lock of {target}: {holds}")
+            raise root_owned_error(target, holder) or other from None
         yield daemon
 
 
@@ -218,12 +220,12 @@ class OwnDaemon:
         self.process = process
 
     @classmethod
-    async def start(cls, *, for_run: bool) -> "OwnDaemon":
+    async def start(cls, target: LabTarget, *, for_run: bool) -> "OwnDaemon":
         """Start a daemon and wait until it listens. Raises LabError with the daemon's last line if it does not.
 
         If cancelled, end the daemon, which no other process uses yet.
         """
-        process = _start_process(for_run=for_run)  # not in a thread: that would go on when this is cancelled
+        process = _start_process(target, for_run=for_run)  # not in a thread: that would go on when this is cancelled
         daemon = cls(process)
         stdout = process.stdout
         try:
@@ -255,9 +257,13 @@ class OwnDaemon:
             await asyncio.to_thread(self.process.wait, _EXIT_TIMEOUT_S)
 
 
-def _start_process(*, for_run: bool) -> subprocess.Popen[bytes]:
+def _start_process(target: LabTarget, *, for_run: bool) -> subprocess.Popen[bytes]:
     return subprocess.Popen(
-        [sys.executable, "-m", DAEMON_MODULE, *(["--for-run"] if for_run else [])],
+        [
+            *(sys.executable, "-m", DAEMON_MODULE),
+            *(["--inventory", str(target.inventory)] if target.inventory else []),
+            *(["--for-run"] if for_run else []),
+        ],
         stdin=subprocess.PIPE if for_run else subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE if for_run else _log_file(),
@@ -282,10 +288,10 @@ def _log_file() -> Any:
         raise AtollError(msg) from None
 
 
-async def wait_gone(pid: int, limit_s: float = _EXIT_TIMEOUT_S) -> None:
+async def wait_gone(target: LabTarget, pid: int, limit_s: float = _EXIT_TIMEOUT_S) -> None:
     """Wait until the daemon has ended. Raises LabError if it has not after the limit."""
     for _ in range(int(limit_s / 0.05)):
-        if daemon_holder() is None:
+        if daemon_holder(target) is None:
             return
         await asyncio.sleep(0.05)
     msg = f"the daemon (process {pid}) did not end within {limit_s:g} s"

@@ -14,10 +14,10 @@ from typing import Any
 from atoll_core.codec import to_json
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.resolve_lab import Lab
-from atoll_core.errors import AtollError, LabError, PlanError
-from atoll_core.lab.inventory import Inventory
+from atoll_core.errors import AtollError, LabError
 from atoll_core.lab.network import Network
 from atoll_core.plan.switch_features import Runtime
+from atoll_core.platforms import LabTarget
 from atoll_daemon.event_log import EventLog
 from atoll_daemon.http.experiment_bodies import DescribedExperiment, current_description, warnings_json
 from atoll_daemon.http.http_errors import RequestError, internal_error, no_lab
@@ -25,15 +25,13 @@ from atoll_daemon.last_failure import expect_kill, forget_failure, remember_fail
 from atoll_daemon.live_metrics import LivePoints
 from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.run_registry import RUNS, RunRecord, Runs
-from atoll_daemon.socket_lock import inventory_path
 from atoll_daemon.task_runner import Emit, Line, TaskRunner
 from atoll_dashboards.grafana.grafana_links import carried_link
-from atoll_emulation.mininet_lab.namespaces import hidden_in_lab
-from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, offered_here, require_controls
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.calibration.link_calibration import calibrate
+from atoll_testbed.preflight.requirements import require_runnable
 from atoll_testbed.run.run import Run
-from atoll_testbed.run.run_request import create_run
+from atoll_testbed.run.run_request import PlannedRun, RunOptions, RunRequest, create_run
 from atoll_testbed.testbed import Testbed, changes_json, while_up
 
 
@@ -48,6 +46,16 @@ class ApplyOptions:
 
 
 @dataclass(frozen=True, slots=True)
+class AcceptedRun:
+    """A run that has passed the checks. ``runs``: the parent of its directory."""
+
+    described: DescribedExperiment
+    planned: PlannedRun
+    runs: Path
+    analyse: bool
+
+
+@dataclass(frozen=True, slots=True)
 class _Up:
     """The testbed that is up, and the lab as described when it came up."""
 
@@ -59,7 +67,8 @@ class _Up:
 class LabDaemon:
     """A testbed, its runs and events, and the work on it. ``for_run``: a run has started the daemon for itself."""
 
-    def __init__(self, *, for_run: bool) -> None:
+    def __init__(self, target: LabTarget, *, for_run: bool) -> None:
+        self.target = target
         self.for_run = for_run
         self.events = EventLog(time.time_ns)
         self.tasks = TaskRunner(self.events)
@@ -90,7 +99,7 @@ class LabDaemon:
     def require_lab(self) -> tuple[Testbed, Lab]:
         """The testbed, and the lab as described. Raises RequestError (409) if no lab is up, LabError if it failed."""
         if self._up is None:
-            raise no_lab()
+            raise no_lab(self.target)
         if self._up.testbed.failed.done():
             raise LabError(self._up.testbed.failed.result())
         return self._up.testbed, self._up.lab
@@ -136,7 +145,8 @@ class LabDaemon:
             self.require_runtime(runtime)
             return {"already": True}
         placed = _placed(network)
-        inventory = await asyncio.to_thread(_inventory, placed)
+        file = self.target.inventory
+        inventory = None if file is None else await asyncio.to_thread(load_inventory, file, placed)
         testbed = await Testbed.start(
             placed, lambda text: _progress(emit, text), runtime or Runtime.OS_KEN, inventory=inventory
         )
@@ -144,9 +154,9 @@ class LabDaemon:
         testbed.on_note = self._note
         self._up = _Up(testbed, lab, placed)
         if self.for_run:
-            forget_failure()  # the run reports it
+            forget_failure(self.target)  # the run reports it
         else:
-            expect_kill(network.name)
+            expect_kill(self.target, network.name)
         self.events.add("lab", lab=network.name, state="up")
         self.spawn(self._end_with_lab(testbed))
         return {"already": False}
@@ -181,41 +191,35 @@ class LabDaemon:
             "warnings": warnings_json(testbed.network, described),
         }
 
-    async def run(
-        self,
-        described: DescribedExperiment,
-        runs: Path,
-        started_ns: int,
-        record: RunRecord,
-        emit: Emit,
-        *,
-        analyse: bool,
-        metrics: bool,
-        full_matrix: bool,
-    ) -> Line:
+    async def accept_run(
+        self, described: DescribedExperiment, options: RunOptions, runs: Path, *, analyse: bool
+    ) -> AcceptedRun:
+        """Check and plan a run. Raises as :func:`require_runnable`."""
+        testbed, _ = self.require_lab()
+        request = RunRequest(testbed.network, described.experiment, testbed.platform.name, options)
+        return AcceptedRun(described, await asyncio.to_thread(require_runnable, request, runs), runs, analyse)
+
+    async def run(self, run: AcceptedRun, record: RunRecord, emit: Emit) -> Line:
         """Run an experiment; the answer has the run directory, the summary, and the link to its points in Grafana."""
         testbed, _ = self.require_lab()
-        experiment, backend = described.experiment, described.backend
-        place, now_ns = testbed.platform.name, time.time_ns()
-        run_dir = create_run(
-            runs, testbed.network, experiment, backend, place, now_ns, metrics=metrics, full_matrix=full_matrix
-        )
+        request = run.planned.request
+        run_dir = create_run(run.runs, request, time.time_ns())
         self.runs.add(record, str(run_dir.path), run_dir.path.name)
         self.replays.add(run_dir.path)
 
         def take(line: Line) -> None:
             record.take(line)
             emit(line)
-            if testbed.experiment is experiment and self._described is not described:
-                self._note_applied(described)
+            if testbed.experiment is request.experiment and self._described is not run.described:
+                self._note_applied(run.described)
 
         take({"type": "run", "run": record.id, "run_dir": str(run_dir.path)})
         with contextlib.closing(run_dir):
-            run = Run(testbed, experiment, run_dir, take, backend, self.points.take)
-            with self.points.of_run(record.id, metered=metrics):
-                await run.measure(started_ns)
-            summary = await run.analyse() if analyse else None
-        link = carried_link(run_dir) if run.in_database else None
+            running = Run(testbed, run.planned, run_dir, take, self.points.take)
+            with self.points.of_run(record.id, metered=request.options.metrics):
+                await running.measure(record.started_ns)
+            summary = await running.analyse() if run.analyse else None
+        link = carried_link(run_dir) if running.in_database else None
         return {"run_dir": str(run_dir.path), "summary": summary, "grafana": link}
 
     async def calibrate(
@@ -228,15 +232,6 @@ class LabDaemon:
         work = calibrate(testbed, described.experiment, directions, seconds, lambda text: _progress(emit, text))
         return {"calibration": to_json(await while_up(testbed, work))}
 
-    def require_runnable(self, described: DescribedExperiment, runs: Path) -> None:
-        """Raise PlanError for a directory that the lab cannot write to, MachineError for a missing kernel module."""
-        if inventory_path() is not None:
-            return  # real machines have their own /run and kernels
-        if hidden_in_lab(runs):
-            msg = f"--runs {runs}: the lab has a /run of its own, so captures cannot be written there"
-            raise PlanError(f"{msg}; name another directory")
-        require_controls(described.experiment, offered_here(), offered_by_virtual_kernel())
-
     async def stop(self) -> None:
         """Cancel the work in progress and take the lab down."""
         await self.tasks.end()
@@ -247,7 +242,7 @@ class LabDaemon:
             self.events.add("lab", lab=self._up.testbed.network.name, state="down")
             await self._up.testbed.stop()
             if not self.for_run and not self._up.testbed.failed.done():
-                forget_failure()
+                forget_failure(self.target)
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a background task that the daemon keeps until it ends."""
@@ -287,7 +282,7 @@ class LabDaemon:
         reason = await asyncio.shield(testbed.failed)
         self.events.add("lab", lab=testbed.network.name, state="failed", message=reason)
         if not self.for_run:  # the run reports it
-            remember_failure(testbed.network.name, reason, time.time_ns())
+            remember_failure(self.target, testbed.network.name, reason, time.time_ns())
         # Let the work in progress end first: a run saves its measurements.
         await self.tasks.idle.wait()
         sys.stderr.write(f"daemon: {reason}\n")
@@ -297,12 +292,6 @@ class LabDaemon:
 def _placed(network: Network) -> Network:
     """The network with the absolute path of its file: later commands may run in another directory."""
     return replace(network, file=os.path.abspath(network.file))  # noqa: PTH100 (Path.absolute keeps `..`)
-
-
-def _inventory(network: Network) -> Inventory | None:
-    """The inventory, checked against the lab; None if the lab is emulated. Raises DescriptionError."""
-    file = inventory_path()
-    return None if file is None else load_inventory(file, network)
 
 
 def _progress(emit: Emit, text: str) -> None:

@@ -11,35 +11,36 @@ import os
 from pathlib import Path
 from typing import Any
 
+from atoll_core.platforms import LabTarget
 from atoll_daemon.client import state_directory
 from atoll_daemon.socket_lock import socket_name
 
 
-def remember_failure(lab: str, reason: str, t_ns: int | None) -> None:
+def remember_failure(target: LabTarget, lab: str, reason: str, t_ns: int | None) -> None:
     """Write the failure that `atoll status` shows after the daemon has ended. ``t_ns``: CLOCK_REALTIME, if known."""
     with contextlib.suppress(OSError):  # it is also in the log and in the events
-        _file().parent.mkdir(parents=True, exist_ok=True)
-        _file().write_text(json.dumps({"lab": lab, "reason": reason, "t_ns": t_ns}), encoding="utf-8")
+        _file(target).parent.mkdir(parents=True, exist_ok=True)
+        _file(target).write_text(json.dumps({"lab": lab, "reason": reason, "t_ns": t_ns}), encoding="utf-8")
 
 
-def expect_kill(lab: str) -> None:
+def expect_kill(target: LabTarget, lab: str) -> None:
     """Write the failure that `atoll status` shows if this process is killed."""
-    remember_failure(lab, f"the daemon, process {os.getpid()}, was killed, or the machine went down", None)
+    remember_failure(target, lab, f"the daemon, process {os.getpid()}, was killed, or the machine went down", None)
 
 
-def last_failure() -> dict[str, Any] | None:
+def last_failure(target: LabTarget) -> dict[str, Any] | None:
     """The lab, reason and time of the last failure, if there is one. Only valid while no lab is up."""
     try:
-        return json.loads(_file().read_text(encoding="utf-8"))
+        return json.loads(_file(target).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
 
 
-def forget_failure() -> None:
+def forget_failure(target: LabTarget) -> None:
     """Remove the file: another lab is up, or the user has taken this one down."""
     with contextlib.suppress(OSError):
-        _file().unlink(missing_ok=True)
+        _file(target).unlink(missing_ok=True)
 
 
-def _file() -> Path:
-    return state_directory() / f"failed-{socket_name().removeprefix('@atoll-')}.json"
+def _file(target: LabTarget) -> Path:
+    return state_directory() / f"failed-{socket_name(target).removeprefix('@atoll-')}.json"

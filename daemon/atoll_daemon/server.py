@@ -11,12 +11,14 @@ import signal
 import socket
 import sys
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 
 from aiohttp import web
 
 from atoll_controller.openflow.gc_tuning import relax_collector
 from atoll_core.errors import AtollError, LabError
+from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon.http import write_handlers
 from atoll_daemon.http.api_models import NoParameters, PortRequest
 from atoll_daemon.http.auth import AccessControl, is_local, only_locally
@@ -107,7 +109,7 @@ class Server:
         return json_answer({"url": port.address.url})
 
     async def _shell(self, request: web.Request) -> web.StreamResponse:
-        return await serve_shell(request, self._daemon.testbed)
+        return await serve_shell(request, self._daemon)
 
     async def _end_with_starter(self) -> None:
         """End when standard input is closed: the starting run has its other end open as long as it lives."""
@@ -142,9 +144,11 @@ def main(arguments: list[str]) -> int:
     """Entry point of ``python -m atoll_daemon``."""
     parser = argparse.ArgumentParser(prog="atoll_daemon", description=__doc__)
     parser.add_argument("--for-run", action="store_true", help="end when standard input ends")
+    parser.add_argument("--inventory", type=Path, help="the inventory of a lab of real machines, an absolute path")
     options = parser.parse_args(arguments)
+    target = LabTarget(HARDWARE, options.inventory) if options.inventory else LabTarget()
     try:
-        listener = bind_daemon_socket()
+        listener = bind_daemon_socket(target)
     except AtollError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code
@@ -153,7 +157,7 @@ def main(arguments: list[str]) -> int:
     _raise_descriptor_limit()
 
     async def keep() -> int:
-        daemon = LabDaemon(for_run=options.for_run)
+        daemon = LabDaemon(target, for_run=options.for_run)
         if not options.for_run:
             os.chdir("/")  # so that the file system of the current directory can be unmounted
         await Server(daemon).serve(listener)

@@ -2,8 +2,7 @@
 """The daemon's abstract Unix socket, which is also the lock of the emulated lab or of a lab of real machines.
 
 The socket belongs to the network namespace, needs no file and disappears with the process, however that ends
-(docs/decisions/0002-abstract-socket-daemon-lock.md). A lab of real machines is identified by the path of its inventory
-in the environment, in every command and in the daemon itself.
+(docs/decisions/0002-abstract-socket-daemon-lock.md). A lab of real machines is identified by the path of its inventory.
 """
 
 import hashlib
@@ -14,8 +13,7 @@ import struct
 from pathlib import Path
 
 from atoll_core.errors import LabError
-
-INVENTORY_VARIABLE = "ATOLL_INVENTORY"
+from atoll_core.platforms import LabTarget
 
 DAEMON_MODULE = "atoll_daemon"
 """The daemon's module for ``python -m``."""
@@ -27,74 +25,61 @@ _CREDENTIALS = struct.Struct("3i")  # pid, uid, gid: unix(7), SO_PEERCRED
 _CONNECT_TIMEVAL = struct.pack("ll", 5, 0)  # s, us
 
 
-def inventory_path() -> Path | None:
-    """The inventory of the lab of real machines; None for the lab that this machine emulates."""
-    named = os.environ.get(INVENTORY_VARIABLE)
-    return Path(named) if named else None
-
-
-def socket_name() -> str:
+def socket_name(target: LabTarget) -> str:
     """The daemon's socket name for people, with @ for the zero byte of abstract names."""
-    inventory = inventory_path()
-    if inventory is None:
+    if target.inventory is None:
         return "@atoll-daemon"
-    return f"@atoll-daemon-{hashlib.sha256(str(inventory.resolve()).encode()).hexdigest()[:16]}"
+    return f"@atoll-daemon-{hashlib.sha256(str(target.inventory.resolve()).encode()).hexdigest()[:16]}"
 
 
-def socket_address() -> str:
+def socket_address(target: LabTarget) -> str:
     """The daemon's socket name for the kernel."""
-    return "\0" + socket_name()[1:]
+    return "\0" + socket_name(target)[1:]
 
 
-def lab_in_words() -> str:
-    """The lab that the lock protects, in words."""
-    inventory = inventory_path()
-    return "this machine's lab" if inventory is None else f"the lab on the machines of {inventory}"
-
-
-def bind_daemon_socket() -> socket.socket:
+def bind_daemon_socket(target: LabTarget) -> socket.socket:
     """Bind the daemon's socket. Raises LabError if another process has bound the name."""
     listener = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
-        listener.bind(socket_address())
+        listener.bind(socket_address(target))
     except OSError:
         listener.close()
-        holder = daemon_holder()
-        msg = f"{lab_in_words()} is in use" + (f" by {describe_holder(*holder)}" if holder else "")
+        holder = daemon_holder(target)
+        msg = f"{target} is in use" + (f" by {describe_holder(*holder)}" if holder else "")
         raise LabError(msg) from None
     listener.listen(LISTEN_BACKLOG)
     return listener
 
 
-def daemon_holder() -> tuple[int, int] | None:
+def daemon_holder(target: LabTarget) -> tuple[int, int] | None:
     """(pid, uid) of the process that has bound the daemon's name; None if there is none."""
     try:
-        with _connection() as probe:
+        with _connection(target) as probe:
             return peer_credentials(probe)
     except OSError:
         return None
 
 
-def connect_to_daemon() -> socket.socket:
+def connect_to_daemon(target: LabTarget) -> socket.socket:
     """Connect to the daemon and check that its process is this user's or root's, before anything is sent.
 
     Raises OSError if no process has bound the name, LabError if another user's process has.
     """
-    connection = _connection()
+    connection = _connection(target)
     holder = peer_credentials(connection)
     if not is_trusted(holder[1]):
         connection.close()
-        raise foreign_daemon_error(holder)
+        raise foreign_daemon_error(target, holder)
     return connection
 
 
-def foreign_daemon_error(holder: tuple[int, int]) -> LabError:
+def foreign_daemon_error(target: LabTarget, holder: tuple[int, int]) -> LabError:
     """The error for a process of another user that has bound the daemon's name."""
     remedy = "run the command as that user, or end that process (nothing was sent to it)"
-    return LabError(f"{lab_in_words()} is in use by {describe_holder(*holder)}; {remedy}")
+    return LabError(f"{target} is in use by {describe_holder(*holder)}; {remedy}")
 
 
-def root_owned_error(holder: tuple[int, int]) -> LabError | None:
+def root_owned_error(target: LabTarget, holder: tuple[int, int]) -> LabError | None:
     """The error for a user whose connections a daemon of root closes; None if the process is something else.
 
     The kernel vouches for the process and its user; the command line tells whether it is a daemon.
@@ -108,15 +93,15 @@ def root_owned_error(holder: tuple[int, int]) -> LabError | None:
         return None
     if DAEMON_MODULE.encode() not in words:
         return None
-    return LabError(f"{lab_in_words()} is up and belongs to root (process {pid}); only root can use it")
+    return LabError(f"{target} is up and belongs to root (process {pid}); only root can use it")
 
 
-def _connection() -> socket.socket:
+def _connection(target: LabTarget) -> socket.socket:
     """Connect, waiting while the queue of connections is full; a non-blocking socket would be refused (EAGAIN)."""
     connection = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
     try:
         connection.setsockopt(socket.SOL_SOCKET, socket.SO_SNDTIMEO, _CONNECT_TIMEVAL)
-        connection.connect(socket_address())
+        connection.connect(socket_address(target))
     except BaseException:
         connection.close()
         raise

@@ -161,21 +161,24 @@ class Testbed:
         probes: bool = True,
         connections: ConnectionPolicy | None = None,
         tell: OnEvent | None = None,
+        plan: Plan | None = None,
     ) -> tuple[Plan, tuple[TestbedChange, ...]]:
         """Apply an experiment to machines, boxes and switches with the fewest changes.
 
         If another experiment is applied, every packet in flight is forwarded by the old or the new one, never by a
         mixture: paths are swapped in stages (docs/swaps.md), and ``tell`` takes the events (docs/contracts.md).
-        ``at_once``: switch immediately; the plan is then the one that the experiment has without a swap. ``probes``:
-        verify entries on the data plane. ``connections``: policy for connections that a swap breaks. Plans are made in
-        a thread, as a large one takes seconds. Returns the plan and the changes made (``dry_run``: that would be made).
-        Raises PlanError before anything is changed, and LabError; machines, boxes and switches are back at the previous
-        plan then. An error of ``tell`` does not affect a swap; it is raised when the swap is done.
+        ``at_once``: switch immediately; the plan is then the one that the experiment has without a swap: ``plan``, if
+        it was made before. ``probes``: verify entries on the data plane. ``connections``: policy for connections that a
+        swap breaks. Plans are made in a thread, as a large one takes seconds. Returns the plan and the changes made
+        (``dry_run``: that would be made). Raises PlanError before anything is changed, and LabError; machines, boxes
+        and switches are back at the previous plan then. An error of ``tell`` does not affect a swap; it is raised when
+        the swap is done.
         """
         if self._swap is not None and not self._swap.over:
             raise LabError(f"one swap at a time: {self._swap.held_up()}")
         if at_once or self.plan is None or self.experiment is None:
-            plan = await asyncio.to_thread(make_plan, self.network, experiment, backend, slack=self._slack)
+            if plan is None:
+                plan = await asyncio.to_thread(make_plan, self.network, experiment, backend, slack=self._slack)
             return plan, await self._apply_at_once(
                 plan, experiment, dry_run=dry_run, restart_traces=True, probes=probes
             )

@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from atoll_core.description.loader import load_experiment
+from atoll_core.platforms import LabTarget
 from atoll_daemon.http.http_errors import error_json, no_lab
 from atoll_daemon.http.lab_view import picture
 from atoll_daemon.http.openapi import document
@@ -85,4 +86,4 @@ def test_what_is_told_has_the_keys_of_the_examples(project: Path, tmp_path: Path
     tail.close()
     assert message is not None
     assert message.keys() == told("GET /v1/replays/{id}/points")[0].keys()
-    assert {"error": error_json(no_lab())}["error"].keys() == told("503")[0]["error"].keys()
+    assert {"error": error_json(no_lab(LabTarget()))}["error"].keys() == told("503")[0]["error"].keys()

@@ -11,6 +11,7 @@ from typing import Any
 import aiohttp
 import pytest
 
+from atoll_core.platforms import LabTarget
 from atoll_daemon.http.tcp_listener import ListenAddress
 from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.replays.watch_server import serving_page
@@ -59,7 +60,7 @@ async def test_old_runs_are_replayed(old_runs: list[Path], tmp_path: Path) -> No
     """By the API of `atoll watch`: the listing, the drawing of the lab, the events, the points of every second."""
     token = "correct-horse-battery-staple"
     async with (
-        serving_page(ListenAddress.parse("0"), token, Replays(tmp_path)) as page,
+        serving_page(LabTarget(), ListenAddress.parse("0"), token, Replays(tmp_path)) as page,
         aiohttp.ClientSession(page.removesuffix("watch/"), headers={"Authorization": f"Bearer {token}"}) as session,
     ):
 

@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.description.loader import load_experiment
-from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
+from atoll_core.platforms import VIRTUAL
 from atoll_testbed.run.run import Run
-from atoll_testbed.run.run_request import create_run
+from atoll_testbed.run.run_request import RunRequest, create_run, plan_run
 from atoll_testbed.testbed import Testbed
 
 LIMIT = Path("/proc/sys/net/core/netdev_max_backlog")
@@ -33,8 +33,9 @@ async def main(path: Path, runs: Path, limit: str) -> None:
             LIMIT.write_text(limit if progress["step"] == "measure" else ample)
 
     testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
-    run_dir = create_run(runs, network, experiment, Backend.ENGINE, "virtual", time.time_ns())
-    await Run(testbed, experiment, run_dir, set_limit, Backend.ENGINE).measure(time.time_ns())
+    request = RunRequest(network, experiment, VIRTUAL)
+    run_dir = create_run(runs, request, time.time_ns())
+    await Run(testbed, plan_run(request), run_dir, set_limit).measure(time.time_ns())
     # What is lost on the laboratory's own loopback interface, which carries its control channels, is lost on no cable.
     own = await testbed.machine(network.hosts[0].name).agent.read(None, interfaces=["lo"])
     loopback = own["counters"]["lo"]["rx_dropped"]

@@ -19,8 +19,9 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import AtollError
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
+from atoll_core.platforms import VIRTUAL
 from atoll_testbed.run.run import Run
-from atoll_testbed.run.run_request import create_run
+from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run, plan_run
 from atoll_testbed.testbed import Testbed
 from tests.support.sandbox import QUICK
 
@@ -80,6 +81,7 @@ DISTURBANCES: dict[str, tuple[float, Callable[[Testbed], Awaitable[None]]]] = {
 async def main(runs: Path, wanted: list[str]) -> None:
     """The lab is the kernel's and ends with it."""
     network, experiment = load_experiment(QUICK, SETTINGS)
+    request = RunRequest(network, experiment, VIRTUAL, RunOptions(Backend.TC))
     testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
     made: dict[str, Any] = {}
     for name in wanted or DISTURBANCES:
@@ -99,11 +101,11 @@ async def main(runs: Path, wanted: list[str]) -> None:
             await asyncio.sleep(after_s)
             await disturb(testbed)
 
-        run_dir = create_run(runs, network, experiment, Backend.TC, "virtual", time.time_ns())
+        run_dir = create_run(runs, request, time.time_ns())
         disturbance = asyncio.create_task(later())
         began_s, error = time.monotonic(), None
         try:
-            await Run(testbed, experiment, run_dir, emit, Backend.TC).measure(time.time_ns())
+            await Run(testbed, plan_run(request), run_dir, emit).measure(time.time_ns())
         except AtollError as failed:
             error = str(failed)
         if not begun.is_set():

@@ -11,10 +11,10 @@ import time
 from pathlib import Path
 
 from atoll_core.description.loader import load_experiment
-from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
+from atoll_core.platforms import VIRTUAL
 from atoll_testbed.run.run import Run
-from atoll_testbed.run.run_request import create_run
+from atoll_testbed.run.run_request import RunRequest, create_run, plan_run
 from atoll_testbed.testbed import Testbed
 
 
@@ -22,10 +22,11 @@ async def main(path: Path, runs: Path) -> None:
     """The lab is the kernel's and ends with it."""
     network, experiment = load_experiment(path)
     testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
+    request = RunRequest(network, experiment, VIRTUAL)
     made: list[str] = []
     for _ in range(2):
-        run_dir = create_run(runs, network, experiment, Backend.ENGINE, "virtual", time.time_ns())
-        await Run(testbed, experiment, run_dir, lambda _: None, Backend.ENGINE).measure(time.time_ns())
+        run_dir = create_run(runs, request, time.time_ns())
+        await Run(testbed, plan_run(request), run_dir, lambda _: None).measure(time.time_ns())
         made.append(str(run_dir.path.relative_to(runs)))
     print(json.dumps({"runs": made}))
 

@@ -31,7 +31,7 @@ from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK
 from atoll_emulation.this_machine.congestion_controls import permit_everywhere
 from atoll_testbed.run.run import Run
-from atoll_testbed.run.run_request import create_run
+from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run, plan_run
 from atoll_testbed.testbed import Testbed
 from tests.support.sandbox import QUICK
 
@@ -137,12 +137,15 @@ class Soak:
         return f"{len(changes)} changes; {' - '.join(new.chain.hops)}"
 
     async def _run(self) -> str:
-        place = self._testbed.platform.name
-        run_dir = create_run(
-            self._out, self._testbed.network, self._base, self._backend, place, time.time_ns(), metrics=False
+        request = RunRequest(
+            self._testbed.network,
+            self._base,
+            self._testbed.platform.name,
+            RunOptions(self._backend, metrics=False),
         )
+        run_dir = create_run(self._out, request, time.time_ns())
         try:
-            await Run(self._testbed, self._base, run_dir, lambda _: None, self._backend).measure(time.time_ns())
+            await Run(self._testbed, plan_run(request), run_dir, lambda _: None).measure(time.time_ns())
             return str(run_dir.manifest()["outcome"])
         finally:
             run_dir.close()

@@ -10,9 +10,9 @@ from typing import Any
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import Appender
 from atoll_core.description.loader import load_experiment
-from atoll_core.plan.plan import Backend
+from atoll_core.platforms import MININET
 from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
-from atoll_testbed.run.run_request import create_run
+from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run
 
 ROOT = Path(__file__).resolve().parents[2]
 BEGAN_S = 1_795_276_328
@@ -23,11 +23,12 @@ class WatchedRun:
     """A run that began ``later_s`` after 2026-11-21 15:52:08 UTC, and writes when it is told to."""
 
     def __init__(
-        self, runs: Path, experiment: str = "geo", later_s: int = 0, place: str = "mininet", *, metrics: bool = True
+        self, runs: Path, experiment: str = "geo", later_s: int = 0, place: str = MININET, *, metrics: bool = True
     ) -> None:
         network, described = load_experiment(ROOT / "examples" / f"{experiment}.yaml")
         self.began_ns = (BEGAN_S + later_s) * SECOND_NS
-        self.dir: RunDir = create_run(runs, network, described, Backend.ENGINE, place, self.began_ns, metrics=metrics)
+        request = RunRequest(network, described, place, RunOptions(metrics=metrics))
+        self.dir: RunDir = create_run(runs, request, self.began_ns)
         self.dir.update_manifest({"started_ns": self.began_ns})
         self.id = f"{experiment}-{self.dir.name}"
         self._metering = MetricsRecorder(self.dir, network, described)

@@ -9,30 +9,30 @@ from typing import Any
 from rich.console import Console
 from rich.table import Table
 
-from atoll_cli.commands.lab import UpRequest, print_progress
+from atoll_cli.commands.lab import print_progress
 from atoll_cli.commands.run import lab_is_up
-from atoll_cli.commands.selection import require_backend
 from atoll_cli.terminal.signals import unless_interrupted
-from atoll_core.description.loader import load_experiment
+from atoll_core.description.loader import lab_file, load_experiment
 from atoll_core.errors import InterruptedByUserError, LabError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import Backend
+from atoll_core.platforms import LabTarget
 from atoll_daemon.client import Description, OwnDaemon, connected
-from atoll_daemon.socket_lock import inventory_path
-from atoll_emulation.this_machine.host_requirements import require_machine
 from atoll_testbed.calibration.calibration_checks import State
+from atoll_testbed.preflight.requirements import require_applicable, require_lab
 
 
-def calibrate_links(path: Path, directions: list[str], seconds: float, backend: Backend, *, as_json: bool) -> int:
+def calibrate_links(
+    target: LabTarget, path: Path, directions: list[str], seconds: float, backend: Backend, *, as_json: bool
+) -> int:
     """`atoll link calibrate`; returns the exit code."""
     network, experiment = load_experiment(path)
     if not experiment.links:
         msg = f"{path}: no link in this experiment's chain; nothing to calibrate"
         raise PlanError(msg)
-    if inventory_path() is None:
-        require_machine()
-        require_backend(network, experiment, backend)
-    found = asyncio.run(_calibrated(UpRequest(path, network, experiment, backend, None, None), directions, seconds))
+    require_applicable(network, experiment, target.platform, backend)
+    require_lab(target.platform, backend)
+    found = asyncio.run(_calibrated(target, path, backend, directions, seconds))
     rows: list[dict[str, Any]] = found["rows"]
     good = all(row["state"] != State.OFF for row in rows)
     if as_json:
@@ -42,28 +42,32 @@ def calibrate_links(path: Path, directions: list[str], seconds: float, backend: 
     return 0 if good else 1
 
 
-async def _calibrated(request: UpRequest, directions: list[str], seconds: float) -> dict[str, Any]:
+async def _calibrated(
+    target: LabTarget, path: Path, backend: Backend, directions: list[str], seconds: float
+) -> dict[str, Any]:
     """The daemon's result of the calibration. Raises InterruptedByUserError."""
     try:
-        return await unless_interrupted(_calibrate(request, directions, seconds))
+        return await unless_interrupted(_calibrate(target, path, backend, directions, seconds))
     except asyncio.CancelledError:
         raise InterruptedByUserError("cancelled") from None
 
 
-async def _calibrate(request: UpRequest, directions: list[str], seconds: float) -> dict[str, Any]:
-    own = None if await lab_is_up() else await OwnDaemon.start(for_run=True)
+async def _calibrate(
+    target: LabTarget, path: Path, backend: Backend, directions: list[str], seconds: float
+) -> dict[str, Any]:
+    own = None if await lab_is_up(target) else await OwnDaemon.start(target, for_run=True)
     try:
-        async with connected() as daemon:
+        async with connected(target) as daemon:
             if daemon is None:
                 msg = "the daemon ended before the calibration started"
                 raise LabError(msg)
             if own is not None:
-                await daemon.stream("/v1/lab", request.lab, print_progress)
+                await daemon.stream("/v1/lab", Description(lab_file(path)), print_progress)
             done = await daemon.stream(
                 "/v1/calibrations",
-                Description(request.path),
+                Description(path),
                 print_progress,
-                backend=request.backend,
+                backend=backend,
                 directions=directions,
                 seconds=str(seconds),
             )

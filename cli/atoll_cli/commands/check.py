@@ -121,9 +121,10 @@ def _inventory_summary(path: Path, labs: list[Network]) -> str:
 def _require_changes(network: Network, experiment: Experiment) -> None:
     """Raise DescriptionError if a scheduled change cannot be carried out under traffic."""
     from atoll_controller.planner.change_schedule import plan_schedule
+    from atoll_controller.planner.planner import make_plan
 
     try:
-        plan_schedule(network, experiment)
+        plan_schedule(network, experiment, make_plan(network, experiment))
     except PlanError as error:
         raise DescriptionError([Diagnostic(experiment.file, 0, line) for line in str(error).splitlines()]) from None
 

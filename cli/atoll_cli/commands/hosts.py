@@ -6,13 +6,13 @@ from typing import Annotated
 
 import typer
 
-from atoll_cli.terminal.options import PlainArguments
+from atoll_cli.terminal.options import INVENTORY_VARIABLE, PlainArguments
 
 hosts = typer.Typer(name="hosts", no_args_is_help=True, help="The machines of an inventory, reached over SSH.")
 
 InventoryFile = Annotated[
     Path,
-    typer.Option("--inventory", help="inventory.yaml of the machines", metavar="FILE", envvar="ATOLL_INVENTORY"),
+    typer.Option("--inventory", help="inventory.yaml of the machines", metavar="FILE", envvar=INVENTORY_VARIABLE),
 ]
 Names = Annotated[list[str] | None, typer.Argument(help="names of machines [default: all]", metavar="HOST...")]
 Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]

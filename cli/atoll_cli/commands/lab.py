@@ -9,7 +9,6 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from atoll_cli.commands.selection import require_backend
 from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.progress import step_text, swap_event_text
 from atoll_cli.terminal.signals import unless_interrupted
@@ -20,13 +19,13 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.switch_features import Runtime
-from atoll_core.platforms import MININET
+from atoll_core.platforms import MININET, LabTarget
 from atoll_core.plural import counted
 from atoll_core.secret_variables import TOKEN_VARIABLE
 from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected, state_directory
 from atoll_daemon.http.http_errors import no_lab_is_up
 from atoll_daemon.last_failure import forget_failure, last_failure
-from atoll_daemon.socket_lock import inventory_path
+from atoll_testbed.preflight.requirements import require_applicable, require_lab
 
 
 def print_progress(line: dict[str, Any]) -> None:
@@ -36,92 +35,77 @@ def print_progress(line: dict[str, Any]) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class UpRequest:
-    """A lab to bring up, the experiment to apply if ``path`` is one, and the address to listen on."""
+class UpCommand:
+    """`atoll up`: ``path`` is a lab to bring up, or an experiment to apply to its lab."""
 
+    target: LabTarget
     path: Path
-    network: Network
-    experiment: Experiment | None
     backend: Backend
     runtime: Runtime | None
     listen: str | None
-    probe: bool = True
-    settings: tuple[str, ...] = ()
-
-    @property
-    def lab(self) -> Description:
-        """The lab's description."""
-        return Description(lab_file(self.path, self.settings))
+    probe: bool
+    strict: bool
+    as_json: bool
 
 
-def bring_up(
-    path: Path,
-    backend: Backend,
-    runtime: Runtime | None,
-    listen: str | None,
-    *,
-    probe: bool,
-    strict: bool,
-    as_json: bool,
-) -> int:
+def bring_up(command: UpCommand) -> int:
     """`atoll up`; returns the exit code."""
-    from atoll_emulation.this_machine.box_programs import require_programs
-    from atoll_emulation.this_machine.host_requirements import require_machine
-
-    network, experiment = load_any(path)
-    require_listen(listen)
-    warnings = warn(description_warnings(network, experiment, backend, MININET) if experiment else (), strict=strict)
-    if inventory_path() is None:
-        if experiment:
-            require_programs(network, experiment)
-        require_machine()
-        require_backend(network, experiment, backend)
-    request = UpRequest(path, network, experiment, backend, runtime, listen, probe)
-    return asyncio.run(_up(request, warnings, as_json=as_json))
+    described = network, experiment = load_any(command.path)
+    require_listen(command.listen)
+    doubts = description_warnings(network, experiment, command.backend, MININET) if experiment else ()
+    warnings = warn(doubts, strict=command.strict)
+    if experiment:
+        require_applicable(network, experiment, command.target.platform, command.backend)
+    require_lab(command.target.platform, command.backend)
+    return asyncio.run(_up(command, described, warnings))
 
 
-async def _up(request: UpRequest, warnings: list[dict[str, Any]], *, as_json: bool) -> int:
+async def _up(command: UpCommand, described: tuple[Network, Experiment | None], warnings: list[dict[str, Any]]) -> int:
     """Bring the lab up. If interrupted or failed, leave no lab that was not up before, and say so."""
-    async with connected() as running:
+    network, experiment = described
+    async with connected(command.target) as running:
         pass
     try:
-        result = await unless_interrupted(_up_with_daemon(request, own=running is None))
+        made = await unless_interrupted(_up_with_daemon(command, described, own=running is None))
     except asyncio.CancelledError:
         left = "no lab is up" if running is None else "the lab was up before and stays"
         raise InterruptedByUserError(f"cancelled; {left}") from None
-    if as_json:
-        print(json.dumps(result | {"warnings": warnings}))
+    if command.as_json:
+        print(json.dumps(made | {"warnings": warnings}))
     else:
-        made = counted(len(result["changes"]), "change")
-        applied = f", {request.experiment.name} applied ({made})" if request.experiment else ""
-        print(f"{request.network.name} {'was up already' if result['already'] else 'is up'}{applied}")
+        applied = f", {experiment.name} applied ({counted(len(made['changes']), 'change')})" if experiment else ""
+        print(f"{network.name} {'was up already' if made['already'] else 'is up'}{applied}")
     return 0
 
 
-async def _up_with_daemon(request: UpRequest, *, own: bool) -> dict[str, Any]:
-    daemon = await OwnDaemon.start(for_run=False) if own else None
+async def _up_with_daemon(
+    command: UpCommand, described: tuple[Network, Experiment | None], *, own: bool
+) -> dict[str, Any]:
+    daemon = await OwnDaemon.start(command.target, for_run=False) if own else None
     try:
-        return await _up_and_apply(request)
+        return await _up_and_apply(command, *described)
     except BaseException:
         if daemon is not None:
             await daemon.end()
         raise
 
 
-async def _up_and_apply(request: UpRequest) -> dict[str, Any]:
+async def _up_and_apply(command: UpCommand, network: Network, experiment: Experiment | None) -> dict[str, Any]:
     """Bring the lab up and apply the experiment; returns the JSON output: whether it was up, changes, the API's URL."""
-    async with connected() as daemon:
+    async with connected(command.target) as daemon:
         if daemon is None:
             msg = "the daemon ended while the lab was coming up"
             raise LabError(msg)
-        url = await listen_on(daemon, request.listen)
-        done = await daemon.stream("/v1/lab", request.lab, print_progress, runtime=request.runtime)
-        result: dict[str, Any] = {"lab": request.network.name, "already": done["already"], "changes": [], "url": url}
-        if request.experiment is None:
+        url = await listen_on(daemon, command.listen)
+        done = await daemon.stream(
+            "/v1/lab", Description(lab_file(command.path)), print_progress, runtime=command.runtime
+        )
+        result: dict[str, Any] = {"lab": network.name, "already": done["already"], "changes": [], "url": url}
+        if experiment is None:
             return result
         print_progress({"type": "progress", "text": "apply"})
         applied, _ = await _apply(
-            daemon, Description(request.path), backend=request.backend, probe=str(request.probe).lower()
+            daemon, Description(command.path), backend=command.backend, probe=str(command.probe).lower()
         )
         return result | {"changes": applied["changes"]}
 
@@ -169,6 +153,7 @@ async def _apply(
 
 
 def apply_experiment(
+    target: LabTarget,
     path: Path,
     backend: Backend,
     *,
@@ -180,18 +165,16 @@ def apply_experiment(
     as_json: bool,
 ) -> None:
     """`atoll apply`."""
-    from atoll_emulation.this_machine.box_programs import require_programs
     from atoll_testbed.box_connections import ConnectionPolicy
 
     ConnectionPolicy.parse(connections)
     network, experiment = load_experiment(path)
     warnings = warn(description_warnings(network, experiment, backend, MININET), strict=strict)
-    if inventory_path() is None:
-        require_programs(network, experiment)
-        require_backend(network, experiment, backend)
+    require_applicable(network, experiment, target.platform, backend)
+    require_lab(target.platform, backend)
     how = {"dry_run": str(dry_run).lower(), "at_once": str(at_once).lower(), "connections": connections}
     how["probe"] = str(probe).lower()
-    done, swap = asyncio.run(_apply_to_running_lab(Description(path), backend=backend, **how))
+    done, swap = asyncio.run(_apply_to_running_lab(target, Description(path), backend=backend, **how))
     changes = done["changes"]
     if as_json:
         answer = {"experiment": experiment.name, "dry_run": dry_run, "changes": changes, "swap": swap}
@@ -206,39 +189,41 @@ def apply_experiment(
     )
 
 
-async def _apply_to_running_lab(description: Description, **how: str) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    async with connected() as daemon:
+async def _apply_to_running_lab(
+    target: LabTarget, description: Description, **how: str
+) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    async with connected(target) as daemon:
         if daemon is None:
-            raise LabError(no_lab_is_up())
+            raise LabError(no_lab_is_up(target))
         return await _apply(daemon, description, **how)
 
 
-def take_down(*, force: bool, as_json: bool) -> None:
+def take_down(target: LabTarget, *, force: bool, as_json: bool) -> None:
     """`atoll down`."""
-    asyncio.run(_down(force=force, as_json=as_json))
+    asyncio.run(_down(target, force=force, as_json=as_json))
 
 
-async def _down(*, force: bool, as_json: bool) -> None:
-    async with connected() as daemon:
+async def _down(target: LabTarget, *, force: bool, as_json: bool) -> None:
+    async with connected(target) as daemon:
         if daemon is not None:
             await daemon.down(force=force)
-    forget_failure()
+    forget_failure(target)
     if as_json:
         print(json.dumps({"was_up": daemon is not None}))
     else:
         print("the lab is down" if daemon is not None else "no lab was up")
 
 
-def print_status(*, as_json: bool) -> int:
+def print_status(target: LabTarget, *, as_json: bool) -> int:
     """`atoll status`; returns the exit code: 1 if the lab, or the last one, has failed."""
-    return asyncio.run(_status(as_json=as_json))
+    return asyncio.run(_status(target, as_json=as_json))
 
 
-async def _status(*, as_json: bool) -> int:
-    async with connected() as daemon:
+async def _status(target: LabTarget, *, as_json: bool) -> int:
+    async with connected(target) as daemon:
         status = await daemon.status() if daemon is not None else {"lab": None}
     lab = status["lab"]
-    failure = last_failure() if lab is None else None
+    failure = last_failure(target) if lab is None else None
     failed = failure is not None or bool(lab and lab["failed"])
     if as_json:
         print(json.dumps(status | ({"failure": failure} if failure else {})))

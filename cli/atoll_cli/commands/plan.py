@@ -4,7 +4,6 @@
 import json
 from pathlib import Path
 
-from atoll_cli.commands.selection import timer_slack
 from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.output import require_ending, write_file
 from atoll_cli.terminal.progress import estimate_text
@@ -17,11 +16,11 @@ from atoll_core.codec import to_json
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
-from atoll_core.plan.tc_settings import inexact
+from atoll_core.plan.tc_settings import inexact, timer_slack
 from atoll_core.platforms import MININET, VIRTUAL
 from atoll_dashboards.diagram.lab_diagram import graph
-from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, require_controls
 from atoll_switches.capability_profile import unverified
+from atoll_testbed.preflight.requirements import require_platform_controls
 
 
 def print_plan(
@@ -40,11 +39,11 @@ def print_plan(
     """
     require_ending("--graph", drawing, [".svg"])
     if platform == VIRTUAL:
-        require_controls(described[1], offered_by_virtual_kernel())
+        require_platform_controls(described[1], platform)
     slack = timer_slack(platform)
     warnings = warn(description_warnings(*described, backend, platform), strict=strict)
     plan = make_plan(*described, backend, slack=slack)
-    schedule = plan_schedule(*described)
+    schedule = plan_schedule(*described, plan)
     notes = [*inexact(described[1].links, slack)] if backend is Backend.TC else []
     notes += [estimate_text(wall_time(*described, backend), memory(*described))] if platform == VIRTUAL else []
     if drawing is not None:

@@ -6,117 +6,53 @@ import time
 from pathlib import Path
 from typing import Any
 
-from atoll_cli.commands.lab import UpRequest, listen_on, require_listen
-from atoll_cli.commands.selection import require_backend, require_writable
+from atoll_cli.commands.lab import listen_on, require_listen
+from atoll_cli.commands.run_command import RunCommand
 from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.progress import FailedRunError, LiveLine, print_result, recorded_data_text
 from atoll_cli.terminal.signals import unless_interrupted
-from atoll_controller.planner.change_schedule import plan_schedule
 from atoll_controller.planner.description_warnings import description_warnings
-from atoll_core.errors import AtollError, InterruptedByUserError, LabError, PlanError
-from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.network import Network
-from atoll_core.plan.plan import Backend
-from atoll_core.plan.switch_features import Runtime
-from atoll_core.platforms import MININET
+from atoll_core.description.loader import lab_file
+from atoll_core.errors import AtollError, InterruptedByUserError, LabError
+from atoll_core.platforms import MININET, LabTarget
 from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected
-from atoll_daemon.socket_lock import inventory_path
 from atoll_dashboards.grafana.grafana_links import grafana_address
 from atoll_dashboards.influx.influx_agreement import settings_mark
-from atoll_emulation.mininet_lab.namespaces import hidden_in_lab
-from atoll_emulation.this_machine.box_programs import require_programs
-from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, offered_here, require_controls
-from atoll_emulation.this_machine.host_requirements import require_machine
+from atoll_testbed.preflight.requirements import require_lab, require_runnable
 
 
-def run_experiment(
-    described: tuple[Network, Experiment],
-    description: Description,
-    runs: Path,
-    backend: Backend,
-    runtime: Runtime | None,
-    listen: str | None,
-    *,
-    keep: bool,
-    analyse: bool,
-    metrics: bool,
-    full_matrix: bool,
-    strict: bool,
-    as_json: bool,
-) -> int:
-    """`atoll run` on mininet or hardware; returns the exit code. ``description``: the source of ``described``."""
+def run_experiment(command: RunCommand) -> int:
+    """`atoll run` on mininet or hardware; returns the exit code."""
     started_ns = time.time_ns()
-    network, experiment = described
-    require_listen(listen)
+    request = command.request()
+    require_listen(command.listen)
     grafana = grafana_address()
-    require_writable(runs)
-    warnings = warn(description_warnings(network, experiment, backend, MININET), strict=strict)
-    plan_schedule(network, experiment)  # raises for changes that cannot be carried out, before anything is started
-    if inventory_path() is None:
-        _require_visible(runs)
-        require_controls(experiment, offered_here(), offered_by_virtual_kernel())
-        require_programs(network, experiment)
-        require_machine()
-        require_backend(network, experiment, backend)
-    request = UpRequest(description.path, network, experiment, backend, runtime, listen, settings=description.settings)
-    command = _RunCommand(
-        request,
-        description,
-        experiment,
-        runs,
-        started_ns,
-        warnings,
-        grafana=grafana,
-        analyse=analyse,
-        metrics=metrics,
-        full_matrix=full_matrix,
-        as_json=as_json,
-    )
-    return asyncio.run(command.execute(keep=keep))
+    doubts = description_warnings(request.network, request.experiment, request.options.backend, MININET)
+    warnings = warn(doubts, strict=command.strict)
+    require_runnable(request, command.runs)
+    require_lab(request.platform, request.options.backend)
+    run = _LiveRun(command, request.experiment.duration.s, started_ns, warnings, grafana)
+    return asyncio.run(run.execute())
 
 
-def _require_visible(runs: Path) -> None:
-    if hidden_in_lab(runs):
-        msg = (
-            f"--runs {runs}: the lab has a /run of its own, so captures cannot be written there; name another directory"
-        )
-        raise PlanError(msg)
+class _LiveRun:
+    """A run on the lab that is up, or on one of its own."""
 
-
-class _RunCommand:
     def __init__(
-        self,
-        request: UpRequest,
-        description: Description,
-        experiment: Experiment,
-        runs: Path,
-        started_ns: int,
-        warnings: list[dict[str, Any]],
-        *,
-        grafana: str,
-        analyse: bool,
-        metrics: bool,
-        full_matrix: bool,
-        as_json: bool,
+        self, command: RunCommand, duration_s: float, started_ns: int, warnings: list[dict[str, Any]], grafana: str
     ) -> None:
-        self._request = request
-        self._description = description
-        self._experiment = experiment
-        self._runs = runs
+        self._command = command
+        self._duration_s = duration_s
         self._started_ns = started_ns
         self._warnings = warnings
         self._grafana = grafana
-        self._analyse = analyse
-        self._metrics = metrics
-        self._full_matrix = full_matrix
-        self._as_json = as_json
         self._show = LiveLine()
         self._run_dir: str | None = None
         self._link: str | None = None
 
-    async def execute(self, *, keep: bool) -> int:
+    async def execute(self) -> int:
         try:
-            summary = await unless_interrupted(self._execute(keep=keep))
+            summary = await unless_interrupted(self._execute())
         except asyncio.CancelledError:
             where = f"; {recorded_data_text(Path(self._run_dir))}" if self._run_dir else ""
             raise InterruptedByUserError(f"cancelled{where}") from None
@@ -128,13 +64,14 @@ class _RunCommand:
             self._show.close()
         return self._print(summary)
 
-    async def _execute(self, *, keep: bool) -> dict[str, Any] | None:
+    async def _execute(self) -> dict[str, Any] | None:
+        target, keep = self._command.target, self._command.keep
         own: OwnDaemon | None = None
-        if not await lab_is_up():
+        if not await lab_is_up(target):
             self._show.step("daemon")
-            own = await OwnDaemon.start(for_run=not keep)
+            own = await OwnDaemon.start(target, for_run=not keep)
         try:
-            async with connected() as daemon:
+            async with connected(target) as daemon:
                 if daemon is None:
                     msg = "the daemon ended before the run started"
                     raise LabError(msg)
@@ -145,20 +82,22 @@ class _RunCommand:
                 await asyncio.shield(own.release())
 
     async def _run_on(self, daemon: DaemonClient, *, bring_up: bool) -> dict[str, Any] | None:
-        await listen_on(daemon, self._request.listen)
+        command = self._command
+        await listen_on(daemon, command.listen)
         if bring_up:
-            await daemon.stream("/v1/lab", self._request.lab, self._take, runtime=self._request.runtime)
+            lab = Description(lab_file(command.experiment, command.settings))
+            await daemon.stream("/v1/lab", lab, self._take, runtime=command.runtime)
         done = await daemon.stream(
             "/v1/runs",
-            self._description,
+            Description(command.experiment, command.settings),
             self._take,
-            runs=str(self._runs.resolve()),
-            backend=self._request.backend,
-            runtime=self._request.runtime,
+            runs=str(command.runs.resolve()),
+            backend=command.options.backend,
+            runtime=command.runtime,
             started_ns=str(self._started_ns),
-            analyse=str(self._analyse).lower(),
-            metrics=str(self._metrics).lower(),
-            full_matrix=str(self._full_matrix).lower(),
+            analyse=str(command.analyse).lower(),
+            metrics=str(command.options.metrics).lower(),
+            full_matrix=str(command.options.full_matrix).lower(),
             influx=None if bring_up else settings_mark(),
         )
         if (link := done.get("grafana")) is not None:
@@ -172,15 +111,15 @@ class _RunCommand:
         self._show.take(line)
 
     def _print(self, summary: dict[str, Any] | None) -> int:
-        overhead_s = (time.time_ns() - self._started_ns) / 1e9 - self._experiment.duration.s
+        overhead_s = (time.time_ns() - self._started_ns) / 1e9 - self._duration_s
         run_dir = Path(self._run_dir or "")
         extra = {"overhead_s": round(overhead_s, 3), "warnings": self._warnings}
-        return print_result(summary, run_dir, as_json=self._as_json, extra=extra, grafana=self._link)
+        return print_result(summary, run_dir, as_json=self._command.as_json, extra=extra, grafana=self._link)
 
 
-async def lab_is_up() -> bool:
+async def lab_is_up(target: LabTarget) -> bool:
     """Whether a daemon with a lab for common use is running. Raises LabError if the lab belongs to another run."""
-    async with connected() as daemon:
+    async with connected(target) as daemon:
         if daemon is None:
             return False
         status = await daemon.status()

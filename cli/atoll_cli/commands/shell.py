@@ -15,6 +15,7 @@ from typing import Any
 from aiohttp import ClientError, WSMsgType, WSServerHandshakeError
 
 from atoll_core.errors import AtollError, LabError
+from atoll_core.platforms import LabTarget
 from atoll_daemon.client import DAEMON_DIED, DaemonDiedError, RequestRefusedError, connected
 from atoll_daemon.http.http_errors import no_lab_is_up
 from atoll_daemon.socket_lock import daemon_holder
@@ -22,14 +23,14 @@ from atoll_daemon.socket_lock import daemon_holder
 _LONGEST_SCRIPT = 1 << 20  # bytes; it travels as one message
 
 
-def open_shell() -> None:
+def open_shell(target: LabTarget) -> None:
     """`atoll shell`: returns at the end of the session. Raises LabError if no lab is up, or if it goes down."""
     if os.isatty(0):
-        asyncio.run(_run_interactive())
+        asyncio.run(_run_interactive(target))
         return
-    if daemon_holder() is None:  # before standard input is read
-        raise LabError(no_lab_is_up())
-    asyncio.run(_run_script(_standard_input()))
+    if daemon_holder(target) is None:  # before standard input is read
+        raise LabError(no_lab_is_up(target))
+    asyncio.run(_run_script(target, _standard_input()))
 
 
 def _standard_input() -> str:
@@ -46,13 +47,13 @@ def _standard_input() -> str:
     return text.decode(errors="replace")
 
 
-async def _run_script(script: str) -> None:
-    async with _session({"script": script}) as socket:
+async def _run_script(target: LabTarget, script: str) -> None:
+    async with _session(target, {"script": script}) as socket:
         await _print_output(socket)
 
 
-async def _run_interactive() -> None:
-    async with _session(_window()) as socket:
+async def _run_interactive(target: LabTarget) -> None:
+    async with _session(target, _window()) as socket:
         with _raw_terminal(), _forwarding_resizes(socket):
             typing = asyncio.create_task(_send_typed(socket))
             try:
@@ -66,11 +67,11 @@ async def _run_interactive() -> None:
 
 
 @contextlib.asynccontextmanager
-async def _session(request: dict[str, Any]) -> AsyncGenerator[Any]:
+async def _session(target: LabTarget, request: dict[str, Any]) -> AsyncGenerator[Any]:
     """The WebSocket of a shell that has been requested. Raises LabError if there can be none."""
-    async with connected() as daemon:
+    async with connected(target) as daemon:
         if daemon is None:
-            raise LabError(no_lab_is_up())
+            raise LabError(no_lab_is_up(target))
         try:
             async with daemon.shell() as socket:
                 await socket.send_json(request)

@@ -11,6 +11,7 @@ from atoll_core.codec import from_json
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import LabError, UsageError
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry, describe_actions
+from atoll_core.platforms import LabTarget
 from atoll_daemon.client import connected
 from atoll_daemon.http.http_errors import no_lab_is_up
 
@@ -18,9 +19,9 @@ _PORT_COUNTERS = ("rx_packets", "rx_bytes", "rx_dropped", "tx_packets", "tx_byte
 _NOT_KEPT = 2**64 - 1
 
 
-def print_entries(names: Sequence[str], *, as_json: bool) -> None:
+def print_entries(target: LabTarget, names: Sequence[str], *, as_json: bool) -> None:
     """`atoll switches entries`. Raises LabError: no lab is up; UsageError: no such switch."""
-    found = asyncio.run(_asked(names, "entries"))
+    found = asyncio.run(_asked(target, names, "entries"))
     if as_json:
         print(json.dumps({"switches": [held for _, held in found]}))
         return
@@ -31,9 +32,9 @@ def print_entries(names: Sequence[str], *, as_json: bool) -> None:
             print(line)
 
 
-def print_counters(names: Sequence[str], *, as_json: bool) -> None:
+def print_counters(target: LabTarget, names: Sequence[str], *, as_json: bool) -> None:
     """`atoll switches counters`. Raises LabError: no lab is up; UsageError: no such switch."""
-    found = asyncio.run(_asked(names, "counters"))
+    found = asyncio.run(_asked(target, names, "counters"))
     if as_json:
         print(json.dumps({"switches": [counted for _, counted in found]}))
         return
@@ -49,11 +50,11 @@ def print_counters(names: Sequence[str], *, as_json: bool) -> None:
             print(line)
 
 
-async def _asked(names: Sequence[str], what: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+async def _asked(target: LabTarget, names: Sequence[str], what: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
     """The report of each named switch (all without names), and its entries or counters (``what``)."""
-    async with connected() as daemon:
+    async with connected(target) as daemon:
         if daemon is None:
-            raise LabError(no_lab_is_up())
+            raise LabError(no_lab_is_up(target))
         known = {switch["name"]: switch for switch in await daemon.switches()}
         for name in names:
             if name not in known:

@@ -12,6 +12,7 @@ import typer
 from atoll_cli.terminal.options import InventoryOption, PlainArguments
 from atoll_core.errors import LabError, UsageError
 from atoll_core.plan.switch_features import UnmanagedState
+from atoll_core.platforms import LabTarget
 
 if TYPE_CHECKING:
     from atoll_switches.configuration import ControllerAddress
@@ -37,12 +38,12 @@ def print_switches(
     inventory: InventoryOption = None,
 ) -> None:
     """List the lab's switches: identity, connection state, installed and free flow entries."""
-    from atoll_cli.commands.selection import use_inventory
+    from atoll_cli.commands.selection import lab_target
 
-    use_inventory(inventory)
+    target = lab_target(inventory)
     if context.invoked_subcommand is not None:
         return
-    found = asyncio.run(_asked())
+    found = asyncio.run(_asked(target))
     if json:
         print(json_format.dumps({"switches": found}))
         return
@@ -72,21 +73,19 @@ def print_switches(
 @switches.command(cls=PlainArguments, epilog="Example: atoll switches entries sw-c")
 def entries(names: Names = None, inventory: InventoryOption = None, json: Json = False) -> None:
     """List the flow entries of switches: match, actions, packets counted, and purpose."""
-    from atoll_cli.commands.selection import use_inventory
+    from atoll_cli.commands.selection import lab_target
     from atoll_cli.commands.switch_tables import print_entries
 
-    use_inventory(inventory)
-    print_entries(names or [], as_json=json)
+    print_entries(lab_target(inventory), names or [], as_json=json)
 
 
 @switches.command(cls=PlainArguments, epilog="Example: atoll switches counters --json")
 def counters(names: Names = None, inventory: InventoryOption = None, json: Json = False) -> None:
     """List the counters of switch ports."""
-    from atoll_cli.commands.selection import use_inventory
+    from atoll_cli.commands.selection import lab_target
     from atoll_cli.commands.switch_tables import print_counters
 
-    use_inventory(inventory)
-    print_counters(names or [], as_json=json)
+    print_counters(lab_target(inventory), names or [], as_json=json)
 
 
 @switches.command(
@@ -109,10 +108,10 @@ def config(
 ) -> None:
     """Print a switch's own configuration, ready to paste: OpenFlow, controller, VLANs, ports."""
     from atoll_apps.steering import flow_entries
-    from atoll_cli.commands.selection import experiment_with
+    from atoll_core.description.loader import load_experiment
     from atoll_switches.configuration import configuration
 
-    network, described = experiment_with(experiment, None, None, ())
+    network, described = load_experiment(experiment)
     planned = flow_entries(network, described)
     print(configuration(network, switch, planned, _controller_address(controller, out_of_band=out_of_band)), end="")
 
@@ -131,13 +130,13 @@ def _controller_address(text: str, *, out_of_band: bool) -> "ControllerAddress":
     raise UsageError(f"--controller {text!r:.60}: write an IPv4 address, with :PORT if the port is not {OPENFLOW_PORT}")
 
 
-async def _asked() -> list[dict[str, Any]]:
+async def _asked(target: LabTarget) -> list[dict[str, Any]]:
     from atoll_daemon.client import connected
     from atoll_daemon.http.http_errors import no_lab_is_up
 
-    async with connected() as daemon:
+    async with connected(target) as daemon:
         if daemon is None:
-            raise LabError(no_lab_is_up())
+            raise LabError(no_lab_is_up(target))
         return await daemon.switches()
 
 

@@ -13,6 +13,7 @@ from atoll_core.codec import from_json, to_json
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Protocol
+from atoll_core.platforms import LabTarget
 
 
 def print_trace(path: Path, src: str, dst: str, protocol: Protocol, *, as_json: bool) -> int:
@@ -23,24 +24,26 @@ def print_trace(path: Path, src: str, dst: str, protocol: Protocol, *, as_json: 
     return 0 if found.arrives else 1
 
 
-def print_live_trace(path: Path, src: str, dst: str, protocol: Protocol, probes: int, *, as_json: bool) -> int:
+def print_live_trace(
+    target: LabTarget, path: Path, src: str, dst: str, protocol: Protocol, probes: int, *, as_json: bool
+) -> int:
     """`atoll trace --live`; returns the exit code (1: the path is not verified)."""
     network, experiment = load_experiment(path)
     query = {"src": src, "dst": dst, "protocol": protocol.value, "probes": str(probes)}
-    answer = asyncio.run(_send_probes(Path(network.file), experiment.name, query))
+    answer = asyncio.run(_send_probes(target, Path(network.file), experiment.name, query))
     print(json.dumps(answer, indent=2) if as_json else live_trace_text(from_json(LiveTrace, answer["live"])))
     return 0 if answer["proven"] else 1
 
 
-async def _send_probes(lab: Path, experiment: str, query: dict[str, str]) -> dict[str, Any]:
+async def _send_probes(target: LabTarget, lab: Path, experiment: str, query: dict[str, str]) -> dict[str, Any]:
     """The daemon's answer. Raises LabError if another experiment is applied."""
     from atoll_daemon.client import connected
     from atoll_daemon.http.http_errors import no_lab_is_up
 
-    async with connected() as daemon:
+    async with connected(target) as daemon:
         status = await daemon.status() if daemon is not None else None
         if daemon is None or status is None or status["lab"] is None:
-            raise LabError(no_lab_is_up())
+            raise LabError(no_lab_is_up(target))
         applied = status["lab"]["experiment"]
         if applied != experiment or not lab.samefile(status["lab"]["file"]):
             up = f"{status['lab']['name']} is up with {f'experiment {applied}' if applied else 'no experiment applied'}"

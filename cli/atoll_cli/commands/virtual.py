@@ -3,12 +3,11 @@
 
 import asyncio
 import time
-from pathlib import Path
 from typing import Any
 
 from atoll_analysis.reproducibility import RepeatComparison, compare_runs
 from atoll_analysis.run_directory import RunDir
-from atoll_cli.commands.selection import require_writable
+from atoll_cli.commands.run_command import RunCommand
 from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.progress import (
     EXIT_INVALID,
@@ -20,83 +19,53 @@ from atoll_cli.terminal.progress import (
     recorded_data_text,
 )
 from atoll_cli.terminal.signals import unless_interrupted
-from atoll_controller.planner.change_schedule import plan_schedule
-from atoll_controller.planner.description_warnings import description_warnings, memory_warnings
-from atoll_controller.planner.planner import make_plan
+from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.virtual_cost import memory, wall_time
-from atoll_core.errors import AtollError, Diagnostic, InterruptedByUserError, MachineError
-from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.network import Network
-from atoll_core.plan.plan import Backend
+from atoll_core.errors import AtollError, InterruptedByUserError
 from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration, Size
-from atoll_emulation.this_machine.box_programs import require_programs
-from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, require_controls
 from atoll_emulation.this_machine.core_pinning import claimed_core, usable_cores
-from atoll_emulation.this_machine.host_requirements import free_memory, require_virtual_machine
+from atoll_emulation.this_machine.host_requirements import require_virtual_machine
 from atoll_emulation.uml.kernel import UmlKernel
+from atoll_testbed.preflight.requirements import require_memory, require_runnable
 from atoll_testbed.run.postprocess import compress_and_analyse
-from atoll_testbed.run.run_request import create_run
+from atoll_testbed.run.run_request import RunRequest, create_run
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
 
 
-def run_in_virtual_time(
-    described: tuple[Network, Experiment],
-    runs: Path,
-    backend: Backend,
-    *,
-    analyse: bool,
-    metrics: bool,
-    full_matrix: bool,
-    twice: bool,
-    strict: bool,
-    as_json: bool,
-) -> int:
+def run_in_virtual_time(command: RunCommand) -> int:
     """`atoll run --on virtual`; returns the exit code."""
-    network, experiment = described
-    require_writable(runs)
+    request = command.request()
+    network, experiment, backend = request.network, request.experiment, request.options.backend
+    number = 2 if command.twice else 1
     needed = memory(network, experiment)
-    memory_doubt = require_memory(experiment, Size(needed.bytes * min(2 if twice else 1, usable_cores())))
-    warnings = warn((*description_warnings(network, experiment, backend, VIRTUAL), *memory_doubt), strict=strict)
-    require_controls(experiment, offered_by_virtual_kernel())
-    require_programs(network, experiment)
-    make_plan(network, experiment, backend)  # raises for settings that this backend cannot emulate,
-    plan_schedule(network, experiment)  # and for changes that cannot be carried out
+    memory_doubt = require_memory(experiment, Size(needed.bytes * min(number, usable_cores())))
+    doubts = (*description_warnings(network, experiment, backend, VIRTUAL), *memory_doubt)
+    warnings = warn(doubts, strict=command.strict)
+    require_runnable(request, command.runs)
     kernel = require_virtual_machine()
     now_ns = time.time_ns()
-    runs = runs.resolve()
-    run_dirs = [
-        create_run(runs, network, experiment, backend, VIRTUAL, now_ns, metrics=metrics, full_matrix=full_matrix)
-        for _ in range(2 if twice else 1)
-    ]
+    runs = command.runs.resolve()
+    run_dirs = [create_run(runs, request, now_ns) for _ in range(number)]
     estimate = wall_time(network, experiment, backend)
-    command = _VirtualRunCommand(run_dirs, kernel, experiment.duration.s, (estimate, needed), warnings, analyse=analyse)
-    return asyncio.run(command.execute(as_json=as_json))
+    run = _VirtualRun(request, run_dirs, kernel, (estimate, needed), warnings, analyse=command.analyse)
+    return asyncio.run(run.execute(as_json=command.as_json))
 
 
-def require_memory(experiment: Experiment, needed: Size) -> tuple[Diagnostic, ...]:
-    """Warnings if the memory needed is not free. Raises MachineError if less than half of it is."""
-    free = free_memory()
-    doubt = memory_warnings(experiment, needed, free)
-    if needed.bytes > 2 * free.bytes:
-        raise MachineError("\n".join(map(str, doubt)))
-    return doubt
-
-
-class _VirtualRunCommand:
+class _VirtualRun:
     def __init__(
         self,
+        request: RunRequest,
         run_dirs: list[RunDir],
         kernel: UmlKernel,
-        duration_s: float,
         estimates: tuple[Duration, Size],  # wall time and memory of a run
         warnings: list[dict[str, Any]],
         *,
         analyse: bool,
     ) -> None:
+        self._request = request
         self._run_dirs = run_dirs
         self._kernel = kernel
-        self._duration_s = duration_s
         self._estimates = estimates
         self._warnings = warnings
         self._analyse = analyse
@@ -135,7 +104,9 @@ class _VirtualRunCommand:
     async def _run(self, number: int, run_dir: RunDir) -> dict[str, Any] | None:
         async with self._cores:
             with claimed_core() as core:
-                await measure_in_kernel(run_dir, self._kernel, core, lambda line: self._turns.take(number, line))
+                await measure_in_kernel(
+                    run_dir, self._request, self._kernel, core, lambda line: self._turns.take(number, line)
+                )
         summary = None
         if self._analyse:
             self._turns.take(number, {"type": "step", "step": "analyse"})
@@ -146,7 +117,8 @@ class _VirtualRunCommand:
     def _print(
         self, summary: dict[str, Any] | None, comparison: RepeatComparison | None, wall_s: float, *, as_json: bool
     ) -> int:
-        factor = self._duration_s / wall_s
+        duration_s = self._request.experiment.duration.s
+        factor = duration_s / wall_s
         extra: dict[str, Any] = {"wall_s": round(wall_s, 3), "factor": round(factor, 3), "warnings": self._warnings}
         wall, needed = self._estimates
         extra |= {"estimated_wall_s": round(wall.s, 1), "estimated_memory_bytes": needed.bytes}
@@ -155,7 +127,7 @@ class _VirtualRunCommand:
         code = print_result(summary, self._run_dirs[0].path, as_json=as_json, extra=extra)
         if not as_json:
             times = f" ({len(self._run_dirs)} runs)" if comparison else ""
-            print(f"{self._duration_s:g} s of virtual time in {wall_s:.1f} s{times}: {factor:.3g} x real time")
+            print(f"{duration_s:g} s of virtual time in {wall_s:.1f} s{times}: {factor:.3g} x real time")
             if comparison is not None:
                 print(comparison)
         return EXIT_INVALID if comparison is not None and not comparison.identical else code

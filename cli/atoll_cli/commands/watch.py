@@ -15,6 +15,7 @@ from pathlib import Path
 from urllib.parse import quote
 
 from atoll_core.errors import MachineError
+from atoll_core.platforms import LabTarget
 from atoll_daemon.client import state_directory
 from atoll_daemon.http.auth import find_token
 from atoll_daemon.http.tcp_listener import ListenAddress
@@ -22,7 +23,9 @@ from atoll_daemon.replays.replay_index import Replay, Replays
 from atoll_daemon.replays.watch_server import serving_page
 
 
-def watch_lab(run: Path | None, runs: Path, listen: str, *, open_browser: bool, as_json: bool) -> None:
+def watch_lab(
+    target: LabTarget, run: Path | None, runs: Path, listen: str, *, open_browser: bool, as_json: bool
+) -> None:
     """`atoll watch`, until it is interrupted. Raises LabError if it cannot listen, RunDirError if ``run`` is no run."""
     address = ListenAddress.parse(listen)
     replays = Replays(runs.resolve())
@@ -34,18 +37,24 @@ def watch_lab(run: Path | None, runs: Path, listen: str, *, open_browser: bool, 
         if not replay.metrics:
             rest = "the replay shows its steps, events and link counters"
             print(f"{run} has no metrics, as it was made with --no-metrics; {rest}", file=sys.stderr)
-    asyncio.run(_watch(address, replays, opened, open_browser=open_browser, as_json=as_json))
+    asyncio.run(_watch(target, address, replays, opened, open_browser=open_browser, as_json=as_json))
 
 
 async def _watch(
-    address: ListenAddress, replays: Replays, opened: str | None, *, open_browser: bool, as_json: bool
+    target: LabTarget,
+    address: ListenAddress,
+    replays: Replays,
+    opened: str | None,
+    *,
+    open_browser: bool,
+    as_json: bool,
 ) -> None:
     token, where = find_token(state_directory())
     end = asyncio.Event()
     loop = asyncio.get_running_loop()
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
         loop.add_signal_handler(number, end.set)
-    async with serving_page(address, token, replays) as page:
+    async with serving_page(target, address, token, replays) as page:
         url = f"{page}#token={quote(token)}" + (f"&run={quote(opened)}" if opened else "")
         print(json.dumps({"url": url}) if as_json else url, flush=True)
         print(f"token in {where}; press Ctrl-C to end", file=sys.stderr)

@@ -12,10 +12,15 @@ from typer.main import get_command
 
 from atoll_core.errors import UsageError
 
+INVENTORY_VARIABLE = "ATOLL_INVENTORY"
+"""The environment variable with the inventory of commands without ``--inventory``."""
+
 InventoryOption = Annotated[
     Path | None,
     typer.Option(
-        "--inventory", help="inventory.yaml of a lab of real machines [default: ATOLL_INVENTORY]", metavar="FILE"
+        "--inventory",
+        help=f"inventory.yaml of a lab of real machines [default: {INVENTORY_VARIABLE}]",
+        metavar="FILE",
     ),
 ]
 """Option of every command that works on the emulated lab of this machine or on a lab of real machines."""

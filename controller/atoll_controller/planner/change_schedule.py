@@ -10,7 +10,7 @@ from atoll_core.errors import DescriptionError, Diagnostic, PlanError
 from atoll_core.experiment.experiment import Experiment, SteeringVersion
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry
-from atoll_core.plan.tag_layout import UNTAGGED
+from atoll_core.plan.plan import Plan
 from atoll_core.units import Duration
 from atoll_switches.capability_profile import refuse_unsupported
 
@@ -30,17 +30,14 @@ class Scheduled:
         return Duration(sum(stage.wait_ns for stage in self.swap.stages))
 
 
-def plan_schedule(network: Network, experiment: Experiment) -> tuple[Scheduled, ...]:
+def plan_schedule(network: Network, experiment: Experiment, plan: Plan) -> tuple[Scheduled, ...]:
     """Every scheduled change in order of time; each swap starts from the layout that the one before it leaves.
 
-    Raises PlanError when the experiment cannot even begin, and DescriptionError naming the line of the first change
-    whose version does not fit a switch, or whose versions cannot be distinguished, and of changes too
-    close to each other or to the end.
+    ``plan``: that of the experiment, with which it begins. Raises DescriptionError naming the line of the first change
+    whose version does not fit a switch, or whose versions cannot be distinguished, and of changes too close to each
+    other or to the end.
     """
-    before = experiment.steered(experiment.versions[0])
-    standing = steer(network, before, UNTAGGED)
-    layout, entries = standing.layout, standing.entries
-    refuse_unsupported(network, entries)
+    before, layout, entries = experiment.steered(experiment.versions[0]), plan.layout, plan.flows
     found: list[Scheduled] = []
     for number, version in enumerate(experiment.versions[1:], start=1):
         after = experiment.steered(version)

@@ -8,10 +8,11 @@ Importing this module imports pydantic and ruamel.yaml (0.1 s), so it is importe
 from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
+from typing import Any, cast
 
 from atoll_core.description.overrides import override
 from atoll_core.description.parser import Parsed, parse
-from atoll_core.description.raw_experiment import RawExperiment
+from atoll_core.description.raw_experiment import RawExperiment, RawTransfer
 from atoll_core.description.raw_inventory import RawInventory
 from atoll_core.description.raw_lab import RawLab
 from atoll_core.description.referenced_files import ReferencedFiles
@@ -22,6 +23,7 @@ from atoll_core.description.yaml_document import Document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
+from atoll_core.units import Duration
 
 
 def load_lab(path: Path) -> Network:
@@ -51,9 +53,27 @@ def lab_file(path: Path, settings: Sequence[str] = ()) -> Path:
     return path.parent / str(tree["lab"])
 
 
-def resolve_document(document: Document, path: Path) -> tuple[Network, Experiment]:
-    """As :func:`load_experiment`, for a document that was read from the file already."""
-    return _resolve_experiment(path, document)
+def transfer_start(path: Path, settings: Sequence[str]) -> Duration | None:
+    """The start of an experiment's transfer; None without one, and for a description with a mistake there.
+
+    Raises PlanError for a setting that cannot be read.
+    """
+    transfer: object = (override(read_document(path), settings).tree or {}).get("transfer")
+    if not isinstance(transfer, dict):
+        return None
+    start = cast("dict[str, Any]", transfer).get("start")
+    try:
+        return RawTransfer.model_fields["start"].default if start is None else Duration.parse(start)
+    except (TypeError, ValueError):
+        return None
+
+
+def resolve_document(document: Document, path: Path, known: Lab | None = None) -> tuple[Network, Experiment]:
+    """As :func:`load_experiment`, for a document that was read from the file already.
+
+    ``known``: a lab that was loaded before; it is not resolved again if the experiment names the same one.
+    """
+    return _resolve_experiment(path, document, known)
 
 
 def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
@@ -135,7 +155,7 @@ def _mistakes_without_settings(path: Path, document: Document) -> Sequence[Diagn
     return ()
 
 
-def _resolve_experiment(path: Path, document: Document) -> tuple[Network, Experiment]:
+def _resolve_experiment(path: Path, document: Document, known: Lab | None = None) -> tuple[Network, Experiment]:
     named = (document.tree or {}).get("lab")
     found = read_document(path.parent / named) if isinstance(named, str) else None
     parsed = parse(RawExperiment, document, lab_examples((found and found.tree) or {}))
@@ -147,7 +167,7 @@ def _resolve_experiment(path: Path, document: Document) -> tuple[Network, Experi
         if reason := _no_lab(found):
             mistakes.append(document.mistake(("lab",), f"lab: {reason}"))
         else:
-            lab = Lab(found)
+            lab = known if known is not None and known.document.tree == found.tree else Lab(found)
             mistakes += lab.mistakes
     return _resolved(parsed, lab, mistakes, ReferencedFiles(path.parent))
 

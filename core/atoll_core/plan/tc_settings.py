@@ -35,6 +35,7 @@ from atoll_core.experiment.experiment import (
     Where,
 )
 from atoll_core.lab.network import ChainBox, DelayBox
+from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration, Rate, Size
 
 MTU = 1500
@@ -59,6 +60,11 @@ A bucket of one packet loses rate when its timer is late: 14 % of 16 Mbit/s, mea
 """
 VIRTUAL_SLACK = Duration(1000)
 """In virtual time a timer is late by ticks of its clock (256 ns) and the shortest time it takes (500 ns) at most."""
+
+
+def timer_slack(platform: str) -> Duration:
+    """The timer slack of a platform."""
+    return VIRTUAL_SLACK if platform == VIRTUAL else TIMER_SLACK
 
 
 @dataclass(frozen=True, slots=True)

@@ -75,7 +75,7 @@ class ChangeRequest(Request):
     probe: bool = Field(default=True, description="Verify the change by probe packets, and undo it if that fails.")
 
 
-class RunRequest(DescriptionRequest):
+class RunParameters(DescriptionRequest):
     """Parameters of a run."""
 
     runtime: Runtime | None = Field(default=None, description="Refuse a lab whose controller has another runtime.")

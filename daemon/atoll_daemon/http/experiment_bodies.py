@@ -48,16 +48,21 @@ class DescribedExperiment:
 
 
 def described_by_file(
-    document: Document, path: Path, settings: Sequence[str], backend: Backend
+    document: Document, path: Path, settings: Sequence[str], backend: Backend | None = None, known: Lab | None = None
 ) -> tuple[Network, DescribedExperiment]:
-    """The experiment in a file, and its lab. Raises DescriptionError, PlanError."""
+    """The experiment in a file, and its lab, which may be ``known``. Raises DescriptionError, PlanError."""
     asked = override(replace(document, file=label(path)), settings)
-    network, experiment = resolve_document(asked, path)
-    return network, DescribedExperiment(experiment, asked.tree or {}, path.parent, backend)
+    network, experiment = resolve_document(asked, path, known)
+    return network, DescribedExperiment(experiment, asked.tree or {}, path.parent, backend or Backend.ENGINE)
 
 
 def described_by_body(
-    document: Document, lab: Lab, network: Network, applied: DescribedExperiment | None, settings: Sequence[str]
+    document: Document,
+    lab: Lab,
+    network: Network,
+    applied: DescribedExperiment | None,
+    settings: Sequence[str],
+    backend: Backend | None = None,
 ) -> DescribedExperiment:
     """The experiment that a body describes on the lab that is up, as a whole or as a change of the applied one.
 
@@ -71,7 +76,7 @@ def described_by_body(
         tree, unused_links = _changed(applied, tree)
     folder = applied.folder if applied else Path(network.file).parent
     asked = override(replace(document, tree=_completed(document, tree, network)), settings)
-    backend = applied.backend if applied else Backend.ENGINE
+    backend = backend or (applied.backend if applied else Backend.ENGINE)
     return DescribedExperiment(experiment_on(lab, asked, folder), asked.tree or {}, folder, backend, unused_links)
 
 

@@ -13,7 +13,7 @@ from collections.abc import Iterable, Sequence
 from typing import Any
 
 from atoll_core.errors import AtollError, DescriptionError, Diagnostic, LabError, MachineError, PlanError, UsageError
-from atoll_daemon.socket_lock import inventory_path
+from atoll_core.platforms import LabTarget
 
 _MOST_MISTAKES = 100
 _LONGEST_MISTAKE = 600  # characters; an unknown name may be as long as a body
@@ -43,17 +43,16 @@ class RequestError(AtollError):
         self.headers = headers or {}
 
 
-def no_lab_is_up() -> str:
+def no_lab_is_up(target: LabTarget) -> str:
     """The message for requests that need a lab while none is up."""
-    inventory = inventory_path()
-    if inventory is None:
+    if target.inventory is None:
         return "no lab is up; `atoll up LAB` starts one"
-    return f"no lab is up on the machines of {inventory}; `atoll up LAB --on hardware` starts one"
+    return f"no lab is up on the machines of {target.inventory}; `atoll up LAB --on hardware` starts one"
 
 
-def no_lab() -> RequestError:
+def no_lab(target: LabTarget, status: int = 409) -> RequestError:
     """The error for requests that need a lab while none is up."""
-    return RequestError(409, no_lab_is_up(), exit_code=1)
+    return RequestError(status, no_lab_is_up(target), exit_code=1)
 
 
 def internal_error(error: BaseException) -> RequestError:

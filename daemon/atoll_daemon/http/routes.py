@@ -264,7 +264,7 @@ ROUTES: tuple[Endpoint, ...] = (
         "runs",
         "Start a run; it continues when the connection ends",
         api_models.RunResponse,
-        query=api_models.RunRequest,
+        query=api_models.RunParameters,
         body=DESCRIPTION,
         lines=True,
         success=202,

@@ -10,24 +10,25 @@ from aiohttp import WSMessage, WSMsgType, web
 
 from atoll_core.errors import LabError
 from atoll_daemon.http.http_errors import no_lab_is_up
+from atoll_daemon.lab_daemon import LabDaemon
 from atoll_emulation.mininet_lab.emulated_lab import LabShell
 from atoll_testbed.testbed import Testbed
 
 _LONGEST_MESSAGE = 16 * 1024 * 1024  # a script is one message
 
 
-async def serve_shell(request: web.Request, testbed: Testbed | None) -> web.WebSocketResponse:
+async def serve_shell(request: web.Request, daemon: LabDaemon) -> web.WebSocketResponse:
     """Serve a shell until the session or the connection ends."""
     socket = web.WebSocketResponse(max_msg_size=_LONGEST_MESSAGE)
     await socket.prepare(request)
     asked = await socket.receive()
     if asked.type is not WSMsgType.TEXT:
         return socket
-    if testbed is None:
-        await _end(socket, no_lab_is_up())
+    if daemon.testbed is None:
+        await _end(socket, no_lab_is_up(daemon.target))
         return socket
     try:
-        shell = await _open(testbed, json.loads(asked.data))
+        shell = await _open(daemon.testbed, json.loads(asked.data))
     except LabError as error:  # a lab of real machines has no Mininet
         await _end(socket, str(error))
         return socket

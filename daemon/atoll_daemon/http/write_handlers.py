@@ -17,7 +17,6 @@ from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.validation_messages import suggest
 from atoll_core.description.yaml_document import Document, label
 from atoll_core.errors import DescriptionError, shown
-from atoll_core.plan.plan import Backend
 from atoll_core.platforms import MININET
 from atoll_daemon.http.api_models import (
     ApplyRequest,
@@ -29,7 +28,7 @@ from atoll_daemon.http.api_models import (
     LabRequest,
     LatencyRequest,
     NoParameters,
-    RunRequest,
+    RunParameters,
 )
 from atoll_daemon.http.auth import is_local
 from atoll_daemon.http.experiment_bodies import (
@@ -51,6 +50,7 @@ from atoll_daemon.task_runner import Emit, Line
 from atoll_dashboards.influx.influx_agreement import other_database
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.calibration.link_calibration import DIRECTIONS
+from atoll_testbed.run.run_request import RunOptions
 
 Read = Callable[[], Awaitable[DescribedExperiment]]
 
@@ -156,14 +156,15 @@ async def delete_latency(daemon: LabDaemon, request: web.Request) -> web.StreamR
 
 async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamResponse:
     """Run an experiment. If lines are accepted, the run belongs to the connection; else it runs independently."""
-    asked = parameters(request, RunRequest)
+    asked = parameters(request, RunParameters)
     _require_local(request, "runs", asked.runs)
     _require_local(request, "influx", asked.influx)
     read = await _reading(daemon, request, asked)
     described = await read()
     daemon.require_runtime(asked.runtime)
     runs = Path(asked.runs).resolve() if asked.runs else daemon.runs_folder
-    daemon.require_runnable(described, runs)
+    options = RunOptions(described.backend, asked.metrics, asked.full_matrix)
+    accepted = await daemon.accept_run(described, options, runs, analyse=asked.analyse)
     started_ns = asked.started_ns or time.time_ns()
     record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s, metrics=asked.metrics)
     record.warnings = warnings_json(daemon.require_lab()[0].network, described)
@@ -171,16 +172,7 @@ async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
     async def work(emit: Emit) -> Line:
         if asked.metrics and asked.influx is not None and (other := other_database(asked.influx)):
             emit({"type": "note", "message": other})
-        return await daemon.run(
-            described,
-            runs,
-            started_ns,
-            record,
-            emit,
-            analyse=asked.analyse,
-            metrics=asked.metrics,
-            full_matrix=asked.full_matrix,
-        )
+        return await daemon.run(accepted, record, emit)
 
     def begin(listen: Emit) -> asyncio.Task[Line]:
         record.task = daemon.tasks.begin("run", described.experiment.name, work, listen)
@@ -235,13 +227,14 @@ async def _reading(daemon: LabDaemon, request: web.Request, asked: DescriptionRe
 async def _described(daemon: LabDaemon, document: Document, asked: DescriptionRequest) -> DescribedExperiment:
     testbed, lab = daemon.require_lab()
     if asked.file is not None:
-        backend = asked.backend or Backend.ENGINE
-        path = Path(asked.file)
-        network, found = await asyncio.to_thread(described_by_file, document, path, asked.set, backend)
+        network, found = await asyncio.to_thread(
+            described_by_file, document, Path(asked.file), asked.set, asked.backend, lab
+        )
         daemon.require_same_lab(network)
     else:
-        found = await asyncio.to_thread(described_by_body, document, lab, testbed.network, daemon.applied, asked.set)
-        found = found if asked.backend is None else replace(found, backend=asked.backend)
+        found = await asyncio.to_thread(
+            described_by_body, document, lab, testbed.network, daemon.applied, asked.set, asked.backend
+        )
     if asked.strict and (doubtful := description_warnings(testbed.network, found.experiment, found.backend, MININET)):
         raise DescriptionError(doubtful)
     return found

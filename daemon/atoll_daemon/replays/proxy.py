@@ -13,10 +13,11 @@ from aiohttp import web
 from yarl import URL
 
 from atoll_core.errors import LabError
+from atoll_core.platforms import LabTarget
 from atoll_daemon.client import DaemonConnector
 from atoll_daemon.http.auth import SUBPROTOCOL
 from atoll_daemon.http.event_stream import serve_websocket
-from atoll_daemon.http.http_errors import RequestError, no_lab_is_up
+from atoll_daemon.http.http_errors import RequestError, no_lab
 from atoll_daemon.http.request_parsing import read_bytes
 from atoll_daemon.socket_lock import daemon_holder, foreign_daemon_error, is_trusted
 
@@ -26,11 +27,12 @@ _CONNECTION_HEADERS = frozenset({"connection", "date", "keep-alive", "server", "
 
 
 class Upstream:
-    """Forwards requests to the running daemon; close it at the end."""
+    """Forwards requests to the running daemon of a lab; close it at the end."""
 
-    def __init__(self) -> None:
+    def __init__(self, target: LabTarget) -> None:
+        self._target = target
         self._session = aiohttp.ClientSession(
-            connector=DaemonConnector(force_close=True),
+            connector=DaemonConnector(target, force_close=True),
             timeout=aiohttp.ClientTimeout(total=None, sock_connect=_CONNECT_S),
             auto_decompress=False,
         )
@@ -41,7 +43,7 @@ class Upstream:
 
     async def forward(self, request: web.Request) -> web.StreamResponse:
         """Forward a request and the daemon's answer. Raises RequestError (503) if there is no daemon."""
-        _require_daemon()
+        self._require_daemon()
         if request.headers.get("Upgrade", "").lower() == "websocket":
             return await self._forward_websocket(request)
         headers = {name: request.headers[name] for name in _FORWARDED_HEADERS if name in request.headers}
@@ -56,16 +58,24 @@ class Upstream:
             ) as answer:
                 return await _answer(request, answer)
         except aiohttp.ClientConnectionError:
-            raise _no_lab() from None
+            raise no_lab(self._target, 503) from None
 
     async def get(self, path: str) -> dict[str, Any] | None:
         """GET a path of the API; None if there is no daemon or it answers with an error."""
         try:
-            _require_daemon()
+            self._require_daemon()
             async with self._session.get(f"http://daemon{path}") as answer:
                 return await answer.json() if answer.ok else None
         except (LabError, RequestError, aiohttp.ClientError, ValueError):
             return None
+
+    def _require_daemon(self) -> None:
+        """Raise RequestError (503) unless a trusted daemon is running: nothing is sent to another user's process."""
+        holder = daemon_holder(self._target)
+        if holder is None:
+            raise no_lab(self._target, 503)
+        if not is_trusted(holder[1]):
+            raise RequestError(503, str(foreign_daemon_error(self._target, holder)), exit_code=1)
 
     async def _forward_websocket(self, request: web.Request) -> web.StreamResponse:
         try:
@@ -77,7 +87,7 @@ class Upstream:
             # The daemon may answer such a path with success without a WebSocket; this request has failed.
             raise RequestError(max(error.status, 400), msg, exit_code=1) from None
         except aiohttp.ClientConnectionError:
-            raise _no_lab() from None
+            raise no_lab(self._target, 503) from None
         async with daemon:
             return await serve_websocket(
                 request, lambda socket: _forward_messages(daemon, socket), aiohttp.WSCloseCode.GOING_AWAY
@@ -107,19 +117,6 @@ async def _answer(request: web.Request, answer: aiohttp.ClientResponse) -> web.S
         if request.transport is not None:
             request.transport.abort()
     return response
-
-
-def _require_daemon() -> None:
-    """Raise RequestError (503) unless a trusted daemon is running: nothing is sent to another user's process."""
-    holder = daemon_holder()
-    if holder is None:
-        raise _no_lab()
-    if not is_trusted(holder[1]):
-        raise RequestError(503, str(foreign_daemon_error(holder)), exit_code=1)
-
-
-def _no_lab() -> RequestError:
-    return RequestError(503, no_lab_is_up(), exit_code=1)
 
 
 def _address(request: web.Request) -> URL:

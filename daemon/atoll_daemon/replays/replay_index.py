@@ -139,12 +139,12 @@ class Replay:
 
     def whole(self) -> Json:
         """The run without its points: summary, pictures, events, and the times of its start and end."""
-        network, experiment, _ = read_request(self._dir)
+        request = read_request(self._dir)
         head, lines = self.head, self._dir.events()
         facts = self._read_facts()
         began_ns = facts.started_ns
         try:
-            events, versions = _daemon_events(lines, experiment)
+            events, versions = _daemon_events(lines, request.experiment)
             window = next((line for line in lines if line["type"] == "window"), None)
             within = {
                 "from_ns": lines[0]["t_ns"] if lines else began_ns,
@@ -154,14 +154,18 @@ class Replay:
             }
         except (IndexError, KeyError) as error:
             raise RunDirError(f"{self._dir.path}: events.jsonl is damaged: {error!r}") from None
-        pictures = [{"from_ns": at_ns, "picture": picture(network, version, head.place)} for at_ns, version in versions]
+        pictures = [
+            {"from_ns": at_ns, "picture": picture(request.network, version, head.place)} for at_ns, version in versions
+        ]
         return {**head.to_json(), **within, "picture": pictures[0]["picture"], "pictures": pictures, "events": events}
 
     def tail(self) -> SpoolTail | RawLogTail | None:
         """A reader of the run's points from the first one on; None if there are none yet."""
         if not self.metrics:
             within = [self._dir.path / name for name in (COUNTERS_FILE, "events.jsonl")]
-            return RawLogTail(self._dir.path, read_request(self._dir)[0]) if all(map(Path.exists, within)) else None
+            return (
+                RawLogTail(self._dir.path, read_request(self._dir).network) if all(map(Path.exists, within)) else None
+            )
         path = self._dir.path / SPOOL
         return SpoolTail(path) if path.exists() else None
 

@@ -13,6 +13,7 @@ from pathlib import Path
 from aiohttp import web
 
 from atoll_core.errors import LabError
+from atoll_core.platforms import LabTarget
 from atoll_daemon.http.auth import WATCH_REALM, AccessControl, only_locally
 from atoll_daemon.http.http_app import Serve, errors_as_json, runner_of
 from atoll_daemon.http.http_errors import RequestError
@@ -91,13 +92,13 @@ async def _refuse(_: web.Request) -> web.StreamResponse:
 
 
 @contextlib.asynccontextmanager
-async def serving_page(address: ListenAddress, token: str, replays: Replays) -> AsyncGenerator[str]:
-    """Serve the page at an address while the block lasts; yields its URL without the token. Raises LabError."""
+async def serving_page(target: LabTarget, address: ListenAddress, token: str, replays: Replays) -> AsyncGenerator[str]:
+    """Serve the page of a lab while the block lasts; yields its URL without the token. Raises LabError."""
     access = AccessControl("the address that `atoll watch` has printed contains it", WATCH_REALM)
     access.set_token(token)
     access.names.add(address.host.lower())
     async with contextlib.AsyncExitStack() as ending:
-        upstream = Upstream()
+        upstream = Upstream(target)
         ending.push_async_callback(upstream.close)
         runner = runner_of(WatchServer(replays, upstream, access).application())
         await runner.setup()

@@ -14,11 +14,9 @@ from functools import partial
 from typing import Any
 
 from atoll_analysis.run_directory import RunDir
-from atoll_controller.planner.change_schedule import Scheduled, plan_schedule
 from atoll_controller.planner.path_checks import pinging_ns, with_full_matrix
 from atoll_core.errors import AtollError, RunError
-from atoll_core.experiment.experiment import Experiment
-from atoll_core.plan.plan import Backend, Phase, Plan
+from atoll_core.plan.plan import Phase, Plan
 from atoll_core.platforms import MININET, VIRTUAL
 from atoll_dashboards.influx.sink_supervisor import Fed, feeding
 from atoll_testbed.metrics.metrics_recorder import OnPoints
@@ -29,6 +27,7 @@ from atoll_testbed.run.kernel_drops import backlog_limit, drop_increase, sample_
 from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_clock import RunClock, start_event, start_lead_ns
 from atoll_testbed.run.run_recorder import RunRecorder, describe_lab
+from atoll_testbed.run.run_request import PlannedRun
 from atoll_testbed.run.tcp_settings import pinned_tcp
 from atoll_testbed.testbed import Testbed, while_up
 
@@ -46,27 +45,23 @@ class Run:
     def __init__(
         self,
         testbed: Testbed,
-        experiment: Experiment,
+        planned: PlannedRun,
         run_dir: RunDir,
         progress: Progress,
-        backend: Backend,
         on_points: OnPoints | None = None,
     ) -> None:
-        """``run_dir``: contains the request already (``run_request``); the caller closes it.
+        """``run_dir``: contains the request (``create_run``); the caller closes it.
 
         ``on_points``: takes the run's metrics.
         """
         self._testbed = testbed
-        self._experiment = experiment
+        self._planned = planned
+        self._request = planned.request
+        self._experiment = experiment = planned.request.experiment
         self._dir = run_dir
         self._progress = progress
-        self._backend = backend
-        request = run_dir.manifest()
-        self._full_matrix: bool = request.get("full_matrix", False)
-        self._place: str | None = request.get("place")
         self._step_name = ""
         self._fed = Fed()
-        self._schedule: tuple[Scheduled, ...] = ()
         self._recording = RunRecorder(run_dir, testbed.network, experiment, progress, on_points)
         self._jobs = RunJobs(testbed, self._recording, run_dir.path)
 
@@ -77,7 +72,7 @@ class Run:
         are stopped, settings restored and captures kept.
         """
         self._recording.manifest.write(describe_lab(self._testbed, started_ns))
-        has_network = self._place != VIRTUAL  # a database cannot be reached from a virtual kernel
+        has_network = self._request.platform != VIRTUAL  # a database cannot be reached from a virtual kernel
         if not (has_network and self._recording.metering.wanted):
             await self._measure(started_ns)
             return
@@ -122,9 +117,9 @@ class Run:
 
     async def _steps(self) -> None:
         async with self._step("apply"):
-            self._schedule = await asyncio.to_thread(plan_schedule, self._testbed.network, self._experiment)
-            plan, changes = await self._testbed.apply(self._experiment, self._backend, at_once=True)
-            if self._full_matrix:
+            planned, backend = self._planned.plan, self._request.options.backend
+            plan, changes = await self._testbed.apply(self._experiment, backend, at_once=True, plan=planned)
+            if self._request.options.full_matrix:
                 plan = await asyncio.to_thread(with_full_matrix, plan, self._testbed.network, self._experiment)
             self._jobs.plan(plan.jobs)
             self._dir.event("applied", time.time_ns(), changes=len(changes))
@@ -205,10 +200,11 @@ class Run:
     # Steps
 
     async def _check(self, plan: Plan) -> None:
-        if self._full_matrix:
+        full_matrix = self._request.options.full_matrix
+        if full_matrix:
             self._note(f"full matrix: {len(plan.checks)} paths, pinged in {pinging_ns(plan) / 1e9:.0f} s")
-        emulated = self._place == MININET
-        base_ns = await check_paths(self._testbed, plan, self._dir, full_matrix=self._full_matrix, emulated=emulated)
+        emulated = self._request.platform == MININET
+        base_ns = await check_paths(self._testbed, plan, self._dir, full_matrix=full_matrix, emulated=emulated)
         drained = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)
         await check_links(self._testbed, self._experiment, base_ns, self._dir, drained)
 
@@ -244,9 +240,9 @@ class Run:
     @contextlib.asynccontextmanager
     async def _changes(self, clock: RunClock, begin_ns: int) -> AsyncGenerator[None]:
         """Make the scheduled changes during the block, which ends after the last one."""
-        backend, record = self._backend, self._dir.event
+        backend, record = self._request.options.backend, self._dir.event
         work = asyncio.create_task(
-            run_changes(self._testbed, self._experiment, backend, self._schedule, begin_ns, clock, record)
+            run_changes(self._testbed, self._experiment, backend, self._planned.schedule, begin_ns, clock, record)
         )
         try:
             yield

@@ -1,62 +1,99 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The request of a run in the manifest of its directory.
+"""The request of a run: a resolved experiment, and how it is measured; and its plan.
 
 A run begins with a run directory that contains its request. The daemon runs it, or a process inside a virtual kernel,
 which has access to this directory only.
 """
 
 import subprocess
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from atoll_analysis.run_directory import RunDir
+from atoll_controller.planner.change_schedule import Scheduled, plan_schedule
+from atoll_controller.planner.planner import make_plan
 from atoll_core.codec import from_json, to_json
 from atoll_core.errors import RunDirError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
-from atoll_core.plan.plan import Backend
+from atoll_core.plan.plan import Backend, Plan
+from atoll_core.plan.tc_settings import timer_slack
 
 
-def create_run(
-    runs: Path,
-    network: Network,
-    experiment: Experiment,
-    backend: Backend,
-    place: str,
-    now_ns: int,
-    *,
-    metrics: bool = True,
-    full_matrix: bool = False,
-) -> RunDir:
+@dataclass(frozen=True, slots=True)
+class RunOptions:
+    """Options that a run's measurements depend on.
+
+    ``metrics``: record metrics. ``full_matrix``: ping every pair of hosts in the configuration test.
+    """
+
+    backend: Backend = Backend.ENGINE
+    metrics: bool = True
+    full_matrix: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class RunRequest:
+    """An experiment to run on a platform."""
+
+    network: Network
+    experiment: Experiment
+    platform: str
+    options: RunOptions = RunOptions()
+
+
+@dataclass(frozen=True, slots=True)
+class PlannedRun:
+    """A run with the plan that it begins with, and its scheduled changes."""
+
+    request: RunRequest
+    plan: Plan
+    schedule: tuple[Scheduled, ...]
+
+
+def plan_run(request: RunRequest) -> PlannedRun:
+    """Plan a run. Raises PlanError or DescriptionError if it, or a change, cannot be carried out."""
+    network, experiment = request.network, request.experiment
+    plan = make_plan(network, experiment, request.options.backend, slack=timer_slack(request.platform))
+    return PlannedRun(request, plan, plan_schedule(network, experiment, plan))
+
+
+def create_run(runs: Path, request: RunRequest, now_ns: int) -> RunDir:
     """Create a run directory below ``runs`` with the request in its manifest. Raises RunError.
 
-    ``now_ns``: CLOCK_REALTIME, ns since 1970, for the directory's name. ``metrics``: record metrics. ``full_matrix``:
-    ping every pair of hosts in the configuration test.
+    ``now_ns``: CLOCK_REALTIME, ns since 1970, for the directory's name.
     """
-    run_dir = RunDir.create(runs, experiment.name, now_ns)
+    run_dir = RunDir.create(runs, request.experiment.name, now_ns)
     run_dir.update_manifest(
         {
             "name": run_dir.path.name,
-            "place": place,
-            "backend": backend,
-            "metrics": metrics,
-            "full_matrix": full_matrix,
-            "seed": experiment.seed,
-            "experiment": to_json(experiment),
-            "network": to_json(network),
+            "place": request.platform,
+            "backend": request.options.backend,
+            "metrics": request.options.metrics,
+            "full_matrix": request.options.full_matrix,
+            "seed": request.experiment.seed,
+            "experiment": to_json(request.experiment),
+            "network": to_json(request.network),
             "revision": _revision(),
         }
     )
     return run_dir
 
 
-def read_request(run_dir: RunDir) -> tuple[Network, Experiment, Backend]:
-    """Read the request written by :func:`create_run`. Raises RunDirError if the manifest has none."""
+def read_request(run_dir: RunDir) -> RunRequest:
+    """Read the request written by :func:`create_run`. Raises RunDirError if the manifest has none.
+
+    A manifest of an older version may have no platform and no options; their defaults hold then.
+    """
     manifest: dict[str, Any] = run_dir.manifest()
     try:
+        options = RunOptions(
+            Backend(manifest["backend"]), manifest.get("metrics", True), manifest.get("full_matrix", False)
+        )
         network = from_json(Network, manifest["network"])
         experiment = from_json(Experiment, manifest["experiment"])
-        return network, experiment, Backend(manifest["backend"])
+        return RunRequest(network, experiment, str(manifest.get("place", "")), options)
     except (KeyError, TypeError, ValueError) as error:
         msg = f"{run_dir.path}: manifest.json has no complete run request: {error}"
         raise RunDirError(msg) from error

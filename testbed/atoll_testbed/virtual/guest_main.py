@@ -16,11 +16,11 @@ from typing import Any
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import Appender
 from atoll_core.errors import AtollError
-from atoll_core.plan.tc_settings import VIRTUAL_SLACK
+from atoll_core.plan.tc_settings import timer_slack
 from atoll_emulation.this_machine.congestion_controls import permit_everywhere
 from atoll_testbed.platforms.base import EmulatedPlatform
 from atoll_testbed.run.run import Run
-from atoll_testbed.run.run_request import read_request
+from atoll_testbed.run.run_request import plan_run, read_request
 from atoll_testbed.testbed import Testbed
 
 PROGRESS = "logs/progress.jsonl"
@@ -44,17 +44,24 @@ async def measure(directory: Path) -> int:
 
     def emit_and_pace(line: dict[str, Any]) -> None:
         emit(line)
-        if line["type"] == "step" and isinstance(testbed.platform, EmulatedPlatform) and len(experiment.versions) == 1:
+        if (
+            line["type"] == "step"
+            and isinstance(testbed.platform, EmulatedPlatform)
+            and len(request.experiment.versions) == 1
+        ):
             testbed.platform.read_every(_READ_EVERY_S if line["step"] == "measure" else 0)
 
     try:
         started_ns = time.time_ns()
         permit_everywhere()
-        network, experiment, backend = read_request(run_dir)
+        request = read_request(run_dir)
+        planned = plan_run(request)
         testbed = await Testbed.start(
-            network, lambda text: emit({"type": "progress", "text": text}), slack=VIRTUAL_SLACK
+            request.network,
+            lambda text: emit({"type": "progress", "text": text}),
+            slack=timer_slack(request.platform),
         )
-        await Run(testbed, experiment, run_dir, emit_and_pace, backend).measure(started_ns)
+        await Run(testbed, planned, run_dir, emit_and_pace).measure(started_ns)
     except AtollError as error:
         emit({"type": "error", "message": str(error), "exit_code": error.exit_code})
         return error.exit_code

@@ -27,7 +27,7 @@ from atoll_emulation.uml.guest import OUTPUT
 from atoll_emulation.uml.kernel import UmlKernel
 from atoll_emulation.uml.run import Ended, RunningKernel, VirtualClock, start_in_uml
 from atoll_hosts.binary import VARIABLE, find_binary
-from atoll_testbed.run.run_request import read_request
+from atoll_testbed.run.run_request import RunRequest
 from atoll_testbed.virtual.guest_main import PROGRESS
 from atoll_testbed.virtual.precompile import compile_stale, module_folders
 
@@ -80,16 +80,16 @@ class _Pace:
 
 
 async def measure_in_kernel(
-    run_dir: RunDir, kernel: UmlKernel, core: int, progress: Progress, *, stuck_s: float = STUCK_S
+    run_dir: RunDir, request: RunRequest, kernel: UmlKernel, core: int, progress: Progress, *, stuck_s: float = STUCK_S
 ) -> None:
-    """Record the raw data of the run requested in ``run_dir``, in a new kernel on CPU ``core``.
+    """Record the raw data of a run, whose request is in ``run_dir``, too, in a new kernel on CPU ``core``.
 
     ``progress`` takes the lines that a daemon would stream; live lines also have ``wall_s``, ``factor`` and ``left_s``.
     Raises RunError, LabError or MachineError, and records the reason; cancellation is recorded, too. In any case, no
     process of the kernel is left, and captures are kept. Call it from the main thread: the kernel ends with the thread
     that starts it.
     """
-    network, experiment, _ = read_request(run_dir)
+    experiment = request.experiment
     clock = VirtualClock(experiment.seed, limit_s=math.ceil(experiment.duration.s) + _OTHER_STEPS_S)
     about: dict[str, Any] = {
         "kernel": kernel.release,
@@ -110,7 +110,7 @@ async def measure_in_kernel(
             kernel=kernel,
             clock=clock,
             cpu=core,
-            memory_mb=kernel_memory_mb(memory(network, experiment)),
+            memory_mb=kernel_memory_mb(memory(request.network, experiment)),
             environment=_ENVIRONMENT | {VARIABLE: str(find_binary())},
             directory=Path.cwd(),
         ) as running:

@@ -21,10 +21,11 @@ from atoll_analysis.run_directory import RunDir
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunError
 from atoll_core.plan.plan import Backend
+from atoll_core.platforms import VIRTUAL
 from atoll_emulation.this_machine.core_pinning import claimed_core, usable_cores
 from atoll_emulation.uml.cache import kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
-from atoll_testbed.run.run_request import create_run
+from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
 from tests.support.sandbox import ATOLL, NOBODY, QUICK, ROOT, Sandbox, open_to_others, wait_for_line
 from tests.support.virtual_runs import HANGS_S, atoll
@@ -189,22 +190,22 @@ async def test_cancelled_while_modules_are_compiled_a_run_is_not_left_as_running
     package.mkdir()
     (package / "module.py").write_text("answer = 42\n")
     monkeypatch.setattr("atoll_testbed.virtual.virtual_run.module_folders", lambda: {package})
-    network, experiment = load_experiment(QUICK)
-    run_dir = create_run(tmp_path, network, experiment, Backend.TC, "virtual", time.time_ns())
+    request = RunRequest(*load_experiment(QUICK), VIRTUAL, RunOptions(Backend.TC))
+    run_dir = create_run(tmp_path, request, time.time_ns())
 
     def cancel(line: dict[str, Any]) -> None:
         assert line["text"] == "compiling 1 Python module once"
         raise asyncio.CancelledError
 
     with claimed_core() as core, pytest.raises(asyncio.CancelledError):
-        await measure_in_kernel(run_dir, find_virtual_kernel(), core, cancel)
+        await measure_in_kernel(run_dir, request, find_virtual_kernel(), core, cancel)
     assert run_dir.manifest()["outcome"] == "cancelled at step boot"
 
 
 async def test_a_kernel_that_stands_still_is_given_up(tmp_path: Path) -> None:
     """One that computes for ever says nothing more; here it is stopped instead."""
-    network, experiment = load_experiment(QUICK)
-    run_dir = create_run(tmp_path, network, experiment, Backend.TC, "virtual", time.time_ns())
+    request = RunRequest(*load_experiment(QUICK), VIRTUAL, RunOptions(Backend.TC))
+    run_dir = create_run(tmp_path, request, time.time_ns())
 
     def stop_kernel(line: dict[str, Any]) -> None:
         if line.get("text") == "namespaces":
@@ -214,7 +215,7 @@ async def test_a_kernel_that_stands_still_is_given_up(tmp_path: Path) -> None:
         claimed_core() as core,
         pytest.raises(RunError, match=r"the virtual kernel has made no progress for 8 s; it has said nothing"),
     ):
-        await measure_in_kernel(run_dir, find_virtual_kernel(), core, stop_kernel, stuck_s=8)
+        await measure_in_kernel(run_dir, request, find_virtual_kernel(), core, stop_kernel, stuck_s=8)
     assert run_dir.manifest()["outcome"].startswith("failed at step boot: the virtual kernel has made no progress")
     with pytest.raises(StopIteration):
         kernel_of(os.getpid())

@@ -12,6 +12,7 @@ import pytest
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from atoll_core.metrics.line_protocol import Point
+from atoll_core.platforms import LabTarget
 from atoll_daemon.http.tcp_listener import ListenAddress
 from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.replays.watch_server import serving_page
@@ -28,7 +29,7 @@ async def test_a_run_in_virtual_time_is_followed_from_its_first_second_to_its_la
     words = ["run", QUICK, "--on", "virtual", "--duration", "20 s", "--no-analysis"]
     run = await asyncio.create_subprocess_exec(ATOLL, *words, cwd=tmp_path, stdout=sys.stderr)
     async with (
-        serving_page(ListenAddress.parse("0"), TOKEN, Replays(tmp_path / "runs")) as url,
+        serving_page(LabTarget(), ListenAddress.parse("0"), TOKEN, Replays(tmp_path / "runs")) as url,
         aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as session,
     ):
         api = url.replace("/watch/", "/v1/replays")

@@ -1,29 +1,65 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the command line says instead of a description reaches the daemon, which reads the description itself."""
+"""Options of the command line that override an experiment are settings: commands and the daemon resolve the same."""
 
 from pathlib import Path
 
 import pytest
 
-from atoll_cli.commands.selection import experiment_with, settings_with
+from atoll_cli.commands.selection import experiment_settings
 from atoll_core.description.loader import load_experiment
+from atoll_core.errors import AtollError, PlanError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.units import Duration
+
+
+def loaded(path: Path, seed: int | None = None, duration: str | None = None, *settings: str) -> Experiment:
+    return load_experiment(path, experiment_settings(path, seed, duration, settings))[1]
+
+
+@pytest.fixture
+def geo(project: Path) -> Path:
+    return project / "examples" / "geo.yaml"
+
+
+def test_without_options_the_settings_are_those_of_set(geo: Path) -> None:
+    assert experiment_settings(geo, None, None, ["tcp.congestion_control=reno"]) == ("tcp.congestion_control=reno",)
+
+
+def test_seed_and_duration_override_the_file_and_other_settings(geo: Path) -> None:
+    assert loaded(geo, 2**63 - 1, None, "seed=3").seed == 2**63 - 1
+    found = loaded(geo, 7, "90 s", "duration=70 s", "transfer.size=1 MB")
+    assert (found.seed, found.duration) == (7, Duration.parse("90 s"))
+    assert found.transfer is not None
+    assert found.transfer.size.bytes == 1_000_000
 
 
 @pytest.mark.parametrize(
-    ("seed", "duration", "settings"),
+    ("settings", "start"), [((), "10 s"), (("transfer={size: 1 MB}",), "10 s"), (("transfer.start=7 s",), "7 s")]
+)
+def test_a_run_too_short_for_its_transfer_starts_it_with_the_load(
+    geo: Path, settings: tuple[str, ...], start: str, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """The start of the file, the default, and that of a setting."""
+    short = loaded(geo, None, "5 s", *settings).transfer
+    assert short is not None
+    assert short.start == Duration(0)
+    assert capsys.readouterr().err == f"--duration 5 s: the transfer starts at once, not after {start}\n"
+
+
+def test_a_run_without_a_transfer_may_be_short(geo: Path) -> None:
+    assert loaded(geo, None, "3 s", "transfer=").transfer is None
+
+
+@pytest.mark.parametrize(
+    ("name", "duration", "why"),
     [
-        (None, None, []),
-        (7, None, []),
-        (None, "5 s", []),
-        (2**63 - 1, "90 s", ["tcp.congestion_control=reno", "transfer.size=1 MB"]),
-        (None, "3 s", ["transfer="]),
+        ("geo", "5", "--duration: '5' is not a duration"),
+        ("geo", "200 h", "duration: '200 h' is too large"),
+        ("switching", "2 s", "--set 'duration=2 s'"),
     ],
 )
-def test_the_daemon_reads_the_same_experiment(
-    project: Path, seed: int | None, duration: str | None, settings: list[str]
-) -> None:
-    """A transfer that a shorter run moves to its begin is moved there, too."""
-    path = project / "examples" / "geo.yaml"
-    _, here = experiment_with(path, seed, duration, settings)
-    _, there = load_experiment(path, settings_with(here, seed, duration, settings))
-    assert there == here
+def test_a_duration_that_does_not_fit_is_refused_by_name(project: Path, name: str, duration: str, why: str) -> None:
+    with pytest.raises(AtollError) as refused:
+        loaded(project / "examples" / f"{name}.yaml", None, duration)
+    assert why in str(refused.value)
+    assert refused.value.exit_code == PlanError.exit_code

@@ -45,10 +45,15 @@ def written(project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
     return write
 
 
+def planned(path: Path) -> None:
+    described = load_experiment(path)
+    plan_schedule(*described, make_plan(*described))
+
+
 def mistakes(path: Path) -> list[str]:
     """What is wrong, from line 12 of the file on, where the changes are."""
     with pytest.raises(DescriptionError) as told:
-        plan_schedule(*load_experiment(path))
+        planned(path)
     return [str(each).removeprefix("e.yaml:") for each in told.value.mistakes]
 
 
@@ -185,7 +190,7 @@ def test_every_box_and_every_tap_of_any_version_is_there_from_the_beginning(writ
 def test_the_shipped_example_swaps_forth_and_back(project: Path) -> None:
     """Four changes, every one with its stages; the last one leads back to what stood at first."""
     network, experiment = load_experiment(project / "examples/switching.yaml")
-    schedule = plan_schedule(network, experiment)
+    schedule = plan_schedule(network, experiment, make_plan(network, experiment))
     assert len(schedule) == 4
     assert all(each.swap.stages for each in schedule)
     first, last = experiment.versions[0], experiment.versions[-1]

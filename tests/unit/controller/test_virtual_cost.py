@@ -8,7 +8,6 @@ import pytest
 
 from atoll_cli.commands.check import check
 from atoll_cli.commands.plan import print_plan
-from atoll_cli.commands.virtual import require_memory
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.virtual_cost import memory, wall_time
 from atoll_core.description.loader import load_experiment
@@ -17,6 +16,7 @@ from atoll_core.plan.plan import Backend
 from atoll_core.platforms import MININET, VIRTUAL
 from atoll_core.units import Size
 from atoll_emulation.this_machine.host_requirements import free_memory
+from atoll_testbed.preflight.requirements import require_memory
 from atoll_testbed.virtual.virtual_run import kernel_memory_mb
 
 FAST = ("links.sat.to_island.rate=320 Mbit/s", "links.sat.to_world.rate=320 Mbit/s", "tcp.buffer_max=100 MB")
@@ -85,7 +85,7 @@ def test_a_run_that_may_not_fit_the_machine_is_doubted_and_one_that_cannot_is_re
     _, experiment = described = load_experiment(project / "examples/geo.yaml", ["traffic.channels=100000"])
     needed = memory(*described)
     free = Size(2 * 10**9)
-    monkeypatch.setattr("atoll_cli.commands.virtual.free_memory", lambda: free)
+    monkeypatch.setattr("atoll_testbed.preflight.requirements.free_memory", lambda: free)
     assert require_memory(experiment, needed) == ()
     free = Size(10**9)
     (doubt,) = require_memory(experiment, needed)

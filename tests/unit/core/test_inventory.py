@@ -10,15 +10,15 @@ import pytest
 from ruamel.yaml import YAML
 
 from atoll_cli.commands.check import check
-from atoll_cli.commands.selection import with_inventory
+from atoll_cli.commands.selection import lab_target, network_on
 from atoll_core.codec import from_json, to_json
 from atoll_core.description.json_schema import SCHEMAS
-from atoll_core.description.loader import load_experiment, load_lab
+from atoll_core.description.loader import load_lab
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.errors import DescriptionError, UsageError
 from atoll_core.lab.inventory import Inventory, apply_inventory, interface_slots, split_target
 from atoll_core.lab.network import Network
-from atoll_core.platforms import HARDWARE, VIRTUAL
+from atoll_core.platforms import VIRTUAL
 from tests.unit.core.test_json_schema import schema
 
 RIGHT = """
@@ -88,13 +88,11 @@ def test_a_rack_has_capacities_of_its_own(tmp_path: Path, lab: Network) -> None:
 
 def test_a_plan_for_a_rack_has_its_names_and_capacities(tmp_path: Path, lab: Network, project: Path) -> None:
     """`atoll plan --inventory`: nothing is reached for it. An inventory means hardware and nothing else."""
-    _, experiment = load_experiment(project / "tests/data/rack.yaml")
     read(tmp_path, RIGHT.replace("i1: {", "i1: {capacity: 7, "), lab)
-    network, same = with_inventory(HARDWARE, tmp_path / "rack.yaml", (lab, experiment))
-    assert same == experiment
+    network = network_on(lab_target(tmp_path / "rack.yaml", on_paper=True), lab)
     assert (network.host("i1").interface.name, network.host("i1").capacity) == ("eth1", 7.0)
     with pytest.raises(UsageError, match="--inventory needs --on hardware, not --on virtual"):
-        with_inventory(VIRTUAL, tmp_path / "rack.yaml", (lab, experiment))
+        lab_target(tmp_path / "rack.yaml", VIRTUAL)
 
 
 def test_without_asking_the_machines_their_addresses_are_the_inventorys(tmp_path: Path, lab: Network) -> None:

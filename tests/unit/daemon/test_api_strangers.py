@@ -19,6 +19,7 @@ import pytest
 from aiohttp import web
 
 from atoll_core.errors import LabError, MachineError, UsageError
+from atoll_core.platforms import LabTarget
 from atoll_core.secret_variables import TOKEN_VARIABLE
 from atoll_daemon.http import http_app, request_parsing, tcp_listener
 from atoll_daemon.http.auth import SUBPROTOCOL, find_token
@@ -73,7 +74,7 @@ async def daemon_at(unix: Path) -> AsyncGenerator[LabDaemon]:
     listener = socket.socket(socket.AF_UNIX)
     listener.bind(str(unix))
     listener.listen()
-    daemon = LabDaemon(for_run=False)
+    daemon = LabDaemon(LabTarget(), for_run=False)
     serving = asyncio.create_task(Server(daemon).serve(listener))
     yield daemon
     daemon.end.set()

@@ -22,15 +22,21 @@ import aiohttp
 import pytest
 
 from atoll_core.errors import LabError
+from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon import socket_lock
 from atoll_daemon.client import connected, wait_gone
 from atoll_daemon.http import tcp_listener
 from atoll_daemon.lab_daemon import LabDaemon
 from atoll_daemon.replays.proxy import Upstream
 from atoll_daemon.server import Server
-from atoll_daemon.socket_lock import INVENTORY_VARIABLE, bind_daemon_socket, daemon_holder, socket_name
+from atoll_daemon.socket_lock import bind_daemon_socket, daemon_holder, socket_name
 
 NOBODY = 65534
+
+TARGET = LabTarget(HARDWARE, Path(f"/nowhere/{os.getpid()}/rack.yaml"))
+"""A lab of this process: its daemons meet no others."""
+
+DAEMON = [sys.executable, "-m", "atoll_daemon", "--inventory", str(TARGET.inventory)]
 
 pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="to become another user takes root")
 
@@ -73,17 +79,11 @@ while True:
 """
 
 
-@pytest.fixture(autouse=True)
-def _alone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A name of the test's own."""
-    monkeypatch.setenv(INVENTORY_VARIABLE, str(tmp_path / "rack.yaml"))
-
-
 @pytest.fixture
 async def daemon() -> AsyncGenerator[LabDaemon]:
     """A daemon of ours, without a lab."""
-    listener = bind_daemon_socket()
-    made = LabDaemon(for_run=False)
+    listener = bind_daemon_socket(TARGET)
+    made = LabDaemon(TARGET, for_run=False)
     serving = asyncio.create_task(Server(made).serve(listener))
     yield made
     made.end.set()
@@ -104,7 +104,7 @@ def as_nobody(script: str, *words: str) -> Generator["subprocess.Popen[str]"]:
 
 async def answered() -> bool:
     """Whether the daemon answers its owner."""
-    async with connected() as client:
+    async with connected(TARGET) as client:
         return client is not None and "busy" in await client.status()
 
 
@@ -129,7 +129,7 @@ async def test_a_plain_user_cannot_exhaust_the_daemon(daemon: LabDaemon) -> None
     """Thousands of connections take no descriptor of the daemon's, and its owner is answered meanwhile."""
     before = descriptors()
     slowest_s = 0.0
-    with as_nobody(_EXHAUSTING, socket_name(), "4") as attacker:
+    with as_nobody(_EXHAUSTING, socket_name(TARGET), "4") as attacker:
         assert await first_line(attacker) == "1500"
         assert descriptors() < before + 5 * socket_lock.LISTEN_BACKLOG
         for _ in range(20):
@@ -148,14 +148,14 @@ s = socket.socket(socket.AF_UNIX); s.settimeout(5); s.connect("\\0" + sys.argv[1
 try: print("closed", s.recv(1))
 except ConnectionResetError: print("closed", b"")
 """
-    with as_nobody(script, socket_name()) as foreign:
+    with as_nobody(script, socket_name(TARGET)) as foreign:
         assert await first_line(foreign) == "closed b''"
 
 
 async def test_own_connections_are_few_and_ask_soon(daemon: LabDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(tcp_listener, "FIRST_REQUEST_S", 0.5)
     monkeypatch.setattr(tcp_listener, "MOST_LOCAL_CONNECTIONS", 3)
-    idle = [await asyncio.open_unix_connection(socket_lock.socket_address()) for _ in range(5)]
+    idle = [await asyncio.open_unix_connection(socket_lock.socket_address(TARGET)) for _ in range(5)]
     closed = [asyncio.create_task(reader.read()) for reader, _ in idle]
     done, rest = await asyncio.wait(closed, timeout=0.3)
     assert (len(done), len(rest)) == (2, 3)
@@ -166,15 +166,15 @@ async def test_own_connections_are_few_and_ask_soon(daemon: LabDaemon, monkeypat
 
 async def test_nothing_is_sent_to_another_users_process() -> None:
     """Neither the token nor the first request: root's commands see first who holds the daemon's name."""
-    with as_nobody(_SITTING, socket_name()) as sitting:
+    with as_nobody(_SITTING, socket_name(TARGET)) as sitting:
         assert await first_line(sitting) == "held"
-        holder = daemon_holder()
+        holder = daemon_holder(TARGET)
         assert holder is not None
         assert holder[1] == NOBODY
         with pytest.raises(LabError, match=rf"nobody's process {sitting.pid}; .*nothing was sent to it"):
-            async with connected():
+            async with connected(TARGET):
                 pass
-        upstream = Upstream()
+        upstream = Upstream(TARGET)
         assert await upstream.get("/v1/status") is None
         await upstream.close()
         await assert_heard_nothing(sitting)
@@ -184,15 +184,15 @@ async def test_each_connection_is_checked_not_only_the_first(
     daemon: LabDaemon, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """The daemon ends between two requests, and another user takes its name: the token is not sent there."""
-    async with connected() as client:
+    async with connected(TARGET) as client:
         assert client is not None
         await client.status()
         daemon.end.set()
-        await wait_gone(os.getpid())
+        await wait_gone(TARGET, os.getpid())
         for _ in range(2):  # the connection that has ended, then a new one
             with pytest.raises(aiohttp.ClientError):
                 await client.status()
-        with as_nobody(_SITTING, socket_name()) as sitting:
+        with as_nobody(_SITTING, socket_name(TARGET)) as sitting:
             assert await first_line(sitting) == "held"
             with pytest.raises(LabError, match="nothing was sent to it"):
                 await client.listen("127.0.0.1:0", "a-token-that-nobody-may-have", None)
@@ -202,10 +202,10 @@ async def test_each_connection_is_checked_not_only_the_first(
 async def test_a_full_queue_of_connections_is_waited_for(monkeypatch: pytest.MonkeyPatch) -> None:
     """A connection that does not wait is refused then, and the daemon would seem not to be there."""
     monkeypatch.setattr(socket_lock, "LISTEN_BACKLOG", 0)
-    listener = bind_daemon_socket()
+    listener = bind_daemon_socket(TARGET)
     waiting = socket.socket(socket.AF_UNIX)
-    waiting.connect(socket_lock.socket_address())
-    held = asyncio.create_task(asyncio.to_thread(daemon_holder))
+    waiting.connect(socket_lock.socket_address(TARGET))
+    held = asyncio.create_task(asyncio.to_thread(daemon_holder, TARGET))
     await asyncio.sleep(0.2)
     assert not held.done()
     listener.accept()[0].close()
@@ -235,19 +235,19 @@ def refusal_of_nobody() -> str:
 
 
 def test_a_plain_user_reads_that_the_lab_is_roots() -> None:
-    daemon = subprocess.Popen([sys.executable, "-m", "atoll_daemon"], stdout=subprocess.PIPE)
+    daemon = subprocess.Popen(DAEMON, stdout=subprocess.PIPE)
     try:
         assert daemon.stdout is not None
         daemon.stdout.readline()
         belongs = f"is up and belongs to root (process {daemon.pid}); only root can use it"
-        assert refusal_of_nobody() == f"{socket_lock.lab_in_words()} {belongs}"
+        assert refusal_of_nobody() == f"{TARGET} {belongs}"
     finally:
         daemon.terminate()
         daemon.communicate(timeout=10)
 
 
 def test_a_process_of_root_that_is_no_daemon_is_not_called_one() -> None:
-    listener = bind_daemon_socket()
+    listener = bind_daemon_socket(TARGET)
 
     def close_each() -> None:
         with contextlib.suppress(OSError):
@@ -270,7 +270,7 @@ def test_the_daemon_has_descriptors_for_all_that_it_serves() -> None:
     soft = 256
     _, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
     daemon = subprocess.Popen(
-        [sys.executable, "-m", "atoll_daemon"],
+        DAEMON,
         stdout=subprocess.PIPE,
         text=True,
         preexec_fn=lambda: resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard)),  # noqa: PLW1509 - one thread here

@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from atoll_core.errors import LabError
+from atoll_core.platforms import LabTarget
 from atoll_daemon.event_log import EventLog
 from atoll_daemon.lab_daemon import ApplyOptions, LabDaemon
 from atoll_daemon.task_runner import TaskRunner
@@ -48,7 +49,7 @@ async def test_an_apply_that_fails_with_its_testbed_says_why_that_failed() -> No
         failed.set_result("program-relay ended unexpectedly: no such file (exit status 2)")
         raise LabError("w1 -> i1: no probe came through")
 
-    daemon = LabDaemon(for_run=False)
+    daemon = LabDaemon(LabTarget(), for_run=False)
     testbed = SimpleNamespace(apply=apply, failed=failed, experiment=None)
     daemon.require_lab = lambda: cast("Any", (testbed, None))
     with pytest.raises(LabError, match=r"^program-relay ended unexpectedly: no such file"):

@@ -6,6 +6,7 @@ A daemon found by another name than the machine's own (that of an inventory) mee
 
 import asyncio
 import json
+import os
 import socket
 from collections.abc import AsyncIterator
 from pathlib import Path
@@ -15,6 +16,7 @@ import aiohttp
 import pytest
 
 from atoll_core.errors import LabError
+from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon.event_log import MOST_WAITING
 from atoll_daemon.http import static_files
 from atoll_daemon.http.auth import SUBPROTOCOL
@@ -24,9 +26,10 @@ from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.replays.watch_server import serving_page
 from atoll_daemon.run_registry import RunRecord
 from atoll_daemon.server import Server
-from atoll_daemon.socket_lock import INVENTORY_VARIABLE, bind_daemon_socket
+from atoll_daemon.socket_lock import bind_daemon_socket
 from tests.support.watched_run import WatchedRun
 
+TARGET = LabTarget(HARDWARE, Path(f"/nowhere/{os.getpid()}/rack.yaml"))
 TOKEN = "correct-horse-battery-staple"
 BEARER = {"Authorization": f"Bearer {TOKEN}"}
 
@@ -75,8 +78,8 @@ class RunningKeeper:
 
     @classmethod
     async def start(cls) -> "RunningKeeper":
-        listener = bind_daemon_socket()
-        daemon = LabDaemon(for_run=False)
+        listener = bind_daemon_socket(TARGET)
+        daemon = LabDaemon(TARGET, for_run=False)
         serving = asyncio.create_task(Server(daemon).serve(listener))
         path = listener.getsockname()
         async with (
@@ -92,8 +95,7 @@ class RunningKeeper:
 
 @pytest.fixture
 def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """Where runs are; the test is alone with its daemons."""
-    monkeypatch.setenv(INVENTORY_VARIABLE, str(tmp_path / "rack.yaml"))
+    """The parent of the run directories, in the working directory."""
     monkeypatch.chdir(tmp_path)
     return tmp_path / "runs"
 
@@ -102,7 +104,7 @@ def runs(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 async def site(runs: Path) -> AsyncIterator[Site]:
     """`atoll watch`, with no daemon there."""
     async with (
-        serving_page(ListenAddress.parse("0"), TOKEN, Replays(runs)) as url,
+        serving_page(TARGET, ListenAddress.parse("0"), TOKEN, Replays(runs)) as url,
         aiohttp.ClientSession() as session,
     ):
         yield Site(url, session, runs)
@@ -351,7 +353,7 @@ async def test_a_port_that_somebody_else_has_is_told_as_taken(runs: Path, says: 
 async def refusal(port: int, runs: Path) -> str:
     """Why `atoll watch` cannot listen there, in one line that begins with what was asked for."""
     with pytest.raises(LabError) as refused:
-        async with serving_page(ListenAddress.parse(str(port)), TOKEN, Replays(runs)):
+        async with serving_page(TARGET, ListenAddress.parse(str(port)), TOKEN, Replays(runs)):
             pass
     told = str(refused.value)
     assert told.startswith(f"--listen 127.0.0.1:{port}: ")

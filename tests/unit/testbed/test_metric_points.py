@@ -19,7 +19,8 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import LabError
 from atoll_core.metrics.line_protocol import Point
 from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS, MEASUREMENTS, schema_markdown
-from atoll_core.plan.plan import Backend, JobSpec, Phase
+from atoll_core.plan.plan import JobSpec, Phase
+from atoll_core.platforms import MININET
 from atoll_hosts.clock_offset import ClockOffset
 from atoll_hosts.machine import Machine
 from atoll_testbed.metrics.metric_points import (
@@ -33,7 +34,7 @@ from atoll_testbed.metrics.metric_points import (
     switch_points,
 )
 from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
-from atoll_testbed.run.run_request import create_run
+from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run
 
 
 def said(project: Path, topic: str, kind: str) -> list[dict[str, Any]]:
@@ -335,7 +336,7 @@ def test_a_comparison_of_clocks_is_a_point() -> None:
 def test_a_run_that_wants_no_metrics_has_none(project: Path, tmp_path: Path) -> None:
     """No spool, and nobody is asked for counters; who watches is told what happens, and nothing else."""
     network, experiment = load_experiment(project / "examples/geo.yaml")
-    run_dir = create_run(tmp_path, network, experiment, Backend.ENGINE, "mininet", 0, metrics=False)
+    run_dir = create_run(tmp_path, RunRequest(network, experiment, MININET, RunOptions(metrics=False)), 0)
     told: list[Point] = []
     metering = MetricsRecorder(run_dir, network, experiment, told.extend)
     assert not metering.wanted

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Requirements of runs and labs that are checked before anything is started, by commands and by the daemon.
+
+The machines of a lab of real ones have programs, kernels and a /run of their own: nothing of them is checked here.
+"""
+
+import os
+from pathlib import Path
+
+from atoll_controller.planner.description_warnings import memory_warnings
+from atoll_controller.planner.job_plan import jobs
+from atoll_core.errors import Diagnostic, MachineError, PlanError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Backend
+from atoll_core.platforms import HARDWARE, MININET, VIRTUAL
+from atoll_core.units import Size
+from atoll_emulation.mininet_lab.namespaces import hidden_in_lab
+from atoll_emulation.this_machine.box_programs import require_programs
+from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, offered_here, require_controls
+from atoll_emulation.this_machine.host_requirements import free_memory, require_machine
+from atoll_emulation.this_machine.tc_support import missing_for_tc
+from atoll_testbed.run.run_request import PlannedRun, RunRequest, plan_run
+
+
+def require_runnable(request: RunRequest, runs: Path) -> PlannedRun:
+    """Check a run with directories below ``runs``, and plan it. It may take seconds.
+
+    Raises PlanError or DescriptionError for a request that cannot be carried out, MachineError if this machine is not
+    able to.
+    """
+    require_writable(runs)
+    planned = plan_run(request)
+    if request.platform == MININET and hidden_in_lab(runs):
+        msg = f"--runs {runs}: the lab has a /run of its own, so captures cannot be written there"
+        raise PlanError(f"{msg}; name another directory")
+    require_platform_controls(request.experiment, request.platform)
+    require_platform_programs(request.network, request.experiment, request.platform)
+    return planned
+
+
+def require_applicable(network: Network, experiment: Experiment, platform: str, backend: Backend) -> None:
+    """Check an experiment's programs, and that the backend can emulate its links. Raises as `require_runnable`."""
+    require_platform_programs(network, experiment, platform)
+    if backend is Backend.TC:
+        jobs(network, experiment, backend)  # raises for links that tc cannot emulate
+
+
+def require_platform_programs(network: Network, experiment: Experiment, platform: str) -> None:
+    """Check that the platform's machines have the programs of boxes. Raises as `require_runnable`."""
+    if platform != HARDWARE:
+        require_programs(network, experiment)
+
+
+def require_platform_controls(experiment: Experiment, platform: str) -> None:
+    """Check that the platform's kernel has the experiment's congestion controls. Raises as `require_runnable`."""
+    if platform == MININET:
+        require_controls(experiment, offered_here(), offered_by_virtual_kernel())
+    elif platform == VIRTUAL:
+        require_controls(experiment, offered_by_virtual_kernel())
+
+
+def require_lab(platform: str, backend: Backend) -> None:
+    """Raise MachineError if this machine cannot have a lab of this platform, with links emulated by ``backend``."""
+    if platform != MININET:
+        return
+    require_machine()  # completes PATH, also for the next
+    if backend is Backend.TC and (missing := missing_for_tc()):
+        raise MachineError("\n".join(missing))
+
+
+def require_memory(experiment: Experiment, needed: Size) -> tuple[Diagnostic, ...]:
+    """Warnings if the memory needed is not free. Raises MachineError if less than half of it is."""
+    free = free_memory()
+    doubt = memory_warnings(experiment, needed, free)
+    if needed.bytes > 2 * free.bytes:
+        raise MachineError("\n".join(map(str, doubt)))
+    return doubt
+
+
+def require_writable(runs: Path) -> None:
+    """Raise PlanError if run directories cannot be created there, before a lab is brought up."""
+    resolved = runs.resolve()
+    existing = next(path for path in (resolved, *resolved.parents) if os.access(path, os.F_OK))
+    if not existing.is_dir():
+        msg = f"--runs {runs}: {existing} is not a directory; name another directory"
+        raise PlanError(msg)
+    if not os.access(existing, os.W_OK | os.X_OK):
+        msg = f"--runs {runs}: {existing} cannot be written by this user; name another directory"
+        raise PlanError(msg)

@@ -1,0 +1,53 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run asked for over the API is checked and planned before it has a directory."""
+
+import asyncio
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
+
+from atoll_core.description.loader import load_experiment
+from atoll_core.description.yaml_document import read_document
+from atoll_core.errors import PlanError
+from atoll_core.plan.plan import Backend
+from atoll_core.platforms import HARDWARE, LabTarget
+from atoll_daemon.http.experiment_bodies import DescribedExperiment, described_by_file
+from atoll_daemon.lab_daemon import LabDaemon
+from atoll_testbed.run.run_request import RunOptions, RunRequest
+
+
+@pytest.fixture
+async def daemon(project: Path) -> LabDaemon:
+    """The daemon of a rack that is up, whose machines are not asked for anything."""
+    network, _ = load_experiment(project / "examples/geo.yaml")
+    testbed = SimpleNamespace(
+        network=network, platform=SimpleNamespace(name=HARDWARE), failed=asyncio.get_running_loop().create_future()
+    )
+    made: Any = LabDaemon(LabTarget(HARDWARE, project / "examples/rack/inventory.yaml"), for_run=False)
+    made._up = SimpleNamespace(testbed=testbed, lab=None, network=network)
+    return made
+
+
+def described(project: Path, *settings: str) -> DescribedExperiment:
+    path = project / "examples/geo.yaml"
+    return described_by_file(read_document(path), path, settings, Backend.TC)[1]
+
+
+async def test_it_has_the_request_and_the_plan_that_the_run_begins_with(
+    daemon: LabDaemon, project: Path, tmp_path: Path
+) -> None:
+    asked, options = described(project, "seed=5"), RunOptions(Backend.TC, metrics=False)
+    run = await daemon.accept_run(asked, options, tmp_path, analyse=False)
+    testbed, _ = daemon.require_lab()
+    assert run.planned.request == RunRequest(testbed.network, asked.experiment, HARDWARE, options)
+    assert (run.planned.plan.seed, run.planned.schedule) == (5, ())
+    assert list(tmp_path.iterdir()) == []
+
+
+async def test_what_cannot_be_carried_out_is_refused(daemon: LabDaemon, project: Path, tmp_path: Path) -> None:
+    asked = described(project, "links.sat.to_island.queue_packets=100")
+    with pytest.raises(PlanError, match="the tc backend cannot do that"):
+        await daemon.accept_run(asked, RunOptions(Backend.TC), tmp_path, analyse=True)
+    assert list(tmp_path.iterdir()) == []

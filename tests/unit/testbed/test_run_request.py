@@ -1,0 +1,42 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The request of a run is in its directory, whole: what is read there is what was asked for."""
+
+import json
+from pathlib import Path
+
+import pytest
+
+from atoll_analysis.run_directory import RunDir
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import RunDirError
+from atoll_core.plan.plan import Backend
+from atoll_core.platforms import MININET, VIRTUAL
+from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run, read_request
+
+
+@pytest.mark.parametrize(
+    ("platform", "options"),
+    [(MININET, RunOptions()), (VIRTUAL, RunOptions(Backend.TC, metrics=False, full_matrix=True))],
+)
+def test_a_request_is_read_as_it_was_made(project: Path, tmp_path: Path, platform: str, options: RunOptions) -> None:
+    """By every platform the same way, with settings and scheduled changes resolved."""
+    network, experiment = load_experiment(project / "examples/switching.yaml", ["seed=9"])
+    request = RunRequest(network, experiment, platform, options)
+    run_dir = create_run(tmp_path, request, 0)
+    assert read_request(RunDir.open(run_dir.path)) == request
+    manifest = run_dir.manifest()
+    assert (manifest["place"], manifest["seed"]) == (platform, 9)
+
+
+def test_a_directory_of_an_older_version_has_the_default_options(project: Path, tmp_path: Path) -> None:
+    run_dir = create_run(tmp_path, RunRequest(*load_experiment(project / "examples/geo.yaml"), MININET), 0)
+    old = {key: part for key, part in run_dir.manifest().items() if key not in ("metrics", "full_matrix", "place")}
+    (run_dir.path / "manifest.json").write_text(json.dumps(old))
+    assert read_request(RunDir.open(run_dir.path)).options == RunOptions()
+
+
+def test_a_directory_without_a_request_is_refused(tmp_path: Path) -> None:
+    run_dir = RunDir.create(tmp_path, "geo", 0)
+    run_dir.update_manifest({"backend": "engine"})
+    with pytest.raises(RunDirError, match="has no complete run request: 'network'"):
+        read_request(run_dir)
