@@ -21,11 +21,11 @@ from atoll_testbed.testbed import Testbed
 async def main(path: Path, runs: Path) -> None:
     """The lab is the kernel's and ends with it."""
     network, experiment = load_experiment(path)
-    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
+    testbed = await Testbed.start(network, slack=VIRTUAL_SLACK)
     made: list[str] = []
     for _ in range(2):
         run_dir = create_run(runs, network, experiment, Backend.ENGINE, "virtual", time.time_ns())
-        await Run(testbed, experiment, run_dir, lambda _: None, Backend.ENGINE).measure(time.time_ns())
+        await Run(testbed, experiment, run_dir, Backend.ENGINE).measure(time.time_ns())
         made.append(str(run_dir.path.relative_to(runs)))
     print(json.dumps({"runs": made}))
 

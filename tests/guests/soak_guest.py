@@ -142,7 +142,7 @@ class Soak:
             self._out, self._testbed.network, self._base, self._backend, place, time.time_ns(), metrics=False
         )
         try:
-            await Run(self._testbed, self._base, run_dir, lambda _: None, self._backend).measure(time.time_ns())
+            await Run(self._testbed, self._base, run_dir, self._backend).measure(time.time_ns())
             return str(run_dir.manifest()["outcome"])
         finally:
             run_dir.close()
@@ -258,7 +258,7 @@ async def main(out: Path, options: Options) -> int:
     if options.virtual:
         permit_everywhere()
     network, base = load_experiment(QUICK)
-    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)
+    testbed = await Testbed.start(network, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)
     soak = Soak(testbed, base, out, options)
     await testbed.apply(base, Backend.TC if options.virtual else Backend.ENGINE)
     before, after = await soak.run()

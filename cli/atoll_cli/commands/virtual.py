@@ -25,6 +25,7 @@ from atoll_controller.planner.description_warnings import description_warnings, 
 from atoll_controller.planner.planner import make_plan
 from atoll_controller.planner.virtual_cost import memory, wall_time
 from atoll_core.errors import AtollError, Diagnostic, InterruptedByUserError, MachineError
+from atoll_core.events.events import Note, StepBegun
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
@@ -107,7 +108,7 @@ class _VirtualRunCommand:
 
     async def execute(self, *, as_json: bool) -> int:
         began = time.monotonic()
-        self._show.take({"type": "note", "message": estimate_text(*self._estimates)})
+        self._show.take(Note(estimate_text(*self._estimates)).to_line())
         try:
             summary, comparison = await unless_interrupted(self._execute())
         except asyncio.CancelledError:
@@ -138,7 +139,7 @@ class _VirtualRunCommand:
                 await measure_in_kernel(run_dir, self._kernel, core, lambda line: self._turns.take(number, line))
         summary = None
         if self._analyse:
-            self._turns.take(number, {"type": "step", "step": "analyse"})
+            self._turns.take(number, StepBegun("analyse").to_line())
             summary = await compress_and_analyse(run_dir)
         self._turns.over(number)
         return summary

@@ -410,6 +410,8 @@ class EventResponse(Response):
     type: str
     t_ns: int = Field(description="CLOCK_REALTIME, ns since 1970.")
     seq: int | None = Field(default=None, description="The event's number; samples have none.")
+    text: str | None = Field(default=None, description="A line for people; samples have none.")
+    severity: Literal["info", "warning"] | None = Field(default=None, description="Of the text.")
 
 
 class EndResponse(Response):

@@ -48,7 +48,7 @@ class RunJobs:
         record = self._recording.job_line(spec, self._testbed.machine(spec.host).clock_offset_ns)
         job = self._started[spec.name] = await self._testbed.start_job(spec, self._directory, on_line=record)
         if job.unheld is not None:
-            self._recording.note(f"{spec.name}: {job.unheld}")
+            self._recording.event("note", message=f"{spec.name}: {job.unheld}")
         if spec.config is not None:  # one of our own programs, which report when they are ready
             await job.ready(_READY_TIMEOUT_S)
 

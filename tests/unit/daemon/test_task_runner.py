@@ -31,11 +31,14 @@ async def test_the_end_of_a_run_that_was_analysed_says_its_verdict(
     """Who watches a run with a lab of its own can ask nobody afterwards: the daemon goes at once."""
     events = EventLog(lambda: 7)
 
-    async def work(_: object) -> dict[str, Any]:
+    async def work() -> dict[str, Any]:
         return result
 
-    await TaskRunner(events).begin("run", "geo", work, lambda _: None)
-    told = [{key: event[key] for key in event if key not in ("seq", "t_ns")} for event in events.since(0)]
+    await TaskRunner(events).begin("run", "geo", work)
+    told = [
+        {key: event[key] for key in event if key not in ("seq", "t_ns", "text", "severity")}
+        for event in events.since(0)
+    ]
     begin = {"type": "work", "what": "run", "about": "geo", "state": "begin"}
     assert told == [begin, {**begin, "state": "end", **judged}]
 
@@ -55,5 +58,4 @@ async def test_an_apply_that_fails_with_its_testbed_says_why_that_failed() -> No
         await daemon.apply(
             cast("Any", SimpleNamespace(experiment=object(), backend=None)),
             ApplyOptions(dry_run=False, at_once=True, connections=ConnectionPolicy()),
-            lambda _: None,
         )
