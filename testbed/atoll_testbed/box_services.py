@@ -10,12 +10,13 @@ from typing import Any
 from atoll_core.errors import LabError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Counters, ProgramOutput
+from atoll_core.experiment.experiment import DIRECTIONS
 from atoll_core.plan.plan import JobSpec, Phase, Plan
 from atoll_hosts.job import Job
 from atoll_testbed.platforms.base import Platform
 from atoll_testbed.testbed_diff import TestbedChange
 
-_READY_TIMEOUT_S = 10.0
+_MARK_TIMEOUT_S = 10.0
 _STOP_TIMEOUT_S = 5.0  # for a program that has been asked to end
 _START_S = 1.0  # a program that ends within this time has not started; an interpreter finds a syntax error much earlier
 
@@ -108,10 +109,10 @@ class Services:
             answer = self._marks[number] = asyncio.get_running_loop().create_future()
             await job.send({"op": "mark", "id": number})
             try:
-                async with asyncio.timeout(_READY_TIMEOUT_S):
+                async with asyncio.timeout(_MARK_TIMEOUT_S):
                     answers[spec.host] = await answer
             except TimeoutError:
-                msg = f"{name} did not answer within {_READY_TIMEOUT_S:g} s"
+                msg = f"{name} did not answer within {_MARK_TIMEOUT_S:g} s"
                 raise LabError(msg) from None
             finally:
                 del self._marks[number]
@@ -152,7 +153,7 @@ class Services:
             directory=None if ours else self._platform.lab_folder,
         )
         if ours:
-            await job.ready(_READY_TIMEOUT_S)
+            await job.ready()
         self._running[name] = (spec, job)
         return job
 
@@ -217,4 +218,4 @@ async def _first_end(jobs: Collection[Job], limit_s: float) -> None:
 
 def _follows_trace(spec: JobSpec) -> bool:
     config = spec.config or {}
-    return any("trace" in config.get(way, {}) for way in ("to_island", "to_world"))
+    return any("trace" in config.get(way, {}) for way in DIRECTIONS)

@@ -16,13 +16,11 @@ from typing import Any, Protocol
 
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Subject, Swap
 from atoll_core.errors import LabError
-from atoll_core.plan.flow_entry import FlowEntry, Match
+from atoll_core.plan.flow_entry import FlowEntry
 from atoll_core.plan.plan import Plan
 
 PATIENCE_S = 10.0
 """The time after which a swap reports that a switch, or the controller, stays away."""
-
-_Identity = tuple[str, int, Match]
 
 
 class SwitchFleet(Protocol):
@@ -56,7 +54,7 @@ class Step:
     @property
     def most(self) -> Plan:
         """The entries on the switches during the stage: entries are added before others are deleted."""
-        both = {_identity(entry): entry for entry in (*self.before.flows, *self.after.flows)}
+        both = {entry.identity: entry for entry in (*self.before.flows, *self.after.flows)}
         return replace(self.after, flows=tuple(both.values()))
 
 
@@ -119,13 +117,13 @@ class SwapOwner(Protocol):
 
 def steps_of(old: Plan, new: Plan, swap: Swap) -> tuple[Step, ...]:
     """The steps of a swap between two plans."""
-    held = {_identity(entry): entry for entry in old.flows}
+    held = {entry.identity: entry for entry in old.flows}
     found: list[Step] = []
     before = old
     for number, stage in enumerate(swap.stages, start=1):
-        gone = {_identity(entry) for entry in stage.delete}
+        gone = {entry.identity for entry in stage.delete}
         held = {key: entry for key, entry in held.items() if key not in gone}
-        held |= {_identity(entry): entry for entry in stage.add}
+        held |= {entry.identity: entry for entry in stage.add}
         last = number == len(swap.stages)
         changes = bool(stage.add or stage.delete)
         after = new if last else replace(new, flows=tuple(held.values())) if changes else before
@@ -276,10 +274,6 @@ class Swapping:
                 with contextlib.suppress(asyncio.CancelledError, LabError):
                     await doing
         raise LabError(self._reason)
-
-
-def _identity(entry: FlowEntry) -> _Identity:
-    return entry.switch, entry.priority, entry.match
 
 
 def _report(subject: Subject, stage: str, began_ns: tuple[int, int], *counts: int) -> StageReport:

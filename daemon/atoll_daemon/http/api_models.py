@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from atoll_controller.fabric.switch_report import SwitchReport
 from atoll_controller.tracing.packet_trace import PacketTrace
 from atoll_controller.tracing.trace_report import LiveTrace
-from atoll_core.experiment.experiment import Protocol
+from atoll_core.experiment.experiment import DIRECTIONS, Protocol
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.switch_features import Runtime
@@ -102,7 +102,7 @@ class RunRequest(DescriptionRequest):
 class CalibrationRequest(DescriptionRequest):
     """Parameters of a calibration."""
 
-    directions: list[str] = Field(default=["to_island", "to_world"], description="to_island, to_world; repeatable.")
+    directions: list[str] = Field(default=[*DIRECTIONS], description="to_island, to_world; repeatable.")
     seconds: float = Field(default=2.0, gt=0, le=600, description="Duration of each part of a link's test.")
 
 

@@ -18,6 +18,7 @@ from atoll_core.description.validation_messages import suggest
 from atoll_core.description.yaml_document import Document, label
 from atoll_core.errors import DescriptionError, shown
 from atoll_core.events.events import Note
+from atoll_core.experiment.experiment import DIRECTIONS
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import MININET
 from atoll_daemon.http.api_models import (
@@ -51,7 +52,6 @@ from atoll_daemon.run_registry import RunRecord
 from atoll_daemon.task_runner import Line
 from atoll_dashboards.influx.influx_agreement import other_database
 from atoll_testbed.box_connections import ConnectionPolicy
-from atoll_testbed.calibration.link_calibration import DIRECTIONS
 
 Read = Callable[[], Awaitable[DescribedExperiment]]
 

@@ -9,7 +9,7 @@ from atoll_apps.segments.world_edge import classes
 from atoll_controller.planner.path_checks import MOST_PING_SHARE
 from atoll_core.errors import RunError
 from atoll_core.events.events import Progress
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.experiment import DIRECTIONS, Experiment
 from atoll_core.lab.network import Network
 from atoll_testbed.calibration.calibration_checks import (
     PRECISE,
@@ -32,8 +32,6 @@ from atoll_testbed.calibration.calibration_checks import (
 from atoll_testbed.calibration.link_direction import MTU, PROBE_PACKET, LinkUnderTest
 from atoll_testbed.calibration.link_flood import Flood, SpecialHosts, flood, idle_rtts, one_way_delays
 from atoll_testbed.testbed import Testbed
-
-DIRECTIONS = ("to_island", "to_world")
 
 # Never in step with what fills the queue: pings at a multiple of a packet's serialisation time would all find it full,
 # or none (phase effects: Floyd and Jacobson, Internetworking: Research and Experience 3, 1992).

@@ -12,14 +12,12 @@ from typing import Any
 
 from atoll_apps.segments.segment import App
 from atoll_core.events.event_text import event_text
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.experiment import DIRECTIONS, Experiment
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.metrics.line_protocol import Field, Point
 from atoll_core.metrics.metrics_schema import BY_NAME
 from atoll_core.plan.plan import JobSpec, Phase
 from atoll_hosts.clock_offset import ClockOffset
-
-DIRECTIONS = ("to_island", "to_world")
 
 _FIELDS = {name: tuple(figure.name for figure in each.fields) for name, each in BY_NAME.items()}
 FIGURES_OF_CHECKS = frozenset({"check", "terrestrial", "base_rtt", "calibration"})

@@ -20,13 +20,11 @@ from atoll_core.codec import to_json
 from atoll_core.errors import RunError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Counters, Live, Note, ProgramOutput
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.experiment import DIRECTIONS, Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import JobSpec, Plan
 from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
 from atoll_testbed.testbed import Testbed
-
-_DIRECTIONS = ("to_island", "to_world")
 
 # Limits for the output of a job or box, so that none fills the disk: a link prints 10 to 20 kB a second, a delay box
 # with 200 latency classes 410 kB, a ping every millisecond 93 kB.
@@ -211,8 +209,8 @@ class RunRecorder:
         while time.monotonic() < deadline:
             entered = held = 0
             for line in self._latest.values():
-                entered += sum(line[direction]["in_packets"] for direction in _DIRECTIONS)
-                held += sum(line[direction]["held_packets"] for direction in _DIRECTIONS)
+                entered += sum(line[direction]["in_packets"] for direction in DIRECTIONS)
+                held += sum(line[direction]["held_packets"] for direction in DIRECTIONS)
             if entered != seen or held:
                 seen, since = entered, time.monotonic()
             elif time.monotonic() - since >= quiet_s:

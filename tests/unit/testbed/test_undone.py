@@ -36,7 +36,7 @@ class MemoryJob:
         self.exit: Exit | None = None
         running[name] = config
 
-    async def ready(self, timeout_s: float) -> None:
+    async def ready(self, timeout_s: float = 10.0) -> None:
         """At once, but for a link of 13 bit/s."""
         del timeout_s
         if "13," in str(self._running[self._name].get("to_island")):
