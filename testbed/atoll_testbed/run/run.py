@@ -70,13 +70,10 @@ class Run:
         are stopped, settings restored and captures kept.
         """
         self._recording.manifest.write(describe_lab(self._testbed, started_ns))
-        with self._recording.recording():
-            await self._measure(started_ns)
-
-    async def _measure(self, started_ns: int) -> None:
         outcome = "completed"
         try:
-            await while_up(self._testbed, self._steps())
+            with self._recording.recording():
+                await while_up(self._testbed, self._steps())
         except asyncio.CancelledError:
             outcome = f"cancelled at step {self._step_name}"
             raise
