@@ -3,16 +3,12 @@
 
 import argparse
 import json
-import os
-import shutil
 import sys
 from pathlib import Path
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_core.errors import AtollError
-
-_BUILT = Path(__file__).parents[2] / "target" / "release" / "atoll-host"
 
 
 def main() -> int:
@@ -22,8 +18,8 @@ def main() -> int:
     parser.add_argument(
         "--binary",
         type=Path,
-        default=_binary(),
-        help="the atoll-host executable (default: $ATOLL_HOST, this checkout's, the search path's)",
+        default=Path("atoll-host"),
+        help="the atoll-host executable (default: that on the PATH)",
     )
     asked = parser.parse_args()
     try:
@@ -34,13 +30,6 @@ def main() -> int:
     json.dump(summary, sys.stdout, indent=1)
     sys.stdout.write("\n")
     return 0
-
-
-def _binary() -> Path:
-    named = os.environ.get("ATOLL_HOST")
-    if named:
-        return Path(named)
-    return _BUILT if _BUILT.exists() else Path(shutil.which("atoll-host") or "atoll-host")
 
 
 if __name__ == "__main__":

@@ -38,12 +38,8 @@ from atoll_analysis.verdict.timeouts import (
 )
 from atoll_analysis.verdict.verdict import judge
 from atoll_core.experiment.experiment import Limits, Link
-from atoll_core.plan.plan import Backend, Phase
+from atoll_core.plan.plan import Backend, Phase, terrestrial_allowance_ns
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK, bucket_bytes
-
-# A server's terrestrial part is right within 0.5 ms, the lab's own processing, and 2 % of itself.
-_TERRESTRIAL_MS = 0.5
-_TERRESTRIAL_SHARE = 0.02
 
 
 def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
@@ -232,11 +228,12 @@ def _terrestrial(facts: RunData) -> dict[str, TerrestrialRtt]:
     found: dict[str, TerrestrialRtt] = {}
     for event in facts.of_type("terrestrial"):
         configured = event["configured_ns"] / 1e6
+        allowed = terrestrial_allowance_ns(event["configured_ns"]) / 1e6
         server = str(event["server"])
         found[server] = TerrestrialRtt(
             configured=configured,
             measured=event["measured_ns"] / 1e6,
-            tolerance=round(_TERRESTRIAL_MS + _TERRESTRIAL_SHARE * configured + jitter_ms.get(server, 0.0), 6),
+            tolerance=round(allowed + jitter_ms.get(server, 0.0), 6),
         )
     return found
 

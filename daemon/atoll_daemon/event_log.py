@@ -11,6 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
+from atoll_core.events.events import Event as PublishedEvent
+from atoll_core.events.events import Sample, with_text
+
 Event = dict[str, Any]
 
 KEPT_EVENTS = 4096
@@ -93,12 +96,17 @@ class EventLog:
         return any(listener.samples for listener in self._listeners)
 
     def add(self, kind: str, /, **fields: Any) -> Event:
-        """Add an event of a ``type`` and return it."""
+        """Add an event of a ``type``, with its text, and return it."""
         self.seq += 1
-        event: Event = {"type": kind, "seq": self.seq, "t_ns": self._clock(), **fields}
+        event: Event = with_text({"type": kind, "seq": self.seq, "t_ns": self._clock(), **fields})
         self._events.append(event)
         self._hand_on(event, sample=False)
         return event
+
+    def record(self, event: PublishedEvent) -> None:
+        """Add an event or a sample that was published."""
+        fields = event.to_json()
+        (self.sample if isinstance(event, Sample) else self.add)(fields.pop("type"), **fields)
 
     def sample(self, kind: str, /, **fields: Any) -> None:
         """Send a sample to the subscribers that take samples. ``fields`` may have a ``t_ns`` of its own."""
@@ -113,7 +121,7 @@ class EventLog:
         events = [event for event in self._events if event["seq"] > after]
         if after + 1 < self.oldest:
             gap: Event = {"type": "gap", "t_ns": self._clock(), "from": after + 1, "to": self.oldest - 1}
-            return [gap, *events]
+            return [with_text(gap), *events]
         return events
 
     def subscribe(self, after: int, name: str, *, samples: bool, drop: Callable[[], None]) -> Subscription:

@@ -15,6 +15,18 @@ from atoll_core.codec import to_json
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.errors import AtollError, LabError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import (
+    Counters,
+    Live,
+    MetricPoints,
+    Note,
+    Progress,
+    RunBegun,
+    StepBegun,
+    SwapEvent,
+    SwitchConnection,
+)
 from atoll_core.lab.network import Network
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import LabTarget
@@ -25,14 +37,17 @@ from atoll_daemon.last_failure import expect_kill, forget_failure, remember_fail
 from atoll_daemon.live_metrics import LivePoints
 from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.run_registry import RUNS, RunRecord, Runs
-from atoll_daemon.task_runner import Emit, Line, TaskRunner
+from atoll_daemon.task_runner import Line, TaskRunner
 from atoll_dashboards.grafana.grafana_links import carried_link
+from atoll_dashboards.influx.sink_supervisor import Fed, feeding
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.calibration.link_calibration import calibrate
 from atoll_testbed.preflight.requirements import require_runnable
 from atoll_testbed.run.run import Run
 from atoll_testbed.run.run_request import PlannedRun, RunOptions, RunRequest, create_run
 from atoll_testbed.testbed import Testbed, changes_json, while_up
+
+_LOGGED = (Progress, StepBegun, RunBegun, SwitchConnection, SwapEvent, Live, Counters)
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,6 +85,8 @@ class LabDaemon:
     def __init__(self, target: LabTarget, *, for_run: bool) -> None:
         self.target = target
         self.for_run = for_run
+        self.bus = EventBus()
+        """Everything that happens on the lab; the event log, requests in progress and runs subscribe to it."""
         self.events = EventLog(time.time_ns)
         self.tasks = TaskRunner(self.events)
         self.points = LivePoints(self.events)
@@ -88,6 +105,10 @@ class LabDaemon:
         self._up: _Up | None = None
         self._described: DescribedExperiment | None = None
         self._background: set[asyncio.Task[None]] = set()
+        self.bus.subscribe(self.events.record, *_LOGGED)
+        self.bus.subscribe(self._take_note, Note)
+        self.bus.subscribe(self._take_counters, Counters)
+        self.bus.subscribe(lambda event: self.points.take(event.points), MetricPoints)
 
     # State
 
@@ -138,7 +159,7 @@ class LabDaemon:
 
     # Work
 
-    async def bring_up(self, lab: Lab, network: Network, runtime: Runtime | None, emit: Emit) -> Line:
+    async def bring_up(self, lab: Lab, network: Network, runtime: Runtime | None) -> Line:
         """Bring a lab up unless it is up already, which the answer says."""
         if self._up is not None:
             self.require_same_lab(network)
@@ -147,11 +168,7 @@ class LabDaemon:
         placed = _placed(network)
         file = self.target.inventory
         inventory = None if file is None else await asyncio.to_thread(load_inventory, file, placed)
-        testbed = await Testbed.start(
-            placed, lambda text: _progress(emit, text), runtime or Runtime.OS_KEN, inventory=inventory
-        )
-        testbed.on_event = self._take
-        testbed.on_note = self._note
+        testbed = await Testbed.start(placed, self.bus, runtime or Runtime.OS_KEN, inventory=inventory)
         self._up = _Up(testbed, lab, placed)
         if self.for_run:
             forget_failure(self.target)  # the run reports it
@@ -161,8 +178,8 @@ class LabDaemon:
         self.spawn(self._end_with_lab(testbed))
         return {"already": False}
 
-    async def apply(self, described: DescribedExperiment, how: ApplyOptions, emit: Emit) -> Line:
-        """Apply an experiment; the answer has the changes, ``emit`` gets the events of a swap."""
+    async def apply(self, described: DescribedExperiment, how: ApplyOptions) -> Line:
+        """Apply an experiment; the answer has the changes."""
         testbed, _ = self.require_lab()
         dry_run = how.dry_run
         try:
@@ -173,7 +190,6 @@ class LabDaemon:
                 at_once=how.at_once,
                 probes=how.probes,
                 connections=how.connections,
-                tell=emit,
             )
         except BaseException as error:
             if testbed.experiment is described.experiment:  # the cutover was done before the error
@@ -199,7 +215,7 @@ class LabDaemon:
         request = RunRequest(testbed.network, described.experiment, testbed.platform.name, options)
         return AcceptedRun(described, await asyncio.to_thread(require_runnable, request, runs), runs, analyse)
 
-    async def run(self, run: AcceptedRun, record: RunRecord, emit: Emit) -> Line:
+    async def run(self, run: AcceptedRun, record: RunRecord) -> Line:
         """Run an experiment; the answer has the run directory, the summary, and the link to its points in Grafana."""
         testbed, _ = self.require_lab()
         request = run.planned.request
@@ -207,29 +223,29 @@ class LabDaemon:
         self.runs.add(record, str(run_dir.path), run_dir.path.name)
         self.replays.add(run_dir.path)
 
-        def take(line: Line) -> None:
-            record.take(line)
-            emit(line)
+        def take(event: StepBegun | Live) -> None:
+            record.take(event)
             if testbed.experiment is request.experiment and self._described is not run.described:
                 self._note_applied(run.described)
 
-        take({"type": "run", "run": record.id, "run_dir": str(run_dir.path)})
-        with contextlib.closing(run_dir):
-            running = Run(testbed, run.planned, run_dir, take, self.points.take)
-            with self.points.of_run(record.id, metered=request.options.metrics):
-                await running.measure(record.started_ns)
+        metrics = request.options.metrics
+        self.bus.publish(RunBegun(record.id, str(run_dir.path)))
+        with contextlib.closing(run_dir), self.bus.subscribe(take, StepBegun, Live):
+            running = Run(testbed, run.planned, run_dir)
+            sink = feeding(run_dir.path, running.note, self._progress) if metrics else contextlib.nullcontext(Fed())
+            async with sink as fed:
+                with self.points.of_run(record.id, metered=metrics):
+                    await running.measure(record.started_ns)
             summary = await running.analyse() if run.analyse else None
-        link = carried_link(run_dir) if running.in_database else None
+        link = carried_link(run_dir) if fed.points else None
         return {"run_dir": str(run_dir.path), "summary": summary, "grafana": link}
 
-    async def calibrate(
-        self, described: DescribedExperiment, directions: list[str], seconds: float, emit: Emit
-    ) -> Line:
+    async def calibrate(self, described: DescribedExperiment, directions: list[str], seconds: float) -> Line:
         """Calibrate the links of an experiment against their configuration; the answer has the figures."""
         testbed, _ = self.require_lab()
         await testbed.apply(described.experiment, described.backend, at_once=True)
         self._note_applied(described)
-        work = calibrate(testbed, described.experiment, directions, seconds, lambda text: _progress(emit, text))
+        work = calibrate(testbed, described.experiment, directions, seconds)
         return {"calibration": to_json(await while_up(testbed, work))}
 
     async def stop(self) -> None:
@@ -254,7 +270,7 @@ class LabDaemon:
         self._background.discard(task)
         error = None if task.cancelled() else task.exception()
         if error is not None:  # without its background tasks the daemon would not notice that the lab fails
-            self._note(str(internal_error(error)))
+            self.bus.publish(Note(str(internal_error(error))))
             self.end.set()
 
     # Events
@@ -264,19 +280,18 @@ class LabDaemon:
         chain = list(described.experiment.chain.hops)
         self.events.add("applied", experiment=described.experiment.name, chain=chain, **fields)
 
-    def _take(self, event: Line) -> None:
-        fields = {key: part for key, part in event.items() if key != "type"}
-        if event["type"] == "counters":
-            self.boxes[event["box"]] = fields
-            self.events.sample("counters", **fields)
-            if self.testbed is not None:
-                self.points.box_line(self.testbed, event, time.time_ns())
-        else:
-            self.events.add(event["type"], **fields)
+    def _take_counters(self, event: Counters) -> None:
+        self.boxes[event.box] = {key: part for key, part in event.to_json().items() if key != "type"}
+        if self.testbed is not None:
+            self.points.take_counters(self.testbed, event, time.time_ns())
 
-    def _note(self, text: str) -> None:
-        sys.stderr.write(f"daemon: {text}\n")
-        self.events.add("note", message=text)
+    def _take_note(self, event: Note) -> None:
+        if self.runs.in_progress is None:  # the run records it
+            sys.stderr.write(f"daemon: {event.message}\n")
+        self.events.record(event)
+
+    def _progress(self, text: str) -> None:
+        self.bus.publish(Progress(text))
 
     async def _end_with_lab(self, testbed: Testbed) -> None:
         reason = await asyncio.shield(testbed.failed)
@@ -292,7 +307,3 @@ class LabDaemon:
 def _placed(network: Network) -> Network:
     """The network with the absolute path of its file: later commands may run in another directory."""
     return replace(network, file=os.path.abspath(network.file))  # noqa: PTH100 (Path.absolute keeps `..`)
-
-
-def _progress(emit: Emit, text: str) -> None:
-    emit({"type": "progress", "text": text})

@@ -6,9 +6,10 @@ Nothing is stored here, and no points are made while there is no subscriber for 
 
 import asyncio
 import contextlib
-from collections.abc import Generator, Iterable, Mapping
+from collections.abc import Generator, Iterable
 from typing import Any
 
+from atoll_core.events.events import Counters
 from atoll_core.metrics.line_protocol import Point
 from atoll_daemon.event_log import EventLog
 from atoll_testbed.metrics.metric_points import box_points, class_names, link_config_points
@@ -50,7 +51,7 @@ class LivePoints:
         if self._gathered and self._due is None:
             self._due = asyncio.get_running_loop().call_later(self._period_s, self._hand_on)
 
-    def box_line(self, testbed: Testbed, line: Mapping[str, Any], now_ns: int) -> None:
+    def take_counters(self, testbed: Testbed, event: Counters, now_ns: int) -> None:
         """Take the counters of a link or delay box, unless a run passes them itself.
 
         The first counters of a second are preceded by the configuration of the links. ``now_ns``: CLOCK_REALTIME.
@@ -59,7 +60,7 @@ class LivePoints:
             return
         if self._due is None and testbed.experiment is not None:
             self.take(link_config_points(testbed.experiment, now_ns))
-        self.take(box_points(line["box"], line, class_names(testbed.network)))
+        self.take(box_points(event.box, event.line, class_names(testbed.network)))
 
     def _hand_on(self) -> None:
         if self._due is not None:

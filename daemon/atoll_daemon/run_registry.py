@@ -6,6 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from atoll_core.errors import AtollError
+from atoll_core.events.events import Live, StepBegun
 from atoll_daemon.http.http_errors import RequestError, error_json, internal_error
 from atoll_daemon.task_runner import Line
 
@@ -34,15 +35,12 @@ class RunRecord:
     named: asyncio.Event = field(default_factory=asyncio.Event)
     """Set as soon as the run has a directory, or has ended without one."""
 
-    def take(self, line: Line) -> None:
-        """Take an event of the run."""
-        match line["type"]:
-            case "step":
-                self.step = line["step"]
-            case "live":
-                self.live = {key: part for key, part in line.items() if key != "type"}
-            case _:
-                pass
+    def take(self, event: StepBegun | Live) -> None:
+        """Take the progress of the run."""
+        if isinstance(event, StepBegun):
+            self.step = event.step
+        else:
+            self.live = {key: part for key, part in event.to_json().items() if key != "type"}
 
     def progress(self) -> dict[str, Any]:
         """The current step and the elapsed time."""

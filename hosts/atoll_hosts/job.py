@@ -11,6 +11,8 @@ from typing import Any, cast
 from atoll_core.errors import LabError, plain
 from atoll_hosts.message_shapes import parsed
 
+_READY_TIMEOUT_S = 10.0  # a busy machine takes a second or two to start a program
+
 OnLine = Callable[[dict[str, Any]], None]
 """Takes a line of standard output that is a JSON object."""
 OnOutput = Callable[[str], None]
@@ -58,7 +60,7 @@ class Job:
         self._ready = asyncio.Event()
         self._ended: asyncio.Future[Exit] = asyncio.get_running_loop().create_future()
 
-    async def ready(self, timeout_s: float) -> None:
+    async def ready(self, timeout_s: float = _READY_TIMEOUT_S) -> None:
         """Wait for the job's ``ready`` line. Raises LabError if it ends before, or after ``timeout_s``."""
         said = asyncio.ensure_future(self._ready.wait())
         try:

@@ -7,12 +7,14 @@
 
 import asyncio
 import time
-from collections.abc import Awaitable, Callable, Iterable, Mapping
+from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
 from atoll_controller.planner.job_privileges import RESET_CONNECTIONS
 from atoll_core.errors import LabError, UsageError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import SwapEvent
 from atoll_core.lab.network import Network
 from atoll_core.units import Duration
 from atoll_hosts.machine import Machine
@@ -23,8 +25,6 @@ _DEFAULT_LIMIT = "60 s"
 # Only connections of the experiment's hosts: a real box has others, such as an administrator's SSH session.
 _FOUND = "state connected exclude time-wait ( {peers} )"
 _COUNT = 'found=$(ss -Htn $@) || exit 1; printf \'{"connections":%d}\\n\' "$(printf %s "$found" | grep -c .)"'
-
-Tell = Callable[[dict[str, Any]], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,7 +48,7 @@ class ConnectionPolicy:
 
 
 class BoxConnections:
-    """The TCP connections of programs on boxes.
+    """The TCP connections of programs on boxes, and the policy for those that a swap breaks.
 
     ``machine``: the machine with a name (KeyError: no such machine). ``restart``: restarts a box's program.
     """
@@ -58,32 +58,40 @@ class BoxConnections:
         network: Network,
         machine: Callable[[str], Machine],
         restart: Callable[[str], Awaitable[None]],
-        tell: Tell,
+        events: EventBus,
+        policy: ConnectionPolicy,
     ) -> None:
         self._machine = machine
         self._restart = restart
-        self._tell = tell
+        self._events = events
+        self._policy = policy
         self._filter = _FOUND.format(peers=f"dst {network.world} or dst {network.island}").split()
         self._external = frozenset(box.name for box in network.boxes if not box.is_managed)
 
-    async def wait(self, boxes: Iterable[str], limit: Duration) -> None:
-        """Wait until the boxes have no connections; after ``limit``, emit an event and return. Raises LabError."""
-        deadline = time.monotonic() + limit.ns / 1e9
+    async def wait(self, boxes: Collection[str]) -> bool:
+        """Wait until the boxes have no connections; after the policy's limit, publish an event and return.
+
+        Returns whether the policy is to wait. Raises LabError.
+        """
+        if self._policy.wait is None or not boxes:
+            return False
+        deadline = time.monotonic() + self._policy.wait.s
         left = [box for box in boxes if box not in self._external]
         while left:
             counts = {box: await self._count(box) for box in left}
             left = [box for box, count in counts.items() if count]
             if left and time.monotonic() >= deadline:
-                self._say("limit", {box: counts[box] for box in left})
-                return
+                self._publish("limit", {box: counts[box] for box in left})
+                break
             if left:
                 await asyncio.sleep(_LOOK_EVERY_S)
+        return True
 
     async def reset(self, boxes: Iterable[str]) -> None:
-        """Reset the boxes' connections, and emit an event for each box. Raises LabError."""
+        """Reset the boxes' connections, and publish an event for each box. Raises LabError."""
         for box in boxes:
             if box in self._external:
-                self._say("time-out", {box: None})
+                self._publish("time-out", {box: None})
                 continue
             count = await self._count(box)
             if not count:
@@ -92,10 +100,10 @@ class BoxConnections:
             refused = await self._count(box)
             if refused:
                 await self._restart(box)
-            self._say("restart" if refused else "reset", {box: count})
+            self._publish("restart" if refused else "reset", {box: count})
 
-    def _say(self, how: str, boxes: Mapping[str, int | None]) -> None:
-        self._tell({"type": "swap", "t_ns": time.time_ns(), "state": "connections", "how": how, "boxes": boxes})
+    def _publish(self, how: str, boxes: Mapping[str, int | None]) -> None:
+        self._events.publish(SwapEvent(time.time_ns(), "connections", {"how": how, "boxes": boxes}))
 
     async def _count(self, box: str) -> int:
         answer = await self._run(box, "sh", "-c", _COUNT, "count", *self._filter)

@@ -8,37 +8,29 @@ from functools import partial
 from typing import Any
 
 from atoll_core.errors import LabError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Counters, ProgramOutput
+from atoll_core.experiment.experiment import DIRECTIONS
 from atoll_core.plan.plan import JobSpec, Phase, Plan
 from atoll_hosts.job import Job
 from atoll_testbed.platforms.base import Platform
 from atoll_testbed.testbed_diff import TestbedChange
 
-_READY_TIMEOUT_S = 10.0
+_MARK_TIMEOUT_S = 10.0
 _STOP_TIMEOUT_S = 5.0  # for a program that has been asked to end
 _START_S = 1.0  # a program that ends within this time has not started; an interpreter finds a syntax error much earlier
-
-BoxLine = Callable[[str, dict[str, Any]], None]
-ProgramLine = Callable[[str, str], None]
-"""Takes the name of a job and a line that this user's program printed."""
 
 
 class Services:
     """The programs that run on the boxes of a testbed.
 
-    ``on_line``: takes their lines of JSON, with the box's name. ``on_program_line``: takes the output of users'
-    programs. ``on_failure``: takes a line about a program that ended unexpectedly or refused a request.
+    ``events``: takes the counters of boxes and the output of users' programs. ``on_failure``: takes a line about a
+    program that ended unexpectedly or refused a request.
     """
 
-    def __init__(
-        self,
-        platform: Platform,
-        on_line: BoxLine,
-        on_program_line: ProgramLine,
-        on_failure: Callable[[str], None],
-    ) -> None:
+    def __init__(self, platform: Platform, events: EventBus, on_failure: Callable[[str], None]) -> None:
         self._platform = platform
-        self._on_line = on_line
-        self._on_program_line = on_program_line
+        self._events = events
         self._on_failure = on_failure
         self._running: dict[str, tuple[JobSpec, Job]] = {}
         self._watchers: set[asyncio.Task[None]] = set()
@@ -117,10 +109,10 @@ class Services:
             answer = self._marks[number] = asyncio.get_running_loop().create_future()
             await job.send({"op": "mark", "id": number})
             try:
-                async with asyncio.timeout(_READY_TIMEOUT_S):
+                async with asyncio.timeout(_MARK_TIMEOUT_S):
                     answers[spec.host] = await answer
             except TimeoutError:
-                msg = f"{name} did not answer within {_READY_TIMEOUT_S:g} s"
+                msg = f"{name} did not answer within {_MARK_TIMEOUT_S:g} s"
                 raise LabError(msg) from None
             finally:
                 del self._marks[number]
@@ -155,13 +147,13 @@ class Services:
             stdout="lines",
             stderr="lines",
             on_line=partial(self._take, spec.host),
-            on_output=None if ours else partial(self._on_program_line, name),
+            on_output=None if ours else partial(self._publish_output, name),
             limits=spec.limits,
             privileges=spec.privileges,
             directory=None if ours else self._platform.lab_folder,
         )
         if ours:
-            await job.ready(_READY_TIMEOUT_S)
+            await job.ready()
         self._running[name] = (spec, job)
         return job
 
@@ -189,6 +181,9 @@ class Services:
         if name in self._running and self._running[name][1] is job:
             self._on_failure(f"{name} ended unexpectedly: {job.exit_text()}")
 
+    def _publish_output(self, job: str, line: str) -> None:
+        self._events.publish(ProgramOutput(job, line))
+
     def _take(self, box: str, line: dict[str, Any]) -> None:
         if line.get("type") == "mark":
             answer = self._marks.get(line.get("id", 0))
@@ -197,7 +192,8 @@ class Services:
             return
         if line.get("type") == "trace-start" and line.get("ok") is False:
             self._on_failure(f"{box} does not follow its trace: {line.get('error')}")
-        self._on_line(box, line)
+        elif line.get("type") == "counters":
+            self._events.publish(Counters(box, line))
 
 
 def _services_of(plan: Plan | None) -> dict[str, JobSpec]:
@@ -222,4 +218,4 @@ async def _first_end(jobs: Collection[Job], limit_s: float) -> None:
 
 def _follows_trace(spec: JobSpec) -> bool:
     config = spec.config or {}
-    return any("trace" in config.get(way, {}) for way in ("to_island", "to_world"))
+    return any("trace" in config.get(way, {}) for way in DIRECTIONS)

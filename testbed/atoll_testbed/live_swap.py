@@ -8,34 +8,70 @@ its entries are removed. A swap that is rolled back leaves the programs of the o
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Sequence
-from dataclasses import asdict
+from collections.abc import Callable, Sequence
+from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from atoll_controller.fabric.swap_executor import (
-    Hooks,
-    ProbeRunner,
-    StageReport,
-    Step,
-    Swapping,
-    SwitchFleet,
-    TurnRunner,
-)
-from atoll_controller.fabric.swap_plan import StageKind, Swap
+from atoll_controller.fabric.swap_executor import StageReport, Step, Swapping, SwapVerifier, SwitchFleet
+from atoll_controller.fabric.swap_plan import Stage, StageKind, Subject, Swap
 from atoll_core.errors import AtollError, LabError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import SwapEvent
+from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import Plan
-from atoll_testbed.box_connections import BoxConnections, ConnectionPolicy
-from atoll_testbed.box_services import Services
+from atoll_testbed.box_connections import BoxConnections
+from atoll_testbed.machines import Machines
+from atoll_testbed.verification.cutover_verification import verify_cutover
+from atoll_testbed.verification.probe_receiver import ProbedLab
+from atoll_testbed.verification.swap_verification import verify_drained, verify_entries
 
-Tell = Callable[[dict[str, Any]], None]
+
+@dataclass(frozen=True, slots=True)
+class ProbeVerifier:
+    """Verifies the stages of a swap between two experiments by probes: latencies change first, then chains."""
+
+    lab: ProbedLab
+    old: Experiment
+    new: Experiment
+
+    @property
+    def _between(self) -> Experiment:
+        """The version after the swap of latencies."""
+        return replace(self.old, latency=self.new.latency)
+
+    async def verify_stage(self, stage: Stage) -> None:
+        """See :class:`SwapVerifier`."""
+        after = self._between if stage.subject is Subject.LATENCY else self.new
+        await verify_entries(self.lab, stage.probes, after)
+
+    async def wait_for_cutover(self, stage: Stage, before: Plan, after: Plan) -> None:
+        """See :class:`SwapVerifier`."""
+        await verify_cutover(self.lab, stage.probes, before, after, (self.old, self._between, self.new))
+
+    async def wait_for_drain(self, stage: Stage) -> None:
+        """See :class:`SwapVerifier`."""
+        versions = (self.old, self._between) if stage.kind is StageKind.DRAIN else (self._between, self.new)
+        await verify_drained(self.lab, stage.probes, versions[0 if stage.subject is Subject.LATENCY else 1])
+
+
+class NoVerifier:
+    """Takes the tables of the switches for the truth (``--no-probe``)."""
+
+    async def verify_stage(self, stage: Stage) -> None:
+        """Return at once."""
+
+    async def wait_for_cutover(self, stage: Stage, before: Plan, after: Plan) -> None:
+        """Return at once."""
+
+    async def wait_for_drain(self, stage: Stage) -> None:
+        """Return at once."""
 
 
 class LiveSwap:
     """A swap from the applied plan to a new one. Start and await it with :meth:`carry_out`.
 
-    ``steps``: its stages, with the entries before and after each (``swap_executor.steps_of``). ``machines``: applies
-    the settings of a plan to the machines. ``on_cutover``: called when packets are forwarded by the new version.
-    ``tell``: takes the events of docs/contracts.md, "Swaps"; it must not fail.
+    ``steps``: its stages, with the entries before and after each (``swap_executor.steps_of``). ``events``: takes the
+    events of docs/contracts.md, "Swaps". ``on_cutover``: called when packets are forwarded by the new version.
     """
 
     def __init__(
@@ -44,27 +80,20 @@ class LiveSwap:
         steps: Sequence[Step],
         *,
         switches: SwitchFleet,
-        machines: Callable[[Plan], Awaitable[None]],
-        services: Services,
-        boxes: BoxConnections,
-        connections: ConnectionPolicy,
-        probe: ProbeRunner,
-        taken: TurnRunner,
-        drained: ProbeRunner,
+        machines: Machines,
+        connections: BoxConnections,
+        verifier: SwapVerifier,
+        events: EventBus,
         on_cutover: Callable[[], None],
-        tell: Tell,
     ) -> None:
         self._swap = swap
         self._old, self._new = steps[0].before, steps[-1].after
         self._machines = machines
-        self._services = services
-        self._boxes = boxes
         self._connections = connections
+        self._events = events
         self._on_cutover = on_cutover
-        self._tell = tell
         self._waited_ns = 0  # for connections
-        hooks = Hooks(probe, taken, drained, self._before_turn, self._turned, self._report)
-        self._swapping = Swapping(switches, steps, hooks)
+        self._swapping = Swapping(switches, steps, verifier, self)
         self._task = asyncio.create_task(self._run())
 
     @property
@@ -97,7 +126,7 @@ class LiveSwap:
         if failure is not None:
             state = f"the swap failed ({failure}) and is rolled back"
         else:
-            state = "the swap continues" if self._swapping.turned else "the swap is in progress"
+            state = "the swap continues" if self._swapping.cut_over else "the swap is in progress"
         if not self._swapping.held_up.done():
             return state
         return f"{state} as soon as possible: {self._swapping.held_up.result()}"
@@ -116,19 +145,16 @@ class LiveSwap:
     async def _run(self) -> None:
         began_ns = time.monotonic_ns()
         stages = [f"{stage.subject} {stage.kind}" for stage in self._swap.stages]
-        self._event({"state": "begin", "stages": stages, "moved": list(self._swap.moved)})
+        self._event("begin", stages=stages, moved=list(self._swap.moved))
         try:
-            await self._machines(self._new)
-            await self._services.add(self._new)
+            await self._machines.add(self._new)
             await self._swapping.run()
         except Exception as error:
-            if self._swapping.turned:
+            if self._swapping.cut_over:
                 raise
             with contextlib.suppress(AtollError):
-                await self._machines(self._old)
-            with contextlib.suppress(AtollError):
-                await self._services.reconcile(self._old, restart_traces=False)
-            self._event({"state": "undone", "reason": str(error), "duration_ns": time.monotonic_ns() - began_ns})
+                await self._machines.restore(self._old)
+            self._event("undone", reason=str(error), duration_ns=time.monotonic_ns() - began_ns)
             if isinstance(error, LabError):
                 raise LabError(f"swap rolled back; the previous configuration is active: {error}") from error
             raise
@@ -136,27 +162,31 @@ class LiveSwap:
         drain_ns = sum(stage.wait_ns for stage in self._swap.stages if stage.kind is StageKind.DRAIN)
         beyond_ns = duration_ns - drain_ns - self._waited_ns
         try:
-            await self._services.reconcile(self._new, restart_traces=False)
+            await self._machines.reconcile(self._new)
         except LabError as error:
             raise LabError(f"chains and latencies are swapped, but not all boxes could be updated: {error}") from error
-        self._event({"state": "end", "duration_ns": duration_ns, "drain_ns": drain_ns, "beyond_drain_ns": beyond_ns})
+        self._event("end", duration_ns=duration_ns, drain_ns=drain_ns, beyond_drain_ns=beyond_ns)
 
-    async def _before_turn(self) -> None:
-        if self._connections.wait is not None and self._swap.moved:
-            began_ns = time.monotonic_ns()
-            await self._boxes.wait(self._swap.moved, self._connections.wait)
+    # The swap's owner (swap_executor.SwapOwner)
+
+    async def before_cutover(self) -> None:
+        """Wait for the end of connections that the swap breaks, if the policy says so."""
+        began_ns = time.monotonic_ns()
+        if await self._connections.wait(self._swap.moved):
             self._waited_ns = time.monotonic_ns() - began_ns
 
-    async def _turned(self) -> None:
+    async def after_cutover(self) -> None:
+        """Report the new version as active, and reset the connections of boxes that traffic has left."""
         self._on_cutover()
-        self._event({"state": "turned"})
+        self._event("turned")
         try:
-            await self._boxes.reset(self._swap.moved)
+            await self._connections.reset(self._swap.moved)
         except Exception as error:  # noqa: BLE001 - the swap is done; connections end by their time-outs
-            self._event({"state": "connections", "how": "failed", "reason": str(error)})
+            self._event("connections", how="failed", reason=str(error))
 
-    def _report(self, report: StageReport) -> None:
-        self._event({"state": "stage", **asdict(report), "text": str(report)})
+    def stage_ended(self, report: StageReport) -> None:
+        """Report a stage."""
+        self._event("stage", **asdict(report), text=str(report))
 
-    def _event(self, event: dict[str, Any]) -> None:
-        self._tell({"type": "swap", "t_ns": time.time_ns(), **event})
+    def _event(self, state: str, **details: Any) -> None:
+        self._events.publish(SwapEvent(time.time_ns(), state, details))

@@ -8,7 +8,6 @@ rest is monitoring.
 import asyncio
 import contextlib
 import json
-import sys
 import traceback
 from collections.abc import Awaitable, Callable, Coroutine
 from dataclasses import replace
@@ -17,17 +16,19 @@ from typing import Any, TypeVar
 
 from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.fabric.swap_executor import steps_of
-from atoll_controller.fabric.swap_plan import Stage, StageKind, Subject, plan_swap
+from atoll_controller.fabric.swap_plan import plan_swap
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_controller.planner.diff import diff
 from atoll_controller.planner.planner import make_plan
 from atoll_core.codec import to_json
 from atoll_core.errors import AtollError, LabError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Progress
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.inventory import Inventory
 from atoll_core.lab.network import Network
-from atoll_core.plan.plan import Backend, HostSettings, JobSpec, Phase, Plan
+from atoll_core.plan.plan import Backend, JobSpec, Phase, Plan
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.plan.tc_settings import TIMER_SLACK
 from atoll_core.units import Duration
@@ -35,21 +36,21 @@ from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_hosts.job import Job
 from atoll_hosts.machine import Machine
 from atoll_testbed.box_connections import BoxConnections, ConnectionPolicy
-from atoll_testbed.box_services import BoxLine, ProgramLine, Services
-from atoll_testbed.live_swap import LiveSwap
+from atoll_testbed.box_services import Services
+from atoll_testbed.live_swap import LiveSwap, NoVerifier, ProbeVerifier
+from atoll_testbed.machines import Machines
 from atoll_testbed.platforms.base import EmulatedPlatform, Platform
 from atoll_testbed.testbed_diff import TestbedChange, flow_changes
-from atoll_testbed.verification.cutover_verification import verify_cutover
 from atoll_testbed.verification.path_verification import verify_paths
-from atoll_testbed.verification.swap_verification import verify_drained, verify_entries
 
 T = TypeVar("T")
-Report = Callable[[str], None]
-OnEvent = Callable[[dict[str, Any]], None]
 
 
 class Testbed:
-    """A lab that is up, with the applied plan. Create it with :meth:`start`."""
+    """A lab that is up, with the applied plan. Create it with :meth:`start`.
+
+    ``events``: takes everything that happens on it: states of switches, swaps, notes, counters of boxes.
+    """
 
     __test__ = False  # not a test class, whatever its name looks like to pytest
 
@@ -59,29 +60,21 @@ class Testbed:
         controller: Controller,
         runtime: Runtime,
         slack: Duration = TIMER_SLACK,
+        events: EventBus | None = None,
     ) -> None:
         self.platform = platform
         self.network = platform.network
         self.runtime = runtime
+        self.events = events or EventBus()
         self._slack = slack
         self.plan: Plan | None = None
         self.experiment: Experiment | None = None
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        self.on_box_line: BoxLine | None = None  # set by a run: takes the boxes' counters
-        self.on_program_line: ProgramLine | None = None  # set by a run: takes the output of users' programs on boxes
-        self.on_note: Report = _to_log  # takes remarks about incidents; a run replaces it
-        self.on_event: OnEvent | None = None  # set by the daemon: takes states of switches and the boxes' counters
-        self._machines: dict[str, HostSettings] = {}
-        self._services = Services(platform, self._box_line, self._program_line, self._fail)
+        self._services = Services(platform, self.events, self._fail)
+        self._machines = Machines(platform, self._services)
         self._swap: LiveSwap | None = None
         self._stopping = False
-        self._switches = Reconciler(
-            controller,
-            self.network,
-            lambda: platform.start_controller(runtime),
-            self._note,
-            lambda name, up: self._emit({"type": "switch", "switch": name, "state": "up" if up else "down"}),
-        )
+        self._switches = Reconciler(controller, self.network, lambda: platform.start_controller(runtime), self.events)
         self._watchers = [
             asyncio.create_task(self._watch(asyncio.shield(platform.failed))),
             asyncio.create_task(self._watch(self._switches.run())),
@@ -91,24 +84,25 @@ class Testbed:
     async def start(
         cls,
         network: Network,
-        report: Report,
+        events: EventBus | None = None,
         runtime: Runtime = Runtime.OS_KEN,
         slack: Duration = TIMER_SLACK,
         inventory: Inventory | None = None,
     ) -> "Testbed":
         """Bring the lab up: machines, switches and a controller; the switches' tables are not changed.
 
-        ``slack``: the timer slack of the platform. ``inventory``: of real machines; without one, the lab is emulated.
-        Raises LabError or MachineError, and leaves nothing behind then.
+        ``events``: of the testbed. ``slack``: the timer slack of the platform. ``inventory``: of real machines; without
+        one, the lab is emulated. Raises LabError or MachineError, and leaves nothing behind then.
         """
+        events = events or EventBus()
         interpreter(runtime)  # raises before there is anything to take down
         if inventory is None:
-            platform = await EmulatedPlatform.start(network, report)
+            platform = await EmulatedPlatform.start(network, events)
         else:
             from atoll_testbed.platforms.hardware import HardwarePlatform  # imports asyncssh
 
-            platform = await HardwarePlatform.start(network, inventory, report)
-            report("controller and switches")
+            platform = await HardwarePlatform.start(network, inventory, events)
+            events.publish(Progress("controller and switches"))
         try:
             controller = await platform.start_controller(runtime)
             try:
@@ -119,7 +113,7 @@ class Testbed:
         except BaseException:
             await platform.stop()
             raise
-        return cls(platform, controller, runtime, slack)
+        return cls(platform, controller, runtime, slack, events)
 
     @property
     def lab(self) -> EmulatedLab:
@@ -160,19 +154,17 @@ class Testbed:
         at_once: bool = False,
         probes: bool = True,
         connections: ConnectionPolicy | None = None,
-        tell: OnEvent | None = None,
         plan: Plan | None = None,
     ) -> tuple[Plan, tuple[TestbedChange, ...]]:
         """Apply an experiment to machines, boxes and switches with the fewest changes.
 
         If another experiment is applied, every packet in flight is forwarded by the old or the new one, never by a
-        mixture: paths are swapped in stages (docs/swaps.md), and ``tell`` takes the events (docs/contracts.md).
+        mixture: paths are swapped in stages (docs/swaps.md), which are events of the testbed (docs/contracts.md).
         ``at_once``: switch immediately; the plan is then the one that the experiment has without a swap: ``plan``, if
         it was made before. ``probes``: verify entries on the data plane. ``connections``: policy for connections that a
         swap breaks. Plans are made in a thread, as a large one takes seconds. Returns the plan and the changes made
         (``dry_run``: that would be made). Raises PlanError before anything is changed, and LabError; machines, boxes
-        and switches are back at the previous plan then. An error of ``tell`` does not affect a swap; it is raised when
-        the swap is done.
+        and switches are back at the previous plan then.
         """
         if self._swap is not None and not self._swap.over:
             raise LabError(f"one swap at a time: {self._swap.held_up()}")
@@ -190,56 +182,27 @@ class Testbed:
                 plan, experiment, dry_run=dry_run, restart_traces=False, probes=probes
             )
         changes = (
-            *self._machine_changes(plan),
-            *self._services.changes(plan, restart_traces=False),
+            *self._machines.changes(plan, restart_traces=False),
             *flow_changes(await asyncio.to_thread(diff, plan.flows, current.flows)),
         )
         steps = await asyncio.to_thread(steps_of, current, plan, swap)
-        old, between = self.experiment, replace(self.experiment, latency=experiment.latency)
 
-        async def verify_stage(stage: Stage) -> None:
-            if probes:
-                await verify_entries(self, stage.probes, between if stage.subject is Subject.LATENCY else experiment)
-
-        async def wait_for_cutover(stage: Stage, before: Plan, after: Plan) -> None:
-            if probes:
-                await verify_cutover(self, stage.probes, before, after, (old, between, experiment))
-
-        async def wait_for_drain(stage: Stage) -> None:
-            leaving = (old, between) if stage.kind is StageKind.DRAIN else (between, experiment)
-            if probes:
-                await verify_drained(self, stage.probes, leaving[0 if stage.subject is Subject.LATENCY else 1])
-
-        def on_cutover() -> None:
+        def cut_over() -> None:
             self.plan, self.experiment = plan, experiment
-
-        unreported: list[Exception] = []
-
-        def emit(event: dict[str, Any]) -> None:
-            for take in (self._emit, tell):
-                try:
-                    if take is not None:
-                        take(event)
-                except Exception as error:  # noqa: BLE001 - such as a full disk, which must not affect the swap
-                    unreported.append(error)
 
         self._swap = LiveSwap(
             swap,
             steps,
             switches=self._switches,
-            machines=self._apply_machines,
-            services=self._services,
-            boxes=BoxConnections(self.network, self.machine, self._services.restart, emit),
-            connections=connections or ConnectionPolicy(),
-            probe=verify_stage,
-            taken=wait_for_cutover,
-            drained=wait_for_drain,
-            on_cutover=on_cutover,
-            tell=emit,
+            machines=self._machines,
+            connections=BoxConnections(
+                self.network, self.machine, self._services.restart, self.events, connections or ConnectionPolicy()
+            ),
+            verifier=ProbeVerifier(self, self.experiment, experiment) if probes else NoVerifier(),
+            events=self.events,
+            on_cutover=cut_over,
         )
         await self._swap.carry_out(self.failed)
-        if unreported:
-            raise unreported[0]
         return plan, changes
 
     async def _apply_at_once(
@@ -249,24 +212,22 @@ class Testbed:
             if probes:
                 await verify_paths(self, plan, experiment)
 
-        changes = [*self._machine_changes(plan), *self._services.changes(plan, restart_traces=restart_traces)]
+        changes = self._machines.changes(plan, restart_traces=restart_traces)
         if dry_run:
             return (*changes, *flow_changes(await self._switches.apply(plan, dry_run=True)))
         try:
-            await self._apply_machines(plan)
-            await self._services.reconcile(plan, restart_traces=restart_traces)
+            await self._machines.reconcile(plan, restart_traces=restart_traces)
             changes += flow_changes(await self._switches.apply(plan, verify=verify_data_plane))
         except BaseException as error:
             await self._restore(self.plan, error)
             raise
         self.plan, self.experiment = plan, experiment
-        return tuple(changes)
+        return changes
 
     async def _restore(self, plan: Plan | None, cause: BaseException) -> None:
         """Restore machines and boxes to the previous plan (None: no plan); the switches have been restored already."""
         try:
-            await self._apply_machines(plan)
-            await self._services.reconcile(plan, restart_traces=False)
+            await self._machines.restore(plan)
         except AtollError as error:
             if isinstance(cause, AtollError):
                 msg = f"{cause}; and not all machines and boxes could be restored to the previous plan: {error}"
@@ -310,56 +271,7 @@ class Testbed:
         """The plan that the switches are kept at; during a swap, that of the current stage."""
         return self._switches.plan
 
-    # Machines and boxes
-
-    def _machine_changes(self, plan: Plan) -> list[TestbedChange]:
-        changes: list[TestbedChange] = []
-        for settings in plan.hosts:
-            current = self._machines.get(settings.host)
-            if current is None:
-                changes.append(TestbedChange("machine", "add", settings.host, "not configured yet"))
-            elif current != settings:
-                changes.append(TestbedChange("machine", "modify", settings.host, "its settings differ from the plan"))
-        return changes
-
-    async def _apply_machines(self, plan: Plan | None) -> None:
-        """Apply the settings of a plan to the machines; without a plan, undo all settings. Raises LabError."""
-        wanted = {settings.host: settings for settings in plan.hosts} if plan is not None else {}
-        changed = [host for host in (wanted or self._machines) if self._machines.get(host) != wanted.get(host)]
-
-        async def change(host: str) -> None:
-            if self._machines.pop(host, None) is not None:
-                await self.machine(host).unset()
-            if host in wanted:
-                await self.machine(host).set(wanted[host])
-                self._machines[host] = wanted[host]
-
-        for outcome in await asyncio.gather(*map(change, changed), return_exceptions=True):
-            if isinstance(outcome, BaseException):
-                raise outcome
-        await self.platform.linked(host for host in changed if host in wanted)
-
-    def _box_line(self, box: str, line: dict[str, Any]) -> None:
-        if self.on_box_line is not None:
-            self.on_box_line(box, line)
-        if line.get("type") == "counters":
-            self._emit({"box": box, **line})
-
-    def _program_line(self, job: str, line: str) -> None:
-        if self.on_program_line is not None:
-            self.on_program_line(job, line)
-
     # Monitoring
-
-    def _note(self, text: str) -> None:
-        try:
-            self.on_note(text)
-        except Exception as error:  # noqa: BLE001 - such as a full disk, which must not stop repairs of switches
-            _to_log(f"{text} (not recorded: {error})")
-
-    def _emit(self, event: dict[str, Any]) -> None:
-        if self.on_event is not None:
-            self.on_event(event)
 
     def _fail(self, reason: str) -> None:
         if not self._stopping and not self.failed.done():
@@ -386,10 +298,6 @@ async def while_up(testbed: Testbed, work: Coroutine[Any, Any, T]) -> T:
         task.cancel()
         with contextlib.suppress(asyncio.CancelledError, AtollError):
             await task
-
-
-def _to_log(text: str) -> None:
-    sys.stderr.write(f"daemon: {text}\n")
 
 
 def with_start(spec: JobSpec, start_at_ns: int) -> JobSpec:

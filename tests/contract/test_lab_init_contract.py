@@ -16,6 +16,8 @@ from typing import Any
 import pytest
 
 from atoll_core.errors import LabError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Progress
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_emulation.mininet_lab.namespaces import unshare_argv
 from atoll_emulation.this_machine.packet_sockets import PacketSocket
@@ -49,7 +51,9 @@ async def test_the_daemon_follows_the_recorded_exchange(recorded: list[dict[str,
         *(sys.executable, "-c", _PLAYER, script), stdin=pipe, stdout=pipe, stderr=pipe
     )
     progress: list[str] = []
-    lab = EmulatedLab(player, progress.append)
+    events = EventBus()
+    events.subscribe(lambda event: progress.append(event.text), Progress)
+    lab = EmulatedLab(player, events)
     await lab.request(**recorded[0]["message"])
     await lab.ready(10)
     assert progress == [

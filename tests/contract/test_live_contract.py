@@ -11,6 +11,7 @@ import pytest
 from jsonschema import Draft202012Validator
 
 from atoll_core.description.loader import load_experiment
+from atoll_core.events.events import with_text
 from atoll_core.platforms import LabTarget
 from atoll_daemon.http.http_errors import error_json, no_lab
 from atoll_daemon.http.lab_view import picture
@@ -45,6 +46,13 @@ def told(request: str) -> list[dict[str, Any]]:
 def test_every_example_has_the_shape_that_the_document_promises(example: dict[str, Any]) -> None:
     if example["answer"].get("type") != "hello":  # which alone has no instant
         Draft202012Validator(schema_of(example["request"])).validate(example["answer"])
+
+
+def test_every_event_has_the_text_that_this_version_makes() -> None:
+    """The page shows it as it is."""
+    events = [*told("GET /v1/events"), *(each for whole in told("GET /v1/replays/{id}") for each in whole["events"])]
+    for event in events:
+        assert with_text({key: part for key, part in event.items() if key not in ("text", "severity")}) == event
 
 
 def test_the_page_reads_every_example(project: Path) -> None:

@@ -11,9 +11,9 @@ import json
 import sys
 import time
 from pathlib import Path
-from typing import Any
 
 from atoll_core.description.loader import load_experiment
+from atoll_core.events.events import StepBegun
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
 from atoll_core.platforms import VIRTUAL
 from atoll_testbed.run.run import Run
@@ -28,14 +28,14 @@ async def main(path: Path, runs: Path, limit: str) -> None:
     network, experiment = load_experiment(path)
     ample = LIMIT.read_text()
 
-    def set_limit(progress: dict[str, Any]) -> None:
-        if progress.get("type") == "step":
-            LIMIT.write_text(limit if progress["step"] == "measure" else ample)
+    def set_limit(event: StepBegun) -> None:
+        LIMIT.write_text(limit if event.step == "measure" else ample)
 
-    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
+    testbed = await Testbed.start(network, slack=VIRTUAL_SLACK)
+    testbed.events.subscribe(set_limit, StepBegun)
     request = RunRequest(network, experiment, VIRTUAL)
     run_dir = create_run(runs, request, time.time_ns())
-    await Run(testbed, plan_run(request), run_dir, set_limit).measure(time.time_ns())
+    await Run(testbed, plan_run(request), run_dir).measure(time.time_ns())
     # What is lost on the laboratory's own loopback interface, which carries its control channels, is lost on no cable.
     own = await testbed.machine(network.hosts[0].name).agent.read(None, interfaces=["lo"])
     loopback = own["counters"]["lo"]["rx_dropped"]

@@ -17,6 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.description.loader import load_experiment
+from atoll_core.events.events import SwapEvent
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.box_kind import PROGRAM, Forwarding
 from atoll_core.lab.network import ChainBox, Network, Program
@@ -112,15 +113,17 @@ class Trial:
     def __init__(self, testbed: Testbed, experiment: Experiment) -> None:
         self._testbed = testbed
         self._experiment = experiment
-        self._told: list[dict[str, Any]] = []
+        self._told: list[SwapEvent] = []
 
     async def to(self, *hops: str, connections: str = "reset") -> list[tuple[str, Any]]:
         """Swap to a chain; what was done to connections."""
         new = replace(self._experiment, chain=replace(self._experiment.chain, hops=hops))
         self._told.clear()
-        await self._testbed.apply(new, connections=ConnectionPolicy.parse(connections), tell=self._told.append)
+        with self._testbed.events.subscribe(self._told.append, SwapEvent):
+            await self._testbed.apply(new, connections=ConnectionPolicy.parse(connections))
         await asyncio.sleep(0.3)  # the program listens, or is gone
-        return [(event["how"], event["boxes"]) for event in self._told if event["state"] == "connections"]
+        found = [event.details for event in self._told if event.state == "connections"]
+        return [(each["how"], each["boxes"]) for each in found]
 
     async def run(self) -> dict[str, Any]:
         """One connection after the other."""
@@ -154,7 +157,7 @@ async def main() -> None:
     link = experiment.links[0]
     near = replace(link, to_island=replace(link.to_island, delay=type(link.to_island.delay).parse("10 ms")))
     experiment = replace(experiment, links=(near,), chain=replace(experiment.chain, hops=("sat",)))
-    testbed = await Testbed.start(with_proxy(network), lambda _: None)
+    testbed = await Testbed.start(with_proxy(network))
     try:
         print(json.dumps(await Trial(testbed, experiment).run()))
     finally:

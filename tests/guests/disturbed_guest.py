@@ -17,6 +17,7 @@ from typing import Any
 
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import AtollError
+from atoll_core.events.events import StepBegun
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
 from atoll_core.platforms import VIRTUAL
@@ -82,14 +83,14 @@ async def main(runs: Path, wanted: list[str]) -> None:
     """The lab is the kernel's and ends with it."""
     network, experiment = load_experiment(QUICK, SETTINGS)
     request = RunRequest(network, experiment, VIRTUAL, RunOptions(Backend.TC))
-    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
+    testbed = await Testbed.start(network, slack=VIRTUAL_SLACK)
     made: dict[str, Any] = {}
     for name in wanted or DISTURBANCES:
         after_s, disturb = DISTURBANCES[name]
         begun = asyncio.Event()
 
-        def emit(line: dict[str, Any], begun: asyncio.Event = begun) -> None:
-            if line.get("step") == "measure":
+        def notice(event: StepBegun, begun: asyncio.Event = begun) -> None:
+            if event.step == "measure":
                 begun.set()
 
         async def later(
@@ -105,7 +106,8 @@ async def main(runs: Path, wanted: list[str]) -> None:
         disturbance = asyncio.create_task(later())
         began_s, error = time.monotonic(), None
         try:
-            await Run(testbed, plan_run(request), run_dir, emit).measure(time.time_ns())
+            with testbed.events.subscribe(notice, StepBegun):
+                await Run(testbed, plan_run(request), run_dir).measure(time.time_ns())
         except AtollError as failed:
             error = str(failed)
         if not begun.is_set():

@@ -21,12 +21,12 @@ from atoll_testbed.testbed import Testbed
 async def main(path: Path, runs: Path) -> None:
     """The lab is the kernel's and ends with it."""
     network, experiment = load_experiment(path)
-    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
+    testbed = await Testbed.start(network, slack=VIRTUAL_SLACK)
     request = RunRequest(network, experiment, VIRTUAL)
     made: list[str] = []
     for _ in range(2):
         run_dir = create_run(runs, request, time.time_ns())
-        await Run(testbed, plan_run(request), run_dir, lambda _: None).measure(time.time_ns())
+        await Run(testbed, plan_run(request), run_dir).measure(time.time_ns())
         made.append(str(run_dir.path.relative_to(runs)))
     print(json.dumps({"runs": made}))
 

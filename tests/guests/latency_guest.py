@@ -10,6 +10,7 @@ from dataclasses import replace
 from typing import Any
 
 from atoll_core.description.loader import load_experiment
+from atoll_core.events.events import SwapEvent
 from atoll_core.experiment.experiment import Experiment, LinkDirection
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
@@ -59,11 +60,12 @@ class Trial:
     async def _change(self, experiment: Experiment, name: str) -> dict[str, Any]:
         stages: list[dict[str, Any]] = []
 
-        def tell(event: dict[str, Any]) -> None:
-            if event["state"] == "stage":
-                stages.append(event)
+        def take(event: SwapEvent) -> None:
+            if event.state == "stage":
+                stages.append(event.to_json())
 
-        _, changes = await self._testbed.apply(classed(experiment, name), Backend.TC, tell=tell)
+        with self._testbed.events.subscribe(take, SwapEvent):
+            _, changes = await self._testbed.apply(classed(experiment, name), Backend.TC)
         return {"to": name, "stages": stages, "changes": [str(change) for change in changes]}
 
     async def _start(self, name: str, machine: str, tool: str, config: dict[str, Any]) -> Job:
@@ -92,7 +94,7 @@ async def main() -> None:
 
     (link,) = experiment.links
     links = (replace(link, to_island=near(link.to_island), to_world=near(link.to_world)),)
-    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
+    testbed = await Testbed.start(network, slack=VIRTUAL_SLACK)
     print(json.dumps(await Trial(testbed).run(replace(experiment, links=links))))
 
 

@@ -43,7 +43,7 @@ def narrowed(experiment: Experiment) -> Experiment:
 async def main(path: Path) -> None:
     """Calibrate against the experiment, with the experiment applied and with the narrowed one."""
     network, experiment = load_experiment(path)
-    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
+    testbed = await Testbed.start(network, slack=VIRTUAL_SLACK)
     said: dict[str, Any] = {}
     delayed = replace(experiment, latency=(*experiment.latency, ("ws", "rtt-50")))
     trials = {
@@ -53,7 +53,7 @@ async def main(path: Path) -> None:
     }
     for name, (applied, described) in trials.items():
         await testbed.apply(applied)
-        found = await calibrate(testbed, described, ["to_island"], 0.5, lambda _: None)
+        found = await calibrate(testbed, described, ["to_island"], 0.5)
         rows = await brief_calibration(testbed, described, found.base_rtt_ns)
         said[name] = {"full": to_json(found.rows), "brief": to_json(rows)}
     print(json.dumps(said))

@@ -134,7 +134,7 @@ async def main(path: Path, runtime: Runtime) -> None:
     # Nothing of this lab lags behind its switches' barriers.
     swap_verification.ATTEMPTS = path_verification.ATTEMPTS = 6  # pyright: ignore[reportPrivateImportUsage]
     network, experiment = load_experiment(path)
-    testbed = await Testbed.start(network, lambda _: None, runtime)
+    testbed = await Testbed.start(network, runtime=runtime)
     try:
         probed = Probed(testbed, experiment)
         await probed.prove()

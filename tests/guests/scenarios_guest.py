@@ -78,7 +78,7 @@ async def test(testbed: Testbed, experiment: Experiment) -> dict[str, Any]:
 async def main() -> None:
     """Print what was found."""
     network, experiment = load_experiment(ROOT / "examples/laboratory.yaml")
-    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK)
+    testbed = await Testbed.start(network, slack=VIRTUAL_SLACK)
     try:
         print(json.dumps({name: await test(testbed, at(experiment, name)) for name in sys.argv[1:]}))
     finally:

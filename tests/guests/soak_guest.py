@@ -145,7 +145,7 @@ class Soak:
         )
         run_dir = create_run(self._out, request, time.time_ns())
         try:
-            await Run(self._testbed, plan_run(request), run_dir, lambda _: None).measure(time.time_ns())
+            await Run(self._testbed, plan_run(request), run_dir).measure(time.time_ns())
             return str(run_dir.manifest()["outcome"])
         finally:
             run_dir.close()
@@ -261,7 +261,7 @@ async def main(out: Path, options: Options) -> int:
     if options.virtual:
         permit_everywhere()
     network, base = load_experiment(QUICK)
-    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)
+    testbed = await Testbed.start(network, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)
     soak = Soak(testbed, base, out, options)
     await testbed.apply(base, Backend.TC if options.virtual else Backend.ENGINE)
     before, after = await soak.run()

@@ -29,6 +29,7 @@ from atoll_controller.fabric.swap_plan import plan_swap
 from atoll_controller.planner.diff import diff
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import LabError, PlanError
+from atoll_core.events.events import SwapEvent
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend, Phase, Plan
@@ -173,17 +174,19 @@ class Trial:
         texts: list[str] = []
         ends: dict[str, Any] = {}
 
-        def tell(event: dict[str, Any]) -> None:
-            if event["state"] == "stage":
-                stages[event["stage"]] = event["began_ns"], event["began_ns"] + event["duration_ns"]
-                texts.append(event["text"])
-            if event["state"] == "end":
-                ends.update(event)
+        def take(event: SwapEvent) -> None:
+            found = event.details
+            if event.state == "stage":
+                stages[found["stage"]] = found["began_ns"], found["began_ns"] + found["duration_ns"]
+                texts.append(found["text"])
+            if event.state == "end":
+                ends.update(found)
 
         killing = asyncio.create_task(self._kill_soon()) if self._options.kill else None
         outcome, why = "new", ""
         try:
-            plan, _ = await testbed.apply(new, backend, tell=tell)
+            with testbed.events.subscribe(take, SwapEvent):
+                plan, _ = await testbed.apply(new, backend)
         except LabError as error:
             plan, outcome, why = old, "old", str(error)
         ended_ns = time.time_ns()
@@ -325,7 +328,7 @@ async def main(out: Path, options: Options) -> None:
         recent_deletions.profile = lagging.__getitem__  # pyright: ignore[reportPrivateImportUsage]
     reconciler._RESTARTS = 10**6  # it is killed more often than would be right anywhere else
     network, experiment = load_experiment(DATA / "experiment.yaml")
-    testbed = await Testbed.start(network, lambda _: None, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)
+    testbed = await Testbed.start(network, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)
     try:
         facts = await Trial(testbed, out, options).run(experiment)
         (out / "facts.json").write_text(json.dumps(facts), encoding="utf-8")

@@ -17,7 +17,7 @@ from atoll_controller.tracing.table_model import Frame, Lookup, SwitchTables
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network, PortRef
-from atoll_core.plan.flow_entry import FlowEntry, Match
+from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.tag_layout import Layout
 from tests.support.labs import experiments, laboratories
 from tests.support.passages import path, places
@@ -25,8 +25,6 @@ from tests.support.passages import path, places
 _quick = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
-
-_Identity = tuple[str, int, Match]
 
 
 @dataclass
@@ -66,7 +64,7 @@ def swaps(draw: st.DrawFn) -> Case:
 def test_every_packet_sees_the_old_version_or_the_new_one_in_every_state(case: Case, seed: int) -> None:
     """Packets that set out in one state and go on in a later one included, wherever they were in between."""
     network, shuffle = case.network, random.Random(seed)
-    table = {_identity(entry): entry for entry in case.before}
+    table = {entry.identity: entry for entry in case.before}
     for _, phase in groupby(case.swap.stages, key=lambda stage: stage.subject):
         states = list(_states(list(phase), table, shuffle))
         old, new = SwitchTables(network, table.values()), SwitchTables(network, states[-1][1])
@@ -79,7 +77,7 @@ def test_every_packet_sees_the_old_version_or_the_new_one_in_every_state(case: C
                 assert path(model.seen(frame, start)) in (allowed[1:] if gone else allowed if come else allowed[:1])
                 for at, carried, came_by in (*(() if gone else before), *(after if come else ())):
                     assert path((*came_by, *model.seen(carried, at))) in allowed
-        table = {_identity(entry): entry for entry in states[-1][1]}
+        table = {entry.identity: entry for entry in states[-1][1]}
     assert diff(flow_entries(network, case.new, case.swap.layout), table.values()) == ()
 
 
@@ -87,7 +85,7 @@ def test_every_packet_sees_the_old_version_or_the_new_one_in_every_state(case: C
 @given(swaps())
 def test_probes_take_every_entry_at_which_packets_turn_and_every_new_one_behind_it(case: Case) -> None:
     """Of all that some host's packets use: a switch may have any of its entries in hardware before any other."""
-    table = {_identity(entry): entry for entry in case.before}
+    table = {entry.identity: entry for entry in case.before}
     for _, phase in groupby(case.swap.stages, key=lambda stage: stage.subject):
         stages = {stage.kind: stage for stage in phase}
         left = SwitchTables(case.network, ())
@@ -95,7 +93,7 @@ def test_probes_take_every_entry_at_which_packets_turn_and_every_new_one_behind_
             if kind is StageKind.SHIFT:
                 left = SwitchTables(case.network, table.values(), strict=False)
             table = {key: entry for key, entry in table.items() if entry not in stage.delete}
-            table |= {_identity(entry): entry for entry in stage.add}
+            table |= {entry.identity: entry for entry in stage.add}
             if kind is StageKind.SHIFT:
                 after = SwitchTables(case.network, table.values(), strict=False)
                 come, gone = set(stage.add), set(stage.delete)
@@ -127,7 +125,7 @@ def _behind(tables: SwitchTables, frame: Frame, start: PortRef, turns: set[FlowE
 
 
 def _states(
-    phase: list[Stage], table: dict[_Identity, FlowEntry], shuffle: random.Random
+    phase: list[Stage], table: dict[EntryId, FlowEntry], shuffle: random.Random
 ) -> Iterator[tuple[StageKind, list[FlowEntry]]]:
     """Two tables within each stage and the one after it, with the stage."""
     table = dict(table)
@@ -138,16 +136,12 @@ def _states(
         shown = {shuffle.randint(1, len(changes)), shuffle.randint(1, len(changes)), len(changes)} if changes else {0}
         for count, (entry, put) in enumerate(changes, start=1):
             if put:
-                table[_identity(entry)] = entry
+                table[entry.identity] = entry
             else:
-                del table[_identity(entry)]
+                del table[entry.identity]
             if count in shown:
                 yield stage.kind, list(table.values())
     yield phase[-1].kind, list(table.values())
-
-
-def _identity(entry: FlowEntry) -> _Identity:
-    return entry.switch, entry.priority, entry.match
 
 
 def _packets(network: Network, case: Case) -> Iterator[tuple[PortRef, Frame]]:

@@ -13,12 +13,13 @@ from pathlib import Path
 
 from atoll_core.description.loader import load_lab
 from atoll_core.errors import AtollError
+from atoll_core.events.event_bus import EventBus
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 
 
 async def main() -> None:
     command = sys.argv[2] if len(sys.argv) > 2 else ":"
-    lab = await EmulatedLab.start(load_lab(Path(sys.argv[1])), lambda _text: None)
+    lab = await EmulatedLab.start(load_lab(Path(sys.argv[1])), EventBus())
     inside = await asyncio.create_subprocess_exec(*lab.enter(), "sh", "-c", command, stdout=asyncio.subprocess.PIPE)
     said, _ = await inside.communicate()
     facts = {"pid": os.getpid(), "hosts": lab.hosts, "datapath": lab.datapath, "said": said.decode().split()}

@@ -33,7 +33,6 @@ class WatchedRun:
         self.id = f"{experiment}-{self.dir.name}"
         self._metering = MetricsRecorder(self.dir, network, described)
         self._counted = Appender(self.dir.path / "link.jsonl")
-        self.dir.on_event = self._metering.event
 
     def second(self, number: int, points: int = 3, **counted: int) -> None:
         """The counters of one second, as a frame of the spool of their own; ``counted``: more of the same direction."""
@@ -45,7 +44,9 @@ class WatchedRun:
         self._metering.flush()
 
     def event(self, kind: str, at_s: float, **fields: Any) -> None:
-        self.dir.event(kind, self.began_ns + int(at_s * SECOND_NS), **fields)
+        t_ns = self.began_ns + int(at_s * SECOND_NS)
+        self.dir.event(kind, t_ns, **fields)
+        self._metering.event(kind, t_ns, fields)
 
     def end(self, outcome: str = "completed") -> None:
         self._metering.close()

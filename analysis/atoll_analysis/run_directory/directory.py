@@ -5,7 +5,7 @@ Raw data (manifest, events, captures, logs, metrics) is only added to; derived d
 """
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
 from pathlib import Path
@@ -23,8 +23,6 @@ COMPLETED = "completed"
 A run that was killed says "running" for ever.
 """
 
-OnEvent = Callable[[str, int, Mapping[str, Any]], None]
-
 
 class RunDir:
     """One run's directory. Make it with :meth:`create` or :meth:`open`."""
@@ -33,8 +31,6 @@ class RunDir:
         self.path = path
         self.name = path.name
         """What the run is called; a directory seen under another name (in a virtual kernel) keeps it."""
-        self.on_event: OnEvent | None = None
-        """Told of every event once it is written: its type, instant (ns) and fields."""
         self._events: Appender | None = None
 
     @classmethod
@@ -130,8 +126,6 @@ class RunDir:
             self._events = Appender(self.path / "events.jsonl")
         line = json.dumps({"t_ns": t_ns, "type": kind, **fields}, separators=(",", ":"))
         self._events.append(line.encode() + b"\n")
-        if self.on_event is not None:
-            self.on_event(kind, t_ns, fields)
 
     def events(self) -> list[dict[str, Any]]:
         """Every event so far, in the order written and in this version's words."""

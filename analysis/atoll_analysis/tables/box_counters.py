@@ -6,6 +6,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+from atoll_core.experiment.experiment import DIRECTIONS
+
 Histogram = tuple[tuple[int, int], ...]
 """(upper bound of the bucket in ns, packets in it), ascending."""
 
@@ -66,7 +68,7 @@ class Part:
     @property
     def is_direction(self) -> bool:
         """Whether this is a link's direction rather than a delay class."""
-        return self.name in ("to_island", "to_world")
+        return self.name in DIRECTIONS
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,7 +138,7 @@ def _until_end(lines: Iterable[Mapping[str, Any]]) -> Iterator[tuple[str, Any, M
 
 def parts(line: Mapping[str, Any]) -> list[tuple[str, Mapping[str, Any]]]:
     """The directions or classes of a counters or mark line, with their figures."""
-    directions = [(name, line[name]) for name in ("to_island", "to_world") if name in line]
+    directions = [(name, line[name]) for name in DIRECTIONS if name in line]
     return [*directions, *(line.get("classes") or {}).items()]
 
 

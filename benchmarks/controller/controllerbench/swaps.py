@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.description.loader import load_experiment
+from atoll_core.events.events import SwapEvent
 from atoll_core.experiment.experiment import Experiment, LinkDirection
 from atoll_core.units import Duration
 from atoll_testbed.testbed import Testbed
@@ -34,7 +35,7 @@ async def _measured(delay_ms: int, repeats: int) -> dict[str, Any]:
     other = replace(one, chain=replace(one.chain, hops=_AROUND))
     result: dict[str, Any] = {"swap": "two routed boxes into a chain, and out", "delay_ms": delay_ms}
     found: defaultdict[str, list[float]] = defaultdict(list)
-    testbed = await Testbed.start(network, lambda _: None)
+    testbed = await Testbed.start(network)
     try:
         await testbed.apply(one)
         for wanted in (other, one) * repeats:
@@ -48,14 +49,15 @@ async def _swap(testbed: Testbed, wanted: Experiment, found: defaultdict[str, li
     spent: defaultdict[str, float] = defaultdict(float)
     end: dict[str, Any] = {}
 
-    def take(event: dict[str, Any]) -> None:
-        if event.get("state") == "stage":
-            spent[str(event["stage"])] += event["duration_ns"] / 1e9
-        elif event.get("state") == "end":
-            end.update(event)
+    def take(event: SwapEvent) -> None:
+        if event.state == "stage":
+            spent[str(event.details["stage"])] += event.details["duration_ns"] / 1e9
+        elif event.state == "end":
+            end.update(event.details)
 
     began = time.perf_counter()
-    await testbed.apply(wanted, tell=take)
+    with testbed.events.subscribe(take, SwapEvent):
+        await testbed.apply(wanted)
     found["whole_s"].append(time.perf_counter() - began)
     found["beyond_drain_s"].append(end["beyond_drain_ns"] / 1e9)
     for stage in STAGES:

@@ -14,6 +14,7 @@ from typing import Any
 
 from atoll_core.description.loader import load_lab
 from atoll_core.description.resolve_inventory import load_inventory
+from atoll_core.events.event_bus import EventBus
 from atoll_testbed.platforms.hardware import HardwarePlatform
 from atoll_testbed.run.run_clock import start_lead_ns
 from hostsbench.fleet import Fleet
@@ -24,7 +25,7 @@ _READY_TIMEOUT_S = 60.0
 async def main(fleet: Fleet, times: int) -> None:
     """Start on all, from nothing and ``times`` times more."""
     lab = load_lab(fleet.lab)
-    place = await HardwarePlatform.start(lab, load_inventory(fleet.inventory, lab), lambda _: None)
+    place = await HardwarePlatform.start(lab, load_inventory(fleet.inventory, lab), EventBus())
     try:
         _say(await _start(place, fleet, 0))
         for turn in range(1, times + 1):

@@ -10,11 +10,11 @@ from pathlib import Path
 from typing import Any
 
 from atoll_cli.terminal.diagnostics import warn
-from atoll_cli.terminal.progress import step_text, swap_event_text
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import lab_file, load_any, load_experiment
 from atoll_core.errors import InterruptedByUserError, LabError
+from atoll_core.events.events import Progress
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
@@ -27,11 +27,13 @@ from atoll_daemon.http.http_errors import no_lab_is_up
 from atoll_daemon.last_failure import forget_failure, last_failure
 from atoll_testbed.preflight.requirements import require_applicable, require_lab
 
+_PRINTED_STATES = ("stage", "connections", "end")  # of a swap
+
 
 def print_progress(line: dict[str, Any]) -> None:
     """Print a progress line of a request on standard error."""
     if line["type"] == "progress":
-        print(step_text(line["text"]), file=sys.stderr, flush=True)
+        print(line["text"], file=sys.stderr, flush=True)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,7 +105,7 @@ async def _up_and_apply(command: UpCommand, network: Network, experiment: Experi
         result: dict[str, Any] = {"lab": network.name, "already": done["already"], "changes": [], "url": url}
         if experiment is None:
             return result
-        print_progress({"type": "progress", "text": "apply"})
+        print_progress(Progress("apply").to_line())
         applied, _ = await _apply(
             daemon, Description(command.path), backend=command.backend, probe=str(command.probe).lower()
         )
@@ -146,8 +148,8 @@ async def _apply(
         print_progress(line)
         if line["type"] == "swap":
             swap.append(line)
-            if text := swap_event_text(line):
-                print(text, file=sys.stderr, flush=True)
+            if line["state"] in _PRINTED_STATES:
+                print(line["text"], file=sys.stderr, flush=True)
 
     return await daemon.stream("/v1/apply", description, take, **how), swap
 
@@ -182,7 +184,7 @@ def apply_experiment(
         return
     for line in done["lines"]:
         print(line)
-    swapped = f" {swap_event_text(swap[-1])};" if swap else ""
+    swapped = f" {swap[-1]['text']};" if swap else ""
     print(
         f"{counted(len(changes), 'change')} {'would be made' if dry_run else 'made'};{swapped} "
         f"{experiment.name} on {network.name}"

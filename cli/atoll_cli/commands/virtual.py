@@ -22,6 +22,7 @@ from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.virtual_cost import memory, wall_time
 from atoll_core.errors import AtollError, InterruptedByUserError
+from atoll_core.events.events import Note, StepBegun
 from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration, Size
 from atoll_emulation.this_machine.core_pinning import claimed_core, usable_cores
@@ -76,7 +77,7 @@ class _VirtualRun:
 
     async def execute(self, *, as_json: bool) -> int:
         began = time.monotonic()
-        self._show.take({"type": "note", "message": estimate_text(*self._estimates)})
+        self._show.take(Note(estimate_text(*self._estimates)).to_line())
         try:
             summary, comparison = await unless_interrupted(self._execute())
         except asyncio.CancelledError:
@@ -109,7 +110,7 @@ class _VirtualRun:
                 )
         summary = None
         if self._analyse:
-            self._turns.take(number, {"type": "step", "step": "analyse"})
+            self._turns.take(number, StepBegun("analyse").to_line())
             summary = await compress_and_analyse(run_dir)
         self._turns.over(number)
         return summary

@@ -15,28 +15,11 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.verdict.findings import Verdict
 from atoll_controller.planner.virtual_cost import rough
 from atoll_core.errors import AtollError
+from atoll_core.events.event_text import step_text
 from atoll_core.plural import bit_rate
 from atoll_core.units import Duration, Size
 
 EXIT_INVALID = 3
-_STEPS = {
-    "daemon": "starting the process that owns the lab",
-    "namespaces": "creating the lab's namespaces",
-    "controller and agent": "starting both inside the lab",
-    "virtual kernel": "starting it; its clock stops while anything computes",
-    "apply": "configuring switches, hosts and boxes by the plan",
-    "check": "pinging paths of every host, then filling the links for a moment",
-    "settings": "setting TCP parameters on the hosts",
-    "captures": "starting them, the island's side first",
-    "servers": "starting the servers",
-    "clients": "starting the load",
-    "measure": "the load is running",
-    "stop": "stopping the load",
-    "drain": "waiting until the links are empty",
-    "record": "reading flow tables and their counters",
-    "analyse": "making tables, verdict and report",
-    "down": "taking the lab down",
-}
 _LIVE_EVERY = 0.1  # of the duration, between lines where there is no terminal to rewrite one on
 
 
@@ -62,19 +45,17 @@ class LiveLine:
     def take(self, line: dict[str, Any]) -> None:
         """Show an event of a run, if it is one for people."""
         match line["type"]:
-            case "progress":
+            case "progress" | "step":
                 self.step(line["text"])
-            case "step":
-                self.step(line["step"])
             case "live":
                 self._live(line)
             case "note":
-                self._console.print(self._prefix + line["message"], markup=False, highlight=False, soft_wrap=True)
+                self._console.print(self._prefix + line["text"], markup=False, highlight=False, soft_wrap=True)
             case _:
                 pass
 
     def step(self, text: str) -> None:
-        """Show the current step."""
+        """Show the current step: its text, or its name."""
         text = self._prefix + step_text(text)
         if self._status is not None:
             self._status.update(text)
@@ -163,11 +144,6 @@ def _is_planned(path: Path) -> bool:
         return False
 
 
-def step_text(step: str) -> str:
-    """A step of a run or of a lab's start with its explanation; other texts are returned unchanged."""
-    return f"{step}: {_STEPS[step]}" if step in _STEPS else step
-
-
 def estimate_text(wall_time: Duration, memory: Size) -> str:
     """The estimates that precede a run in virtual time."""
     seconds = wall_time.s
@@ -246,29 +222,3 @@ def print_link(grafana: str | None, before: str = "") -> None:
     """Print the link to a run's points in Grafana, if there is one."""
     if grafana is not None:
         print(f"{before}in Grafana: {grafana}")
-
-
-def swap_event_text(event: dict[str, Any]) -> str | None:
-    """The line for an event of a swap (docs/contracts.md); None if the event has no line."""
-    match event["state"]:
-        case "stage":
-            return event["text"]
-        case "end":
-            took, beyond = event["duration_ns"] / 1e6, event["beyond_drain_ns"] / 1e6
-            return f"swapped in {took:.0f} ms ({took - beyond:.0f} ms of it draining)"
-        case "connections":
-            return _connections_text(event)
-        case _:
-            return None
-
-
-def _connections_text(event: dict[str, Any]) -> str:
-    if event["how"] == "failed":
-        return f"connections of boxes that traffic left could not be reset and will time out: {event['reason']}"
-    boxes = ", ".join(f"{box} ({count})" if count else box for box, count in event["boxes"].items())
-    return {
-        "reset": f"connections reset in {boxes}",
-        "restart": f"connections ended by restarting the program of {boxes}",
-        "limit": f"connections still open after the limit in {boxes}",
-        "time-out": f"connections through {boxes} cannot be reset from here and will time out",
-    }[event["how"]]

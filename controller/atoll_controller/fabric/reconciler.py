@@ -14,6 +14,7 @@ Meanwhile switches forward by their tables (fail-secure). During a swap the plan
 
 import asyncio
 import contextlib
+import sys
 import time
 from collections import Counter, deque
 from collections.abc import Awaitable, Callable, Iterable, Sequence
@@ -26,6 +27,8 @@ from atoll_controller.fabric.unmanaged_state import clear_unmanaged_state
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.planner.diff import ChangeAction, FlowChange
 from atoll_core.errors import LabError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Note, SwitchConnection
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.plan import Plan
@@ -48,9 +51,6 @@ _BACK_WITHIN_S = 20.0  # a switch that was there when the controller died, with 
 
 _AGAIN_S = 1.0  # after which a state that could not be reached is tried again, without any event
 
-Note = Callable[[str], None]
-OnSwitch = Callable[[str, bool], None]
-
 
 @dataclass(slots=True)
 class _Channel:
@@ -65,8 +65,8 @@ class _Channel:
 class Reconciler:
     """The switches of a lab and the plan they are kept at. ``run`` keeps them; ``apply`` gives them another plan.
 
-    ``start``: starts a controller. ``note``: takes a line about each action, with its reason.
-    ``on_switch``: called for each switch that connects or disconnects, with its name and whether it is connected.
+    ``start``: starts a controller. ``events``: takes a note about each action, with its reason, and each switch that
+    connects or disconnects.
     """
 
     def __init__(
@@ -74,15 +74,13 @@ class Reconciler:
         controller: Controller,
         network: Network,
         start: Callable[[], Awaitable[Controller]],
-        note: Note,
-        on_switch: OnSwitch | None = None,
+        events: EventBus,
     ) -> None:
         self.controller = controller
         self.plan: Plan | None = None
         self._network = network
         self._start = start
-        self._note = note
-        self._on_switch = on_switch
+        self._events = events
         self._deletions = Deletions(network)
         self._changing = asyncio.Lock()
         self._channels = {switch.dpid: _Channel() for switch in network.switches}
@@ -204,6 +202,11 @@ class Reconciler:
             return
         self._note(f"controller restarted{without}; {_repairs(changes)}")
 
+    def _note(self, text: str) -> None:
+        """Publish a note. One that cannot be recorded, as on a full disk, goes to the log; it stops no repairs."""
+        for error in self._events.publish(Note(text)):
+            sys.stderr.write(f"daemon: {text} (not recorded: {error})\n")
+
     # Switches that disconnect and reconnect
 
     def _take(self, event: dict[str, Any]) -> None:
@@ -215,8 +218,7 @@ class Reconciler:
             return
         now = time.monotonic()
         name = self._name(event["dpid"])
-        if self._on_switch is not None:
-            self._on_switch(name, event["state"] == "up")
+        self._events.publish(SwitchConnection(name, event["state"]))
         if channel.repair is not None:
             channel.repair.cancel()
             channel.repair = None

@@ -16,19 +16,11 @@ from typing import Any, Protocol
 
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Subject, Swap
 from atoll_core.errors import LabError
-from atoll_core.plan.flow_entry import FlowEntry, Match
+from atoll_core.plan.flow_entry import FlowEntry
 from atoll_core.plan.plan import Plan
-
-ProbeRunner = Callable[[Stage], Awaitable[None]]
-"""Sends a stage's probes and returns when all have arrived; LabError names those that have not."""
-
-TurnRunner = Callable[[Stage, Plan, Plan], Awaitable[None]]
-"""Lets hosts send a stage's probes; returns when all take the paths of the second plan instead of the first."""
 
 PATIENCE_S = 10.0
 """The time after which a swap reports that a switch, or the controller, stays away."""
-
-_Identity = tuple[str, int, Match]
 
 
 class SwitchFleet(Protocol):
@@ -62,7 +54,7 @@ class Step:
     @property
     def most(self) -> Plan:
         """The entries on the switches during the stage: entries are added before others are deleted."""
-        both = {_identity(entry): entry for entry in (*self.before.flows, *self.after.flows)}
+        both = {entry.identity: entry for entry in (*self.before.flows, *self.after.flows)}
         return replace(self.after, flows=tuple(both.values()))
 
 
@@ -91,35 +83,47 @@ class StageReport:
         return f"{self.subject}: {self.stage} {self.duration_ns / 1e6:.0f} ms{f' ({details})' if details else ''}"
 
 
-@dataclass(frozen=True, slots=True)
-class Hooks:
-    """Callbacks of a swap.
+class SwapVerifier(Protocol):
+    """Verifies on the data plane what the tables of the switches say. All methods raise LabError."""
 
-    ``probe``: LabError unless a stage's frames arrive and are answered, on the path of the tables. ``taken``: LabError
-    unless the edge forwards hosts' frames by its new entries. ``drained``: waits until a stage's frames, sent behind
-    the last packets of a version, have arrived. ``before_turn``: before the last shift; LabError rolls the swap back.
-    ``turned``: after the last shift: the new version is active. ``report``: takes the report of each finished stage.
-    ``sleep``: waits for seconds. The last three must not fail.
-    """
+    async def verify_stage(self, stage: Stage) -> None:
+        """Return when a stage's probes have arrived and were answered on the paths of the tables."""
+        ...
 
-    probe: ProbeRunner
-    taken: TurnRunner
-    drained: ProbeRunner
-    before_turn: Callable[[], Awaitable[None]]
-    turned: Callable[[], Awaitable[None]]
-    report: Callable[[StageReport], None]
-    sleep: Callable[[float], Awaitable[None]] = asyncio.sleep
+    async def wait_for_cutover(self, stage: Stage, before: Plan, after: Plan) -> None:
+        """Return when the edge forwards hosts' frames by the entries of the plan ``after``, no longer ``before``."""
+        ...
+
+    async def wait_for_drain(self, stage: Stage) -> None:
+        """Return when a stage's probes, sent behind the last packets of a version, have arrived."""
+        ...
+
+
+class SwapOwner(Protocol):
+    """Takes part in a swap at its cutover, the last shift. Only ``before_cutover`` may fail."""
+
+    async def before_cutover(self) -> None:
+        """Prepare the cutover. LabError rolls the swap back."""
+        ...
+
+    async def after_cutover(self) -> None:
+        """The new version is active."""
+        ...
+
+    def stage_ended(self, report: StageReport) -> None:
+        """A stage has ended."""
+        ...
 
 
 def steps_of(old: Plan, new: Plan, swap: Swap) -> tuple[Step, ...]:
     """The steps of a swap between two plans."""
-    held = {_identity(entry): entry for entry in old.flows}
+    held = {entry.identity: entry for entry in old.flows}
     found: list[Step] = []
     before = old
     for number, stage in enumerate(swap.stages, start=1):
-        gone = {_identity(entry) for entry in stage.delete}
+        gone = {entry.identity for entry in stage.delete}
         held = {key: entry for key, entry in held.items() if key not in gone}
-        held |= {_identity(entry): entry for entry in stage.add}
+        held |= {entry.identity: entry for entry in stage.add}
         last = number == len(swap.stages)
         changes = bool(stage.add or stage.delete)
         after = new if last else replace(new, flows=tuple(held.values())) if changes else before
@@ -131,20 +135,29 @@ def steps_of(old: Plan, new: Plan, swap: Swap) -> tuple[Step, ...]:
 class Swapping:
     """One running swap. Start :meth:`run` as a task, and stop it only by :meth:`abort`.
 
-    ``turned``: the new version carries the traffic. ``held_up``: set with the reason when a required state could not be
-    reached for ``PATIENCE_S``; the swap keeps trying.
+    ``cut_over``: the new version carries the traffic. ``held_up``: set with the reason when a required state could not
+    be reached for ``PATIENCE_S``; the swap keeps trying.
     """
 
-    def __init__(self, switches: SwitchFleet, moves: Sequence[Step], hooks: Hooks) -> None:
-        self.turned = False
+    def __init__(
+        self,
+        switches: SwitchFleet,
+        steps: Sequence[Step],
+        verifier: SwapVerifier,
+        owner: SwapOwner,
+        sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
+    ) -> None:
+        self.cut_over = False
         self.failure: Exception | None = None  # the reason for the rollback
         self.held_up: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._switches = switches
-        self._moves = moves
-        self._hooks = hooks
+        self._steps = steps
+        self._verifier = verifier
+        self._owner = owner
+        self._sleep = sleep
         self._abort = asyncio.Event()
-        shifts = [number for number, move in enumerate(moves) if move.stage.kind is StageKind.SHIFT]
-        self._turn = shifts[-1] if shifts else len(moves) - 1
+        shifts = [number for number, step in enumerate(steps) if step.stage.kind is StageKind.SHIFT]
+        self._cutover = shifts[-1] if shifts else len(steps) - 1
         self._reason = "the swap was cancelled"
 
     def abort(self, reason: str) -> None:
@@ -154,49 +167,49 @@ class Swapping:
 
     async def run(self) -> None:
         """Return when the switches have exactly the new plan. Raises LabError when they have exactly the old one."""
-        if not self._moves:
+        if not self._steps:
             return
-        most = await asyncio.to_thread(lambda: [move.most for move in self._moves])
+        most = await asyncio.to_thread(lambda: [step.most for step in self._steps])
         await self._switches.require_room(most)
-        await self._switches.hold(self._moves[0].before, self._moves[0].before)
-        for number, move in enumerate(self._moves):
+        await self._switches.hold(self._steps[0].before, self._steps[0].before)
+        for number, step in enumerate(self._steps):
             began_ns = time.time_ns(), time.monotonic_ns()
-            wait_s = 0.0 if self.turned else self._switches.lag_s(move.stage.add)
-            if self.turned:
-                await self._finish(move)
+            wait_s = 0.0 if self.cut_over else self._switches.lag_s(step.stage.add)
+            if self.cut_over:
+                await self._finish(step)
             else:
                 try:
-                    await self._unless_aborted(self._attempt(number, move, wait_s))
+                    await self._unless_aborted(self._attempt(number, step, wait_s))
                 except Exception as error:
                     self.failure = error
                     await self._back(number)
-                    self._hooks.report(_report(move.stage.subject, "undo", began_ns))
+                    self._owner.stage_ended(_report(step.stage.subject, "undo", began_ns))
                     raise
-            stage = move.stage
+            stage = step.stage
             counts = len(stage.add), len(stage.delete), len(stage.probes)
-            self._hooks.report(_report(stage.subject, stage.kind, began_ns, *counts, round(wait_s * 1e9)))
-            if number == self._turn:
-                self.turned = True
-                await self._hooks.turned()
+            self._owner.stage_ended(_report(stage.subject, stage.kind, began_ns, *counts, round(wait_s * 1e9)))
+            if number == self._cutover:
+                self.cut_over = True
+                await self._owner.after_cutover()
 
-    async def _attempt(self, number: int, move: Step, wait_s: float) -> None:
+    async def _attempt(self, number: int, step: Step, wait_s: float) -> None:
         if wait_s:
-            await self._hooks.sleep(wait_s)
-        if number == self._turn:
-            await self._hooks.before_turn()
-        if move.stage.kind is StageKind.PROBE:
-            await self._hooks.probe(move.stage)
-        elif move.after is not move.before:
-            await self._switches.hold(move.after, otherwise=move.before)
-        if move.stage.kind is StageKind.SHIFT:
-            await self._hooks.taken(move.stage, move.before, move.after)
-        await self._drain(move.stage, move.stage.wait_ns)
+            await self._sleep(wait_s)
+        if number == self._cutover:
+            await self._owner.before_cutover()
+        if step.stage.kind is StageKind.PROBE:
+            await self._verifier.verify_stage(step.stage)
+        elif step.after is not step.before:
+            await self._switches.hold(step.after, otherwise=step.before)
+        if step.stage.kind is StageKind.SHIFT:
+            await self._verifier.wait_for_cutover(step.stage, step.before, step.after)
+        await self._drain(step.stage, step.stage.wait_ns)
 
-    async def _finish(self, move: Step) -> None:
+    async def _finish(self, step: Step) -> None:
         """Execute a stage after the last shift, which is never rolled back."""
-        if move.after is not move.before:
-            await self._reach(move.after)
-        await self._drain(move.stage, move.stage.wait_ns)
+        if step.after is not step.before:
+            await self._reach(step.after)
+        await self._drain(step.stage, step.stage.wait_ns)
 
     async def _back(self, number: int) -> None:
         """Roll back through the passed states, in reverse; the new version drains before its entries are deleted.
@@ -204,18 +217,18 @@ class Swapping:
         Failed proofs are ignored: the old version may be one that carries nothing.
         """
         for index in range(number, -1, -1):
-            move = self._moves[index]
-            if wait_s := self._switches.lag_s(move.stage.delete):
-                await self._hooks.sleep(wait_s)  # else a lagging switch would delete the restored entries again
-            if move.after is not move.before:
-                await self._reach(move.before)
-            if move.stage.kind is StageKind.DRAIN:
+            step = self._steps[index]
+            if wait_s := self._switches.lag_s(step.stage.delete):
+                await self._sleep(wait_s)  # else a lagging switch would delete the restored entries again
+            if step.after is not step.before:
+                await self._reach(step.before)
+            if step.stage.kind is StageKind.DRAIN:
                 with contextlib.suppress(Exception):
-                    await self._hooks.probe(move.stage)  # the deleted entries are there again
-            if move.stage.undo_wait_ns:
+                    await self._verifier.verify_stage(step.stage)  # the deleted entries are there again
+            if step.stage.undo_wait_ns:
                 with contextlib.suppress(Exception):
-                    await self._hooks.taken(move.stage, move.after, move.before)
-                await self._drain(self._moves[index - 1].stage, move.stage.undo_wait_ns)
+                    await self._verifier.wait_for_cutover(step.stage, step.after, step.before)
+                await self._drain(self._steps[index - 1].stage, step.stage.undo_wait_ns)
 
     async def _drain(self, stage: Stage, wait_ns: int) -> None:
         """Wait for the longest time of packets, and until frames sent behind them arrive: machines may be late."""
@@ -223,7 +236,7 @@ class Swapping:
             return
         drained = asyncio.create_task(self._drained(stage))
         try:
-            await self._hooks.sleep(wait_ns / 1e9)
+            await self._sleep(wait_ns / 1e9)
             await drained
         finally:
             drained.cancel()
@@ -231,7 +244,7 @@ class Swapping:
     async def _drained(self, stage: Stage) -> None:
         # Packets that have not arrived by now are lost, and must not keep the swap from its end.
         with contextlib.suppress(Exception):
-            await self._hooks.drained(stage)
+            await self._verifier.wait_for_drain(stage)
 
     async def _reach(self, plan: Plan) -> None:
         """Bring the switches to a plan; wait for switches that are away."""
@@ -261,10 +274,6 @@ class Swapping:
                 with contextlib.suppress(asyncio.CancelledError, LabError):
                     await doing
         raise LabError(self._reason)
-
-
-def _identity(entry: FlowEntry) -> _Identity:
-    return entry.switch, entry.priority, entry.match
 
 
 def _report(subject: Subject, stage: str, began_ns: tuple[int, int], *counts: int) -> StageReport:

@@ -24,7 +24,7 @@ from atoll_controller.fabric.swap_probes import Probe, Probes
 from atoll_controller.tracing.table_model import SwitchTables
 from atoll_core.experiment.experiment import Chain, Experiment, LinkDirection
 from atoll_core.lab.network import Network
-from atoll_core.plan.flow_entry import FlowEntry, Match
+from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.tag_layout import Layout
 
 # Switches, hosts and boxes delay packets by a time that no description has.
@@ -156,13 +156,6 @@ def _moved(network: Network, changed: Iterable[tuple[Chain, Chain]], before: Lay
     )
 
 
-_Identity = tuple[str, int, Match]
-
-
-def _identity(entry: FlowEntry) -> _Identity:
-    return entry.switch, entry.priority, entry.match
-
-
 def _stages(
     subject: Subject,
     network: Network,
@@ -173,12 +166,12 @@ def _stages(
     drains_ns: tuple[int, int],
 ) -> Iterator[Stage]:
     """The stages from one steering to the other; none when both are equal. Drains: of the old, of the new."""
-    installed = {_identity(entry): entry for entry in current.entries}
-    wanted = {_identity(entry): entry for entry in upcoming.entries}
-    new_edge = {_identity(each.entry): each for each in upcoming.compiled if cutover.at_cutover(each, new=True)}
-    old_edge = {_identity(each.entry): each for each in current.compiled if cutover.at_cutover(each, new=False)}
+    installed = {entry.identity: entry for entry in current.entries}
+    wanted = {entry.identity: entry for entry in upcoming.entries}
+    new_edge = {each.entry.identity: each for each in upcoming.compiled if cutover.at_cutover(each, new=True)}
+    old_edge = {each.entry.identity: each for each in current.compiled if cutover.at_cutover(each, new=False)}
 
-    def changes(key: _Identity) -> bool:
+    def changes(key: EntryId) -> bool:
         return key not in installed or installed[key].actions != wanted[key].actions
 
     wanted = dict(sorted(wanted.items(), key=lambda item: -item[1].priority))
@@ -197,14 +190,14 @@ def _stages(
     if install or drops:
         yield Stage(subject, StageKind.INSTALL, install, drops)
     new_probes, old_probes = Probes(network, versions[1]), Probes(network, versions[0])
-    entering = new_probes.at_edge((new_edge[_identity(entry)], entry) for entry in shift)
+    entering = new_probes.at_edge((new_edge[entry.identity], entry) for entry in shift)
     if shift:
-        deleted = {_identity(entry) for entry in (*drops, *shifted)}
+        deleted = {entry.identity for entry in (*drops, *shifted)}
         entries = (e for key, e in {**installed, **wanted}.items() if key not in deleted)
         tables = SwitchTables(network, entries, strict=False)
         yield Stage(subject, StageKind.PROBE, probes=(*entering, *new_probes.beyond(install, tables, entering)))
     if shift or shifted:
-        leaving = old_probes.at_edge((old_edge[_identity(entry)], entry) for entry in shifted)
+        leaving = old_probes.at_edge((old_edge[entry.identity], entry) for entry in shifted)
         undo_wait_ns = drains_ns[1] if install else 0
         yield Stage(subject, StageKind.SHIFT, shift, shifted, (*entering, *leaving), undo_wait_ns=undo_wait_ns)
     if rest:

@@ -76,10 +76,10 @@ def _require_time(experiment: Experiment, schedule: list[Scheduled]) -> None:
 
 def _states(entries: tuple[FlowEntry, ...], swap: Swap) -> Iterator[tuple[FlowEntry, ...]]:
     """The entries on the switches after each stage: for some time those of both versions."""
-    held = {(entry.switch, entry.priority, entry.match): entry for entry in entries}
+    held = {entry.identity: entry for entry in entries}
     for stage in swap.stages:
         for entry in stage.add:
-            held[entry.switch, entry.priority, entry.match] = entry
+            held[entry.identity] = entry
         yield tuple(held.values())
         for entry in stage.delete:
-            del held[entry.switch, entry.priority, entry.match]
+            del held[entry.identity]

@@ -5,7 +5,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
 
-from atoll_core.plan.flow_entry import FlowEntry, Match, UnmanagedEntry, describe_actions, sort_key
+from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry, describe_actions, sort_key
 
 
 class ChangeAction(StrEnum):
@@ -35,8 +35,8 @@ def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry]
     """
     found = tuple(held)
     foreign = [entry for entry in found if isinstance(entry, UnmanagedEntry)]
-    own = {_identity(entry): entry for entry in found if isinstance(entry, FlowEntry)}
-    plan = {_identity(entry): entry for entry in wanted}
+    own = {entry.identity: entry for entry in found if isinstance(entry, FlowEntry)}
+    plan = {entry.identity: entry for entry in wanted}
     deleted = [
         FlowChange(ChangeAction.DELETE, entry, "not in the plan") for key, entry in own.items() if key not in plan
     ]
@@ -61,14 +61,10 @@ def explained(
     held: Iterable[FlowEntry | UnmanagedEntry], plan: Iterable[FlowEntry]
 ) -> list[FlowEntry | UnmanagedEntry]:
     """Entries on switches with their reasons from a plan: a switch does not store reasons."""
-    why = {_identity(entry): entry.why for entry in plan}
+    why = {entry.identity: entry.why for entry in plan}
     return [
-        replace(entry, why=why.get(_identity(entry), "")) if isinstance(entry, FlowEntry) else entry for entry in held
+        replace(entry, why=why.get(entry.identity, "")) if isinstance(entry, FlowEntry) else entry for entry in held
     ]
-
-
-def _identity(entry: FlowEntry) -> tuple[str, int, Match]:
-    return entry.switch, entry.priority, entry.match
 
 
 def _difference(wanted: FlowEntry, held: FlowEntry) -> str | None:

@@ -208,6 +208,10 @@ class LinkDirection:
         return min(found, default=self.delay), max(found, default=self.delay)
 
 
+DIRECTIONS = ("to_island", "to_world")
+"""The directions of a link, as in experiment.yaml, counters and figures."""
+
+
 @dataclass(frozen=True, slots=True)
 class Link:
     """Settings of one satellite emulator."""

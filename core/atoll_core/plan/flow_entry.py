@@ -64,6 +64,10 @@ class PopVlan:
 Action = Output | PushVlan | PopVlan
 
 
+EntryId = tuple[str, int, Match]
+"""Switch, priority, match."""
+
+
 @dataclass(frozen=True, slots=True)
 class FlowEntry:
     """One entry of a switch's table: identity is (switch, priority, match)."""
@@ -74,6 +78,11 @@ class FlowEntry:
     actions: tuple[Action, ...]
     cookie: int
     why: str  # the reason, in the user's terms; not sent to the switch
+
+    @property
+    def identity(self) -> EntryId:
+        """The key by which switches distinguish entries."""
+        return self.switch, self.priority, self.match
 
     def __str__(self) -> str:
         return f"{self.switch}: priority {self.priority}, {self.match}: {describe_actions(self.actions)}"

@@ -110,6 +110,11 @@ class JobSpec:
         return frozenset({*below, *(each for each in (self.stdout, self.stderr) if each is not None)})
 
 
+def terrestrial_allowance_ns(configured_ns: float) -> float:
+    """The allowed deviation of a measured terrestrial RTT: processing by the lab itself, and 2 % of the RTT."""
+    return 500_000 + 0.02 * configured_ns
+
+
 @dataclass(frozen=True, slots=True)
 class PathCheck:
     """A path tested before the run: RTT expected from the configuration, without the lab's own processing time."""

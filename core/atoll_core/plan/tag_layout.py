@@ -10,10 +10,15 @@ from enum import StrEnum
 
 
 class Direction(StrEnum):
-    """The direction of frames."""
+    """The direction of frames, by the names that links' directions have (``experiment.DIRECTIONS``)."""
 
-    TO_ISLAND = "to-island"
-    TO_WORLD = "to-world"
+    TO_ISLAND = "to_island"
+    TO_WORLD = "to_world"
+
+    @classmethod
+    def _missing_(cls, value: object) -> "Direction | None":
+        """Plans of older runs have a hyphen."""
+        return cls(value.replace("-", "_")) if isinstance(value, str) and "-" in value else None
 
 
 @dataclass(frozen=True, slots=True, order=True)

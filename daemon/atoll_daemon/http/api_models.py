@@ -11,7 +11,7 @@ from pydantic import BaseModel, ConfigDict, Field, WithJsonSchema
 from atoll_controller.fabric.switch_report import SwitchReport
 from atoll_controller.tracing.packet_trace import PacketTrace
 from atoll_controller.tracing.trace_report import LiveTrace
-from atoll_core.experiment.experiment import Protocol
+from atoll_core.experiment.experiment import DIRECTIONS, Protocol
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.switch_features import Runtime
@@ -102,7 +102,7 @@ class RunParameters(DescriptionRequest):
 class CalibrationRequest(DescriptionRequest):
     """Parameters of a calibration."""
 
-    directions: list[str] = Field(default=["to_island", "to_world"], description="to_island, to_world; repeatable.")
+    directions: list[str] = Field(default=[*DIRECTIONS], description="to_island, to_world; repeatable.")
     seconds: float = Field(default=2.0, gt=0, le=600, description="Duration of each part of a link's test.")
 
 
@@ -410,6 +410,8 @@ class EventResponse(Response):
     type: str
     t_ns: int = Field(description="CLOCK_REALTIME, ns since 1970.")
     seq: int | None = Field(default=None, description="The event's number; samples have none.")
+    text: str | None = Field(default=None, description="A line for people; samples have none.")
+    severity: Literal["info", "warning"] | None = Field(default=None, description="Of the text.")
 
 
 class EndResponse(Response):

@@ -3,10 +3,9 @@
 
 from typing import Any
 
-from atoll_core.experiment.experiment import Chain, Experiment, Link
+from atoll_core.experiment.experiment import DIRECTIONS, Chain, Experiment, Link
 from atoll_core.lab.network import Network
 from atoll_daemon.http.experiment_bodies import carries_tree, latency_classes
-from atoll_testbed.metrics.metric_points import DIRECTIONS
 
 TAP = "tap"
 

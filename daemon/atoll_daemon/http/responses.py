@@ -12,12 +12,14 @@ from typing import Any
 from aiohttp import web
 
 from atoll_core.errors import AtollError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import STREAMED
 from atoll_daemon.http.http_errors import RequestError, error_json, internal_error
-from atoll_daemon.task_runner import Emit, Line
+from atoll_daemon.task_runner import Line
 
 LINES = "application/x-ndjson"
 
-Begin = Callable[[Emit], "asyncio.Task[Line]"]
+Begin = Callable[[], "asyncio.Task[Line]"]
 
 
 def wants_lines(request: web.Request) -> bool:
@@ -25,11 +27,14 @@ def wants_lines(request: web.Request) -> bool:
     return LINES in request.headers.get("Accept", "")
 
 
-async def answer(request: web.Request, begin: Begin) -> web.StreamResponse:
-    """Start a task and answer with its result. Raises the task's error, unless the answer is in lines."""
+async def answer(request: web.Request, events: EventBus, begin: Begin) -> web.StreamResponse:
+    """Start a task and answer with its result. Raises the task's error, unless the answer is in lines.
+
+    ``events``: those of the lab while the task lasts, which works on it alone, become lines.
+    """
     if wants_lines(request):
-        return await _answer_lines(request, begin)
-    task = begin(lambda _: None)
+        return await _answer_lines(request, events, begin)
+    task = begin()
     try:
         await asyncio.wait([task])
     finally:
@@ -73,10 +78,16 @@ def line_bytes(line: Line) -> bytes:
     return _dumps(line).encode() + b"\n"
 
 
-async def _answer_lines(request: web.Request, begin: Begin) -> web.StreamResponse:
+async def _answer_lines(request: web.Request, events: EventBus, begin: Begin) -> web.StreamResponse:
     lines: asyncio.Queue[Line | None] = asyncio.Queue()
-    task = begin(lines.put_nowait)
-    task.add_done_callback(lambda _: lines.put_nowait(None))
+    task = begin()  # its work begins when this function waits
+    subscription = events.subscribe(lambda event: lines.put_nowait(event.to_line()), *STREAMED)
+
+    def end(_: "asyncio.Task[Line]") -> None:
+        subscription.close()
+        lines.put_nowait(None)
+
+    task.add_done_callback(end)
     response = lines_response()
     try:
         await response.prepare(request)

@@ -17,6 +17,8 @@ from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.validation_messages import suggest
 from atoll_core.description.yaml_document import Document, label
 from atoll_core.errors import DescriptionError, shown
+from atoll_core.events.events import Note
+from atoll_core.experiment.experiment import DIRECTIONS
 from atoll_core.platforms import MININET
 from atoll_daemon.http.api_models import (
     ApplyRequest,
@@ -46,10 +48,9 @@ from atoll_daemon.http.request_parsing import parameters, read_body_document, re
 from atoll_daemon.http.responses import answer, cancelled, json_answer, result_of, wants_lines
 from atoll_daemon.lab_daemon import ApplyOptions, LabDaemon
 from atoll_daemon.run_registry import RunRecord
-from atoll_daemon.task_runner import Emit, Line
+from atoll_daemon.task_runner import Line
 from atoll_dashboards.influx.influx_agreement import other_database
 from atoll_testbed.box_connections import ConnectionPolicy
-from atoll_testbed.calibration.link_calibration import DIRECTIONS
 from atoll_testbed.run.run_request import RunOptions
 
 Read = Callable[[], Awaitable[DescribedExperiment]]
@@ -67,11 +68,11 @@ async def post_lab(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
     if lab.mistakes or network is None:
         raise DescriptionError(lab.mistakes)
 
-    async def work(emit: Emit) -> Line:
-        return await daemon.bring_up(lab, network, asked.runtime, emit)
+    async def work() -> Line:
+        return await daemon.bring_up(lab, network, asked.runtime)
 
     try:
-        return await answer(request, functools.partial(daemon.tasks.begin, "up", network.name, work))
+        return await answer(request, daemon.bus, functools.partial(daemon.tasks.begin, "up", network.name, work))
     finally:
         if daemon.testbed is None and daemon.tasks.busy is None:
             daemon.end.set()  # without a lab it must not keep the machine's lock
@@ -169,19 +170,19 @@ async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
     record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s, metrics=asked.metrics)
     record.warnings = warnings_json(daemon.require_lab()[0].network, described)
 
-    async def work(emit: Emit) -> Line:
+    async def work() -> Line:
         if asked.metrics and asked.influx is not None and (other := other_database(asked.influx)):
-            emit({"type": "note", "message": other})
-        return await daemon.run(accepted, record, emit)
+            daemon.bus.publish(Note(other))
+        return await daemon.run(accepted, record)
 
-    def begin(listen: Emit) -> asyncio.Task[Line]:
-        record.task = daemon.tasks.begin("run", described.experiment.name, work, listen)
+    def begin() -> asyncio.Task[Line]:
+        record.task = daemon.tasks.begin("run", described.experiment.name, work)
         record.task.add_done_callback(lambda task: record.over(task, time.time_ns()))
         return record.task
 
     if wants_lines(request):
-        return await answer(request, begin)
-    task = begin(lambda _: None)
+        return await answer(request, daemon.bus, begin)
+    task = begin()
     await record.named.wait()
     if not record.id:
         result_of(task)  # raises the error
@@ -207,10 +208,12 @@ async def post_calibration(daemon: LabDaemon, request: web.Request) -> web.Strea
             raise RequestError(400, msg, where="?directions")
     described = await (await _reading(daemon, request, asked))()
 
-    async def work(emit: Emit) -> Line:
-        return await daemon.calibrate(described, asked.directions, asked.seconds, emit)
+    async def work() -> Line:
+        return await daemon.calibrate(described, asked.directions, asked.seconds)
 
-    return await answer(request, functools.partial(daemon.tasks.begin, "calibrate", described.experiment.name, work))
+    return await answer(
+        request, daemon.bus, functools.partial(daemon.tasks.begin, "calibrate", described.experiment.name, work)
+    )
 
 
 # Shared by handlers
@@ -254,12 +257,14 @@ async def _apply(daemon: LabDaemon, request: web.Request, read: Read, how: Apply
     before = daemon.require_lab()[0].experiment
     described = await read()
 
-    async def work(emit: Emit) -> Line:
+    async def work() -> Line:
         current = described if daemon.require_lab()[0].experiment is before else await read()
-        return await daemon.apply(current, how, emit)
+        return await daemon.apply(current, how)
 
     what = "diff" if how.dry_run else "apply"
-    return await answer(request, functools.partial(daemon.tasks.begin, what, described.experiment.name, work))
+    return await answer(
+        request, daemon.bus, functools.partial(daemon.tasks.begin, what, described.experiment.name, work)
+    )
 
 
 def _changing(request: web.Request) -> ApplyOptions:

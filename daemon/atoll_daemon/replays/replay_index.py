@@ -17,6 +17,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.directory import RUNNING
 from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail
 from atoll_core.errors import AtollError, RunDirError
+from atoll_core.events.events import with_text
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.metrics.line_protocol import Point
 from atoll_core.metrics.metrics_schema import COMMON_TAGS
@@ -260,7 +261,7 @@ def _daemon_events(lines: Sequence[Json], experiment: Experiment) -> tuple[list[
     versions = [(lines[0]["t_ns"] if lines else 0, experiment.steered(experiment.versions[0]))]
 
     def add(line: Json, **fields: Any) -> None:
-        events.append({**line, **fields, "seq": len(events) + 1})
+        events.append(with_text({**line, **fields, "seq": len(events) + 1}))
 
     def add_applied(t_ns: int, version: Experiment, **fields: Any) -> None:
         hops = list(version.chain.hops)

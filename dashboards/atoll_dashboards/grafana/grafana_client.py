@@ -26,7 +26,7 @@ class Grafana:
     """A Grafana server, by its HTTP API."""
 
     def __init__(self, url: str, token: str) -> None:
-        """``token``: a service account's, or ``user:password``, as ``atoll_core.secret_variables.header_safe`` leaves it.
+        """``token``: a service account's, or ``user:password``, checked by ``atoll_core.secret_variables.header_safe``.
 
         Raises UsageError when the URL is none.
         """

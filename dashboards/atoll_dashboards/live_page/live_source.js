@@ -145,7 +145,7 @@ export class LiveSource {
   }
 
   #here(text, grave = false) {
-    this.#callbacks.event({ type: "here", t_ns: this.now * 1e9, text, grave });
+    this.#callbacks.event({ type: "here", t_ns: this.now * 1e9, text, severity: grave ? "warning" : "info" });
   }
 
   /** Start with an empty store: earlier points say nothing about those that follow. */

@@ -1,7 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 // The event log, newest first, of bounded length.
 
-import { eventText } from "./event_text.js";
 import { element, fill } from "./dom.js";
 
 const LINES = 400;
@@ -21,11 +20,10 @@ export class EventLog {
     this.#redraw();
   }
 
-  /** Add an event of the API, or of this page (`type` "here"). Samples are left out. */
-  add(event) {
-    const line = eventText(event);
-    if (!line?.text) return;
-    const entry = { ...line, t: event.t_ns / 1e9 };
+  /** Add an event of the API, or of this page (`type` "here"), by its text. */
+  add({ type, t_ns, text, severity }) {
+    if (!text) return;
+    const entry = { t: t_ns / 1e9, kind: type, text, grave: severity === "warning" };
     this.#events.push(entry);
     if (this.#events.length > LINES) this.#events.shift();
     this.#place.prepend(this.#line(entry));

@@ -187,7 +187,7 @@ function rebuild() {
 }
 
 function note(text, grave = false) {
-  log.add({ type: "here", t_ns: live.now * 1e9, text, grave });
+  log.add({ type: "here", t_ns: live.now * 1e9, text, severity: grave ? "warning" : "info" });
 }
 
 function wantToken(error) {

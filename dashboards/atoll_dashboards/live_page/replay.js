@@ -2,7 +2,6 @@
 // The replay of a run, finished or in progress: its points in a store, and a position in time.
 
 import { linesOf } from "./api.js";
-import { isCancelled } from "./event_text.js";
 import { HOUR_S, Store } from "./store.js";
 
 const LONGEST_S = 4 * 3600; // a longer run's last hours are shown
@@ -224,7 +223,7 @@ export function endingOf({ outcome, verdict, events = [] }) {
   if (outcome === "completed") {
     const failed = events.findLast((event) => event.type === "step" && event.state === "failed"); // its analysis
     if (!failed || verdict) return {};
-    return isCancelled(failed) ? { word: "cancelled", why: "" } : { word: "failed", why: failed.message };
+    return failed.message === "cancelled" ? { word: "cancelled", why: "" } : { word: "failed", why: failed.message };
   }
   if (outcome === "running") return { word: "broken off", why: "it was killed, or its machine went down" };
   const [, word, why] = /^(\w+)(?: at step \w*)?(?:: )?(.*)$/s.exec(outcome) ?? [];

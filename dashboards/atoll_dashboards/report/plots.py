@@ -15,7 +15,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from atoll_analysis.figures.losses import CAUSES
 from atoll_analysis.summary import Summary, Volume
-from atoll_core.experiment.experiment import Link, LinkDirection
+from atoll_core.experiment.experiment import DIRECTIONS, Link, LinkDirection
 from atoll_dashboards.report.downsampling import cloud, extremes, share_points
 from atoll_dashboards.report.plot_style import (
     BLUE,
@@ -189,7 +189,7 @@ def loss(sources: Sources) -> Figure | None:
     link = sources.bottleneck
     if link is None:
         return None
-    drops = {direction: sources.drops(link, direction) for direction in ("to_island", "to_world")}
+    drops = {direction: sources.drops(link, direction) for direction in DIRECTIONS}
     if drops["to_island"].is_empty():
         return None
     shown = [direction for direction, lost in drops.items() if lost.width > 1 or direction == "to_island"]

@@ -11,11 +11,12 @@ import select
 import signal
 import sys
 from collections import deque
-from collections.abc import Callable
 from typing import Any
 
 from atoll_core.codec import to_json
 from atoll_core.errors import LabError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Progress
 from atoll_core.lab.network import Network
 from atoll_core.secret_variables import without_secrets
 from atoll_emulation.mininet_lab.namespaces import nsenter_argv, unshare_argv
@@ -71,7 +72,7 @@ class LabShell:
 class EmulatedLab:
     """A running lab. Build it with :meth:`start`; it ends with :meth:`stop`, with this process, or by itself."""
 
-    def __init__(self, process: asyncio.subprocess.Process, on_progress: Callable[[str], None]) -> None:
+    def __init__(self, process: asyncio.subprocess.Process, events: EventBus) -> None:
         self.hosts: dict[str, int] = {}  # machine: pid inside the lab
         self.datapath = ""
         self.ovs_version = ""
@@ -79,7 +80,7 @@ class EmulatedLab:
         self.dead: asyncio.Future[str] = loop.create_future()  # why the lab ended, whenever and however it did
         self._ready: asyncio.Future[None] = loop.create_future()
         self._process = process
-        self._on_progress = on_progress
+        self._events = events
         self._init_pid = 0
         self._init_pidfd: int | None = None
         self._shells: dict[str, LabShell] = {}
@@ -91,14 +92,14 @@ class EmulatedLab:
         self._watcher = asyncio.create_task(self._watch())
 
     @classmethod
-    async def start(cls, network: Network, on_progress: Callable[[str], None]) -> "EmulatedLab":
+    async def start(cls, network: Network, events: EventBus) -> "EmulatedLab":
         """Bring up namespaces, Open vSwitch and machines of ``network``.
 
         Raises MachineError when the machine lacks something, LabError when the lab does not come up; nothing is left
         behind then.
         """
         await asyncio.to_thread(require_machine)
-        on_progress("namespaces")
+        events.publish(Progress("namespaces"))
         process = await asyncio.create_subprocess_exec(
             *unshare_argv(),
             *(sys.executable, "-m", "atoll_emulation.mininet_lab.ns_init"),
@@ -109,7 +110,7 @@ class EmulatedLab:
             start_new_session=True,  # Ctrl-C is the daemon's to answer
             env=without_secrets(os.environ),
         )
-        lab = cls(process, on_progress)
+        lab = cls(process, events)
         try:
             await lab.request(network=to_json(network))
             await lab.ready(_START_TIMEOUT_S)
@@ -219,7 +220,7 @@ class EmulatedLab:
             message = json.loads(line)
             match message["type"]:
                 case "progress":
-                    self._on_progress(message["text"])
+                    self._events.publish(Progress(message["text"]))
                 case "ready":
                     self.hosts = message["hosts"]
                     self.datapath, self.ovs_version = message["datapath"], message["ovs"]

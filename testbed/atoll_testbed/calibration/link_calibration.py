@@ -8,7 +8,8 @@ from typing import Any
 from atoll_apps.segments.world_edge import classes
 from atoll_controller.planner.path_checks import MOST_PING_SHARE
 from atoll_core.errors import RunError
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.events.events import Progress
+from atoll_core.experiment.experiment import DIRECTIONS, Experiment
 from atoll_core.lab.network import Network
 from atoll_testbed.calibration.calibration_checks import (
     PRECISE,
@@ -32,8 +33,6 @@ from atoll_testbed.calibration.link_direction import MTU, PROBE_PACKET, LinkUnde
 from atoll_testbed.calibration.link_flood import Flood, SpecialHosts, flood, idle_rtts, one_way_delays
 from atoll_testbed.testbed import Testbed
 
-DIRECTIONS = ("to_island", "to_world")
-
 # Never in step with what fills the queue: pings at a multiple of a packet's serialisation time would all find it full,
 # or none (phase effects: Floyd and Jacobson, Internetworking: Research and Experience 3, 1992).
 _PING_INTERVAL_NS = 19_937_000
@@ -41,8 +40,6 @@ _IDLE_PING_S = 0.5
 _BRIEF_S = 0.3  # with full queues
 _LEAST_PACKETS = 8  # or for as long as these take to serialise
 _BRIEF_LONGEST_NS = 1_000_000_000  # longer queues are not filled before every run
-
-Say = Callable[[str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,15 +76,13 @@ def links_under_test(network: Network, experiment: Experiment) -> tuple[LinkUnde
     return tuple(found)
 
 
-async def calibrate(
-    testbed: Testbed, experiment: Experiment, wanted: Sequence[str], seconds: float, say: Say
-) -> Calibration:
+async def calibrate(testbed: Testbed, experiment: Experiment, wanted: Sequence[str], seconds: float) -> Calibration:
     """Test every link in the ``wanted`` directions; ``seconds``: duration of each part of the test.
 
     The experiment is applied to the testbed, and nothing else uses it. Raises RunError, LabError.
     """
     links = links_under_test(testbed.network, experiment)
-    say("idle path: pinging along it")
+    testbed.events.publish(Progress("idle path: pinging along it"))
     rtts = await idle_rtts(testbed, max(_IDLE_PING_S, seconds / 2), _PING_INTERVAL_NS)
     if not rtts:
         msg = "no ping crossed the chain; `atoll run` reports which paths are broken"
@@ -98,15 +93,15 @@ async def calibrate(
     for link in links:
         if link.name in wanted:
             others = [other for other in links if other.name == link.name and other.box != link.box]
-            rows += await _idle_rows(testbed, link, others, seconds, min(rtts), say)
-            rows += await _flooded_rows(testbed, links, link, seconds, min(rtts), say)
+            rows += await _idle_rows(testbed, link, others, seconds, min(rtts))
+            rows += await _flooded_rows(testbed, links, link, seconds, min(rtts))
     return Calibration(tuple(rows), min(rtts), lab_ns)
 
 
 async def _idle_rows(
-    testbed: Testbed, link: LinkUnderTest, others: Sequence[LinkUnderTest], seconds: float, base_ns: int, say: Say
+    testbed: Testbed, link: LinkUnderTest, others: Sequence[LinkUnderTest], seconds: float, base_ns: int
 ) -> list[CalibrationFigure]:
-    say(f"{link.box} {link.name}: testing delay alone")
+    testbed.events.publish(Progress(f"{link.box} {link.name}: testing delay alone"))
     elsewhere = sum(other.settings.delay.ns for other in others) + link.terrestrial_ns
     jittery = link.shake_ns > 0 or any(other.settings.jitter for other in others)
 
@@ -126,7 +121,6 @@ async def _flooded_rows(
     link: LinkUnderTest,
     seconds: float,
     base_ns: int,
-    say: Say,
 ) -> list[CalibrationFigure]:
     if link.refused:
         return [skipped(row, link.refused) for row in _flood_rows_of(link)]
@@ -152,7 +146,7 @@ async def _flooded_rows(
     parts = {"rate alone": alone, "what counts as a byte": small, "delay and rate together": together}
     rows: list[CalibrationFigure] = []
     for name, part in parts.items():
-        say(f"{link.box} {link.name}: testing {name}")
+        testbed.events.publish(Progress(f"{link.box} {link.name}: testing {name}"))
         rows += await _again_if_off(part)
     return rows
 

@@ -20,7 +20,6 @@ from atoll_testbed.testbed import Testbed
 
 _LEAD_NS = 150_000_000  # from the start of the jobs to the start of their traffic
 _LAB_NS = 50_000_000  # time that a packet may spend in the lab outside the links, on a busy machine
-_READY_TIMEOUT_S = 10.0
 _PING_TIMEOUT_NS = 3_000_000_000
 
 
@@ -214,7 +213,7 @@ async def _running(testbed: Testbed, spec: JobSpec, take: Any = None) -> AsyncGe
     """Run a job during the block, which begins when the job is ready; afterwards the job has ended."""
     job = await testbed.start_job(spec, Path(), on_line=take)
     try:
-        await job.ready(_READY_TIMEOUT_S)
+        await job.ready()
         yield job
     finally:
         await job.stop()

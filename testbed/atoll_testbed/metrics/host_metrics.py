@@ -12,6 +12,7 @@ from collections.abc import AsyncGenerator, Callable, Iterable
 from typing import Any
 
 from atoll_core.errors import LabError
+from atoll_core.events.events import Note
 from atoll_core.metrics.line_protocol import Point
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_hosts.agent import Agent
@@ -78,7 +79,7 @@ async def _begin(
     try:
         await agent.measure(every_s, hosts, take)
     except LabError as error:
-        testbed.on_note(f"no metrics of {', '.join(served)}: {error}")
+        testbed.events.publish(Note(f"no metrics of {', '.join(served)}: {error}"))
         unread(len(served))
 
 

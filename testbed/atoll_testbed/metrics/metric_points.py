@@ -11,15 +11,13 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from atoll_apps.segments.segment import App
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.events.event_text import event_text
+from atoll_core.experiment.experiment import DIRECTIONS, Experiment
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.metrics.line_protocol import Field, Point
 from atoll_core.metrics.metrics_schema import BY_NAME
 from atoll_core.plan.plan import JobSpec, Phase
 from atoll_hosts.clock_offset import ClockOffset
-from atoll_testbed.run.event_text import event_line
-
-DIRECTIONS = ("to_island", "to_world")
 
 _FIELDS = {name: tuple(figure.name for figure in each.fields) for name, each in BY_NAME.items()}
 FIGURES_OF_CHECKS = frozenset({"check", "terrestrial", "base_rtt", "calibration"})
@@ -151,8 +149,9 @@ def clock_point(machine: str, clock: ClockOffset, t_ns: int) -> Point:
 def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> Point:
     """The point of an event of the run or of the testbed."""
     state = str(fields.get("state", ""))
-    text = event_line(kind, fields)
-    return Point("event", {"kind": kind, "state": state}, {"text": text[:_LONGEST_TEXT]}, t_ns)
+    found = event_text({**fields, "type": kind, "t_ns": t_ns})
+    text = found.text[:_LONGEST_TEXT] if found is not None else kind
+    return Point("event", {"kind": kind, "state": state}, {"text": text}, t_ns)
 
 
 def class_names(network: Network) -> dict[int, str]:

@@ -4,7 +4,7 @@
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -12,6 +12,8 @@ from atoll_analysis.run_directory import MetricsSpool, RunDir
 from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_controller.fabric.flow_installer import table_of
 from atoll_core.errors import AtollError, RunError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import MetricPoints
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network, Switch
 from atoll_core.metrics.line_protocol import Point
@@ -32,9 +34,6 @@ from atoll_testbed.metrics.metric_points import (
 )
 from atoll_testbed.testbed import Testbed
 
-OnPoints = Callable[[Sequence[Point]], None]
-"""Takes points as they are spooled, without the tags that all points of a run have; returns at once."""
-
 _VIRTUAL_PERIOD = 300  # a sample of all switches and machines costs 0.75 s of wall time there, as much as 16 s of load
 
 
@@ -45,9 +44,9 @@ class MetricsRecorder:
     """
 
     def __init__(
-        self, run_dir: RunDir, network: Network, experiment: Experiment, on_points: OnPoints | None = None
+        self, run_dir: RunDir, network: Network, experiment: Experiment, events: EventBus | None = None
     ) -> None:
-        """Raises RunError if the spool cannot be created."""
+        """``events``: takes the points as well. Raises RunError if the spool cannot be created."""
         manifest = run_dir.manifest()
         place = str(manifest.get("place", ""))
         self.wanted = bool(manifest.get("metrics", True))
@@ -63,7 +62,7 @@ class MetricsRecorder:
             "run": f"{experiment.name}-{run_dir.name}",
         }
         self._spool = MetricsSpool(run_dir.path / SPOOL) if self.wanted else None
-        self._on_points = on_points
+        self._events = events or EventBus()
         self._period_ns = SECOND_NS * (_VIRTUAL_PERIOD if place == VIRTUAL else 1)
         self._last_event_ns = 0
         self._unread = 0
@@ -89,7 +88,7 @@ class MetricsRecorder:
     def event(self, kind: str, t_ns: int, fields: Mapping[str, Any]) -> None:
         """Take an event. Events of the same nanosecond get different times, as a database would keep only one.
 
-        Event points go to ``on_points`` even if no metrics are recorded. After a cutover the configuration is recorded
+        Event points are published even if no metrics are recorded. After a cutover the configuration is recorded
         again. Of the test before the run only figures of servers are recorded.
         """
         if kind in FIGURES_OF_CHECKS:
@@ -99,8 +98,8 @@ class MetricsRecorder:
         point = event_point(kind, self._last_event_ns, fields)
         if self.wanted:
             self._write([point])
-        elif self._on_points is not None:
-            self._on_points([point])
+        else:
+            self._events.publish(MetricPoints([point]))
         if kind == "swap" and fields.get("state") == "turned":
             self._write(self._configured(t_ns))
 
@@ -170,5 +169,4 @@ class MetricsRecorder:
             self._spool.write(replace(point, tags={**point.tags, **self._common}) for point in measured)
         except RunError as error:
             self.broken = self.broken or error
-        if self._on_points is not None:
-            self._on_points(measured)
+        self._events.publish(MetricPoints(measured))

@@ -4,13 +4,15 @@
 import asyncio
 import contextlib
 import os
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any, Protocol
 
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_core.errors import LabError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Progress
 from atoll_core.lab.network import Network
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import MININET
@@ -19,8 +21,6 @@ from atoll_hosts.agent import Agent
 from atoll_hosts.binary import find_binary
 from atoll_hosts.clock_offset import ClockOffset
 from atoll_hosts.machine import Machine
-
-Report = Callable[[str], None]
 
 _SWITCHES_TIMEOUT_S = 20.0
 
@@ -101,16 +101,16 @@ class EmulatedPlatform:
         self._watchers = [asyncio.create_task(self._watch_lab()), asyncio.create_task(self._watch_agent())]
 
     @classmethod
-    async def start(cls, network: Network, report: Report) -> "EmulatedPlatform":
+    async def start(cls, network: Network, events: EventBus) -> "EmulatedPlatform":
         """Bring up namespaces, switches, machines and the agent.
 
         Raises LabError or MachineError, and leaves nothing behind then.
         """
         binary = find_binary()
         async with contextlib.AsyncExitStack() as undo:
-            lab = await EmulatedLab.start(network, report)
+            lab = await EmulatedLab.start(network, events)
             undo.push_async_callback(lab.stop)
-            report("controller and agent")
+            events.publish(Progress("controller and agent"))
             agent = await Agent.start(lab.enter(), binary)
             undo.pop_all()
         return cls(network, lab, agent)

@@ -14,7 +14,7 @@ import shutil
 import socket
 import time
 from collections import Counter
-from collections.abc import Callable, Collection, Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, replace
 from ipaddress import ip_address
 from pathlib import Path
@@ -25,6 +25,8 @@ import asyncssh
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_core.errors import LabError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Progress
 from atoll_core.lab.inventory import Inventory, InventoryMachine, apply_inventory
 from atoll_core.lab.network import Network
 from atoll_core.plan.switch_features import Runtime
@@ -37,8 +39,6 @@ from atoll_hosts.ssh.connections import SshConnections
 from atoll_hosts.ssh.file_transfer import DiskQuota, fetch, offered_files
 from atoll_hosts.ssh.remote_agent import start_agent
 from atoll_testbed.platforms.machine_checks import address_conflict, clock_off, missing_prerequisites, without_carrier
-
-Report = Callable[[str], None]
 
 # A NIC that was down takes 2 to 4 s to negotiate with a gigabit switch's port, longer with spanning tree.
 _CARRIER_TIMEOUT_S = 15.0
@@ -91,12 +91,12 @@ class HardwarePlatform:
         self._watchers = [asyncio.create_task(self._watch(one.agent)) for one in reached.values()]
 
     @classmethod
-    async def start(cls, network: Network, inventory: Inventory, report: Report) -> "HardwarePlatform":
+    async def start(cls, network: Network, inventory: Inventory, events: EventBus) -> "HardwarePlatform":
         """Connect to every machine of the inventory, claim it, and check its prerequisites.
 
         Raises LabError with a line for each machine that fails; no machine is claimed then.
         """
-        report(f"connecting to {len(inventory.machines)} machines")
+        events.publish(Progress(f"connecting to {len(inventory.machines)} machines"))
         connections = SshConnections()
         outcomes = await on_each(inventory.machines, lambda machine: _reach(connections, machine, inventory))
         reached = {one.machine: one.found for one in outcomes if one.found is not None}

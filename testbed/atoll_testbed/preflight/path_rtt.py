@@ -9,16 +9,13 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.lab.network import HostRole, Network
-from atoll_core.plan.plan import JobSpec, PathCheck, Phase, Plan
+from atoll_core.plan.plan import JobSpec, PathCheck, Phase, Plan, terrestrial_allowance_ns
 from atoll_testbed.testbed import Testbed
 
 # The lab itself may add this to an RTT: four software switches and as many process switches per direction.
 _PATH_ALLOWANCE_NS = 6_000_000
 # A delay may not be shorter than configured, but for the resolution of time stamps.
 _EARLY_ALLOWANCE_NS = 100_000
-# Tolerances of the terrestrial part of an RTT, from which the delay of the lab itself is subtracted.
-TERRESTRIAL_ALLOWANCE_NS = 500_000
-TERRESTRIAL_ALLOWANCE_RATIO = 0.02
 
 Measured = dict[tuple[str, str], list[int]]
 """RTTs in ns by (source, destination); a path without any reply has an empty list."""
@@ -76,7 +73,7 @@ def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[Deviat
     scatter_ns = _scatter(plan, measured)
     for server, configured_ns, measured_ns in terrestrial(plan, measured, network):
         jitter_ns = max(check.jitter_ns for check in plan.checks if check.src == server)
-        allowed_ns = TERRESTRIAL_ALLOWANCE_NS + TERRESTRIAL_ALLOWANCE_RATIO * configured_ns + jitter_ns + scatter_ns
+        allowed_ns = terrestrial_allowance_ns(configured_ns) + jitter_ns + scatter_ns
         if abs(measured_ns - configured_ns) > allowed_ns:
             message = (
                 f"{server}: terrestrial RTT {measured_ns / 1e6:.2f} ms, configured {configured_ns / 1e6:g} ms; "

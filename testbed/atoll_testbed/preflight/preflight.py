@@ -7,9 +7,9 @@ Criteria for paths: ``atoll_testbed.preflight.path_rtt``; of links: ``atoll_test
 import itertools
 import time
 from collections.abc import Awaitable, Callable
-from typing import Any
+from pathlib import Path
+from typing import Any, Protocol
 
-from atoll_analysis.run_directory import RunDir
 from atoll_controller.planner.path_checks import LONGEST_TEST_NS, pinged_again
 from atoll_core.codec import to_json
 from atoll_core.errors import RunError
@@ -32,8 +32,18 @@ _BUSY = (
 )
 
 
+class EventRecord(Protocol):
+    """Takes the events of a test: a run directory, or the recorder of a run."""
+
+    path: Path
+
+    def event(self, kind: str, /, t_ns: int, **fields: Any) -> None:
+        """Append an event. Raises RunError."""
+        ...
+
+
 async def check_paths(
-    testbed: Testbed, plan: Plan, run_dir: RunDir, *, full_matrix: bool = False, emulated: bool = False
+    testbed: Testbed, plan: Plan, run_dir: EventRecord, *, full_matrix: bool = False, emulated: bool = False
 ) -> int:
     """Ping every path of the plan until it is as configured; returns the base RTT between the special hosts in ns.
 
@@ -68,7 +78,7 @@ async def check_paths(
 
 
 async def check_links(
-    testbed: Testbed, experiment: Experiment, base_ns: int, run_dir: RunDir, drained: Callable[[], Awaitable[None]]
+    testbed: Testbed, experiment: Experiment, base_ns: int, run_dir: EventRecord, drained: Callable[[], Awaitable[None]]
 ) -> None:
     """Fill every link for a moment, as tests of an idle path cannot detect a wrong rate or queue.
 
@@ -88,7 +98,7 @@ async def check_links(
     raise RunError(f"a link differs from its configuration; the experiment's load was not started\n{lines}")
 
 
-def _record(plan: Plan, measured: Measured, network: Network, run_dir: RunDir) -> int:
+def _record(plan: Plan, measured: Measured, network: Network, run_dir: EventRecord) -> int:
     """Record the paths' figures as events; returns the base RTT between the special hosts in ns."""
     now = time.time_ns()
 

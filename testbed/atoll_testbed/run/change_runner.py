@@ -1,19 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Make the scheduled changes of a run at their times, and record them as events (docs/contracts.md)."""
 
-import time
-from collections.abc import Callable, Sequence
-from typing import Any
+from collections.abc import Sequence
 
 from atoll_controller.planner.change_schedule import Scheduled
 from atoll_core.errors import AtollError, LabError, PlanError
+from atoll_core.events.events import SwapEvent
 from atoll_core.experiment.experiment import Experiment, version_differences
 from atoll_core.plan.plan import Backend
 from atoll_testbed.run.run_clock import RunClock
+from atoll_testbed.run.run_recorder import RunRecorder
 from atoll_testbed.testbed import Testbed
-
-Record = Callable[..., None]
-"""``record(type, t_ns, **fields)``: appends an event to the run's."""
 
 
 async def run_changes(
@@ -23,7 +20,7 @@ async def run_changes(
     schedule: Sequence[Scheduled],
     begin_ns: int,
     clock: RunClock,
-    record: Record,
+    recording: RunRecorder,
 ) -> None:
     """Make every change at its time; ``begin_ns``: start of the load by the run's clock.
 
@@ -35,23 +32,18 @@ async def run_changes(
         due_ns = begin_ns + each.version.at.ns
         await clock.sleep_until(due_ns)
         what = list(version_differences(before, each.version))
-        record("change", time.time_ns(), change=each.number, state="begin", planned_ns=due_ns, what=what)
+        recording.event("change", change=each.number, state="begin", planned_ns=due_ns, what=what)
+
+        def record_swap(event: SwapEvent, number: int = each.number) -> None:
+            recording.event("swap", event.t_ns, state=event.state, change=number, **event.details)
+
         try:
-            await testbed.apply(each.experiment, backend, tell=_with_change(each.number, record))
+            with testbed.events.subscribe(record_swap, SwapEvent):
+                await testbed.apply(each.experiment, backend)
         except (LabError, PlanError) as error:
-            record("change", time.time_ns(), change=each.number, state="failed", message=_in_one_line(error))
+            recording.event("change", change=each.number, state="failed", message=_in_one_line(error))
             return
-        record("change", time.time_ns(), change=each.number, state="end", drain_ns=each.least.ns)
-
-
-def _with_change(number: int, record: Record) -> Callable[[dict[str, Any]], None]:
-    """A function that records events of a change's swap as the run's, with the change's number."""
-
-    def take(event: dict[str, Any]) -> None:
-        fields = {key: part for key, part in event.items() if key not in ("type", "t_ns")}
-        record(str(event["type"]), int(event["t_ns"]), change=number, **fields)
-
-    return take
+        recording.event("change", change=each.number, state="end", drain_ns=each.least.ns)
 
 
 def _in_one_line(error: AtollError) -> str:

@@ -14,7 +14,6 @@ from atoll_testbed.run.run_recorder import RunRecorder
 from atoll_testbed.testbed import Testbed, with_start
 
 _STOP_GRACE_S = 3.0
-_READY_TIMEOUT_S = 10.0
 _REPORT_TIMEOUT_S = 30.0
 _END_TOLERANCE_NS = 200_000_000  # channels end of their own accord when the measurement does
 
@@ -48,9 +47,9 @@ class RunJobs:
         record = self._recording.job_line(spec, self._testbed.machine(spec.host).clock_offset_ns)
         job = self._started[spec.name] = await self._testbed.start_job(spec, self._directory, on_line=record)
         if job.unheld is not None:
-            self._recording.note(f"{spec.name}: {job.unheld}")
+            self._recording.event("note", message=f"{spec.name}: {job.unheld}")
         if spec.config is not None:  # one of our own programs, which report when they are ready
-            await job.ready(_READY_TIMEOUT_S)
+            await job.ready()
 
     async def start_all(self, *phases: Phase) -> None:
         """Start the jobs of some phases, all at once. Raises LabError."""

@@ -12,24 +12,26 @@ from typing import Any
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import replace_text
 from atoll_core.errors import RunError
+from atoll_hosts.binary import find_binary
 
 
 async def compress_and_analyse(run_dir: RunDir) -> dict[str, Any]:
-    """Compress the captures, analyse the run, write its report; returns the summary. Raises RunError."""
+    """Compress the captures, analyse the run, write its report; returns the summary. Raises RunError, MachineError."""
     await asyncio.to_thread(run_dir.compress_captures)
-    await _module("atoll_analysis", run_dir)
+    await _module("atoll_analysis", run_dir, "--binary", str(find_binary()))
     await _module("atoll_dashboards.report.report", run_dir)
     summary: dict[str, Any] = json.loads((run_dir.path / "summary.json").read_text())
     return summary
 
 
-async def _module(module: str, run_dir: RunDir) -> None:
+async def _module(module: str, run_dir: RunDir, *options: str) -> None:
     process = await asyncio.create_subprocess_exec(
         *("setpriv", "--pdeathsig", "KILL"),  # it does not outlive its parent, even after `kill -9`
         sys.executable,
         "-m",
         module,
         str(run_dir.path),
+        *options,
         stdin=asyncio.subprocess.DEVNULL,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,

@@ -9,17 +9,16 @@ after the load the links drain before their counters are read, so that captures 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator
 from functools import partial
 from typing import Any
 
 from atoll_analysis.run_directory import RunDir
 from atoll_controller.planner.path_checks import pinging_ns, with_full_matrix
 from atoll_core.errors import AtollError, RunError
+from atoll_core.events.events import Progress, StepBegun
 from atoll_core.plan.plan import Phase, Plan
-from atoll_core.platforms import MININET, VIRTUAL
-from atoll_dashboards.influx.sink_supervisor import Fed, feeding
-from atoll_testbed.metrics.metrics_recorder import OnPoints
+from atoll_core.platforms import MININET
 from atoll_testbed.preflight.preflight import check_links, check_paths
 from atoll_testbed.run.change_runner import run_changes
 from atoll_testbed.run.job_runner import RunJobs
@@ -30,8 +29,6 @@ from atoll_testbed.run.run_recorder import RunRecorder, describe_lab
 from atoll_testbed.run.run_request import PlannedRun
 from atoll_testbed.run.tcp_settings import pinned_tcp
 from atoll_testbed.testbed import Testbed, while_up
-
-Progress = Callable[[dict[str, Any]], None]
 
 _CHECK_QUIET_S = 0.3  # the flood has ended before; this only waits for the links' next counters
 _DRAIN_QUIET_S = 1.5  # two round trips of a GEO link without a packet: none is in flight
@@ -47,22 +44,18 @@ class Run:
         testbed: Testbed,
         planned: PlannedRun,
         run_dir: RunDir,
-        progress: Progress,
-        on_points: OnPoints | None = None,
     ) -> None:
         """``run_dir``: contains the request (``create_run``); the caller closes it.
 
-        ``on_points``: takes the run's metrics.
+        Steps and figures of the run are events of the testbed.
         """
         self._testbed = testbed
         self._planned = planned
         self._request = planned.request
         self._experiment = experiment = planned.request.experiment
         self._dir = run_dir
-        self._progress = progress
         self._step_name = ""
-        self._fed = Fed()
-        self._recording = RunRecorder(run_dir, testbed.network, experiment, progress, on_points)
+        self._recording = RunRecorder(run_dir, testbed.network, experiment, testbed.events)
         self._jobs = RunJobs(testbed, self._recording, run_dir.path)
 
     async def measure(self, started_ns: int) -> None:
@@ -72,21 +65,10 @@ class Run:
         are stopped, settings restored and captures kept.
         """
         self._recording.manifest.write(describe_lab(self._testbed, started_ns))
-        has_network = self._request.platform != VIRTUAL  # a database cannot be reached from a virtual kernel
-        if not (has_network and self._recording.metering.wanted):
-            await self._measure(started_ns)
-            return
-        async with feeding(self._dir.path, self._note, self._show) as self._fed:
-            await self._measure(started_ns)
-
-    async def _measure(self, started_ns: int) -> None:
         outcome = "completed"
-        self._testbed.on_box_line = self._recording.box_line
-        self._testbed.on_program_line = self._recording.program_line
-        self._dir.on_event = self._recording.metering.event
-        to_log, self._testbed.on_note = self._testbed.on_note, self._note
         try:
-            await while_up(self._testbed, self._steps())
+            with self._recording.recording():
+                await while_up(self._testbed, self._steps())
         except asyncio.CancelledError:
             outcome = f"cancelled at step {self._step_name}"
             raise
@@ -94,8 +76,6 @@ class Run:
             outcome = f"failed at step {self._step_name}: {_why(error)}"
             raise
         finally:
-            self._testbed.on_box_line, self._testbed.on_note = None, to_log
-            self._testbed.on_program_line = None
             await self._jobs.end()
             with contextlib.suppress(RunError):  # the first error is raised; this one is an event
                 await self._collect()
@@ -105,10 +85,10 @@ class Run:
                 if outcome == "completed":  # otherwise the first error is raised
                     raise
 
-    @property
-    def in_database(self) -> bool:
-        """Whether a database has accepted points of the run."""
-        return self._fed.points > 0
+    def note(self, text: str) -> None:
+        """Record a note of the run and show it, also after the measurement. Raises RunError."""
+        self._remark(text)
+        self._testbed.events.publish(Progress(text))
 
     async def analyse(self) -> dict[str, Any]:
         """Compress the captures, analyse, write the report; returns the summary. Raises RunError."""
@@ -122,7 +102,7 @@ class Run:
             if self._request.options.full_matrix:
                 plan = await asyncio.to_thread(with_full_matrix, plan, self._testbed.network, self._experiment)
             self._jobs.plan(plan.jobs)
-            self._dir.event("applied", time.time_ns(), changes=len(changes))
+            self._recording.event("applied", changes=len(changes))
             await self._recording.plan(self._testbed, plan)
         async with self._step("check"):
             await self._check(plan)
@@ -151,7 +131,7 @@ class Run:
                 await self._recording.lost_outside(
                     drop_increase(begin, await sample_drops(self._testbed), backlog_limit())
                 )
-                self._dir.event("drained", time.time_ns())
+                self._recording.event("drained")
                 await self._stop_captures()
         async with self._step("record"):
             await self._run_report_programs()
@@ -160,7 +140,6 @@ class Run:
             await self._collect()
 
     async def _conclude(self, outcome: str, started_ns: int) -> None:
-        self._dir.on_event = None
         try:
             self._recording.metering.event("outcome", time.time_ns(), {"outcome": outcome})
         finally:
@@ -175,38 +154,31 @@ class Run:
         )
 
     def _remark(self, text: str) -> None:
-        self._dir.event("note", time.time_ns(), message=text)
-
-    def _note(self, text: str) -> None:
-        self._remark(text)
-        self._show(text)
-
-    def _show(self, text: str) -> None:
-        self._progress({"type": "progress", "text": text})
+        self._recording.event("note", message=text)
 
     @contextlib.asynccontextmanager
     async def _step(self, name: str) -> AsyncGenerator[None]:
         self._step_name = name
-        self._dir.event("step", time.time_ns(), step=name, state="begin")
-        self._progress({"type": "step", "step": name})
+        self._recording.event("step", step=name, state="begin")
+        self._testbed.events.publish(StepBegun(name))
         try:
             yield
         except BaseException as error:
             with contextlib.suppress(RunError):
-                self._dir.event("step", time.time_ns(), step=name, state="failed", message=_why(error))
+                self._recording.event("step", step=name, state="failed", message=_why(error))
             raise
-        self._dir.event("step", time.time_ns(), step=name, state="end")
+        self._recording.event("step", step=name, state="end")
 
     # Steps
 
     async def _check(self, plan: Plan) -> None:
         full_matrix = self._request.options.full_matrix
         if full_matrix:
-            self._note(f"full matrix: {len(plan.checks)} paths, pinged in {pinging_ns(plan) / 1e9:.0f} s")
+            self.note(f"full matrix: {len(plan.checks)} paths, pinged in {pinging_ns(plan) / 1e9:.0f} s")
         emulated = self._request.platform == MININET
-        base_ns = await check_paths(self._testbed, plan, self._dir, full_matrix=full_matrix, emulated=emulated)
+        base_ns = await check_paths(self._testbed, plan, self._recording, full_matrix=full_matrix, emulated=emulated)
         drained = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)
-        await check_links(self._testbed, self._experiment, base_ns, self._dir, drained)
+        await check_links(self._testbed, self._experiment, base_ns, self._recording, drained)
 
     async def _start_captures(self, plan: Plan) -> None:
         points = sorted(plan.captures, key=lambda point: (point.name != "island", point.name == "world"))
@@ -221,7 +193,7 @@ class Run:
         clocks = await self._testbed.platform.compare_clocks()
         clock = RunClock(clocks)
         begin_ns = clock.now_ns() + start_lead_ns(len(later))
-        self._dir.event("start", time.time_ns(), **start_event(begin_ns, clocks))
+        self._recording.event("start", **start_event(begin_ns, clocks))
         await self._jobs.start_at([(spec, begin_ns + ns) for spec, ns in later], clock)
         late_ns = clock.now_ns() - begin_ns
         if late_ns > 0:
@@ -235,14 +207,14 @@ class Run:
             return
         await clock.sleep_until(begin_ns)
         boxes = await self._testbed.start_traces()
-        self._dir.event("trace_start", time.time_ns(), boxes=boxes)
+        self._recording.event("trace_start", boxes=boxes)
 
     @contextlib.asynccontextmanager
     async def _changes(self, clock: RunClock, begin_ns: int) -> AsyncGenerator[None]:
         """Make the scheduled changes during the block, which ends after the last one."""
-        backend, record = self._request.options.backend, self._dir.event
+        backend, recording = self._request.options.backend, self._recording
         work = asyncio.create_task(
-            run_changes(self._testbed, self._experiment, backend, self._planned.schedule, begin_ns, clock, record)
+            run_changes(self._testbed, self._experiment, backend, self._planned.schedule, begin_ns, clock, recording)
         )
         try:
             yield
@@ -263,9 +235,9 @@ class Run:
             self._jobs.raise_for_failed(left_ns=end_ns - now_ns)
         self._jobs.raise_for_missing()
         if (why := self._jobs.broken_transfer()) is not None:
-            self._dir.event("transfer", time.time_ns(), state="failed", message=why)
-        self._dir.event("window", time.time_ns(), start_ns=begin_ns, end_ns=end_ns)
-        self._dir.event("clocks", time.time_ns(), **clock.clocks_event(await self._testbed.platform.measure_clocks()))
+            self._recording.event("transfer", state="failed", message=why)
+        self._recording.event("window", start_ns=begin_ns, end_ns=end_ns)
+        self._recording.event("clocks", **clock.clocks_event(await self._testbed.platform.measure_clocks()))
 
     async def _end_load(self) -> None:
         await self._jobs.stop(Phase.CLIENT, Phase.TRANSFER)
@@ -288,7 +260,7 @@ class Run:
         """Fetch the files of other machines into the run directory. Raises RunError if any is missing."""
         missing = await self._testbed.platform.collect(self._dir.path)
         for line in missing:
-            self._dir.event("not_collected", time.time_ns(), message=line)
+            self._recording.event("not_collected", message=line)
         if missing:
             raise RunError("\n".join(missing))
 

@@ -8,7 +8,7 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Generator
+from collections.abc import Callable, Generator, Mapping
 from typing import Any
 
 from atoll_analysis.run_directory import RunDir
@@ -18,13 +18,13 @@ from atoll_controller.fabric.flow_installer import read_tables, table_of
 from atoll_controller.planner.planner import plan_sha256
 from atoll_core.codec import to_json
 from atoll_core.errors import RunError
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Counters, Live, Note, ProgramOutput
+from atoll_core.experiment.experiment import DIRECTIONS, Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import JobSpec, Plan
-from atoll_testbed.metrics.metrics_recorder import MetricsRecorder, OnPoints
+from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
 from atoll_testbed.testbed import Testbed
-
-_DIRECTIONS = ("to_island", "to_world")
 
 # Limits for the output of a job or box, so that none fills the disk: a link prints 10 to 20 kB a second, a delay box
 # with 200 latency classes 410 kB, a ping every millisecond 93 kB.
@@ -40,35 +40,54 @@ class RunRecorder:
         run_dir: RunDir,
         network: Network,
         experiment: Experiment,
-        progress: Callable[[dict[str, Any]], None],
-        on_points: OnPoints | None = None,
+        events: EventBus,
     ) -> None:
+        self.path = run_dir.path
         self._dir = run_dir
         self.manifest = ManifestWriter(run_dir)
         self._experiment = experiment
-        self._progress = progress
+        self._events = events
         self._lines = Appender(run_dir.path / "link.jsonl")
-        self.metering = MetricsRecorder(run_dir, network, experiment, on_points)
+        self.metering = MetricsRecorder(run_dir, network, experiment, events)
         self._job_files: dict[str, Appender] = {}
         self._output_bytes: Counter[str] = Counter()  # by job, and by box for link.jsonl
         self._most_output_bytes = _MOST_OUTPUT_BYTES + round(experiment.duration.s * _MOST_OUTPUT_BYTES_S)
-        self._latest: dict[str, dict[str, Any]] = {}  # by link box
+        self._latest: dict[str, Mapping[str, Any]] = {}  # by link box
         self._queue_max = 0  # of the first link's island-bound queue, since the last live line
         self._dropped_before = 0  # by that queue's link, when the measurement began
         self._previous_live: tuple[int, int] | None = None
         self._link_live: dict[str, Any] = {}  # figures of the link for live lines, until there are new counters
         self._broken: RunError | None = None
+        self._closed = False
+
+    @contextlib.contextmanager
+    def recording(self) -> Generator[None]:
+        """Record counters of boxes, output of users' programs, and notes of the testbed during the block."""
+        with contextlib.ExitStack() as ending:
+            for subscription in (
+                self._events.subscribe(lambda event: self.box_line(event.box, event.line), Counters),
+                self._events.subscribe(lambda event: self.program_line(event.job, event.line), ProgramOutput),
+                self._events.subscribe(lambda event: self.event("note", message=event.message), Note),
+            ):
+                ending.callback(subscription.close)
+            yield
+
+    def event(self, kind: str, /, t_ns: int | None = None, **fields: Any) -> None:
+        """Append an event to the run's, and to its metrics until they end. Default time: now. Raises RunError."""
+        t_ns = time.time_ns() if t_ns is None else t_ns
+        self._dir.event(kind, t_ns, **fields)
+        if not self._closed:
+            self.metering.event(kind, t_ns, fields)
 
     def close(self) -> None:
         """Close the files."""
+        self._closed = True
         for file in (self._lines, *self._job_files.values()):
             file.close()
         self.metering.close()
 
-    def box_line(self, box: str, line: dict[str, Any]) -> None:
-        """Take one line of a link or delay box."""
-        if line.get("type") != "counters":
-            return
+    def box_line(self, box: str, line: Mapping[str, Any]) -> None:
+        """Take a ``counters`` line of a link or delay box."""
         self.metering.box_line(box, line)
         with self._errors_kept():
             self._write(box, line)
@@ -97,7 +116,8 @@ class RunRecorder:
             if self._count(job, output):
                 self._log(job).append(output)
             elif not was_cut:
-                self.note(f"{job} prints more than {self._most_output_bytes / 1e6:.0f} MB; the rest is not recorded")
+                most = f"{self._most_output_bytes / 1e6:.0f} MB"
+                self.event("note", message=f"{job} prints more than {most}; the rest is not recorded")
 
     def _log(self, job: str) -> Appender:
         if job not in self._job_files:
@@ -114,10 +134,6 @@ class RunRecorder:
         """Record packets that kernels dropped outside the boxes between the marks (``kernel_drops``)."""
         await self.manifest.update({"lost_outside": risen})
 
-    def note(self, text: str) -> None:
-        """Record a remark for people."""
-        self._dir.event("note", time.time_ns(), message=text)
-
     def raise_if_broken(self) -> None:
         """Raise RunError if anything could not be written."""
         broken = self._broken or self.metering.broken
@@ -132,7 +148,7 @@ class RunRecorder:
         except RunError as error:
             self._broken = self._broken or error
 
-    def _write(self, box: str, line: dict[str, Any]) -> None:
+    def _write(self, box: str, line: Mapping[str, Any]) -> None:
         self._append(self._lines, box, _line({"box": box, **line}))
 
     def _append(self, file: Appender, who: str, line: bytes) -> None:
@@ -155,25 +171,21 @@ class RunRecorder:
             self._dropped_before = line["to_island"]["dropped_packets"]
 
     def live(self, begin_ns: int, now_ns: int) -> None:
-        """Emit a live line: time, the link's rate, queue and drops."""
+        """Publish a live line: time, the link's rate, queue and drops."""
         self.raise_if_broken()
-        live: dict[str, Any] = {
-            "type": "live",
-            "elapsed_s": max(0.0, (now_ns - begin_ns) / 1e9),
-            "duration_s": self._experiment.duration.s,
-        }
         if (watched := self._watched()) is not None:
             box, line = watched
             if self._previous_live is None or line["t_ns"] > self._previous_live[0]:
                 self._link_live = self._link_figures(box, line)
-            live |= self._link_live  # in virtual time live lines may come more often than counters
-        self._progress(live)
+        elapsed_s = max(0.0, (now_ns - begin_ns) / 1e9)
+        # In virtual time live lines may come more often than counters.
+        self._events.publish(Live(elapsed_s, self._experiment.duration.s, **self._link_live))
 
-    def _watched(self) -> tuple[str, dict[str, Any]] | None:
+    def _watched(self) -> tuple[str, Mapping[str, Any]] | None:
         """The link of the live lines, the first one that sent counters, and its latest counters."""
         return next(iter(self._latest.items()), None)
 
-    def _link_figures(self, box: str, line: dict[str, Any]) -> dict[str, Any]:
+    def _link_figures(self, box: str, line: Mapping[str, Any]) -> dict[str, Any]:
         """The link's figures since the previous live line."""
         island = line["to_island"]
         dropped = island["dropped_packets"] - self._dropped_before
@@ -197,8 +209,8 @@ class RunRecorder:
         while time.monotonic() < deadline:
             entered = held = 0
             for line in self._latest.values():
-                entered += sum(line[direction]["in_packets"] for direction in _DIRECTIONS)
-                held += sum(line[direction]["held_packets"] for direction in _DIRECTIONS)
+                entered += sum(line[direction]["in_packets"] for direction in DIRECTIONS)
+                held += sum(line[direction]["held_packets"] for direction in DIRECTIONS)
             if entered != seen or held:
                 seen, since = entered, time.monotonic()
             elif time.monotonic() - since >= quiet_s:

@@ -21,7 +21,6 @@ from atoll_core.plan.plan import Plan
 from atoll_hosts.job import Job
 from atoll_hosts.machine import Machine
 
-_READY_TIMEOUT_S = 10.0
 _LINGER_S = 1.0
 
 _sessions = itertools.count(1)  # unique in the lab: only this process has its agents send probes
@@ -255,7 +254,7 @@ async def _jobs(
             privileges=of_subcommand("probe"),
         )
         jobs.append(job)
-        await job.ready(_READY_TIMEOUT_S)
+        await job.ready()
 
     try:
         # Wait for each start, so that none starts after the failure of another has ended all of them.

@@ -22,7 +22,7 @@ from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, 
 from atoll_core.errors import LabError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Host, Network, PortRef
-from atoll_core.plan.flow_entry import Action, FlowEntry, Match
+from atoll_core.plan.flow_entry import Action, EntryId, FlowEntry, Match
 from atoll_testbed.verification.entry_counters import (
     Counts,
     are_counters_prompt,
@@ -162,13 +162,12 @@ def _tables(
     network: Network, held: Iterable[FlowEntry], known: Iterable[FlowEntry], probes: Iterable[Probe]
 ) -> SwitchTables:
     """The tables as read from the switches, with the plan's reasons for entries that it contains."""
-    entries: dict[tuple[str, int, Match], FlowEntry] = {}
-    planned = {(entry.switch, entry.priority, entry.match): entry for entry in known}
+    entries: dict[EntryId, FlowEntry] = {}
+    planned = {entry.identity: entry for entry in known}
     for entry in held:
-        key = entry.switch, entry.priority, entry.match
-        same = planned.get(key)
-        entries[key] = same if same is not None and same.actions == entry.actions else entry
-    entries |= {(p.entry.switch, p.entry.priority, p.entry.match): p.entry for p in probes}
+        same = planned.get(entry.identity)
+        entries[entry.identity] = same if same is not None and same.actions == entry.actions else entry
+    entries |= {probe.entry.identity: probe.entry for probe in probes}
     return SwitchTables(network, entries.values(), strict=False)
 
 
@@ -224,9 +223,9 @@ def _took(way: _Way, watch: Watch) -> bool:
     return watch.taken(way.number, way.sightings, whole=way.answered) > 0
 
 
-def _effect(entry: FlowEntry) -> tuple[str, int, Match, tuple[Action, ...]]:
+def _effect(entry: FlowEntry) -> tuple[EntryId, tuple[Action, ...]]:
     """The parts of an entry that affect forwarding."""
-    return entry.switch, entry.priority, entry.match, entry.actions
+    return entry.identity, entry.actions
 
 
 def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, wanted: Collection[FlowEntry]) -> str | None:

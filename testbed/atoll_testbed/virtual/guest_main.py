@@ -16,6 +16,8 @@ from typing import Any
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import Appender
 from atoll_core.errors import AtollError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import STREAMED, StepBegun
 from atoll_core.plan.tc_settings import timer_slack
 from atoll_emulation.this_machine.congestion_controls import permit_everywhere
 from atoll_testbed.platforms.base import EmulatedPlatform
@@ -39,33 +41,27 @@ async def measure(directory: Path) -> int:
     run_dir = RunDir.open(directory)
     progress = Appender(directory / PROGRESS)
 
-    def emit(line: dict[str, Any]) -> None:
+    def write(line: dict[str, Any]) -> None:
         progress.append(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
-    def emit_and_pace(line: dict[str, Any]) -> None:
-        emit(line)
-        if (
-            line["type"] == "step"
-            and isinstance(testbed.platform, EmulatedPlatform)
-            and len(request.experiment.versions) == 1
-        ):
-            testbed.platform.read_every(_READ_EVERY_S if line["step"] == "measure" else 0)
+    def pace(event: StepBegun) -> None:
+        if isinstance(testbed.platform, EmulatedPlatform) and len(request.experiment.versions) == 1:
+            testbed.platform.read_every(_READ_EVERY_S if event.step == "measure" else 0)
 
+    events = EventBus()
+    events.subscribe(lambda event: write(event.to_line()), *STREAMED)
+    events.subscribe(pace, StepBegun)
     try:
         started_ns = time.time_ns()
         permit_everywhere()
         request = read_request(run_dir)
         planned = plan_run(request)
-        testbed = await Testbed.start(
-            request.network,
-            lambda text: emit({"type": "progress", "text": text}),
-            slack=timer_slack(request.platform),
-        )
-        await Run(testbed, planned, run_dir, emit_and_pace).measure(started_ns)
+        testbed = await Testbed.start(request.network, events, slack=timer_slack(request.platform))
+        await Run(testbed, planned, run_dir).measure(started_ns)
     except AtollError as error:
-        emit({"type": "error", "message": str(error), "exit_code": error.exit_code})
+        write({"type": "error", "message": str(error), "exit_code": error.exit_code})
         return error.exit_code
-    emit({"type": "done"})
+    write({"type": "done"})
     return 0
 
 

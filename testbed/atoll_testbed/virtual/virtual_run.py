@@ -22,6 +22,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.directory import RUNNING
 from atoll_controller.planner.virtual_cost import memory
 from atoll_core.errors import AtollError, RunError
+from atoll_core.events.events import Progress
 from atoll_core.units import Size
 from atoll_emulation.uml.guest import OUTPUT
 from atoll_emulation.uml.kernel import UmlKernel
@@ -31,7 +32,7 @@ from atoll_testbed.run.run_request import RunRequest
 from atoll_testbed.virtual.guest_main import PROGRESS
 from atoll_testbed.virtual.precompile import compile_stale, module_folders
 
-Progress = Callable[[dict[str, Any]], None]
+TakeLine = Callable[[dict[str, Any]], None]
 
 STUCK_S = 120.0
 """A kernel without progress for this wall time is aborted, as a program in it computes without end. A link writes every
@@ -80,7 +81,7 @@ class _Pace:
 
 
 async def measure_in_kernel(
-    run_dir: RunDir, request: RunRequest, kernel: UmlKernel, core: int, progress: Progress, *, stuck_s: float = STUCK_S
+    run_dir: RunDir, request: RunRequest, kernel: UmlKernel, core: int, progress: TakeLine, *, stuck_s: float = STUCK_S
 ) -> None:
     """Record the raw data of a run, whose request is in ``run_dir``, too, in a new kernel on CPU ``core``.
 
@@ -100,9 +101,7 @@ async def measure_in_kernel(
     follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s)
     host = {"kernel": platform.release(), "cpus": os.cpu_count(), "core": core, "root": os.geteuid() == 0}
     try:
-        about["stale_modules"] = await compile_stale(
-            module_folders(), lambda text: progress({"type": "progress", "text": text})
-        )
+        about["stale_modules"] = await compile_stale(module_folders(), lambda text: progress(Progress(text).to_line()))
         run_dir.update_manifest({"virtual": about})
         with start_in_uml(
             [sys.executable, "-m", "atoll_testbed.virtual.guest_main", str(OUTPUT)],
@@ -152,7 +151,7 @@ def _outside(text: str, run_dir: RunDir) -> str:
 class _Follower:
     """Reads the progress of the run inside until its last line."""
 
-    def __init__(self, run_dir: RunDir, progress: Progress, duration_s: float, stuck_s: float) -> None:
+    def __init__(self, run_dir: RunDir, progress: TakeLine, duration_s: float, stuck_s: float) -> None:
         self.step = "boot"
         self.explained = False  # the last line was an error
         self._dir = run_dir
@@ -176,7 +175,7 @@ class _Follower:
 
     async def follow(self, running: RunningKernel) -> None:
         """Wait for the end of the run. Raises its error."""
-        self._progress({"type": "progress", "text": "virtual kernel"})
+        self._progress(Progress("virtual kernel").to_line())
         while True:
             ended, crash = _state(running)
             for line in next(self._lines):

@@ -15,6 +15,8 @@ from atoll_controller.fabric import reconciler
 from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Note
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Plan
 from atoll_core.plan.switch_features import Runtime
@@ -40,7 +42,9 @@ class Kept:
 
     async def start(self, plan: Plan) -> None:
         """Install the plan and keep it from now on."""
-        self.reconciler = Reconciler(await self._controller(), self._network, self._controller, self.notes.append)
+        events = EventBus()
+        events.subscribe(lambda note: self.notes.append(note.message), Note)
+        self.reconciler = Reconciler(await self._controller(), self._network, self._controller, events)
         await self.reconciler.apply(plan)
         self._task = asyncio.create_task(self.reconciler.run())
 

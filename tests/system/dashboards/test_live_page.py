@@ -396,7 +396,8 @@ def test_a_run_that_is_being_made_is_followed_to_its_end(live: Page, stage: Stag
     before = live.value(run)
     live.wait(f"{run}.startsWith('quick-') && {run} !== {json.dumps(before)}")
     page = stage.open(fragment=f"{stage.url.partition('#')[2]}&run={live.value(run)}")
-    page.wait(f"{STATE} === 'replay' && {VERDICT}.startsWith('measure') && {LOG}.includes('step measure')")
+    page.wait(f"{STATE} === 'replay' && {VERDICT}.startsWith('measure')")
+    page.wait(f"{LOG}.includes('measure: the load is running')")
     assert "outcome" not in page.value(LOG)
     page.wait(f"{LOG}.includes('outcome: completed')")
     assert page.complaints == []

@@ -123,7 +123,7 @@ def test_a_run_without_metrics_says_so_and_shows_what_its_links_counted(browser:
         page.wait("document.querySelector('#chart-rate .figure').textContent === '8.00'")
         assert page.value("document.querySelector('#chart-rate .canvas').dataset.none") == ""
         assert page.value("document.querySelector('#chart-flows .canvas').dataset.none") == "no figures in this run"
-        assert "step measure" in page.value("document.querySelector('#log').textContent")
+        assert "measure: the load is running" in page.value("document.querySelector('#log').textContent")
         assert page.complaints == []
     run = counted(tmp_path)
     run.end()

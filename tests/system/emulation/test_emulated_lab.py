@@ -17,6 +17,7 @@ import pytest_asyncio
 
 from atoll_core.codec import from_json
 from atoll_core.description.loader import load_lab
+from atoll_core.events.event_bus import EventBus
 from atoll_core.lab.network import Interface, Network
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab, LabShell
 from atoll_emulation.mininet_lab.port_names import port_interface_names, used_ports
@@ -45,7 +46,7 @@ def pair() -> Network:
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def lab(network: Network) -> AsyncIterator[EmulatedLab]:
     """One lab for every test that leaves it as it was."""
-    running = await EmulatedLab.start(network, lambda _text: None)
+    running = await EmulatedLab.start(network, EventBus())
     yield running
     await running.stop()
 
@@ -289,7 +290,7 @@ def named(pids: set[int], word: str) -> list[int]:
 )
 async def test_a_killed_part_takes_the_whole_lab_with_it(pair: Network, victim: str, reason: str) -> None:
     """`kill -9` of any part: every process gone within seconds, and the daemon hears why."""
-    lab = await EmulatedLab.start(pair, lambda _text: None)
+    lab = await EmulatedLab.start(pair, EventBus())
     namespace = Path(f"/proc/{lab.enter()[1].removeprefix('--target=')}/ns/pid").readlink()
     pids = in_namespace(namespace)
     init, server = named(pids, "atoll_emulation.mininet_lab.ns_init")
@@ -303,7 +304,7 @@ async def test_a_killed_part_takes_the_whole_lab_with_it(pair: Network, victim: 
 
 @pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
 async def test_a_signal_ends_the_lab(pair: Network, number: int) -> None:
-    lab = await EmulatedLab.start(pair, lambda _text: None)
+    lab = await EmulatedLab.start(pair, EventBus())
     pids = lab_processes(lab)
     os.kill(named(pids, "atoll_emulation.mininet_lab.ns_init")[0], number)
     await asyncio.wait_for(lab.dead, 10)
@@ -311,7 +312,7 @@ async def test_a_signal_ends_the_lab(pair: Network, number: int) -> None:
 
 
 async def test_stop_returns_when_everything_is_gone_and_may_be_repeated(pair: Network) -> None:
-    lab = await EmulatedLab.start(pair, lambda _text: None)
+    lab = await EmulatedLab.start(pair, EventBus())
     visitor = await asyncio.create_subprocess_exec(*lab.enter(), "sleep", "100")
     pids = lab_processes(lab)
     await lab.stop()

@@ -11,6 +11,7 @@ from contextlib import asynccontextmanager
 import pytest
 
 from atoll_core.codec import from_json
+from atoll_core.events.event_bus import EventBus
 from atoll_core.lab.network import Network, PortRef
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
@@ -48,7 +49,7 @@ async def lab_of_two() -> AsyncGenerator[tuple[Network, EmulatedLab]]:
     """The contract's example, w1 and i1 on a switch, which passes on what w1 sends."""
     first = (ROOT / "tests" / "data" / "contract" / "lab-init.jsonl").read_text().splitlines()[0]
     network = from_json(Network, json.loads(first)["message"]["network"])
-    lab = await EmulatedLab.start(network, lambda _text: None)
+    lab = await EmulatedLab.start(network, EventBus())
     try:
         await inside(lab, "ovs-ofctl -O OpenFlow13 add-flow s1 in_port=1,actions=output:2")
         yield network, lab

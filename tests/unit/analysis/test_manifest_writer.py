@@ -14,6 +14,7 @@ from atoll_analysis.run_directory.atomic_files import replace_text, write_error
 from atoll_analysis.run_directory.manifest_writer import ManifestWriter
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunError
+from atoll_core.events.event_bus import EventBus
 from atoll_testbed.run.run_recorder import RunRecorder
 
 NOON_NS = 1_767_268_800_000_000_000
@@ -61,7 +62,7 @@ async def test_the_loop_goes_on_while_a_run_writes_its_manifest(
         begun.set()
         assert on.wait(LIMIT_S)
 
-    recording = RunRecorder(run, *load_experiment(project / "examples" / "geo.yaml"), lambda _: None)
+    recording = RunRecorder(run, *load_experiment(project / "examples" / "geo.yaml"), EventBus())
     replacing_by(monkeypatch, wait)
     settings = asyncio.create_task(recording.settings({"w1": ()}, {}))
     assert await asyncio.to_thread(begun.wait, LIMIT_S)

@@ -8,6 +8,7 @@ import pytest
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.terminal.progress import FailedRunError, LiveLine, ParallelRuns
 from atoll_core.errors import LabError, PlanError
+from atoll_core.events.events import StepBegun
 
 
 def test_a_line_is_told_each_tenth_of_the_run_with_the_most_that_waited_since_the_last_one(
@@ -45,9 +46,9 @@ def test_of_two_runs_the_one_that_goes_on_is_shown_and_said_to_be_the_second(
     show = LiveLine()
     turns = ParallelRuns(show, 2)
     for run, step in [(0, "apply"), (1, "apply"), (1, "check"), (0, "analyse")]:
-        turns.take(run, {"type": "step", "step": step})
+        turns.take(run, StepBegun(step).to_line())
     turns.over(0)
-    turns.take(1, {"type": "step", "step": "analyse"})
+    turns.take(1, StepBegun("analyse").to_line())
     turns.over(1)
     show.step("comparing the runs")
     show.close()
@@ -66,10 +67,10 @@ def test_of_two_runs_the_one_that_goes_on_is_shown_and_said_to_be_the_second(
 def test_of_a_second_run_that_is_done_first_only_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
     show = LiveLine()
     turns = ParallelRuns(show, 2)
-    turns.take(0, {"type": "step", "step": "apply"})
-    turns.take(1, {"type": "step", "step": "check"})
+    turns.take(0, StepBegun("apply").to_line())
+    turns.take(1, StepBegun("check").to_line())
     turns.over(1)
-    turns.take(0, {"type": "step", "step": "check"})
+    turns.take(0, StepBegun("check").to_line())
     turns.over(0)
     show.close()
     told = [line.split(": ")[:2] for line in capsys.readouterr().err.splitlines()]
@@ -79,7 +80,7 @@ def test_of_a_second_run_that_is_done_first_only_that_is_said(capsys: pytest.Cap
 
 def test_a_run_by_itself_is_not_numbered(capsys: pytest.CaptureFixture[str]) -> None:
     show = LiveLine()
-    ParallelRuns(show, 1).take(0, {"type": "step", "step": "apply"})
+    ParallelRuns(show, 1).take(0, StepBegun("apply").to_line())
     show.close()
     assert capsys.readouterr().err.startswith("apply: ")
 

@@ -10,6 +10,7 @@ from atoll_controller.fabric import recent_deletions
 from atoll_controller.fabric.recent_deletions import Deletions
 from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.planner.planner import make_plan
+from atoll_core.events.event_bus import EventBus
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output
 from atoll_switches.capability_profile import profile
@@ -53,7 +54,7 @@ async def test_the_switches_daemon_remembers_what_it_deletes_but_for_a_dry_run(m
     network = laboratory()
     one, other = (make_plan(network, experiment(network, hops)) for hops in (("b0", "b1"), ("b1", "b2")))
     switches = MemorySwitches(network, lambda: None)
-    kept = Reconciler(switches, network, NotImplemented, lambda _: None)
+    kept = Reconciler(switches, network, NotImplemented, EventBus())
     await kept.apply(one)
     await kept.apply(other, dry_run=True)
     assert kept.lag_s(one.flows) == 0.0

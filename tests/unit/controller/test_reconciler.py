@@ -12,6 +12,8 @@ from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.openflow.controller_client import SwitchState
 from atoll_controller.planner.planner import make_plan
 from atoll_core.errors import LabError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Note, SwitchConnection
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Plan
 from atoll_core.plan.switch_features import Runtime
@@ -57,12 +59,13 @@ class Lab:
         self.network = laboratory()
         self.plan: Plan = make_plan(self.network, experiment(self.network, ("b0", "b1", "t0")))
         self.notes: list[str] = []
-        self.seen: list[tuple[str, bool]] = []
+        self.seen: list[SwitchConnection] = []
         self.controller = Controllers(self.network, (1, 2))
         self.next = self.controller
-        self.reconciler = Reconciler(
-            self.controller, self.network, self.start, self.notes.append, lambda *each: self.seen.append(each)
-        )
+        events = EventBus()
+        events.subscribe(lambda note: self.notes.append(note.message), Note)
+        events.subscribe(self.seen.append, SwitchConnection)
+        self.reconciler = Reconciler(self.controller, self.network, self.start, events)
 
     async def start(self) -> Controllers:
         return self.next
@@ -98,7 +101,7 @@ async def test_a_controller_is_replaced_while_a_switch_is_away(known: bool, monk
     note = await lab.told("controller restarted")
     assert note == f"controller restarted without sw-2; 1 flow entries repaired: add '{missing['sw-1'].why}'"
     await asyncio.wait_for(lab.reconciler.settled(), LIMIT_S)
-    assert ("sw-2", False) in lab.seen
+    assert SwitchConnection("sw-2", "down") in lab.seen
     lab.next.switches[2] = SwitchState(2, up=True)
     tell(lab.next, 2, "up")
     assert (await lab.told("sw-2 connected again")).endswith(f"1 flow entries repaired: add '{missing['sw-2'].why}'")

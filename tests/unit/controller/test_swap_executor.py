@@ -14,12 +14,13 @@ import pytest
 
 from atoll_controller.fabric import recent_deletions, reconciler
 from atoll_controller.fabric.reconciler import Reconciler
-from atoll_controller.fabric.swap_executor import Hooks, StageReport, Swapping, steps_of
+from atoll_controller.fabric.swap_executor import StageReport, Swapping, steps_of
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap, plan_swap
 from atoll_controller.planner.diff import diff
 from atoll_controller.planner.planner import make_plan
 from atoll_controller.tracing.table_model import Delivery, Frame, SwitchTables
 from atoll_core.errors import LabError
+from atoll_core.events.event_bus import EventBus
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.lab.box_kind import LINK, ROUTER, BoxKind
 from atoll_core.lab.network import (
@@ -130,7 +131,7 @@ async def trial(
     *,
     late: Collection[str] = (),
     probe: Callable[[Stage], Awaitable[None]] | None = None,
-    before_turn: Callable[[], Awaitable[None]] | None = None,
+    before_cutover: Callable[[], Awaitable[None]] | None = None,
 ) -> Trial:
     """The old version on the switches, the swap ready to run; traffic all along."""
     network = laboratory()
@@ -142,7 +143,7 @@ async def trial(
     traffic = Traffic(network, ((old, before), (make_plan(network, between), between), (new, after)))
     switches = MemorySwitches(network, lambda: traffic.look(switches) if running else None, late)
     running: list[bool] = []
-    kept = Reconciler(switches, network, lambda: nothing(switches), lambda _: None)
+    kept = Reconciler(switches, network, lambda: nothing(switches), EventBus())
     await kept.apply(old)
     switches.follow()
     running.append(True)
@@ -153,19 +154,32 @@ async def trial(
     async def nothing(controller: MemorySwitches) -> MemorySwitches:
         return controller
 
-    async def quiet(_: object = None) -> None:
-        """Nothing to do."""
+    class Verifier:
+        """Frames arrive on the path of the tables as soon as all entries are in hardware, and no sooner."""
 
-    async def seen(*_: object) -> None:
-        """Frames arrive by the tables' way as soon as all of them are in hardware, and no sooner."""
-        switches.follow()
+        async def verify_stage(self, stage: Stage) -> None:
+            switches.follow()
+            if probe is not None:
+                await probe(stage)
 
-    async def proven(stage: Stage) -> None:
-        await seen()
-        await (probe or quiet)(stage)
+        async def wait_for_cutover(self, stage: Stage, before: Plan, after: Plan) -> None:
+            switches.follow()
 
-    async def on_turn() -> None:
-        turned.append(True)
+        async def wait_for_drain(self, stage: Stage) -> None:
+            """Nothing is in flight."""
+
+    class Owner:
+        """Records the cutover and the stages."""
+
+        async def before_cutover(self) -> None:
+            if before_cutover is not None:
+                await before_cutover()
+
+        async def after_cutover(self) -> None:
+            turned.append(True)
+
+        def stage_ended(self, report: StageReport) -> None:
+            reports.append(report)
 
     slept: list[float] = []
 
@@ -174,8 +188,7 @@ async def trial(
         if seconds:
             traffic.under_way.clear()
 
-    hooks = Hooks(proven, seen, quiet, before_turn or quiet, on_turn, reports.append, sleep)
-    swapping = Swapping(kept, steps_of(old, new, swap), hooks)
+    swapping = Swapping(kept, steps_of(old, new, swap), Verifier(), Owner(), sleep)
     return Trial(switches, swapping, old, new, swap, reports, lambda: kept.plan, turned, slept)
 
 
@@ -202,7 +215,7 @@ async def test_what_is_new_comes_from_the_highest_priority_down_before_anything_
     bare = experiment(network, ("t0", "b0", "b1"))
     part = Chain("branch", ("b1", "b2"), TrafficSelector(island=IPv4Network("10.20.0.0/30"), protocol=Protocol.UDP))
     switches = MemorySwitches(network, lambda: None)
-    kept = Reconciler(switches, network, asyncio.Event().wait, lambda _: None)  # pyright: ignore[reportArgumentType]
+    kept = Reconciler(switches, network, asyncio.Event().wait, EventBus())  # pyright: ignore[reportArgumentType]
     await kept.apply(make_plan(network, bare))
     for version in (replace(bare, branches=(part,), chain=replace(bare.chain, hops=("b1",))), bare):
         switches.log.clear()
@@ -317,7 +330,7 @@ async def test_connections_that_cannot_be_looked_at_undo_the_swap() -> None:
     async def fail() -> None:
         raise LabError("no ss on this machine")
 
-    tried = await trial(before_turn=fail)
+    tried = await trial(before_cutover=fail)
     with pytest.raises(LabError, match="no ss on this machine"):
         await tried.swapping.run()
     assert tried.held(tried.old)

@@ -12,6 +12,8 @@ from atoll_controller.fabric.swap_plan import plan_swap
 from atoll_controller.planner.diff import diff
 from atoll_controller.planner.planner import make_plan
 from atoll_core.errors import LabError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Note
 from atoll_core.plan.plan import Plan
 from atoll_core.plan.tag_layout import UNTAGGED
 from tests.support.labs import experiment
@@ -41,7 +43,9 @@ async def kept(room: int, notes: list[str]) -> tuple[Reconciler, MemorySwitches]
         return switches
 
     switches = MemorySwitches(LAB, lambda: None, room=room)
-    reconciler = Reconciler(switches, LAB, again, notes.append)
+    events = EventBus()
+    events.subscribe(lambda note: notes.append(note.message), Note)
+    reconciler = Reconciler(switches, LAB, again, events)
     await reconciler.apply(OLD)
     notes.clear()
     return reconciler, switches

@@ -14,6 +14,7 @@ from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
 from atoll_core.plan.plan import JobSpec, Phase
+from atoll_core.plan.tag_layout import Direction, GapTag
 from atoll_core.units import Rate, Size
 
 ENTRY = FlowEntry(
@@ -101,3 +102,12 @@ def test_losses_recorded_before_they_said_where_were_before_the_queue():
     recorded = {"kind": "Bernoulli", "probability": 0.01}
     assert from_json(Bernoulli, recorded) == Bernoulli(0.01, Where.BEFORE)
     assert from_json(Bernoulli, to_json(Bernoulli(0.01))) == Bernoulli(0.01, Where.AFTER)
+
+
+def test_tags_of_older_plans_are_read() -> None:
+    """Their directions had a hyphen."""
+    tag = GapTag("main", Direction.TO_ISLAND, 1, 102)
+    assert through_text(tag)["direction"] == "to_island"
+    assert from_json(GapTag, through_text(tag) | {"direction": "to-island"}) == tag
+    with pytest.raises(ValueError, match="sideways"):
+        from_json(GapTag, through_text(tag) | {"direction": "sideways"})

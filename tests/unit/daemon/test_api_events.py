@@ -24,7 +24,8 @@ def held(listener: Subscription) -> list[dict[str, Any]]:
 
 
 def test_events_are_numbered_and_timed(log: EventLog) -> None:
-    assert log.add("note", message="one") == {"type": "note", "seq": 1, "t_ns": 1, "message": "one"}
+    text = {"text": "one", "severity": "info"}
+    assert log.add("note", message="one") == {"type": "note", "seq": 1, "t_ns": 1, "message": "one", **text}
     assert log.add("note", message="two")["seq"] == 2
     assert log.oldest == 1
 

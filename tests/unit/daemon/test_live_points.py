@@ -14,6 +14,8 @@ import pytest
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from atoll_core.description.loader import load_experiment
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Counters, MetricPoints
 from atoll_core.metrics.line_protocol import Point
 from atoll_daemon.event_log import MOST_WAITING, POINTS_PER_EVENT, EventLog, Subscription
 from atoll_daemon.live_metrics import LivePoints
@@ -37,7 +39,7 @@ class Watched:
         return self.events.subscribe(0, "somebody", samples=samples, drop=lambda: setattr(self, "dropped", True))
 
     def count(self, box: str, line: dict[str, Any], now_ns: int = 9) -> None:
-        self.points.box_line(self.testbed, {"type": "counters", "box": box, **line}, now_ns)
+        self.points.take_counters(self.testbed, Counters(box, {"type": "counters", **line}), now_ns)
 
 
 @pytest.fixture
@@ -159,7 +161,9 @@ def test_metering_hands_on_what_it_spools_and_nothing_else(project: Path, tmp_pa
     network, experiment = load_experiment(project / "examples/geo.yaml")
     run_dir = RunDir.create(tmp_path, "geo", 1_795_276_328_000_000_000)
     handed: list[Point] = []
-    metering = MetricsRecorder(run_dir, network, experiment, handed.extend)
+    events = EventBus()
+    events.subscribe(lambda event: handed.extend(event.points), MetricPoints)
+    metering = MetricsRecorder(run_dir, network, experiment, events)
     metering.event("note", 5, {"message": "up"})
     metering.event("check", 6, {"src": "w1"})
     metering.box_line("sat", {"type": "counters", "t_ns": 7, "to_island": COUNTED, "to_world": COUNTED})

@@ -9,6 +9,7 @@ import pytest
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_core.errors import RunDirError
+from atoll_core.events.events import with_text
 from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.replays.replay_index import ABANDONED_S, MOST_LISTED, Replay, Replays
 from tests.support.watched_run import SECOND_NS, WatchedRun
@@ -216,7 +217,9 @@ def test_events_are_those_that_the_daemon_tells(tmp_path: Path) -> None:
     run.event("step", 4, step="measure", state="failed", message="the disk is full")
     run.event("window", 5, start_ns=run.began_ns, end_ns=run.began_ns + 5 * SECOND_NS)
     whole = Replay(run.dir.path).whole()
-    assert [{**event, "t_ns": (event["t_ns"] - run.began_ns) / SECOND_NS} for event in whole["events"]] == [
+    assert all(event == with_text(event) and event["text"] for event in whole["events"])
+    told = [{key: part for key, part in each.items() if key not in ("text", "severity")} for each in whole["events"]]
+    assert [{**event, "t_ns": (event["t_ns"] - run.began_ns) / SECOND_NS} for event in told] == [
         {"type": "step", "t_ns": 0, "seq": 1, "step": "apply"},
         {
             "type": "applied",

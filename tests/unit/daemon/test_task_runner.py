@@ -8,6 +8,7 @@ from typing import Any, cast
 import pytest
 
 from atoll_core.errors import LabError
+from atoll_core.events.events import Counters, Live, Note, Progress, SwapEvent, SwitchConnection
 from atoll_core.platforms import LabTarget
 from atoll_daemon.event_log import EventLog
 from atoll_daemon.lab_daemon import ApplyOptions, LabDaemon
@@ -32,11 +33,14 @@ async def test_the_end_of_a_run_that_was_analysed_says_its_verdict(
     """Who watches a run with a lab of its own can ask nobody afterwards: the daemon goes at once."""
     events = EventLog(lambda: 7)
 
-    async def work(_: object) -> dict[str, Any]:
+    async def work() -> dict[str, Any]:
         return result
 
-    await TaskRunner(events).begin("run", "geo", work, lambda _: None)
-    told = [{key: event[key] for key in event if key not in ("seq", "t_ns")} for event in events.since(0)]
+    await TaskRunner(events).begin("run", "geo", work)
+    told = [
+        {key: event[key] for key in event if key not in ("seq", "t_ns", "text", "severity")}
+        for event in events.since(0)
+    ]
     begin = {"type": "work", "what": "run", "about": "geo", "state": "begin"}
     assert told == [begin, {**begin, "state": "end", **judged}]
 
@@ -56,5 +60,28 @@ async def test_an_apply_that_fails_with_its_testbed_says_why_that_failed() -> No
         await daemon.apply(
             cast("Any", SimpleNamespace(experiment=object(), backend=None)),
             ApplyOptions(dry_run=False, at_once=True, connections=ConnectionPolicy()),
-            lambda _: None,
         )
+
+
+def test_what_the_testbed_publishes_is_in_the_event_log(capsys: pytest.CaptureFixture[str]) -> None:
+    """Events with number and text, the time of a swap's as it has it; samples are kept by nobody."""
+    daemon = LabDaemon(LabTarget(), for_run=False)
+    for event in (
+        Progress("namespaces"),
+        SwitchConnection("sw-c", "down"),
+        SwapEvent(7, "turned", {}),
+        Note("sw-c lost its control channel"),
+        Live(1.0, 60.0),
+        Counters("sat", {"type": "counters", "t_ns": 5}),
+    ):
+        daemon.bus.publish(event)
+    logged = daemon.events.since(0)
+    assert [(event["seq"], event["type"], event["text"]) for event in logged] == [
+        (1, "progress", "namespaces: creating the lab's namespaces"),
+        (2, "switch", "switch sw-c is down"),
+        (3, "swap", "swap: packets take the new version"),
+        (4, "note", "sw-c lost its control channel"),
+    ]
+    assert logged[2]["t_ns"] == 7
+    assert daemon.boxes == {"sat": {"box": "sat", "t_ns": 5}}
+    assert capsys.readouterr().err == "daemon: sw-c lost its control channel\n"

@@ -21,6 +21,7 @@ import asyncssh
 import pytest
 
 from atoll_core.errors import LabError, RunError
+from atoll_core.events.event_bus import EventBus
 from atoll_core.lab.inventory import Inventory, InventoryMachine, NamedInterface, SshAccess
 from atoll_core.plan.plan import JobSpec, Phase
 from atoll_hosts.agent import Agent
@@ -394,7 +395,7 @@ def recording(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> RunRecorder:
     monkeypatch.setattr("atoll_testbed.run.run_recorder._MOST_OUTPUT_BYTES", 10_000)
     monkeypatch.setattr("atoll_testbed.run.run_recorder._MOST_OUTPUT_BYTES_S", 100)
     lab, asked = synthetic_run.network(), synthetic_run.experiment()
-    return RunRecorder(synthetic_run.begin(tmp_path, asked, lab), lab, asked, lambda _: None)
+    return RunRecorder(synthetic_run.begin(tmp_path, asked, lab), lab, asked, EventBus())
 
 
 @pytest.mark.parametrize(("job", "log"), [("load-i1", "logs/load-i1.out"), ("delay", "link.jsonl")])

@@ -11,6 +11,8 @@ import pytest
 
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import UsageError
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import SwapEvent
 from atoll_core.units import Duration
 from atoll_hosts.job import Exit
 from atoll_testbed.box_connections import BoxConnections, ConnectionPolicy
@@ -72,7 +74,9 @@ async def test_connections_that_the_kernel_does_not_end_end_with_their_program(
     """And it is told that it was so."""
     network, _ = load_experiment(project / "tests" / "data" / "swaps" / "experiment.yaml")
     box = OldKernel(4)
-    connections = BoxConnections(network, lambda _: box, box.restart, told.append)  # pyright: ignore[reportArgumentType]
+    events = EventBus()
+    events.subscribe(lambda event: told.append(event.to_json()), SwapEvent)
+    connections = BoxConnections(network, lambda _: box, box.restart, events, ConnectionPolicy())  # pyright: ignore[reportArgumentType]
     await connections.reset(["r2"])
     assert box.asked == ["sh", "ss", "sh"]
     assert box.restarted == ["r2"]

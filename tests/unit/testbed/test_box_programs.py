@@ -9,6 +9,7 @@ import pytest
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.check import check
 from atoll_core.description.loader import load_any
+from atoll_core.events.event_bus import EventBus
 from atoll_emulation.this_machine.box_programs import missing_programs
 from atoll_hosts.job import Exit, Job
 from atoll_testbed.platforms.base import EmulatedPlatform
@@ -178,7 +179,7 @@ def test_a_runs_logs_hold_what_programs_of_boxes_printed(tmp_path: Path, project
     network, experiment = load_any(project / "examples/geo.yaml")
     assert experiment is not None
     run = RunDir.create(tmp_path, "geo", 1_780_000_000 * 10**9)
-    recording = RunRecorder(run, network, experiment, lambda _: None)
+    recording = RunRecorder(run, network, experiment, EventBus())
     for line in ("listening", "connection 1 \N{GREEK SMALL LETTER ALPHA}"):
         recording.program_line("program-pep-w", line)
     recording.close()

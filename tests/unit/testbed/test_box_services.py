@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from atoll_core.errors import LabError
+from atoll_core.events.event_bus import EventBus
 from atoll_core.plan.plan import JobSpec, Phase, Plan
 from atoll_hosts.job import Exit, Job
 from atoll_testbed import box_services
@@ -63,7 +64,7 @@ def lab(monkeypatch: pytest.MonkeyPatch) -> Callable[[], tuple[Machines, Service
     def build() -> tuple[Machines, Services, list[str]]:
         machines, failures = Machines(), list[str]()
         place: Any = machines
-        return machines, Services(place, lambda *_: None, lambda *_: None, failures.append), failures
+        return machines, Services(place, EventBus(), failures.append), failures
 
     return build
 

@@ -8,6 +8,8 @@ import pytest
 
 from atoll_analysis.run_directory import RunDir
 from atoll_core.description.loader import load_experiment
+from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Live
 from atoll_testbed.run.run_recorder import RunRecorder
 
 BEGIN_NS = 1_800_000_000_000_000_000
@@ -20,7 +22,9 @@ def told(project: Path, tmp_path: Path) -> tuple[RunRecorder, list[dict[str, Any
     """A run's recording, and the lines that it tells."""
     network, experiment = load_experiment(project / "examples/geo.yaml")
     lines: list[dict[str, Any]] = []
-    return RunRecorder(RunDir.create(tmp_path, "geo", BEGIN_NS), network, experiment, lines.append), lines
+    events = EventBus()
+    events.subscribe(lambda event: lines.append(event.to_json()), Live)
+    return RunRecorder(RunDir.create(tmp_path, "geo", BEGIN_NS), network, experiment, events), lines
 
 
 def count(recording: RunRecorder, tenths: int, most: int, dropped: int, out_bytes: int = 0) -> None:

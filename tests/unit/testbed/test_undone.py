@@ -10,6 +10,7 @@ import pytest
 
 from atoll_controller.planner.diff import diff
 from atoll_core.errors import LabError
+from atoll_core.events.events import Note, SwapEvent
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import HostSettings, Plan
 from atoll_core.plan.switch_features import Runtime
@@ -35,7 +36,7 @@ class MemoryJob:
         self.exit: Exit | None = None
         running[name] = config
 
-    async def ready(self, timeout_s: float) -> None:
+    async def ready(self, timeout_s: float = 10.0) -> None:
         """At once, but for a link of 13 bit/s."""
         del timeout_s
         if "13," in str(self._running[self._name].get("to_island")):
@@ -175,11 +176,11 @@ async def test_a_swap_that_cannot_be_reported_is_made_all_the_same() -> None:
     """The error comes when all is done: of a full disk, say."""
     lab = await Lab.up()
 
-    def full(event: dict[str, Any]) -> None:
-        raise OSError(28, f"no space for {event['state']}")
+    def full(event: SwapEvent) -> None:
+        raise OSError(28, f"no space for {event.state}")
 
-    with pytest.raises(OSError, match="no space for begin"):
-        await lab.testbed.apply(AFTER, probes=False, tell=full)
+    with pytest.raises(OSError, match="no space for begin"), lab.testbed.events.subscribe(full, SwapEvent):
+        await lab.testbed.apply(AFTER, probes=False)
     assert lab.testbed.experiment is AFTER
     assert lab.holds(lab.testbed.plan)
     assert lab.place.jobs.keys() == lab.before[0].keys()
@@ -189,10 +190,10 @@ async def test_a_note_that_cannot_be_recorded_goes_to_the_log(capsys: pytest.Cap
     """Who takes notes is a run, on a disk that may be full; what is noted are repairs of switches."""
     lab = await Lab.up()
 
-    def full(text: str) -> None:
-        raise OSError(28, f"no space for {text}")
+    def full(note: Note) -> None:
+        raise OSError(28, f"no space for {note.message}")
 
-    lab.testbed.on_note = full
+    lab.testbed.events.subscribe(full, Note)
     assert lab.switches.on_event is not None
     lab.switches.on_event({"type": "error", "dpid": 1, "message": "table full"})
     assert "daemon: sw-1: table full (not recorded: " in capsys.readouterr().err
@@ -203,9 +204,9 @@ async def test_a_swap_that_fails_and_cannot_be_reported_goes_back() -> None:
     lab = await Lab.up()
     lab.switches.arm(Fault("refused", 3))
 
-    def full(_: dict[str, Any]) -> None:
+    def full(_: SwapEvent) -> None:
         raise OSError(28, "no space")
 
-    with pytest.raises(LabError, match="refused"):
-        await lab.testbed.apply(at_rate(AFTER, 32 * 10**6), probes=False, tell=full)
+    with pytest.raises(LabError, match="refused"), lab.testbed.events.subscribe(full, SwapEvent):
+        await lab.testbed.apply(at_rate(AFTER, 32 * 10**6), probes=False)
     assert lab.state() == lab.before

@@ -8,7 +8,6 @@ const page = (name) => import(new URL(`../../../../dashboards/atoll_dashboards/l
 
 const { gapsOf } = await page("downsample.js");
 const { disabledReason } = await page("disabled_buttons.js");
-const { eventText } = await page("event_text.js");
 const { LiveSource } = await page("live_source.js");
 
 const T = 1_800_000_000;
@@ -55,7 +54,7 @@ async function opened({ run, spool, busy = null }) {
       return { body };
     },
   };
-  const live = new LiveSource(api, { changed() {}, event: (event) => daemon.told.push(eventText(event)?.text) });
+  const live = new LiveSource(api, { changed() {}, event: (event) => daemon.told.push(event.text) });
   live.start();
   await until(() => daemon.socket?.onopen);
   daemon.socket.onopen();
@@ -165,65 +164,9 @@ test("the reasons of an invalid run are shown with it and in the log", async () 
   const { live, say, daemon } = await opened({ run: null, spool: async () => {} });
   const reasons = ["a departure was 9.10 ms late, bound 5 ms", "capture island is missing"];
   say({ type: "run", seq: 1, t_ns: 1, run: "geo-1" });
-  say({ type: "work", seq: 2, t_ns: 1, what: "run", about: "geo", state: "end", verdict: "invalid", reasons });
+  const text = `run geo: invalid: ${reasons.join("; ")}`;
+  say({ type: "work", seq: 2, t_ns: 1, what: "run", about: "geo", state: "end", verdict: "invalid", reasons, text });
   assert.deepEqual([live.run.verdict, live.run.reasons], ["invalid", reasons]);
-  assert.ok(daemon.told.includes(`run geo: invalid: ${reasons.join("; ")}`));
+  assert.ok(daemon.told.includes(text));
   live.stop();
-});
-
-test("every event of docs/contracts.md and docs/api.md has a text or is left out on purpose", () => {
-  const at = { t_ns: ns(T) };
-  const lines = {
-    "the load begins in 0.98\u00a0s, 1 clock compared": {
-      type: "start",
-      at_ns: ns(T + 0.98),
-      clocks: { i1: { offset_ns: 0, bound_ns: 0 } },
-    },
-    "measured for 60\u00a0s": { type: "window", start_ns: 0, end_ns: 60e9 },
-    "base RTT 500\u00a0ms": { type: "base_rtt", rtt_ns: 500e6 },
-    "w1: terrestrial RTT 5.1\u00a0ms, configured 5\u00a0ms": {
-      type: "terrestrial",
-      server: "w1",
-      configured_ns: 5e6,
-      measured_ns: 5.1e6,
-    },
-    "applied: 85 changes": { type: "applied", changes: 85 },
-    "geo applied: tap-w \u2192 sat, 1 change": { type: "applied", experiment: "geo", chain: ["tap-w", "sat"], changes: 1 },
-    "change 1: chain tap-w sat": { type: "change", change: 1, state: "begin", planned_ns: 0, what: ["chain tap-w sat"] },
-    "change 1: active": { type: "change", change: 1, state: "end", drain_ns: 0 },
-    "change 2: failed: a probe was lost": { type: "change", change: 2, state: "failed", message: "a probe was lost" },
-    "the link has drained": { type: "drained" },
-    "the trace of sat begins": { type: "trace_start", boxes: ["sat"] },
-    "test 1: w1 to i1: off by 2 ms": { type: "check_off", attempt: 1, message: "w1 to i1: off by 2 ms" },
-    "swap: chains install, chains probe; moves pep-w": {
-      type: "swap",
-      state: "begin",
-      stages: ["chains install", "chains probe"],
-      moved: ["pep-w"],
-    },
-    "swap: chains: drain 551 ms": { type: "swap", state: "stage", text: "chains: drain 551 ms" },
-    "swap: packets take the new version": { type: "swap", state: "turned" },
-    "swap: connections reset: 12 of pep-w": { type: "swap", state: "connections", how: "reset", boxes: { "pep-w": 12 } },
-    "swap: connections left to their time-outs: modem": {
-      type: "swap",
-      state: "connections",
-      how: "time-out",
-      boxes: { modem: null },
-    },
-    "swap: connections could not be ended: no ss": { type: "swap", state: "connections", how: "failed", reason: "no ss" },
-    "swap done in 1284\u00a0ms": { type: "swap", state: "end", duration_ns: 1.284e9, drain_ns: 5, beyond_drain_ns: 7 },
-    "swap rolled back: a probe was lost": { type: "swap", state: "undone", reason: "a probe was lost", duration_ns: 5 },
-    "switch sw-w is down": { type: "switch", switch: "sw-w", state: "down" },
-    "switch 1: table full": { type: "error", dpid: 1, cookie: 7, message: "table full" },
-    "rack-3 kept logs/x": { type: "not_collected", message: "rack-3 kept logs/x" },
-    "outcome: failed at step check": { type: "outcome", outcome: "failed at step check: no" },
-    "verdict: invalid: capture island is missing": {
-      type: "verdict",
-      verdict: "invalid",
-      reasons: ["capture island is missing"],
-    },
-    "eclipse: of sun, minutes 3": { type: "eclipse", seq: 1, of: "sun", minutes: 3, rest: { deep: 1 } },
-  };
-  for (const [text, event] of Object.entries(lines)) assert.equal(eventText({ ...at, ...event })?.text, text);
-  for (const type of ["hello", "points", "counters", "live", "check", "calibration"]) assert.equal(eventText({ type }), null);
 });

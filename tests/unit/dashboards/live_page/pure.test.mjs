@@ -13,7 +13,6 @@ const { GAP_S, Store } = await page("store.js");
 const { downsample, gapsOf } = await page("downsample.js");
 const { boundaries, segmentRates, sharedBoxes } = await page("segment_rates.js");
 const { hostHealth, machineLoads } = await page("host_health.js");
-const { eventText } = await page("event_text.js");
 const { TimeRange } = await page("time_range.js");
 const { sendingOf, STEPS, stepStates } = await page("panels.js");
 const { fitsBehindAxis } = await page("charts.js");
@@ -332,13 +331,6 @@ test("errors and drops are those of the host they were counted at", () => {
   );
 });
 
-test("events are lines for people; unknown ones are shown, too", () => {
-  assert.equal(eventText({ type: "gap", from: 3, to: 9 }).text, "events 3 to 9 were not kept: the log has a gap");
-  assert.equal(eventText({ type: "work", what: "run", about: "geo", state: "failed", message: "no" }).grave, true);
-  assert.equal(eventText({ type: "points", points: [] }), null);
-  assert.equal(eventText({ type: "eclipse", seq: 1, t_ns: 2, of: "sun" }).text, "eclipse: of sun");
-});
-
 test("a view that is zoomed stays where it is, and goes back to what it followed", () => {
   let changes = 0;
   const view = new TimeRange(() => (changes += 1));
@@ -514,7 +506,7 @@ async function watched() {
   const daemon = { picture: null, socket: null, told: [] };
   const answers = { "v1/status": () => ({ pid: 1 }), "v1/picture": () => daemon.picture };
   const api = { ask: async (_, path) => answers[path](), events: () => (daemon.socket = { close() {} }) };
-  const live = new LiveSource(api, { changed() {}, event: (event) => daemon.told.push(eventText(event)?.text ?? event.type) });
+  const live = new LiveSource(api, { changed() {}, event: (event) => daemon.told.push(event.text ?? event.type) });
   const say = (message) => daemon.socket.onmessage({ data: JSON.stringify(message) });
   const draw = async (picture) => {
     daemon.picture = { experiment: "geo", run: null, ...picture };
@@ -570,15 +562,13 @@ test("a run and its verdict stay in sight when its lab goes", async () => {
   await draw({ lab: "island", boxes: {} });
   say({ type: "run", seq: 2, run: "geo-1" });
   say({ type: "step", seq: 3, step: "analyse" });
-  say({ type: "work", seq: 4, what: "run", about: "geo", state: "end", verdict: "invalid" });
+  say({ type: "work", seq: 4, what: "run", about: "geo", state: "end", verdict: "invalid", text: "run geo: invalid" });
   say({ type: "lab", seq: 5, lab: "island", state: "down" });
   vanish();
   live.stop();
   const { id, verdict, state, broken } = live.run;
   assert.deepEqual([id, verdict, state, broken], ["geo-1", "invalid", "ended", null]);
   assert.ok(told.includes("run geo: invalid"), told.join());
-  assert.equal(eventText({ type: "work", what: "run", about: "geo", state: "end", verdict: "invalid" }).grave, true);
-  assert.equal(eventText({ type: "work", what: "run", about: "geo", state: "end", verdict: "valid" }).grave, false);
 });
 
 test("a run whose lab went before it was over does not look as if it went on", async () => {

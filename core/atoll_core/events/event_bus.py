@@ -1,0 +1,72 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Publish and subscribe: the way of every event from the place where it happens to those who record or show it."""
+
+from collections.abc import Callable
+from types import TracebackType
+from typing import Generic, TypeVar
+
+from atoll_core.events.events import Event
+
+E = TypeVar("E", bound=Event)
+
+
+class Subscription(Generic[E]):
+    """A subscriber of some types of events until :meth:`close`, or until the end of a ``with`` block.
+
+    ``error``: the first error that the subscriber raised. The block raises it at its end if nothing else was raised.
+    """
+
+    def __init__(self, bus: "EventBus", take: Callable[[E], object]) -> None:
+        self.error: Exception | None = None
+        self._bus = bus
+        self._take = take
+
+    def close(self) -> None:
+        """End the subscription; does nothing if it has ended."""
+        self._bus.unsubscribe(self)
+
+    def put(self, event: E) -> Exception | None:
+        """Pass an event to the subscriber; returns its error."""
+        try:
+            self._take(event)
+        except Exception as error:  # noqa: BLE001 - such as a full disk, which must not affect the publisher's work
+            self.error = self.error or error
+            return error
+        return None
+
+    def __enter__(self) -> "Subscription[E]":
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
+    ) -> None:
+        self.close()
+        if error is None and self.error is not None:
+            raise self.error
+
+
+class EventBus:
+    """Passes each event to the subscribers of its type, in the order in which they subscribed, before it returns.
+
+    Use it from the event loop's thread only.
+    """
+
+    def __init__(self) -> None:
+        self._subscribers: dict[type[Event], list[Subscription[Event]]] = {}
+
+    def subscribe(self, take: Callable[[E], object], *types: type[E]) -> Subscription[E]:
+        """Call ``take`` with every event of these types. Close the subscription, or use it as a context manager."""
+        subscription = Subscription(self, take)
+        for each in types:
+            self._subscribers.setdefault(each, []).append(subscription)  # pyright: ignore[reportArgumentType]
+        return subscription
+
+    def unsubscribe(self, subscription: Subscription[E]) -> None:
+        """End a subscription; does nothing if it has ended."""
+        for kind, subscribers in self._subscribers.items():
+            self._subscribers[kind] = [each for each in subscribers if each is not subscription]
+
+    def publish(self, event: Event) -> tuple[Exception, ...]:
+        """Pass an event to its subscribers; returns their errors, which do not affect the publisher or each other."""
+        outcomes = [each.put(event) for each in self._subscribers.get(type(event), ())]
+        return tuple(error for error in outcomes if error is not None)

@@ -1,0 +1,218 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The text of each event for people: of terminal, live page, metrics and Grafana alike. Pure.
+
+Events are JSON objects here, as a run directory or the API has them, also those of other versions.
+"""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from atoll_core.plural import counted
+
+_Fields = Mapping[str, Any]
+
+_SAMPLES = frozenset({"hello", "points", "counters", "live"})
+_NOT_IN_TEXT = frozenset({"type", "t_ns", "seq"})
+_NOTABLE_STEP_NS = 5_000_000  # of this machine's clock during a measurement
+
+_STEPS = {
+    "daemon": "starting the process that owns the lab",
+    "namespaces": "creating the lab's namespaces",
+    "controller and agent": "starting both inside the lab",
+    "virtual kernel": "starting it; its clock stops while anything computes",
+    "apply": "configuring switches, hosts and boxes by the plan",
+    "check": "pinging paths of every host, then filling the links for a moment",
+    "settings": "setting TCP parameters on the hosts",
+    "captures": "starting them, the island's side first",
+    "servers": "starting the servers",
+    "clients": "starting the load",
+    "measure": "the load is running",
+    "stop": "stopping the load",
+    "drain": "waiting until the links are empty",
+    "record": "reading flow tables and their counters",
+    "analyse": "making tables, verdict and report",
+    "down": "taking the lab down",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EventText:
+    """A line for people, and how much it matters to them."""
+
+    text: str
+    severity: Literal["info", "warning"] = "info"
+
+
+def event_text(event: _Fields) -> EventText | None:
+    """The text of an event; None for samples.
+
+    An event of an unknown type, or of another version without the keys for its text, has the text
+    ``type: key value, key value``.
+    """
+    kind = str(event["type"])
+    if kind in _SAMPLES:
+        return None
+    try:
+        found = _TEXTS[kind](event)
+    except (AttributeError, KeyError, TypeError):
+        found = _plain_text(kind, event)
+    return found if isinstance(found, EventText) else EventText(found)
+
+
+def step_text(step: str) -> str:
+    """A step of a run or of a lab's start with its explanation; other texts are returned unchanged."""
+    return f"{step}: {_STEPS[step]}" if step in _STEPS else step
+
+
+def _warning(text: str, *, if_: bool = True) -> EventText:
+    return EventText(text, "warning" if if_ else "info")
+
+
+def _message(event: _Fields) -> str:
+    return str(event["message"])
+
+
+def _why(event: _Fields) -> str:
+    return f": {event['message']}" if event.get("message") else ""
+
+
+def _lab(event: _Fields) -> EventText:
+    states = {"up": "is up", "down": "has been taken down", "failed": "has failed"}
+    return _warning(f"lab {event['lab']} {states[event['state']]}{_why(event)}", if_=event["state"] != "up")
+
+
+def _work(event: _Fields) -> EventText:
+    verdict, state = event.get("verdict"), event["state"]
+    if verdict:
+        because = "; ".join(event.get("reasons") or event.get("caveats") or ())
+        outcome = f"{verdict}: {because}" if because else verdict
+    else:
+        outcome = {"begin": "begun", "end": "done"}.get(state, state)
+    bad = state == "failed" or verdict == "invalid"
+    return _warning(f"{event['what']} {event['about']}: {outcome}{_why(event)}", if_=bad)
+
+
+def _step(event: _Fields) -> str | EventText:
+    step = event["step"]
+    match event.get("state", "begin"):
+        case "begin":
+            return step_text(step)
+        case "failed":
+            cancelled = event.get("message") == "cancelled"
+            return _warning(f"step {step} cancelled" if cancelled else f"step {step} failed{_why(event)}")
+        case _:
+            return f"step {step} done"
+
+
+def _applied(event: _Fields) -> str:
+    changes = counted(event["changes"], "change") if "changes" in event else ""
+    if "experiment" not in event:
+        return f"applied: {changes}" if changes else "applied"
+    chain = " \u2192 ".join(event.get("chain", ()))
+    return f"{event['experiment']} applied: {chain}{', ' if changes else ''}{changes}"
+
+
+def _start(event: _Fields) -> str:
+    clocks = len(event.get("clocks") or ())
+    compared = f", {counted(clocks, 'clock')} compared" if clocks else ""
+    return f"the load begins in {(event['at_ns'] - event['t_ns']) / 1e9:.1f} s{compared}"
+
+
+def _clocks(event: _Fields) -> EventText:
+    step_ns = event["step_ns"]
+    text = f"clocks compared; this machine's was set by {step_ns / 1e6:.3f} ms during the measurement"
+    return _warning(text, if_=abs(step_ns) > _NOTABLE_STEP_NS)
+
+
+def _change(event: _Fields) -> EventText:
+    state = event["state"]
+    what = ", ".join(event.get("what") or ()) or {"end": "active"}.get(state, state)
+    return _warning(f"change {event['change']}: {what}{_why(event)}", if_=state == "failed")
+
+
+def _swap(event: _Fields) -> str | EventText:
+    match event["state"]:
+        case "begin":
+            moved = f"; moves {', '.join(event['moved'])}" if event.get("moved") else ""
+            return f"swap: {', '.join(event['stages'])}{moved}"
+        case "stage":
+            return str(event["text"])
+        case "turned":
+            return "swap: packets take the new version"
+        case "connections":
+            return _connections(event)
+        case "undone":
+            return _warning(f"swap rolled back: {event['reason']}")
+        case "end":
+            took, beyond = event["duration_ns"] / 1e6, event["beyond_drain_ns"] / 1e6
+            return f"swapped in {took:.0f} ms ({took - beyond:.0f} ms of it draining)"
+        case _:
+            raise KeyError
+
+
+def _connections(event: _Fields) -> str | EventText:
+    if event["how"] == "failed":
+        return _warning(
+            f"connections of boxes that traffic left could not be reset and will time out: {event['reason']}"
+        )
+    boxes = ", ".join(f"{box} ({count})" if count else box for box, count in event["boxes"].items())
+    return {
+        "reset": f"connections reset in {boxes}",
+        "restart": f"connections ended by restarting the program of {boxes}",
+        "limit": f"connections still open after the limit in {boxes}",
+        "time-out": f"connections through {boxes} cannot be reset from here and will time out",
+    }[event["how"]]
+
+
+def _outcome(event: _Fields) -> EventText:
+    outcome = str(event["outcome"])  # its reason is that of the step
+    return _warning(f"outcome: {outcome.partition(': ')[0]}", if_=outcome != "completed")
+
+
+def _terrestrial(event: _Fields) -> str:
+    measured, configured = event["measured_ns"] / 1e6, event["configured_ns"] / 1e6
+    return f"{event['server']}: terrestrial RTT {measured:.2f} ms, configured {configured:g} ms"
+
+
+_TEXTS: dict[str, Callable[[_Fields], str | EventText]] = {
+    "applied": _applied,
+    "base_rtt": lambda event: f"base RTT {event['rtt_ns'] / 1e6:.2f} ms",
+    "change": _change,
+    "check_off": lambda event: _warning(f"test {event['attempt']}: {event['message']}"),
+    "clocks": _clocks,
+    "drained": lambda _: "the link has drained",
+    "gap": lambda event: _warning(f"events {event['from']} to {event['to']} were not kept: the log has a gap"),
+    "lab": _lab,
+    "listener_dropped": _message,
+    "not_collected": lambda event: _warning(_message(event)),
+    "note": _message,
+    "outcome": _outcome,
+    "progress": lambda event: str(event["text"]),
+    "run": lambda event: f"run {event['run']}",
+    "start": _start,
+    "step": _step,
+    "swap": _swap,
+    "switch": lambda event: _warning(f"switch {event['switch']} is {event['state']}", if_=event["state"] == "down"),
+    "terrestrial": _terrestrial,
+    "trace_start": lambda event: f"the trace of {', '.join(event['boxes'])} begins",
+    "transfer": lambda event: _warning(f"transfer {event['state']}{_why(event)}"),
+    "whistle": lambda event: f"whistle {event['what']}",
+    "window": lambda event: f"measured for {(event['end_ns'] - event['start_ns']) / 1e9:g} s",
+    "work": _work,
+}
+
+
+def _plain_text(kind: str, event: _Fields) -> str:
+    plain = ", ".join(f"{key} {_plain(part)}" for key, part in event.items() if key not in _NOT_IN_TEXT)
+    return f"{kind}: {plain}" if plain else kind
+
+
+def _plain(part: object) -> str:
+    match part:
+        case dict():
+            return "; ".join(f"{key} {_plain(each)}" for key, each in part.items()) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        case list() | tuple():
+            return "; ".join(map(_plain, part)) or "none"  # pyright: ignore[reportUnknownArgumentType, reportUnknownVariableType]
+        case _:
+            return str(part)

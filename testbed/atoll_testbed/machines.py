@@ -1,0 +1,67 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The machines of a testbed as a plan wants them: settings of their interfaces, and programs of boxes."""
+
+import asyncio
+
+from atoll_core.errors import AtollError
+from atoll_core.plan.plan import HostSettings, Plan
+from atoll_testbed.box_services import Services
+from atoll_testbed.platforms.base import Platform
+from atoll_testbed.testbed_diff import TestbedChange
+
+
+class Machines:
+    """Machines with the settings and box programs of the applied plan."""
+
+    def __init__(self, platform: Platform, services: Services) -> None:
+        self._platform = platform
+        self._services = services
+        self._settings: dict[str, HostSettings] = {}
+
+    def changes(self, plan: Plan, *, restart_traces: bool) -> tuple[TestbedChange, ...]:
+        """The changes that lead to a plan; ``restart_traces``: traces begin again."""
+        found: list[TestbedChange] = []
+        for settings in plan.hosts:
+            current = self._settings.get(settings.host)
+            if current is None:
+                found.append(TestbedChange("machine", "add", settings.host, "not configured yet"))
+            elif current != settings:
+                found.append(TestbedChange("machine", "modify", settings.host, "its settings differ from the plan"))
+        return (*found, *self._services.changes(plan, restart_traces=restart_traces))
+
+    async def reconcile(self, plan: Plan | None, *, restart_traces: bool = False) -> None:
+        """Give the machines the settings and programs of a plan; without a plan, undo and stop all. Raises LabError."""
+        await self._set(plan)
+        await self._services.reconcile(plan, restart_traces=restart_traces)
+
+    async def add(self, plan: Plan) -> None:
+        """Give the machines the settings of a plan and start its missing programs. Raises LabError."""
+        await self._set(plan)
+        await self._services.add(plan)
+
+    async def restore(self, plan: Plan | None) -> None:
+        """Return to the settings and programs of a plan as far as possible. Raises the first AtollError."""
+        first: AtollError | None = None
+        for restored in (self._set(plan), self._services.reconcile(plan, restart_traces=False)):
+            try:
+                await restored
+            except AtollError as error:
+                first = first or error
+        if first is not None:
+            raise first
+
+    async def _set(self, plan: Plan | None) -> None:
+        wanted = {settings.host: settings for settings in plan.hosts} if plan is not None else {}
+        changed = [host for host in (wanted or self._settings) if self._settings.get(host) != wanted.get(host)]
+
+        async def change(host: str) -> None:
+            if self._settings.pop(host, None) is not None:
+                await self._platform.machine(host).unset()
+            if host in wanted:
+                await self._platform.machine(host).set(wanted[host])
+                self._settings[host] = wanted[host]
+
+        for outcome in await asyncio.gather(*map(change, changed), return_exceptions=True):
+            if isinstance(outcome, BaseException):
+                raise outcome
+        await self._platform.linked(host for host in changed if host in wanted)
