@@ -185,15 +185,24 @@ def plan(
 
 @app.command(
     cls=PlainArguments,
-    epilog="Example: atoll trace examples/geo.yaml w1 i1; atoll trace examples/geo.yaml w1 i1 --live",
+    epilog="Example: atoll trace examples/geo.yaml w1 i1 --live; "
+    "atoll trace examples/geo.yaml w1 --packet 'IP(dst=\"10.20.0.1\")/UDP(dport=53)'",
 )
 def trace(
     experiment: ExperimentFile,
-    src: Annotated[str, typer.Argument(help="source host", metavar="SRC")],
-    dst: Annotated[str, typer.Argument(help="destination host", metavar="DST")],
+    src: Annotated[str | None, typer.Argument(help="source host", metavar="SRC")] = None,
+    dst: Annotated[str | None, typer.Argument(help="destination host", metavar="DST")] = None,
     protocol: Annotated[
-        Protocol, typer.Option(help="protocol of the packet; chains can be chosen by protocol")
-    ] = Protocol.TCP,
+        Protocol | None, typer.Option(help="protocol of the packet; chains can be chosen by protocol [default: tcp]")
+    ] = None,
+    packet: Annotated[
+        str | None,
+        typer.Option(
+            "--packet",
+            metavar="PACKET",
+            help="the packet itself: layers as in Scapy, hexadecimal digits, or a capture file of one packet",
+        ),
+    ] = None,
     live: Annotated[
         bool, typer.Option("--live", help="send probe packets through the running lab; traffic may continue")
     ] = False,
@@ -205,13 +214,20 @@ def trace(
 ) -> None:
     """Show the path of a packet: switches with their flow entries, boxes, taps, delays."""
     from atoll_cli.commands.selection import lab_target, refuse
-    from atoll_cli.commands.trace import print_live_trace, print_trace
+    from atoll_cli.commands.trace import print_live_trace, print_packet_trace, print_trace
 
     target = lab_target(inventory)
     refuse(probes is not None and not live, "--probes needs --live")
+    if packet is not None:
+        refuse(live, "--live sends probes of its own; --packet is traced by the plan alone")
+        refuse(protocol is not None, "--packet names its protocol itself; leave --protocol out")
+        raise typer.Exit(print_packet_trace(experiment, packet, src, dst, as_json=json))
+    if src is None or dst is None:
+        raise UsageError("name the hosts SRC and DST, or the packet by --packet")
     if live:
-        raise typer.Exit(print_live_trace(target, experiment, src, dst, protocol, probes or 5, as_json=json))
-    raise typer.Exit(print_trace(experiment, src, dst, protocol, as_json=json))
+        by = protocol or Protocol.TCP
+        raise typer.Exit(print_live_trace(target, experiment, src, dst, by, probes or 5, as_json=json))
+    raise typer.Exit(print_trace(experiment, src, dst, protocol or Protocol.TCP, as_json=json))
 
 
 @link.callback()

@@ -7,11 +7,19 @@ from pathlib import Path
 from typing import Any
 
 from atoll_controller.planner.planner import make_plan
-from atoll_controller.tracing.packet_trace import trace, trace_text
+from atoll_controller.tracing.given_packet import read_packet
+from atoll_controller.tracing.packet_trace import (
+    PacketTrace,
+    host_of,
+    named_host,
+    trace,
+    trace_frame,
+    trace_text,
+)
 from atoll_controller.tracing.trace_report import LiveTrace, live_trace_text
 from atoll_core.codec import from_json, to_json
 from atoll_core.description.loader import load_experiment
-from atoll_core.errors import LabError
+from atoll_core.errors import LabError, UsageError
 from atoll_core.experiment.experiment import Protocol
 from atoll_core.platforms import LabTarget
 
@@ -19,7 +27,28 @@ from atoll_core.platforms import LabTarget
 def print_trace(path: Path, src: str, dst: str, protocol: Protocol, *, as_json: bool) -> int:
     """`atoll trace`; returns the exit code (1: the packet does not arrive)."""
     network, experiment = load_experiment(path)
-    found = trace(network, experiment, make_plan(network, experiment).flows, src, dst, protocol)
+    return _print(trace(network, experiment, make_plan(network, experiment).flows, src, dst, protocol), as_json=as_json)
+
+
+def print_packet_trace(path: Path, packet: str, src: str | None, dst: str | None, *, as_json: bool) -> int:
+    """`atoll trace --packet`; returns the exit code (1: the packet does not arrive).
+
+    ``src``, ``dst``: hosts; they fill in addresses that the packet does not have. Without ``src``, the host that has
+    the packet's source address sends it.
+    """
+    network, experiment = load_experiment(path)
+    source, destination = (None if name is None else named_host(network, name) for name in (src, dst))
+    frame = read_packet(packet, source and source.address, destination and destination.address)
+    if destination is not None and frame.dst != destination.address:
+        raise UsageError(f"--packet is for {frame.dst}, which is not the address of {dst}; leave {dst} out")
+    source = source or host_of(network, frame.src)
+    if source is None:
+        raise UsageError(f"--packet is from {frame.src}, which no host has; name the host that sends it as SRC")
+    entries = make_plan(network, experiment).flows
+    return _print(trace_frame(network, experiment, entries, source.name, frame), as_json=as_json)
+
+
+def _print(found: PacketTrace, *, as_json: bool) -> int:
     print(json.dumps(to_json(found), indent=2) if as_json else trace_text(found))
     return 0 if found.arrives else 1
 

@@ -4,6 +4,7 @@
 from collections.abc import Iterator
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import IPv4Address
 
 from atoll_controller.planner.text_table import columns
 from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, SwitchTables
@@ -42,11 +43,14 @@ class TraceHop:
 
 @dataclass(frozen=True, slots=True)
 class PacketTrace:
-    """The path of packets from one host to another. ``delay_ns``: without queues and serialisation."""
+    """The path of packets from one host to another. ``delay_ns``: without queues and serialisation.
+
+    ``dst``: the address if no host has it. ``protocol``: the number if Protocol does not name it.
+    """
 
     src: str
     dst: str
-    protocol: Protocol
+    protocol: Protocol | int
     chain: str
     arrives: bool
     delay_ns: int
@@ -60,19 +64,46 @@ def trace(
 
     Raises PlanError for unknown hosts and for hosts of one end.
     """
-    one, other = _host(network, src), _host(network, dst)
-    if one.role.is_world == other.role.is_world:
-        end = "world" if one.role.is_world else "island"
+    frame = Frame(named_host(network, src).address, named_host(network, dst).address, None, protocol.number)
+    return trace_frame(network, experiment, entries, src, frame)
+
+
+def trace_frame(
+    network: Network, experiment: Experiment, entries: tuple[FlowEntry, ...], src: str, frame: Frame
+) -> PacketTrace:
+    """The path of a frame that a host sends, which may have any addresses, through switches with these entries.
+
+    Raises PlanError for an unknown host and for a destination at the same end.
+    """
+    sender, receiver = named_host(network, src), host_of(network, frame.dst)
+    from_world = sender.role.is_world
+    if receiver is not None and receiver.role.is_world == from_world:
+        end = "world" if from_world else "island"
         raise PlanError(
-            f"{src} and {dst} are both at the {end} end, between whose hosts nothing passes; take one of each"
+            f"{src} and {receiver.name} are both at the {end} end, between whose hosts nothing passes; take one of each"
         )
-    world, island = (one, other) if one.role.is_world else (other, one)
-    chain = experiment.carrier(world.address, island.address, protocol)
-    frame = Frame(one.address, other.address, None, protocol.number)
-    steps = SwitchTables(network, entries).walk(frame, one.interface.attached)
-    hops = tuple(_hop(network, experiment, step, to_island=one is world) for step in steps)
+    world, island = (frame.src, frame.dst) if from_world else (frame.dst, frame.src)
+    protocol = next((each for each in Protocol if each.number == frame.protocol), None)
+    chain = experiment.carrier(world, island, protocol)
+    steps = SwitchTables(network, entries).walk(frame, sender.interface.attached)
+    hops = tuple(_hop(network, experiment, step, to_island=from_world) for step in steps)
+    dst = receiver.name if receiver is not None else str(frame.dst)
     arrives = any(hop.kind is HopKind.HOST and hop.name == dst for hop in hops)
-    return PacketTrace(src, dst, protocol, chain.name, arrives, sum(hop.delay_ns for hop in hops), hops)
+    named = frame.protocol if protocol is None else protocol
+    return PacketTrace(src, dst, named, chain.name, arrives, sum(hop.delay_ns for hop in hops), hops)
+
+
+def named_host(network: Network, name: str) -> Host:
+    """The host of this name. Raises PlanError if there is none."""
+    known = {host.name: host for host in network.hosts}
+    if name not in known:
+        raise PlanError(f"lab {network.name} has no host {name!r}; {suggest(name, known, 'hosts')}")
+    return known[name]
+
+
+def host_of(network: Network, address: IPv4Address) -> Host | None:
+    """The host that has this address."""
+    return next((host for host in network.hosts if host.address == address), None)
 
 
 def trace_text(found: PacketTrace) -> str:
@@ -81,7 +112,8 @@ def trace_text(found: PacketTrace) -> str:
         end = f"one way at least {Duration(found.delay_ns)}, without queues"
     else:
         end = f"it does not arrive at {found.dst}"
-    title = f"{found.protocol} from {found.src} to {found.dst} takes chain {found.chain}: {end}"
+    what = found.protocol if isinstance(found.protocol, Protocol) else f"IP protocol {found.protocol}"
+    title = f"{what} from {found.src} to {found.dst} takes chain {found.chain}: {end}"
     return "\n".join((title, *columns(list(_rows(found)), indent="  ")))
 
 
@@ -98,13 +130,6 @@ def hop_words(hop: TraceHop) -> tuple[str, str, str, str]:
     does = describe_actions(hop.entry.actions) if hop.entry else "drop" if on_switch else ""
     delay = str(Duration(hop.delay_ns)) if hop.delay_ns else ""
     return name, hop.kind.value, tag, delay or does
-
-
-def _host(network: Network, name: str) -> Host:
-    known = {host.name: host for host in network.hosts}
-    if name not in known:
-        raise PlanError(f"lab {network.name} has no host {name!r}; {suggest(name, known, 'hosts')}")
-    return known[name]
 
 
 def _hop(network: Network, experiment: Experiment, step: Step, *, to_island: bool) -> TraceHop:

@@ -43,7 +43,7 @@ async def trace_live(
     before = await counts(testbed.controller, network, entries)
     places = {hop: place for hop in hops if (place := _place(network, hop)) is not None}
     watch = Watch()
-    await _send(testbed, watch, there, end, set(places.values()), number, limit_ns(network, experiment))
+    await _send(testbed, watch, there, protocol, end, set(places.values()), number, limit_ns(network, experiment))
     arrived = len({each.attempt for each in watch.seen if each.machine == end and not each.answer})
     prompt = prompt_switches(network)
     wanted = [entry for entry in entries if entry.switch in prompt]
@@ -61,6 +61,7 @@ async def _send(
     testbed: "Testbed",
     watch: Watch,
     there: PacketTrace,
+    protocol: Protocol,
     end: str,
     places: Collection[Station],
     number: int,
@@ -78,7 +79,7 @@ async def _send(
         return len({each.attempt for each in watch.seen if (each.machine, each.answer) == last}) == number
 
     how = Sending(number, _INTERVAL_NS, until_answered=False)
-    probes = {source.name: (source.address, [Sent(0, target.address, there.protocol.number)])}
+    probes = {source.name: (source.address, [Sent(0, target.address, protocol.number)])}
     async with (
         receiving_probes(testbed.machine, watch, machines, promiscuous),
         sending(testbed.machine, watch, probes, how),

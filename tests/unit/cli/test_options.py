@@ -46,7 +46,7 @@ def test_usage_names_each_argument_once():
     """And says of one that may be left out that it may."""
     assert "Usage: atoll report [OPTIONS] RUN...\n" in atoll("report", "--help").stdout
     assert "Usage: atoll check [OPTIONS] [FILE...]\n" in atoll("check", "--help").stdout
-    assert "Usage: atoll trace [OPTIONS] EXPERIMENT SRC DST\n" in atoll("trace", "--help").stdout
+    assert "Usage: atoll trace [OPTIONS] EXPERIMENT [SRC] [DST]\n" in atoll("trace", "--help").stdout
 
 
 def test_every_verb_with_arguments_names_them_so():

@@ -1,0 +1,172 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The packet of ``atoll trace --packet``: layers as in Scapy, hexadecimal digits, or a capture file of one packet.
+
+Scapy builds and reads the bytes. It is an optional dependency, loaded here alone (docs/decisions/0043). The layers are
+parsed, never evaluated: known names, and numbers and text as values.
+"""
+
+import ast
+import re
+import struct
+from ipaddress import AddressValueError, IPv4Address
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+from atoll_controller.tracing.table_model import Frame
+from atoll_core.description.validation_messages import suggest
+from atoll_core.errors import MachineError, UsageError, plain
+
+_LAYERS = ("Ether", "Dot1Q", "IP", "ICMP", "TCP", "UDP", "Raw")
+_ADDRESSES = {"IP": ("src", "dst"), "ICMP": ("gw", "addr_mask")}  # as text Scapy would look it up in the DNS
+_NO_MAC = "00:00:00:00:00:00"  # no flow entry matches MAC addresses; without one Scapy would send ARP requests
+_HEX = re.compile(r"(0x)?([0-9a-fA-F]{2}[\s:]*)+")
+_FORMS = 'give layers, such as IP(dst="10.20.0.1")/UDP(dport=53), hexadecimal digits, or a capture file of one packet'
+
+
+def read_packet(text: str, src: IPv4Address | None = None, dst: IPv4Address | None = None) -> Frame:
+    """The parts of a packet that flow entries can match. ``src``, ``dst``: addresses if layers give none.
+
+    Raises UsageError, in one line, for a text that is no IPv4 packet; MachineError if Scapy is not installed.
+    """
+    scapy = _scapy()
+    if _is_file(text):
+        packet = _captured(scapy, text)
+    elif _HEX.fullmatch(text.strip()):
+        packet = _dissected(scapy, bytes.fromhex(re.sub(r"^0x|[\s:]", "", text.strip())))
+    else:
+        packet = _dissected(scapy, _built(scapy, text, {"src": src, "dst": dst}))
+    return _frame(scapy, packet)
+
+
+def _scapy() -> SimpleNamespace:
+    """The layers."""
+    try:
+        from scapy.layers.inet import ICMP, IP, TCP, UDP
+        from scapy.layers.l2 import Dot1Q, Ether
+        from scapy.packet import Raw
+    except ImportError:
+        raise MachineError("--packet needs Scapy; `pip install 'atoll[scapy]'` installs it") from None
+    return SimpleNamespace(Ether=Ether, Dot1Q=Dot1Q, IP=IP, ICMP=ICMP, TCP=TCP, UDP=UDP, Raw=Raw)
+
+
+def _wrong(message: str) -> UsageError:
+    return UsageError(f"--packet: {message}")
+
+
+def _is_file(text: str) -> bool:
+    try:
+        return Path(text).is_file()
+    except (OSError, ValueError):  # too long for a name, or a NUL in it
+        return False
+
+
+def _captured(scapy: Any, file: str) -> Any:
+    from scapy.error import Scapy_Exception
+    from scapy.utils import PcapReader
+
+    try:
+        with PcapReader(file) as reader:
+            first, second = reader.read_packet(), next(iter(reader), None)
+    except EOFError:
+        raise _wrong(f"{file} has no packet") from None
+    except (OSError, Scapy_Exception, struct.error) as error:
+        raise _wrong(f"{file} cannot be read as a capture file: {_line(error)}") from None
+    if second is not None:
+        raise _wrong(f"{file} has several packets; give a file of one")
+    return first if scapy.Ether in first else scapy.Ether() / first[scapy.IP] if scapy.IP in first else first
+
+
+def _dissected(scapy: Any, content: bytes) -> Any:
+    bare = content[0] >> 4 == 4 and int.from_bytes(content[2:4]) == len(content)  # an IPv4 header has the length
+    try:
+        return scapy.Ether() / scapy.IP(content) if bare else scapy.Ether(content)
+    except struct.error:
+        raise _wrong(f"{len(content)} bytes are no Ethernet frame") from None
+
+
+def _built(scapy: Any, text: str, addresses: dict[str, IPv4Address | None]) -> bytes:
+    """The bytes of layers: ``Ether()/IP(dst="10.20.0.1")/UDP(dport=53)``."""
+    layers = _layers(scapy, text)
+    if layers[0][0] != "Ether":
+        layers.insert(0, ("Ether", {}))
+    packet, content = None, b""
+    for name, values in layers:
+        filled: dict[str, Any] = {}
+        if name == "Ether":
+            filled = {"src": _NO_MAC, "dst": _NO_MAC}
+        if name == "IP":
+            filled = {field: str(address) for field, address in addresses.items() if address is not None}
+            missing = next((field for field in addresses if field not in filled | values), None)
+            if missing is not None:
+                raise _wrong(f"IP has no {missing}; give {missing}=..., or the host")
+        try:
+            layer = getattr(scapy, name)(**filled | values)
+            packet = layer if packet is None else packet / layer
+            content = bytes(packet)
+        except (ValueError, TypeError, KeyError, OSError, OverflowError, struct.error) as error:
+            raise _wrong(f"{name}: {_line(error)}") from None
+    return content
+
+
+def _layers(scapy: Any, text: str) -> list[tuple[str, dict[str, int | str | bytes]]]:
+    """The layers of an expression, outermost first, with the values of their fields."""
+    try:
+        node = ast.parse(text.strip(), mode="eval").body
+    except (SyntaxError, ValueError, MemoryError, RecursionError):
+        raise _wrong(f"{plain(repr(text), 40)} is no packet; {_FORMS}") from None
+    calls: list[ast.expr] = []
+    while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
+        calls.append(node.right)
+        node = node.left
+    return [_layer(scapy, call) for call in (node, *reversed(calls))]
+
+
+def _layer(scapy: Any, call: ast.expr) -> tuple[str, dict[str, int | str | bytes]]:
+    if not (isinstance(call, ast.Call) and isinstance(call.func, ast.Name)):
+        raise _wrong(f"{plain(ast.unparse(call), 40)} is no layer; {_FORMS}")
+    name = call.func.id
+    if name not in _LAYERS:
+        raise _wrong(f"no layer {name!r}; {suggest(name, _LAYERS, 'layers')}")
+    if call.args or any(word.arg is None for word in call.keywords):
+        raise _wrong(f"{name} takes its values by name, such as {name}({_fields(scapy, name)[0]}=...)")
+    return name, {_field(scapy, name, word): _value(name, word) for word in call.keywords}
+
+
+def _field(scapy: Any, layer: str, word: ast.keyword) -> str:
+    known = _fields(scapy, layer)
+    if word.arg not in known:
+        raise _wrong(f"{layer} has no field {word.arg!r}; {suggest(word.arg, known, 'fields')}")
+    return word.arg
+
+
+def _fields(scapy: Any, layer: str) -> list[str]:
+    return [field.name for field in getattr(scapy, layer).fields_desc]
+
+
+def _value(layer: str, word: ast.keyword) -> int | str | bytes:
+    value = word.value.value if isinstance(word.value, ast.Constant) else None
+    if not isinstance(value, (int, str, bytes)) or isinstance(value, bool):
+        raise _wrong(f"{layer}: {word.arg}={plain(ast.unparse(word.value), 40)} is no number and no text in quotes")
+    if word.arg in _ADDRESSES.get(layer, ()):
+        try:
+            return str(IPv4Address(value))
+        except AddressValueError:
+            raise _wrong(f"{layer}: {word.arg}={value!r} is no IPv4 address") from None
+    return value
+
+
+def _frame(scapy: Any, packet: Any) -> Frame:
+    vlan: int | None = None
+    layer = packet.payload
+    if type(layer) is scapy.Dot1Q:
+        vlan, layer = layer.vlan, layer.payload
+    if type(layer) is not scapy.IP:
+        raise _wrong("this is no IPv4 packet with at most one VLAN tag; a plan has entries for nothing else")
+    return Frame(IPv4Address(layer.src), IPv4Address(layer.dst), vlan, layer.proto)
+
+
+def _line(error: Exception) -> str:
+    """An error of Scapy in one line."""
+    lines = [line for line in str(error).splitlines() if not line.startswith("To inject")]
+    return f"unknown name {error}" if isinstance(error, KeyError) else " ".join(lines) or type(error).__name__
