@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from atoll_core.plan.plan import InterfaceSettings
+from atoll_core.plan.plan import InterfaceSettings, RouteSettings
 from atoll_hosts.agent import Agent
 from atoll_hosts.binary import find_binary
 
@@ -29,14 +29,14 @@ WORLD = InterfaceSettings(
     name="w-eth0",
     mac="02:00:00:00:01:01",
     address="10.10.0.1/32",
-    routes=("10.20.0.0/16",),
+    routes=(RouteSettings("10.20.0.0/16"),),
     neighbours=(("10.20.0.1", "02:00:00:00:02:01"),),
 )
 ISLAND = InterfaceSettings(
     name="i-eth0",
     mac="02:00:00:00:02:01",
     address="10.20.0.1/32",
-    routes=("10.10.0.0/16",),
+    routes=(RouteSettings("10.10.0.0/16"),),
     neighbours=(("10.10.0.1", "02:00:00:00:01:01"),),
 )
 

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import ChainBox, Host, Interface, Network
-from atoll_core.plan.plan import HostSettings, InterfaceSettings
+from atoll_core.plan.plan import HostSettings, InterfaceSettings, RouteSettings
 
 CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
 
@@ -73,7 +73,7 @@ def _end_host(host: Host, peers: _Peers) -> HostSettings:
         name=host.interface.name,
         mac=host.interface.mac,
         address=f"{host.address}/32",
-        routes=(peers.prefix,),
+        routes=(RouteSettings(peers.prefix),),
         neighbours=peers.neighbours,
     )
     return HostSettings(host.name, (interface,), _sysctls((host.interface,)))
@@ -86,7 +86,7 @@ def _router(box: ChainBox, world: _Peers, island: _Peers) -> HostSettings:
             name=interface.name,
             mac=interface.mac,
             address=None,
-            routes=(peers.prefix,),
+            routes=(RouteSettings(peers.prefix),),
             neighbours=peers.neighbours,
             promiscuous=True,
             accept_foreign=True,

@@ -86,7 +86,7 @@ def _machines(hosts: Iterable[HostSettings]) -> Iterator[str]:
 
 def _setup(interface: InterfaceSettings) -> str:
     words = [interface.address] if interface.address else []
-    words += [f"on-link {route}" for route in interface.routes]
+    words += [f"on-link {route.prefix}" for route in interface.routes]
     words += [f"{len(interface.neighbours)} permanent neighbours"] if interface.neighbours else []
     words += ["promiscuous"] if interface.promiscuous else []
     words += ["routes frames for others"] if interface.accept_foreign else []

@@ -13,17 +13,26 @@ from atoll_core.plan.tag_layout import UNTAGGED, Layout
 
 
 @dataclass(frozen=True, slots=True)
+class RouteSettings:
+    """An on-link route of an experiment interface."""
+
+    prefix: str
+    mtu: int | None = None  # of packets to the prefix; None: that of the interface
+
+
+@dataclass(frozen=True, slots=True)
 class InterfaceSettings:
     """The settings of one experiment interface on its machine."""
 
     name: str
     mac: str
     address: str | None  # "10.10.0.1/32", or None
-    routes: tuple[str, ...]  # on-link IPv4 prefixes reached through this interface
+    routes: tuple[RouteSettings, ...]
     neighbours: tuple[tuple[str, str], ...]  # (IPv4 address, MAC address), permanent
     promiscuous: bool = False
     accept_foreign: bool = False  # nftables netdev ingress "meta pkttype set host": routed boxes
     table: int | None = None  # routing table of the routes, for packets that arrive here; None: the main one
+    mtu: int = 1500
 
 
 @dataclass(frozen=True, slots=True)

@@ -16,7 +16,7 @@ import pytest
 
 from atoll_core.codec import to_json
 from atoll_core.errors import LabError
-from atoll_core.plan.plan import HostSettings, InterfaceSettings
+from atoll_core.plan.plan import HostSettings, InterfaceSettings, RouteSettings
 from atoll_hosts.agent import Agent, Exit, Job
 from atoll_hosts.binary import find_binary
 from tests.support.agent_lab import ISLAND, READY_S, WORLD, Machines, alive, eventually, machines
@@ -27,7 +27,7 @@ BOX_WORLD = InterfaceSettings(
     name="box-w",
     mac="02:00:00:00:03:01",
     address=None,
-    routes=("10.10.0.0/16",),
+    routes=(RouteSettings("10.10.0.0/16"),),
     neighbours=(("10.10.0.1", "02:00:00:00:01:01"),),
     promiscuous=True,
     accept_foreign=True,
@@ -36,7 +36,7 @@ BOX_ISLAND = InterfaceSettings(
     name="box-i",
     mac="02:00:00:00:03:02",
     address=None,
-    routes=("10.20.0.0/16",),
+    routes=(RouteSettings("10.20.0.0/16"),),
     neighbours=(("10.20.0.1", "02:00:00:00:02:01"),),
     promiscuous=True,
     accept_foreign=True,
@@ -415,7 +415,7 @@ async def undone_by_the_end_of_the_stream(lab: Machines, box: str) -> None:
 
 async def undone_by_a_failure(lab: Machines, box: str) -> None:
     """Refused half way, by the last interface's route."""
-    wrong = dataclasses.replace(BOX_ISLAND, routes=("10.20.0.1/16",))
+    wrong = dataclasses.replace(BOX_ISLAND, routes=(RouteSettings("10.20.0.1/16"),))
     with pytest.raises(LabError, match=r"route replace 10\.20\.0\.1/16 dev box-i scope link"):
         await lab.agent.set_host(dataclasses.replace(ROUTER, interfaces=(BOX_WORLD, wrong)), box)
 

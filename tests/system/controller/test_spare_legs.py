@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll_core.plan.plan import HostSettings, InterfaceSettings
+from atoll_core.plan.plan import HostSettings, InterfaceSettings, RouteSettings
 from tests.support.agent_lab import ISLAND, WORLD, Machines, machines
 
 pytestmark = pytest.mark.lab
@@ -26,8 +26,9 @@ def leg(name: str, number: int, peer: InterfaceSettings, prefix: str, table: int
     """A leg of the box towards one end."""
     assert peer.address
     neighbours = ((peer.address.split("/")[0], peer.mac),)
+    routes = (RouteSettings(prefix),)
     mac = f"02:00:00:00:03:{number:02x}"
-    return InterfaceSettings(name, mac, None, (prefix,), neighbours, promiscuous=True, accept_foreign=True, table=table)
+    return InterfaceSettings(name, mac, None, routes, neighbours, promiscuous=True, accept_foreign=True, table=table)
 
 
 BOX = HostSettings(

@@ -28,8 +28,11 @@ pub struct InterfaceSettings {
     pub mac: String,
     /// With prefix length.
     pub address: Option<String>,
-    /// On-link prefixes.
-    pub routes: Vec<String>,
+    /// Bytes of the longest packet; up to 1500 is wire-size Ethernet.
+    #[serde(default = "default_mtu")]
+    pub mtu: u32,
+    /// On-link routes.
+    pub routes: Vec<RouteSettings>,
     /// IPv4 address and MAC address.
     pub neighbours: Vec<(String, String)>,
     /// Receive frames addressed to others.
@@ -42,6 +45,20 @@ pub struct InterfaceSettings {
     /// main one, which routes all. A box with two pairs of legs has a table for each pair.
     #[serde(default)]
     pub table: Option<u32>,
+}
+
+/// `atoll_core.plan.plan.RouteSettings`.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct RouteSettings {
+    /// The destinations.
+    pub prefix: String,
+    /// Bytes of the longest packet to them; none: that of the interface.
+    #[serde(default)]
+    pub mtu: Option<u32>,
+}
+
+fn default_mtu() -> u32 {
+    1500
 }
 
 impl InterfaceSettings {
@@ -104,9 +121,6 @@ impl InterfaceState {
             .any(|held| format!("{}/{}", held.local, held.prefixlen) == address)
     }
 }
-
-/// MTU of every experiment interface: wire-size Ethernet.
-const MTU: u32 = 1500;
 
 /// The table of everything this agent filters in a namespace.
 const NFT_TABLE: &str = "netdev atoll";
@@ -176,7 +190,8 @@ impl HostSettings {
             };
             let _ = writeln!(
                 batch,
-                "link set dev {device} mtu {MTU} arp off{promiscuous} up"
+                "link set dev {device} mtu {} arp off{promiscuous} up",
+                interface.mtu
             );
             if let Some(address) = &interface.address {
                 let _ = writeln!(batch, "address replace {address} dev {device}");
@@ -187,10 +202,11 @@ impl HostSettings {
                     "neighbour replace {address} lladdr {mac} dev {device} nud permanent"
                 );
             }
-            for prefix in &interface.routes {
+            for RouteSettings { prefix, mtu } in &interface.routes {
+                let longest = mtu.map(|mtu| format!(" mtu {mtu}")).unwrap_or_default();
                 let _ = writeln!(
                     batch,
-                    "route replace {prefix} dev {device} scope link{}",
+                    "route replace {prefix} dev {device} scope link{}{longest}",
                     interface.in_table()
                 );
             }
@@ -229,7 +245,7 @@ impl HostSettings {
             if let Some(table) = interface.table {
                 let _ = writeln!(batch, "rule delete iif {device} lookup {table}");
             }
-            for prefix in &interface.routes {
+            for RouteSettings { prefix, .. } in &interface.routes {
                 let _ = writeln!(
                     batch,
                     "route delete {prefix} dev {device} scope link{}",
@@ -316,7 +332,7 @@ mod tests {
             "host": "pep-w",
             "interfaces": [
                 {"name": "pep-w.a", "mac": "02:00:00:00:00:0A", "address": "10.0.0.1/32",
-                 "routes": ["10.10.0.0/16"], "neighbours": [["10.10.0.1", "02:00:00:00:00:01"]],
+                 "routes": [{"prefix": "10.10.0.0/16"}], "neighbours": [["10.10.0.1", "02:00:00:00:00:01"]],
                  "promiscuous": true, "accept_foreign": true},
                 {"name": "pep-w.b", "mac": "02:00:00:00:00:0b", "address": null, "routes": [], "neighbours": []}
             ],
@@ -363,6 +379,19 @@ mod tests {
         );
         assert_eq!(lines[4], "link set dev pep-w.b mtu 1500 arp off up");
         assert_eq!(lines.len(), 5);
+    }
+
+    #[test]
+    fn interfaces_and_routes_have_mtus() {
+        let mut settings = settings();
+        settings.interfaces[0].mtu = 1560;
+        settings.interfaces[0].routes[0].mtu = Some(1400);
+        let batch = settings.batch();
+        assert!(batch.starts_with("link set dev pep-w.a mtu 1560 arp off promisc on up\n"));
+        assert!(batch.contains("route replace 10.10.0.0/16 dev pep-w.a scope link mtu 1400\n"));
+        let undo = settings.undo_batch(&machine(&settings));
+        assert!(undo.contains("route delete 10.10.0.0/16 dev pep-w.a scope link\n"));
+        assert!(undo.contains("link set dev pep-w.a mtu 1500 arp on promisc off down\n"));
     }
 
     #[test]
