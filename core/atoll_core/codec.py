@@ -35,7 +35,8 @@ def from_json(cls: type[T], data: Any) -> T:
     """The value of type ``cls`` that ``to_json`` made ``data`` from.
 
     ``data`` is as ``json.loads`` gives it. A field left out takes its default, or the value of its metadata
-    ``unrecorded`` if data made before the field existed meant another one. Keys unknown to ``cls`` are ignored.
+    ``unrecorded`` if data made before the field existed meant another one. Text in the place of an object is the value
+    of its field with the metadata ``alone``: data made before it had others. Keys unknown to ``cls`` are ignored.
     Raises TypeError or ValueError when ``data`` is not such a value.
     """
     return cast(T, _reader(cls)(data))
@@ -130,8 +131,10 @@ def _object_reader(make: type[Any]) -> _Convert:
     every = dataclasses.fields(make)
     unrecorded = {field.name: field.metadata["unrecorded"] for field in every if "unrecorded" in field.metadata}
 
+    alone = next((field.name for field in every if "alone" in field.metadata), None)
+
     def read(data: Any) -> Any:
-        fields: dict[str, Any] = _expect(dict, data)
+        fields: dict[str, Any] = {alone: data} if alone and isinstance(data, str) else _expect(dict, data)
         given = {name: reader(fields[name]) for name, reader in readers.items() if name in fields}
         return make(**unrecorded | given if unrecorded else given)
 

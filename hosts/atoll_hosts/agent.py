@@ -22,7 +22,7 @@ from atoll_core.plan.plan import UNLIMITED, HostSettings, JobLimits
 from atoll_hosts.job import Exit, Job, OnLine, OnOutput
 from atoll_hosts.line_stream import LineProcess, LineStream
 from atoll_hosts.message_shapes import ANSWERS, EXIT, HELLO, METRICS, cleaned, misfit, parsed
-from atoll_hosts.protocol_version import LIMITS_AND_METRICS, SAMPLES, SPEAKS, ProtocolVersion, agreed, spoken, words
+from atoll_hosts.protocol_version import SPEAKS, agreed, spoken, words
 
 # A line of a job may have 4 MiB (the agent cuts longer ones), each byte up to six as JSON.
 _LONGEST_MESSAGE = 32 << 20
@@ -57,8 +57,6 @@ class Agent:
     def __init__(self, name: str = "the agent") -> None:
         self.name = name
         """The agent's name in messages."""
-        self.protocol: ProtocolVersion = SPEAKS[0]
-        """The version of the protocol in use."""
         self.closed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         """Done, with the reason, when the agent has ended."""
         self._stream: LineStream | None = None
@@ -70,7 +68,6 @@ class Agent:
         self._closing = False
         self._heard_s = time.monotonic()
         self._why: str | None = None  # the reason if this side has ended the stream
-        self._remedy = ""  # for an agent of another version
         self._on_metrics: OnMetrics | None = None
         self._measured: dict[str, frozenset[str]] = {}  # interfaces by host for which metrics were requested
         self._measured_every_s = 1.0
@@ -126,24 +123,16 @@ class Agent:
             await self.close()
             raise
         theirs = spoken(hello)
-        common = agreed(SPEAKS, theirs)
-        if common is None:
+        if agreed(SPEAKS, theirs) is None:
             await self.close()
             version = plain(str(hello.get("version", "")), _LONGEST_TEXT)
             raise LabError(f"{what} {version} speaks protocol {words(theirs)}, this is {words(SPEAKS)}: {remedy}")
-        self.protocol, self._remedy = common, remedy
-        if common >= LIMITS_AND_METRICS:
-            self._write(json.dumps({"op": "hello", "speaks": SPEAKS}, separators=(",", ":")))
+        self._write(json.dumps({"op": "hello", "speaks": SPEAKS}, separators=(",", ":")))
 
     @property
     def hello(self) -> dict[str, Any]:
         """The agent's greeting: ``speaks``, ``version``, ``pid``, ``arch``."""
         return self._hello.result()
-
-    @property
-    def has_limits_and_metrics(self) -> bool:
-        """Whether the agent supports limits of jobs and metrics; older agents do not."""
-        return self.protocol >= LIMITS_AND_METRICS
 
     # Requests
 
@@ -188,10 +177,9 @@ class Agent:
 
         Without a ``config`` its input is empty, for programs other than ``atoll-host``. ``stdout`` and ``stderr`` are
         ``"lines"`` or files to append to. ``on_line`` takes each line of output that is a JSON object, ``on_output``
-        each line that the agent sends. ``limits``: resource limits; an older agent (:attr:`has_limits_and_metrics`)
-        applies none. ``privileges``: the capabilities that it keeps; other programs than ``atoll-host`` then run as
-        nobody (docs/privileges.md). None, or with an older agent: all of the agent's. ``directory``: its working
-        directory; None: the agent's. Raises LabError.
+        each line that the agent sends. ``limits``: resource limits. ``privileges``: the capabilities that it keeps;
+        other programs than ``atoll-host`` then run as nobody (docs/privileges.md). None: all of the agent's.
+        ``directory``: its working directory; None: the agent's. Raises LabError.
         """
         if name in self._jobs:
             msg = f"job {name!r} is already running"
@@ -209,7 +197,7 @@ class Agent:
                 close_input=config is None,
                 stdout=str(stdout),
                 stderr=str(stderr),
-                **({"limits": limits.asked} if self.has_limits_and_metrics else {}),
+                limits=limits.asked,
                 **({"privileges": list(privileges), "user": user} if privileges is not None else {}),
                 **({"directory": directory} if directory is not None else {}),
             )
@@ -248,13 +236,7 @@ class Agent:
         return {part: answer[part] for part in ("sysctls", "offloads", "counters")}
 
     async def measure(self, every_s: float, hosts: Sequence[MeasuredHost], on_metrics: OnMetrics) -> None:
-        """Make the agent send metrics now and then every ``every_s``, until :meth:`stop_measuring`.
-
-        Raises LabError, also if the agent does not support metrics.
-        """
-        if not self.has_limits_and_metrics:
-            without = "which has no metrics and no limits of jobs"
-            raise LabError(f"{self.name} speaks protocol {words([self.protocol])}, {without}: {self._remedy}")
+        """Make the agent send metrics now and then every ``every_s``, until :meth:`stop_measuring`. Raises LabError."""
         self._on_metrics = on_metrics
         self._measured = {host: frozenset(interfaces) for host, _, interfaces in hosts}
         self._measured_every_s, self._measured_since_s, self._metrics_taken = every_s, time.monotonic(), 0
@@ -270,11 +252,8 @@ class Agent:
     async def sample(self, hosts: Sequence[MeasuredHost]) -> dict[str, Any]:
         """The current metrics of the machine and ``hosts``, as those of :meth:`measure` (docs/contracts.md, "Agent").
 
-        Raises LabError, also if the agent does not support samples.
+        Raises LabError.
         """
-        if self.protocol < SAMPLES:
-            without = "which does not report dropped packets"
-            raise LabError(f"{self.name} speaks protocol {words([self.protocol])}, {without}: {self._remedy}")
         return (await self.request("sample", hosts=_hosts_json(hosts)))["sample"]
 
     def read_every(self, seconds: float) -> None:

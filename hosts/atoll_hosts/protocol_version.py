@@ -11,14 +11,8 @@ from typing import Any
 ProtocolVersion = tuple[int, int]
 """Major and minor version. Major versions are incompatible; a minor version adds parts that others may ignore."""
 
-SPEAKS: tuple[ProtocolVersion, ...] = ((1, 4),)
+SPEAKS: tuple[ProtocolVersion, ...] = ((2, 0),)
 """The highest minor version of each major one."""
-
-LIMITS_AND_METRICS: ProtocolVersion = (1, 1)
-"""The version that introduced ``limits`` of jobs and ``measure``."""
-
-SAMPLES: ProtocolVersion = (1, 2)
-"""The version that introduced ``sample``, and dropped packets in metrics."""
 
 
 def agreed(ours: Iterable[ProtocolVersion], theirs: Iterable[ProtocolVersion]) -> ProtocolVersion | None:

@@ -62,14 +62,18 @@ async def test_client_and_agent_speak_as_the_contract_shows(project: Path, tmp_p
     asked, said = tmp_path / "asked", tmp_path / "said"
     copying = f'tee {shlex.quote(str(asked))} | "$0" "$@" | tee {shlex.quote(str(said))}'
     agent = await Agent.start([*SANDBOX, "sh", "-c", copying], find_binary())
-    mac = "02:00:00:00:00:01"
-    job = await agent.start_job("make", ["ip", "link", "add", "w1-eth0", "address", mac, "type", "veth"])
-    assert (await job.wait()).code == 0
+    ends = ("w1-eth0 address 02:00:00:00:00:01", "w1-eth1 address 02:00:00:00:00:03")
+    for made in (f"link add {ends[0]} type veth peer {ends[1]}", "link set lo up"):
+        job = await agent.start_job("make", ["ip", *made.split()])
+        assert (await job.wait()).code == 0
     settings = next(e["settings"] for e in examples(project, "keeper") if e["op"] == "set")
     assert to_json(from_json(HostSettings, settings)) == settings
     await agent.set_host(from_json(HostSettings, settings))
     await agent.read(None, sysctls=["net.ipv4.tcp_rmem"], interfaces=["w1-eth0"])
     await agent.unset_host("w1")
+    for hidden in ("link set lo down", "address flush dev lo"):
+        job = await agent.start_job("hide", ["ip", *hidden.split()])
+        assert (await job.wait()).code == 0
     await agent.sysctl(None, [("net.ipv4.tcp_ecn", "0")])
     job = await agent.start_job("restricted", ["true"], privileges=["net-admin"], directory="/tmp")
     assert (await job.wait()).code == 0

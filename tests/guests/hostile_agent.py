@@ -12,7 +12,7 @@ from pathlib import Path
 
 def main() -> None:
     says = json.loads(Path(sys.argv[1]).read_text())
-    hello = {"type": "hello", "protocol": 1, "speaks": [[1, 3]], "version": "0", "pid": 1, "arch": "x86_64"}
+    hello = {"type": "hello", "protocol": 2, "speaks": [[2, 0]], "version": "0", "pid": 1, "arch": "x86_64"}
     print(json.dumps(hello), flush=True)
     for line in sys.stdin:
         request = json.loads(line)

@@ -13,7 +13,7 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from pathlib import Path
 
-from atoll_core.plan.plan import InterfaceSettings
+from atoll_core.plan.plan import HostSettings, InterfaceSettings, LegPair, RouteSettings
 from atoll_hosts.agent import Agent
 from atoll_hosts.binary import find_binary
 
@@ -29,16 +29,38 @@ WORLD = InterfaceSettings(
     name="w-eth0",
     mac="02:00:00:00:01:01",
     address="10.10.0.1/32",
-    routes=("10.20.0.0/16",),
+    routes=(RouteSettings("10.20.0.0/16"),),
     neighbours=(("10.20.0.1", "02:00:00:00:02:01"),),
 )
 ISLAND = InterfaceSettings(
     name="i-eth0",
     mac="02:00:00:00:02:01",
     address="10.20.0.1/32",
-    routes=("10.10.0.0/16",),
+    routes=(RouteSettings("10.10.0.0/16"),),
     neighbours=(("10.10.0.1", "02:00:00:00:01:01"),),
 )
+
+
+def _leg(name: str, number: int, peer: InterfaceSettings, prefix: str) -> InterfaceSettings:
+    """A leg of a box towards one end."""
+    assert peer.address
+    neighbours = ((peer.address.split("/")[0], peer.mac),)
+    mac = f"02:00:00:00:03:{number:02x}"
+    return InterfaceSettings(name, mac, None, (RouteSettings(prefix),), neighbours, promiscuous=True)
+
+
+TWO_PAIRS = HostSettings(
+    host="box",
+    interfaces=(
+        _leg("box-w", 1, WORLD, "10.10.0.0/16"),
+        _leg("box-i", 2, ISLAND, "10.20.0.0/16"),
+        _leg("box-w2", 3, WORLD, "10.10.0.0/16"),
+        _leg("box-i2", 4, ISLAND, "10.20.0.0/16"),
+    ),
+    forwarding=True,
+    legs=(LegPair("box-w", "box-i", accept_foreign=True), LegPair("box-w2", "box-i2", table=2, accept_foreign=True)),
+)
+"""A router with two pairs of legs."""
 
 
 @dataclass
@@ -77,12 +99,24 @@ class Machines:
             "link": "ip -details link show",
             "addresses": "ip -4 address show",
             "routes": "ip route show table all",
+            "rules": "ip rule list",
             "neighbours": "ip -4 neighbour show",
             "offloads": f"ethtool -k {quoted}",
-            "sysctls": "sysctl -a -r '^net[.]ipv[46][.]conf[.]|^net[.]ipv4[.]ip_forward$'",
+            "sysctls": "sysctl -a -r '^net[.]ipv[46][.]conf[.]|^net[.]ipv4[.](ip_forward|tcp_.*)$'",
             "nft": "nft list ruleset",
         }
         return {what: await self.run(netns, command) for what, command in commands.items()}
+
+
+async def ends(lab: Machines, box: str, legs: tuple[InterfaceSettings, ...], suffix: str) -> tuple[str, str]:
+    """A world and an island host at a pair of legs; every pair has hosts of the same addresses."""
+    found: list[str] = []
+    for host, side in zip((WORLD, ISLAND), legs, strict=True):
+        netns = await lab.add(f"{host.name}{suffix}")
+        await lab.cable((netns, host), (box, side))
+        await lab.agent.set_host(HostSettings(f"{host.name}{suffix}", (host,)), netns)
+        found.append(netns)
+    return found[0], found[1]
 
 
 @asynccontextmanager

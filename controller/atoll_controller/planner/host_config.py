@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import ChainBox, Host, Interface, Network
-from atoll_core.plan.plan import HostSettings, InterfaceSettings
+from atoll_core.plan.plan import HostSettings, InterfaceSettings, LegPair, RouteSettings
 
 CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
 
@@ -73,10 +73,10 @@ def _end_host(host: Host, peers: _Peers) -> HostSettings:
         name=host.interface.name,
         mac=host.interface.mac,
         address=f"{host.address}/32",
-        routes=(peers.prefix,),
+        routes=(RouteSettings(peers.prefix),),
         neighbours=peers.neighbours,
     )
-    return HostSettings(host.name, (interface,), _sysctls((host.interface,)))
+    return HostSettings(host.name, (interface,))
 
 
 def _router(box: ChainBox, world: _Peers, island: _Peers) -> HostSettings:
@@ -86,24 +86,23 @@ def _router(box: ChainBox, world: _Peers, island: _Peers) -> HostSettings:
             name=interface.name,
             mac=interface.mac,
             address=None,
-            routes=(peers.prefix,),
+            routes=(RouteSettings(peers.prefix),),
             neighbours=peers.neighbours,
             promiscuous=True,
-            accept_foreign=True,
-            table=None if number == 0 else _SPARE_TABLE,
         )
-        for number, legs in enumerate(box.pairs)
+        for legs in box.pairs
         for interface, peers in ((legs.world, world), (legs.island, island))
     )
-    every = tuple(leg for legs in box.pairs for leg in (legs.world, legs.island))
-    forwarding = (("net.ipv4.ip_forward", "1"), ("net.ipv4.conf.all.send_redirects", "0"))
-    redirects = tuple((f"net.ipv4.conf.{interface.name}.send_redirects", "0") for interface in every)
-    return HostSettings(box.name, interfaces, (*_sysctls(every), *forwarding, *redirects))
+    pairs = tuple(
+        LegPair(legs.world.name, legs.island.name, None if number == 0 else _SPARE_TABLE, accept_foreign=True)
+        for number, legs in enumerate(box.pairs)
+    )
+    return HostSettings(box.name, interfaces, forwarding=True, legs=pairs)
 
 
 def _listener(machine: str, interfaces: tuple[Interface, ...]) -> HostSettings:
     listening = tuple(InterfaceSettings(i.name, i.mac, None, (), (), promiscuous=True) for i in interfaces)
-    return HostSettings(machine, listening, _sysctls(interfaces))
+    return HostSettings(machine, listening)
 
 
 def _capture_hosts(network: Network) -> dict[str, tuple[Interface, ...]]:
@@ -115,12 +114,3 @@ def _capture_hosts(network: Network) -> dict[str, tuple[Interface, ...]]:
 
 def _neighbours(hosts: Iterable[Host]) -> tuple[tuple[str, str], ...]:
     return tuple((str(host.address), host.interface.mac) for host in hosts)
-
-
-def _sysctls(interfaces: tuple[Interface, ...]) -> tuple[tuple[str, str], ...]:
-    """No source check, which takes the stricter of ``all`` and the interface's own.
-
-    The agent switches IPv6 off on these interfaces, and on no other: a real machine may be reached by it.
-    """
-    names = ("all", *(interface.name for interface in interfaces))
-    return tuple((f"net.ipv4.conf.{name}.rp_filter", "0") for name in names)

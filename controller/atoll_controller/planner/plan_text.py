@@ -77,19 +77,22 @@ def _switches(flows: Iterable[FlowEntry]) -> Iterator[str]:
 
 def _machines(hosts: Iterable[HostSettings]) -> Iterator[str]:
     rows = [
-        (settings.host, interface.name, interface.mac, _setup(interface))
+        (settings.host, interface.name, interface.mac, _setup(settings, interface))
         for settings in hosts
         for interface in settings.interfaces
     ]
     yield from columns(rows, indent="  ")
 
 
-def _setup(interface: InterfaceSettings) -> str:
+def _setup(settings: HostSettings, interface: InterfaceSettings) -> str:
     words = [interface.address] if interface.address else []
-    words += [f"on-link {route}" for route in interface.routes]
+    words += [f"on-link {route.prefix}" for route in interface.routes]
     words += [f"{len(interface.neighbours)} permanent neighbours"] if interface.neighbours else []
     words += ["promiscuous"] if interface.promiscuous else []
-    words += ["routes frames for others"] if interface.accept_foreign else []
+    foreign = (legs for legs in settings.legs if legs.accept_foreign)
+    words += (
+        ["routes frames for others"] if any(interface.name in (legs.world, legs.island) for legs in foreign) else []
+    )
     return ", ".join(words)
 
 

@@ -13,26 +13,102 @@ from atoll_core.plan.tag_layout import UNTAGGED, Layout
 
 
 @dataclass(frozen=True, slots=True)
+class RouteSettings:
+    """An on-link route of an experiment interface. None: the interface's MTU, the kernel's windows."""
+
+    prefix: str = field(metadata={"alone": True})
+    mtu: int | None = None  # of packets to the prefix
+    initial_window: int | None = None  # of TCP, in segments
+    initial_receive_window: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
 class InterfaceSettings:
     """The settings of one experiment interface on its machine."""
 
     name: str
     mac: str
     address: str | None  # "10.10.0.1/32", or None
-    routes: tuple[str, ...]  # on-link IPv4 prefixes reached through this interface
+    routes: tuple[RouteSettings, ...]
     neighbours: tuple[tuple[str, str], ...]  # (IPv4 address, MAC address), permanent
     promiscuous: bool = False
-    accept_foreign: bool = False  # nftables netdev ingress "meta pkttype set host": routed boxes
-    table: int | None = None  # routing table of the routes, for packets that arrive here; None: the main one
+    mtu: int = 1500
+
+
+@dataclass(frozen=True, slots=True)
+class Mark:
+    """Some bits of a packet's firewall mark: ``mask`` says which, ``value`` what they are."""
+
+    value: int
+    mask: int
+
+
+@dataclass(frozen=True, slots=True)
+class LegPair:
+    """A pair of legs of a routed box: packets that come in by one leave by the other."""
+
+    world: str  # an interface's name
+    island: str
+    table: int | None = (
+        None  # routing table of both interfaces' routes, for packets that arrive here; None: the main one
+    )
+    mark: Mark | None = None  # of packets that arrive here; a program's packets with this mark use the table
+    accept_foreign: bool = False  # frames addressed to other machines are routed
+
+
+@dataclass(frozen=True, slots=True)
+class LocalDelivery:
+    """Packets to the experiment's hosts that have the mark are delivered to this machine's sockets."""
+
+    table: int  # a routing table of its own
+    mark: Mark
+
+
+class Packets(StrEnum):
+    """The kind of packets that a rule is for. All are between hosts of the experiment."""
+
+    ALL = "all"
+    TCP = "tcp"
+    SYN = "syn"  # the first of a TCP connection
+    UDP = "udp"
+    ICMP_ERRORS = "icmp-errors"  # from any router
+
+
+class Verdict(StrEnum):
+    """The fate of a packet."""
+
+    ACCEPT = "accept"
+    DROP = "drop"
+
+
+@dataclass(frozen=True, slots=True)
+class PacketRule:
+    """A rule for packets that arrive at a box. They are dropped or passed by the first rule with a verdict."""
+
+    interfaces: tuple[str, ...]  # experiment interfaces; "lo": packets of programs that local delivery returns
+    packets: Packets
+    transparent_socket: bool = False  # only packets of a transparent socket of this machine
+    mark: Mark | None = None  # only packets with this mark
+    set_mark: Mark | None = None
+    tproxy_port: int | None = None  # of a transparent listener, at 127.0.0.1 or any address
+    verdict: Verdict | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class HostSettings:
-    """Settings that the agent makes on a machine, and reverts: interfaces and sysctls. Offloads are always off."""
+    """Settings that the agent makes on a machine, and reverts.
+
+    On every experiment interface, offloads, IPv6 and reverse-path filtering are off. The rest is for boxes. It matches
+    packets of experiment interfaces and hosts only; the agent refuses anything else.
+    """
 
     host: str
     interfaces: tuple[InterfaceSettings, ...]
-    sysctls: tuple[tuple[str, str], ...]  # ("net.ipv4.ip_forward", "1")
+    sysctls: tuple[tuple[str, str], ...] = ()  # ("net.ipv4.tcp_rmem", "4096 131072 6291456")
+    forwarding: bool | None = None  # by the kernel, of packets that arrive at experiment interfaces; None: unchanged
+    legs: tuple[LegPair, ...] = ()
+    local: LocalDelivery | None = None
+    packet_rules: tuple[PacketRule, ...] = ()
 
 
 class Backend(StrEnum):

@@ -35,8 +35,8 @@ _LAST_WORDS_S = 2.0
 async def agent_metrics(testbed: Testbed, every_s: float, write: Write, unread: Unread) -> AsyncGenerator[None]:
     """Call ``write`` with points of all agents every ``every_s`` while the block lasts, and once more at its end.
 
-    ``unread`` takes the number of hosts that an agent could not read. An agent without metrics, because it is older or
-    has ended, is noted and does not affect the others.
+    ``unread`` takes the number of hosts that an agent could not read. An agent without metrics, because it has ended,
+    is noted and does not affect the others.
     """
     agents = machines_by_agent(testbed)
     comparing = [

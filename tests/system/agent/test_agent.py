@@ -16,7 +16,7 @@ import pytest
 
 from atoll_core.codec import to_json
 from atoll_core.errors import LabError
-from atoll_core.plan.plan import HostSettings, InterfaceSettings
+from atoll_core.plan.plan import HostSettings, InterfaceSettings, LegPair, RouteSettings
 from atoll_hosts.agent import Agent, Exit, Job
 from atoll_hosts.binary import find_binary
 from tests.support.agent_lab import ISLAND, READY_S, WORLD, Machines, alive, eventually, machines
@@ -27,21 +27,20 @@ BOX_WORLD = InterfaceSettings(
     name="box-w",
     mac="02:00:00:00:03:01",
     address=None,
-    routes=("10.10.0.0/16",),
+    routes=(RouteSettings("10.10.0.0/16"),),
     neighbours=(("10.10.0.1", "02:00:00:00:01:01"),),
     promiscuous=True,
-    accept_foreign=True,
 )
 BOX_ISLAND = InterfaceSettings(
     name="box-i",
     mac="02:00:00:00:03:02",
     address=None,
-    routes=("10.20.0.0/16",),
+    routes=(RouteSettings("10.20.0.0/16"),),
     neighbours=(("10.20.0.1", "02:00:00:00:02:01"),),
     promiscuous=True,
-    accept_foreign=True,
 )
-ROUTER = HostSettings(host="box", interfaces=(BOX_WORLD, BOX_ISLAND), sysctls=(("net.ipv4.ip_forward", "1"),))
+LEGS = LegPair("box-w", "box-i", accept_foreign=True)
+ROUTER = HostSettings("box", (BOX_WORLD, BOX_ISLAND), forwarding=True, legs=(LEGS,))
 
 
 @pytest.fixture
@@ -326,8 +325,8 @@ async def router(lab: Machines, settings: HostSettings) -> tuple[str, str, str]:
     world, box, island = await lab.add("w"), await lab.add("box"), await lab.add("i")
     await lab.cable((world, WORLD), (box, BOX_WORLD))
     await lab.cable((box, BOX_ISLAND), (island, ISLAND))
-    await lab.agent.set_host(HostSettings("w", (WORLD,), ()), world)
-    await lab.agent.set_host(HostSettings("i", (ISLAND,), ()), island)
+    await lab.agent.set_host(HostSettings("w", (WORLD,)), world)
+    await lab.agent.set_host(HostSettings("i", (ISLAND,)), island)
     await lab.agent.set_host(settings, box)
     return world, box, island
 
@@ -366,8 +365,8 @@ async def test_a_routed_box_forwards_frames_addressed_to_others(lab: Machines) -
 
 async def test_a_box_that_does_not_accept_foreign_frames_forwards_none(lab: Machines) -> None:
     """What makes the difference is accept_foreign, not promiscuity."""
-    interfaces = tuple(dataclasses.replace(i, accept_foreign=False) for i in ROUTER.interfaces)
-    world, _, _ = await router(lab, dataclasses.replace(ROUTER, interfaces=interfaces))
+    legs = dataclasses.replace(LEGS, accept_foreign=False)
+    world, _, _ = await router(lab, dataclasses.replace(ROUTER, legs=(legs,)))
     assert "0 received" in await lab.run(world, "ping -c 1 -W 0.3 10.20.0.1", check=False)
 
 
@@ -415,7 +414,7 @@ async def undone_by_the_end_of_the_stream(lab: Machines, box: str) -> None:
 
 async def undone_by_a_failure(lab: Machines, box: str) -> None:
     """Refused half way, by the last interface's route."""
-    wrong = dataclasses.replace(BOX_ISLAND, routes=("10.20.0.1/16",))
+    wrong = dataclasses.replace(BOX_ISLAND, routes=(RouteSettings("10.20.0.1/16"),))
     with pytest.raises(LabError, match=r"route replace 10\.20\.0\.1/16 dev box-i scope link"):
         await lab.agent.set_host(dataclasses.replace(ROUTER, interfaces=(BOX_WORLD, wrong)), box)
 
@@ -438,9 +437,9 @@ async def test_a_machine_that_is_not_as_described_is_refused(lab: Machines) -> N
     await lab.cable((world, WORLD), (island, ISLAND))
     wrong = dataclasses.replace(WORLD, mac="02:00:00:00:99:99")
     with pytest.raises(LabError, match="w-eth0 has MAC address 02:00:00:00:01:01, the plan says 02:00:00:00:99:99"):
-        await lab.agent.set_host(HostSettings("w", (wrong,), ()), world)
+        await lab.agent.set_host(HostSettings("w", (wrong,)), world)
     with pytest.raises(LabError, match="w: no interface i-eth0; there are: lo, w-eth0"):
-        await lab.agent.set_host(HostSettings("w", (ISLAND,), ()), world)
+        await lab.agent.set_host(HostSettings("w", (ISLAND,)), world)
     with pytest.raises(LabError, match=r"sysctl net\.ipv4\.tcp_congestion_control: "):
         await lab.agent.sysctl(world, [("net.ipv4.tcp_ecn", "1"), ("net.ipv4.tcp_congestion_control", "no-such")])
     held = await lab.agent.read(world, sysctls=["net.ipv4.tcp_ecn"])

@@ -317,7 +317,7 @@ def pretending(hello: str) -> list[str]:
 
 @pytest.mark.parametrize(
     ("speaks", "told"),
-    [('"protocol":2,"speaks":[[2,0]]', "2.0"), ('"protocol":0', "0.0"), ('"protocol":"x"', "no version")],
+    [('"protocol":3,"speaks":[[3,0]]', "3.0"), ('"protocol":1', "1.0"), ('"protocol":"x"', "no version")],
 )
 async def test_an_agent_that_speaks_another_language_is_named_with_the_remedy(speaks: str, told: str) -> None:
     """Older, newer, and one that says nothing of the kind."""
@@ -326,25 +326,12 @@ async def test_an_agent_that_speaks_another_language_is_named_with_the_remedy(sp
         await Agent.start(pretending(hello), find_binary())
 
 
-async def test_an_agent_of_an_older_minor_version_works_without_what_it_lacks() -> None:
-    """It is known to have neither limits nor metrics, and is asked for none."""
-    hello = '{"type":"hello","protocol":1,"version":"0.1.0","pid":1,"arch":"x86_64"}'
-    agent = await Agent.start(pretending(hello), find_binary())
-    assert agent.protocol == (1, 0)
-    assert not agent.has_limits_and_metrics
-    with pytest.raises(LabError, match=r"speaks protocol 1\.0, which has no metrics and no limits of jobs: build both"):
-        await agent.measure(1.0, [], lambda _: None)
-    with pytest.raises(LabError, match=r"protocol 1\.0, which does not report dropped packets: build both"):
-        await agent.sample([])
-    await agent.close()
-
-
 async def test_an_agent_ends_when_it_is_greeted_in_another_language(tmp_path: Path) -> None:
     """In one line that says what to do."""
     process = await asyncio.create_subprocess_exec(
         find_binary(), "agent", stdin=asyncio.subprocess.PIPE, stdout=asyncio.subprocess.PIPE, cwd=tmp_path
     )
-    said, _ = await process.communicate(b'{"op":"hello","speaks":[[2,5]]}\n{"id":1,"op":"clock"}\n')
+    said, _ = await process.communicate(b'{"op":"hello","speaks":[[3,5]]}\n{"id":1,"op":"clock"}\n')
     assert process.returncode == 0
     _, refusal = said.decode().splitlines()[:2]
-    assert f"speaks protocol {OURS}, not 2.5: install the one that fits" in refusal
+    assert f"speaks protocol {OURS}, not 3.5: install the one that fits" in refusal

@@ -95,9 +95,9 @@ async def lab(tmp_path: Path) -> AsyncIterator[LinkLab]:
         world, box, island = [await made.add(name) for name in ("world", "box", "island")]
         await made.cable((world, WORLD), (box, SAT_WORLD))
         await made.cable((box, SAT_ISLAND), (island, ISLAND))
-        await made.agent.set_host(HostSettings("world", (WORLD,), ()), world)
-        await made.agent.set_host(HostSettings("box", (SAT_WORLD, SAT_ISLAND), ()), box)
-        await made.agent.set_host(HostSettings("island", (ISLAND,), ()), island)
+        await made.agent.set_host(HostSettings("world", (WORLD,)), world)
+        await made.agent.set_host(HostSettings("box", (SAT_WORLD, SAT_ISLAND)), box)
+        await made.agent.set_host(HostSettings("island", (ISLAND,)), island)
         yield LinkLab(made, world, box, island)
 
 

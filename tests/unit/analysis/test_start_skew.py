@@ -99,9 +99,10 @@ def test_only_an_offset_that_the_measurement_shows_is_gone_by() -> None:
 _AHEAD = """#!{python}
 import json, sys, time
 def say(**message): print(json.dumps(message), flush=True)
-say(type="hello", protocol=1, version="0", pid=1, arch="x86_64")
+say(type="hello", protocol=2, version="0", pid=1, arch="x86_64")
 for line in sys.stdin:
-    say(type="answer", id=json.loads(line)["id"], ok=True, t_ns=time.time_ns() + 5_000_000_000)
+    request = json.loads(line)
+    if "id" in request: say(type="answer", id=request["id"], ok=True, t_ns=time.time_ns() + 5_000_000_000)
 """
 
 

@@ -191,7 +191,7 @@ def test_a_program_is_started_stopped_and_heard_as_it_wants(load):
     assert jobs["report-pep-w"].argv == ("pepctl", "show", "pep-w-i")
     assert jobs["report-pep-w"].stdout == "logs/report-pep-w.out"
     settings = {each.host: each for each in host_settings(network)}
-    assert all(interface.accept_foreign for interface in settings["pep-w"].interfaces)
+    assert all(legs.accept_foreign for legs in settings["pep-w"].legs)
 
 
 def test_a_program_outside_the_chain_does_not_run(load):
@@ -213,13 +213,16 @@ def test_spare_legs_are_routed_by_a_table_of_their_own(load):
     """Named after the box; what comes in by them leaves by them."""
     network, _ = load((PEPS, PEPS.replace("}", ", spare: {world: sw-c/31, island: sw-c/32}}")))
     (settings,) = (each for each in host_settings(network) if each.host == "pep-w")
-    tables = {interface.name: (interface.table, interface.routes) for interface in settings.interfaces}
-    assert tables == {
-        "pep-w-w": (None, ("10.10.0.0/16",)),
-        "pep-w-i": (None, ("10.20.0.0/16",)),
-        "pep-w-w2": (2, ("10.10.0.0/16",)),
-        "pep-w-i2": (2, ("10.20.0.0/16",)),
+    assert {interface.name: [route.prefix for route in interface.routes] for interface in settings.interfaces} == {
+        "pep-w-w": ["10.10.0.0/16"],
+        "pep-w-i": ["10.20.0.0/16"],
+        "pep-w-w2": ["10.10.0.0/16"],
+        "pep-w-i2": ["10.20.0.0/16"],
     }
+    assert [(legs.world, legs.island, legs.table) for legs in settings.legs] == [
+        ("pep-w-w", "pep-w-i", None),
+        ("pep-w-w2", "pep-w-i2", 2),
+    ]
     assert len(network.machines["pep-w"]) == 4
 
 

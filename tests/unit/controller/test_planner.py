@@ -19,7 +19,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Chain, Distribution, Experiment, Jitter, LinkTrace, TraceRow
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.network import Network
-from atoll_core.plan.plan import Phase, Plan
+from atoll_core.plan.plan import LegPair, Phase, Plan, RouteSettings
 from atoll_core.units import Duration, Rate, Size
 
 
@@ -202,17 +202,21 @@ def test_machines(geo: tuple[Network, Experiment]) -> None:
     settings = {each.host: each for each in make_plan(network, experiment).hosts}
     assert set(settings) == set(network.machines)
     (host,) = settings["i1"].interfaces
-    assert (host.address, host.routes) == ("10.20.0.1/32", ("10.10.0.0/16",))
+    assert (host.address, host.routes) == ("10.20.0.1/32", (RouteSettings("10.10.0.0/16"),))
     assert dict(host.neighbours) == {str(h.address): h.interface.mac for h in network.world_hosts}
     world, island = settings["pep-w"].interfaces
     assert world.promiscuous
-    assert world.accept_foreign
-    assert (world.address, world.routes, island.routes) == (None, ("10.10.0.0/16",), ("10.20.0.0/16",))
+    assert (world.address, world.routes, island.routes) == (
+        None,
+        (RouteSettings("10.10.0.0/16"),),
+        (RouteSettings("10.20.0.0/16"),),
+    )
     assert dict(island.neighbours) == {str(h.address): h.interface.mac for h in network.island_hosts}
-    assert ("net.ipv4.ip_forward", "1") in settings["pep-w"].sysctls
+    assert settings["pep-w"].legs == (LegPair(world.name, island.name, accept_foreign=True),)
+    assert settings["pep-w"].forwarding
     for transparent in ("sat", "delay", "cap-w"):
         assert all(i.promiscuous and not i.neighbours and not i.address for i in settings[transparent].interfaces)
-        assert "net.ipv4.ip_forward" not in dict(settings[transparent].sysctls)
+        assert settings[transparent].forwarding is None
 
 
 def test_tcp_sysctls(geo: tuple[Network, Experiment]) -> None:

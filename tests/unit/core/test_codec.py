@@ -13,7 +13,7 @@ from atoll_core.experiment.flow_sizes import fixed
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
-from atoll_core.plan.plan import JobSpec, Phase
+from atoll_core.plan.plan import JobSpec, Phase, RouteSettings
 from atoll_core.plan.tag_layout import Direction, GapTag
 from atoll_core.units import Rate, Size
 
@@ -36,6 +36,13 @@ def test_a_shipped_experiment_and_its_network_survive_json(project, name):
     network, experiment = load_experiment(project / f"examples/{name}.yaml")
     assert from_json(Network, through_text(network)) == network
     assert from_json(Experiment, through_text(experiment)) == experiment
+
+
+def test_routes_of_runs_recorded_before_they_had_an_mtu_are_read():
+    """They were the prefixes alone."""
+    assert from_json(RouteSettings, "10.20.0.0/16") == RouteSettings("10.20.0.0/16")
+    with pytest.raises(TypeError):
+        from_json(RouteSettings, 10)
 
 
 @pytest.mark.parametrize("vlan", [None, 101, Vlan.UNTAGGED])

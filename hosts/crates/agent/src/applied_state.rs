@@ -5,10 +5,10 @@
 //! next agent that locks the machine first undoes the changes of an agent that was killed.
 
 use crate::AgentError;
-use crate::host_config::HostSettings;
 use crate::host_setup::{Applied, Before};
 use crate::machine_lock::{self, MachineLock};
 use crate::namespace::Namespace;
+use crate::settings::HostSettings;
 use crate::sysctl;
 use serde::{Deserialize, Serialize};
 use serde_json::Value;

@@ -1,57 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a machine of the experiment network needs, as pure text: sysctls, `ip -batch`, `nft`.
+//! What a machine of the experiment network needs, as pure text: sysctls and `ip -batch`.
 //!
 //! Interfaces have `arp off`: neighbours are permanent, so nothing may ever ask or answer on the
 //! wire. A routed box takes frames addressed to others (the network rewrites no MAC addresses):
-//! nftables' netdev ingress hook marks them as addressed to this host.
+//! `packet_filter` marks them as addressed to this host. What a box with several pairs of legs or a
+//! transparent proxy needs besides is in `policy_routing`.
 
+use crate::settings::{HostSettings, RouteSettings};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
-
-/// `atoll_core.plan.plan.HostSettings`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct HostSettings {
-    /// The machine's name.
-    pub host: String,
-    /// Its experiment interfaces.
-    pub interfaces: Vec<InterfaceSettings>,
-    /// Names with dots, and values.
-    pub sysctls: Vec<(String, String)>,
-}
-
-/// `atoll_core.plan.plan.InterfaceSettings`.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct InterfaceSettings {
-    /// The interface's name.
-    pub name: String,
-    /// The MAC address it must have: everybody's permanent neighbours say so.
-    pub mac: String,
-    /// With prefix length.
-    pub address: Option<String>,
-    /// On-link prefixes.
-    pub routes: Vec<String>,
-    /// IPv4 address and MAC address.
-    pub neighbours: Vec<(String, String)>,
-    /// Receive frames addressed to others.
-    #[serde(default)]
-    pub promiscuous: bool,
-    /// Treat frames addressed to others as addressed to this machine, and route them.
-    #[serde(default)]
-    pub accept_foreign: bool,
-    /// The routing table that the routes are in, and that routes what comes in here; none: the
-    /// main one, which routes all. A box with two pairs of legs has a table for each pair.
-    #[serde(default)]
-    pub table: Option<u32>,
-}
-
-impl InterfaceSettings {
-    /// Where its routes are, as `ip route` says it.
-    fn in_table(&self) -> String {
-        self.table
-            .map(|table| format!(" table {table}"))
-            .unwrap_or_default()
-    }
-}
 
 /// An interface as it is: one element of `ip -json address show`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -105,18 +62,27 @@ impl InterfaceState {
     }
 }
 
-/// MTU of every experiment interface: wire-size Ethernet.
-const MTU: u32 = 1500;
-
-/// The table of everything this agent filters in a namespace.
-const NFT_TABLE: &str = "netdev atoll";
-
 impl HostSettings {
-    /// Whether the machine routes frames addressed to others.
-    pub fn accepts_foreign(&self) -> bool {
-        self.interfaces
-            .iter()
-            .any(|interface| interface.accept_foreign)
+    /// Whether the settings are of this machine's experiment interfaces only; an error in words.
+    pub fn check(&self) -> Result<(), String> {
+        for (name, _) in &self.sysctls {
+            let conf = [
+                "net.ipv4.conf.",
+                "net.ipv6.conf.",
+                "net.ipv4.neigh.",
+                "net.ipv6.neigh.",
+            ];
+            let of_interface = conf.iter().find_map(|prefix| name.strip_prefix(prefix));
+            if let Some((interface, _)) = of_interface.and_then(|rest| rest.split_once('.')) {
+                if !["all", "lo"].contains(&interface) {
+                    self.check_interface(&interface.replace('/', "."))?;
+                }
+            } else if !name.starts_with("net.") {
+                return Err(format!("sysctl {name} is not of the network"));
+            }
+        }
+        self.check_routing()?;
+        self.check_packet_rules()
     }
 
     /// Each interface's present state, in the order of the settings; or what is wrong with the
@@ -160,6 +126,31 @@ impl HostSettings {
                 sysctls.push((format!("net.ipv6.conf.{name}.disable_ipv6"), "1".to_owned()));
             }
         }
+        if self.local.is_some() {
+            sysctls.push(("net.ipv4.conf.lo.rp_filter".to_owned(), "0".to_owned()));
+        }
+        let each = |setting: &str, value: &str| -> Vec<(String, String)> {
+            let names = self
+                .interfaces
+                .iter()
+                .map(|each| each.name.replace('.', "/"));
+            names
+                .map(|name| (format!("net.ipv4.conf.{name}.{setting}"), value.to_owned()))
+                .collect()
+        };
+        match self.forwarding {
+            Some(true) => {
+                sysctls.push(("net.ipv4.ip_forward".to_owned(), "1".to_owned()));
+                sysctls.push((
+                    "net.ipv4.conf.all.send_redirects".to_owned(),
+                    "0".to_owned(),
+                ));
+                sysctls.extend(each("send_redirects", "0"));
+            }
+            // The machine's own interfaces go on forwarding.
+            Some(false) => sysctls.extend(each("forwarding", "0")),
+            None => {}
+        }
         sysctls.extend(self.sysctls.iter().cloned());
         sysctls
     }
@@ -176,7 +167,8 @@ impl HostSettings {
             };
             let _ = writeln!(
                 batch,
-                "link set dev {device} mtu {MTU} arp off{promiscuous} up"
+                "link set dev {device} mtu {} arp off{promiscuous} up",
+                interface.mtu
             );
             if let Some(address) = &interface.address {
                 let _ = writeln!(batch, "address replace {address} dev {device}");
@@ -187,34 +179,20 @@ impl HostSettings {
                     "neighbour replace {address} lladdr {mac} dev {device} nud permanent"
                 );
             }
-            for prefix in &interface.routes {
+            for route in &interface.routes {
                 let _ = writeln!(
                     batch,
-                    "route replace {prefix} dev {device} scope link{}",
-                    interface.in_table()
+                    "route replace {} dev {device} scope link{}{}",
+                    route.prefix,
+                    self.in_table(device),
+                    route.metrics()
                 );
             }
-            if let Some(table) = interface.table {
-                let _ = writeln!(batch, "rule add iif {device} lookup {table}");
-            }
         }
-        batch
+        batch + &self.add_rules()
     }
 
-    /// Input of `ip -force -batch -` that removes rules which an agent that was killed left behind:
-    /// adding one twice is an error.
-    pub fn stale_rules_batch(&self) -> String {
-        let mut batch = String::new();
-        for interface in &self.interfaces {
-            if let Some(table) = interface.table {
-                let device = &interface.name;
-                let _ = writeln!(batch, "rule delete iif {device} lookup {table}");
-            }
-        }
-        batch
-    }
-
-    /// Input of `ip -force -batch -` that takes [`Self::batch`] back, given the state before.
+    /// Input of `ip -force -batch -` that takes [`Self::batch`] back but for its rules, given the state before.
     pub fn undo_batch(&self, before: &MachineState) -> String {
         let mut batch = String::new();
         for interface in &self.interfaces {
@@ -226,14 +204,11 @@ impl HostSettings {
                 continue;
             };
             let device = &interface.name;
-            if let Some(table) = interface.table {
-                let _ = writeln!(batch, "rule delete iif {device} lookup {table}");
-            }
-            for prefix in &interface.routes {
+            for RouteSettings { prefix, .. } in &interface.routes {
                 let _ = writeln!(
                     batch,
                     "route delete {prefix} dev {device} scope link{}",
-                    interface.in_table()
+                    self.in_table(device)
                 );
             }
             for (address, _) in &interface.neighbours {
@@ -271,32 +246,6 @@ impl HostSettings {
         }
         batch
     }
-
-    /// Input of `nft -f -` for the interfaces that accept frames addressed to others. Replaces in
-    /// one transaction whatever an agent that was killed left behind.
-    pub fn nft_script(&self) -> String {
-        let mut script =
-            format!("add table {NFT_TABLE}\ndelete table {NFT_TABLE}\ntable {NFT_TABLE} {{\n");
-        let accepting = self
-            .interfaces
-            .iter()
-            .filter(|interface| interface.accept_foreign);
-        for (number, interface) in accepting.enumerate() {
-            let _ = writeln!(
-                script,
-                "chain in{number} {{ type filter hook ingress device \"{}\" priority 0; \
-                 meta pkttype other meta pkttype set host; }}",
-                interface.name
-            );
-        }
-        script.push_str("}\n");
-        script
-    }
-}
-
-/// Input of `nft -f -` that takes [`HostSettings::nft_script`] back, or finds that it never came that far.
-pub fn nft_undo() -> String {
-    format!("add table {NFT_TABLE}\ndelete table {NFT_TABLE}\n")
 }
 
 fn names(found: &[InterfaceState]) -> String {
@@ -310,17 +259,18 @@ fn names(found: &[InterfaceState]) -> String {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::settings::LegPair;
 
     fn settings() -> HostSettings {
         serde_json::from_value(serde_json::json!({
             "host": "pep-w",
             "interfaces": [
                 {"name": "pep-w.a", "mac": "02:00:00:00:00:0A", "address": "10.0.0.1/32",
-                 "routes": ["10.10.0.0/16"], "neighbours": [["10.10.0.1", "02:00:00:00:00:01"]],
-                 "promiscuous": true, "accept_foreign": true},
+                 "routes": [{"prefix": "10.10.0.0/16"}], "neighbours": [["10.10.0.1", "02:00:00:00:00:01"]],
+                 "promiscuous": true},
                 {"name": "pep-w.b", "mac": "02:00:00:00:00:0b", "address": null, "routes": [], "neighbours": []}
             ],
-            "sysctls": [["net.ipv4.ip_forward", "1"]]
+            "sysctls": [["net.ipv4.tcp_ecn", "1"]]
         }))
         .unwrap()
     }
@@ -366,20 +316,85 @@ mod tests {
     }
 
     #[test]
-    fn a_table_of_its_own_routes_what_comes_in_by_the_interface() {
+    fn interfaces_and_routes_have_mtus() {
         let mut settings = settings();
-        assert_eq!(settings.stale_rules_batch(), "");
-        settings.interfaces[0].table = Some(2);
+        settings.interfaces[0].mtu = 1560;
+        settings.interfaces[0].routes[0].mtu = Some(1400);
         let batch = settings.batch();
-        assert!(batch.contains("route replace 10.10.0.0/16 dev pep-w.a scope link table 2\n"));
-        assert!(batch.contains("rule add iif pep-w.a lookup 2\n"));
-        assert_eq!(
-            settings.stale_rules_batch(),
-            "rule delete iif pep-w.a lookup 2\n"
-        );
+        assert!(batch.starts_with("link set dev pep-w.a mtu 1560 arp off promisc on up\n"));
+        assert!(batch.contains("route replace 10.10.0.0/16 dev pep-w.a scope link mtu 1400\n"));
         let undo = settings.undo_batch(&machine(&settings));
-        assert!(undo.contains("rule delete iif pep-w.a lookup 2\n"));
-        assert!(undo.contains("route delete 10.10.0.0/16 dev pep-w.a scope link table 2\n"));
+        assert!(undo.contains("route delete 10.10.0.0/16 dev pep-w.a scope link\n"));
+        assert!(undo.contains("link set dev pep-w.a mtu 1500 arp on promisc off down\n"));
+    }
+
+    #[test]
+    fn legs_with_a_table_have_their_routes_there() {
+        let mut settings = settings();
+        settings.legs = vec![LegPair {
+            world: "pep-w.a".into(),
+            island: "pep-w.b".into(),
+            table: Some(2),
+            mark: None,
+            accept_foreign: false,
+        }];
+        let batch = settings.batch();
+        let route = "10.10.0.0/16 dev pep-w.a scope link table 2 protocol 97\n";
+        assert!(batch.contains(&format!("route replace {route}")));
+        assert!(batch.ends_with(&settings.add_rules()));
+        let undo = settings.undo_batch(&machine(&settings));
+        assert!(undo.contains(&format!("route delete {route}")));
+    }
+
+    #[test]
+    fn a_machine_forwards_or_its_experiment_interfaces_do_not() {
+        let mut settings = settings();
+        let mut forwarding = |on| {
+            settings.forwarding = on;
+            let sysctls = settings.all_sysctls(false).into_iter();
+            let named = sysctls.filter(|(name, _)| name.contains("forward"));
+            named
+                .map(|(name, value)| format!("{name}={value}"))
+                .collect::<Vec<_>>()
+        };
+        assert_eq!(forwarding(None), [""; 0]);
+        assert_eq!(forwarding(Some(true)), ["net.ipv4.ip_forward=1"]);
+        assert_eq!(
+            forwarding(Some(false)),
+            [
+                "net.ipv4.conf.pep-w/a.forwarding=0",
+                "net.ipv4.conf.pep-w/b.forwarding=0"
+            ]
+        );
+    }
+
+    #[test]
+    fn sysctls_of_other_interfaces_are_refused() {
+        let mut settings = settings();
+        let mut check = |name: &str| {
+            settings.sysctls = vec![(name.to_owned(), "1".to_owned())];
+            settings.check()
+        };
+        for name in [
+            "net.ipv4.tcp_rmem",
+            "net.ipv4.conf.pep-w/a.forwarding",
+            "net.ipv4.conf.all.log_martians",
+        ] {
+            check(name).unwrap();
+        }
+        for (name, refusal) in [
+            (
+                "net.ipv4.conf.eth0.forwarding",
+                "eth0 is no experiment interface of this machine",
+            ),
+            (
+                "net.ipv6.neigh.eth0/1.mcast_solicit",
+                "eth0.1 is no experiment interface of this machine",
+            ),
+            ("kernel.panic", "sysctl kernel.panic is not of the network"),
+        ] {
+            assert_eq!(check(name).unwrap_err(), refusal);
+        }
     }
 
     #[test]
@@ -426,17 +441,10 @@ mod tests {
     }
 
     #[test]
-    fn only_accepting_interfaces_get_an_ingress_chain() {
-        let script = settings().nft_script();
-        assert_eq!(script.matches("hook ingress").count(), 1);
-        assert!(script.contains("device \"pep-w.a\""));
-    }
-
-    #[test]
     fn a_dot_in_an_interface_name_is_not_a_sysctl_separator() {
         let sysctls = settings().all_sysctls(true);
         assert!(sysctls.contains(&("net.ipv6.conf.pep-w/a.disable_ipv6".into(), "1".into())));
-        assert_eq!(sysctls.last().unwrap().0, "net.ipv4.ip_forward");
+        assert_eq!(sysctls.last().unwrap().0, "net.ipv4.tcp_ecn");
         assert!(
             settings()
                 .all_sysctls(false)

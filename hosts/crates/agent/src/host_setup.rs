@@ -4,9 +4,11 @@
 use crate::AgentError;
 use crate::command::tool;
 use crate::counters;
-use crate::host_config::{HostSettings, InterfaceState, MachineState, NeighbourState, nft_undo};
+use crate::host_config::{InterfaceState, MachineState, NeighbourState};
 use crate::namespace::Namespace;
 use crate::offloads::{self, Features, on_off};
+use crate::policy_routing::RouteState;
+use crate::settings::HostSettings;
 use crate::sysctl;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
@@ -97,6 +99,12 @@ impl Applied {
 impl Before {
     fn look(settings: &HostSettings) -> Result<Self, AgentError> {
         let refuse = |message| AgentError::Machine(format!("{}: {message}", settings.host));
+        settings.check().map_err(refuse)?;
+        if !settings.own_tables().is_empty() {
+            let arguments = ["-N", "-json", "route", "show", "table", "all"];
+            let routes: Vec<RouteState> = serde_json::from_str(&tool("ip", &arguments, "")?)?;
+            settings.check_tables(&routes).map_err(refuse)?;
+        }
         let (found, neighbours) = machine_state()?;
         let interfaces = settings.match_machine(&found).map_err(refuse)?;
         let offloads = settings
@@ -122,22 +130,20 @@ impl Before {
             Ok(settings_now) => settings_now,
             Err(error) => return vec![AgentError::to_string(&error)],
         };
-        let problems = self.undo_steps(&settings_now);
+        let problems = self.undo_steps(settings, &settings_now);
         let vanished = present().is_ok_and(|later| later != settings_now);
         if vanished { Vec::new() } else { problems }
     }
 
-    fn undo_steps(&self, settings: &HostSettings) -> Vec<String> {
+    fn undo_steps(&self, settings: &HostSettings, present: &HostSettings) -> Vec<String> {
         let mut problems = Vec::new();
         let mut attempt = |step: Result<(), AgentError>| {
             problems.extend(step.err().map(|error| error.to_string()));
         };
-        if settings.accepts_foreign() {
-            attempt(tool("nft", &["-f", "-"], &nft_undo()).map(drop));
-        }
-        let batch = settings.undo_batch(&self.machine);
+        attempt(run_nft(&settings.nft_undo()));
+        let batch = settings.delete_rules() + &present.undo_batch(&self.machine);
         attempt(tool("ip", &["-force", "-batch", "-"], &batch).map(drop));
-        for interface in &settings.interfaces {
+        for interface in &present.interfaces {
             if let Some(features) = self.offloads.get(&interface.name) {
                 attempt(offloads::restore(&interface.name, features));
             }
@@ -152,15 +158,19 @@ fn take_steps(settings: &HostSettings, before: &Before) -> Result<(), AgentError
     for interface in &settings.interfaces {
         offloads::switch_off(&interface.name, &before.offloads[&interface.name])?;
     }
-    let stale = settings.stale_rules_batch();
+    let stale = settings.delete_rules();
     if !stale.is_empty() {
-        tool("ip", &["-force", "-batch", "-"], &stale).ok(); // as a rule there is nothing to remove
+        tool("ip", &["-force", "-batch", "-"], &stale).ok(); // of an agent that was killed: as a rule there are none
     }
     run_batch(&settings.batch())?;
-    if settings.accepts_foreign() {
-        tool("nft", &["-f", "-"], &settings.nft_script())?;
+    run_nft(&settings.nft_script())
+}
+
+fn run_nft(script: &str) -> Result<(), AgentError> {
+    if script.is_empty() {
+        return Ok(());
     }
-    Ok(())
+    tool("nft", &["-f", "-"], script).map(drop)
 }
 
 fn sysctls_of(settings: &HostSettings) -> Vec<(String, String)> {

@@ -15,8 +15,8 @@
 //! thread because a parent-death signal is tied to the forking thread. A worker thread does what may
 //! take long ([`worker`]). Further threads enter a network namespace for the length of one
 //! request ([`namespace`]).
-//! [`host_config`] computes the settings of a machine as pure text (`ip -batch`, `nft`, sysctls) and
-//! [`host_setup`] applies and undoes them.
+//! [`host_config`], [`policy_routing`] and [`packet_filter`] compute the settings of a machine as pure text (`ip -batch`,
+//! `nft`, sysctls) and [`host_setup`] applies and undoes them.
 
 mod applied_state;
 mod cgroup;
@@ -38,10 +38,13 @@ mod namespace;
 mod offloads;
 mod orphans;
 mod output;
+mod packet_filter;
+mod policy_routing;
 mod private_directory;
 mod protocol;
 mod protocol_version;
 mod requests;
+mod settings;
 mod signals;
 mod spool;
 mod supervisor;

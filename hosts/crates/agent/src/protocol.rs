@@ -2,10 +2,10 @@
 //! The messages of `docs/contracts.md`, "Agent", as values.
 
 use crate::AgentError;
-use crate::host_config::HostSettings;
 use crate::job_privileges::{Privilege, User};
 use crate::limits::Limits;
 use crate::protocol_version::Version;
+use crate::settings::HostSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
 use std::path::PathBuf;
@@ -303,8 +303,8 @@ mod tests {
         let one = Value::from(6);
         let said = [
             Message::Hello {
-                protocol: 1,
-                speaks: &[(1, 1)],
+                protocol: 2,
+                speaks: &[(2, 0)],
                 version: "0.1.0",
                 pid: 12,
                 arch: "x86_64",
