@@ -2,7 +2,7 @@
 //! Configuration lines of both programs (docs/contracts.md).
 
 use crate::error::BadConfiguration;
-use link_model::{ConfigError, DelaySettings, JitterSettings, LinkSettings};
+use atoll_link_model::{ConfigError, DelaySettings, JitterSettings, LinkSettings};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 

@@ -8,9 +8,9 @@ use crate::engine::{Program, obey};
 use crate::link::LinkProgram;
 use crate::request::{self, Request};
 use atoll_headers::VlanTag;
-use link_model::{LossKind, LossPlace};
-use link_report::Line;
-use netio::frame::Received;
+use atoll_link_model::{LossKind, LossPlace};
+use atoll_link_report::Line;
+use atoll_netio::frame::Received;
 use serde_json::Value;
 use std::path::Path;
 

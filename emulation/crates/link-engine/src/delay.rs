@@ -10,8 +10,8 @@ use crate::ports::{Held, Outgoing};
 use crate::punctuality::Punctuality;
 use crate::report::{ClassCounters, ClassMeasurement, DelayBox, Doubtful};
 use crate::request::Change;
-use link_model::{ConfigError, DelayLine, LinkChange, SplitMix64};
-use netio::frame::Received;
+use atoll_link_model::{ConfigError, DelayLine, LinkChange, SplitMix64};
+use atoll_netio::frame::Received;
 
 const TRUNK: usize = 0;
 

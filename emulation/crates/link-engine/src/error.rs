@@ -15,11 +15,11 @@ pub(crate) enum BadConfiguration {
     #[error(transparent)]
     Configuration(#[from] atoll_job::ConfigurationError),
     #[error("configuration: {0}")]
-    Settings(#[from] link_model::ConfigError),
+    Settings(#[from] atoll_link_model::ConfigError),
     #[error("configuration: {name}: {source}")]
     NamedSettings {
         name: String,
-        source: link_model::ConfigError,
+        source: atoll_link_model::ConfigError,
     },
     #[error("configuration: world and island are both '{0}': a link needs two interfaces")]
     SameInterface(String),
@@ -30,7 +30,7 @@ pub(crate) enum BadConfiguration {
     #[error("configuration: vlan {0} has two classes")]
     VlanTwice(u16),
     #[error(transparent)]
-    Interface(#[from] netio::interface::UnusableInterface),
+    Interface(#[from] atoll_netio::interface::UnusableInterface),
 }
 
 /// The form in which `atoll-host` recognises a bad configuration.
@@ -44,7 +44,7 @@ impl From<BadConfiguration> for io::Error {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("{0}")]
-    Settings(#[from] link_model::ConfigError),
+    Settings(#[from] atoll_link_model::ConfigError),
     #[error("direction is missing: to_island or to_world")]
     NoDirection,
     #[error("a link has directions, not classes: leave out vlan")]

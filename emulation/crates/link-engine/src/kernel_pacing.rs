@@ -4,8 +4,8 @@
 //! `fq` (`net/sched/sch_fq.c` of Linux) is configured to take all frames for one flow (`orphan_mask 0`), which it sends in
 //! order of their instants, and to let its timer be exact.
 
-use link_model::Count;
-use netio::interface::Interface;
+use atoll_link_model::Count;
+use atoll_netio::interface::Interface;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io;

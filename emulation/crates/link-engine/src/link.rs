@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The satellite emulator: two interfaces, one `link_model::Link` each way.
+//! The satellite emulator: two interfaces, one `atoll_link_model::Link` each way.
 
 use crate::config::{Counted, LinkConfig};
 use crate::engine::Program;
@@ -12,9 +12,9 @@ use crate::report::{
     DirectionCounters, DirectionMeasurement, Doubtful, DroppedByCause, Timing, buckets,
 };
 use crate::request::{Change, Towards};
-use link_model::{ConfigError, Count, Link, SplitMix64};
-use link_report::Directions;
-use netio::frame::Received;
+use atoll_link_model::{ConfigError, Count, Link, SplitMix64};
+use atoll_link_report::Directions;
+use atoll_netio::frame::Received;
 
 /// Ports in the order in which the engine opens them, and directions by the port they begin at.
 const WORLD: usize = 0;

@@ -6,9 +6,9 @@ use crate::error::{BadConfiguration, EngineError};
 use crate::frame::longest_frame;
 use crate::kernel_pacing::FairQueue;
 use atoll_job::clock::monotonic_ns;
-use netio::frame::Received;
-use netio::interface::Interface;
-use netio::packet::{PacketSocket, SEND_BATCH};
+use atoll_netio::frame::Received;
+use atoll_netio::interface::Interface;
+use atoll_netio::packet::{PacketSocket, SEND_BATCH};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io;
 

@@ -2,7 +2,7 @@
 //! How late departures are: the maximum, the distribution, and the stalls that late ones make up.
 
 use crate::report::{Lateness, Timing};
-use link_model::Histogram;
+use atoll_link_model::Histogram;
 
 /// Lateness from which a departure is a stall unless the job's configuration says otherwise: what TCP and pings do not
 /// notice, 1 % of the shortest RTT of a GEO link and 4 % of that of a MEO link.

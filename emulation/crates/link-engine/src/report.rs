@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The fields of the lines on standard output, as in docs/contracts.md.
 
-use link_model::{Count, Drops, Histogram};
+use atoll_link_model::{Count, Drops, Histogram};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
 use std::collections::BTreeMap;

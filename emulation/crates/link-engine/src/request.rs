@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests to a running program, one line of JSON each (docs/contracts.md).
 
-use link_model::{LinkChange, LossSettings};
-use link_report::Op;
+use atoll_link_model::{LinkChange, LossSettings};
+use atoll_link_report::Op;
 use serde::Deserialize;
 
 /// A line.
@@ -96,7 +96,7 @@ pub(crate) fn parse(line: &str) -> Result<Request, serde_json::Error> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use link_model::{LossKind, LossPlace};
+    use atoll_link_model::{LossKind, LossPlace};
 
     #[test]
     fn a_change_sets_what_it_names() {

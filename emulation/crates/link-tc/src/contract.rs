@@ -6,8 +6,8 @@ use crate::report::{
     ClassFigures, DelayFigures, DirectionFigures, Figures, MeasuredDirection, Measurement, Reporter,
 };
 use crate::request::Request;
-use link_model::Histogram;
-use link_report::{Directions, Op};
+use atoll_link_model::Histogram;
+use atoll_link_report::{Directions, Op};
 use serde_json::Value;
 use std::collections::BTreeMap;
 

@@ -8,9 +8,9 @@ use crate::report::{
     ClassFigures, DelayFigures, DirectionFigures, Figures, MeasuredDirection, Measurement,
 };
 use crate::rtnetlink::{Kernel, Qdiscs};
-use link_model::Histogram;
-use link_report::Directions;
-use netio::interface::Interface;
+use atoll_link_model::Histogram;
+use atoll_link_report::Directions;
+use atoll_netio::interface::Interface;
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU64;

@@ -5,8 +5,8 @@
 use crate::attributes::Statistics;
 use crate::error::TcError;
 use atoll_job::clock::real_time_ns;
-use link_model::Histogram;
-use link_report::{Answer, Directions, Line, Op};
+use atoll_link_model::Histogram;
+use atoll_link_report::{Answer, Directions, Line, Op};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;

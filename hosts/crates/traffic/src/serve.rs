@@ -93,7 +93,7 @@ pub fn serve(config: &ServeConfig) -> Result<(), TrafficError> {
     if let Some(rate_bit_s) = config.write_rate_bit_s {
         // The kernel paces the segments (tcp(7) has no word of it; net/core/sock.c): nothing is sent in bursts, and
         // this program is not woken for it.
-        netio::tcp_options::set_max_pacing_rate(&listener, rate_bit_s / 8)?;
+        atoll_netio::tcp_options::set_max_pacing_rate(&listener, rate_bit_s / 8)?;
     }
     let mut events = Events::of_job()?;
     events.add(&listener, LISTENER, EventFlags::IN)?;

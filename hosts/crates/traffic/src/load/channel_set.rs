@@ -13,7 +13,7 @@ use crate::error::TrafficError;
 use crate::events::Events;
 use crate::slots::Slots;
 use crate::socket::{errno_name, is_default_congestion_control, is_not_ready};
-use flow_sizes::Distribution;
+use atoll_flow_sizes::Distribution;
 use nix::errno::Errno;
 use rustix::event::epoll::EventFlags;
 use std::cmp::Reverse;
