@@ -6,7 +6,7 @@ use crate::error::ProbeError;
 use crate::frame;
 use crate::schedule::Schedule;
 use atoll_job::clock::monotonic_ns;
-use atoll_link_model::Histogram;
+use atoll_measures::Histogram;
 use atoll_netio::packet::{PacketSocket, SEND_BATCH};
 use atoll_netio::rt_scheduling;
 use serde::Serialize;

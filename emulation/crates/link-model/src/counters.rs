@@ -1,6 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters of a link.
 
+use atoll_measures::Count;
+
 /// Why a link lost a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum DropCause {
@@ -12,23 +14,6 @@ pub enum DropCause {
     Aqm,
     /// The path was blocked while it was being sent.
     Blocked,
-}
-
-/// Packets and their counted bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Count {
-    /// How many.
-    pub packets: u64,
-    /// Their counted bytes.
-    pub bytes: u64,
-}
-
-impl Count {
-    /// Count one packet of `bytes`.
-    pub fn add(&mut self, bytes: u32) {
-        self.packets += 1;
-        self.bytes += u64::from(bytes);
-    }
 }
 
 /// Lost packets, by cause.
@@ -53,17 +38,14 @@ impl Drops {
             DropCause::Aqm => &mut self.aqm,
             DropCause::Blocked => &mut self.blocked,
         };
-        count.add(bytes);
+        count.record(bytes);
     }
 
     /// The sum over all causes.
     #[must_use]
     pub fn all(&self) -> Count {
         let causes = [self.queue, self.loss, self.aqm, self.blocked];
-        Count {
-            packets: causes.iter().map(|count| count.packets).sum(),
-            bytes: causes.iter().map(|count| count.bytes).sum(),
-        }
+        causes.into_iter().sum()
     }
 }
 
