@@ -5,6 +5,7 @@ use atoll_measures::Count;
 
 /// Why a link lost a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DropCause {
     /// The waiting bytes and its own exceed the queue's capacity, or there are too many packets.
     QueueFull,
@@ -51,6 +52,7 @@ impl Drops {
 
 /// Packets and counted bytes since the start. `in = out + dropped + held` at every instant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LinkCounters {
     /// Offered.
     pub arrived: Count,
