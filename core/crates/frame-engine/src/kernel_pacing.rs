@@ -95,6 +95,7 @@ pub struct KernelPaced {
 
 impl KernelPaced {
     /// A frame was given to the kernel, to leave at `departure_ns`.
+    #[inline]
     pub fn push(&mut self, departure_ns: u64, bytes: u32) {
         self.frames.push_back((departure_ns, bytes));
         self.count.record(bytes);

@@ -5,9 +5,10 @@ use atoll_headers::{TAG_BYTES, append_tagged};
 use atoll_netio::frame::Received;
 use atoll_netio::packet::SEND_BATCH;
 
-/// Frames up to this size have memory of their own: a queue full of acknowledgements does not occupy that of large ones.
+/// Smaller buffers are the allocator's, exactly as large as their frames: it keeps spare ones itself, and a long queue of
+/// acknowledgements takes neither the memory of large frames nor their room in caches.
 const SMALL_BYTES: usize = 256;
-/// Buffers of either size that are kept for the next frames.
+/// Larger buffers that are kept for the next frames.
 const SPARE_MAX: usize = 1024;
 
 /// A frame on its way out.
@@ -27,16 +28,14 @@ pub struct Outgoing<Tag> {
 #[derive(Debug)]
 pub struct FrameOutput<Tag> {
     pub(crate) frames: Vec<Outgoing<Tag>>,
-    small: Vec<Vec<u8>>,
-    large: Vec<Vec<u8>>,
+    spare: Vec<Vec<u8>>,
 }
 
 impl<Tag> Default for FrameOutput<Tag> {
     fn default() -> Self {
         Self {
             frames: Vec::with_capacity(SEND_BATCH),
-            small: Vec::new(),
-            large: Vec::new(),
+            spare: Vec::new(),
         }
     }
 }
@@ -44,13 +43,11 @@ impl<Tag> Default for FrameOutput<Tag> {
 impl<Tag> FrameOutput<Tag> {
     /// An empty buffer with room for `bytes`.
     pub fn buffer(&mut self, bytes: usize) -> Vec<u8> {
-        let spare = if bytes <= SMALL_BYTES {
-            &mut self.small
-        } else {
-            &mut self.large
-        };
-        let mut buffer = spare.pop().unwrap_or_default();
-        buffer.reserve_exact(bytes.max(SMALL_BYTES));
+        if bytes <= SMALL_BYTES {
+            return Vec::with_capacity(bytes);
+        }
+        let mut buffer = self.spare.pop().unwrap_or_default();
+        buffer.reserve_exact(bytes);
         buffer
     }
 
@@ -74,14 +71,9 @@ impl<Tag> FrameOutput<Tag> {
 
     /// Give back a buffer that is no longer needed.
     pub fn recycle(&mut self, mut buffer: Vec<u8>) {
-        let spare = if buffer.capacity() <= SMALL_BYTES {
-            &mut self.small
-        } else {
-            &mut self.large
-        };
-        if spare.len() < SPARE_MAX {
+        if buffer.capacity() > SMALL_BYTES && self.spare.len() < SPARE_MAX {
             buffer.clear();
-            spare.push(buffer);
+            self.spare.push(buffer);
         }
     }
 
@@ -105,19 +97,18 @@ mod tests {
     use super::*;
 
     #[test]
-    fn memory_is_used_again_for_frames_of_its_size() {
+    fn memory_of_large_frames_is_used_again_and_small_ones_take_no_more_than_they_need() {
         let mut out = FrameOutput::<()>::default();
         let mut large = out.buffer(1518);
         large.extend([1; 1518]);
-        let (address, small) = (large.as_ptr(), out.buffer(60));
-        let small_address = small.as_ptr();
+        let address = large.as_ptr();
         out.recycle(large);
+        let small = out.buffer(60);
+        assert!((60..SMALL_BYTES).contains(&small.capacity()));
         out.recycle(small);
-        let again = out.buffer(1400);
+        let (again, another) = (out.buffer(1400), out.buffer(1518));
         assert!(again.is_empty());
         assert_eq!(again.as_ptr(), address);
-        let (small_again, another) = (out.buffer(54), out.buffer(1518));
-        assert_eq!(small_again.as_ptr(), small_address);
         assert_ne!(another.as_ptr(), address, "in use");
     }
 

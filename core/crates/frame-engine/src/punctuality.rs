@@ -84,6 +84,7 @@ impl Punctuality {
     }
 
     /// A packet arrived at `now` that can only be taken for one of `earliest_ns`. By how much that is later.
+    #[inline]
     pub fn arrived(&mut self, now: u64, earliest_ns: u64) -> u64 {
         let clamped_ns = earliest_ns.saturating_sub(now);
         if clamped_ns > CLAMP_FROM_NS {
@@ -94,6 +95,7 @@ impl Punctuality {
     }
 
     /// A packet that was due at `due_ns` left at `now`.
+    #[inline]
     pub fn departed(&mut self, due_ns: u64, now: u64) {
         let lateness_ns = now.saturating_sub(due_ns);
         self.lateness_max_ns = self.lateness_max_ns.max(lateness_ns);

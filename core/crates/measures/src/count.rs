@@ -16,12 +16,14 @@ pub struct Count {
 
 impl Count {
     /// Count one packet of `bytes`.
+    #[inline]
     pub fn record(&mut self, bytes: u32) {
         self.packets += 1;
         self.bytes += u64::from(bytes);
     }
 
     /// No longer count one packet of `bytes`.
+    #[inline]
     pub fn remove(&mut self, bytes: u32) {
         self.packets -= 1;
         self.bytes -= u64::from(bytes);

@@ -17,6 +17,7 @@ pub struct Histogram {
 
 impl Histogram {
     /// Count one duration.
+    #[inline]
     pub fn record(&mut self, duration_ns: u64) {
         let bucket = bucket_of(duration_ns);
         if bucket >= self.buckets.len() {

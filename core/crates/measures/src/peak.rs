@@ -10,6 +10,7 @@ pub struct Peak {
 
 impl Peak {
     /// The value is now this.
+    #[inline]
     pub fn record(&mut self, value: u64) {
         self.interval = self.interval.max(value);
         self.measurement = self.measurement.max(value);
