@@ -32,7 +32,7 @@ _APART = ("unshare", "--mount", "--net", "--propagation", "private", "--")
 _UML_BOOT_S = 120.0
 _UML_SLOWER = 6.0  # than the time of the measurements: starting programs is what costs
 
-_DAY_ARGUMENTS = ("run", "--release", "--locked", "--quiet", "-p", "link-model", "--example", "day")
+_DAY_ARGUMENTS = ("run", "--release", "--locked", "--quiet", "-p", "atoll-link-model", "--example", "day")
 _DAY_SAID = re.compile(r"in ([\d.]+) s: (\d+) packets in, (\d+) dropped, (\d+) windows over the rate, drift (-?\d+) ns")
 
 
@@ -179,7 +179,7 @@ def summaries(lines: Iterable[dict[str, Any]]) -> list[Result]:
 
 
 def _day() -> Result:
-    """24 hours through the model: `cargo run --release -p link-model --example day`."""
+    """24 hours through the model: `cargo run --release -p atoll-link-model --example day`."""
     began = time.time()
     cargo = [str(_PROJECT / "tools" / "cargo"), *_DAY_ARGUMENTS]
     done = subprocess.run(cargo, capture_output=True, text=True, check=False, cwd=_PROJECT)

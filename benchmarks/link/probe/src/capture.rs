@@ -6,7 +6,7 @@ use crate::error::ProbeError;
 use crate::frame;
 use crate::port;
 use crate::record::record;
-use netio::capture::{CaptureSocket, Direction};
+use atoll_netio::capture::{CaptureSocket, Direction};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use std::fs::File;

@@ -3,9 +3,9 @@
 
 use crate::config::Port;
 use crate::error::ProbeError;
-use netio::interface::Interface;
-use netio::packet::PacketSocket;
-use netio::process::enter_network_namespace;
+use atoll_netio::interface::Interface;
+use atoll_netio::packet::PacketSocket;
+use atoll_netio::process::enter_network_namespace;
 use std::io;
 use std::thread;
 

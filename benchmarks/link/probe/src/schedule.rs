@@ -2,7 +2,7 @@
 //! When the frames of a flow are due.
 
 use crate::config::{Flow, Gaps};
-use link_model::SplitMix64;
+use atoll_random::SplitMix64;
 use std::time::Duration;
 
 /// Instants, one a frame, in order.

@@ -157,7 +157,7 @@ impl Requests {
     pub fn start() -> io::Result<Self> {
         Ok(Self {
             input: Input::standard(),
-            signals: netio::shutdown_signal::requests()?,
+            signals: atoll_netio::shutdown_signal::requests()?,
             signalled: false,
         })
     }

@@ -6,7 +6,7 @@
 //! # #[derive(serde::Deserialize)] struct Config {}
 //! let mut input = atoll_job::Input::standard();
 //! let config: Config = atoll_job::configuration(&input.first_line()?)?;
-//! let signals = netio::shutdown_signal::requests()?; // before the first thread
+//! let signals = atoll_netio::shutdown_signal::requests()?; // before the first thread
 //! let output = atoll_job::Output::start()?;
 //! output.line(&serde_json::json!({"type": "ready"}));
 //! // Poll `input`, `signals` and the job's own sockets; read requests with `input.read()` and `input.next_request()`.

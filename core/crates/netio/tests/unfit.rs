@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A process of its own, for its limit of descriptors: without any, the kernel cannot be asked about an interface.
 
-use netio::interface::{Interface, UnusableInterface};
+use atoll_netio::interface::{Interface, UnusableInterface};
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 
 #[test]

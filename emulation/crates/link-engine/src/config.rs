@@ -2,7 +2,8 @@
 //! Configuration lines of both programs (docs/contracts.md).
 
 use crate::error::BadConfiguration;
-use link_model::{ConfigError, DelaySettings, JitterSettings, LinkSettings};
+use atoll_frame_engine::Departures;
+use atoll_link_model::{ConfigError, DelaySettings, JitterSettings, LinkSettings};
 use serde::Deserialize;
 use std::collections::BTreeSet;
 
@@ -27,16 +28,6 @@ pub(crate) struct LinkConfig {
     pub(crate) departures: Option<Departures>,
     /// Lateness from which a departure is a stall.
     pub(crate) stall_from_ns: Option<u64>,
-}
-
-/// The mechanism that sends a frame when it is due.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "lowercase")]
-pub(crate) enum Departures {
-    /// This program, which wakes up for it.
-    Engine,
-    /// The kernel's `fq`, which is given the frame before.
-    Kernel,
 }
 
 /// The layers whose bytes rate, queue and counters include.

@@ -4,13 +4,11 @@
 
 use crate::config::{DelayConfig, LinkConfig};
 use crate::delay::DelayProgram;
-use crate::engine::{Program, obey};
 use crate::link::LinkProgram;
-use crate::request::{self, Request};
+use crate::request::{self, Request, obey};
+use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Received};
 use atoll_headers::VlanTag;
-use link_model::{LossKind, LossPlace};
-use link_report::Line;
-use netio::frame::Received;
+use atoll_link_model::{LossKind, LossPlace};
 use serde_json::Value;
 use std::path::Path;
 
@@ -45,8 +43,15 @@ fn shape(message: &Value) -> Value {
     }
 }
 
+fn at(monotonic_ns: u64, real_time_ns: u64) -> Now {
+    Now {
+        monotonic_ns,
+        real_time_ns,
+    }
+}
+
 /// All kinds of lines of a program that has passed a frame.
-fn lines<P: Program>(mut program: P, vlan: Option<VlanTag>) -> Vec<Value> {
+fn lines<P: FrameProgram>(mut program: P, vlan: Option<VlanTag>) -> Vec<Value> {
     let received = Received {
         real_time_ns: 0,
         wire_bytes: 60,
@@ -54,24 +59,25 @@ fn lines<P: Program>(mut program: P, vlan: Option<VlanTag>) -> Vec<Value> {
         vlan,
         checksum_missing: false,
     };
-    program.arrival(0, 1, &received);
-    let outgoing = program.pop_due(u64::MAX).unwrap();
-    program.sent(&outgoing, outgoing.scheduled_ns + 1);
+    let mut out = FrameOutput::default();
+    let arrival = Arrival {
+        port: 0,
+        now_ns: 1,
+        stamped: true,
+        received: &received,
+    };
+    program.on_frame(&arrival, &mut out);
+    program.on_wake(u64::MAX, &mut out);
+    let [outgoing] = &out.take()[..] else {
+        panic!("one frame in, one frame out");
+    };
+    program.on_sent(outgoing, outgoing.scheduled_ns + 1);
+    let mark = P::parse(r#"{"op":"mark","id":7}"#).unwrap();
     let lines = [
-        Line::Ready,
-        Line::Counters {
-            t_ns: 1,
-            counters: program.counters(2),
-        },
-        Line::Mark {
-            id: 7,
-            t_ns: 1,
-            measurement: program.measurement(2),
-        },
-        Line::Done {
-            t_ns: 1,
-            measurement: program.measurement(2),
-        },
+        program.ready(),
+        program.counters(at(2, 1)),
+        program.on_request(mark, at(2, 1), &mut out),
+        program.done(at(2, 1)),
     ];
     lines
         .iter()
@@ -111,7 +117,7 @@ fn an_impaired_link_is_understood_to_the_last_key() {
     );
     let mut program = LinkProgram::new(&config, 0).unwrap();
     let request = request::parse(&input[1].to_string()).unwrap();
-    let line = obey(&mut program, request, 1, 2);
+    let line = obey(&mut program, request, at(1, 2));
     let expected = r#"{"type":"trace-start","id":8,"t_ns":2,"ok":true}"#;
     assert_eq!(text(&line), expected);
 }
@@ -126,7 +132,7 @@ fn a_running_link_answers_what_the_contract_says() {
     for (line, answer) in asked.iter().zip(answers) {
         let request = request::parse(&line.to_string()).unwrap();
         let t_ns = answer["t_ns"].as_u64().unwrap();
-        let said = text(&obey(&mut program, request, 1, t_ns));
+        let said = text(&obey(&mut program, request, at(1, t_ns)));
         assert_eq!(serde_json::from_str::<Value>(&said).unwrap(), answer);
     }
     assert_eq!(

@@ -2,16 +2,16 @@
 //! The delay box: one interface, one latency class per VLAN id; frames go back where they came from.
 
 use crate::config::{Counted, DelayConfig};
-use crate::engine::Program;
 use crate::error::{BadConfiguration, Refusal};
-use crate::frame::{Lengths, with_tag};
-use crate::kernel_pacing::KernelPaced;
-use crate::ports::{Held, Outgoing};
-use crate::punctuality::Punctuality;
-use crate::report::{ClassCounters, ClassMeasurement, DelayBox, Doubtful};
-use crate::request::Change;
-use link_model::{ConfigError, DelayLine, LinkChange, SplitMix64};
-use netio::frame::Received;
+use crate::frame::{Held, Lengths, Passed};
+use crate::report::{ClassCounters, ClassMeasurement, DelayBox};
+use crate::request::{self, Change, Emulation, LineOf, Request};
+use atoll_frame_engine::{
+    Arrival, Doubtful, FrameOutput, FrameProgram, KernelPaced, Now, Outgoing, Punctuality,
+};
+use atoll_link_model::{ConfigError, DelayLine, LinkChange, SplitMix64};
+use atoll_link_report::Line;
+use atoll_measures::Marked;
 
 const TRUNK: usize = 0;
 
@@ -26,10 +26,9 @@ pub(crate) struct DelayProgram {
     doubtful: Doubtful,
     /// Since the last mark.
     overloaded: bool,
-    /// At the last mark.
-    unknown_vlan_packets_before: u64,
-    oversize_packets_before: u64,
-    doubtful_before: Doubtful,
+    unknown_vlan_packets_marked: Marked<u64>,
+    oversize_packets_marked: Marked<u64>,
+    doubtful_marked: Marked<Doubtful>,
 }
 
 impl DelayProgram {
@@ -44,7 +43,7 @@ impl DelayProgram {
                     vlan: class.vlan,
                     line: DelayLine::new(class.settings(), random)?,
                     sums: ClassCounters::default(),
-                    before: ClassCounters::default(),
+                    marked: Marked::default(),
                     punctuality: Punctuality::new(config.stall_from_ns),
                     kernel_paced: KernelPaced::default(),
                 })
@@ -58,10 +57,21 @@ impl DelayProgram {
             oversize_packets: 0,
             doubtful: Doubtful::default(),
             overloaded: false,
-            unknown_vlan_packets_before: 0,
-            oversize_packets_before: 0,
-            doubtful_before: Doubtful::default(),
+            unknown_vlan_packets_marked: Marked::default(),
+            oversize_packets_marked: Marked::default(),
+            doubtful_marked: Marked::default(),
         })
+    }
+
+    /// The next frame of all classes, if it was due at or before `now`.
+    fn pop_due(&mut self, now: u64) -> Option<Outgoing<Passed>> {
+        let (line, class) = self
+            .classes
+            .iter_mut()
+            .enumerate()
+            .min_by_key(|(_, class)| class.line.next_departure().unwrap_or(u64::MAX))?;
+        let departure = class.line.pop_due(now)?;
+        Some(Passed::outgoing(line, TRUNK, departure))
     }
 }
 
@@ -70,15 +80,14 @@ fn shortest_delay_ns(classes: &[Class]) -> u64 {
     shortest.min().unwrap_or(u64::MAX)
 }
 
-impl Program for DelayProgram {
-    type Counters = DelayBox<ClassCounters>;
-    type Measurement = DelayBox<ClassMeasurement>;
+impl FrameProgram for DelayProgram {
+    type Tag = Passed;
+    type Request = Request;
+    type Line = LineOf<Self>;
 
-    fn shortest_delay_ns(&self) -> u64 {
-        self.shortest_delay_ns
-    }
-
-    fn arrival(&mut self, _port: usize, now: u64, received: &Received<'_>) {
+    fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<Passed>) {
+        let (received, now) = (arrival.received, arrival.now_ns);
+        self.doubtful.unstamped_packets += u64::from(!arrival.stamped);
         let vlan = received.vlan.map(atoll_headers::VlanTag::id);
         let Some(class) = self
             .classes
@@ -99,59 +108,85 @@ impl Program for DelayProgram {
         self.doubtful.no_checksum_packets += u64::from(received.checksum_missing);
         let earliest_ns = class.line.last_arrival_ns();
         let held = Held {
-            frame: with_tag(received.frame, received.vlan),
+            frame: out.copy(received),
             clamped_ns: class.punctuality.arrived(now, earliest_ns),
         };
         class.line.enqueue(now, bytes, held);
     }
 
-    fn unstamped(&mut self, _port: usize) {
-        self.doubtful.unstamped_packets += 1;
-    }
-
-    fn next_departure(&self) -> Option<u64> {
+    fn next_wake(&self) -> Option<u64> {
         self.classes
             .iter()
             .filter_map(|class| class.line.next_departure())
             .min()
     }
 
-    fn pop_due(&mut self, now: u64) -> Option<Outgoing> {
-        let (line, class) = self
-            .classes
-            .iter_mut()
-            .enumerate()
-            .min_by_key(|(_, class)| class.line.next_departure().unwrap_or(u64::MAX))?;
-        let departure = class.line.pop_due(now)?;
-        Some(Outgoing {
-            line,
-            port: TRUNK,
-            scheduled_ns: departure.scheduled_ns,
-            bytes: departure.bytes,
-            held: departure.packet,
-        })
-    }
-
-    fn sent(&mut self, outgoing: &Outgoing, now: u64) {
-        let class = &mut self.classes[outgoing.line];
-        class.sums.out_packets += 1;
-        class.sums.out_bytes += u64::from(outgoing.bytes);
-        class.punctuality.departed(outgoing.due_ns(), now);
-        if outgoing.scheduled_ns > now {
-            class
-                .kernel_paced
-                .push(outgoing.scheduled_ns, outgoing.bytes);
+    fn on_wake(&mut self, until_ns: u64, out: &mut FrameOutput<Passed>) {
+        while !out.is_full() {
+            let Some(outgoing) = self.pop_due(until_ns) else {
+                return;
+            };
+            out.send(outgoing);
         }
     }
 
-    fn not_sent(&mut self, _outgoing: &Outgoing) {
+    fn shortest_delay_ns(&self) -> u64 {
+        self.shortest_delay_ns
+    }
+
+    fn on_sent(&mut self, frame: &Outgoing<Passed>, now_ns: u64) {
+        let Passed {
+            line,
+            bytes,
+            due_ns,
+        } = frame.tag;
+        let class = &mut self.classes[line];
+        class.sums.out_packets += 1;
+        class.sums.out_bytes += u64::from(bytes);
+        class.punctuality.departed(due_ns, now_ns);
+        if frame.scheduled_ns > now_ns {
+            class.kernel_paced.push(frame.scheduled_ns, bytes);
+        }
+    }
+
+    fn on_refused(&mut self, _frame: &Outgoing<Passed>) {
         self.overloaded = true;
     }
 
-    fn not_received(&mut self, _port: usize, packets: u64) {
-        self.doubtful.unread_packets += packets;
+    fn on_unread(&mut self, _port: usize, frames: u64) {
+        self.doubtful.unread_packets += frames;
         self.overloaded = true;
     }
+
+    fn parse(line: &str) -> serde_json::Result<Request> {
+        request::parse(line)
+    }
+
+    fn on_request(
+        &mut self,
+        request: Request,
+        now: Now,
+        _out: &mut FrameOutput<Passed>,
+    ) -> Self::Line {
+        request::obey(self, request, now)
+    }
+
+    fn ready(&mut self) -> Self::Line {
+        Line::Ready
+    }
+
+    fn counters(&mut self, now: Now) -> Self::Line {
+        request::counters(self, now)
+    }
+
+    fn done(&mut self, now: Now) -> Self::Line {
+        request::done(self, now)
+    }
+}
+
+impl Emulation for DelayProgram {
+    type Counters = DelayBox<ClassCounters>;
+    type Measurement = DelayBox<ClassMeasurement>;
 
     fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal> {
         let vlan = change.vlan.ok_or(Refusal::NoVlan)?;
@@ -175,7 +210,7 @@ impl Program for DelayProgram {
         Err(ConfigError::NoTrace.into())
     }
 
-    fn counters(&mut self, now: u64) -> Self::Counters {
+    fn sums(&mut self, now: u64) -> Self::Counters {
         DelayBox {
             classes: self
                 .classes
@@ -190,22 +225,17 @@ impl Program for DelayProgram {
     }
 
     fn measurement(&mut self, now: u64) -> Self::Measurement {
-        let unknown_before = std::mem::replace(
-            &mut self.unknown_vlan_packets_before,
-            self.unknown_vlan_packets,
-        );
-        let oversize_before =
-            std::mem::replace(&mut self.oversize_packets_before, self.oversize_packets);
-        let doubtful_before = std::mem::replace(&mut self.doubtful_before, self.doubtful);
         DelayBox {
             classes: self
                 .classes
                 .iter_mut()
                 .map(|class| (class.vlan, class.measurement(now)))
                 .collect(),
-            unknown_vlan_packets: self.unknown_vlan_packets - unknown_before,
-            oversize_packets: self.oversize_packets - oversize_before,
-            doubtful: self.doubtful.since(&doubtful_before),
+            unknown_vlan_packets: self
+                .unknown_vlan_packets_marked
+                .measure(self.unknown_vlan_packets),
+            oversize_packets: self.oversize_packets_marked.measure(self.oversize_packets),
+            doubtful: self.doubtful_marked.measure(self.doubtful),
             overloaded: std::mem::take(&mut self.overloaded),
         }
     }
@@ -219,8 +249,7 @@ struct Class {
     punctuality: Punctuality,
     /// Since the start, with frames passed to the kernel counted as out, without timing.
     sums: ClassCounters,
-    /// At the last mark.
-    before: ClassCounters,
+    marked: Marked<ClassCounters>,
     /// Left the line, but the kernel still has them.
     kernel_paced: KernelPaced,
 }
@@ -245,17 +274,12 @@ impl Class {
     }
 
     fn measurement(&mut self, now: u64) -> ClassMeasurement {
-        let after = self.sums_at(now);
-        let before = std::mem::replace(&mut self.before, after);
+        let sums = self.sums_at(now);
         let (timing, lateness) = self.punctuality.measurement();
         ClassMeasurement {
             counters: ClassCounters {
-                in_packets: after.in_packets - before.in_packets,
-                in_bytes: after.in_bytes - before.in_bytes,
-                out_packets: after.out_packets - before.out_packets,
-                out_bytes: after.out_bytes - before.out_bytes,
-                held_packets: after.held_packets,
                 timing,
+                ..self.marked.measure(sums)
             },
             lateness,
         }

@@ -4,7 +4,6 @@
 //! ```text
 //! BadConfiguration   in its configuration, found at the start: exit code 2
 //! Refusal            in a request while running: reported in the answer
-//! EngineError        at run time: exit code 1
 //! ```
 
 use std::io;
@@ -15,11 +14,11 @@ pub(crate) enum BadConfiguration {
     #[error(transparent)]
     Configuration(#[from] atoll_job::ConfigurationError),
     #[error("configuration: {0}")]
-    Settings(#[from] link_model::ConfigError),
+    Settings(#[from] atoll_link_model::ConfigError),
     #[error("configuration: {name}: {source}")]
     NamedSettings {
         name: String,
-        source: link_model::ConfigError,
+        source: atoll_link_model::ConfigError,
     },
     #[error("configuration: world and island are both '{0}': a link needs two interfaces")]
     SameInterface(String),
@@ -29,8 +28,6 @@ pub(crate) enum BadConfiguration {
     Vlan(u16),
     #[error("configuration: vlan {0} has two classes")]
     VlanTwice(u16),
-    #[error(transparent)]
-    Interface(#[from] netio::interface::UnusableInterface),
 }
 
 /// The form in which `atoll-host` recognises a bad configuration.
@@ -44,7 +41,7 @@ impl From<BadConfiguration> for io::Error {
 #[derive(Debug, thiserror::Error)]
 pub(crate) enum Refusal {
     #[error("{0}")]
-    Settings(#[from] link_model::ConfigError),
+    Settings(#[from] atoll_link_model::ConfigError),
     #[error("direction is missing: to_island or to_world")]
     NoDirection,
     #[error("a link has directions, not classes: leave out vlan")]
@@ -55,25 +52,4 @@ pub(crate) enum Refusal {
     UnknownVlan(u16),
     #[error("only delay_ns of a class can be set")]
     NotOfClass,
-}
-
-/// A run-time error of a link with a valid configuration.
-#[derive(Debug, thiserror::Error)]
-pub(crate) enum EngineError {
-    #[error("interface '{0}' is gone")]
-    InterfaceGone(String),
-    #[error(
-        "packet socket on '{name}': {source} (it needs CAP_NET_RAW: run as root or in a user namespace of your own)"
-    )]
-    NotPermitted { name: String, source: io::Error },
-    #[error("packet socket on '{name}': {source}")]
-    Socket { name: String, source: io::Error },
-    #[error(
-        "departures by the kernel: {0} (it takes Linux with fq and CAP_NET_ADMIN; or leave out \"departures\")"
-    )]
-    KernelDepartures(io::Error),
-    #[error("waiting for packets: {0}")]
-    Poll(#[from] rustix::io::Errno),
-    #[error("{0}")]
-    System(#[from] io::Error),
 }

@@ -1,8 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The length of an Ethernet frame's packet, and its VLAN tag.
+//! The length of an Ethernet frame's packet, and a frame in the model.
 
 use crate::config::Counted;
-use atoll_headers::{TAG_BYTES, VlanTag, append_tagged};
+use atoll_frame_engine::Outgoing;
+use atoll_headers::TAG_BYTES;
+use atoll_link_model::Departure;
 
 const ETHERNET_HEADER: usize = 14;
 const TYPE_OFFSET: usize = 12;
@@ -12,9 +14,40 @@ const TYPE_PROVIDER_VLAN: u16 = 0x88a8;
 const IPV4_HEADER_MIN: usize = 20;
 const IPV4_TOTAL_LENGTH_OFFSET: usize = 2;
 
-/// Longest frame that carries a packet of `mtu`, with an inner VLAN tag (the outer one is delivered separately).
-pub(crate) fn longest_frame(mtu: u32) -> u32 {
-    mtu + (ETHERNET_HEADER + TAG_BYTES) as u32
+/// A frame that waits in the model.
+#[derive(Debug)]
+pub(crate) struct Held {
+    pub(crate) frame: Vec<u8>,
+    /// By how much later than its stamp says it is taken to have arrived.
+    pub(crate) clamped_ns: u64,
+}
+
+/// What a link or delay box wants to know of a frame that was sent.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Passed {
+    /// Direction or class it belongs to, as the program numbers them.
+    pub(crate) line: usize,
+    /// Bytes it counts for.
+    pub(crate) bytes: u32,
+    /// When it should leave: as scheduled, and earlier where the schedule is of an arrival that was moved.
+    pub(crate) due_ns: u64,
+}
+
+impl Passed {
+    /// A frame that has left the model, to be sent at `port`.
+    pub(crate) fn outgoing(line: usize, port: usize, departure: Departure<Held>) -> Outgoing<Self> {
+        let Held { frame, clamped_ns } = departure.packet;
+        Outgoing {
+            port,
+            scheduled_ns: departure.scheduled_ns,
+            frame,
+            tag: Self {
+                line,
+                bytes: departure.bytes,
+                due_ns: departure.scheduled_ns - clamped_ns,
+            },
+        }
+    }
 }
 
 /// A frame's lengths.
@@ -58,13 +91,6 @@ impl Lengths {
             Counted::Ethernet => self.ip_bytes + ETHERNET_HEADER as u32,
         }
     }
-}
-
-/// The frame as it was on the wire, its VLAN tag back between addresses and type.
-pub(crate) fn with_tag(frame: &[u8], vlan: Option<VlanTag>) -> Vec<u8> {
-    let mut tagged = Vec::with_capacity(frame.len() + TAG_BYTES);
-    append_tagged(&mut tagged, frame, vlan);
-    tagged
 }
 
 fn read_u16(frame: &[u8], offset: usize) -> Option<u16> {

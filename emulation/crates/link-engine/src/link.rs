@@ -1,20 +1,17 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The satellite emulator: two interfaces, one `link_model::Link` each way.
+//! The satellite emulator: two interfaces, one `atoll_link_model::Link` each way.
 
 use crate::config::{Counted, LinkConfig};
-use crate::engine::Program;
 use crate::error::{BadConfiguration, Refusal};
-use crate::frame::{Lengths, with_tag};
-use crate::kernel_pacing::KernelPaced;
-use crate::ports::{Held, Outgoing};
-use crate::punctuality::Punctuality;
-use crate::report::{
-    DirectionCounters, DirectionMeasurement, Doubtful, DroppedByCause, Timing, buckets,
+use crate::frame::{Held, Lengths, Passed};
+use crate::report::{DirectionCounters, DirectionMeasurement, DroppedByCause};
+use crate::request::{self, Change, Emulation, LineOf, Request, Towards};
+use atoll_frame_engine::{
+    Arrival, Doubtful, FrameOutput, FrameProgram, KernelPaced, Now, Outgoing, Punctuality, Timing,
 };
-use crate::request::{Change, Towards};
-use link_model::{ConfigError, Count, Link, SplitMix64};
-use link_report::Directions;
-use netio::frame::Received;
+use atoll_link_model::{ConfigError, Count, Link, SplitMix64};
+use atoll_link_report::{Directions, Line};
+use atoll_measures::{Marked, Peak};
 
 /// Ports in the order in which the engine opens them, and directions by the port they begin at.
 const WORLD: usize = 0;
@@ -43,65 +40,13 @@ impl LinkProgram {
     }
 
     /// The next frame that came in at port `from`, if it was due at or before `now`.
-    fn pop_from(&mut self, from: usize, now: u64) -> Option<Outgoing> {
+    fn pop_from(&mut self, from: usize, now: u64) -> Option<Outgoing<Passed>> {
         let departure = self.directions[from].link.pop_due(now)?;
-        Some(Outgoing {
-            line: from,
-            port: WORLD + ISLAND - from,
-            scheduled_ns: departure.scheduled_ns,
-            bytes: departure.bytes,
-            held: departure.packet,
-        })
+        Some(Passed::outgoing(from, WORLD + ISLAND - from, departure))
     }
 
-    fn by_direction<T>(&mut self, of: impl Fn(&mut Direction) -> T) -> Directions<T> {
-        Directions {
-            to_island: of(&mut self.directions[WORLD]),
-            to_world: of(&mut self.directions[ISLAND]),
-        }
-    }
-}
-
-impl Program for LinkProgram {
-    type Counters = Directions<DirectionCounters>;
-    type Measurement = Directions<DirectionMeasurement>;
-
-    fn shortest_delay_ns(&self) -> u64 {
-        let [to_island, to_world] = &self.directions;
-        let to_island_ns = to_island.link.shortest_delay_ns();
-        to_island_ns.min(to_world.link.shortest_delay_ns())
-    }
-
-    fn arrival(&mut self, port: usize, now: u64, received: &Received<'_>) {
-        let direction = &mut self.directions[port];
-        let lengths = Lengths::of(received.frame, received.wire_bytes);
-        if lengths.payload_bytes > self.mtu {
-            direction.oversize_packets += 1;
-            return;
-        }
-        direction.doubtful.no_checksum_packets += u64::from(received.checksum_missing);
-        let earliest_ns = direction.link.last_arrival_ns();
-        let held = Held {
-            frame: with_tag(received.frame, received.vlan),
-            clamped_ns: direction.punctuality.arrived(now, earliest_ns),
-        };
-        direction
-            .link
-            .enqueue(now, lengths.counted(self.counts), held);
-    }
-
-    fn unstamped(&mut self, port: usize) {
-        self.directions[port].doubtful.unstamped_packets += 1;
-    }
-
-    fn next_departure(&self) -> Option<u64> {
-        self.directions
-            .iter()
-            .filter_map(|direction| direction.link.next_departure())
-            .min()
-    }
-
-    fn pop_due(&mut self, now: u64) -> Option<Outgoing> {
+    /// The next frame of both directions, if it was due at or before `now`.
+    fn pop_due(&mut self, now: u64) -> Option<Outgoing<Passed>> {
         let next = |from: usize| self.directions[from].link.next_departure();
         let first = if next(ISLAND).unwrap_or(u64::MAX) < next(WORLD).unwrap_or(u64::MAX) {
             ISLAND
@@ -114,26 +59,110 @@ impl Program for LinkProgram {
             .find_map(|from| self.pop_from(from, now))
     }
 
-    fn sent(&mut self, outgoing: &Outgoing, now: u64) {
-        let direction = &mut self.directions[outgoing.line];
-        direction.punctuality.departed(outgoing.due_ns(), now);
-        if outgoing.scheduled_ns > now {
-            direction
-                .kernel_paced
-                .push(outgoing.scheduled_ns, outgoing.bytes);
+    fn by_direction<T>(&mut self, of: impl Fn(&mut Direction) -> T) -> Directions<T> {
+        Directions {
+            to_island: of(&mut self.directions[WORLD]),
+            to_world: of(&mut self.directions[ISLAND]),
+        }
+    }
+}
+
+impl FrameProgram for LinkProgram {
+    type Tag = Passed;
+    type Request = Request;
+    type Line = LineOf<Self>;
+
+    fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<Passed>) {
+        let (received, now) = (arrival.received, arrival.now_ns);
+        let direction = &mut self.directions[arrival.port];
+        direction.doubtful.unstamped_packets += u64::from(!arrival.stamped);
+        let lengths = Lengths::of(received.frame, received.wire_bytes);
+        if lengths.payload_bytes > self.mtu {
+            direction.oversize_packets += 1;
+            return;
+        }
+        direction.doubtful.no_checksum_packets += u64::from(received.checksum_missing);
+        let earliest_ns = direction.link.last_arrival_ns();
+        let held = Held {
+            frame: out.copy(received),
+            clamped_ns: direction.punctuality.arrived(now, earliest_ns),
+        };
+        direction
+            .link
+            .enqueue(now, lengths.counted(self.counts), held);
+    }
+
+    fn next_wake(&self) -> Option<u64> {
+        self.directions
+            .iter()
+            .filter_map(|direction| direction.link.next_departure())
+            .min()
+    }
+
+    fn on_wake(&mut self, until_ns: u64, out: &mut FrameOutput<Passed>) {
+        while !out.is_full() {
+            let Some(outgoing) = self.pop_due(until_ns) else {
+                return;
+            };
+            out.send(outgoing);
         }
     }
 
-    fn not_sent(&mut self, outgoing: &Outgoing) {
-        let direction = &mut self.directions[outgoing.line];
-        direction.unsent.add(outgoing.bytes);
+    fn shortest_delay_ns(&self) -> u64 {
+        let [to_island, to_world] = &self.directions;
+        let to_island_ns = to_island.link.shortest_delay_ns();
+        to_island_ns.min(to_world.link.shortest_delay_ns())
+    }
+
+    fn on_sent(&mut self, frame: &Outgoing<Passed>, now_ns: u64) {
+        let direction = &mut self.directions[frame.tag.line];
+        direction.punctuality.departed(frame.tag.due_ns, now_ns);
+        if frame.scheduled_ns > now_ns {
+            let paced = &mut direction.kernel_paced;
+            paced.push(frame.scheduled_ns, frame.tag.bytes);
+        }
+    }
+
+    fn on_refused(&mut self, frame: &Outgoing<Passed>) {
+        let direction = &mut self.directions[frame.tag.line];
+        direction.unsent.record(frame.tag.bytes);
         direction.overloaded = true;
     }
 
-    fn not_received(&mut self, port: usize, packets: u64) {
-        self.directions[port].doubtful.unread_packets += packets;
+    fn on_unread(&mut self, port: usize, frames: u64) {
+        self.directions[port].doubtful.unread_packets += frames;
         self.directions[port].overloaded = true;
     }
+
+    fn parse(line: &str) -> serde_json::Result<Request> {
+        request::parse(line)
+    }
+
+    fn on_request(
+        &mut self,
+        request: Request,
+        now: Now,
+        _out: &mut FrameOutput<Passed>,
+    ) -> Self::Line {
+        request::obey(self, request, now)
+    }
+
+    fn ready(&mut self) -> Self::Line {
+        Line::Ready
+    }
+
+    fn counters(&mut self, now: Now) -> Self::Line {
+        request::counters(self, now)
+    }
+
+    fn done(&mut self, now: Now) -> Self::Line {
+        request::done(self, now)
+    }
+}
+
+impl Emulation for LinkProgram {
+    type Counters = Directions<DirectionCounters>;
+    type Measurement = Directions<DirectionMeasurement>;
 
     fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal> {
         if change.vlan.is_some() {
@@ -155,7 +184,7 @@ impl Program for LinkProgram {
         Err(ConfigError::NoTrace.into())
     }
 
-    fn counters(&mut self, now: u64) -> Self::Counters {
+    fn sums(&mut self, now: u64) -> Self::Counters {
         self.by_direction(|direction| direction.counters(now))
     }
 
@@ -175,14 +204,11 @@ struct Direction {
     unsent: Count,
     /// Left the model, but the kernel still has them.
     kernel_paced: KernelPaced,
-    /// Since the last counters.
-    queue_max_bytes: u64,
+    queue_max_bytes: Peak,
     /// Since the last mark.
-    measured_queue_max_bytes: u64,
     overloaded: bool,
-    /// At the last mark.
-    before: DirectionCounters,
-    windows_over_rate_before: u64,
+    marked: Marked<DirectionCounters>,
+    windows_over_rate_marked: Marked<u64>,
 }
 
 impl Direction {
@@ -198,18 +224,17 @@ impl Direction {
             oversize_packets: 0,
             unsent: Count::default(),
             kernel_paced: KernelPaced::default(),
-            queue_max_bytes: 0,
-            measured_queue_max_bytes: 0,
+            queue_max_bytes: Peak::default(),
             overloaded: false,
-            before: DirectionCounters::default(),
-            windows_over_rate_before: 0,
+            marked: Marked::default(),
+            windows_over_rate_marked: Marked::default(),
         })
     }
 
     fn counters(&mut self, now: u64) -> DirectionCounters {
         self.take_queue_peak(now);
         DirectionCounters {
-            queue_max_bytes: std::mem::take(&mut self.queue_max_bytes),
+            queue_max_bytes: self.queue_max_bytes.take_interval(),
             timing: self.punctuality.timing(),
             ..self.sums(now)
         }
@@ -217,27 +242,22 @@ impl Direction {
 
     fn measurement(&mut self, now: u64) -> DirectionMeasurement {
         self.take_queue_peak(now);
-        let after = self.sums(now);
-        let before = std::mem::replace(&mut self.before, after);
+        let sums = self.sums(now);
         let (timing, lateness) = self.punctuality.measurement();
         let sojourn = self.link.take_sojourn();
         let over_rate = self.link.windows_over_rate();
         DirectionMeasurement {
             counters: DirectionCounters {
-                queue_max_bytes: std::mem::replace(
-                    &mut self.measured_queue_max_bytes,
-                    after.queue_bytes,
-                ),
+                queue_max_bytes: self.queue_max_bytes.take_measurement(),
                 timing,
-                ..after.since(&before)
+                ..self.marked.measure(sums)
             },
             lateness,
             sojourn_max_ns: sojourn.max_ns(),
             sojourn_count: sojourn.count(),
             sojourn_sum_ns: sojourn.sum_ns(),
-            sojourn_histogram: buckets(&sojourn),
-            scheduled_windows_over_rate: over_rate
-                - std::mem::replace(&mut self.windows_over_rate_before, over_rate),
+            sojourn_histogram: sojourn,
+            scheduled_windows_over_rate: self.windows_over_rate_marked.measure(over_rate),
             overloaded: std::mem::take(&mut self.overloaded),
         }
     }
@@ -271,15 +291,15 @@ impl Direction {
     }
 
     fn take_queue_peak(&mut self, now: u64) {
-        let peak = self.link.take_queue_peak_bytes(now);
-        self.queue_max_bytes = self.queue_max_bytes.max(peak);
-        self.measured_queue_max_bytes = self.measured_queue_max_bytes.max(peak);
+        self.queue_max_bytes
+            .record(self.link.take_queue_peak_bytes(now));
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use atoll_frame_engine::Received;
 
     const MS: u64 = 1_000_000;
     const FRAME: Received<'_> = Received {
@@ -300,9 +320,19 @@ mod tests {
         LinkProgram::new(&LinkConfig::parse(&line).unwrap(), 0).unwrap()
     }
 
+    fn arrive(program: &mut LinkProgram, port: usize, now_ns: u64, received: &Received<'_>) {
+        let arrival = Arrival {
+            port,
+            now_ns,
+            stamped: true,
+            received,
+        };
+        program.on_frame(&arrival, &mut FrameOutput::default());
+    }
+
     fn send_all(program: &mut LinkProgram) {
         while let Some(outgoing) = program.pop_due(u64::MAX) {
-            program.sent(&outgoing, outgoing.scheduled_ns);
+            program.on_sent(&outgoing, outgoing.scheduled_ns);
         }
     }
 
@@ -315,7 +345,7 @@ mod tests {
         };
         program.set(50 * MS, &change).unwrap();
         // It was in the ring by then: it should have been sent at the rate before, and 47 ms earlier.
-        program.arrival(WORLD, 3 * MS, &FRAME);
+        arrive(&mut program, WORLD, 3 * MS, &FRAME);
         send_all(&mut program);
         let measured = program.measurement(100 * MS).to_island.counters.timing;
         assert_eq!(
@@ -339,23 +369,29 @@ mod tests {
             checksum_missing: true,
             ..FRAME
         };
-        program.unstamped(ISLAND);
-        program.arrival(ISLAND, 0, &unfinished);
-        program.arrival(ISLAND, 0, &FRAME);
-        program.not_received(ISLAND, 5);
+        let arrival = Arrival {
+            port: ISLAND,
+            now_ns: 0,
+            stamped: false,
+            received: &FRAME,
+        };
+        program.on_frame(&arrival, &mut FrameOutput::default());
+        arrive(&mut program, ISLAND, 0, &unfinished);
+        arrive(&mut program, ISLAND, 0, &FRAME);
+        program.on_unread(ISLAND, 5);
         let expected = Doubtful {
             unread_packets: 5,
             unstamped_packets: 1,
             no_checksum_packets: 1,
         };
-        assert_eq!(program.counters(MS).to_world.doubtful, expected);
+        assert_eq!(program.sums(MS).to_world.doubtful, expected);
         let measured = program.measurement(MS);
         assert_eq!(measured.to_world.counters.doubtful, expected);
         assert_eq!(measured.to_island.counters.doubtful, Doubtful::default());
         let measured = program.measurement(2 * MS);
         assert_eq!(measured.to_world.counters.doubtful, Doubtful::default());
         assert_eq!(
-            program.counters(MS).to_world.doubtful,
+            program.sums(MS).to_world.doubtful,
             expected,
             "since the start"
         );
@@ -368,7 +404,7 @@ mod tests {
             program(r#","loss":{"kind":"trace","lost":[true,false],"where":"before"}"#);
         let mut found = [&mut lossy, &mut before].map(|program| {
             for _ in 0..4 {
-                program.arrival(WORLD, 0, &FRAME);
+                arrive(program, WORLD, 0, &FRAME);
             }
             send_all(program);
             program.measurement(100 * MS).to_island
@@ -398,12 +434,12 @@ mod tests {
     #[test]
     fn what_was_left_to_the_kernel_is_held_until_it_is_due() {
         let mut program = program("");
-        program.arrival(WORLD, 0, &FRAME);
+        arrive(&mut program, WORLD, 0, &FRAME);
         let outgoing = program.pop_due(21 * MS).unwrap();
         assert_eq!(outgoing.scheduled_ns, 21 * MS);
-        program.sent(&outgoing, 15 * MS);
+        program.on_sent(&outgoing, 15 * MS);
         let mut at = |now| {
-            let counters = program.counters(now).to_island;
+            let counters = program.sums(now).to_island;
             (
                 counters.in_packets,
                 counters.out_packets,

@@ -2,9 +2,9 @@
 //! A day on a 64 Mbit/s GEO link that is never idle, in virtual time: what it takes, and whether the last bit leaves
 //! when bytes and rate say.
 //!
-//!     cargo run --release -p link-model --example day
+//!     cargo run --release -p atoll-link-model --example day
 
-use link_model::{Link, LinkSettings, SplitMix64};
+use atoll_link_model::{Link, LinkSettings, SplitMix64};
 use std::process::ExitCode;
 use std::time::Instant;
 

@@ -6,11 +6,15 @@ use crate::queue::{Queue, Waiting};
 use crate::range_checks::{check_interval, probability};
 use crate::red::{Arrival, Red};
 use crate::{ConfigError, Nanoseconds, SplitMix64};
-use serde::{Deserialize, Serialize};
 
 /// How a queue is managed.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)
+)]
+#[non_exhaustive]
 pub enum AqmSettings {
     /// Controlled delay (RFC 8289): drops at the head while the time in the queue stays above a target.
     CoDel {

@@ -4,23 +4,25 @@
 use crate::range_checks::{check_delay, check_rate, probability};
 use crate::trace::check_trace;
 use crate::{AqmSettings, ConfigError, JitterSettings, LossSettings, Nanoseconds, TraceRow};
-use serde::{Deserialize, Serialize};
 
 /// One direction of a satellite link.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+///
+/// Write it with `..LinkSettings::default()`: later versions may have more settings, whose default is to do nothing.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct LinkSettings {
     /// Serialisation rate in bit/s of counted bytes.
     pub rate_bit_s: u64,
     /// One-way propagation delay.
     pub delay_ns: Nanoseconds,
     /// Half-width of the uniform distribution around `delay_ns`: the short form of `jitter`.
-    #[serde(default)]
+    #[cfg_attr(feature = "serde", serde(default))]
     pub jitter_ns: Nanoseconds,
     /// Distribution around `delay_ns`.
     pub jitter: Option<JitterSettings>,
     /// Whether packets may overtake others in propagation.
-    #[serde(default)]
+    #[cfg_attr(feature = "serde", serde(default))]
     pub reorder: bool,
     /// Capacity of the queue in counted bytes, the packet being serialised not included.
     pub queue_bytes: u64,
@@ -31,7 +33,7 @@ pub struct LinkSettings {
     /// How the queue is managed; None: drop-tail.
     pub aqm: Option<AqmSettings>,
     /// The state of the link as a function of time.
-    #[serde(default)]
+    #[cfg_attr(feature = "serde", serde(default))]
     pub trace: Vec<TraceRow>,
 }
 
@@ -112,9 +114,10 @@ impl DelaySettings {
     }
 }
 
-/// A change of settings while a link runs; absent ones stay.
-#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+/// A change of settings while a link runs; absent ones stay. Write it with `..LinkChange::default()`.
+#[derive(Debug, Clone, Default, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct LinkChange {
     /// As in [`LinkSettings`].
     pub rate_bit_s: Option<u64>,

@@ -1,8 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Counters of a link.
 
+use atoll_measures::Count;
+
 /// Why a link lost a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DropCause {
     /// The waiting bytes and its own exceed the queue's capacity, or there are too many packets.
     QueueFull,
@@ -12,23 +15,6 @@ pub enum DropCause {
     Aqm,
     /// The path was blocked while it was being sent.
     Blocked,
-}
-
-/// Packets and their counted bytes.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Count {
-    /// How many.
-    pub packets: u64,
-    /// Their counted bytes.
-    pub bytes: u64,
-}
-
-impl Count {
-    /// Count one packet of `bytes`.
-    pub fn add(&mut self, bytes: u32) {
-        self.packets += 1;
-        self.bytes += u64::from(bytes);
-    }
 }
 
 /// Lost packets, by cause.
@@ -53,22 +39,20 @@ impl Drops {
             DropCause::Aqm => &mut self.aqm,
             DropCause::Blocked => &mut self.blocked,
         };
-        count.add(bytes);
+        count.record(bytes);
     }
 
     /// The sum over all causes.
     #[must_use]
     pub fn all(&self) -> Count {
         let causes = [self.queue, self.loss, self.aqm, self.blocked];
-        Count {
-            packets: causes.iter().map(|count| count.packets).sum(),
-            bytes: causes.iter().map(|count| count.bytes).sum(),
-        }
+        causes.into_iter().sum()
     }
 }
 
 /// Packets and counted bytes since the start. `in = out + dropped + held` at every instant.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct LinkCounters {
     /// Offered.
     pub arrived: Count,

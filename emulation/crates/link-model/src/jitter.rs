@@ -2,7 +2,6 @@
 //! Jitter: how far a packet's delay is from the configured one.
 
 use crate::{Nanoseconds, SplitMix64};
-use serde::{Deserialize, Serialize};
 use std::f64::consts::SQRT_2;
 
 /// Deviations end here, in standard deviations, as they do in netem's tables. Beyond lie 6e-5 of the normal
@@ -15,8 +14,9 @@ const PARETO_MEAN: f64 = PARETO_SHAPE / (PARETO_SHAPE - 1.0);
 const PARETO_STANDARD_DEVIATION: f64 = 0.866_025_403_784_438_6; // sqrt(3) / 2
 
 /// A distribution around the configured delay.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct JitterSettings {
     /// Which distribution.
     pub kind: JitterKind,
@@ -27,13 +27,15 @@ pub struct JitterSettings {
     /// A first-order autoregressive normal process, mapped to the distribution (a Gaussian copula):
     /// however correlated, deviations keep the distribution asked for. (For the uniform
     /// and the Pareto distribution the correlation is that of the underlying process, slightly above their own.)
-    #[serde(default)]
+    #[cfg_attr(feature = "serde", serde(default))]
     pub correlation: f64,
 }
 
 /// Distributions of jitter; all but the tail's end of mean 0.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
 pub enum JitterKind {
     /// Evenly within the half-width.
     Uniform,

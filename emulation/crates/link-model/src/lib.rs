@@ -16,13 +16,47 @@
 //! in it. Everything is computed at the instants at which it happens, not at those of the calls: a caller
 //! that comes late sends late, but the next packet's scheduled departure does not move, so
 //! lateness cannot accumulate.
+//!
+//! # Units
+//! Instants and durations are nanoseconds (`_ns`), rates bits per second (`_bit_s`), sizes bytes (`_bytes`). A packet has
+//! the bytes that the caller says it counts for: rate, queue and counters know no headers. Probabilities are 0 to 1.
+//!
+//! # Example
+//! A GEO link of 16 Mbit/s whose queue holds 3000 bytes, in simulated time:
+//!
+//! ```
+//! use atoll_link_model::{Link, LinkSettings, SplitMix64, Verdict};
+//!
+//! let settings = LinkSettings {
+//!     rate_bit_s: 16_000_000,
+//!     delay_ns: 250_000_000,
+//!     queue_bytes: 3000,
+//!     ..LinkSettings::default()
+//! };
+//! let mut link = Link::new(&settings, SplitMix64::new(1, 0), 0)?;
+//! // Four packets of 1500 bytes at once: one is being sent, two wait, and there is no room for the last one.
+//! let verdicts = ["a", "b", "c", "d"].map(|packet| link.enqueue(0, 1500, packet));
+//! assert_eq!(verdicts.map(|verdict| verdict == Verdict::Accepted), [true, true, true, false]);
+//!
+//! // 1500 bytes take 0.75 ms at 16 Mbit/s.
+//! assert_eq!(link.next_departure(), Some(250_750_000));
+//! assert!(link.pop_due(250_749_999).is_none());
+//! let departures: Vec<_> = std::iter::from_fn(|| link.pop_due(260_000_000)).collect();
+//! assert_eq!(departures.iter().map(|each| each.packet).collect::<String>(), "abc");
+//! assert_eq!(departures[2].scheduled_ns, 252_250_000);
+//! assert_eq!(link.totals().dropped.queue.packets, 1);
+//! # Ok::<(), atoll_link_model::ConfigError>(())
+//! ```
+//!
+//! # Features
+//! `serde`: settings can be read from and written to the JSON of a job's configuration.
+#![forbid(unsafe_code)]
 
 mod aqm;
 mod codel;
 mod config;
 mod counters;
 mod delay_line;
-mod histogram;
 mod jitter;
 mod link;
 mod link_state;
@@ -36,11 +70,11 @@ mod serialiser;
 mod trace;
 
 pub use aqm::AqmSettings;
+pub use atoll_measures::{Count, Histogram};
 pub use atoll_random::SplitMix64;
 pub use config::{DelaySettings, LinkChange, LinkSettings};
-pub use counters::{Count, DropCause, Drops, LinkCounters};
+pub use counters::{DropCause, Drops, LinkCounters};
 pub use delay_line::DelayLine;
-pub use histogram::Histogram;
 pub use jitter::{JitterKind, JitterSettings};
 pub use link::{Link, Verdict};
 pub use loss::{LossKind, LossPlace, LossSettings};

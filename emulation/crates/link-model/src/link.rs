@@ -103,7 +103,7 @@ impl<P> Link<P> {
     pub fn enqueue(&mut self, now: Nanoseconds, bytes: u32, packet: P) -> Verdict {
         let now = now.max(self.last_arrival_ns);
         self.last_arrival_ns = now;
-        self.totals.arrived.add(bytes);
+        self.totals.arrived.record(bytes);
         self.serve_until(now);
         self.queue.forget(now);
         if let Some(cause) = self.refuses(now, bytes) {
@@ -148,7 +148,7 @@ impl<P> Link<P> {
             self.serve_until(needed_ns);
         }
         let departure = self.propagation.pop_due(now)?;
-        self.totals.departed.add(departure.bytes);
+        self.totals.departed.record(departure.bytes);
         Some(departure)
     }
 
@@ -322,7 +322,7 @@ impl<P> Link<P> {
                 DropCause::Loss
             };
             self.totals.dropped.add(cause, packet.bytes);
-            self.totals.lost_after.add(packet.bytes);
+            self.totals.lost_after.record(packet.bytes);
             return;
         }
         let delay_ns = self.state.delay_ns(end_ns);

@@ -3,22 +3,24 @@
 
 use crate::range_checks::probability;
 use crate::{ConfigError, SplitMix64};
-use serde::{Deserialize, Serialize};
 
 /// Which packets are lost, and where.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
 pub struct LossSettings {
     /// Which packets.
-    #[serde(flatten)]
+    #[cfg_attr(feature = "serde", serde(flatten))]
     pub kind: LossKind,
     /// Seen from the transmitter.
-    #[serde(rename = "where", default)]
+    #[cfg_attr(feature = "serde", serde(rename = "where", default))]
     pub place: LossPlace,
 }
 
 /// Where a link loses packets.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
-#[serde(rename_all = "lowercase")]
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(rename_all = "lowercase"))]
+#[non_exhaustive]
 pub enum LossPlace {
     /// At the receiver, as noise and interference do: a lost packet has been serialised.
     #[default]
@@ -28,8 +30,13 @@ pub enum LossPlace {
 }
 
 /// Which packets are lost.
-#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
-#[serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)]
+#[derive(Debug, Clone, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(
+    feature = "serde",
+    serde(tag = "kind", rename_all = "kebab-case", deny_unknown_fields)
+)]
+#[non_exhaustive]
 pub enum LossKind {
     /// Each for itself.
     Bernoulli {
@@ -49,10 +56,10 @@ pub enum LossKind {
         /// Probability of moving back: bursts last 1 / `bad_to_good` packets in the mean.
         bad_to_good: f64,
         /// Probability of loss in the good state.
-        #[serde(default)]
+        #[cfg_attr(feature = "serde", serde(default))]
         loss_good: f64,
         /// Probability of loss in the bad state.
-        #[serde(default = "certain")]
+        #[cfg_attr(feature = "serde", serde(default = "certain"))]
         loss_bad: f64,
     },
     /// As recorded, a packet after the other, from the begin again after the end.
@@ -62,6 +69,7 @@ pub enum LossKind {
     },
 }
 
+#[cfg(feature = "serde")]
 fn certain() -> f64 {
     1.0
 }
@@ -255,6 +263,7 @@ mod tests {
         assert!((share(&lost) - 0.11308).abs() < 0.003);
     }
 
+    #[cfg(feature = "serde")]
     #[test]
     fn settings_are_read_as_written_and_unknown_keys_refused() {
         let parse = serde_json::from_str::<LossSettings>;

@@ -40,6 +40,7 @@ pub(crate) fn probability(name: &'static str, probability: f64) -> Result<(), Co
 
 /// A setting outside its range.
 #[derive(Debug, Clone, PartialEq, thiserror::Error)]
+#[non_exhaustive]
 pub enum ConfigError {
     /// Zero, or beyond the range of the arithmetic.
     #[error("rate_bit_s {0} is out of range: 1 to {RATE_MAX_BIT_S}")]

@@ -3,14 +3,14 @@
 
 use crate::range_checks::{check_delay, check_rate, probability};
 use crate::{ConfigError, Nanoseconds};
-use serde::{Deserialize, Serialize};
 
 /// Later than every instant.
 pub(crate) const NEVER: Nanoseconds = Nanoseconds::MAX;
 
 /// The state of the link from one instant on; absent ones are as configured.
-#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
-#[serde(deny_unknown_fields)]
+#[derive(Debug, Clone, Copy, PartialEq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
 pub struct TraceRow {
     /// Since the start of the trace.
     pub t_ns: Nanoseconds,
@@ -21,7 +21,7 @@ pub struct TraceRow {
     /// Probability with which each packet that is sent is lost.
     pub loss: Option<f64>,
     /// The transmitter goes on sending, but all packets are lost.
-    #[serde(default)]
+    #[cfg_attr(feature = "serde", serde(default))]
     pub blocked: bool,
 }
 

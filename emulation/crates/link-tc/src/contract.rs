@@ -6,8 +6,8 @@ use crate::report::{
     ClassFigures, DelayFigures, DirectionFigures, Figures, MeasuredDirection, Measurement, Reporter,
 };
 use crate::request::Request;
-use link_model::Histogram;
-use link_report::{Directions, Op};
+use atoll_link_report::{Directions, Op};
+use atoll_measures::Histogram;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
@@ -50,8 +50,8 @@ fn what_is_said_has_the_shape_of_the_examples() {
     let mut sojourns = Histogram::default();
     sojourns.record(0);
     let measured = Directions {
-        to_island: MeasuredDirection::new(figures, &sojourns),
-        to_world: MeasuredDirection::new(figures, &sojourns),
+        to_island: MeasuredDirection::new(figures, sojourns.clone()),
+        to_world: MeasuredDirection::new(figures, sojourns),
     };
     reporter.ready().unwrap();
     reporter

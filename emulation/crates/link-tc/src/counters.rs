@@ -8,9 +8,9 @@ use crate::report::{
     ClassFigures, DelayFigures, DirectionFigures, Figures, MeasuredDirection, Measurement,
 };
 use crate::rtnetlink::{Kernel, Qdiscs};
-use link_model::Histogram;
-use link_report::Directions;
-use netio::interface::Interface;
+use atoll_link_report::Directions;
+use atoll_measures::{Histogram, Marked, Peak};
+use atoll_netio::interface::Interface;
 use std::collections::BTreeMap;
 use std::io;
 use std::num::NonZeroU64;
@@ -30,7 +30,7 @@ pub(crate) enum Counters {
         classes: BTreeMap<u16, Class>,
         unknown: Filter,
         /// Packets of no class, at the last mark.
-        unknown_marked: u64,
+        unknown_marked: Marked<u64>,
     },
 }
 
@@ -45,8 +45,7 @@ pub(crate) struct Direction {
     /// The most packets that the delay holds.
     limit_packets: u64,
     /// The most bytes in the queue, since the last line of counters and since the last mark.
-    interval_max_bytes: u64,
-    measurement_max_bytes: u64,
+    queue_max_bytes: Peak,
     rate_bit_s: NonZeroU64,
     /// How long what was in the queue would take to leave, at each look since the last mark.
     sojourns: Histogram,
@@ -57,7 +56,7 @@ pub(crate) struct Direction {
     /// Packets that the delay had dropped for want of room, now and at the last mark.
     refused: u64,
     refused_marked: u64,
-    marked: DirectionFigures,
+    marked: Marked<DirectionFigures>,
 }
 
 /// Where a direction loses packets by chance.
@@ -74,7 +73,7 @@ enum Loss {
 #[derive(Debug)]
 pub(crate) struct Class {
     qdisc: Qdisc,
-    marked: ClassFigures,
+    marked: Marked<ClassFigures>,
     /// Packets that there was no room for, now and at the last mark.
     refused: u64,
     refused_marked: u64,
@@ -112,7 +111,7 @@ impl Counters {
         let classes = delay.classes.iter().map(|(&vlan, qdisc)| {
             let class = Class {
                 qdisc: Qdisc::new(qdisc)?,
-                marked: ClassFigures::default(),
+                marked: Marked::default(),
                 refused: 0,
                 refused_marked: 0,
             };
@@ -121,7 +120,7 @@ impl Counters {
         Ok(Self::Delay {
             classes: classes.collect::<Result<_, TcError>>()?,
             unknown: Filter::new(&delay.unknown)?,
-            unknown_marked: 0,
+            unknown_marked: Marked::default(),
         })
     }
 
@@ -157,8 +156,8 @@ impl Counters {
             to_world,
         } = self
         {
-            to_island.interval_max_bytes = 0;
-            to_world.interval_max_bytes = 0;
+            to_island.queue_max_bytes.take_interval();
+            to_world.queue_max_bytes.take_interval();
         }
         Ok(figures)
     }
@@ -197,12 +196,10 @@ impl Counters {
                 for (vlan, class) in classes {
                     class.refused_marked = class.refused;
                     if let Some(figures) = now.classes.get_mut(vlan) {
-                        let marked = std::mem::replace(&mut class.marked, *figures);
-                        *figures = figures.since(&marked);
+                        *figures = class.marked.measure(*figures);
                     }
                 }
-                let unknown = std::mem::replace(unknown_marked, now.unknown_vlan_packets);
-                now.unknown_vlan_packets = now.unknown_vlan_packets.saturating_sub(unknown);
+                now.unknown_vlan_packets = unknown_marked.measure(now.unknown_vlan_packets);
                 Measurement::Delay(now)
             }
             _ => unreachable!("a link's figures are a link's"),
@@ -286,8 +283,7 @@ impl Direction {
             queue: Qdisc::new(&config.queue)?,
             delay,
             limit_packets: config.delay.limit_packets,
-            interval_max_bytes: 0,
-            measurement_max_bytes: 0,
+            queue_max_bytes: Peak::default(),
             rate_bit_s: config.rate_bit_s,
             sojourns: Histogram::default(),
             found_full: false,
@@ -295,13 +291,12 @@ impl Direction {
             lost_after: DroppedBytes::default(),
             refused: 0,
             refused_marked: 0,
-            marked: DirectionFigures::default(),
+            marked: Marked::default(),
         })
     }
 
     fn look(&mut self, queue: &Statistics, delay: &Statistics) {
-        self.interval_max_bytes = self.interval_max_bytes.max(queue.backlog_bytes);
-        self.measurement_max_bytes = self.measurement_max_bytes.max(queue.backlog_bytes);
+        self.queue_max_bytes.record(queue.backlog_bytes);
         let sojourn_ns = u128::from(queue.backlog_bytes) * u128::from(NS_OF_BYTE_AT_BIT_S)
             / u128::from(self.rate_bit_s.get());
         self.sojourns
@@ -354,23 +349,23 @@ impl Direction {
             lost_after_packets: lost_after,
             lost_after_bytes: after_bytes,
             queue_bytes: queue.backlog_bytes,
-            queue_max_bytes: self.interval_max_bytes,
+            queue_max_bytes: self.queue_max_bytes.interval(),
             held_packets: queue.backlog_packets + delay.backlog_packets,
             overloaded: self.found_full || self.refused > self.refused_marked,
         })
     }
 
     fn measure(&mut self, now: &DirectionFigures) -> MeasuredDirection {
-        let marked = std::mem::replace(&mut self.marked, *now);
-        let most = std::mem::replace(&mut self.measurement_max_bytes, now.queue_bytes);
+        let most = self.queue_max_bytes.take_measurement();
+        self.queue_max_bytes.record(now.queue_bytes); // with which the next measurement begins
         self.found_full = false;
         self.refused_marked = self.refused;
         let sojourns = std::mem::take(&mut self.sojourns);
         let figures = DirectionFigures {
             queue_max_bytes: most,
-            ..now.since(&marked)
+            ..self.marked.measure(*now)
         };
-        MeasuredDirection::new(figures, &sojourns)
+        MeasuredDirection::new(figures, sojourns)
     }
 }
 

@@ -14,7 +14,7 @@ pub(crate) enum BadConfiguration {
     #[error("configuration: '{0}' is not a handle: write hexadecimal MAJOR:MINOR")]
     Handle(String),
     #[error(transparent)]
-    Interface(#[from] netio::interface::UnusableInterface),
+    Interface(#[from] atoll_netio::interface::UnusableInterface),
 }
 
 /// The form in which `atoll-host` recognises a bad configuration.

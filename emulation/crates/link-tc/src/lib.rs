@@ -26,10 +26,10 @@ mod rtnetlink;
 mod setup;
 
 use atoll_job::{Event, Requests};
+use atoll_link_report::Op;
 use config::{Config, Counted};
 use counters::Counters;
 use error::{BadConfiguration, TcError};
-use link_report::Op;
 use report::Reporter;
 use request::Request;
 use rtnetlink::Kernel;

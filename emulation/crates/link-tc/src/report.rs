@@ -5,8 +5,8 @@
 use crate::attributes::Statistics;
 use crate::error::TcError;
 use atoll_job::clock::real_time_ns;
-use link_model::Histogram;
-use link_report::{Answer, Directions, Line, Op};
+use atoll_link_report::{Answer, Directions, Line, Op};
+use atoll_measures::{Histogram, sums};
 use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
@@ -38,17 +38,17 @@ pub(crate) struct MeasuredDirection {
     sojourn_max_ns: u64,
     sojourn_count: u64,
     sojourn_sum_ns: u64,
-    sojourn_histogram: Vec<(u64, u64)>,
+    sojourn_histogram: Histogram,
 }
 
 impl MeasuredDirection {
-    pub(crate) fn new(figures: DirectionFigures, sojourns: &Histogram) -> Self {
+    pub(crate) fn new(figures: DirectionFigures, sojourns: Histogram) -> Self {
         Self {
             figures,
             sojourn_max_ns: sojourns.max_ns(),
             sojourn_count: sojourns.count(),
             sojourn_sum_ns: sojourns.sum_ns(),
-            sojourn_histogram: sojourns.non_empty().collect(),
+            sojourn_histogram: sojourns,
         }
     }
 }
@@ -78,37 +78,20 @@ pub(crate) struct DirectionFigures {
     pub(crate) overloaded: bool,
 }
 
-impl DirectionFigures {
-    /// Sums less those of an earlier time; gauges stay. Sums that the kernel gave us one after the other can be
-    /// a packet short of each other.
-    pub(crate) fn since(&self, marked: &Self) -> Self {
-        let difference =
-            |now: Option<u64>, then: Option<u64>| Some(now?.saturating_sub(then.unwrap_or(0)));
-        Self {
-            in_packets: self.in_packets.saturating_sub(marked.in_packets),
-            in_bytes: self.in_bytes.saturating_sub(marked.in_bytes),
-            out_packets: self.out_packets.saturating_sub(marked.out_packets),
-            out_bytes: self.out_bytes.saturating_sub(marked.out_bytes),
-            dropped_packets: self.dropped_packets.saturating_sub(marked.dropped_packets),
-            dropped_bytes: self.dropped_bytes.saturating_sub(marked.dropped_bytes),
-            dropped_queue_packets: self
-                .dropped_queue_packets
-                .saturating_sub(marked.dropped_queue_packets),
-            dropped_queue_bytes: difference(self.dropped_queue_bytes, marked.dropped_queue_bytes),
-            dropped_loss_packets: self
-                .dropped_loss_packets
-                .saturating_sub(marked.dropped_loss_packets),
-            dropped_loss_bytes: difference(self.dropped_loss_bytes, marked.dropped_loss_bytes),
-            lost_after_packets: self
-                .lost_after_packets
-                .saturating_sub(marked.lost_after_packets),
-            lost_after_bytes: self
-                .lost_after_bytes
-                .saturating_sub(marked.lost_after_bytes),
-            ..*self
-        }
-    }
-}
+sums!(DirectionFigures {
+    in_packets,
+    in_bytes,
+    out_packets,
+    out_bytes,
+    dropped_packets,
+    dropped_bytes,
+    dropped_queue_packets,
+    dropped_queue_bytes,
+    dropped_loss_packets,
+    dropped_loss_bytes,
+    lost_after_packets,
+    lost_after_bytes,
+});
 
 /// A delay box.
 #[derive(Debug, Serialize)]
@@ -139,18 +122,14 @@ impl ClassFigures {
             held_packets: counted.backlog_packets,
         }
     }
-
-    /// As of [`DirectionFigures::since`].
-    pub(crate) fn since(&self, marked: &Self) -> Self {
-        Self {
-            in_packets: self.in_packets.saturating_sub(marked.in_packets),
-            in_bytes: self.in_bytes.saturating_sub(marked.in_bytes),
-            out_packets: self.out_packets.saturating_sub(marked.out_packets),
-            out_bytes: self.out_bytes.saturating_sub(marked.out_bytes),
-            held_packets: self.held_packets,
-        }
-    }
 }
+
+sums!(ClassFigures {
+    in_packets,
+    in_bytes,
+    out_packets,
+    out_bytes
+});
 
 /// Writes lines, stamped with `CLOCK_REALTIME`.
 #[derive(Debug)]

@@ -6,7 +6,7 @@
 use crate::attributes::{Statistics, attribute, attributes, statistics, u16_at, u32_at};
 use crate::config::Handle;
 use crate::error::TcError;
-use netio::receive::receive;
+use atoll_netio::receive::receive;
 use rustix::fd::OwnedFd;
 use rustix::io::retry_on_intr;
 use rustix::net::{AddressFamily, SendFlags, SocketFlags, SocketType, send, socket_with};
@@ -264,7 +264,7 @@ mod tests {
     #[test]
     fn the_kernel_answers_a_dump_of_this_namespace() {
         let mut kernel = Kernel::open().unwrap();
-        let loopback = netio::interface::Interface::find("lo").unwrap();
+        let loopback = atoll_netio::interface::Interface::find("lo").unwrap();
         kernel.qdiscs().unwrap();
         // Nothing is attached to the loopback interface's clsact, most likely not even a clsact.
         let none = kernel

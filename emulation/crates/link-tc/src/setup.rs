@@ -4,7 +4,7 @@
 use crate::config::{Batches, Settings};
 use crate::error::TcError;
 use crate::readback::first_difference;
-use netio::interface::{Interface, UnusableInterface};
+use atoll_netio::interface::{Interface, UnusableInterface};
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
@@ -109,7 +109,7 @@ fn tool(name: &'static str, arguments: &[&str], input: &str) -> Result<Output, T
         .stdout(Stdio::piped())
         .stderr(Stdio::piped());
     // Not to be ended by the signals that are blocked here, but to die with this process.
-    netio::process::configure_child(&mut command, None).map_err(failed)?;
+    atoll_netio::process::configure_child(&mut command, None).map_err(failed)?;
     let mut child = command.spawn().map_err(failed)?;
     let mut stdin = child.stdin.take();
     let output = std::thread::scope(|scope| {

@@ -51,10 +51,10 @@ fn channels_fetch_the_flows_their_seed_draws() {
     let (serving, address) = server("reno");
     let (done, rows) = fetch(address, "drawn", 300);
     drop(serving);
-    let sizes = flow_sizes::Distribution::published();
+    let sizes = atoll_flow_sizes::Distribution::published();
     for row in &rows {
         let number = |column: usize| row[column].parse::<u64>().unwrap();
-        let flow = flow_sizes::draw(&sizes, 1, number(0), number(1), 1);
+        let flow = atoll_flow_sizes::draw(&sizes, 1, number(0), number(1), 1);
         assert_eq!(number(3), flow.size_bytes, "{row:?}");
         assert!(["completed", "cut"].contains(&row[9].as_str()), "{row:?}");
         if row[9] == "completed" {
@@ -111,8 +111,8 @@ fn an_open_loop_begins_flows_when_its_seed_says_whatever_became_of_those_before(
     assert!(rows.iter().all(|row| row[9] == "cut"), "{rows:?}");
     let lag = |row: &Vec<String>| {
         let number = |column: usize| row[column].parse::<u64>().unwrap();
-        let waits =
-            (0..=number(1)).map(|flow| flow_sizes::exponential_ns(mean_ns, 1, number(0), flow));
+        let waits = (0..=number(1))
+            .map(|flow| atoll_flow_sizes::exponential_ns(mean_ns, 1, number(0), flow));
         number(5) - waits.sum::<u64>()
     };
     // Each as long after the start as it was due, or later where this machine was busy.

@@ -2,7 +2,7 @@
 //! The configuration of a capture.
 
 use crate::error::CaptureError;
-use netio::capture;
+use atoll_netio::capture;
 use serde::Deserialize;
 use std::path::PathBuf;
 

@@ -3,7 +3,7 @@
 
 use crate::error::CaptureError;
 use crate::record;
-use netio::frame::Received;
+use atoll_netio::frame::Received;
 use std::fs::File;
 use std::io::{self, ErrorKind, Write};
 use std::path::{Path, PathBuf};

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `atoll-host capture`: the frames of one interface into a pcap file.
 //!
-//! One thread and one poll loop ([`session`]) between the kernel's ring ([`netio::capture`]) and the file
+//! One thread and one poll loop ([`session`]) between the kernel's ring ([`atoll_netio::capture`]) and the file
 //! ([`file`]), whose format is [`record`]. Messages are as in `docs/contracts.md`.
 #![forbid(unsafe_code)]
 

@@ -4,7 +4,7 @@
 //! Source: <https://datatracker.ietf.org/doc/draft-ietf-opsawg-pcap/>.
 
 use atoll_headers::{TAG_BYTES, append_tagged};
-use netio::frame::Received;
+use atoll_netio::frame::Received;
 
 const MAGIC_NANOSECONDS: u32 = 0xa1b2_3c4d;
 const VERSION: [u16; 2] = [2, 4];

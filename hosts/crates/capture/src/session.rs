@@ -7,9 +7,9 @@ use crate::file::CaptureFile;
 use crate::message::{Message, Tally};
 use atoll_job::clock::real_time_ns;
 use atoll_job::{discard, print};
-use netio::capture::CaptureSocket;
-use netio::interface::Interface;
-use netio::privileges::{CapabilitySet, drop_capabilities};
+use atoll_netio::capture::CaptureSocket;
+use atoll_netio::interface::Interface;
+use atoll_netio::privileges::{CapabilitySet, drop_capabilities};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::io::Errno;
 use std::io;
@@ -30,7 +30,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 pub(crate) fn capture(config: &Config) -> Result<(), CaptureError> {
     let interface = find(&config.interface)?;
     let signals =
-        netio::shutdown_signal::requests().map_err(CaptureError::of("wait for signals"))?;
+        atoll_netio::shutdown_signal::requests().map_err(CaptureError::of("wait for signals"))?;
     let file = CaptureFile::create(&config.file, config.snap_bytes)?;
     drop_capabilities(CapabilitySet::DAC_OVERRIDE)
         .map_err(CaptureError::of("give up privileges"))?;

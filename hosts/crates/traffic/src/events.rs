@@ -73,7 +73,7 @@ impl Events {
     /// If the process has no descriptors left.
     pub fn of_job() -> Result<Self, TrafficError> {
         let mut events = Self::new()?;
-        let signals = netio::shutdown_signal::requests()?;
+        let signals = atoll_netio::shutdown_signal::requests()?;
         epoll::add(
             &events.epoll,
             &signals,

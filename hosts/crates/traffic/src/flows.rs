@@ -3,8 +3,8 @@
 
 use crate::error::TrafficError;
 use crate::sizes::{Counts, FlowSizes};
+use atoll_flow_sizes::{Distribution, draw};
 use clap::Parser;
-use flow_sizes::{Distribution, draw};
 use std::io::{self, BufWriter, Write};
 
 /// Print the flows a seed draws as CSV: channel, flow, `server_index`, `size_bytes`

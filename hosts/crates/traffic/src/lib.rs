@@ -17,7 +17,6 @@ mod ping;
 mod probe;
 mod serve;
 mod sizes;
-mod slots;
 mod socket;
 mod transfer;
 mod udp;

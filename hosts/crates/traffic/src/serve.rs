@@ -11,12 +11,12 @@ use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
 use crate::events::{Events, Wake};
 use crate::job::{emit, log_line};
-use crate::slots::Slots;
 use crate::socket::{is_not_ready, listen, raise_descriptor_limit};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
 use rustix::net::{SocketFlags, accept_with, sockopt};
 use serde::{Deserialize, Serialize};
+use slab::Slab;
 use std::io::{Read, Write};
 use std::net::{Shutdown, SocketAddr, TcpListener, TcpStream};
 use std::time::Duration;
@@ -93,7 +93,7 @@ pub fn serve(config: &ServeConfig) -> Result<(), TrafficError> {
     if let Some(rate_bit_s) = config.write_rate_bit_s {
         // The kernel paces the segments (tcp(7) has no word of it; net/core/sock.c): nothing is sent in bursts, and
         // this program is not woken for it.
-        netio::tcp_options::set_max_pacing_rate(&listener, rate_bit_s / 8)?;
+        atoll_netio::tcp_options::set_max_pacing_rate(&listener, rate_bit_s / 8)?;
     }
     let mut events = Events::of_job()?;
     events.add(&listener, LISTENER, EventFlags::IN)?;
@@ -103,7 +103,7 @@ pub fn serve(config: &ServeConfig) -> Result<(), TrafficError> {
 
     let mut server = Server {
         listener,
-        connections: Slots::new(),
+        connections: Slab::new(),
         accepted: 0,
         sent_bytes: 0,
         full: false,
@@ -132,7 +132,7 @@ pub fn serve(config: &ServeConfig) -> Result<(), TrafficError> {
 
 struct Server {
     listener: TcpListener,
-    connections: Slots<Connection>,
+    connections: Slab<Connection>,
     accepted: u64,
     sent_bytes: u64,
     /// Out of descriptors: not accepting until a connection ends.
@@ -169,7 +169,7 @@ impl Server {
                 Err(_) => continue,
             };
             self.accepted += 1;
-            let token = self.connections.next();
+            let token = self.connections.vacant_key();
             events.add(&stream, token as u64, EventFlags::IN)?;
             self.connections.insert(Connection {
                 stream,
@@ -183,11 +183,11 @@ impl Server {
     }
 
     fn service(&mut self, events: &Events, token: usize) -> Result<(), TrafficError> {
-        let Some(connection) = self.connections.get(token) else {
+        let Some(connection) = self.connections.get_mut(token) else {
             return Ok(());
         };
         if connection.advance(events, token as u64, &mut self.sent_bytes) == Progress::Over {
-            self.connections.remove(token);
+            self.connections.try_remove(token);
             if self.full {
                 events.add(&self.listener, LISTENER, EventFlags::IN)?;
                 self.full = false;

@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A flow-size distribution as a configuration names it: `"published"`, or its knots.
 
+use atoll_flow_sizes::{Distribution, Knot};
 use clap::ValueEnum;
-use flow_sizes::{Distribution, Knot};
 use serde::Deserialize;
 
 /// `flow_sizes` of a configuration; [`FlowSizes::resolve`] makes a distribution of it.
@@ -50,7 +50,7 @@ impl Counts {
     pub const fn payload_bytes(self, size_bytes: u64) -> u64 {
         match self {
             Self::Payload => size_bytes,
-            Self::Ip => flow_sizes::payload_bytes(size_bytes),
+            Self::Ip => atoll_flow_sizes::payload_bytes(size_bytes),
         }
     }
 }
@@ -72,7 +72,7 @@ impl FlowSizes {
             Self::Named(name) => {
                 return name
                     .parse()
-                    .map_err(|error: flow_sizes::UnknownDistribution| error.to_string());
+                    .map_err(|error: atoll_flow_sizes::UnknownDistribution| error.to_string());
             }
             Self::Knots(Table::Curve { knots: pairs }) => Distribution::curve(knots(pairs)),
             Self::Knots(Table::Steps { knots: pairs }) => Distribution::steps(knots(pairs)),

@@ -301,7 +301,7 @@ impl Receiver {
     fn adjust_low_water(&mut self, left_bytes: u64) -> io::Result<()> {
         let wanted = left_bytes > 2 * u64::from(LOW_WATER_BYTES);
         if wanted != self.low_water {
-            netio::tcp_options::set_receive_low_water(
+            atoll_netio::tcp_options::set_receive_low_water(
                 &self.stream,
                 if wanted { LOW_WATER_BYTES } else { 1 },
             )?;

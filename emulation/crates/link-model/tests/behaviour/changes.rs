@@ -2,7 +2,7 @@
 //! Changes while packets are in the link: set by hand, or by a trace.
 
 use crate::loads::{arrivals, drain, new_link, offer, plain};
-use link_model::{
+use atoll_link_model::{
     ConfigError, DropCause, Link, LinkChange, LinkSettings, LossKind, LossPlace, LossSettings,
     TraceRow, Verdict,
 };

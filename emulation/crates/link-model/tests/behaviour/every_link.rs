@@ -4,7 +4,7 @@
 use crate::loads::{
     any_link, arrivals, drain, jitters, new_link, offer, plain, traces, with_jitter,
 };
-use link_model::{
+use atoll_link_model::{
     DelayLine, DelaySettings, DropCause, JitterKind, JitterSettings, Link, LinkSettings, LossPlace,
     SplitMix64, Verdict,
 };
@@ -64,7 +64,7 @@ proptest! {
     ) {
         // CoDel looks at what waits when a packet leaves the queue: it may be asked as late as one likes, but must
         // know what has arrived.
-        let ahead = u64::from(!matches!(settings.aqm, Some(link_model::AqmSettings::CoDel { .. })));
+        let ahead = u64::from(!matches!(settings.aqm, Some(atoll_link_model::AqmSettings::CoDel { .. })));
         let mut quiet = new_link(&settings, 1);
         offer(&mut quiet, &arrivals);
         let expected = drain(&mut quiet);
@@ -111,7 +111,7 @@ proptest! {
         // The path alone is left constant, so that departures show what the transmitter did.
         let trace: Vec<_> = trace
             .into_iter()
-            .map(|row| link_model::TraceRow { delay_ns: None, loss: None, blocked: false, ..row })
+            .map(|row| atoll_link_model::TraceRow { delay_ns: None, loss: None, blocked: false, ..row })
             .collect();
         let settings = LinkSettings { trace: trace.clone(), ..settings };
         let mut link = new_link(&settings, 1);

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Links and loads for property tests.
 
-use link_model::{
+use atoll_link_model::{
     AqmSettings, Departure, JitterKind, JitterSettings, Link, LinkSettings, LossKind, LossPlace,
     LossSettings, SplitMix64, TraceRow, Verdict,
 };

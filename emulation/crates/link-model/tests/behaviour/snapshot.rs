@@ -2,7 +2,7 @@
 //! Seeded runs, packet by packet, against tables that people have read: a change of the arithmetic, of the order
 //! in which random numbers are drawn or of the generator shows here first.
 
-use link_model::{
+use atoll_link_model::{
     AqmSettings, JitterKind, JitterSettings, Link, LinkSettings, LossKind, LossPlace, LossSettings,
     SplitMix64, TraceRow, Verdict,
 };

@@ -3,7 +3,7 @@
 
 use super::config::LoadConfig;
 use super::flow_log::Entry;
-use flow_sizes::Distribution;
+use atoll_flow_sizes::Distribution;
 
 /// First wait after a failure, doubled for each further one in a row.
 const BACK_OFF_MIN_NS: u64 = 100_000_000;
@@ -32,7 +32,7 @@ impl Channel {
     /// The next flow, which begins now, at `start_ns` of real time.
     pub fn next(&mut self, config: &LoadConfig, sizes: &Distribution, start_ns: i64) -> Entry {
         let servers = config.servers.len();
-        let flow = flow_sizes::draw(sizes, config.seed, self.number, self.next_flow, servers);
+        let flow = atoll_flow_sizes::draw(sizes, config.seed, self.number, self.next_flow, servers);
         let entry = Entry {
             channel: self.number,
             flow: self.next_flow,
@@ -101,7 +101,7 @@ mod tests {
         assert_eq!(first(&ip).server, drawn.server);
         assert_eq!(
             first(&ip).size_bytes,
-            flow_sizes::payload_bytes(drawn.size_bytes)
+            atoll_flow_sizes::payload_bytes(drawn.size_bytes)
         );
     }
 

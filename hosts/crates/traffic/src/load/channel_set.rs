@@ -11,11 +11,11 @@ use super::{Counters, READ_BYTES};
 use crate::clock::{monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
 use crate::events::Events;
-use crate::slots::Slots;
 use crate::socket::{errno_name, is_default_congestion_control, is_not_ready};
-use flow_sizes::Distribution;
+use atoll_flow_sizes::Distribution;
 use nix::errno::Errno;
 use rustix::event::epoll::EventFlags;
+use slab::Slab;
 use std::cmp::Reverse;
 use std::collections::BinaryHeap;
 
@@ -29,7 +29,7 @@ pub struct ChannelSet<'a> {
     /// The congestion control to ask for; None: sockets have it anyway.
     control: Option<&'a str>,
     channels: Vec<Channel>,
-    flows: Slots<Flow>,
+    flows: Slab<Flow>,
     /// (monotonic time, channel) of flows that are to begin.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     log: FlowLog,
@@ -59,7 +59,7 @@ impl<'a> ChannelSet<'a> {
             sizes,
             control,
             channels: config.channels.iter().copied().map(Channel::new).collect(),
-            flows: Slots::new(),
+            flows: Slab::new(),
             due: BinaryHeap::new(),
             log,
             shares: Shares::new(config.channels.len()),
@@ -126,7 +126,7 @@ impl<'a> ChannelSet<'a> {
         token: Token,
         flags: EventFlags,
     ) -> Result<(), TrafficError> {
-        let Some(fetch) = self.flows.get(token.slot()) else {
+        let Some(fetch) = self.flows.get_mut(token.slot()) else {
             return Ok(());
         };
         let before = fetch.entry.received_bytes;
@@ -138,7 +138,7 @@ impl<'a> ChannelSet<'a> {
             Err(error) if is_not_ready(&error) => return Ok(()),
             Err(error) => Outcome::Failed(errno_name(&error)),
         };
-        let Some(fetch) = self.flows.remove(token.slot()) else {
+        let Some(fetch) = self.flows.try_remove(token.slot()) else {
             return Ok(());
         };
         if self.ended(fetch.entry, fetch.begun_ns, &outcome, token.channel())? {
@@ -154,7 +154,14 @@ impl<'a> ChannelSet<'a> {
     /// As of [`ChannelSet::begin_due`].
     pub fn give_up_silent(&mut self, now_ns: u64) -> Result<(), TrafficError> {
         let limit_ns = self.config.silence_ns;
-        for fetch in self.flows.take(|fetch| fetch.silent_ns(now_ns) >= limit_ns) {
+        let silent = |fetch: &mut Flow| fetch.silent_ns(now_ns) >= limit_ns;
+        let found: Vec<usize> = self
+            .flows
+            .iter_mut()
+            .filter_map(|(slot, fetch)| silent(fetch).then_some(slot))
+            .collect();
+        for slot in found {
+            let fetch = self.flows.remove(slot);
             self.silent += 1;
             let outcome = Outcome::Failed(format!("{:?}", Errno::ETIMEDOUT));
             self.ended(fetch.entry, fetch.begun_ns, &outcome, fetch.channel)?;
@@ -168,7 +175,7 @@ impl<'a> ChannelSet<'a> {
     /// As of [`ChannelSet::begin_due`].
     pub fn cut(&mut self) -> Result<(), TrafficError> {
         let (end_ns, now_ns) = (realtime_ns(), monotonic_ns());
-        for fetch in self.flows.all() {
+        for (_, fetch) in &self.flows {
             let entry = Entry {
                 end_ns,
                 ..fetch.entry
@@ -218,9 +225,11 @@ impl<'a> ChannelSet<'a> {
 
     fn begin(&mut self, events: &Events, index: usize) -> Result<(), TrafficError> {
         let entry = self.channels[index].next(self.config, &self.sizes, realtime_ns());
-        let (token, begun_ns) = (Token::new(index, self.flows.next()), monotonic_ns());
+        let (token, begun_ns) = (Token::new(index, self.flows.vacant_key()), monotonic_ns());
         match Flow::begin(entry, begun_ns, self.control, events, token) {
-            Ok(fetch) => self.flows.insert(fetch),
+            Ok(fetch) => {
+                self.flows.insert(fetch);
+            }
             Err(error) => {
                 let outcome = Outcome::Failed(errno_name(&error));
                 self.ended(entry, begun_ns, &outcome, index)?;

@@ -4,7 +4,7 @@
 use crate::clock::SECOND_NS;
 use crate::error::TrafficError;
 use crate::sizes::{Counts, FlowSizes};
-use flow_sizes::{Distribution, exponential_ns};
+use atoll_flow_sizes::{Distribution, exponential_ns};
 use serde::Deserialize;
 use std::collections::HashSet;
 use std::net::SocketAddr;

@@ -107,7 +107,7 @@ impl Flow {
             Some(_) if ended => Ok(Step::Ended(Outcome::Failed("ENODATA".into()))),
             Some(left) => {
                 if !self.low_water && left > u64::from(LOW_WATER_BYTES) {
-                    netio::tcp_options::set_receive_low_water(&self.stream, LOW_WATER_BYTES)?;
+                    atoll_netio::tcp_options::set_receive_low_water(&self.stream, LOW_WATER_BYTES)?;
                     self.low_water = true;
                 }
                 Ok(Step::Going)

@@ -21,11 +21,11 @@ use crate::error::TrafficError;
 use crate::events::{Events, Wake};
 use crate::job::{emit, log_line};
 use crate::socket::{check_congestion_control, raise_descriptor_limit};
+use atoll_netio::privileges::{CapabilitySet, drop_capabilities};
 use channel_set::ChannelSet;
 pub use config::LoadConfig;
 use fair_scheduler::FairScheduler;
 use flow_log::FlowLog;
-use netio::privileges::{CapabilitySet, drop_capabilities};
 use rustix::event::epoll::Event;
 use serde::Serialize;
 

@@ -7,8 +7,8 @@ use crate::clock::realtime_ns;
 use crate::error::TrafficError;
 use crate::socket::is_not_ready;
 use atoll_headers::VlanTag;
-use netio::frame::tag_of_control_message;
-use netio::interface::{Interface, enable_vlan_tags};
+use atoll_netio::frame::tag_of_control_message;
+use atoll_netio::interface::{Interface, enable_vlan_tags};
 use nix::net::if_::if_indextoname;
 use nix::sys::socket::sockopt::Timestamping;
 use nix::sys::socket::{

@@ -2,7 +2,7 @@
 //! The order of a sender's packets: one endless stream, or flows of drawn sizes in turns. Pure.
 
 use super::packet::{HEADER_BYTES, PACKET_HEADERS_BYTES};
-use flow_sizes::Distribution;
+use atoll_flow_sizes::Distribution;
 
 /// The smallest packet that carries our header.
 const PACKET_MIN_BYTES: u64 = (PACKET_HEADERS_BYTES + HEADER_BYTES) as u64;
@@ -104,7 +104,8 @@ impl Packets {
         let number = self.begun;
         self.begun = number.wrapping_add(1);
         let left = self.flows.as_ref().map(|flows| {
-            flow_sizes::draw(&flows.sizes, flows.seed, CHANNEL, u64::from(number), 1).size_bytes
+            atoll_flow_sizes::draw(&flows.sizes, flows.seed, CHANNEL, u64::from(number), 1)
+                .size_bytes
         });
         Stream {
             number,
@@ -154,7 +155,7 @@ mod tests {
         let completed = packets.flows_completed() as usize;
         let mut whole = 0;
         for (stream, sent) in bytes {
-            let drawn = flow_sizes::draw(&flows.sizes, 4, u64::MAX, u64::from(stream), 1);
+            let drawn = atoll_flow_sizes::draw(&flows.sizes, 4, u64::MAX, u64::from(stream), 1);
             let total = sent.iter().sum::<usize>() as u64;
             whole += usize::from(total >= drawn.size_bytes);
             assert!(total < drawn.size_bytes + 48, "{sent:?} of {drawn:?}");

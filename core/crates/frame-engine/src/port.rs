@@ -2,18 +2,20 @@
 //! The interfaces of a program: checked, opened, read from and written to.
 
 use crate::clock::RealTimeOffset;
-use crate::error::{BadConfiguration, EngineError};
-use crate::frame::longest_frame;
+use crate::error::EngineError;
 use crate::kernel_pacing::FairQueue;
+use crate::output::Outgoing;
+use atoll_headers::TAG_BYTES;
 use atoll_job::clock::monotonic_ns;
-use netio::frame::Received;
-use netio::interface::Interface;
-use netio::packet::{PacketSocket, SEND_BATCH};
+use atoll_netio::frame::Received;
+use atoll_netio::interface::Interface;
+use atoll_netio::packet::{PacketSocket, SEND_BATCH};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io;
 
 /// Frames taken from one port before the others are served; a few hundred microseconds of work.
 const RECEIVE_BATCH: usize = 256;
+const ETHERNET_HEADER: usize = 14;
 
 /// What was found at a port; the greatest of several ports is what holds for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -25,46 +27,14 @@ pub(crate) enum Arrivals {
     More,
 }
 
-/// When a frame arrived.
-#[derive(Debug, Clone, Copy)]
-pub(crate) enum Instant {
-    /// By the kernel's stamp.
-    Stamped(u64),
-    /// When it was read: the stamp fits no clock.
-    Read(u64),
-}
-
-/// A frame that waits in the model.
-#[derive(Debug)]
-pub(crate) struct Held {
-    pub(crate) frame: Vec<u8>,
-    /// By how much later than its stamp says it is taken to have arrived.
-    pub(crate) clamped_ns: u64,
-}
-
-/// A frame on its way out.
-#[derive(Debug)]
-pub(crate) struct Outgoing {
-    /// Direction or class it belongs to, as the program numbers them.
-    pub(crate) line: usize,
-    /// Where to send it, by the order in which the engine was given interfaces.
-    pub(crate) port: usize,
-    pub(crate) scheduled_ns: u64,
-    /// Bytes it counts for.
-    pub(crate) bytes: u32,
-    pub(crate) held: Held,
-}
-
-impl Outgoing {
-    /// When it should leave: as scheduled, and earlier where the schedule is of an arrival that was moved.
-    pub(crate) fn due_ns(&self) -> u64 {
-        self.scheduled_ns - self.held.clamped_ns
-    }
+/// Longest frame that carries a packet of `mtu`, with an inner VLAN tag (the outer one is delivered separately).
+fn longest_frame(mtu: u32) -> u32 {
+    mtu + (ETHERNET_HEADER + TAG_BYTES) as u32
 }
 
 /// One interface.
 #[derive(Debug)]
-pub(crate) struct Port {
+pub struct Port {
     socket: PacketSocket,
     /// When it was last seen that nothing was waiting here.
     empty_ns: u64,
@@ -77,12 +47,12 @@ pub(crate) struct Port {
 
 impl Port {
     /// Open a packet socket on `name`, after seeing to it that what arrives there are packets as they
-    /// were sent, of at most `mtu` bytes.
+    /// were sent, of at most `mtu` bytes. Longer frames are cut when they arrive, and refused when they are sent.
     ///
     /// # Errors
     /// `InvalidInput` for what the user can mend, with the command that does; what opening fails with.
-    pub(crate) fn open(name: &str, mtu: u32) -> io::Result<Self> {
-        let interface = Interface::find_usable(name, mtu).map_err(BadConfiguration::from)?;
+    pub fn open(name: &str, mtu: u32) -> io::Result<Self> {
+        let interface = Interface::find_usable(name, mtu).map_err(atoll_job::bad_configuration)?;
         let socket = PacketSocket::open(&interface, longest_frame(mtu)).map_err(|source| {
             let name = interface.name.clone();
             io::Error::other(match source.kind() {
@@ -114,12 +84,13 @@ impl Port {
         self.fair_queue = None;
     }
 
-    /// Hand frames that have arrived at `begin` or since to `take`, each with the instant of its arrival.
+    /// Hand frames that have arrived at `begin` or since to `take`, each with the instant of its arrival and whether that
+    /// is the kernel's stamp.
     pub(crate) fn receive(
         &mut self,
         offset: &RealTimeOffset,
         begin: u64,
-        mut take: impl FnMut(Instant, &Received<'_>),
+        mut take: impl FnMut(u64, bool, &Received<'_>),
     ) -> Arrivals {
         let empty_ns = self.empty_ns;
         let mut now = begin;
@@ -132,10 +103,7 @@ impl Port {
                 arrival(now)
             });
             last_arrival_ns = stamp_ns.unwrap_or(last_arrival_ns);
-            take(
-                stamp_ns.map_or(Instant::Read(now), Instant::Stamped),
-                received,
-            );
+            take(stamp_ns.unwrap_or(now), stamp_ns.is_some(), received);
             without_checksum |= received.checksum_missing;
         });
         self.last_arrival_ns = last_arrival_ns;
@@ -165,14 +133,13 @@ impl Port {
 
     /// Send up to [`SEND_BATCH`] frames in order, or give them to the kernel to do so. Returns how many were sent or
     /// given; the next one after those was refused and is lost.
-    pub(crate) fn send(&self, frames: &[Outgoing]) -> usize {
+    pub(crate) fn send<Tag>(&self, frames: &[Outgoing<Tag>]) -> usize {
         let frames = frames.iter().take(SEND_BATCH);
         let sent = if self.fair_queue.is_some() {
             self.socket
-                .send_at(frames.map(|each| (each.scheduled_ns, each.held.frame.as_slice())))
+                .send_at(frames.map(|each| (each.scheduled_ns, each.frame.as_slice())))
         } else {
-            self.socket
-                .send(frames.map(|each| each.held.frame.as_slice()))
+            self.socket.send(frames.map(|each| each.frame.as_slice()))
         };
         // The cause is a full queue or an interface that is down, both of which count as overload.
         sent.unwrap_or(0)

@@ -1,8 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Durations counted in buckets whose width grows with them.
 
-use crate::Nanoseconds;
-
 /// Linear parts of each power of two: an upper bound is at most 1/16 above what was counted.
 const PARTS: u64 = 16;
 const PARTS_LOG2: u32 = PARTS.trailing_zeros();
@@ -13,13 +11,14 @@ pub struct Histogram {
     /// Count of each bucket; as long as the longest duration asks for.
     buckets: Vec<u64>,
     count: u64,
-    sum_ns: Nanoseconds,
-    max_ns: Nanoseconds,
+    sum_ns: u64,
+    max_ns: u64,
 }
 
 impl Histogram {
     /// Count one duration.
-    pub fn record(&mut self, duration_ns: Nanoseconds) {
+    #[inline]
+    pub fn record(&mut self, duration_ns: u64) {
         let bucket = bucket_of(duration_ns);
         if bucket >= self.buckets.len() {
             self.buckets.resize(bucket + 1, 0);
@@ -38,19 +37,19 @@ impl Histogram {
 
     /// All durations together: 580 years hold every packet of a run.
     #[must_use]
-    pub fn sum_ns(&self) -> Nanoseconds {
+    pub fn sum_ns(&self) -> u64 {
         self.sum_ns
     }
 
     /// The longest duration, exactly; 0 if there was none.
     #[must_use]
-    pub fn max_ns(&self) -> Nanoseconds {
+    pub fn max_ns(&self) -> u64 {
         self.max_ns
     }
 
     /// The duration that `permille` of 1000 do not exceed, at most 1/16 too long; 0 if there was none.
     #[must_use]
-    pub fn quantile_ns(&self, permille: u64) -> Nanoseconds {
+    pub fn quantile_ns(&self, permille: u64) -> u64 {
         let rank = (self.count * permille).div_ceil(1000);
         let mut seen = 0;
         for (upper_ns, count) in self.non_empty() {
@@ -63,7 +62,7 @@ impl Histogram {
     }
 
     /// The largest duration of each bucket that holds any, with its count, shortest first.
-    pub fn non_empty(&self) -> impl Iterator<Item = (Nanoseconds, u64)> + '_ {
+    pub fn non_empty(&self) -> impl Iterator<Item = (u64, u64)> + '_ {
         self.buckets
             .iter()
             .enumerate()
@@ -73,7 +72,7 @@ impl Histogram {
 }
 
 /// Below 16 ns a bucket each; above, the four bits after the leading one choose it.
-fn bucket_of(duration_ns: Nanoseconds) -> usize {
+fn bucket_of(duration_ns: u64) -> usize {
     if duration_ns < PARTS {
         return duration_ns as usize;
     }
@@ -81,7 +80,7 @@ fn bucket_of(duration_ns: Nanoseconds) -> usize {
     (u64::from(shift) * PARTS + (duration_ns >> shift)) as usize
 }
 
-fn upper_of(bucket: usize) -> Nanoseconds {
+fn upper_of(bucket: usize) -> u64 {
     let bucket = bucket as u64;
     if bucket < 2 * PARTS {
         return bucket;
@@ -91,9 +90,28 @@ fn upper_of(bucket: usize) -> Nanoseconds {
     (part << shift) + ((1 << shift) - 1)
 }
 
+/// The list of its buckets: the largest duration of each in ns, and how many it holds.
+#[cfg(feature = "serde")]
+impl serde::Serialize for Histogram {
+    fn serialize<S: serde::Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
+        serializer.collect_seq(self.non_empty())
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
+
+    #[cfg(feature = "serde")]
+    #[test]
+    fn a_histogram_is_written_as_its_buckets() {
+        let mut histogram = Histogram::default();
+        for duration_ns in [0, 3, 3, 40] {
+            histogram.record(duration_ns);
+        }
+        let text = serde_json::to_string(&histogram).unwrap();
+        assert_eq!(text, "[[0,1],[3,2],[41,1]]");
+    }
     use proptest::prelude::*;
 
     proptest! {

@@ -55,6 +55,7 @@ impl RealTimeOffset {
     /// The instant on the engine's clock at which a packet stamped `real_ns` arrived, which was not after
     /// `now` and hardly before `empty_ns`, when there was none to be read. Stamps from before a step
     /// fit the difference of that time. None: the stamp fits neither.
+    #[inline]
     pub(crate) fn arrival_ns(&self, real_ns: u64, empty_ns: u64, now: u64) -> Option<u64> {
         let possible = empty_ns.saturating_sub(DELIVERY_MAX_NS)..=now + UNCERTAINTY_MAX_NS;
         [self.current_ns, self.before_step_ns]

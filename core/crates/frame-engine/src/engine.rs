@@ -1,22 +1,20 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The loop that both programs run in: receive, send what is due, report, wait.
+//! The loop that programs run in: receive, send what is due, report, wait.
 
 use crate::clock::RealTimeOffset;
-use crate::config::Departures;
-use crate::error::{EngineError, Refusal};
-use crate::ports::{Arrivals, Instant, Outgoing, Port};
+use crate::error::EngineError;
+use crate::output::FrameOutput;
+use crate::port::{Arrivals, Port};
 use crate::precise_wait::{PreciseWait, Waking};
-use crate::request::{self, Change, Request};
+use crate::program::{Arrival, FrameProgram, Now};
 use atoll_job::clock::{self, monotonic_ns, real_time_ns};
 use atoll_job::{Input, Output};
-use link_report::{Answer, Line, Op};
-use netio::frame::Received;
-use netio::packet::SEND_BATCH;
-use netio::rt_scheduling;
-use netio::shutdown_signal;
+use atoll_netio::packet::SEND_BATCH;
+use atoll_netio::rt_scheduling;
+use atoll_netio::shutdown_signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::AsFd;
-use serde::Serialize;
+use serde::Deserialize;
 use std::io;
 use std::time::Duration;
 
@@ -33,48 +31,43 @@ const AHEAD_MAX_NS: u64 = 8_000_000;
 /// A real-time thread wakes 5 to 50 us after its timer; spinning longer gains nothing.
 const SPIN_NS: u64 = 60_000;
 
-/// The treatment of frames: decides and counts, without sockets or clocks.
-pub(crate) trait Program {
-    /// Sums since the start and maxima since the last of these.
-    type Counters: Serialize;
-    /// What passed since the last of these.
-    type Measurement: Serialize;
+/// The mechanism that sends a frame when it is due.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Departures {
+    /// This process, which wakes up for it.
+    Engine,
+    /// The kernel's `fq`, which is given the frame before.
+    Kernel,
+}
 
-    /// The shortest time between an arrival and its departure, under present settings.
-    fn shortest_delay_ns(&self) -> u64;
-    /// A frame arrived on `port` at `now`.
-    fn arrival(&mut self, port: usize, now: u64, received: &Received<'_>);
-    /// The instant of an arrival on `port` is unknown: it is the one at which the frame was read.
-    fn unstamped(&mut self, port: usize);
-    /// When the next frame is due.
-    fn next_departure(&self) -> Option<u64>;
-    /// The next frame, if it was due at or before `now`.
-    fn pop_due(&mut self, now: u64) -> Option<Outgoing>;
-    /// `outgoing` was with its interface at `now`, or with the kernel, which waits until it is due.
-    fn sent(&mut self, outgoing: &Outgoing, now: u64);
-    /// The interface would not take `outgoing`.
-    fn not_sent(&mut self, outgoing: &Outgoing);
-    /// Frames that arrived on `port` were lost before they could be counted: so many as far as that is known.
-    fn not_received(&mut self, port: usize, packets: u64);
-    /// Change settings.
-    fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal>;
-    /// Time 0 of the traces is `now`.
-    fn start_trace(&mut self, now: u64) -> Result<(), Refusal>;
-    /// The content of `counters` lines.
-    fn counters(&mut self, now: u64) -> Self::Counters;
-    /// The content of `mark` and `done` lines.
-    fn measurement(&mut self, now: u64) -> Self::Measurement;
+/// How the engine waits.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Settings {
+    /// `None`: the kernel sees to departures where the clock is virtual and the kernel can.
+    pub departures: Option<Departures>,
+    /// How long to spin before a departure, at most; `None`: what the machine allows.
+    pub spin_ns: Option<u64>,
+    /// How long arrivals that follow others may wait in the ring: the engine is woken by the first one, and then looks
+    /// as often while there are more. 0: it is woken by each. `None`: half of the program's shortest delay, up to 1 ms
+    /// (in virtual time 4 ms), so that a program without delay is woken by each.
+    ///
+    /// A ring holds 8192 frames. Where a wake-up is expensive (in virtual time 98 us), 1 to 4 ms pay for programs
+    /// without delay.
+    pub polling_ns: Option<u64>,
 }
 
 /// A program with its ports.
 #[derive(Debug)]
-pub(crate) struct Engine<P> {
+pub struct Engine<P: FrameProgram> {
     program: P,
     ports: Vec<Port>,
     departures: Departures,
+    spin_ns: Option<u64>,
+    polling_ns: Option<u64>,
     offset: RealTimeOffset,
     clock_is_virtual: bool,
-    due: Vec<Outgoing>,
+    out: FrameOutput<P::Tag>,
 }
 
 /// Events other than arrivals.
@@ -85,19 +78,14 @@ struct Events {
     signal: bool,
 }
 
-impl<P: Program> Engine<P> {
-    /// `program` on its ports, in the order in which it numbers them. `departures` None: the kernel's where the clock is
-    /// virtual and the kernel can.
+impl<P: FrameProgram> Engine<P> {
+    /// `program` on its ports, in the order in which it numbers them.
     ///
     /// # Errors
     /// When the kernel is to see to departures and cannot.
-    pub(crate) fn new(
-        program: P,
-        mut ports: Vec<Port>,
-        departures: Option<Departures>,
-    ) -> Result<Self, EngineError> {
+    pub fn new(program: P, mut ports: Vec<Port>, settings: Settings) -> Result<Self, EngineError> {
         let clock_is_virtual = clock::is_virtual();
-        let departures = match departures {
+        let departures = match settings.departures {
             Some(Departures::Engine) => Departures::Engine,
             None if !clock_is_virtual => Departures::Engine,
             asked => match leave_departures_to_kernel(&mut ports) {
@@ -114,28 +102,24 @@ impl<P: Program> Engine<P> {
             program,
             ports,
             departures,
+            spin_ns: settings.spin_ns,
+            polling_ns: settings.polling_ns,
             offset: RealTimeOffset::measure(),
             clock_is_virtual,
-            due: Vec::with_capacity(SEND_BATCH),
+            out: FrameOutput::default(),
         })
     }
 
-    /// Say `ready`, run until standard input ends or a signal asks to, say `done`.
-    ///
-    /// `spin_ns`: how long to spin before a departure at most; None: what the machine allows.
+    /// Print the program's first line, run until `input` ends or a signal asks to, print its last line.
     ///
     /// # Errors
     /// When an interface goes away or polling fails.
-    pub(crate) fn run(
-        mut self,
-        mut input: Input<io::Stdin>,
-        spin_ns: Option<u64>,
-    ) -> Result<(), EngineError> {
+    pub fn run(mut self, mut input: Input<io::Stdin>) -> Result<(), EngineError> {
         // Before any thread is started, and the thread before real-time scheduling, which it must not have.
         let signals = shutdown_signal::requests()?;
         let output = Output::start()?;
-        let mut pace = PreciseWait::new(be_awake_in_time(spin_ns)?, monotonic_ns());
-        output.line(&Line::<P::Counters, P::Measurement>::Ready);
+        let mut pace = PreciseWait::new(be_awake_in_time(self.spin_ns)?, monotonic_ns());
+        output.line(&self.program.ready());
 
         let mut report_ns = monotonic_ns() + REPORT_NS;
         loop {
@@ -147,9 +131,7 @@ impl<P: Program> Engine<P> {
                 self.count_lost()?;
                 self.offset.update();
                 // As it was when the last arrival was looked for.
-                let counters = self.program.counters(known_ns);
-                let t_ns = real_time_ns();
-                output.repeatable_line(&Line::<_, P::Measurement>::Counters { t_ns, counters });
+                output.repeatable_line(&self.program.counters(at(known_ns)));
             }
 
             let hold_ns = self.hold_ns();
@@ -170,16 +152,19 @@ impl<P: Program> Engine<P> {
             }
             if events.request {
                 input.read()?;
-                while let Some(request) = input.next_request(request::parse) {
-                    output.line(&self.answer(request)?);
+                while let Some(request) = input.next_request(P::parse) {
+                    // What arrived before the request is not subject to it.
+                    let now = self.catch_up()?;
+                    let answer = self.program.on_request(request, now, &mut self.out);
+                    output.line(&answer);
                 }
             }
             if events.signal || input.ended() {
                 break;
             }
         }
-        let (t_ns, measurement) = self.measurement()?;
-        output.line(&Line::<P::Counters, _>::Done { t_ns, measurement });
+        let now = self.catch_up()?;
+        output.line(&self.program.done(now));
         output.finish();
         Ok(())
     }
@@ -187,6 +172,9 @@ impl<P: Program> Engine<P> {
     /// How long arrivals may stay in the ring. They carry their time: when traffic is dense it is enough to look at
     /// them every so often before the first can be due, instead of being woken by each.
     fn hold_ns(&self) -> u64 {
+        if let Some(polling_ns) = self.polling_ns {
+            return polling_ns;
+        }
         let most_ns = if self.clock_is_virtual {
             VIRTUAL_HOLD_MAX_NS
         } else {
@@ -208,7 +196,7 @@ impl<P: Program> Engine<P> {
     fn next_ns(&self) -> u64 {
         // Later than it may be, so that there is more to be sent at once, and early enough.
         let early_ns = self.ahead_ns() / 4;
-        let due_ns = self.program.next_departure();
+        let due_ns = self.program.next_wake();
         due_ns.map_or(u64::MAX, |due| due.saturating_sub(early_ns))
     }
 
@@ -246,71 +234,63 @@ impl<P: Program> Engine<P> {
     }
 
     fn receive_from(&mut self, number: usize, begin: u64) -> Arrivals {
-        let program = &mut self.program;
-        self.ports[number].receive(&self.offset, begin, |instant, received| {
-            let now = match instant {
-                Instant::Stamped(now) => now,
-                Instant::Read(now) => {
-                    program.unstamped(number);
-                    now
-                }
+        let (program, out) = (&mut self.program, &mut self.out);
+        self.ports[number].receive(&self.offset, begin, |now_ns, stamped, received| {
+            let arrival = Arrival {
+                port: number,
+                now_ns,
+                stamped,
+                received,
             };
-            program.arrival(number, now, received);
+            program.on_frame(&arrival, out);
         })
     }
 
-    /// Send a batch of what is due, those of one port together; returns the time.
+    /// Send what arrivals made the program emit, then a batch of what is due; returns the time.
     fn send_due(&mut self) -> u64 {
-        let mut now = monotonic_ns();
-        let until_ns = now + self.ahead_ns();
-        while self.due.len() < SEND_BATCH {
-            let Some(outgoing) = self.program.pop_due(until_ns) else {
-                break;
-            };
-            self.due.push(outgoing);
-        }
+        self.send_emitted(0); // first, so that a program under load still has room for what is due
+        let now = monotonic_ns();
+        self.program.on_wake(now + self.ahead_ns(), &mut self.out);
+        self.send_emitted(now)
+    }
+
+    /// Send what the program has emitted, the frames of one port together; returns the time, `now` if there was nothing.
+    fn send_emitted(&mut self, mut now: u64) -> u64 {
         // Stable: order within a port stays.
-        self.due.sort_by_key(|outgoing| outgoing.port);
-        let mut rest = self.due.as_slice();
+        self.out.frames.sort_by_key(|outgoing| outgoing.port);
+        let mut rest = self.out.frames.as_slice();
         while let Some(first) = rest.first() {
             let of_port = rest.partition_point(|outgoing| outgoing.port == first.port);
-            let sent = self.ports[first.port].send(&rest[..of_port]);
+            let batch = of_port.min(SEND_BATCH);
+            let sent = self.ports[first.port].send(&rest[..batch]);
             now = monotonic_ns();
             for outgoing in &rest[..sent] {
-                self.program.sent(outgoing, now);
+                self.program.on_sent(outgoing, now);
             }
             rest = &rest[sent..];
-            if sent < of_port {
-                self.program.not_sent(&rest[0]);
+            if sent < batch {
+                self.program.on_refused(&rest[0]);
                 rest = &rest[1..];
             }
         }
-        self.due.clear();
+        self.out.recycle_sent();
         now
     }
 
-    /// Carry out requests.
-    fn answer(&mut self, request: Request) -> io::Result<Line<P::Counters, P::Measurement>> {
-        // What arrived before the request is not subject to it.
-        let (now, t_ns) = (monotonic_ns(), real_time_ns());
-        self.drain(now);
+    /// Hand all to the program that has arrived or was lost until now; returns that instant.
+    fn catch_up(&mut self) -> io::Result<Now> {
+        let now = at(monotonic_ns());
+        self.drain(now.monotonic_ns);
+        self.send_emitted(now.monotonic_ns);
         self.count_lost()?;
-        Ok(obey(&mut self.program, request, now, t_ns))
-    }
-
-    /// Receive pending frames and measure.
-    fn measurement(&mut self) -> io::Result<(u64, P::Measurement)> {
-        let (known_ns, t_ns) = (monotonic_ns(), real_time_ns());
-        self.drain(known_ns);
-        self.count_lost()?;
-        Ok((t_ns, self.program.measurement(known_ns)))
+        Ok(now)
     }
 
     fn count_lost(&mut self) -> io::Result<()> {
         for (number, port) in self.ports.iter().enumerate() {
             let lost = port.take_lost()?;
             if lost > 0 {
-                self.program.not_received(number, lost);
+                self.program.on_unread(number, lost);
             }
         }
         Ok(())
@@ -319,7 +299,7 @@ impl<P: Program> Engine<P> {
     fn check_ports(&mut self) -> Result<(), EngineError> {
         for (number, port) in self.ports.iter().enumerate() {
             if port.was_down()? {
-                self.program.not_received(number, 0);
+                self.program.on_unread(number, 0);
             }
         }
         Ok(())
@@ -359,34 +339,12 @@ impl<P: Program> Engine<P> {
     }
 }
 
-/// Carry out a request at `now`; returns the answer, sent at `t_ns`.
-pub(crate) fn obey<P: Program>(
-    program: &mut P,
-    request: Request,
-    now: u64,
-    t_ns: u64,
-) -> Line<P::Counters, P::Measurement> {
-    let message = |refusal: Refusal| refusal.to_string();
-    let (op, id, done) = match request {
-        Request::Set(change) => {
-            let done = program.set(now, &change);
-            (Op::Set, change.id, done.map_err(message))
-        }
-        Request::TraceStart { id } => {
-            let done = program.start_trace(now);
-            (Op::TraceStart, id, done.map_err(message))
-        }
-        Request::Mistaken { op, id, error } => (op, id, Err(error)),
-        Request::Mark { id } => {
-            let measurement = program.measurement(now);
-            return Line::Mark {
-                id,
-                t_ns,
-                measurement,
-            };
-        }
-    };
-    Line::answer(op, Answer::new(id, t_ns, done))
+/// `monotonic_ns`, which has just been, on both clocks.
+fn at(monotonic_ns: u64) -> Now {
+    Now {
+        monotonic_ns,
+        real_time_ns: real_time_ns(),
+    }
 }
 
 fn leave_departures_to_kernel(ports: &mut [Port]) -> io::Result<()> {

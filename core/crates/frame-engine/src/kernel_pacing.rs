@@ -4,8 +4,8 @@
 //! `fq` (`net/sched/sch_fq.c` of Linux) is configured to take all frames for one flow (`orphan_mask 0`), which it sends in
 //! order of their instants, and to let its timer be exact.
 
-use link_model::Count;
-use netio::interface::Interface;
+use atoll_measures::Count;
+use atoll_netio::interface::Interface;
 use serde_json::Value;
 use std::collections::VecDeque;
 use std::io;
@@ -85,9 +85,9 @@ fn tc(words: &[&str]) -> io::Result<Vec<u8>> {
     Err(io::Error::other(format!("tc: {}", said.join("; "))))
 }
 
-/// Frames of one line that the kernel has and that have not left yet.
+/// Frames of one direction or class that the kernel has and that have not left yet.
 #[derive(Debug, Default)]
-pub(crate) struct KernelPaced {
+pub struct KernelPaced {
     /// Instant of departure and bytes, in order.
     frames: VecDeque<(u64, u32)>,
     count: Count,
@@ -95,17 +95,17 @@ pub(crate) struct KernelPaced {
 
 impl KernelPaced {
     /// A frame was given to the kernel, to leave at `departure_ns`.
-    pub(crate) fn push(&mut self, departure_ns: u64, bytes: u32) {
+    #[inline]
+    pub fn push(&mut self, departure_ns: u64, bytes: u32) {
         self.frames.push_back((departure_ns, bytes));
-        self.count.add(bytes);
+        self.count.record(bytes);
     }
 
     /// The packets that have not left at `now`, which never decreases from call to call.
-    pub(crate) fn held(&mut self, now: u64) -> Count {
+    pub fn held(&mut self, now: u64) -> Count {
         while let Some(&(_, bytes)) = self.frames.front().filter(|(instant, _)| *instant <= now) {
             self.frames.pop_front();
-            self.count.packets -= 1;
-            self.count.bytes -= u64::from(bytes);
+            self.count.remove(bytes);
         }
         self.count
     }

@@ -1,58 +1,102 @@
 // SPDX-License-Identifier: Apache-2.0
 //! How late departures are: the maximum, the distribution, and the stalls that late ones make up.
 
-use crate::report::{Lateness, Timing};
-use link_model::Histogram;
+use atoll_measures::{Histogram, Marked, Peak, sums};
+use serde::Serialize;
 
 /// Lateness from which a departure is a stall unless the job's configuration says otherwise: what TCP and pings do not
 /// notice, 1 % of the shortest RTT of a GEO link and 4 % of that of a MEO link.
-pub(crate) const STALL_FROM_NS: u64 = 5_000_000;
+const STALL_FROM_NS: u64 = 5_000_000;
 /// Arrivals may be out of order by so much without a cause: each end of the difference comes from stamps that are
 /// moved to the engine's clock with an uncertainty of 5 us (`clock`).
 const CLAMP_FROM_NS: u64 = 10_000;
 
+/// When packets came and left: sums, and maxima of an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Timing {
+    /// The latest departure.
+    pub lateness_max_ns: u64,
+    /// Taken to have arrived later than their stamps say.
+    pub clamped_packets: u64,
+    /// By how much at most.
+    pub clamped_max_ns: u64,
+    /// Stretches of time in which nothing left that was due.
+    pub stall_count: u64,
+    /// Their length in all.
+    pub stall_ns: u64,
+}
+
+sums!(Timing {
+    clamped_packets,
+    stall_count,
+    stall_ns
+});
+
+/// Lateness of all departures between two marks, its maximum excepted.
+#[derive(Debug, Serialize)]
+pub struct Lateness {
+    lateness_p99_ns: u64,
+    lateness_histogram: Histogram,
+}
+
+/// Frames that the receive ring did not deliver as it should: sums.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub struct Doubtful {
+    /// The ring was full.
+    pub unread_packets: u64,
+    /// Their stamps fit no clock.
+    pub unstamped_packets: u64,
+    /// Their senders left the checksum to hardware.
+    pub no_checksum_packets: u64,
+}
+
+sums!(Doubtful {
+    unread_packets,
+    unstamped_packets,
+    no_checksum_packets
+});
+
 /// Counts the departures of one direction or class.
 #[derive(Debug)]
-pub(crate) struct Punctuality {
+pub struct Punctuality {
     stalls: Stalls,
     clamped_packets: u64,
+    clamped_ns: Peak,
     /// Since the last counters.
     lateness_max_ns: u64,
-    clamped_max_ns: u64,
     /// Since the last mark.
     lateness: Histogram,
-    measured_clamped_max_ns: u64,
-    /// At the last mark.
-    before: Timing,
+    marked: Marked<Timing>,
 }
 
 impl Punctuality {
-    /// `stall_from_ns`: the lateness from which a departure is a stall.
-    pub(crate) fn new(stall_from_ns: Option<u64>) -> Self {
+    /// `stall_from_ns`: the lateness from which a departure is a stall; `None`: 5 ms.
+    #[must_use]
+    pub fn new(stall_from_ns: Option<u64>) -> Self {
         Self {
             stalls: Stalls::new(stall_from_ns.unwrap_or(STALL_FROM_NS)),
             clamped_packets: 0,
+            clamped_ns: Peak::default(),
             lateness_max_ns: 0,
-            clamped_max_ns: 0,
             lateness: Histogram::default(),
-            measured_clamped_max_ns: 0,
-            before: Timing::default(),
+            marked: Marked::default(),
         }
     }
 
     /// A packet arrived at `now` that can only be taken for one of `earliest_ns`. By how much that is later.
-    pub(crate) fn arrived(&mut self, now: u64, earliest_ns: u64) -> u64 {
+    #[inline]
+    pub fn arrived(&mut self, now: u64, earliest_ns: u64) -> u64 {
         let clamped_ns = earliest_ns.saturating_sub(now);
         if clamped_ns > CLAMP_FROM_NS {
             self.clamped_packets += 1;
-            self.clamped_max_ns = self.clamped_max_ns.max(clamped_ns);
-            self.measured_clamped_max_ns = self.measured_clamped_max_ns.max(clamped_ns);
+            self.clamped_ns.record(clamped_ns);
         }
         clamped_ns
     }
 
     /// A packet that was due at `due_ns` left at `now`.
-    pub(crate) fn departed(&mut self, due_ns: u64, now: u64) {
+    #[inline]
+    pub fn departed(&mut self, due_ns: u64, now: u64) {
         let lateness_ns = now.saturating_sub(due_ns);
         self.lateness_max_ns = self.lateness_max_ns.max(lateness_ns);
         self.lateness.record(lateness_ns);
@@ -60,27 +104,27 @@ impl Punctuality {
     }
 
     /// Sums since the start, maxima since the last call.
-    pub(crate) fn timing(&mut self) -> Timing {
+    pub fn timing(&mut self) -> Timing {
         Timing {
             lateness_max_ns: std::mem::take(&mut self.lateness_max_ns),
-            clamped_max_ns: std::mem::take(&mut self.clamped_max_ns),
+            clamped_max_ns: self.clamped_ns.take_interval(),
             ..self.sums()
         }
     }
 
     /// What passed since the last call.
-    pub(crate) fn measurement(&mut self) -> (Timing, Lateness) {
-        let after = self.sums();
-        let before = std::mem::replace(&mut self.before, after);
+    pub fn measurement(&mut self) -> (Timing, Lateness) {
         let lateness = std::mem::take(&mut self.lateness);
         let timing = Timing {
             lateness_max_ns: lateness.max_ns(),
-            clamped_packets: after.clamped_packets - before.clamped_packets,
-            clamped_max_ns: std::mem::take(&mut self.measured_clamped_max_ns),
-            stall_count: after.stall_count - before.stall_count,
-            stall_ns: after.stall_ns - before.stall_ns,
+            clamped_max_ns: self.clamped_ns.take_measurement(),
+            ..self.marked.measure(self.sums())
         };
-        (timing, Lateness::from(&lateness))
+        let lateness = Lateness {
+            lateness_p99_ns: lateness.quantile_ns(990),
+            lateness_histogram: lateness,
+        };
+        (timing, lateness)
     }
 
     fn sums(&self) -> Timing {

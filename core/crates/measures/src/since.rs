@@ -1,0 +1,86 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What passed between two instants, from sums that only grow.
+
+/// Sums that can be compared with those of an earlier instant.
+pub trait Since {
+    /// What was added since `before`. Sums that were read one after the other can be short of each other by a little:
+    /// that counts as nothing added.
+    #[must_use]
+    fn since(&self, before: &Self) -> Self;
+}
+
+impl Since for u64 {
+    fn since(&self, before: &Self) -> Self {
+        self.saturating_sub(*before)
+    }
+}
+
+/// A sum that may be unknown.
+impl Since for Option<u64> {
+    fn since(&self, before: &Self) -> Self {
+        self.map(|sum| sum.since(&before.unwrap_or(0)))
+    }
+}
+
+impl<T: Since, const N: usize> Since for [T; N] {
+    fn since(&self, before: &Self) -> Self {
+        std::array::from_fn(|index| self[index].since(&before[index]))
+    }
+}
+
+/// Implement [`Since`] for a `Copy` struct: the fields named are sums, all others stay as they are.
+///
+/// ```
+/// use atoll_measures::Since;
+///
+/// #[derive(Clone, Copy)]
+/// struct Passed { packets: u64, waiting: u64 }
+/// atoll_measures::sums!(Passed { packets });
+///
+/// let before = Passed { packets: 5, waiting: 9 };
+/// let difference = Passed { packets: 7, waiting: 1 }.since(&before);
+/// assert_eq!((difference.packets, difference.waiting), (2, 1));
+/// ```
+#[macro_export]
+macro_rules! sums {
+    ($name:ident { $($sum:ident),+ $(,)? }) => {
+        impl $crate::Since for $name {
+            #[allow(clippy::needless_update, reason = "where every field is a sum")]
+            fn since(&self, before: &Self) -> Self {
+                Self {
+                    $($sum: $crate::Since::since(&self.$sum, &before.$sum),)+
+                    ..*self
+                }
+            }
+        }
+    };
+}
+
+/// Sums at the last mark.
+#[derive(Debug, Clone, Copy, Default)]
+pub struct Marked<T>(T);
+
+impl<T: Since + Copy> Marked<T> {
+    /// What was added since the last call, to sums that are `now` these.
+    pub fn measure(&mut self, now: T) -> T {
+        now.since(&std::mem::replace(&mut self.0, now))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_sum_that_is_short_of_an_earlier_one_adds_nothing() {
+        assert_eq!(5_u64.since(&7), 0);
+        assert_eq!([5, 9_u64].since(&[7, 2]), [0, 7]);
+    }
+
+    #[test]
+    fn an_unknown_sum_stays_unknown() {
+        assert_eq!(None.since(&Some(3_u64)), None);
+        assert_eq!(Some(8_u64).since(&None), Some(8));
+        assert_eq!(Some(8_u64).since(&Some(3)), Some(5));
+    }
+}
