@@ -1,0 +1,133 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The points of a study: their identity and their order."""
+
+import hashlib
+import json
+import random
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, fields, is_dataclass, replace
+from pathlib import Path
+from typing import Any, cast
+
+from atoll_core.codec import to_json
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Backend
+from atoll_studies.study import Configuration, Study
+
+_ID_DIGITS = 16  # of a SHA-256
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """One run that a study asks for. Equal requests have equal ids, wherever their descriptions are."""
+
+    id: str
+    configuration: int  # of the study's
+    levels: Mapping[str, str]  # by factor
+    repetition: int  # from 0
+    seed: int
+    request: Mapping[str, Any]  # as create_run takes it, in JSON
+    description: Path
+    settings: tuple[str, ...]  # that turn the description into the request's experiment
+
+    @property
+    def label(self) -> str:
+        """Its levels and its seed."""
+        return ", ".join((*self.levels.values(), f"seed {self.seed}"))
+
+    def to_json(self) -> dict[str, Any]:
+        """The content of point.json."""
+        return {
+            "format": 1,
+            "id": self.id,
+            "levels": dict(self.levels),
+            "repetition": self.repetition,
+            "seed": self.seed,
+            "description": {"file": str(self.description.absolute()), "settings": list(self.settings)},
+            "request": dict(self.request),
+        }
+
+
+def make_points(study: Study) -> list[Point]:
+    """All points in the order in which they are run: block by block, a block being one repetition of everything.
+
+    Within a block the order is random, of the study's ``order_seed``: a disturbance of the machine meets no
+    configuration more than others. Points added by more repetitions come after those that were there.
+    """
+    points: list[Point] = []
+    files = {id(each): list(program_files(each.network)) for each in study.configurations}
+    for repetition, seed in enumerate(study.seeds):
+        block = [
+            _point(study, number, configuration, repetition, seed, files[id(configuration)])
+            for number, configuration in enumerate(study.configurations)
+        ]
+        random.Random(f"{study.order_seed}/{repetition}").shuffle(block)  # noqa: S311 - an order, not a secret
+        points += block
+    return points
+
+
+def _point(
+    study: Study, number: int, configuration: Configuration, repetition: int, seed: int, files: list[tuple[str, str]]
+) -> Point:
+    experiment = replace(configuration.experiment, seed=seed)
+    identity = [
+        request_identity(configuration.network, experiment, study.backend, study.platform),
+        files,
+        repetition,
+    ]
+    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
+    return Point(
+        id=digest[:_ID_DIGITS],
+        configuration=number,
+        levels=dict(zip((factor.name for factor in study.factors), configuration.levels, strict=True)),
+        repetition=repetition,
+        seed=seed,
+        request=run_request(configuration.network, experiment, study.backend, study.platform),
+        description=study.experiment,
+        settings=(*configuration.settings, f"seed={seed}"),
+    )
+
+
+def run_request(network: Network, experiment: Experiment, backend: Backend, platform: str) -> dict[str, Any]:
+    """The request of a run as JSON (atoll_testbed.run.run_request)."""
+    return {
+        "place": platform,
+        "backend": backend.value,
+        "experiment": to_json(experiment),
+        "network": to_json(network),
+    }
+
+
+def request_identity(network: Network, experiment: Experiment, backend: Backend, platform: str) -> Any:
+    """What two requests have in common if and only if they ask for the same run: names and lines of files are no part.
+
+    Contents of traces and flow sizes are part of the resolved experiment.
+    """
+    return [platform, backend.value, _compared(network), _compared(experiment)]
+
+
+def _compared(thing: Any) -> Any:
+    """The JSON of a value, of its compared fields only."""
+    if is_dataclass(thing) and not isinstance(thing, type):
+        if hasattr(thing, "UNITS") or hasattr(type(thing), "named"):
+            return to_json(thing)
+        held = {each.name: _compared(getattr(thing, each.name)) for each in fields(thing) if each.compare}
+        return {"kind": type(thing).__name__, **held}
+    if isinstance(thing, (list, tuple)):
+        return [_compared(each) for each in cast("tuple[Any, ...]", thing)]
+    return to_json(thing)
+
+
+def program_files(network: Network) -> Iterator[tuple[str, str]]:
+    """The files that programs of boxes name in the folder of the lab, with the SHA-256 of their contents."""
+    folder = Path(network.file).parent
+    for box in network.boxes:
+        program = box.program
+        for word in (*program.start, *program.stop, *program.report) if program else ():
+            path = folder / word
+            try:
+                if not Path(word).is_absolute() and path.is_file():
+                    yield word, hashlib.sha256(path.read_bytes()).hexdigest()
+            except (OSError, ValueError):  # an argument that is no name of a file
+                continue
