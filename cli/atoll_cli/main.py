@@ -428,12 +428,12 @@ def sweep(
     json: Json = False,
 ) -> None:
     """Run a study: every combination of its factors' levels, with every seed; then tables and statistics."""
-    from atoll_cli.commands.selection import use_inventory
     from atoll_cli.commands.sweep import sweep_study
 
-    use_inventory(inventory)
     raise typer.Exit(
-        sweep_study(study, directory, jobs, resume=resume, mix=mix, dry_run=dry_run, strict=strict, as_json=json)
+        sweep_study(
+            study, directory, inventory, jobs, resume=resume, mix=mix, dry_run=dry_run, strict=strict, as_json=json
+        )
     )
 
 

@@ -56,37 +56,48 @@ def make_points(study: Study) -> list[Point]:
     configuration more than others. Points added by more repetitions come after those that were there.
     """
     points: list[Point] = []
-    files = {id(each): list(program_files(each.network)) for each in study.configurations}
+    requests = [_Request.of(study, each) for each in study.configurations]
     for repetition, seed in enumerate(study.seeds):
         block = [
-            _point(study, number, configuration, repetition, seed, files[id(configuration)])
-            for number, configuration in enumerate(study.configurations)
+            Point(
+                id=request.identity(seed, repetition),
+                configuration=number,
+                levels=dict(zip((factor.name for factor in study.factors), configuration.levels, strict=True)),
+                repetition=repetition,
+                seed=seed,
+                request=request.with_seed(seed),
+                description=study.experiment,
+                settings=(*configuration.settings, f"seed={seed}"),
+            )
+            for number, (configuration, request) in enumerate(zip(study.configurations, requests, strict=True))
         ]
         random.Random(f"{study.order_seed}/{repetition}").shuffle(block)  # noqa: S311 - an order, not a secret
         points += block
     return points
 
 
-def _point(
-    study: Study, number: int, configuration: Configuration, repetition: int, seed: int, files: list[tuple[str, str]]
-) -> Point:
-    experiment = replace(configuration.experiment, seed=seed)
-    identity = [
-        request_identity(configuration.network, experiment, study.backend, study.platform),
-        files,
-        repetition,
-    ]
-    digest = hashlib.sha256(json.dumps(identity, sort_keys=True).encode()).hexdigest()
-    return Point(
-        id=digest[:_ID_DIGITS],
-        configuration=number,
-        levels=dict(zip((factor.name for factor in study.factors), configuration.levels, strict=True)),
-        repetition=repetition,
-        seed=seed,
-        request=run_request(configuration.network, experiment, study.backend, study.platform),
-        description=study.experiment,
-        settings=(*configuration.settings, f"seed={seed}"),
-    )
+@dataclass(frozen=True, slots=True)
+class _Request:
+    """The request of a configuration without its seed."""
+
+    digest: str
+    content: Mapping[str, Any]
+
+    @classmethod
+    def of(cls, study: Study, configuration: Configuration) -> "_Request":
+        network, experiment = configuration.network, replace(configuration.experiment, seed=0)
+        asked = [
+            request_identity(network, experiment, study.backend, study.platform),
+            list(program_files(network)),
+        ]
+        content = run_request(network, experiment, study.backend, study.platform)
+        return cls(hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest(), content)
+
+    def identity(self, seed: int, repetition: int) -> str:
+        return hashlib.sha256(f"{self.digest} {seed} {repetition}".encode()).hexdigest()[:_ID_DIGITS]
+
+    def with_seed(self, seed: int) -> dict[str, Any]:
+        return {**self.content, "experiment": {**self.content["experiment"], "seed": seed}}
 
 
 def run_request(network: Network, experiment: Experiment, backend: Backend, platform: str) -> dict[str, Any]:

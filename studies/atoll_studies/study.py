@@ -16,7 +16,7 @@ from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_study import RawStudy, level_name
 from atoll_core.description.validation_messages import suggest
 from atoll_core.description.yaml_document import Document, Place, compose_document, read_document
-from atoll_core.errors import DescriptionError, PlanError, shown
+from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
@@ -106,6 +106,8 @@ class _Resolver:
         self.experiment = path.parent / parsed.raw.experiment
         self.known_figures = known_figures
         self.mistakes = list(parsed.mistakes)
+        # by settings besides the common ones
+        self.loaded: dict[tuple[str, ...], tuple[Network, Experiment] | DescriptionError] = {}
         self.common = tuple(setting_text(key, value) for key, value in self.raw.set.items())
 
     def resolve(self) -> Study:
@@ -121,11 +123,10 @@ class _Resolver:
                 self.wrong(("seeds", index), f"seed {seed} is given twice; remove one of them")
         if self.mistakes:
             raise DescriptionError(self.mistakes)
-        base = self.load_alone(factors)
         configurations = tuple(self.configurations(factors))
-        if self.mistakes or base is None:
+        if self.mistakes:
             raise DescriptionError(self.mistakes)
-        first = base.seed
+        first = configurations[0].experiment.seed
         return Study(
             name=self.raw.name,
             experiment=self.experiment,
@@ -206,42 +207,52 @@ class _Resolver:
                     ("figures", index), f"unknown figure {shown(name)}; {suggest(name, self.known_figures, 'figures')}"
                 )
 
-    def load_alone(self, factors: Sequence[Factor]) -> Experiment | None:
-        """Load the experiment with the settings of all runs, then with each level alone; note the mistakes."""
-        base = self.load((), ("set",) if self.common else ("experiment",), plain=not self.common)
-        if base is None:
-            return None
-        for factor in factors:
-            named = isinstance(self.raw.factors[factor.name], dict)
-            for index, level in enumerate(factor.levels):
-                self.load(level.settings, ("factors", factor.name, level.name if named else index))
-        return base[1]
-
     def configurations(self, factors: Sequence[Factor]) -> Iterator[Configuration]:
-        if self.mistakes:
-            return
+        """Load every combination. A mistake is reported once: at the level that causes it alone, if there is one."""
+        causes: dict[str, Place] | None = None
         for levels in itertools.product(*(factor.levels for factor in factors)):
             settings = tuple(setting for level in levels for setting in level.settings)
             names = tuple(level.name for level in levels)
-            loaded = self.load(settings, ("factors",), f"{', '.join(names)}: ")
-            if loaded is not None:
+            loaded = self.load(settings)
+            if isinstance(loaded, tuple):
                 yield Configuration(names, (*self.common, *settings), *loaded)
+                continue
+            causes = self.causes(factors) if causes is None else causes
+            for mistake in loaded.mistakes:
+                if mistake.line or not mistake.message.startswith("--set "):  # of a file
+                    self.mistakes += [mistake] if mistake not in self.mistakes else []
+                elif mistake.message in causes:
+                    self.wrong(causes[mistake.message], mistake.message)
+                else:
+                    self.wrong(("factors",), f"{', '.join(names)}: {mistake.message}")
 
-    def load(
-        self, settings: tuple[str, ...], place: Place, prefix: str = "", *, plain: bool = False
-    ) -> tuple[Network, Experiment] | None:
-        """Load the experiment; its mistakes become the study's, at ``place`` if they come from settings."""
-        try:
-            return load_experiment(self.experiment, (*self.common, *settings))
-        except DescriptionError as error:
-            own = [mistake for mistake in error.mistakes if plain or mistake.line]
-            self.mistakes += own
-            for mistake in error.mistakes:
-                if mistake not in own:
-                    self.wrong(place, f"{prefix}{mistake.message}")
-        except PlanError as error:
-            self.wrong(place, f"{prefix}{error}")
-        return None
+    def causes(self, factors: Sequence[Factor]) -> dict[str, Place]:
+        """The places of the mistakes that the experiment, the settings of all runs or a single level cause."""
+        alone: list[tuple[tuple[str, ...], Place]] = [((), ("set",) if self.common else ("experiment",))]
+        for factor in factors:
+            named = isinstance(self.raw.factors[factor.name], dict)
+            alone += [
+                (level.settings, ("factors", factor.name, level.name if named else index))
+                for index, level in enumerate(factor.levels)
+            ]
+        found: dict[str, Place] = {}
+        for settings, place in alone:
+            loaded = self.load(settings)
+            if isinstance(loaded, DescriptionError):
+                for mistake in loaded.mistakes:
+                    found.setdefault(mistake.message, place)
+        return found
+
+    def load(self, settings: tuple[str, ...]) -> tuple[Network, Experiment] | DescriptionError:
+        """Load the experiment with settings besides the common ones, or return its mistakes; once for each."""
+        if settings not in self.loaded:
+            try:
+                self.loaded[settings] = load_experiment(self.experiment, (*self.common, *settings))
+            except DescriptionError as error:
+                self.loaded[settings] = error
+            except PlanError as error:  # a setting that cannot be read
+                self.loaded[settings] = DescriptionError([Diagnostic(str(self.experiment), 0, str(error))])
+        return self.loaded[settings]
 
     def wrong(self, place: Place, message: str) -> None:
         mistake = self.document.mistake(place, message)

@@ -68,36 +68,39 @@ class Prediction:
 
 
 class Sweep:
-    """The work on a study's directory."""
+    """The work on a study's directory: :meth:`require_machine`, :meth:`read`, :meth:`run`."""
 
     def __init__(self, study: Study, directory: StudyDirectory) -> None:
-        """Read what is there. Raises RunDirError."""
         self.study = study
         self.directory = directory
         self.estimates = [_estimated_s(study, number) for number in range(len(study.configurations))]
-        self.points = {
-            point.id: PointState(point, self.estimates[point.configuration], directory.attempts(point.id))
-            for point in make_points(study)
-        }
+        self.points = {point.id: PointState(point, self.estimates[point.configuration]) for point in make_points(study)}
         self._origin: Provenance | None = None
         self.on_change: Callable[[PointState], None] = lambda _: None
         """Is called when the state of a point has changed."""
 
-    def prepare(self, *, resume: bool, mix: bool) -> None:
-        """Check the machine, and decide which points are left. Raises UsageError, MachineError, DescriptionError."""
+    def require_machine(self) -> None:
+        """Check that the runs can be made here. Raises UsageError, MachineError, PlanError, DescriptionError."""
         require_room(self.directory.path)
-        kernel = require_platform(self.study, self.directory.path)
-        self._origin = origin = provenance(self.study.platform, kernel)
+        self._origin = provenance(self.study.platform, require_platform(self.study, self.directory.path))
+
+    def read(self, *, resume: bool, mix: bool) -> None:
+        """Read the directory, and find the points that are left. ``resume``: there may be runs. ``mix``: of any origin.
+
+        Raises UsageError, RunDirError.
+        """
+        for each in self.points.values():
+            each.attempts = self.directory.attempts(each.point.id)
         there = [attempt for each in self.points.values() for attempt in each.attempts]
         if there and not resume:
             raise UsageError(
                 f"{self.directory.path} has {counted(len(there), 'run')} of this study; --resume keeps them and goes on"
             )
-        others = {attempt.provenance for attempt in there if attempt.usable} - {origin}
+        others = {attempt.provenance for attempt in there if attempt.usable} - {self._origin}
         if others and not mix:
             made = "\n".join(f"  {other}" for other in sorted(others, key=str))
             raise UsageError(
-                f"{self.directory.path} has runs made by\n{made}\nand this is {origin}; --mix keeps them, "
+                f"{self.directory.path} has runs made by\n{made}\nand this is {self._origin}; --mix keeps them, "
                 "another directory begins anew"
             )
         for each in self.points.values():

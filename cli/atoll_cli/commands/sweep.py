@@ -6,6 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
+from atoll_cli.commands.selection import refuse, use_platform_inventory
 from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending
 from atoll_cli.terminal.progress import EXIT_INVALID
@@ -27,6 +28,7 @@ DEFAULT_PARENT = Path("runs/studies")
 def sweep_study(
     file: Path,
     directory: Path | None,
+    inventory: Path | None,
     jobs: int | None,
     *,
     resume: bool,
@@ -37,6 +39,7 @@ def sweep_study(
 ) -> int:
     """`atoll sweep`; returns the exit code."""
     study = load_study(file, tuple(FIGURES))
+    use_platform_inventory(study.platform, inventory)
     warnings = warn(
         dict.fromkeys(
             each
@@ -49,15 +52,14 @@ def sweep_study(
     )
     place = StudyDirectory((directory or DEFAULT_PARENT / study.name).resolve())
     sweep = Sweep(study, place)
-    sweep.prepare(resume=resume or dry_run, mix=mix or dry_run)
+    sweep.require_machine()
     jobs = sweep.jobs(jobs)
+    sweep.read(resume=resume or dry_run, mix=mix or dry_run)
     if dry_run:
         _print_prediction(sweep, jobs, as_json=as_json)
         return 0
     with place.locked():
-        # under the lock: another sweep may have added runs since
-        sweep = Sweep(study, place)
-        sweep.prepare(resume=resume, mix=mix)
+        sweep.read(resume=resume, mix=mix)  # again: another sweep may have added runs since
         interrupted = _run(sweep, jobs)
         results = read_results(place)
         written = write_tables(results, place.path)
@@ -120,12 +122,18 @@ def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
     )
 
 
+def _baseline(given: list[str]) -> dict[str, str]:
+    """The levels that ``--baseline`` names. Raises UsageError."""
+    for each in given:
+        refuse("=" not in each, f"--baseline {each}: write FACTOR=LEVEL, such as tcp.congestion_control=cubic")
+    return {factor: level for factor, _, level in (each.partition("=") for each in given)}
+
+
 def report_study(directory: Path, baseline: list[str], figures: list[str], out: Path | None, *, as_json: bool) -> None:
     """`atoll report STUDY`: results of a study, its tables, and a plot if ``out`` names a file."""
     require_ending("--out", out, IMAGE_ENDINGS)
     place = StudyDirectory(directory)
-    chosen = dict(each.rsplit("=", 1) for each in baseline) if baseline else None
-    results = read_results(place, chosen, figures)
+    results = read_results(place, _baseline(baseline) if baseline else None, figures)
     written = write_tables(results, place.path)
     if out is not None:
         from atoll_studies.interval_plot import write_plot  # loads matplotlib
