@@ -15,11 +15,16 @@ _END_S = 60.0  # for a process that was asked to end: a lab of real time takes i
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the process of an attempt ended."""
+    """How the process of an attempt ended: with an attempt that was added, or killed before."""
 
     point: str
-    exit_code: int
+    exit_code: int  # 0, or less: minus the signal that killed it
     message: str  # its last line on standard error
+
+    @property
+    def killed(self) -> bool:
+        """Whether it was killed, so that there is no attempt: by the kernel for want of memory, say."""
+        return self.exit_code < 0
 
 
 class Pool:
@@ -53,8 +58,8 @@ class Pool:
                 for task in done:
                     del running[task]
                     ended = task.result()
-                    if ended.exit_code:
-                        raise RunError(ended.message or f"an attempt at point {ended.point} ended by itself")
+                    if ended.exit_code > 0:
+                        raise RunError(ended.message or f"an attempt at point {ended.point} could not be recorded")
                     if on_end(ended):
                         self._queue.append(ended.point)
         finally:

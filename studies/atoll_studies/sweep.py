@@ -49,6 +49,7 @@ class PointState:
     estimate_s: float
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     state: State = State.WAITING
+    killed: int = 0  # attempts of this sweep whose process was killed
     began: float | None = None  # time.monotonic() of the attempt that runs
 
     @property
@@ -112,9 +113,9 @@ class Sweep:
             return State.DONE
         tried = [attempt for attempt in each.attempts if attempt.provenance == self._origin]
         repeats = self.study.platform == VIRTUAL and any(attempt.outcome != FAILED for attempt in tried)
-        if not tried or (len(tried) < self.study.attempts and not repeats):
+        if len(tried) + each.killed < self.study.attempts and not repeats:
             return State.WAITING
-        return State.FAILED if tried[-1].outcome == FAILED else State.INVALID
+        return State.FAILED if not tried or tried[-1].outcome == FAILED else State.INVALID
 
     def counts(self) -> dict[State, int]:
         """The number of points in each state."""
@@ -183,6 +184,7 @@ class Sweep:
     def _ended(self, ended: Ended) -> bool:
         each = self.points[ended.point]
         each.attempts = self.directory.attempts(ended.point)
+        each.killed += ended.killed
         each.state, each.began = self._state(each), None
         self.on_change(each)
         return each.state is State.WAITING

@@ -59,8 +59,8 @@ class SweepProgress:
     def _changed(self, each: PointState) -> None:
         if self._live is not None or each.state is State.RUNNING:
             return
-        last = each.attempts[-1] if each.attempts else None
-        outcome = f"{last.outcome}" + (f" ({last.message})" if last and last.message else "") if last else each.state
+        outcomes = [f"{made.outcome} ({made.message})" if made.message else made.outcome for made in each.attempts]
+        outcome = outcomes[-1] if outcomes else "killed"
         print(f"{each.point.label}: {outcome}; {self._footer()}", file=sys.stderr, flush=True)
 
     def _footer(self) -> str:

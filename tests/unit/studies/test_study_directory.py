@@ -19,6 +19,8 @@ from tests.support.sandbox import QUICK
 HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
 OLDER = Provenance("abb", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
 
+KILLED = "killed"
+
 
 def record(directory: StudyDirectory, point: str, outcome: str, origin: Provenance = HERE) -> None:
     """Add an attempt as a worker does."""
@@ -49,8 +51,10 @@ class FakePool:
             self.order.append(point)
             on_start(point)
             state = self.sweep.points[point]
-            record(self.sweep.directory, point, self.outcomes[state.point.seed].pop(0))
-            if on_end(Ended(point, 0, "")):
+            outcome = self.outcomes[state.point.seed].pop(0)
+            if outcome != KILLED:
+                record(self.sweep.directory, point, outcome)
+            if on_end(Ended(point, -9 if outcome == KILLED else 0, "")):
                 left.append(point)
 
 
@@ -120,6 +124,19 @@ def test_in_virtual_time_an_invalid_run_is_not_repeated_and_a_failed_one_is(
     seeds = execute(done, monkeypatch, {1: ["invalid"], 2: [FAILED, FAILED, FAILED]})
     assert seeds == [1, 2, 2, 2]
     assert states(done) == [State.INVALID, State.FAILED]
+
+
+def test_an_attempt_that_is_killed_is_made_again_up_to_the_limit(
+    sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = sweep()
+    done.read(resume=False, mix=False)
+    seeds = execute(done, monkeypatch, {1: [KILLED, "valid"], 2: [KILLED, FAILED, KILLED]})
+    assert sorted(seeds) == [1, 1, 2, 2, 2]
+    assert states(done) == [State.DONE, State.FAILED]
+    again = sweep()
+    again.read(resume=True, mix=False)
+    assert states(again) == [State.DONE, State.WAITING]  # nothing of a killed one is in the directory
 
 
 def test_in_real_time_an_invalid_run_is_repeated_up_to_the_limit(
