@@ -27,7 +27,7 @@ _SAMPLES = 200  # of the flow sizes
 
 _START_BYTES, _MACHINE_BYTES = 190e6, 2e6  # kernel, controller and the run itself; the programs of a machine
 _CHANNEL_BYTES = 10e3  # a socket at either end
-_RUN_BYTES, _RECORD_BYTES = 1.5e6, 50  # of disk: report and logs; a packet in a capture, compressed, and its tables
+_RUN_BYTES, _RECORD_BYTES = 0.9e6, 55  # of disk: report and logs; a packet in a capture, compressed, and its tables
 
 _PACKET_COPIES = 3  # of bytes in flight: at the sender, on the link, and the kernel's overhead of a packet
 
