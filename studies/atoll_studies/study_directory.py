@@ -98,8 +98,11 @@ class StudyDirectory:
         """study.json. Raises RunDirError."""
         return _read_json(self.path / "study.json", f"{self.path}: not the directory of a study (no study.json)")
 
-    def write(self, study: Study, points: Iterable[Point]) -> None:
-        """Replace study.json, and add point.json of points that are new. Raises RunError."""
+    def write(self, study: Study, points: Iterable[Point], origin: Provenance | None = None) -> None:
+        """Replace study.json, and add point.json of points that are new. Raises RunError.
+
+        ``origin``: that attempts must have from now on; None: any.
+        """
         points = list(points)
         for point in points:
             path = self.point_path(point.id) / "point.json"
@@ -116,6 +119,7 @@ class StudyDirectory:
             "factors": {factor.name: [level.name for level in factor.levels] for factor in study.factors},
             "baseline": dict(study.baseline),
             "figures": list(study.figures),
+            "provenance": origin and asdict(origin),
             "configurations": [
                 dict(zip((factor.name for factor in study.factors), each.levels, strict=True))
                 for each in study.configurations

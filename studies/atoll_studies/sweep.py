@@ -77,6 +77,7 @@ class Sweep:
         self.estimates = [_estimated_s(study, number) for number in range(len(study.configurations))]
         self.points = {point.id: PointState(point, self.estimates[point.configuration]) for point in make_points(study)}
         self._origin: Provenance | None = None
+        self._mix = False
         self.on_change: Callable[[PointState], None] = lambda _: None
         """Is called when the state of a point has changed."""
 
@@ -90,6 +91,7 @@ class Sweep:
 
         Raises UsageError, RunDirError.
         """
+        self._mix = mix
         for each in self.points.values():
             each.attempts = self.directory.attempts(each.point.id)
         there = [attempt for each in self.points.values() for attempt in each.attempts]
@@ -168,7 +170,8 @@ class Sweep:
         Raises RunError if an attempt cannot be recorded.
         """
         self.directory.clear_working()
-        self.directory.write(self.study, [each.point for each in self.points.values()])
+        points = [each.point for each in self.points.values()]
+        self.directory.write(self.study, points, None if self._mix else self._origin)
         await compile_stale(module_folders(), lambda _: None)  # once, not in every process
         waiting = [each.point.id for each in self.points.values() if each.state is State.WAITING]
         try:

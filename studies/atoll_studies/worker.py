@@ -55,6 +55,12 @@ class _Worker:
         shutil.rmtree(self._working, ignore_errors=True)
         kernel = find_virtual_kernel() if self._platform == VIRTUAL else None
         origin = provenance(self._platform, kernel)
+        wanted = self._directory.study()["provenance"]
+        if wanted is not None and origin != Provenance(**wanted):
+            raise RunError(
+                f"atoll or its kernel was changed during the sweep, from {Provenance(**wanted)} to {origin}; "
+                "--resume --mix goes on with it, another directory begins anew"
+            )
         outcome, message = FAILED, ""
         try:
             summary = await (self._live() if kernel is None else self._virtual(kernel))
@@ -112,15 +118,16 @@ class _Worker:
 
 async def _main(study: Path, point: str) -> int:
     directory = StudyDirectory(study)
-    worker = _Worker(directory, directory.point(point))
-    task = asyncio.create_task(worker.attempt())
-    for number in _SIGNALS:
-        asyncio.get_running_loop().add_signal_handler(number, task.cancel)
     try:
-        await task
-    except asyncio.CancelledError:
-        worker.discard()
-        return InterruptedByUserError.exit_code
+        worker = _Worker(directory, directory.point(point))
+        task = asyncio.create_task(worker.attempt())
+        for number in _SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            worker.discard()
+            return InterruptedByUserError.exit_code
     except AtollError as error:
         with contextlib.suppress(OSError):
             sys.stderr.write(f"{error}\n")
