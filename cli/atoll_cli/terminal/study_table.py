@@ -10,7 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from atoll_core.plural import counted, significant
+from atoll_core.plural import counted, listed, significant
 from atoll_studies.results import ConfigurationFigure, Results
 from atoll_studies.statistics import LEVEL, Estimate, least_runs
 from atoll_studies.sweep import PointState, State, Sweep
@@ -138,10 +138,10 @@ def _figure_table(results: Results, figure: str, measured: list[tuple[int, Confi
     for factor in results.factors:
         table.add_column(factor, overflow="fold")
     for heading in ("runs", "median", "interval", "level"):
-        table.add_column(heading, justify="right")
+        table.add_column(heading, justify="right", no_wrap=True)
     if any(each.difference for _, each in measured):
         for heading in ("difference", "interval", "level", "pairs"):
-            table.add_column(heading, justify="right")
+            table.add_column(heading, justify="right", no_wrap=True)
     for number, each in measured:
         row = [*results.configurations[number].values(), str(each.median.runs), *_estimate(each.median)]
         if each.difference is not None:
@@ -149,6 +149,14 @@ def _figure_table(results: Results, figure: str, measured: list[tuple[int, Confi
             row += [*_estimate(pair.median, sign="+"), f"{pair.median.runs}, {pair.higher} up {pair.lower} down"]
         table.add_row(*row)
     return table
+
+
+def _measured(results: Results, figure: str) -> Iterator[tuple[int, int]]:
+    """Of each configuration that measured a figure: the number of runs that did, and of its usable runs."""
+    for number in range(len(results.configurations)):
+        measured = len(results.values(number, figure))
+        if measured:
+            yield measured, sum(run.configuration == number for run in results.runs)
 
 
 def _estimate(estimate: Estimate, sign: str = "") -> tuple[str, str, str]:
@@ -166,6 +174,12 @@ def _number(value: float, sign: str) -> str:
 def _sentences(results: Results) -> Iterator[str]:
     if any(each.difference for each in results.figures):
         yield "difference: from the baseline with the same seeds, the median of the pairs"
+    partly = [name for name in results.shown if any(measured < made for measured, made in _measured(results, name))]
+    if partly:
+        yield (
+            f"{listed(partly)}: not measured in every run (a transfer that does not end has no time); "
+            "estimates are of the others"
+        )
     short = [each.median for each in results.figures if 0 < each.median.level < LEVEL]
     if short:
         yield f"an interval of 95 % takes at least {least_runs()} runs; the level shown is that of fewer"

@@ -49,6 +49,7 @@ def directory(tmp_path: Path) -> StudyDirectory:
         made.mkdir(parents=True)
         summary = dict.fromkeys(Summary.__annotations__)
         summary |= {"links": {}, "terrestrial_rtt_ms": {}, "changes": [], "channels": 0, "ping_sent": 0}
+        summary["transfer_s"] = float(point.seed) if channels == 50 and point.seed > 2 else None
         summary["goodput_mbit_s"] = goodput(channels, queue, point.seed)
         RunDir(made).write_manifest({"outcome": "completed"})
         RunDir(made).write_summary(summary)
@@ -69,6 +70,9 @@ def test_a_figure_of_a_configuration_is_that_of_its_valid_runs(directory: StudyD
     assert (found.median.runs, found.median.value, found.least, found.greatest) == (5, 30.5, 10.5, 50.5)
     assert (found.median.low, found.median.high, found.median.level) == (10.5, 50.5, 0.9375)
     assert results.of(0, "transfer time") is None
+    transfer = results.of(2, "transfer time")
+    assert transfer is not None
+    assert transfer.median.runs == 4
 
 
 def test_differences_are_taken_within_seeds_and_from_the_baseline(directory: StudyDirectory) -> None:
@@ -123,7 +127,7 @@ def test_equal_results_give_equal_plots(directory: StudyDirectory, tmp_path: Pat
         write_plot(results, "goodput", again)
         assert first.read_bytes() == again.read_bytes()
     with pytest.raises(UsageError, match="no run of study made-up measured"):
-        write_plot(results, "transfer time", tmp_path / "none.svg")
+        write_plot(results, "UDP jitter", tmp_path / "none.svg")
 
 
 def test_a_report_says_levels_pairs_and_what_does_not_count(
@@ -135,6 +139,9 @@ def test_a_report_says_levels_pairs_and_what_does_not_count(
     assert "5, 5 up 0 down" in said
     assert f"invalid: 5, 30 kB, seed {INVALID_SEED}: late" in said
     assert "2 runs of the study missing" in said
+    assert "not measured in every run" not in said
+    report_study(directory.path, [], ["transfer time"], None, as_json=False)
+    assert "transfer time: not measured in every run" in capsys.readouterr().out
     report_study(directory.path, ["traffic.channels=50"], ["goodput"], None, as_json=True)
     answer = json.loads(capsys.readouterr().out)
     assert answer["missing"] == 2
