@@ -9,28 +9,33 @@ from typing import Any
 
 from atoll_core.description.loader import lab_file
 from atoll_core.errors import LabError
+from atoll_core.platforms import LabTarget
 from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected
 
 
-async def run_on_daemon(point: dict[str, Any], runs: Path, on_run: Callable[[Path], None]) -> dict[str, Any]:
+async def run_on_daemon(
+    target: LabTarget, point: dict[str, Any], runs: Path, on_run: Callable[[Path], None]
+) -> dict[str, Any]:
     """Run a point; returns the summary. ``on_run`` takes the run directory once there is one.
 
     A lab of its own is taken down afterwards; it also ends with this process. Raises AtollError.
     """
     description = Description(Path(point["description"]["file"]), tuple(point["description"]["settings"]))
-    own = None if await _lab_is_up() else await OwnDaemon.start(for_run=True)
+    own = None if await _lab_is_up(target) else await OwnDaemon.start(target, for_run=True)
     try:
-        async with connected() as daemon:
+        async with connected(target) as daemon:
             if daemon is None:
                 raise LabError("the daemon ended before the run started")
-            return await _run(daemon, description, point["request"]["backend"], runs, on_run, bring_up=own is not None)
+            return await _run(
+                daemon, description, point["request"]["options"]["backend"], runs, on_run, bring_up=own is not None
+            )
     finally:
         if own is not None:
             await asyncio.shield(own.release())
 
 
-async def _lab_is_up() -> bool:
-    async with connected() as daemon:
+async def _lab_is_up(target: LabTarget) -> bool:
+    async with connected(target) as daemon:
         if daemon is None:
             return False
         if (await daemon.status())["for_run"]:

@@ -14,6 +14,7 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_studies.study import Configuration, Study
+from atoll_testbed.run.run_request import RunOptions, RunRequest
 
 _ID_DIGITS = 16  # of a SHA-256
 
@@ -27,7 +28,7 @@ class Point:
     levels: Mapping[str, str]  # by factor
     repetition: int  # from 0
     seed: int
-    request: Mapping[str, Any]  # as create_run takes it, in JSON
+    request: Mapping[str, Any]  # a RunRequest, in JSON
     description: Path
     settings: tuple[str, ...]  # that turn the description into the request's experiment
 
@@ -86,12 +87,9 @@ class _Request:
     @classmethod
     def of(cls, study: Study, configuration: Configuration) -> "_Request":
         network, experiment = configuration.network, replace(configuration.experiment, seed=0)
-        asked = [
-            request_identity(network, experiment, study.backend, study.platform),
-            list(program_files(network)),
-        ]
-        content = run_request(network, experiment, study.backend, study.platform)
-        return cls(hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest(), content)
+        request = run_request(network, experiment, study.backend, study.platform)
+        asked = [_compared(request), list(program_files(network))]
+        return cls(hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest(), to_json(request))
 
     def identity(self, seed: int, repetition: int) -> str:
         return hashlib.sha256(f"{self.digest} {seed} {repetition}".encode()).hexdigest()[:_ID_DIGITS]
@@ -100,26 +98,16 @@ class _Request:
         return {**self.content, "experiment": {**self.content["experiment"], "seed": seed}}
 
 
-def run_request(network: Network, experiment: Experiment, backend: Backend, platform: str) -> dict[str, Any]:
-    """The request of a run as JSON (atoll_testbed.run.run_request)."""
-    return {
-        "place": platform,
-        "backend": backend.value,
-        "experiment": to_json(experiment),
-        "network": to_json(network),
-    }
-
-
-def request_identity(network: Network, experiment: Experiment, backend: Backend, platform: str) -> Any:
-    """What two requests have in common if and only if they ask for the same run: names and lines of files are no part.
-
-    Contents of traces and flow sizes are part of the resolved experiment.
-    """
-    return [platform, backend.value, _compared(network), _compared(experiment)]
+def run_request(network: Network, experiment: Experiment, backend: Backend, platform: str) -> RunRequest:
+    """The request of a run. All that makes points and attempts knows requests by this."""
+    return RunRequest(network, experiment, platform, RunOptions(backend))
 
 
 def _compared(thing: Any) -> Any:
-    """The JSON of a value, of its compared fields only."""
+    """The JSON of a value, of its compared fields only: places of files are no part of what is asked for.
+
+    Contents of traces and flow sizes are.
+    """
     if is_dataclass(thing) and not isinstance(thing, type):
         if hasattr(thing, "UNITS") or hasattr(type(thing), "named"):
             return to_json(thing)

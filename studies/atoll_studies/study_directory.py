@@ -98,10 +98,12 @@ class StudyDirectory:
         """study.json. Raises RunDirError."""
         return _read_json(self.path / "study.json", f"{self.path}: not the directory of a study (no study.json)")
 
-    def write(self, study: Study, points: Iterable[Point], origin: Provenance | None = None) -> None:
+    def write(
+        self, study: Study, points: Iterable[Point], origin: Provenance | None = None, inventory: Path | None = None
+    ) -> None:
         """Replace study.json, and add point.json of points that are new. Raises RunError.
 
-        ``origin``: that attempts must have from now on; None: any.
+        ``origin``: that attempts must have from now on; None: any. ``inventory``: of a lab of real machines.
         """
         points = list(points)
         for point in points:
@@ -120,6 +122,7 @@ class StudyDirectory:
             "baseline": dict(study.baseline),
             "figures": list(study.figures),
             "provenance": origin and asdict(origin),
+            "inventory": str(inventory.absolute()) if inventory else None,
             "configurations": [
                 dict(zip((factor.name for factor in study.factors), each.levels, strict=True))
                 for each in study.configurations
@@ -197,13 +200,6 @@ def _sync(path: Path) -> None:
         os.fsync(opened)
     finally:
         os.close(opened)
-
-
-def require_room(path: Path) -> None:
-    """Raise UsageError if a study cannot be written there."""
-    existing = next(each for each in (path, *path.parents) if os.access(each, os.F_OK))
-    if not existing.is_dir() or not os.access(existing, os.W_OK | os.X_OK):
-        raise UsageError(f"{path}: {existing} cannot be written by this user; name another directory")
 
 
 def unwritten(error: RunError) -> bool:

@@ -8,24 +8,20 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 
-from atoll_controller.planner.change_schedule import plan_schedule
-from atoll_controller.planner.planner import make_plan
 from atoll_controller.planner.virtual_cost import disk, memory, wall_time
-from atoll_core.errors import MachineError, PlanError, UsageError
-from atoll_core.platforms import HARDWARE, MININET, VIRTUAL
+from atoll_core.errors import MachineError, UsageError
+from atoll_core.platforms import VIRTUAL
 from atoll_core.plural import counted
 from atoll_core.units import Duration, Size
-from atoll_emulation.mininet_lab.namespaces import hidden_in_lab
-from atoll_emulation.this_machine.box_programs import require_programs
-from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, offered_here, require_controls
 from atoll_emulation.this_machine.core_pinning import usable_cores
-from atoll_emulation.this_machine.host_requirements import free_memory, require_machine, require_virtual_machine
+from atoll_emulation.this_machine.host_requirements import free_memory, require_virtual_machine
 from atoll_emulation.uml.kernel import UmlKernel
-from atoll_studies.points import Point, make_points
+from atoll_studies.points import Point, make_points, run_request
 from atoll_studies.pool import Ended, Pool
 from atoll_studies.study import Study
-from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory, require_room
+from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
 from atoll_studies.worker import provenance
+from atoll_testbed.preflight.requirements import require_lab, require_runnable
 from atoll_testbed.virtual.precompile import compile_stale, module_folders
 
 _REAL_OVERHEAD_S = 20.0  # of a run in real time: lab, configuration test, analysis
@@ -71,7 +67,8 @@ class Prediction:
 class Sweep:
     """The work on a study's directory: :meth:`require_machine`, :meth:`read`, :meth:`run`."""
 
-    def __init__(self, study: Study, directory: StudyDirectory) -> None:
+    def __init__(self, study: Study, directory: StudyDirectory, inventory: Path | None = None) -> None:
+        self.inventory = inventory
         self.study = study
         self.directory = directory
         self.estimates = [_estimated_s(study, number) for number in range(len(study.configurations))]
@@ -82,8 +79,7 @@ class Sweep:
         """Is called when the state of a point has changed."""
 
     def require_machine(self) -> None:
-        """Check that the runs can be made here. Raises UsageError, MachineError, PlanError, DescriptionError."""
-        require_room(self.directory.path)
+        """Check that the runs can be made here. Raises MachineError, PlanError, DescriptionError."""
         self._origin = provenance(self.study.platform, require_platform(self.study, self.directory.path))
 
     def read(self, *, resume: bool, mix: bool) -> None:
@@ -171,7 +167,7 @@ class Sweep:
         """
         self.directory.clear_working()
         points = [each.point for each in self.points.values()]
-        self.directory.write(self.study, points, None if self._mix else self._origin)
+        self.directory.write(self.study, points, None if self._mix else self._origin, self.inventory)
         await compile_stale(module_folders(), lambda _: None)  # once, not in every process
         waiting = [each.point.id for each in self.points.values() if each.state is State.WAITING]
         try:
@@ -199,21 +195,9 @@ def require_platform(study: Study, runs: Path) -> UmlKernel | None:
     Raises MachineError, PlanError, DescriptionError.
     """
     for each in study.configurations:
-        make_plan(each.network, each.experiment, study.backend)
-        plan_schedule(each.network, each.experiment)
-        if study.platform == VIRTUAL:
-            require_controls(each.experiment, offered_by_virtual_kernel())
-        elif study.platform == MININET:
-            require_controls(each.experiment, offered_here(), offered_by_virtual_kernel())
-        if study.platform != HARDWARE:
-            require_programs(each.network, each.experiment)
-    if study.platform == VIRTUAL:
-        return require_virtual_machine()
-    if study.platform == MININET:
-        if hidden_in_lab(runs):
-            raise PlanError(f"{runs}: the lab has a /run of its own and cannot write there; name another directory")
-        require_machine()
-    return None
+        require_runnable(run_request(each.network, each.experiment, study.backend, study.platform), runs)
+    require_lab(study.platform, study.backend)
+    return require_virtual_machine() if study.platform == VIRTUAL else None
 
 
 def makespan(work: Sequence[float], jobs: int) -> float:

@@ -19,14 +19,12 @@ from atoll_analysis.run_directory import RunDir
 from atoll_core.codec import from_json
 from atoll_core.errors import AtollError, InterruptedByUserError, LabError, RunError
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.network import Network
-from atoll_core.plan.plan import Backend
-from atoll_core.platforms import VIRTUAL
+from atoll_core.platforms import VIRTUAL, LabTarget
 from atoll_emulation.this_machine.core_pinning import claimed_core
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory, unwritten
 from atoll_testbed.run.postprocess import compress_and_analyse
-from atoll_testbed.run.run_request import create_run, revision
+from atoll_testbed.run.run_request import RunRequest, create_run, revision
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -44,8 +42,8 @@ class _Worker:
         self._directory = directory
         self._point = point
         self._id: str = point["id"]
-        self._request: dict[str, Any] = point["request"]
-        self._platform: str = self._request["place"]
+        self._request = from_json(RunRequest, point["request"])
+        self._platform = self._request.platform
         self._working = directory.working / self._id
         self._run: RunDir | None = None
 
@@ -88,28 +86,23 @@ class _Worker:
         return path
 
     async def _virtual(self, kernel: UmlKernel) -> dict[str, Any]:
-        network, experiment = self._resolved()
-        backend = Backend(self._request["backend"])
-        run = self._run = create_run(self._working, network, experiment, backend, VIRTUAL, time.time_ns())
+        run = self._run = create_run(self._working, self._request, time.time_ns())
         with claimed_core() as core:
-            await measure_in_kernel(run, kernel, core, lambda _: None)
+            await measure_in_kernel(run, self._request, kernel, core, lambda _: None)
         return await compress_and_analyse(run)
 
     async def _live(self) -> dict[str, Any]:
         from atoll_studies.live_attempt import run_on_daemon
 
-        _, experiment = self._resolved()
-
         def note_run(path: Path) -> None:
             self._run = RunDir.open(path)
 
-        summary = await run_on_daemon(self._point, self._working, note_run)
-        if self._run is None or from_json(Experiment, self._run.manifest()["experiment"]) != experiment:
+        inventory = self._directory.study()["inventory"]
+        target = LabTarget(self._platform, Path(inventory) if inventory else None)
+        summary = await run_on_daemon(target, self._point, self._working, note_run)
+        if self._run is None or from_json(Experiment, self._run.manifest()["experiment"]) != self._request.experiment:
             raise LabError("the description of the experiment has changed since the sweep began; sweep again")
         return summary
-
-    def _resolved(self) -> tuple[Network, Experiment]:
-        return from_json(Network, self._request["network"]), from_json(Experiment, self._request["experiment"])
 
     def discard(self) -> None:
         """Remove an attempt that was not completed."""

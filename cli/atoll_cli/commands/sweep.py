@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from atoll_cli.commands.selection import refuse, use_platform_inventory
+from atoll_cli.commands.selection import lab_target, refuse
 from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending
 from atoll_cli.terminal.progress import EXIT_INVALID
@@ -39,7 +39,7 @@ def sweep_study(
 ) -> int:
     """`atoll sweep`; returns the exit code."""
     study = load_study(file, tuple(FIGURES))
-    use_platform_inventory(study.platform, inventory)
+    target = lab_target(inventory, study.platform)
     warnings = warn(
         dict.fromkeys(
             each
@@ -51,7 +51,7 @@ def sweep_study(
         strict=strict,
     )
     place = StudyDirectory((directory or DEFAULT_PARENT / study.name).resolve())
-    sweep = Sweep(study, place)
+    sweep = Sweep(study, place, target.inventory)
     sweep.require_machine()
     jobs = sweep.jobs(jobs)
     sweep.read(resume=resume or dry_run, mix=mix or dry_run)
