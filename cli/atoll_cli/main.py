@@ -405,21 +405,71 @@ def run(
     raise typer.Exit(execute(command))
 
 
+@app.command(cls=PlainArguments, epilog="Example: atoll sweep examples/studies/geo-queues.yaml --dry-run")
+def sweep(
+    study: Annotated[Path, typer.Argument(help="study.yaml", metavar="STUDY")],
+    directory: Annotated[
+        Path | None, typer.Argument(help="directory of the study [default: runs/studies/NAME]", metavar="DIR")
+    ] = None,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="keep the runs that are in the directory, and make the others")
+    ] = False,
+    mix: Annotated[
+        bool, typer.Option("--mix", help="keep runs that another version of atoll or another kernel made")
+    ] = False,
+    jobs: Annotated[
+        int | None, integer_option("--jobs", "runs at a time in virtual time [default: the cores]", 1, 1024)
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="print the runs with wall time and disk space; make none")
+    ] = False,
+    inventory: InventoryOption = None,
+    strict: Strict = False,
+    json: Json = False,
+) -> None:
+    """Run a study: every combination of its factors' levels, with every seed; then tables and statistics."""
+    from atoll_cli.commands.sweep import sweep_study
+
+    raise typer.Exit(
+        sweep_study(
+            study, directory, inventory, jobs, resume=resume, mix=mix, dry_run=dry_run, strict=strict, as_json=json
+        )
+    )
+
+
 @app.command(
     cls=PlainArguments,
-    epilog="Example: atoll report runs/geo/20261121T101500Z-1; atoll report --compare runs/geo/*",
+    epilog="Example: atoll report runs/geo/20261121T101500Z-1; atoll report --compare runs/geo/*; "
+    "atoll report runs/studies/geo-queues --figure goodput --out goodput.pdf",
 )
 def report(
-    runs: Annotated[list[Path], typer.Argument(help="run directory; several with --compare", metavar="RUN...")],
+    runs: Annotated[
+        list[Path], typer.Argument(help="run directory, or a study's; several with --compare", metavar="RUN...")
+    ],
     compare: Annotated[bool, typer.Option("--compare", help="show runs side by side")] = False,
     figures: Annotated[
         list[str] | None,
         typer.Option(
-            "--figure", help="with --compare: only this figure, such as 'transfer time'; repeatable", metavar="NAME"
+            "--figure",
+            help="with --compare, or of a study: only this figure, such as 'transfer time'; repeatable",
+            metavar="NAME",
+        ),
+    ] = None,
+    baseline: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--baseline",
+            help="of a study: the level that others are compared with [default: the study's]; repeatable",
+            metavar="FACTOR=LEVEL",
         ),
     ] = None,
     out: Annotated[
-        Path | None, typer.Option("--out", help="with --compare: also write a .md or .html file", metavar="FILE")
+        Path | None,
+        typer.Option(
+            "--out",
+            help="with --compare: also write a .md or .html file; of a study: plot a figure as .svg, .pdf, .png",
+            metavar="FILE",
+        ),
     ] = None,
     each: Annotated[
         bool, typer.Option("--per-run", help="with --compare: also print the figures of every run of a group")
@@ -429,17 +479,25 @@ def report(
     ] = False,
     json: Json = False,
 ) -> None:
-    """Analyse a run again and write its report, or compare runs; needs no testbed."""
+    """Analyse a run again and write its report, compare runs, or print a study's results; needs no testbed."""
     from atoll_cli.commands.report import rebuild, report_comparison
     from atoll_cli.commands.selection import refuse
 
+    of_study = len(runs) == 1 and (runs[0] / "study.json").is_file()
+    refuse(bool(baseline) and not of_study, "report: --baseline needs the directory of a study")
+    if of_study:
+        from atoll_cli.commands.sweep import report_study
+
+        refuse(compare or each or mixed_kernels, "report: --compare, --per-run and --mixed-kernels are for runs")
+        report_study(runs[0], baseline or [], figures or [], out, as_json=json)
+        return
     if compare:
         report_comparison(runs, figures or [], out, each=each, mixed_kernels=mixed_kernels, as_json=json)
         return
     refuse(len(runs) > 1, "report: name one run, or use --compare for several")
     refuse(
         bool(figures or out or each or mixed_kernels),
-        "report: --figure, --out, --per-run and --mixed-kernels need --compare",
+        "report: --figure and --out need --compare or a study; --per-run and --mixed-kernels need --compare",
     )
     rebuild(runs[0], as_json=json)
 

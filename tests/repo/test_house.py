@@ -20,6 +20,7 @@ FOLDERS = (
     "emulation",
     "examples",
     "hosts",
+    "studies",
     "switch-configs",
     "testbed",
     "tests",

@@ -19,6 +19,7 @@ PACKAGES = {
     "atoll_dashboards": "dashboards",
     "atoll_emulation": "emulation",
     "atoll_hosts": "hosts",
+    "atoll_studies": "studies",
     "atoll_switches": "switch-configs",
     "atoll_testbed": "testbed",
 }

@@ -56,7 +56,7 @@ def test_the_wheel_holds_every_file_of_the_packages(project: Path, installed: Pa
     command = ["git", "-c", f"safe.directory={project}", "-C", str(project), "ls-files", "--", *packages]
     tracked = subprocess.run(command, capture_output=True, check=True, text=True).stdout.split()
     (library,) = (installed / "lib").glob("python*/site-packages")
-    assert len(packages) == 11
+    assert len(packages) == 12
     assert [name for name in tracked if not (library / name.partition("/")[2]).is_file()] == []
     assert Path(
         output(installed, installed / "bin/python", "-c", "import atoll_cli; print(atoll_cli.__file__)").strip()

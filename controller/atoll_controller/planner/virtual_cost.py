@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The time and the memory that a run in virtual time takes of the machine, estimated from measured runs. Pure.
+"""The time and the memory that a run in virtual time takes of the machine, and the disk space of any run. Pure.
 
 Wall time is spent by system calls (docs/virtual-time.md, "Where the time goes"), so it grows with flows and packets.
 Memory is that of sockets, programs and captures' rings. The constants are fitted to the runs of the tables there,
@@ -27,23 +27,26 @@ _SAMPLES = 200  # of the flow sizes
 
 _START_BYTES, _MACHINE_BYTES = 190e6, 2e6  # kernel, controller and the run itself; the programs of a machine
 _CHANNEL_BYTES = 10e3  # a socket at either end
+_RUN_BYTES, _RECORD_BYTES = 0.9e6, 55  # of disk: report and logs; a packet in a capture, compressed, and its tables
+
 _PACKET_COPIES = 3  # of bytes in flight: at the sender, on the link, and the kernel's overhead of a packet
 
 
 def wall_time(network: Network, experiment: Experiment, backend: Backend) -> Duration:
     """The estimated wall time of the whole run: set-up, load and analysis."""
-    duration_s = experiment.duration.s
-    rate_bit_s = sum(link.to_island.rate.bit_s for link in experiment.links) or _UNBOUNDED_BIT_S
-    flows, payload = _flows_and_payload(experiment, rate_bit_s)
-    if experiment.transfer:
-        payload += experiment.transfer.size.bytes
-    packets = min(payload, rate_bit_s * duration_s / 8) / _PACKET_BYTES * (1 + _ACKS) + _FLOW_PACKETS * flows
-    if experiment.udp:
-        packets += experiment.udp.rate.bit_s * duration_s / 8 / experiment.udp.packet.bytes
-    packets += 2 * duration_s / experiment.ping.interval.s
-    wall_s = _START_S + _MACHINE_S * len(network.machines) + _IDLE * duration_s + _PACKET_S[backend] * packets
+    flows, packets = _flows_and_packets(experiment)
+    wall_s = _START_S + _MACHINE_S * len(network.machines) + _IDLE * experiment.duration.s
+    wall_s += _PACKET_S[backend] * packets
     wall_s += _FLOW_S * (1 + experiment.traffic.channels / _CROWD) * flows
     return Duration(round(wall_s * 1e9))
+
+
+def disk(network: Network, experiment: Experiment) -> Size:
+    """The estimated size of the run directory once it is analysed."""
+    _, packets = _flows_and_packets(experiment)
+    hops = {hop for chain in experiment.all_chains for hop in chain.hops}
+    captures = len(hops & {tap.name for tap in network.taps}) + len(experiment.links) / 2  # a link's has one direction
+    return Size(round(_RUN_BYTES + _RECORD_BYTES * captures * packets))
 
 
 def memory(network: Network, experiment: Experiment) -> Size:
@@ -62,6 +65,19 @@ def rough(size: Size) -> str:
     if size.bytes >= 1e9:
         return f"{significant(size.bytes / 1e9, 2)} GB"
     return f"{significant(size.bytes / 1e6, 2)} MB"
+
+
+def _flows_and_packets(experiment: Experiment) -> tuple[float, float]:
+    """The number of connections during the run, and of packets over the links."""
+    duration_s = experiment.duration.s
+    rate_bit_s = sum(link.to_island.rate.bit_s for link in experiment.links) or _UNBOUNDED_BIT_S
+    flows, payload = _flows_and_payload(experiment, rate_bit_s)
+    if experiment.transfer:
+        payload += experiment.transfer.size.bytes
+    packets = min(payload, rate_bit_s * duration_s / 8) / _PACKET_BYTES * (1 + _ACKS) + _FLOW_PACKETS * flows
+    if experiment.udp:
+        packets += experiment.udp.rate.bit_s * duration_s / 8 / experiment.udp.packet.bytes
+    return flows, packets + 2 * duration_s / experiment.ping.interval.s
 
 
 def _flows_and_payload(experiment: Experiment, rate_bit_s: float) -> tuple[float, float]:

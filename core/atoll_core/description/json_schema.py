@@ -15,6 +15,7 @@ from ruamel.yaml import YAML
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.raw_inventory import RawInventory
 from atoll_core.description.raw_lab import RawLab
+from atoll_core.description.raw_study import RawStudy
 from atoll_core.description.raw_types import Raw
 from atoll_core.units import Duration, Rate, Size
 
@@ -25,6 +26,7 @@ SCHEMAS: dict[str, type[Raw]] = {
     "lab.schema.json": RawLab,
     "experiment.schema.json": RawExperiment,
     "inventory.schema.json": RawInventory,
+    "study.schema.json": RawStudy,
 }
 
 

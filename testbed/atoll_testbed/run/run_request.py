@@ -75,7 +75,7 @@ def create_run(runs: Path, request: RunRequest, now_ns: int) -> RunDir:
             "seed": request.experiment.seed,
             "experiment": to_json(request.experiment),
             "network": to_json(request.network),
-            "revision": _revision(),
+            "revision": revision(),
         }
     )
     return run_dir
@@ -99,7 +99,7 @@ def read_request(run_dir: RunDir) -> RunRequest:
         raise RunDirError(msg) from error
 
 
-def _revision() -> str | None:
+def revision() -> str | None:
     """The project's git revision, with + if the work tree is modified; None outside a checkout."""
     try:
         done = subprocess.run(

@@ -19,7 +19,7 @@ from atoll_core.plural import counted
 
 _OURS = (
     *("atoll_analysis", "atoll_apps", "atoll_cli", "atoll_controller", "atoll_core", "atoll_daemon"),
-    *("atoll_dashboards", "atoll_emulation", "atoll_hosts", "atoll_switches", "atoll_testbed"),
+    *("atoll_dashboards", "atoll_emulation", "atoll_hosts", "atoll_studies", "atoll_switches", "atoll_testbed"),
 )
 _HEADER = 16  # PEP 552: magic number, flags, time of the source's last change, its size
 _SUFFIX = f".{sys.implementation.cache_tag}.pyc"

@@ -44,6 +44,7 @@ up none.yaml
 apply none.yaml
 run none.yaml
 run none.yaml --on virtual
+sweep none.yaml
 report runs/none
 report --compare runs/none
 watch runs/none

@@ -9,7 +9,7 @@ import pytest
 from atoll_cli.commands.check import check
 from atoll_cli.commands.plan import print_plan
 from atoll_controller.planner.description_warnings import description_warnings
-from atoll_controller.planner.virtual_cost import memory, wall_time
+from atoll_controller.planner.virtual_cost import disk, memory, wall_time
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError, MachineError
 from atoll_core.plan.plan import Backend
@@ -56,6 +56,21 @@ def test_the_memory_of_measured_runs_is_estimated_to_a_factor_of_two(
 ) -> None:
     estimated_mib = memory(*load_experiment(project / f"examples/{name}.yaml", settings)).bytes / 2**20
     assert measured_mib / 2 <= estimated_mib <= 2 * measured_mib
+
+
+@pytest.mark.parametrize(
+    ("file", "settings", "measured_kib"),  # `du -sk` of the run directory
+    [
+        ("examples/geo.yaml", [], 6128),
+        ("examples/geo.yaml", ["traffic.channels=200", "duration=30 s"], 13380),
+        ("tests/data/quick.yaml", ["traffic.channels=6"], 960),
+    ],
+)
+def test_the_disk_space_of_measured_runs_is_estimated_to_a_factor_of_two(
+    project: Path, file: str, settings: list[str], measured_kib: float
+) -> None:
+    estimated_kib = disk(*load_experiment(project / file, settings)).bytes / 1024
+    assert measured_kib / 2 <= estimated_kib <= 2 * measured_kib
 
 
 def test_larger_captures_links_and_loads_take_more_memory(project: Path) -> None:

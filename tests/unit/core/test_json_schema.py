@@ -35,6 +35,7 @@ def test_the_schema_is_a_schema(file):
 
 def shipped(project):
     files = dict.fromkeys((project / "emulation/labs").glob("*.yaml"), "lab.schema.json")
+    files |= dict.fromkeys((project / "examples/studies").glob("*.yaml"), "study.schema.json")
     return files | dict.fromkeys((project / "examples").glob("*.yaml"), "experiment.schema.json")
 
 
@@ -69,7 +70,8 @@ def test_an_editor_refuses_what_the_loader_refuses(project, path, wrong):
 
 
 def test_every_key_is_described_in_the_schema_and_in_the_documentation(project):
-    pages = [(project / page).read_text(encoding="utf-8") for page in ("docs/descriptions.md", "docs/hardware.md")]
+    names = ("docs/descriptions.md", "docs/hardware.md", "docs/studies.md")
+    pages = [(project / page).read_text(encoding="utf-8") for page in names]
     documentation = "\n".join(pages)
     for model in all_models():
         for name, field in model.model_fields.items():

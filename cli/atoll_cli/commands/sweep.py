@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`atoll sweep`: make the runs of a study that are missing; and `atoll report` of a study."""
+
+import asyncio
+import json
+from pathlib import Path
+from typing import Any
+
+from atoll_cli.commands.selection import lab_target, refuse
+from atoll_cli.terminal.diagnostics import warn
+from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending
+from atoll_cli.terminal.progress import EXIT_INVALID
+from atoll_cli.terminal.signals import unless_interrupted
+from atoll_cli.terminal.study_table import SweepProgress, duration_text, print_results
+from atoll_controller.planner.description_warnings import description_warnings
+from atoll_controller.planner.virtual_cost import rough
+from atoll_core.errors import InterruptedByUserError, RunError
+from atoll_core.plural import counted
+from atoll_dashboards.compare.comparison import FIGURES
+from atoll_studies.results import read_results, results_json, write_tables
+from atoll_studies.study import load_study
+from atoll_studies.study_directory import StudyDirectory
+from atoll_studies.sweep import State, Sweep
+
+DEFAULT_PARENT = Path("runs/studies")
+
+
+def sweep_study(
+    file: Path,
+    directory: Path | None,
+    inventory: Path | None,
+    jobs: int | None,
+    *,
+    resume: bool,
+    mix: bool,
+    dry_run: bool,
+    strict: bool,
+    as_json: bool,
+) -> int:
+    """`atoll sweep`; returns the exit code."""
+    study = load_study(file, tuple(FIGURES))
+    target = lab_target(inventory, study.platform)
+    warnings = warn(
+        dict.fromkeys(
+            each
+            for configuration in study.configurations
+            for each in description_warnings(
+                configuration.network, configuration.experiment, study.backend, study.platform
+            )
+        ),
+        strict=strict,
+    )
+    place = StudyDirectory((directory or DEFAULT_PARENT / study.name).resolve())
+    sweep = Sweep(study, place, target.inventory)
+    sweep.require_machine()
+    jobs = sweep.jobs(jobs)
+    sweep.read(resume=resume or dry_run, mix=mix or dry_run)
+    if dry_run:
+        _print_prediction(sweep, jobs, as_json=as_json)
+        return 0
+    with place.locked():
+        sweep.read(resume=resume, mix=mix)  # again: another sweep may have added runs since
+        interrupted = _run(sweep, jobs)
+        results = read_results(place)
+        written = write_tables(results, place.path)
+    counts = sweep.counts()
+    if as_json:
+        about = {"directory": str(place.path), "points": dict(counts), "warnings": warnings}
+        print(json.dumps({**results_json(results), **about, "written": list(map(str, written))}))
+    elif not interrupted:
+        print_results(results)
+        for path in written:
+            print(f"written: {path}")
+    if interrupted:
+        raise InterruptedByUserError(
+            f"cancelled; {counts[State.DONE]} of {counted(len(sweep.points), 'run')} are in {place.path}, "
+            "--resume makes the others"
+        )
+    if counts[State.FAILED]:
+        return RunError.exit_code
+    return EXIT_INVALID if counts[State.INVALID] else 0
+
+
+def _run(sweep: Sweep, jobs: int) -> bool:
+    """Make the runs; returns whether that was interrupted."""
+
+    async def execute() -> bool:
+        try:
+            await unless_interrupted(sweep.run(jobs))
+        except asyncio.CancelledError:
+            return True
+        return False
+
+    with SweepProgress(sweep, jobs):
+        return asyncio.run(execute())
+
+
+def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
+    predicted = sweep.predict(jobs)
+    counts = sweep.counts()
+    if as_json:
+        about: dict[str, Any] = {
+            "directory": str(sweep.directory.path),
+            "points": dict(counts),
+            "runs": predicted.runs,
+            "jobs": predicted.jobs,
+            "estimated_wall_s": round(predicted.wall.s, 1),
+            "estimated_disk_bytes": predicted.disk.bytes,
+            "order": [
+                {"point": each.point.id, "levels": dict(each.point.levels), "seed": each.point.seed}
+                for each in sweep.left()
+            ],
+        }
+        print(json.dumps(about))
+        return
+    for each in sweep.left():
+        print(f"{each.point.id}  {each.point.label}")
+    done = f"; {counts[State.DONE]} are done" if counts[State.DONE] else ""
+    print(
+        f"{counted(predicted.runs, 'run')}, {predicted.jobs} at a time, in {sweep.directory.path}{done}: "
+        f"about {duration_text(predicted.wall.s)} of wall time and {rough(predicted.disk)} of disk, to a factor of two"
+    )
+
+
+def _baseline(given: list[str]) -> dict[str, str]:
+    """The levels that ``--baseline`` names. Raises UsageError."""
+    for each in given:
+        refuse("=" not in each, f"--baseline {each}: write FACTOR=LEVEL, such as tcp.congestion_control=cubic")
+    return {factor: level for factor, _, level in (each.partition("=") for each in given)}
+
+
+def report_study(directory: Path, baseline: list[str], figures: list[str], out: Path | None, *, as_json: bool) -> None:
+    """`atoll report STUDY`: results of a study, its tables, and a plot if ``out`` names a file."""
+    require_ending("--out", out, IMAGE_ENDINGS)
+    place = StudyDirectory(directory)
+    results = read_results(place, _baseline(baseline) if baseline else None, figures)
+    written = write_tables(results, place.path)
+    if out is not None:
+        from atoll_studies.interval_plot import write_plot  # loads matplotlib
+
+        write_plot(results, results.shown[0], out)
+        written.append(out)
+    if as_json:
+        print(json.dumps({**results_json(results), "written": list(map(str, written))}))
+        return
+    print_results(results)
+    for path in written:
+        print(f"written: {path}")

@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""study.yaml as it is written. ``atoll_studies.study`` makes a Study of it."""
+
+import json
+from typing import Annotated, Any, Literal, cast
+
+from pydantic import Field, PlainValidator, WithJsonSchema
+
+from atoll_core.description.raw_types import Name, Raw
+from atoll_core.errors import shown
+
+MOST_LEVELS = 1000
+MOST_REPETITIONS = 1000
+
+
+def level_name(value: Any) -> str:
+    """The name of a level that is a value of a setting: the text as it is written, other values as JSON."""
+    return value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
+
+
+def _read_levels(given: object) -> list[Any] | dict[str, dict[str, Any]]:
+    if isinstance(given, dict):
+        return _read_variants(cast("dict[str, Any]", given))
+    if not isinstance(given, list) or not given:
+        msg = f"{shown(given)} where levels belong; write a list of values, such as [cubic, bbr], or named variants"
+        raise ValueError(msg)
+    levels = cast("list[Any]", given)
+    if len(levels) > MOST_LEVELS:
+        msg = f"{len(levels)} levels are too many; write at most {MOST_LEVELS}"
+        raise ValueError(msg)
+    names = [level_name(level) for level in levels]
+    if twice := next((name for name in names if names.count(name) > 1), None):
+        msg = f"level {shown(twice)} is given twice; remove one of them"
+        raise ValueError(msg)
+    return levels
+
+
+def _read_variants(variants: dict[str, Any]) -> dict[str, dict[str, Any]]:
+    for name, settings in variants.items():
+        if not isinstance(settings, dict):
+            msg = f"variant {shown(name)} is {shown(settings)}; write its settings, such as {{traffic.channels: 20}}"
+            raise ValueError(msg)  # noqa: TRY004 - pydantic reports no TypeError
+    if not variants:
+        msg = "an empty mapping where levels belong; write a list of values or named variants"
+        raise ValueError(msg)
+    return variants
+
+
+Levels = Annotated[
+    Any,
+    PlainValidator(_read_levels),
+    WithJsonSchema(
+        {
+            "anyOf": [
+                {"type": "array", "minItems": 1, "maxItems": MOST_LEVELS, "uniqueItems": True},
+                {"type": "object", "minProperties": 1, "additionalProperties": {"type": "object"}},
+            ]
+        }
+    ),
+]
+Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+
+
+class RawStudyLimits(Raw):
+    """Bounds of the work of a study."""
+
+    attempts: int = Field(
+        default=3,
+        ge=1,
+        le=100,
+        description="How often a run is tried that fails, or in real time is invalid; default 3.",
+        examples=[3],
+    )
+
+
+class RawStudy(Raw):
+    """A study: an experiment, factors whose levels are combined, and repetitions with other seeds."""
+
+    name: Name = Field(description="Name of the study; its directory is runs/studies/NAME.", examples=["queues"])
+    experiment: str = Field(description="Path of the experiment, relative to this file.", examples=["../geo.yaml"])
+    platform: Literal["virtual", "mininet", "hardware"] = Field(
+        default="virtual", description="Where the runs are made; default virtual.", examples=["virtual"]
+    )
+    backend: Literal["engine", "tc"] | None = Field(
+        default=None, description="Link emulator; default tc in virtual time, else engine.", examples=["engine"]
+    )
+    set: dict[str, Any] = Field(
+        default={},
+        description="Settings of all runs, by their keys as in --set.",
+        examples=["{duration: 30 s, traffic.channels: 40}"],
+    )
+    factors: dict[str, Levels] = Field(
+        default={},
+        description="What differs between runs: a setting with a list of values, or named variants with their "
+        "settings. All levels are combined with all levels of the other factors.",
+        examples=["{tcp.congestion_control: [cubic, bbr], load: {light: {traffic.channels: 5}}}"],
+    )
+    repetitions: int | None = Field(
+        default=None,
+        ge=1,
+        le=MOST_REPETITIONS,
+        description="Runs of each combination, with seeds from that of the experiment on; default 1.",
+        examples=[6],
+    )
+    seeds: list[Seed] | None = Field(
+        default=None,
+        min_length=1,
+        max_length=MOST_REPETITIONS,
+        description="Seeds of the runs of each combination, instead of repetitions.",
+        examples=["[1, 2, 3, 4, 5, 6]"],
+    )
+    order_seed: Seed = Field(
+        default=1, description="Seed of the order of the runs within each repetition; default 1.", examples=[1]
+    )
+    baseline: dict[str, Any] = Field(
+        default={},
+        description="Levels that other levels are compared with, by factor; default the first level of the first "
+        "factor.",
+        examples=["{tcp.congestion_control: cubic}"],
+    )
+    figures: list[str] = Field(
+        default=[], description="Figures that are shown; default the usual ones.", examples=["[goodput, transfer time]"]
+    )
+    limits: RawStudyLimits = Field(
+        default=RawStudyLimits(), description="Bounds of the work.", examples=["{attempts: 3}"]
+    )
+
+    @classmethod
+    def placeholders(cls) -> dict[str, Any]:
+        """A study of nothing."""
+        return {"name": "study", "experiment": ""}

@@ -1,0 +1,260 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A study as a value, and its description (study.yaml) loaded with every mistake in it.
+
+A configuration is a combination of one level of each factor; a point is a configuration with one seed.
+"""
+
+import itertools
+import json
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from atoll_core.description.loader import load_experiment
+from atoll_core.description.parser import Parsed, parse
+from atoll_core.description.raw_study import RawStudy, level_name
+from atoll_core.description.validation_messages import suggest
+from atoll_core.description.yaml_document import Document, Place, compose_document, read_document
+from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import Backend
+from atoll_core.platforms import VIRTUAL
+
+MOST_POINTS = 100_000
+
+_OF_POINTS = ("seed", "name", "lab")  # settings that no factor may have: a study's own, or what runs are known by
+
+
+@dataclass(frozen=True, slots=True)
+class Level:
+    """One level of a factor, with its settings in the language of ``--set``."""
+
+    name: str
+    settings: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Factor:
+    """What differs between configurations."""
+
+    name: str
+    levels: tuple[Level, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class Configuration:
+    """A combination of levels, one of each factor in their order, and the experiment with their settings."""
+
+    levels: tuple[str, ...]
+    settings: tuple[str, ...]
+    network: Network
+    experiment: Experiment
+
+    @property
+    def label(self) -> str:
+        """Its levels; empty in a study without factors."""
+        return ", ".join(self.levels)
+
+
+@dataclass(frozen=True, slots=True)
+class Study:
+    """A study whose every configuration is a valid experiment."""
+
+    name: str
+    experiment: Path
+    platform: str
+    backend: Backend
+    factors: tuple[Factor, ...]
+    seeds: tuple[int, ...]  # that all configurations share; a repetition each
+    order_seed: int
+    attempts: int
+    baseline: tuple[tuple[str, str], ...]  # (factor, level)
+    figures: tuple[str, ...]
+    configurations: tuple[Configuration, ...]
+
+
+def load_study(path: Path, known_figures: Sequence[str] = ()) -> Study:
+    """The study that a study.yaml describes. Raises DescriptionError with all mistakes, those of the experiment too.
+
+    ``known_figures``: names that the key ``figures`` may have; empty: any.
+    """
+    document = read_document(path)
+    parsed = parse(RawStudy, document)
+    if parsed is None:
+        raise DescriptionError(document.mistakes)
+    return _Resolver(parsed, document, path, known_figures).resolve()
+
+
+def setting_text(key: str, value: Any) -> str:
+    """A setting as ``--set`` reads it."""
+    if isinstance(value, str):
+        plain = compose_document(f"given: {value}\n", "")
+        if plain.tree == {"given": value} and not plain.mistakes:
+            return f"{key}={value}"
+    return f"{key}={json.dumps(value, ensure_ascii=False)}"
+
+
+class _Resolver:
+    """One pass over a raw study."""
+
+    def __init__(self, parsed: Parsed[RawStudy], document: Document, path: Path, known_figures: Sequence[str]) -> None:
+        self.raw = parsed.raw
+        self.parsed = parsed
+        self.document = document
+        self.experiment = path.parent / parsed.raw.experiment
+        self.known_figures = known_figures
+        self.mistakes = list(parsed.mistakes)
+        # by settings besides the common ones
+        self.loaded: dict[tuple[str, ...], tuple[Network, Experiment] | DescriptionError] = {}
+        self.common = tuple(setting_text(key, value) for key, value in self.raw.set.items())
+
+    def resolve(self) -> Study:
+        factors = tuple(self.factors())
+        self.refuse_own_keys()
+        baseline = self.baseline(factors)
+        self.check_figures()
+        seeds = self.raw.seeds or []
+        if seeds and self.raw.repetitions is not None:
+            self.wrong(("repetitions",), "both 'repetitions' and 'seeds'; keep one of them")
+        for index, seed in enumerate(seeds):
+            if seed in seeds[:index]:
+                self.wrong(("seeds", index), f"seed {seed} is given twice; remove one of them")
+        if self.mistakes:
+            raise DescriptionError(self.mistakes)
+        configurations = tuple(self.configurations(factors))
+        if self.mistakes:
+            raise DescriptionError(self.mistakes)
+        first = configurations[0].experiment.seed
+        return Study(
+            name=self.raw.name,
+            experiment=self.experiment,
+            platform=self.raw.platform,
+            backend=self.backend(),
+            factors=factors,
+            seeds=tuple(seeds or range(first, first + (self.raw.repetitions or 1))),
+            order_seed=self.raw.order_seed,
+            attempts=self.raw.limits.attempts,
+            baseline=baseline,
+            figures=tuple(self.raw.figures),
+            configurations=configurations,
+        )
+
+    def backend(self) -> Backend:
+        if self.raw.backend is not None:
+            return Backend(self.raw.backend)
+        return Backend.TC if self.raw.platform == VIRTUAL else Backend.ENGINE
+
+    def factors(self) -> Iterator[Factor]:
+        runs = self.raw.repetitions or len(self.raw.seeds or (1,))
+        for name, levels in self.raw.factors.items():
+            runs *= len(levels)
+            if isinstance(levels, dict):
+                variants = cast("dict[str, dict[str, Any]]", levels)
+                yield Factor(
+                    name,
+                    tuple(
+                        Level(each, tuple(setting_text(key, value) for key, value in settings.items()))
+                        for each, settings in variants.items()
+                    ),
+                )
+            else:
+                yield Factor(name, tuple(Level(level_name(level), (setting_text(name, level),)) for level in levels))
+        if runs > MOST_POINTS:
+            self.wrong(("factors",), f"{runs} runs are too many; write at most {MOST_POINTS}")
+
+    def refuse_own_keys(self) -> None:
+        remedies = {
+            "seed": "write 'repetitions' or 'seeds'",
+            "name": "leave it out",
+            "lab": "write a study for each lab",
+        }
+        for place in self.setting_places():
+            key = str(place[-1])
+            if key in _OF_POINTS:
+                self.wrong(place, f"{key} is not a setting of a study; {remedies[key]}")
+
+    def setting_places(self) -> Iterator[Place]:
+        yield from (("set", key) for key in self.raw.set)
+        for name, levels in self.raw.factors.items():
+            if isinstance(levels, dict):
+                variants = cast("dict[str, dict[str, Any]]", levels)
+                yield from (("factors", name, each, key) for each, settings in variants.items() for key in settings)
+            else:
+                yield ("factors", name)
+
+    def baseline(self, factors: Sequence[Factor]) -> tuple[tuple[str, str], ...]:
+        found: list[tuple[str, str]] = []
+        known = {factor.name: [level.name for level in factor.levels] for factor in factors}
+        for name, level in self.raw.baseline.items():
+            place: Place = ("baseline", name)
+            if name not in known:
+                if ("factors",) not in self.parsed.removed:
+                    self.wrong(place, f"unknown factor {shown(name)}; {suggest(name, known, 'factors')}")
+            elif level_name(level) not in known[name]:
+                self.wrong(place, f"unknown level {shown(level)}; {suggest(level_name(level), known[name], 'levels')}")
+            else:
+                found.append((name, level_name(level)))
+        if not self.raw.baseline and factors:
+            found.append((factors[0].name, factors[0].levels[0].name))
+        return tuple(found)
+
+    def check_figures(self) -> None:
+        for index, name in enumerate(self.raw.figures):
+            if self.known_figures and name not in self.known_figures:
+                self.wrong(
+                    ("figures", index), f"unknown figure {shown(name)}; {suggest(name, self.known_figures, 'figures')}"
+                )
+
+    def configurations(self, factors: Sequence[Factor]) -> Iterator[Configuration]:
+        """Load every combination. A mistake is reported once: at the level that causes it alone, if there is one."""
+        causes: dict[str, Place] | None = None
+        for levels in itertools.product(*(factor.levels for factor in factors)):
+            settings = tuple(setting for level in levels for setting in level.settings)
+            names = tuple(level.name for level in levels)
+            loaded = self.load(settings)
+            if isinstance(loaded, tuple):
+                yield Configuration(names, (*self.common, *settings), *loaded)
+                continue
+            causes = self.causes(factors) if causes is None else causes
+            for mistake in loaded.mistakes:
+                if mistake.line or not mistake.message.startswith("--set "):  # of a file
+                    self.mistakes += [mistake] if mistake not in self.mistakes else []
+                elif mistake.message in causes:
+                    self.wrong(causes[mistake.message], mistake.message)
+                else:
+                    self.wrong(("factors",), f"{', '.join(names)}: {mistake.message}")
+
+    def causes(self, factors: Sequence[Factor]) -> dict[str, Place]:
+        """The places of the mistakes that the experiment, the settings of all runs or a single level cause."""
+        alone: list[tuple[tuple[str, ...], Place]] = [((), ("set",) if self.common else ("experiment",))]
+        for factor in factors:
+            named = isinstance(self.raw.factors[factor.name], dict)
+            alone += [
+                (level.settings, ("factors", factor.name, level.name if named else index))
+                for index, level in enumerate(factor.levels)
+            ]
+        found: dict[str, Place] = {}
+        for settings, place in alone:
+            loaded = self.load(settings)
+            if isinstance(loaded, DescriptionError):
+                for mistake in loaded.mistakes:
+                    found.setdefault(mistake.message, place)
+        return found
+
+    def load(self, settings: tuple[str, ...]) -> tuple[Network, Experiment] | DescriptionError:
+        """Load the experiment with settings besides the common ones, or return its mistakes; once for each."""
+        if settings not in self.loaded:
+            try:
+                self.loaded[settings] = load_experiment(self.experiment, (*self.common, *settings))
+            except DescriptionError as error:
+                self.loaded[settings] = error
+            except PlanError as error:  # a setting that cannot be read
+                self.loaded[settings] = DescriptionError([Diagnostic(str(self.experiment), 0, str(error))])
+        return self.loaded[settings]
+
+    def wrong(self, place: Place, message: str) -> None:
+        mistake = self.document.mistake(place, message)
+        if mistake not in self.mistakes:
+            self.mistakes.append(mistake)

@@ -1,0 +1,207 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The directory of a study, which is its only state. Layout: docs/contracts.md.
+
+    study.json                          the study as it was last swept
+    points/ID/point.json                what the point asks for; never changed
+    points/ID/20260102T030405Z-1/       an attempt: a run directory, and attempt.json
+    working/                            attempts that are being made
+
+An attempt appears in its point's directory when it is complete, by one rename. Everything in ``working`` is of a sweep
+that goes on, or was killed.
+"""
+
+import contextlib
+import fcntl
+import json
+import os
+import shutil
+from collections.abc import Generator, Iterable, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from atoll_analysis.run_directory.atomic_files import plain_errors, replace_text
+from atoll_analysis.verdict.findings import Verdict
+from atoll_core.errors import RunDirError, RunError, UsageError
+from atoll_studies.points import Point
+from atoll_studies.study import Study
+
+FORMAT = 1
+FAILED = "failed"
+"""The outcome of an attempt that has no verdict, as it did not come to its end."""
+
+USABLE = frozenset({Verdict.VALID.value, Verdict.CAVEATS.value})
+
+
+@dataclass(frozen=True, slots=True)
+class Provenance:
+    """What made an attempt. Runs of different provenance may differ for reasons that are no factor's."""
+
+    revision: str | None  # of atoll; None: unknown
+    platform: str
+    kernel: str  # release: of the virtual kernel, else of the machine
+    mode: str | None = None  # of the virtual kernel
+    build: str | None = None  # its directory, named after the recipe
+
+    def __str__(self) -> str:
+        kernel = f"Linux {self.kernel}" + (f" ({self.mode}, {self.build})" if self.build else "")
+        return f"atoll {self.revision or 'of unknown revision'} on {self.platform}, {kernel}"
+
+
+@dataclass(frozen=True, slots=True)
+class Attempt:
+    """A completed attempt."""
+
+    path: Path
+    outcome: str  # a verdict, or FAILED
+    message: str  # why it is not valid; empty if it is
+    wall_s: float
+    provenance: Provenance
+
+    @property
+    def usable(self) -> bool:
+        """Whether its figures count."""
+        return self.outcome in USABLE
+
+
+class StudyDirectory:
+    """Reads and writes the directory of a study."""
+
+    def __init__(self, path: Path) -> None:
+        self.path = path
+
+    @property
+    def working(self) -> Path:
+        """Where attempts are made."""
+        return self.path / "working"
+
+    @contextlib.contextmanager
+    def locked(self) -> Generator[None]:
+        """Hold the directory for a sweep, which makes it if needed. Raises UsageError while another sweep has it."""
+        with plain_errors(self.path):
+            self.path.mkdir(parents=True, exist_ok=True)
+            lock = os.open(self.path / "lock", os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
+        try:
+            try:
+                fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel releases it with the process
+            except OSError:
+                raise UsageError(f"{self.path}: another sweep is at work there; wait for its end") from None
+            yield
+        finally:
+            os.close(lock)
+
+    def clear_working(self) -> None:
+        """Remove attempts that a killed sweep left. Call it under the lock."""
+        shutil.rmtree(self.working, ignore_errors=True)
+
+    def study(self) -> dict[str, Any]:
+        """study.json. Raises RunDirError."""
+        return _read_json(self.path / "study.json", f"{self.path}: not the directory of a study (no study.json)")
+
+    def write(
+        self, study: Study, points: Iterable[Point], origin: Provenance | None = None, inventory: Path | None = None
+    ) -> None:
+        """Replace study.json, and add point.json of points that are new. Raises RunError.
+
+        ``origin``: that attempts must have from now on; None: any. ``inventory``: of a lab of real machines.
+        """
+        points = list(points)
+        for point in points:
+            path = self.point_path(point.id) / "point.json"
+            if not path.exists():
+                with plain_errors(path):
+                    path.parent.mkdir(parents=True, exist_ok=True)
+                replace_text(path, json.dumps(point.to_json()) + "\n")
+        about = {
+            "format": FORMAT,
+            "name": study.name,
+            "experiment": str(study.experiment.absolute()),
+            "platform": study.platform,
+            "backend": study.backend.value,
+            "factors": {factor.name: [level.name for level in factor.levels] for factor in study.factors},
+            "baseline": dict(study.baseline),
+            "figures": list(study.figures),
+            "provenance": origin and asdict(origin),
+            "inventory": str(inventory.absolute()) if inventory else None,
+            "configurations": [
+                dict(zip((factor.name for factor in study.factors), each.levels, strict=True))
+                for each in study.configurations
+            ],
+            "points": [{"id": point.id, "configuration": point.configuration, "seed": point.seed} for point in points],
+        }
+        replace_text(self.path / "study.json", json.dumps(about, indent=1) + "\n")
+
+    def point_path(self, identity: str) -> Path:
+        """The directory of a point."""
+        return self.path / "points" / identity
+
+    def point(self, identity: str) -> dict[str, Any]:
+        """point.json. Raises RunDirError."""
+        path = self.point_path(identity) / "point.json"
+        return _read_json(path, f"{path}: there is no such file")
+
+    def attempts(self, identity: str) -> list[Attempt]:
+        """The completed attempts at a point, in the order of their beginning."""
+        found: list[Attempt] = []
+        for path in sorted(self.point_path(identity).glob("*/attempt.json")):
+            about = _read_json(path, f"{path}: there is no such file")
+            origin = Provenance(**about["provenance"])
+            found.append(Attempt(path.parent, about["outcome"], about["message"], about["wall_s"], origin))
+        return found
+
+    def keep(self, made: Path, identity: str, attempt: Attempt) -> Path:
+        """Add a completed attempt, made at ``made``, to a point; returns its path. Raises RunError."""
+        about = {
+            "format": FORMAT,
+            "point": identity,
+            "outcome": attempt.outcome,
+            "message": attempt.message,
+            "wall_s": round(attempt.wall_s, 3),
+            "provenance": asdict(attempt.provenance),
+        }
+        replace_text(made / "attempt.json", json.dumps(about, indent=1) + "\n")
+        with plain_errors(attempt.path):
+            _flush(made)
+            made.rename(attempt.path)
+            _sync(attempt.path.parent)
+        return attempt.path
+
+
+def is_study(path: Path) -> bool:
+    """Whether a path is the directory of a study."""
+    return (path / "study.json").is_file()
+
+
+def _read_json(path: Path, missing: str) -> dict[str, Any]:
+    try:
+        found = json.loads(path.read_text(encoding="utf-8"))
+    except (FileNotFoundError, NotADirectoryError):
+        raise RunDirError(missing) from None
+    except (OSError, ValueError) as error:
+        raise RunDirError(f"{path}: cannot be read: {error}") from None
+    if not isinstance(found, dict) or cast("Mapping[str, Any]", found).get("format", 0) > FORMAT:
+        raise RunDirError(f"{path}: not written by this version of atoll, nor by an older one")
+    return cast("dict[str, Any]", found)
+
+
+def _flush(directory: Path) -> None:
+    """Have the kernel write the files of an attempt before its rename, so that a power cut leaves none without them."""
+    for folder, _, names in os.walk(directory):
+        for name in names:
+            path = Path(folder) / name
+            if path.is_file() and not path.is_symlink():
+                _sync(path)
+        _sync(Path(folder))
+
+
+def _sync(path: Path) -> None:
+    opened = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    try:
+        os.fsync(opened)
+    finally:
+        os.close(opened)
+
+
+def unwritten(error: RunError) -> bool:
+    """Whether an error means that nothing more can be written."""
+    return str(error).startswith("disk full")

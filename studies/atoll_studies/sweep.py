@@ -1,0 +1,223 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A sweep: find out which points of a study have no usable run yet, and make attempts at them."""
+
+import heapq
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+
+from atoll_controller.planner.virtual_cost import disk, memory, wall_time
+from atoll_core.errors import MachineError, UsageError
+from atoll_core.platforms import VIRTUAL
+from atoll_core.plural import counted
+from atoll_core.units import Duration, Size
+from atoll_emulation.this_machine.core_pinning import usable_cores
+from atoll_emulation.this_machine.host_requirements import free_memory, require_virtual_machine
+from atoll_emulation.uml.kernel import UmlKernel
+from atoll_studies.points import Point, make_points, run_request
+from atoll_studies.pool import Ended, Pool
+from atoll_studies.study import Study
+from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
+from atoll_studies.worker import provenance
+from atoll_testbed.preflight.requirements import require_lab, require_runnable
+from atoll_testbed.virtual.precompile import compile_stale, module_folders
+
+_REAL_OVERHEAD_S = 20.0  # of a run in real time: lab, configuration test, analysis
+
+
+class State(StrEnum):
+    """The state of a point."""
+
+    WAITING = "waiting"
+    RUNNING = "running"
+    DONE = "done"  # it has a usable run
+    INVALID = "invalid"  # it has only invalid runs, and is not tried again
+    FAILED = "failed"  # likewise; the last one has no verdict
+
+
+@dataclass(slots=True)
+class PointState:
+    """A point, its attempts, and its state in a sweep."""
+
+    point: Point
+    estimate_s: float
+    attempts: list[Attempt] = field(default_factory=list[Attempt])
+    state: State = State.WAITING
+    killed: int = 0  # attempts of this sweep whose process was killed
+    began: float | None = None  # time.monotonic() of the attempt that runs
+
+    @property
+    def usable(self) -> Attempt | None:
+        """The run whose figures count."""
+        return next((attempt for attempt in self.attempts if attempt.usable), None)
+
+
+@dataclass(frozen=True, slots=True)
+class Prediction:
+    """What a sweep takes."""
+
+    runs: int
+    wall: Duration
+    disk: Size
+    jobs: int
+
+
+class Sweep:
+    """The work on a study's directory: :meth:`require_machine`, :meth:`read`, :meth:`run`."""
+
+    def __init__(self, study: Study, directory: StudyDirectory, inventory: Path | None = None) -> None:
+        self.inventory = inventory
+        self.study = study
+        self.directory = directory
+        self.estimates = [_estimated_s(study, number) for number in range(len(study.configurations))]
+        self.points = {point.id: PointState(point, self.estimates[point.configuration]) for point in make_points(study)}
+        self._origin: Provenance | None = None
+        self._mix = False
+        self.on_change: Callable[[PointState], None] = lambda _: None
+        """Is called when the state of a point has changed."""
+
+    def require_machine(self) -> None:
+        """Check that the runs can be made here. Raises MachineError, PlanError, DescriptionError."""
+        self._origin = provenance(self.study.platform, require_platform(self.study, self.directory.path))
+
+    def read(self, *, resume: bool, mix: bool) -> None:
+        """Read the directory, and find the points that are left. ``resume``: there may be runs. ``mix``: of any origin.
+
+        Raises UsageError, RunDirError.
+        """
+        self._mix = mix
+        for each in self.points.values():
+            each.attempts = self.directory.attempts(each.point.id)
+        there = [attempt for each in self.points.values() for attempt in each.attempts]
+        if there and not resume:
+            raise UsageError(
+                f"{self.directory.path} has {counted(len(there), 'run')} of this study; --resume keeps them and goes on"
+            )
+        others = {attempt.provenance for attempt in there if attempt.usable} - {self._origin}
+        if others and not mix:
+            made = "\n".join(f"  {other}" for other in sorted(others, key=str))
+            raise UsageError(
+                f"{self.directory.path} has runs made by\n{made}\nand this is {self._origin}; --mix keeps them, "
+                "another directory begins anew"
+            )
+        for each in self.points.values():
+            each.state = self._state(each)
+
+    def _state(self, each: PointState) -> State:
+        """The state by what is in the directory. Attempts of another provenance are no tries of this one."""
+        if each.usable:
+            return State.DONE
+        tried = [attempt for attempt in each.attempts if attempt.provenance == self._origin]
+        repeats = self.study.platform == VIRTUAL and any(attempt.outcome != FAILED for attempt in tried)
+        if len(tried) + each.killed < self.study.attempts and not repeats:
+            return State.WAITING
+        return State.FAILED if not tried or tried[-1].outcome == FAILED else State.INVALID
+
+    def counts(self) -> dict[State, int]:
+        """The number of points in each state."""
+        return {state: sum(each.state is state for each in self.points.values()) for state in State}
+
+    def left(self) -> list[PointState]:
+        """Points that are not done, those that run first."""
+        return [each for each in self.points.values() if each.state in (State.RUNNING, State.WAITING)]
+
+    def jobs(self, wanted: int | None) -> int:
+        """The number of attempts at a time: as wanted, or one a core as far as memory allows; in real time one.
+
+        Raises UsageError for several in real time, MachineError if not even one has the memory.
+        """
+        if self.study.platform != VIRTUAL:
+            if wanted not in (None, 1):
+                raise UsageError(f"--jobs {wanted}: runs on {self.study.platform} are made one at a time")
+            return 1
+        needed = max(memory(each.network, each.experiment).bytes for each in self.study.configurations)
+        room = free_memory().bytes // needed
+        if room < 1 and free_memory().bytes < needed / 2:
+            raise MachineError(f"a run of {self.study.name} needs {needed / 1e9:.1f} GB of memory, which is not free")
+        return wanted or max(1, min(usable_cores(), room))
+
+    def predict(self, jobs: int) -> Prediction:
+        """Estimate the wall time and the disk space that is left to do, to a factor of two."""
+        return Prediction(
+            runs=len(self.left()),
+            wall=Duration(round(1e9 * makespan([each.estimate_s for each in self.left()], jobs))),
+            disk=Size(sum(self._disk_bytes(each) for each in self.left())),
+            jobs=jobs,
+        )
+
+    def _disk_bytes(self, each: PointState) -> int:
+        configuration = self.study.configurations[each.point.configuration]
+        return disk(configuration.network, configuration.experiment).bytes
+
+    def time_left_s(self, jobs: int) -> float:
+        """The estimated wall time to the end, corrected by how the estimates of ended runs met."""
+        ended = [(each.usable.wall_s, each.estimate_s) for each in self.points.values() if each.usable]
+        pace = sum(took for took, _ in ended) / sum(estimated for _, estimated in ended) if ended else 1.0
+        now = time.monotonic()
+        spent = {each.point.id: now - each.began for each in self.left() if each.began is not None}
+        work = [max(0.0, pace * each.estimate_s - spent.get(each.point.id, 0.0)) for each in self.left()]
+        return makespan(work, jobs)
+
+    async def run(self, jobs: int) -> None:
+        """Make attempts until every point is done, or was tried often enough. Call it under the directory's lock.
+
+        Raises RunError if an attempt cannot be recorded.
+        """
+        self.directory.clear_working()
+        points = [each.point for each in self.points.values()]
+        self.directory.write(self.study, points, None if self._mix else self._origin, self.inventory)
+        await compile_stale(module_folders(), lambda _: None)  # once, not in every process
+        waiting = [each.point.id for each in self.points.values() if each.state is State.WAITING]
+        try:
+            await Pool(self.directory.path, jobs).run(waiting, self._started, self._ended)
+        finally:
+            self.directory.clear_working()
+
+    def _started(self, point: str) -> None:
+        each = self.points[point]
+        each.state, each.began = State.RUNNING, time.monotonic()
+        self.on_change(each)
+
+    def _ended(self, ended: Ended) -> bool:
+        each = self.points[ended.point]
+        each.attempts = self.directory.attempts(ended.point)
+        each.killed += ended.killed
+        each.state, each.began = self._state(each), None
+        self.on_change(each)
+        return each.state is State.WAITING
+
+
+def require_platform(study: Study, runs: Path) -> UmlKernel | None:
+    """Check that the machine can make the runs; returns the virtual kernel, if the study is of virtual time.
+
+    Raises MachineError, PlanError, DescriptionError.
+    """
+    for each in study.configurations:
+        require_runnable(run_request(each.network, each.experiment, study.backend, study.platform), runs)
+    require_lab(study.platform, study.backend)
+    return require_virtual_machine() if study.platform == VIRTUAL else None
+
+
+def makespan(work: Sequence[float], jobs: int) -> float:
+    """The time that pieces of work take in their order, ``jobs`` at a time."""
+    busy_until = [0.0] * jobs
+    for piece in work:
+        heapq.heapreplace(busy_until, busy_until[0] + piece)
+    return max(busy_until)
+
+
+def invalid_runs(points: Mapping[str, PointState]) -> Iterator[tuple[Point, Attempt]]:
+    """Attempts that do not count, with their points."""
+    for each in points.values():
+        for attempt in each.attempts:
+            if not attempt.usable:
+                yield each.point, attempt
+
+
+def _estimated_s(study: Study, number: int) -> float:
+    configuration = study.configurations[number]
+    if study.platform == VIRTUAL:
+        return wall_time(configuration.network, configuration.experiment, study.backend).s
+    return configuration.experiment.duration.s + _REAL_OVERHEAD_S

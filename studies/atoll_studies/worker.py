@@ -1,0 +1,132 @@
+# SPDX-License-Identifier: Apache-2.0
+"""One attempt at a point: ``python -m atoll_studies.worker STUDY POINT``.
+
+A process of its own for each: it ends, with all that it started, when the sweep does, however that ends. Exit code 0:
+an attempt was added to the study's directory, whatever its outcome; otherwise the reason is on standard error.
+"""
+
+import asyncio
+import contextlib
+import platform
+import shutil
+import signal
+import sys
+import time
+from pathlib import Path
+from typing import Any
+
+from atoll_analysis.run_directory import RunDir
+from atoll_core.codec import from_json
+from atoll_core.errors import AtollError, InterruptedByUserError, LabError, RunError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.platforms import VIRTUAL, LabTarget
+from atoll_emulation.this_machine.core_pinning import claimed_core
+from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
+from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory, unwritten
+from atoll_testbed.run.postprocess import compress_and_analyse
+from atoll_testbed.run.run_request import RunRequest, create_run, revision
+from atoll_testbed.virtual.virtual_run import measure_in_kernel
+
+_SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+def provenance(where: str, kernel: UmlKernel | None) -> Provenance:
+    """What makes the attempts of this process. ``kernel``: in virtual time."""
+    if kernel is None:
+        return Provenance(revision(), where, platform.release())
+    return Provenance(revision(), where, kernel.release, kernel.mode, kernel.executable.parent.name)
+
+
+class _Worker:
+    def __init__(self, directory: StudyDirectory, point: dict[str, Any]) -> None:
+        self._directory = directory
+        self._point = point
+        self._id: str = point["id"]
+        self._request = from_json(RunRequest, point["request"])
+        self._platform = self._request.platform
+        self._working = directory.working / self._id
+        self._run: RunDir | None = None
+
+    async def attempt(self) -> None:
+        """Make one attempt. Raises AtollError if it could not be added."""
+        began = time.monotonic()
+        shutil.rmtree(self._working, ignore_errors=True)
+        kernel = find_virtual_kernel() if self._platform == VIRTUAL else None
+        origin = provenance(self._platform, kernel)
+        wanted = self._directory.study()["provenance"]
+        if wanted is not None and origin != Provenance(**wanted):
+            raise RunError(
+                f"atoll or its kernel was changed during the sweep, from {Provenance(**wanted)} to {origin}; "
+                "--resume --mix goes on with it, another directory begins anew"
+            )
+        outcome, message = FAILED, ""
+        try:
+            summary = await (self._live() if kernel is None else self._virtual(kernel))
+            outcome, message = summary["verdict"], "; ".join(summary["reasons"])
+        except AtollError as error:
+            if self._run is None or (isinstance(error, RunError) and unwritten(error)):
+                raise
+            message = str(error)
+        wall_s = time.monotonic() - began
+        if self._run is None:
+            raise RunError("the run has no directory")
+        made = self._run.path
+        kept = self._free_path(made.name)
+        if outcome != FAILED:
+            self._run.write_summary({**self._run.summary(), "run_dir": str(kept)})
+        self._directory.keep(made, self._id, Attempt(kept, outcome, message, wall_s, origin))
+        shutil.rmtree(self._working, ignore_errors=True)
+
+    def _free_path(self, name: str) -> Path:
+        """The path of the attempt: its run's name, or the next one that is free."""
+        stamp, _, number = name.rpartition("-")
+        count = int(number)
+        while (path := self._directory.point_path(self._id) / f"{stamp}-{count}").exists():
+            count += 1
+        return path
+
+    async def _virtual(self, kernel: UmlKernel) -> dict[str, Any]:
+        run = self._run = create_run(self._working, self._request, time.time_ns())
+        with claimed_core() as core:
+            await measure_in_kernel(run, self._request, kernel, core, lambda _: None)
+        return await compress_and_analyse(run)
+
+    async def _live(self) -> dict[str, Any]:
+        from atoll_studies.live_attempt import run_on_daemon
+
+        def note_run(path: Path) -> None:
+            self._run = RunDir.open(path)
+
+        inventory = self._directory.study()["inventory"]
+        target = LabTarget(self._platform, Path(inventory) if inventory else None)
+        summary = await run_on_daemon(target, self._point, self._working, note_run)
+        if self._run is None or from_json(Experiment, self._run.manifest()["experiment"]) != self._request.experiment:
+            raise LabError("the description of the experiment has changed since the sweep began; sweep again")
+        return summary
+
+    def discard(self) -> None:
+        """Remove an attempt that was not completed."""
+        shutil.rmtree(self._working, ignore_errors=True)
+
+
+async def _main(study: Path, point: str) -> int:
+    directory = StudyDirectory(study)
+    try:
+        worker = _Worker(directory, directory.point(point))
+        task = asyncio.create_task(worker.attempt())
+        for number in _SIGNALS:
+            asyncio.get_running_loop().add_signal_handler(number, task.cancel)
+        try:
+            await task
+        except asyncio.CancelledError:
+            worker.discard()
+            return InterruptedByUserError.exit_code
+    except AtollError as error:
+        with contextlib.suppress(OSError):
+            sys.stderr.write(f"{error}\n")
+        return error.exit_code
+    return 0
+
+
+if __name__ == "__main__":
+    sys.exit(asyncio.run(_main(Path(sys.argv[1]), sys.argv[2])))

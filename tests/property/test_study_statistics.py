@@ -1,0 +1,139 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Estimates over runs: intervals cover what they say they cover, for any distribution."""
+
+import math
+import statistics as plain
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atoll_studies.statistics import (
+    LEVEL,
+    attainable_level,
+    coverage,
+    interval_ranks,
+    least_runs,
+    mean_estimate,
+    paired_differences,
+    quantile,
+    quantile_estimate,
+)
+
+VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40)
+SHARES = st.sampled_from([0.05, 0.25, 0.5, 0.75, 0.95])
+
+
+def test_six_runs_are_the_least_for_a_median_at_95_per_cent() -> None:
+    assert least_runs() == 6
+    assert attainable_level(6) == 1 - 2 / 2**6
+    assert attainable_level(5) == 1 - 2 / 2**5 < LEVEL
+
+
+@pytest.mark.parametrize(
+    ("count", "ranks", "level"),
+    # Hollander, Wolfe, Chicken, Nonparametric Statistical Methods, 3rd edition: the sign test's table, inverted.
+    [(6, (1, 6), 0.9688), (8, (1, 8), 0.9922), (9, (2, 8), 0.9609), (12, (3, 10), 0.9614), (20, (6, 15), 0.9586)],
+)
+def test_the_ranks_of_a_median_are_those_of_the_sign_test(count: int, ranks: tuple[int, int], level: float) -> None:
+    assert interval_ranks(count, 0.5) == ranks
+    assert coverage(count, 0.5, *ranks) == pytest.approx(level, abs=5e-5)
+
+
+@given(st.integers(1, 200), SHARES)
+def test_an_interval_has_the_level_asked_for_or_is_the_widest_there_is(count: int, share: float) -> None:
+    low, high = interval_ranks(count, share)
+    level = coverage(count, share, low, high)
+    one_sided_misses = (share**count if high == count else 0.0, (1 - share) ** count if low == 1 else 0.0)
+    assert 1 <= low <= high <= count
+    assert level >= LEVEL - 1e-9 - sum(one_sided_misses)
+    if attainable_level(count, share) >= LEVEL and max(one_sided_misses) == 0:
+        assert level >= LEVEL - 1e-9
+
+
+@given(VALUES, SHARES)
+def test_an_estimate_is_within_its_interval_or_beside_it_by_less_than_a_rank(values: list[float], share: float) -> None:
+    estimate = quantile_estimate(values, share)
+    assert min(values) <= estimate.low <= estimate.high <= max(values)
+    assert min(values) <= estimate.value <= max(values)
+    assert estimate.runs == len(values)
+
+
+@given(VALUES)
+def test_a_median_is_the_median_and_within_its_interval(values: list[float]) -> None:
+    estimate = quantile_estimate(values)
+    assert estimate.value == pytest.approx(plain.median(values), rel=1e-9, abs=1e-3)
+    assert estimate.low <= estimate.value <= estimate.high
+
+
+@given(VALUES, st.floats(-1e6, 1e6))
+def test_estimates_move_with_the_values(values: list[float], by: float) -> None:
+    there, moved = quantile_estimate(values), quantile_estimate([each + by for each in values])
+    assert moved.low == pytest.approx(there.low + by, rel=1e-9, abs=1e-3)
+    assert moved.level == there.level
+
+
+@pytest.mark.parametrize("count", [6, 10, 20, 40])
+@pytest.mark.parametrize("name", ["lognormal", "pareto"])
+def test_intervals_of_heavy_tailed_values_cover_the_median_as_often_as_they_say(name: str, count: int) -> None:
+    """20,000 studies of ``count`` runs each: the share of intervals with the true median in them."""
+    random = np.random.default_rng(count)
+    drawn, median = {
+        "lognormal": (random.lognormal(0, 2, (20_000, count)), 1.0),
+        "pareto": (random.pareto(1.1, (20_000, count)), 2 ** (1 / 1.1) - 1),
+    }[name]
+    low, high = interval_ranks(count, 0.5)
+    ordered = np.sort(drawn, axis=1)
+    covered = np.mean((ordered[:, low - 1] <= median) & (median <= ordered[:, high - 1]))
+    level = coverage(count, 0.5, low, high)
+    assert level >= LEVEL
+    assert covered == pytest.approx(level, abs=4 * math.sqrt(level * (1 - level) / 20_000))
+
+
+def test_pairs_of_shared_seeds_do_not_see_what_seeds_add() -> None:
+    """Loads of seeds differ by a hundred times the effect: the paired interval excludes 0, the others overlap."""
+    random = np.random.default_rng(7)
+    load = {seed: float(random.lognormal(3, 1)) for seed in range(10)}
+    other = {seed: value + 0.1 + float(random.normal(0, 0.01)) for seed, value in load.items()}
+    paired = paired_differences(load, other)
+    assert paired is not None
+    assert paired.median.excludes(0)
+    assert (paired.higher, paired.lower) == (10, 0)
+    first, second = quantile_estimate(list(load.values())), quantile_estimate(list(other.values()))
+    assert first.high > second.low
+    assert paired.median.high - paired.median.low < (first.high - first.low) / 2
+
+
+def test_only_seeds_of_both_are_paired() -> None:
+    paired = paired_differences({1: 10.0, 2: 20.0, 3: 0.0}, {2: 21.0, 3: -1.0, 4: 99.0})
+    assert paired is not None
+    assert (paired.median.runs, paired.median.value, paired.higher, paired.lower) == (2, 0.0, 1, 1)
+    assert paired_differences({1: 1.0}, {2: 1.0}) is None
+
+
+def test_too_few_pairs_exclude_nothing() -> None:
+    paired = paired_differences({1: 1.0, 2: 2.0}, {1: 2.0, 2: 3.0})
+    assert paired is not None
+    assert not paired.median.excludes(0)
+
+
+def test_a_bootstrap_is_repeatable_and_around_the_mean() -> None:
+    values = [1.0, 2.0, 2.5, 4.0, 9.0, 3.0]
+    first, again, other = (mean_estimate(values, seed) for seed in (1, 1, 2))
+    assert first == again != other
+    assert first.low < first.value == plain.fmean(values) < first.high
+    assert mean_estimate([5.0] * 8, 1).low == mean_estimate([5.0] * 8, 1).high == 5.0
+    assert mean_estimate([1.0, 3.0], 1).level == 0.0
+
+
+@given(VALUES)
+def test_quantiles_are_ordered(values: list[float]) -> None:
+    found = [quantile(values, share) for share in (0, 0.25, 0.5, 0.75, 1)]
+    assert found == sorted(found)
+    assert (found[0], found[-1]) == (min(values), max(values))
+
+
+def test_no_values_have_no_quantile() -> None:
+    with pytest.raises(ValueError, match="no values"):
+        quantile_estimate([])

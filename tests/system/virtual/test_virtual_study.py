@@ -1,0 +1,114 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A small sweep in virtual time: killed in the middle and resumed, it has the runs of one that nobody disturbed."""
+
+import hashlib
+import json
+import os
+import signal
+import subprocess
+import time
+from pathlib import Path
+
+import pytest
+import zstandard
+
+from tests.support.sandbox import ATOLL, QUICK
+from tests.support.virtual_runs import HANGS_S, atoll
+
+pytestmark = pytest.mark.virtual
+
+STUDY = f"name: tiny\nexperiment: {QUICK}\nfactors: {{traffic.channels: [6, 12]}}\nseeds: [1, 2]\n"
+
+
+@pytest.fixture(scope="module")
+def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The directory of a sweep of four runs."""
+    folder = tmp_path_factory.mktemp("study")
+    (folder / "study.yaml").write_text(STUDY)
+    done = atoll(folder, "sweep", "study.yaml", "whole", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert (answer["missing"], answer["invalid"], answer["points"]["done"]) == (0, [], 4)
+    return folder / "whole"
+
+
+def captures(study: Path) -> dict[str, str]:
+    """The SHA-256 of every capture of the runs of a study, by point and name."""
+    found: dict[str, str] = {}
+    for path in study.glob("points/*/*/captures/*.pcap.zst"):
+        with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as content:
+            found[f"{path.parts[-4]}/{path.name}"] = hashlib.sha256(content.read()).hexdigest()
+    return found
+
+
+def processes_in(study: Path) -> list[str]:
+    """Command lines that name a directory, of processes that are alive."""
+    found: list[str] = []
+    for entry in Path("/proc").iterdir():
+        if entry.name.isdigit():
+            try:
+                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
+            except OSError:
+                continue
+            if str(study) in line:
+                found.append(line)
+    return found
+
+
+def started(folder: Path) -> subprocess.Popen[bytes]:
+    """A sweep whose first run is complete and whose next ones are being made."""
+    (folder / "study.yaml").write_text(STUDY)
+    sweep = subprocess.Popen(
+        [ATOLL, "sweep", "study.yaml", "s", "--jobs", "2"],
+        cwd=folder,
+        stdout=subprocess.DEVNULL,
+        stderr=subprocess.DEVNULL,
+    )
+    until = time.monotonic() + HANGS_S
+    while not (list(folder.glob("s/points/*/*/attempt.json")) and list(folder.glob("s/working/*/*/*/link.jsonl"))):
+        assert sweep.poll() is None
+        assert time.monotonic() < until
+        time.sleep(0.05)
+    return sweep
+
+
+@pytest.mark.parametrize("how", [signal.SIGKILL, signal.SIGINT])
+def test_a_sweep_that_is_ended_is_resumed_with_the_same_runs(
+    tmp_path: Path, undisturbed: Path, how: signal.Signals
+) -> None:
+    sweep = started(tmp_path)
+    os.kill(sweep.pid, how)
+    assert sweep.wait(60) == (130 if how is signal.SIGINT else -how)
+    until = (
+        time.monotonic() + 10
+    )  # the kernel delivers a parent's death at once; a kernel of many processes takes a while
+    while processes_in(tmp_path / "s") and time.monotonic() < until:
+        time.sleep(0.1)
+    assert processes_in(tmp_path / "s") == []
+    assert (how is signal.SIGKILL) == (tmp_path / "s/working").exists()
+    kept = sorted((tmp_path / "s").glob("points/*/*/attempt.json"))
+    assert 0 < len(kept) < 4
+    times = [path.stat().st_mtime_ns for path in kept]
+
+    refused = atoll(tmp_path, "sweep", "study.yaml", "s")
+    assert (refused.returncode, "--resume" in refused.stderr) == (2, True)
+    resumed = atoll(tmp_path, "sweep", "study.yaml", "s", "--resume")
+    assert resumed.returncode == 0, resumed.stderr
+    assert not (tmp_path / "s/working").exists()
+    assert [path.stat().st_mtime_ns for path in kept] == times
+    assert captures(tmp_path / "s") == captures(undisturbed)
+    assert len(captures(undisturbed)) == 4 * 3
+
+
+def test_a_sweep_with_nothing_left_to_do_makes_no_run_and_its_report_is_the_same(undisturbed: Path) -> None:
+    before = sorted(undisturbed.glob("points/*/*"))
+    tables = {path.name: path.read_bytes() for path in undisturbed.glob("*.csv")}
+    done = atoll(undisturbed.parent, "sweep", "study.yaml", undisturbed, "--resume")
+    assert done.returncode == 0, done.stderr
+    assert sorted(undisturbed.glob("points/*/*")) == before
+    plot = undisturbed.parent / "goodput.pdf"
+    report = atoll(undisturbed.parent, "report", undisturbed, "--figure", "goodput", "--out", plot)
+    assert report.returncode == 0, report.stderr
+    assert plot.read_bytes().startswith(b"%PDF")
+    assert tables == {path.name: path.read_bytes() for path in undisturbed.glob("*.csv")}
+    assert {"runs.csv", "figures.csv"} == set(tables)

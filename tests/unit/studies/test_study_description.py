@@ -1,0 +1,137 @@
+# SPDX-License-Identifier: Apache-2.0
+"""study.yaml: what it means, and its mistakes with file and line, all at once."""
+
+from pathlib import Path
+
+import pytest
+
+from atoll_core.description.overrides import override
+from atoll_core.description.yaml_document import compose_document
+from atoll_core.errors import DescriptionError
+from atoll_core.plan.plan import Backend
+from atoll_studies.study import Study, load_study, setting_text
+from tests.support.sandbox import QUICK, ROOT
+
+FIRST = f"name: study\nexperiment: {QUICK}\n"
+
+
+def study(folder: Path, text: str) -> Study:
+    path = folder / "study.yaml"
+    path.write_text(FIRST + text)
+    return load_study(path, ("goodput", "transfer time"))
+
+
+def mistakes(folder: Path, text: str) -> list[str]:
+    with pytest.raises(DescriptionError) as refused:
+        study(folder, text)
+    return [f"{one.line}: {one.message}" for one in refused.value.mistakes]
+
+
+def test_all_levels_are_combined_and_share_the_seeds(tmp_path: Path) -> None:
+    found = study(
+        tmp_path,
+        "set: {duration: 3 s}\nfactors:\n  tcp.congestion_control: [cubic, reno]\n"
+        "  load: {light: {traffic.channels: 5}, heavy: {traffic.channels: 50, ping.interval: 50 ms}}\nrepetitions: 3\n",
+    )
+    assert [each.levels for each in found.configurations] == [
+        ("cubic", "light"),
+        ("cubic", "heavy"),
+        ("reno", "light"),
+        ("reno", "heavy"),
+    ]
+    last = found.configurations[-1]
+    assert last.settings == (
+        "duration=3 s",
+        "tcp.congestion_control=reno",
+        "traffic.channels=50",
+        "ping.interval=50 ms",
+    )
+    assert (last.experiment.traffic.channels, last.experiment.duration.s) == (50, 3)
+    assert found.seeds == (1, 2, 3)
+    assert found.baseline == (("tcp.congestion_control", "cubic"),)
+    assert (found.platform, found.backend) == ("virtual", Backend.TC)
+
+
+def test_a_study_without_factors_is_one_configuration(tmp_path: Path) -> None:
+    found = study(tmp_path, "seeds: [7, 3]\nplatform: mininet\n")
+    assert [each.levels for each in found.configurations] == [()]
+    assert (found.seeds, found.backend, found.baseline) == ((7, 3), Backend.ENGINE, ())
+
+
+def test_every_mistake_has_its_line(tmp_path: Path) -> None:
+    text = """factors:
+  tcp.congestion_control: [cubic, cubic]
+  load:
+    light: 5
+repetitions: 6
+seeds: [1, 1]
+figures: [gootput]
+platfrom: virtual
+set: {seed: 4}
+"""
+    lines = [line.partition(":")[0] for line in mistakes(tmp_path, text)]
+    assert lines == ["4", "5", "7", "8", "9", "10", "11"]
+
+
+def test_a_setting_that_the_experiment_refuses_is_reported_at_its_level(tmp_path: Path) -> None:
+    text = """factors:
+  links.sat.to_island.queue: [30 kB, 1 B]
+  load:
+    light: {traffic.channels: many}
+    heavy: {trafic.channels: 3}
+"""
+    found = mistakes(tmp_path, text)
+    assert [line.partition(":")[0] for line in found] == ["4", "6", "7"]
+    assert "at least 1500 B" in found[0]
+    assert "did you mean 'traffic'" in found[2]
+
+
+def test_levels_that_only_contradict_each_other_are_reported_by_their_names(tmp_path: Path) -> None:
+    text = """set: {duration: 30 s}
+factors:
+  duration: [20 s, 3 s]
+  transfer: [{size: 1 MB, start: 1 s}, {size: 1 MB, start: 5 s}]
+"""
+    (line,) = mistakes(tmp_path, text)
+    assert line.startswith("4: 3 s, ")
+    assert "start: 5 s is not before the end" in line
+
+
+def test_levels_that_are_right_in_every_combination_need_not_be_right_alone(tmp_path: Path) -> None:
+    text = "factors:\n  duration: [20 s, 30 s]\n  transfer: [{size: 1 MB, start: 5 s}]\n"
+    assert len(study(tmp_path, text).configurations) == 2
+
+
+def test_a_baseline_names_factors_and_levels(tmp_path: Path) -> None:
+    factors = "factors: {traffic.channels: [5, 50]}\n"
+    assert study(tmp_path, f"{factors}baseline: {{traffic.channels: 50}}\n").baseline == (("traffic.channels", "50"),)
+    (level,) = mistakes(tmp_path, f"{factors}baseline: {{traffic.channels: 7}}\n")
+    (factor,) = mistakes(tmp_path, f"{factors}baseline: {{trafic.channels: 5}}\n")
+    assert level.startswith("4: unknown level the number 7")
+    assert "did you mean 'traffic.channels'" in factor
+
+
+def test_mistakes_of_the_experiment_are_its_own(tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text(QUICK.read_text().replace("duration: 2 s", "duration: 2 hours of fun"))
+    for name, line in (("broken.yaml", 5), ("none.yaml", 0)):
+        (tmp_path / "study.yaml").write_text(
+            f"name: study\nexperiment: {name}\nfactors: {{traffic.channels: [5, 6]}}\n"
+        )
+        with pytest.raises(DescriptionError) as refused:
+            load_study(tmp_path / "study.yaml")
+        assert (Path(refused.value.mistakes[0].file).name, refused.value.mistakes[0].line) == (name, line)
+
+
+@pytest.mark.parametrize("value", ["cubic", "16 Mbit/s", "off", "1", "a: b", "# no", 5, 0.5, True, None, [1, "x"], {}])
+def test_a_setting_is_read_back_as_it_was(value: object) -> None:
+    document = compose_document("name: x\n", "x")
+    tree = override(document, [setting_text("given", value)]).tree
+    assert tree is not None
+    assert tree["given"] == value
+
+
+def test_the_shipped_studies_are_right() -> None:
+    files = sorted((ROOT / "examples" / "studies").glob("*.yaml"))
+    assert files
+    for file in files:
+        assert load_study(file).configurations

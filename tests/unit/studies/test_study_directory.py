@@ -1,0 +1,217 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The directory of a study: what counts, what is tried again, and what is refused."""
+
+import asyncio
+import json
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+import atoll_studies.sweep
+from atoll_core.errors import UsageError
+from atoll_studies.pool import Ended
+from atoll_studies.study import load_study
+from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
+from atoll_studies.sweep import State, Sweep, makespan
+from tests.support.sandbox import QUICK
+
+HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
+OLDER = Provenance("abb", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
+
+KILLED = "killed"
+
+
+def record(directory: StudyDirectory, point: str, outcome: str, origin: Provenance = HERE) -> None:
+    """Add an attempt as a worker does."""
+    made = directory.working / point
+    made.mkdir(parents=True)
+    directory.point_path(point).mkdir(parents=True, exist_ok=True)
+    (made / "summary.json").write_text("{}")
+    number = len(directory.attempts(point)) + 1
+    kept = directory.point_path(point) / f"20260102T030405Z-{number}"
+    directory.keep(made, point, Attempt(kept, outcome, "" if outcome == "valid" else "late", 10.0, origin))
+
+
+class FakePool:
+    """Records attempts instead of making them; ``outcomes``: of each point's attempts in turn, by its seed."""
+
+    def __init__(self, sweep: Sweep, outcomes: dict[int, list[str]]) -> None:
+        self.sweep = sweep
+        self.outcomes = outcomes
+        self.order: list[str] = []
+
+    def __call__(self, *_: object) -> "FakePool":
+        return self
+
+    async def run(self, points: list[str], on_start: Callable[[str], None], on_end: Callable[[Ended], bool]) -> None:
+        left = list(points)
+        while left:
+            point = left.pop(0)
+            self.order.append(point)
+            on_start(point)
+            state = self.sweep.points[point]
+            outcome = self.outcomes[state.point.seed].pop(0)
+            if outcome != KILLED:
+                record(self.sweep.directory, point, outcome)
+            if on_end(Ended(point, -9 if outcome == KILLED else 0, "")):
+                left.append(point)
+
+
+@pytest.fixture
+def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sweep]:
+    """A sweep of two seeds, of which the machine is checked by nobody."""
+    monkeypatch.setattr(atoll_studies.sweep, "require_platform", lambda *_: None)
+    monkeypatch.setattr(atoll_studies.sweep, "provenance", lambda *_: HERE)
+
+    async def nothing_to_compile(*_: object) -> int:
+        return 0
+
+    monkeypatch.setattr(atoll_studies.sweep, "compile_stale", nothing_to_compile)
+
+    def make(platform: str = "virtual", repetitions: int = 2) -> Sweep:
+        file = tmp_path / "study.yaml"
+        file.write_text(f"name: s\nexperiment: {QUICK}\nplatform: {platform}\nrepetitions: {repetitions}\n")
+        found = Sweep(load_study(file), StudyDirectory(tmp_path / "s"))
+        found.require_machine()
+        return found
+
+    return make
+
+
+def execute(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, outcomes: dict[int, list[str]]) -> list[int]:
+    """Sweep with made-up outcomes; the seeds in the order of their attempts."""
+    pool = FakePool(sweep, outcomes)
+    monkeypatch.setattr(atoll_studies.sweep, "Pool", pool)
+    with sweep.directory.locked():
+        asyncio.run(sweep.run(1))
+    return [sweep.points[point].point.seed for point in pool.order]
+
+
+def states(sweep: Sweep) -> list[State]:
+    return [each.state for each in sweep.points.values()]
+
+
+def test_an_attempt_counts_once_it_has_its_place(tmp_path: Path) -> None:
+    directory = StudyDirectory(tmp_path / "s")
+    (directory.point_path("ab") / "20260102T030405Z-1").mkdir(parents=True)  # no attempt.json: not written by a worker
+    made = directory.working / "ab"
+    made.mkdir(parents=True)
+    (made / "attempt.json").write_text("{}")
+    assert directory.attempts("ab") == []
+    directory.clear_working()
+    record(directory, "ab", "valid")
+    (attempt,) = directory.attempts("ab")
+    assert attempt.usable
+    assert attempt.provenance == HERE
+    assert (attempt.path / "summary.json").is_file()
+    assert not made.exists()
+
+
+def test_two_sweeps_do_not_meet_in_a_directory(tmp_path: Path) -> None:
+    directory = StudyDirectory(tmp_path / "s")
+    with directory.locked(), pytest.raises(UsageError, match="another sweep"), directory.locked():
+        pass
+    with directory.locked():
+        pass
+
+
+def test_in_virtual_time_an_invalid_run_is_not_repeated_and_a_failed_one_is(
+    sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = sweep()
+    done.read(resume=False, mix=False)
+    seeds = execute(done, monkeypatch, {1: ["invalid"], 2: [FAILED, FAILED, FAILED]})
+    assert seeds == [1, 2, 2, 2]
+    assert states(done) == [State.INVALID, State.FAILED]
+
+
+def test_an_attempt_that_is_killed_is_made_again_up_to_the_limit(
+    sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = sweep()
+    done.read(resume=False, mix=False)
+    seeds = execute(done, monkeypatch, {1: [KILLED, "valid"], 2: [KILLED, FAILED, KILLED]})
+    assert sorted(seeds) == [1, 1, 2, 2, 2]
+    assert states(done) == [State.DONE, State.FAILED]
+    again = sweep()
+    again.read(resume=True, mix=False)
+    assert states(again) == [State.DONE, State.WAITING]  # nothing of a killed one is in the directory
+
+
+def test_in_real_time_an_invalid_run_is_repeated_up_to_the_limit(
+    sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = sweep("mininet")
+    done.read(resume=False, mix=False)
+    seeds = execute(done, monkeypatch, {1: ["invalid", "invalid", "invalid"], 2: ["invalid", "valid with caveats"]})
+    assert sorted(seeds) == [1, 1, 1, 2, 2]
+    assert states(done) == [State.INVALID, State.DONE]
+
+
+def test_what_is_there_is_refused_without_resume_and_kept_with_it(
+    sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    first = sweep()
+    first.read(resume=False, mix=False)
+    execute(first, monkeypatch, {1: ["valid"], 2: ["valid"]})
+    with pytest.raises(UsageError, match="--resume"):
+        sweep().read(resume=False, mix=False)
+    more = sweep(repetitions=4)
+    more.read(resume=True, mix=False)
+    assert states(more) == [State.DONE, State.DONE, State.WAITING, State.WAITING]
+    assert execute(more, monkeypatch, {3: ["valid"], 4: ["valid"]}) == [3, 4]
+
+
+def test_runs_of_another_provenance_are_refused_unless_mixed(
+    sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    later = sweep()
+    first, second = later.points
+    record(later.directory, first, "valid", OLDER)
+    record(later.directory, second, "invalid", OLDER)
+    with pytest.raises(UsageError, match=r"atoll abb on virtual.*\n.*atoll abc.*--mix"):
+        later.read(resume=True, mix=False)
+    later.read(resume=True, mix=True)
+    assert states(later) == [State.DONE, State.WAITING]  # what an older version found invalid, this one tries
+    assert execute(later, monkeypatch, {2: ["valid"]}) == [2]
+
+
+def test_a_sweep_removes_what_a_killed_one_left(sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch) -> None:
+    done = sweep(repetitions=1)
+    left = done.directory.working / "dead" / "captures"
+    left.mkdir(parents=True)
+    done.read(resume=False, mix=False)
+    execute(done, monkeypatch, {1: ["valid"]})
+    assert not done.directory.working.exists()
+    about = json.loads((done.directory.path / "study.json").read_text())
+    assert [point["id"] for point in about["points"]] == list(done.points)
+    assert done.directory.point(next(iter(done.points)))["request"]["experiment"]["name"] == "quick"
+
+
+def test_a_prediction_is_of_what_is_left(sweep: Callable[..., Sweep]) -> None:
+    predicted = sweep(repetitions=4)
+    predicted.read(resume=False, mix=False)
+    one, two = predicted.predict(1), predicted.predict(2)
+    assert one.runs == two.runs == 4
+    assert one.wall.ns == pytest.approx(2 * two.wall.ns)
+    assert one.disk == two.disk
+    record(predicted.directory, next(iter(predicted.points)), "valid")
+    predicted.read(resume=True, mix=False)
+    assert predicted.predict(1).runs == 3
+    assert predicted.predict(1).disk.bytes == pytest.approx(one.disk.bytes * 3 / 4)
+    assert predicted.time_left_s(1) == pytest.approx(30.0)  # three more of the 10 s that one took
+
+
+def test_real_time_has_one_run_at_a_time(sweep: Callable[..., Sweep]) -> None:
+    assert sweep("mininet").jobs(None) == 1
+    with pytest.raises(UsageError, match="one at a time"):
+        sweep("mininet").jobs(2)
+    assert sweep().jobs(3) == 3
+
+
+@pytest.mark.parametrize(
+    ("work", "jobs", "time"), [([], 2, 0), ([3], 2, 3), ([3, 1, 1, 1], 2, 3), ([1, 1, 4], 2, 5), ([1, 2, 3], 1, 6)]
+)
+def test_pieces_of_work_take_as_long_as_the_busiest(work: list[float], jobs: int, time: float) -> None:
+    assert makespan(work, jobs) == time

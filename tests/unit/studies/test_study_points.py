@@ -1,0 +1,108 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Points: known by what they depend on, in an order that is random within a repetition."""
+
+import shutil
+from pathlib import Path
+
+import pytest
+
+from atoll_studies.points import Point, make_points
+from atoll_studies.study import load_study
+from tests.support.sandbox import QUICK, ROOT
+
+STUDY = """name: study
+experiment: quick.yaml
+factors: {traffic.channels: [5, 6, 7, 8]}
+repetitions: 3
+"""
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A study with an experiment and a lab of its own."""
+    place = tmp_path / "here"
+    place.mkdir()
+    shutil.copy(ROOT / "emulation/labs/island.yaml", place)
+    (place / "quick.yaml").write_text(QUICK.read_text().replace("../../emulation/labs/", ""))
+    (place / "study.yaml").write_text(STUDY)
+    return place
+
+
+def points(folder: Path) -> list[Point]:
+    return make_points(load_study(folder / "study.yaml"))
+
+
+def edit(path: Path, old: str, new: str) -> None:
+    text = path.read_text()
+    assert old in text
+    path.write_text(text.replace(old, new))
+
+
+def test_a_point_is_known_wherever_its_files_are_and_whatever_comments_they_have(folder: Path) -> None:
+    before = points(folder)
+    assert len({each.id for each in before}) == 12
+    moved = folder.parent / "there"
+    folder.rename(moved)
+    edit(moved / "quick.yaml", "duration: 2 s", "# a comment\nduration: 2000 ms")
+    assert [each.id for each in points(moved)] == [each.id for each in before]
+
+
+@pytest.mark.parametrize(
+    ("file", "old", "new"),
+    [
+        ("quick.yaml", "duration: 2 s", "duration: 3 s"),
+        ("quick.yaml", "delay: 10 ms, queue", "delay: 11 ms, queue"),
+        ("study.yaml", "experiment:", "backend: engine\nexperiment:"),
+        ("study.yaml", "experiment:", "platform: mininet\nexperiment:"),
+    ],
+)
+def test_a_point_is_another_one_if_what_it_asks_for_differs(folder: Path, file: str, old: str, new: str) -> None:
+    before = {each.id for each in points(folder)}
+    edit(folder / file, old, new)
+    assert before.isdisjoint(each.id for each in points(folder))
+
+
+def test_contents_of_traces_and_programs_count(folder: Path) -> None:
+    trace = folder / "rain.csv"
+    trace.write_text("t_s,rate_bit_s\n0,16000000\n1,8000000\n")
+    edit(folder / "quick.yaml", "to_island: {rate: 16 Mbit/s,", "to_island: {trace: rain.csv, rate: 16 Mbit/s,")
+    relay = "  relay:\n    kind: program\n    forwarding: routed\n    world: sw-c/30\n    island: sw-c/31\n"
+    relay += "    program: {start: [python3, relay.py]}\n\ndelay_boxes:"
+    edit(folder / "island.yaml", "delay_boxes:", relay)
+    program = folder / "relay.py"
+    program.write_text("print(1)\n")
+    found = [points(folder)[0].id]
+    trace.write_text("t_s,rate_bit_s\n0,16000000\n1,9000000\n")
+    found.append(points(folder)[0].id)
+    program.write_text("print(2)\n")
+    found.append(points(folder)[0].id)
+    assert len(set(found)) == 3
+
+
+def test_repetitions_and_levels_that_are_added_keep_the_points_that_were_there(folder: Path) -> None:
+    before = points(folder)
+    edit(folder / "study.yaml", "repetitions: 3", "repetitions: 5")
+    assert [each.id for each in points(folder)][:12] == [each.id for each in before]
+    edit(folder / "study.yaml", "[5, 6, 7, 8]", "[5, 6, 7, 8, 9]")
+    assert {each.id for each in before} < {each.id for each in points(folder)}
+
+
+def test_a_block_is_one_repetition_of_everything_in_an_order_of_its_own(folder: Path) -> None:
+    before = points(folder)
+    blocks = [before[at : at + 4] for at in (0, 4, 8)]
+    assert [{each.seed for each in block} for block in blocks] == [{1}, {2}, {3}]
+    assert all({each.configuration for each in block} == {0, 1, 2, 3} for block in blocks)
+    orders = {tuple(each.configuration for each in block) for block in blocks}
+    assert len(orders) > 1
+    assert [each.id for each in points(folder)] == [each.id for each in before]
+    edit(folder / "study.yaml", "repetitions:", "order_seed: 2\nrepetitions:")
+    again = points(folder)
+    assert {each.id for each in again} == {each.id for each in before}
+    assert [each.id for each in again] != [each.id for each in before]
+
+
+def test_a_repeated_setting_and_the_request_agree(folder: Path) -> None:
+    for point in points(folder):
+        assert point.request["experiment"]["seed"] == point.seed
+        assert point.settings[-1] == f"seed={point.seed}"
+        assert point.request["experiment"]["traffic"]["channels"] == int(point.levels["traffic.channels"])

@@ -1,0 +1,150 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The results of a study: tables whose numbers are those of its runs, the printed table, the plot."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.summary import Summary
+from atoll_cli.commands.sweep import report_study
+from atoll_core.errors import UsageError
+from atoll_dashboards.compare.comparison import FIGURES
+from atoll_studies.interval_plot import write_plot
+from atoll_studies.points import make_points
+from atoll_studies.results import column_name, read_results, runs_table, write_tables
+from atoll_studies.study import load_study
+from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
+from tests.support.sandbox import QUICK
+
+HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
+SEEDS = 6
+INVALID_SEED = 6
+
+
+def goodput(channels: int, queue: str, seed: int) -> float:
+    """A figure in which a seed counts for more than a setting."""
+    return 10 * seed + channels / 10 + (0.5 if queue == "60 kB" else 0)
+
+
+@pytest.fixture
+def directory(tmp_path: Path) -> StudyDirectory:
+    """A study of four configurations and six seeds; one run is invalid, one is missing."""
+    file = tmp_path / "study.yaml"
+    file.write_text(
+        f"name: made-up\nexperiment: {QUICK}\nrepetitions: {SEEDS}\nfigures: [goodput]\nfactors:\n"
+        "  traffic.channels: [5, 50]\n  links.sat.to_island.queue: [30 kB, 60 kB]\n"
+    )
+    study = load_study(file)
+    points = make_points(study)
+    found = StudyDirectory(tmp_path / "s")
+    found.write(study, points)
+    for point in points:
+        channels, queue = int(point.levels["traffic.channels"]), point.levels["links.sat.to_island.queue"]
+        if (channels, queue, point.seed) == (50, "60 kB", 1):
+            continue
+        made = found.working / point.id
+        made.mkdir(parents=True)
+        summary = dict.fromkeys(Summary.__annotations__)
+        summary |= {"links": {}, "terrestrial_rtt_ms": {}, "changes": [], "channels": 0, "ping_sent": 0}
+        summary["transfer_s"] = float(point.seed) if channels == 50 and point.seed > 2 else None
+        summary["goodput_mbit_s"] = goodput(channels, queue, point.seed)
+        RunDir(made).write_manifest({"outcome": "completed"})
+        RunDir(made).write_summary(summary)
+        outcome = "invalid" if (channels, queue, point.seed) == (5, "30 kB", INVALID_SEED) else "valid"
+        message = "late" if outcome == "invalid" else ""
+        found.keep(
+            made, point.id, Attempt(found.point_path(point.id) / "20260102T030405Z-1", outcome, message, 9.5, HERE)
+        )
+    return found
+
+
+def test_a_figure_of_a_configuration_is_that_of_its_valid_runs(directory: StudyDirectory) -> None:
+    results = read_results(directory)
+    assert (len(results.runs), results.missing) == (22, 2)
+    assert [label for label, _ in results.invalid] == [f"5, 30 kB, seed {INVALID_SEED}"]
+    found = results.of(0, "goodput")
+    assert found is not None
+    assert (found.median.runs, found.median.value, found.least, found.greatest) == (5, 30.5, 10.5, 50.5)
+    assert (found.median.low, found.median.high, found.median.level) == (10.5, 50.5, 0.9375)
+    assert results.of(0, "transfer time") is None
+    transfer = results.of(2, "transfer time")
+    assert transfer is not None
+    assert transfer.median.runs == 4
+
+
+def test_differences_are_taken_within_seeds_and_from_the_baseline(directory: StudyDirectory) -> None:
+    results = read_results(directory)
+    other = results.of(2, "goodput")  # 50 channels, 30 kB: compared with 5 channels, 30 kB
+    assert other is not None
+    assert other.difference is not None
+    assert other.baseline == 0
+    assert other.difference.median.value == pytest.approx(4.5)
+    assert (other.difference.median.runs, other.difference.higher) == (5, 5)
+    by_queue = read_results(directory, {"links.sat.to_island.queue": "60 kB"})
+    lower = by_queue.of(2, "goodput")
+    assert lower is not None
+    assert lower.difference is not None
+    assert lower.baseline == 3
+    assert lower.difference.median.value == pytest.approx(-0.5)
+    with pytest.raises(UsageError, match="unknown level"):
+        read_results(directory, {"traffic.channels": "7"})
+    with pytest.raises(UsageError, match="did you mean 'goodput'"):
+        read_results(directory, figures=["gootput"])
+
+
+def test_csv_and_parquet_have_the_same_tables(directory: StudyDirectory) -> None:
+    results = read_results(directory)
+    written = write_tables(results, directory.path)
+    assert [path.name for path in written] == ["runs.csv", "runs.parquet", "figures.csv", "figures.parquet"]
+    for name in ("runs", "figures"):
+        csv = pl.read_csv(directory.path / f"{name}.csv", schema_overrides=dict.fromkeys(results.factors, pl.String))
+        parquet = pl.read_parquet(directory.path / f"{name}.parquet")
+        assert csv.columns == parquet.columns
+        assert csv.select("links.sat.to_island.queue").equals(parquet.select("links.sat.to_island.queue"))
+    units = pl.read_parquet_metadata(directory.path / "runs.parquet")
+    assert units["unit:goodput_mbit_s"] == "Mbit/s"
+    runs = runs_table(results)
+    assert runs.height == 22
+    assert runs["goodput_mbit_s"].to_list()[:5] == [10.5, 20.5, 30.5, 40.5, 50.5]
+    assert set(runs["revision"]) == {"abc"}
+
+
+def test_every_figure_has_a_column_of_its_own() -> None:
+    names = [column_name(name, unit) for name, (unit, _, _) in FIGURES.items()]
+    assert len(set(names)) == len(names)
+    assert column_name("goodput", "Mbit/s") == "goodput_mbit_s"
+    assert column_name("utilisation", "%") == "utilisation_percent"
+
+
+def test_equal_results_give_equal_plots(directory: StudyDirectory, tmp_path: Path) -> None:
+    results = read_results(directory)
+    for form in ("svg", "pdf"):
+        first, again = tmp_path / f"first.{form}", tmp_path / f"again.{form}"
+        write_plot(results, "goodput", first)
+        write_plot(results, "goodput", again)
+        assert first.read_bytes() == again.read_bytes()
+    with pytest.raises(UsageError, match="no run of study made-up measured"):
+        write_plot(results, "UDP jitter", tmp_path / "none.svg")
+
+
+def test_a_report_says_levels_pairs_and_what_does_not_count(
+    directory: StudyDirectory, capsys: pytest.CaptureFixture[str]
+) -> None:
+    report_study(directory.path, [], [], None, as_json=False)
+    said = capsys.readouterr().out
+    assert "93.8 %" in said
+    assert "5, 5 up 0 down" in said
+    assert f"invalid: 5, 30 kB, seed {INVALID_SEED}: late" in said
+    assert "2 runs of the study missing" in said
+    assert "not measured in every run" not in said
+    report_study(directory.path, [], ["transfer time"], None, as_json=False)
+    assert "transfer time: not measured in every run" in capsys.readouterr().out
+    report_study(directory.path, ["traffic.channels=50"], ["goodput"], None, as_json=True)
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["missing"] == 2
+    assert {row["baseline"] for row in answer["figures"]} == {None, "50, 30 kB", "50, 60 kB"}
+    with pytest.raises(UsageError, match="FACTOR=LEVEL"):
+        report_study(directory.path, ["traffic.channels"], [], None, as_json=True)
