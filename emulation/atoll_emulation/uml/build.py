@@ -112,7 +112,7 @@ def build_kernel(source: Path | Recipe, progress: Progress) -> Path:
 def _make(cache: Path) -> None:
     """Make the directory, which everybody may read where it is the shared one; what exists already stays as it is.
 
-    Raises MachineError where kernels would not count.
+    Raises MachineError where atoll would not use kernels.
     """
     made = [place for place in (cache, *cache.parents) if not place.exists()]
     cache.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def _make(cache: Path) -> None:
             place.chmod(0o755)
     if why := distrusted(cache):
         msg = (
-            f"kernels in {cache} would not count: {why}; change that, or name another place in "
+            f"atoll would not use kernels in {cache}: {why}; change that, or name another place in "
             f"{SHARED if cache == shared_directory() else 'XDG_CACHE_HOME'}"
         )
         raise MachineError(msg)
@@ -298,6 +298,6 @@ class _Tools:
             kept = self._scratch.parent / "failed.log"
             (self._scratch / _LOG).replace(kept)
             why = next(filter(_REASON.search, said), f"exit code {process.returncode}")
-            msg = f"{failure}: {why}; all it said is in {kept}"
+            msg = f"{failure}: {why}; its output is in {kept}"
             raise LabError(msg)
         return list(said)

@@ -85,7 +85,7 @@ class RunningKernel:
         status = self._process.stdout.read().decode().strip() if self._process.stdout else ""
         if not status.isdigit():
             command = textwrap.shorten(" ".join(self._command), 60, placeholder="…")
-            how = f"`{command}` in a User-Mode Linux kernel had not ended when its virtual time was up"
+            how = f"`{command}` had not ended at the virtual-time limit of its User-Mode Linux kernel"
             if status != LATE:
                 how = f"the User-Mode Linux kernel ended before `{command}` did"
             msg = f"{how}{self.last_words()}"
@@ -133,7 +133,7 @@ def start_in_uml(
         )
         raise MachineError(msg)
     if clock is not None and kernel.shim is None:
-        msg = f"{kernel.executable} keeps the machine's time only; for virtual time: atoll kernel build"
+        msg = f"{kernel.executable} is a kernel without virtual time; build one that has it: atoll kernel build"
         raise MachineError(msg)
     output.mkdir(parents=True, exist_ok=True)
     guest = Guest(
