@@ -8,7 +8,7 @@ import typer
 
 from atoll_cli.terminal.options import INVENTORY_VARIABLE, PlainArguments
 
-hosts = typer.Typer(name="hosts", no_args_is_help=True, help="The machines of an inventory, reached over SSH.")
+hosts = typer.Typer(name="hosts", no_args_is_help=True, help="Manage the machines of an inventory over SSH.")
 
 InventoryFile = Annotated[
     Path,
@@ -25,7 +25,7 @@ def enroll(
     yes: Annotated[bool, typer.Option("--yes", help="trust the keys without asking")] = False,
     json: Json = False,
 ) -> None:
-    """Show the host keys of machines and, after a confirmation, trust them from now on."""
+    """Trust the host keys of machines, after confirmation."""
     from atoll_cli.commands.machines import enroll_keys
 
     raise typer.Exit(enroll_keys(inventory, names or [], yes=yes, as_json=json))
@@ -33,7 +33,7 @@ def enroll(
 
 @hosts.command(cls=PlainArguments, epilog="Example: atoll hosts install --inventory rack.yaml")
 def install(inventory: InventoryFile, names: Names = None, json: Json = False) -> None:
-    """Install the atoll-host that fits each machine's architecture; an identical one is kept."""
+    """Install atoll-host on each machine; machines that have it are skipped."""
     from atoll_cli.commands.machines import install_binaries
 
     raise typer.Exit(install_binaries(inventory, names or [], as_json=json))
@@ -49,7 +49,7 @@ def ping(inventory: InventoryFile, names: Names = None, json: Json = False) -> N
 
 @hosts.command(cls=PlainArguments, epilog="Example: atoll hosts status --inventory rack.yaml --json")
 def status(inventory: InventoryFile, names: Names = None, json: Json = False) -> None:
-    """Show every machine's system, missing prerequisites and current user."""
+    """Show every machine's system, missing prerequisites, and the lab that uses it."""
     from atoll_cli.commands.machines import show_status
 
     raise typer.Exit(show_status(inventory, names or [], as_json=json))

@@ -44,10 +44,8 @@ def rain(
     out: Out,
     rate: Annotated[str, typer.Option(help="rate in a clear sky", metavar="RATE")] = "16 Mbit/s",
     duration: TraceDuration = "10 min",
-    fade: Annotated[float, number_option("--fade", "attenuation by rain at the instant of --at, dB", 0.1, 100)] = 6.0,
-    at: Annotated[
-        str | None, typer.Option(help="instant of the attenuation --fade [default: halfway]", metavar="DURATION")
-    ] = None,
+    fade: Annotated[float, number_option("--fade", "attenuation by rain at the time --at, dB", 0.1, 100)] = 6.0,
+    at: Annotated[str | None, typer.Option(help="when --fade applies [default: halfway]", metavar="DURATION")] = None,
     exceeded_often: Annotated[
         float, number_option("--exceeded-0.1", "attenuation exceeded in 0.1 % of the time, dB", 0, 1000)
     ] = 7.0,
@@ -116,7 +114,10 @@ def _register(kind: str, words: str) -> None:
         ] = None,
         start: Annotated[
             str | None,
-            typer.Option(help="start, after the epoch [default: so that a hand-over is halfway]", metavar="DURATION"),
+            typer.Option(
+                help="time of the orbits at the trace's start [default: so that a hand-over is halfway]",
+                metavar="DURATION",
+            ),
         ] = None,
         added_delay: Annotated[
             str, typer.Option(help="one-way delay added to that of the path", metavar="DURATION")
@@ -170,9 +171,12 @@ def _register(kind: str, words: str) -> None:
         _write(pass_trace(wanted), wanted.duration, out, plot, _remark(kind, options), as_json=json)
 
 
-_register("meo", "A pass of an equatorial MEO ring (O3b's) with hand-over: delay, blockage, and rate if asked for.")
 _register(
-    "leo", "Passes of a LEO shell (Starlink's first), hand-overs every 15 s: delay, blockage, and rate if asked for."
+    "meo", "Make a trace of an equatorial MEO ring (O3b's) with hand-over: delay, blockage, and rate if asked for."
+)
+_register(
+    "leo",
+    "Make a trace of a LEO shell (Starlink's first), hand-overs every 15 s: delay, blockage, and rate if asked for.",
 )
 
 

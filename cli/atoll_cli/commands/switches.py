@@ -103,7 +103,7 @@ def config(
         str, typer.Option("--controller", help="address on which the controller listens", metavar="ADDRESS[:PORT]")
     ],
     out_of_band: Annotated[
-        bool, typer.Option("--out-of-band", help="the controller is behind the switch's management port")
+        bool, typer.Option("--out-of-band", help="the controller is reached by the switch's management port")
     ] = False,
 ) -> None:
     """Print a switch's own configuration, ready to paste: OpenFlow, controller, VLANs, ports."""
