@@ -23,6 +23,7 @@ from atoll_cli.commands.switches import switches
 from atoll_cli.terminal.options import (
     INVENTORY_VARIABLE,
     InventoryOption,
+    Json,
     PlainArguments,
     integer_option,
     number_option,
@@ -56,7 +57,6 @@ app.add_typer(switches, name="switches")
 
 LabFile = Annotated[Path, typer.Argument(help="lab.yaml, or an experiment.yaml (its lab is used)", metavar="FILE")]
 ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 PlatformOption = Annotated[
     str | None,
     typer.Option(

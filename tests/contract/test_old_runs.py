@@ -35,7 +35,7 @@ def summary(run: Path) -> dict[str, Any]:
 
 
 def test_analysis_of_old_runs_gives_the_summary_of_then(old_runs: list[Path]) -> None:
-    """Verdict, keys and every value, from captures and logs; only the directory has another path, a note other words."""
+    """Verdict, keys and every value, from captures and logs; only the path and one note's words differ."""
     assert len(old_runs) == 2
     for run in old_runs:
         then = summary(run)

@@ -9,11 +9,11 @@ from typing import Annotated, Self
 
 import typer
 
+from atoll_cli.terminal.options import Json
+
 kernel = typer.Typer(
     help="Build, inspect and remove kernels for virtual time.", no_args_is_help=True, rich_markup_mode=None
 )
-
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 
 _LINE_INTERVAL_S = 15.0  # between progress lines if standard error is no terminal
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from atoll_cli.terminal.options import integer_option, number_option
+from atoll_cli.terminal.options import Json, PlotFile, integer_option, number_option
 from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
 from atoll_core.errors import PlanError
 from atoll_core.plural import counted
@@ -28,9 +28,7 @@ link_traces = typer.Typer(
 )
 
 Out = Annotated[Path, typer.Option("--out", help="CSV file to write", metavar="FILE")]
-PlotFile = Annotated[Path | None, typer.Option("--plot", help="also plot it to this file", metavar="FILE.png")]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
-Seed = Annotated[int, integer_option("--seed", "seed of the random process", 0, 2**63 - 1)]
+TraceSeed = Annotated[int, integer_option("--seed", "seed of the random process", 0, 2**63 - 1)]
 TraceDuration = Annotated[str, typer.Option(help="duration of the trace, at most 6 h", metavar="DURATION")]
 SiteOption = Annotated[
     str | None, typer.Option(help="degrees north and east [default: the constellation's site]", metavar="LAT,LON")
@@ -60,7 +58,7 @@ def rain(
         float, number_option("--temperature", "noise temperature of the receiver, K", 1, 10_000)
     ] = 160.0,
     step: Annotated[str, typer.Option(help="time between samples", metavar="DURATION")] = "1 s",
-    seed: Seed = 1,
+    seed: TraceSeed = 1,
     plot: PlotFile = None,
     json: Json = False,
 ) -> None:
@@ -130,7 +128,7 @@ def _register(kind: str, words: str) -> None:
             str | None, typer.Option(help="rate with a satellite in the zenith [default: no rates]", metavar="RATE")
         ] = None,
         zenith: Annotated[float, number_option("--zenith", "Es/N0 with a satellite in the zenith, dB", -5, 60)] = 13.0,
-        seed: Seed = 1,
+        seed: TraceSeed = 1,
         plot: PlotFile = None,
         json: Json = False,
     ) -> None:

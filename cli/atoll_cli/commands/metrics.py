@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll_cli.terminal.options import PlainArguments
+from atoll_cli.terminal.options import Json, PlainArguments
 from atoll_core.errors import RunDirError, UsageError
 from atoll_core.plural import counted
 
@@ -23,8 +23,6 @@ metrics = typer.Typer(
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 
 
 @metrics.command(cls=PlainArguments, epilog="Example: atoll metrics load runs/geo/*")
