@@ -121,9 +121,8 @@ def start_in_uml(
     """Start ``command`` as root inside a fresh kernel, in ``directory`` (default: here); /out inside is ``output``.
 
     Without a ``clock`` time is the machine's. A kernel gets one processor, ``cpu``: switching costs it dearly. A guest
-    that computes for ever stops the virtual clock: whoever waits sets a limit of the machine's time. A terminal's
-    signals do not reach the kernel. Raises MachineError without namespaces, or when the kernel keeps the machine's time
-    only.
+    that never stops computing stops the virtual clock, so the caller must set a limit in real time. A terminal's
+    signals do not reach the kernel. Raises MachineError without namespaces, or when the kernel has no virtual time.
     """
     why = why_no_namespaces()
     if why is not None:
