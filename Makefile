@@ -66,10 +66,10 @@ test-page: ## the live page in a real Chromium, which is installed first
 test-bare: ## setup, demo and test in a root file system of their own that debootstrap makes, half an hour; ARGS="setup" that part
 	@tools/bare $(ARGS)
 
-dashboards: setup ## make dashboards/atoll_dashboards/grafana/files/*.json anew from their builder
+dashboards: setup ## make dashboards/atoll_dashboards/grafana/files/*.json again from their builder
 	@$(BIN)/python -m atoll_dashboards.grafana.grafana_dashboards
 
-screenshots: kernel ## make the pictures of docs/images anew, from a run of the demo; ARGS="--help"
+screenshots: kernel ## make the pictures of docs/images again, from a run of the demo; ARGS="--help"
 	@tools/setup page
 	@tools/servers influxd-2.7.12 grafana-10.0
 	@tools/screenshots/run $(ARGS)
@@ -120,7 +120,7 @@ bench-traffic: setup ## short flows a second beside nginx with ab and wrk, two m
 bench-hosts: setup ## one program started on a hundred machines, beside pssh and Ansible; ARGS="--quick", "--help"
 	@benchmarks/hosts/run $(ARGS)
 
-lock: setup ## choose the Python packages' versions anew (requirements.lock)
+lock: setup ## choose the Python packages' versions again (requirements.lock)
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
 		--extra dev pyproject.toml --output-file requirements.lock
 

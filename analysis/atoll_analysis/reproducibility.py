@@ -81,7 +81,7 @@ def _names(run: RunDir) -> set[str]:
 
 
 def _in_order(name: str) -> tuple[bool, str]:
-    return not name.startswith("captures/"), name  # what a capture lacks, tables lack in consequence
+    return not name.startswith("captures/"), name  # packets missing in a capture are missing in tables, too
 
 
 def _comparable(summary: dict[str, Any]) -> dict[str, Any]:

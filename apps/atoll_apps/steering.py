@@ -8,7 +8,7 @@ from itertools import chain as joined
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry, compile_segment
 from atoll_apps.compiler.overlap import shadowed
-from atoll_apps.compiler.tag_allocation import Place, ambiguous_pairs, entry_of, place_of, tag_segment, tap_vlans
+from atoll_apps.compiler.tag_allocation import EntryPlace, ambiguous_pairs, entry_of, place_of, tag_segment, tap_vlans
 from atoll_apps.segments import chain, delivery, latency
 from atoll_apps.segments.routes import BoxTraversal, ChainRoute, routes
 from atoll_apps.segments.segment import App, GapId, Segment
@@ -71,8 +71,8 @@ def _drop_entries(compiled: Iterable[CompiledEntry]) -> Iterator[CompiledEntry]:
     Where a chain's frames are forwarded host by host, frames for other addresses match no entry of that chain. Entries
     of a chain of lower priority at the same port would take them, possibly in a loop.
     """
-    lowest: dict[Place, int] = {}
-    found: dict[Place, dict[FlowEntry, CompiledEntry]] = defaultdict(dict)
+    lowest: dict[EntryPlace, int] = {}
+    found: dict[EntryPlace, dict[FlowEntry, CompiledEntry]] = defaultdict(dict)
     for each in compiled:
         entry, stream, place = each.entry, each.segment.stream, place_of(each.entry)
         lowest[place] = min(entry.priority, lowest.get(place, entry.priority))

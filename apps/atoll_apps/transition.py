@@ -11,7 +11,7 @@ from dataclasses import replace
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
 from atoll_apps.compiler.overlap import overlapping
-from atoll_apps.compiler.tag_allocation import Place, entry_of, entry_text, fresh_vlan, place_of, where, with_gap
+from atoll_apps.compiler.tag_allocation import EntryPlace, entry_of, entry_text, fresh_vlan, place_of, where, with_gap
 from atoll_apps.cutover import CutoverPoints, cutover_points, inherited
 from atoll_apps.segments.segment import GapId
 from atoll_apps.steering import Compiler, Steering, with_drop_entries
@@ -54,9 +54,9 @@ def _clashes(
                     yield mine, other
 
 
-def _by_place(compiled: Iterable[CompiledEntry]) -> dict[Place, dict[str, list[CompiledEntry]]]:
+def _by_place(compiled: Iterable[CompiledEntry]) -> dict[EntryPlace, dict[str, list[CompiledEntry]]]:
     """Forwarding entries by place and chain."""
-    places: dict[Place, dict[str, list[CompiledEntry]]] = defaultdict(lambda: defaultdict(list))
+    places: dict[EntryPlace, dict[str, list[CompiledEntry]]] = defaultdict(lambda: defaultdict(list))
     for each in compiled:
         if each.entry.actions:  # the old version's drop entries are removed before the new version is installed
             places[place_of(each.entry)][each.segment.gap_id.chain].append(each)

@@ -21,7 +21,9 @@ from atoll_cli.commands.link_traces import link_traces
 from atoll_cli.commands.metrics import metrics
 from atoll_cli.commands.switches import switches
 from atoll_cli.terminal.options import (
+    INVENTORY_VARIABLE,
     InventoryOption,
+    Json,
     PlainArguments,
     integer_option,
     number_option,
@@ -55,7 +57,6 @@ app.add_typer(switches, name="switches")
 
 LabFile = Annotated[Path, typer.Argument(help="lab.yaml, or an experiment.yaml (its lab is used)", metavar="FILE")]
 ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 PlatformOption = Annotated[
     str | None,
     typer.Option(
@@ -66,12 +67,27 @@ PlatformOption = Annotated[
         show_default=False,
     ),
 ]
+RealTimeOption = Annotated[
+    str | None,
+    typer.Option(
+        "--on",
+        help="platform: mininet or hardware [default: hardware if an inventory is named, else mininet]",
+        metavar="PLATFORM",
+        show_default=False,
+    ),
+]
 BackendOption = Annotated[
     Backend | None,
     typer.Option(
         "--backend",
         help="link emulator: atoll's engine, or kernel tc/netem [default: engine; tc in virtual time]",
         show_default=False,
+    ),
+]
+RealTimeBackendOption = Annotated[
+    Backend | None,
+    typer.Option(
+        "--backend", help="link emulator: atoll's engine, or kernel tc/netem [default: engine]", show_default=False
     ),
 ]
 RuntimeOption = Annotated[
@@ -86,7 +102,8 @@ ListenOption = Annotated[
     ),
 ]
 NoProbe = Annotated[
-    bool, typer.Option("--no-probe", help="read tables back, but do not verify them with probe packets")
+    bool,
+    typer.Option("--no-probe", help="do not verify paths by probe packets; flow tables are still read back"),
 ]
 Seed = Annotated[int | None, integer_option("--seed", "seed, instead of the experiment's", 0, 2**63 - 1)]
 Settings = Annotated[
@@ -139,7 +156,12 @@ def check(
     ] = False,
     inventory: Annotated[
         Path | None,
-        typer.Option("--inventory", help="also check this inventory against the labs of the files", metavar="FILE"),
+        typer.Option(
+            "--inventory",
+            help="also check this inventory against the labs of the files",
+            metavar="FILE",
+            envvar=INVENTORY_VARIABLE,
+        ),
     ] = None,
     settings: Settings = None,
     strict: Strict = False,
@@ -265,9 +287,9 @@ app.add_typer(link, name="link")
 @app.command(cls=PlainArguments, epilog="Example: atoll up examples/geo.yaml")
 def up(
     file: LabFile,
-    on: PlatformOption = None,
+    on: RealTimeOption = None,
     inventory: InventoryOption = None,
-    backend: BackendOption = None,
+    backend: RealTimeBackendOption = None,
     runtime: RuntimeOption = None,
     listen: ListenOption = None,
     no_probe: NoProbe = False,
@@ -303,7 +325,8 @@ def apply(
         bool, typer.Option("--dry-run", help="print the changes with their reasons; change nothing")
     ] = False,
     at_once: Annotated[
-        bool, typer.Option("--immediate", help="switch immediately; packets in flight may be lost")
+        bool,
+        typer.Option("--immediate", help="change all entries at once, without stages; packets in flight may be lost"),
     ] = False,
     connections: Annotated[
         str,
@@ -315,7 +338,7 @@ def apply(
     ] = "reset",
     no_probe: NoProbe = False,
     inventory: InventoryOption = None,
-    backend: BackendOption = None,
+    backend: RealTimeBackendOption = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
@@ -342,7 +365,7 @@ def run(
     experiment: ExperimentFile,
     on: PlatformOption = None,
     inventory: InventoryOption = None,
-    runs: Annotated[Path, typer.Option(help="parent of the run directories")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="parent of the run directories", metavar="DIR")] = Path("runs"),
     backend: BackendOption = None,
     runtime: RuntimeOption = None,
     listen: ListenOption = None,
@@ -351,7 +374,8 @@ def run(
         bool, typer.Option("--no-analysis", help="measure only; `atoll report` makes tables and report later")
     ] = False,
     no_metrics: Annotated[
-        bool, typer.Option("--no-metrics", help="do not record metrics (in virtual time this changes packet timing)")
+        bool,
+        typer.Option("--no-metrics", help="do not record metrics; runs in virtual time with and without them differ"),
     ] = False,
     full_matrix: Annotated[
         bool, typer.Option("--full-matrix", help="before the run, ping every pair of hosts instead of each host once")
@@ -366,7 +390,10 @@ def run(
     strict: Strict = False,
     json: Json = False,
 ) -> None:
-    """Run an experiment: test, measure, analyse, report. Brings up a lab of its own unless one is running."""
+    """Run an experiment: check the paths, measure, analyse, report.
+
+    Uses the lab that is up, or brings one up for the run.
+    """
     from atoll_cli.commands.run_command import RunCommand
     from atoll_cli.commands.selection import backend_for, experiment_settings, lab_target, refuse
     from atoll_testbed.run.run_request import RunOptions
@@ -444,9 +471,9 @@ def sweep(
 )
 def report(
     runs: Annotated[
-        list[Path], typer.Argument(help="run directory, or a study's; several with --compare", metavar="RUN...")
+        list[Path], typer.Argument(help="run directory, or a study's; with --compare two or more", metavar="RUN...")
     ],
-    compare: Annotated[bool, typer.Option("--compare", help="show runs side by side")] = False,
+    compare: Annotated[bool, typer.Option("--compare", help="compare runs")] = False,
     figures: Annotated[
         list[str] | None,
         typer.Option(
@@ -509,11 +536,11 @@ def watch(
         str, typer.Option(help="TCP port of the page; without a host, on the loopback address", metavar="[HOST:]PORT")
     ] = "8470",
     browser: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
-    runs: Annotated[Path, typer.Option(help="directory whose runs can be replayed")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="directory whose runs can be replayed", metavar="DIR")] = Path("runs"),
     inventory: InventoryOption = None,
     json: Json = False,
 ) -> None:
-    """Serve the live page until Ctrl-C: the running lab, the next one, and replays of runs."""
+    """Serve the live page until Ctrl-C; it shows the running lab, later labs, and replays of runs."""
     from atoll_cli.commands.selection import lab_target
     from atoll_cli.commands.watch import watch_lab
 
@@ -523,7 +550,7 @@ def watch(
 @app.command(epilog="Example: atoll down")
 def down(
     force: Annotated[
-        bool, typer.Option("--force", help="also while a run is in progress; its measurements are kept")
+        bool, typer.Option("--force", help="end a run in progress, too; its measurements are kept")
     ] = False,
     inventory: InventoryOption = None,
     json: Json = False,
@@ -537,7 +564,7 @@ def down(
 
 @app.command(epilog="Example: atoll status --json")
 def status(inventory: InventoryOption = None, json: Json = False) -> None:
-    """Show the state of the lab; exit code 1 if it, or the last one, has failed."""
+    """Show the state of the lab; exit code 1 if the lab has failed, or the last lab did."""
     from atoll_cli.commands.lab import print_status
     from atoll_cli.commands.selection import lab_target
 

@@ -165,7 +165,7 @@ def _union_reader(members: tuple[Any, ...]) -> _Convert:
                 return reader(data)
             except (TypeError, ValueError):
                 continue
-        msg = f"{data!r} is none of {members}"
+        msg = f"{data!r} has none of the types {', '.join(name for name, _ in readers)}"
         raise TypeError(msg)
 
     return read

@@ -11,10 +11,9 @@ from collections import deque
 from collections.abc import Callable
 from typing import Any
 
-from atoll_core.events.events import Event as PublishedEvent
-from atoll_core.events.events import Sample, with_text
+from atoll_core.events.events import Event, Sample, with_text
 
-Event = dict[str, Any]
+EventJson = dict[str, Any]
 
 KEPT_EVENTS = 4096
 MOST_WAITING = 1024
@@ -24,10 +23,10 @@ POINTS_PER_EVENT = 64
 """Number of metric points in a sample that count as one more event: this also bounds the bytes that wait."""
 
 
-class Subscription:
+class EventListener:
     """The queue of one subscriber. ``drop``: called once if it falls too far behind; it gets nothing more then."""
 
-    def __init__(self, backlog: list[Event], *, samples: bool, drop: Callable[[], None]) -> None:
+    def __init__(self, backlog: list[EventJson], *, samples: bool, drop: Callable[[], None]) -> None:
         self.samples = samples
         self.last = 0
         """Number of the last event taken, 0 before the first."""
@@ -38,7 +37,7 @@ class Subscription:
         self._drop = drop
         self._over = False
 
-    async def take(self) -> Event | None:
+    async def take(self) -> EventJson | None:
         """Wait for the next event or sample; None if the subscription has ended."""
         while not self._waiting:
             if self._over:
@@ -47,11 +46,11 @@ class Subscription:
             await self._something.wait()
         return self._taken()
 
-    def take_now(self) -> Event | None:
+    def take_now(self) -> EventJson | None:
         """The next event or sample if one is waiting, else None."""
         return self._taken() if self._waiting else None
 
-    def _taken(self) -> Event:
+    def _taken(self) -> EventJson:
         event = self._waiting.popleft()
         self._behind -= _weight(event)
         self.last = event.get("seq", self.last)
@@ -62,7 +61,7 @@ class Subscription:
         self._over = True
         self._something.set()
 
-    def put(self, event: Event) -> bool:
+    def put(self, event: EventJson) -> bool:
         """Queue an event. If too many are waiting, drop the subscriber and return False."""
         if self._behind >= self._most:
             self._over = True
@@ -82,8 +81,8 @@ class EventLog:
         self.seq = 0
         """Number of the last event."""
         self._clock = clock
-        self._events: deque[Event] = deque(maxlen=kept)
-        self._listeners: dict[Subscription, str] = {}
+        self._events: deque[EventJson] = deque(maxlen=kept)
+        self._listeners: dict[EventListener, str] = {}
 
     @property
     def oldest(self) -> int:
@@ -95,15 +94,15 @@ class EventLog:
         """Whether any subscriber takes samples."""
         return any(listener.samples for listener in self._listeners)
 
-    def add(self, kind: str, /, **fields: Any) -> Event:
+    def add(self, kind: str, /, **fields: Any) -> EventJson:
         """Add an event of a ``type``, with its text, and return it."""
         self.seq += 1
-        event: Event = with_text({"type": kind, "seq": self.seq, "t_ns": self._clock(), **fields})
+        event: EventJson = with_text({"type": kind, "seq": self.seq, "t_ns": self._clock(), **fields})
         self._events.append(event)
         self._hand_on(event, sample=False)
         return event
 
-    def record(self, event: PublishedEvent) -> None:
+    def record(self, event: Event) -> None:
         """Add an event or a sample that was published."""
         fields = event.to_json()
         (self.sample if isinstance(event, Sample) else self.add)(fields.pop("type"), **fields)
@@ -112,7 +111,7 @@ class EventLog:
         """Send a sample to the subscribers that take samples. ``fields`` may have a ``t_ns`` of its own."""
         self._hand_on({"type": kind, "t_ns": self._clock(), **fields}, sample=True)
 
-    def since(self, after: int) -> list[Event]:
+    def since(self, after: int) -> list[EventJson]:
         """The events with numbers above ``after``, preceded by a ``gap`` if some of them are no longer kept.
 
         All events if ``after`` is above the last number: it comes from an earlier daemon.
@@ -120,17 +119,17 @@ class EventLog:
         after = after if after <= self.seq else 0
         events = [event for event in self._events if event["seq"] > after]
         if after + 1 < self.oldest:
-            gap: Event = {"type": "gap", "t_ns": self._clock(), "from": after + 1, "to": self.oldest - 1}
+            gap: EventJson = {"type": "gap", "t_ns": self._clock(), "from": after + 1, "to": self.oldest - 1}
             return [with_text(gap), *events]
         return events
 
-    def subscribe(self, after: int, name: str, *, samples: bool, drop: Callable[[], None]) -> Subscription:
+    def subscribe(self, after: int, name: str, *, samples: bool, drop: Callable[[], None]) -> EventListener:
         """Subscribe, beginning with the events after ``after``. ``name``: for the event if it is dropped."""
-        listener = Subscription(self.since(after), samples=samples, drop=drop)
+        listener = EventListener(self.since(after), samples=samples, drop=drop)
         self._listeners[listener] = name
         return listener
 
-    def unsubscribe(self, listener: Subscription) -> None:
+    def unsubscribe(self, listener: EventListener) -> None:
         """End a subscription; does nothing if it was dropped before."""
         self._listeners.pop(listener, None)
 
@@ -140,8 +139,8 @@ class EventLog:
             listener.close()
         self._listeners.clear()
 
-    def _hand_on(self, event: Event, *, sample: bool) -> None:
-        dropped: list[tuple[Subscription, str]] = []
+    def _hand_on(self, event: EventJson, *, sample: bool) -> None:
+        dropped: list[tuple[EventListener, str]] = []
         for listener, name in self._listeners.items():
             if (listener.samples or not sample) and not listener.put(event):
                 dropped.append((listener, name))
@@ -151,5 +150,5 @@ class EventLog:
             self.add("listener_dropped", listener=name, after=listener.last, message=f"{name} stopped reading")
 
 
-def _weight(event: Event) -> int:
+def _weight(event: EventJson) -> int:
     return 1 + len(event.get("points", ())) // POINTS_PER_EVENT

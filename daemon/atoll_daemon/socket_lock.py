@@ -2,7 +2,7 @@
 """The daemon's abstract Unix socket, which is also the lock of the emulated lab or of a lab of real machines.
 
 The socket belongs to the network namespace, needs no file and disappears with the process, however that ends
-(docs/decisions/0002-abstract-socket-daemon-lock.md). A lab of real machines is identified by the path of its inventory.
+(docs/decisions/0002-abstract-socket-keeper-lock.md). A lab of real machines is identified by the path of its inventory.
 """
 
 import hashlib

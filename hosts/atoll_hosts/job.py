@@ -17,7 +17,7 @@ OnLine = Callable[[dict[str, Any]], None]
 """Takes a line of standard output that is a JSON object."""
 OnOutput = Callable[[str], None]
 """Takes every line of standard output and standard error, as it was printed."""
-Request = Callable[..., Awaitable[dict[str, Any]]]
+SendRequest = Callable[..., Awaitable[dict[str, Any]]]
 
 # Enough to explain a failure.
 _LAST_LINES = 5
@@ -45,7 +45,9 @@ class Exit:
 class Job:
     """A job started by :meth:`atoll_hosts.agent.Agent.start_job`."""
 
-    def __init__(self, name: str, request: Request, on_line: OnLine | None, on_output: OnOutput | None = None) -> None:
+    def __init__(
+        self, name: str, request: SendRequest, on_line: OnLine | None, on_output: OnOutput | None = None
+    ) -> None:
         self.name = name
         self.pid = 0
         self.unheld: str | None = None

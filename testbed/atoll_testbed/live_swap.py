@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any
 
-from atoll_controller.fabric.swap_executor import StageReport, Step, Swapping, SwapVerifier, SwitchFleet
+from atoll_controller.fabric.swap_executor import StageReport, Swapping, SwapStep, SwapVerifier, SwitchFleet
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Subject, Swap
 from atoll_core.errors import AtollError, LabError
 from atoll_core.events.event_bus import EventBus
@@ -77,7 +77,7 @@ class LiveSwap:
     def __init__(
         self,
         swap: Swap,
-        steps: Sequence[Step],
+        steps: Sequence[SwapStep],
         *,
         switches: SwitchFleet,
         machines: Machines,

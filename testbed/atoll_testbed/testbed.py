@@ -230,7 +230,8 @@ class Testbed:
             await self._machines.restore(plan)
         except AtollError as error:
             if isinstance(cause, AtollError):
-                msg = f"{cause}; and not all machines and boxes could be restored to the previous plan: {error}"
+                left = "not all machines and boxes could be restored to the previous plan"
+                msg = f"{cause}; and {left}: {error}; run `atoll down`"
                 raise LabError(msg) from cause
 
     async def start_job(self, spec: JobSpec, run: Path, on_line: Callable[[dict[str, Any]], None] | None = None) -> Job:

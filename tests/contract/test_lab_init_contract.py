@@ -64,7 +64,7 @@ async def test_the_daemon_follows_the_recorded_exchange(recorded: list[dict[str,
     assert f"--target={player.pid}" in lab.enter()
 
     assert await lab.packet_sockets() == {"s1-eth1": PacketSocket(4744, 212992), "s1-eth2": PacketSocket(0, 212992)}
-    with pytest.raises(LabError, match="it lacks CONFIG_PACKET_DIAG"):
+    with pytest.raises(LabError, match="it has no CONFIG_PACKET_DIAG"):
         await lab.packet_sockets()
     shell = await lab.open_shell(100, 30)
     assert await shell.read() == b"mininet> "

@@ -63,6 +63,19 @@ def test_every_relative_link_leads_to_a_file_and_a_heading(project: Path, docume
     assert count > 100
 
 
+def test_every_decision_that_sources_name_exists(project: Path) -> None:
+    """By its number, or by its whole name."""
+    command = ["git", "-c", f"safe.directory={project}", "-C", str(project), "grep", "-hoE"]
+    named = subprocess.run(
+        [*command, r"docs/decisions/[0-9]{4}(-[a-z0-9-]+\.md)?", "--", "*.py", "*.rs", "*.toml"],
+        capture_output=True,
+        check=True,
+        text=True,
+    ).stdout.split()
+    assert len(named) > 3
+    assert [name for name in named if not list(project.glob(f"{name}*"))] == []
+
+
 def test_the_index_has_every_page_once(project: Path) -> None:
     """docs/README.md links each page of docs/ in one line, which says what the page answers."""
     docs = project / "docs"

@@ -20,7 +20,7 @@ RUNNING = "running"
 COMPLETED = "completed"
 """The manifest's ``outcome``, besides "cancelled at step <step>" and "failed at step <step>: <why>".
 
-A run that was killed says "running" for ever.
+A run that was killed says "running" forever.
 """
 
 

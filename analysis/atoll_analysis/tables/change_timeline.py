@@ -8,7 +8,7 @@ from typing import Any
 
 from atoll_core.experiment.experiment import Experiment, SteeringVersion, version_differences
 
-Event = Mapping[str, Any]
+RecordedEvent = Mapping[str, Any]
 
 NEVER_NS = 2**63 - 1
 
@@ -39,7 +39,7 @@ class SteeringPeriod:
     version: SteeringVersion
 
 
-def changes(experiment: Experiment, events: Sequence[Event]) -> tuple[ScheduledChange, ...]:
+def changes(experiment: Experiment, events: Sequence[RecordedEvent]) -> tuple[ScheduledChange, ...]:
     """Every scheduled change, also those that were not attempted."""
     return tuple(
         _change(number, tuple(version_differences(before, after)), [e for e in events if e.get("change") == number])
@@ -57,7 +57,7 @@ def standing(experiment: Experiment, found: Sequence[ScheduledChange]) -> tuple[
     return (SteeringPeriod(0, experiment.versions[0]), *later)
 
 
-def _change(number: int, what: tuple[str, ...], told: list[Event]) -> ScheduledChange:
+def _change(number: int, what: tuple[str, ...], told: list[RecordedEvent]) -> ScheduledChange:
     states = {str(event.get("state")): event for event in told if event.get("type") == "change"}
     began, ended, failed = (states.get(state) for state in ("begin", "end", "failed"))
     shifts = [
@@ -80,5 +80,5 @@ def _change(number: int, what: tuple[str, ...], told: list[Event]) -> ScheduledC
     )
 
 
-def _ns(event: Event | None) -> int | None:
+def _ns(event: RecordedEvent | None) -> int | None:
     return int(event["t_ns"]) if event else None

@@ -14,8 +14,8 @@ from polars.io.plugins import register_io_source
 _ROWS = 1 << 13  # at a time
 _NULL = -(2**63)  # a null in the files; counters and instants are far from it
 
-Key = tuple[str, ...]
-Rows = NDArray[np.int64]
+RowKey = tuple[str, ...]
+RowArray = NDArray[np.int64]
 
 
 class RowSpool:
@@ -32,11 +32,11 @@ class RowSpool:
         self._columns = tuple(columns)
         self._order = self._columns.index(order)
         # Of each group the rows in order, and apart from these the late ones, which a greater one came before.
-        self._pending: defaultdict[tuple[Key, bool], list[list[int]]] = defaultdict(list)
-        self._files: dict[tuple[Key, bool], Path] = {}
-        self._last: dict[Key, int] = {}  # of the column of the order
+        self._pending: defaultdict[tuple[RowKey, bool], list[list[int]]] = defaultdict(list)
+        self._files: dict[tuple[RowKey, bool], Path] = {}
+        self._last: dict[RowKey, int] = {}  # of the column of the order
 
-    def append(self, key: Key, figures: Mapping[str, Any]) -> None:
+    def append(self, key: RowKey, figures: Mapping[str, Any]) -> None:
         """Take the row that these figures make; what is absent or None is null."""
         row = [_NULL if (figure := figures.get(column)) is None else int(figure) for column in self._columns]
         late = row[self._order] < self._last.get(key, _NULL)
@@ -65,7 +65,7 @@ class RowSpool:
 
         return register_io_source(batches, schema=schema, is_pure=True)
 
-    def _flush(self, key: Key, *, late: bool) -> None:
+    def _flush(self, key: RowKey, *, late: bool) -> None:
         path = self._files.setdefault((key, late), self._folder / f"{self._name}-{len(self._files)}.rows")
         with path.open("ab") as file:
             file.write(np.array(self._pending[key, late], np.int64).tobytes())
@@ -80,16 +80,16 @@ class RowSpool:
                 names = (pl.lit(name).alias(column) for column, name in zip(self._keys, key, strict=True))
                 yield frame.select(*names, pl.all())
 
-    def _sorted(self, key: Key) -> Iterator[Rows]:
+    def _sorted(self, key: RowKey) -> Iterator[RowArray]:
         """The rows of a group, some at a time; of equal ones the late ones are later."""
         unsorted = next(self._read(key, late=True, rows=-1), np.empty((0, len(self._columns)), np.int64))
-        late: Rows = unsorted[np.argsort(unsorted[:, self._order], kind="stable")]
+        late: RowArray = unsorted[np.argsort(unsorted[:, self._order], kind="stable")]
         for rows in self._read(key, late=False, rows=_ROWS):
             before = int(late[:, self._order].searchsorted(int(rows[-1, self._order])))
             found, late = np.concatenate([rows, late[:before]]), late[before:]
             yield found[np.argsort(found[:, self._order], kind="stable")]
 
-    def _read(self, key: Key, *, late: bool, rows: int) -> Iterator[Rows]:
+    def _read(self, key: RowKey, *, late: bool, rows: int) -> Iterator[RowArray]:
         """So many rows at a time (-1: all), as they came."""
         path, width = self._files.get((key, late)), len(self._columns)
         if path is not None:

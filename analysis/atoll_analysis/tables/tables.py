@@ -47,7 +47,7 @@ from atoll_core.experiment.experiment import Chain
 from atoll_core.lab.network import Host, HostRole
 
 ARRIVED = "arrived"
-"""What stands for the capture at the island where no single one sees what all chains bring."""
+"""Name used in place of a capture when no single capture at the island sees the traffic of all chains."""
 
 _FIN, _RST = 0x01, 0x04
 _TYPES = {

@@ -87,7 +87,7 @@ def _links(facts: RunData, tables: Tables, found: Sequence[Section]) -> Iterator
                 f"serialisation, {serialisation.ms:.1f} ms for one of full size; RTTs are too short by it"
             )
     if facts.in_virtual_time:
-        yield "virtual time: the clock stands still while a machine computes, so no departure can be late"
+        yield "virtual time: the clock stops while a machine computes, so no departure can be late"
 
 
 def _boxes(facts: RunData) -> Iterator[str]:

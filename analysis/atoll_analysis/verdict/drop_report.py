@@ -16,7 +16,7 @@ from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_core.plural import counted, were
 
 SWITCH_PORTS = "the switches' ports"
-"""Stands for them among what is uncounted; no machine can be called so."""
+"""Key of the switches' ports in `uncounted`; no machine can have this name."""
 
 _LEAST_ROOM = 10_000
 _MOST_ROOM = 1_000_000  # as the kernel of virtual time has: who waits behind so many is late by far more than a packet
@@ -141,7 +141,7 @@ def _beside(lost: LostOutside) -> Collection[str]:
 
 
 def _may_be_blamed(machine: str, lost: LostOutside) -> bool:
-    """Whether packets that a capture lacks can be among what it dropped: the count is the machine's, whoever sent."""
+    """Whether this machine may have dropped packets that are missing in a capture; its counter covers all senders."""
     return machine not in _beside(lost) and _on_cables(lost["machines"][machine])
 
 

@@ -125,18 +125,18 @@ def _captures(summary: Summary) -> list[str]:
             reasons.append(f"capture {name} does not say whether packets were dropped: nothing of it in {log}")
         if capture["dropped"]:
             lost = counted(capture["dropped"], "packet")
-            reasons.append(f"capture {name} lacks {lost} that its ring had no room for, bound 0")
+            reasons.append(f"capture {name} is missing {lost}: its ring was full; bound 0")
         if capture["truncated"]:
             reasons.append(f"capture {name} ends within a packet: its end is lost")
         if capture["captured"] is not None and capture["captured"] > capture["decoded"] + capture["other_frames"]:
             lost = counted(capture["captured"] - capture["decoded"] - capture["other_frames"], "packet")
-            reasons.append(f"capture {name} lacks {lost} that the capture counted, bound 0")
+            reasons.append(f"capture {name} is missing {lost} that the capture counted, bound 0")
     for name, heard in summary["whistles"].items():
         if not heard["start"]:
-            reasons.append(f"capture {name} does not hold the start whistle")
+            reasons.append(f"capture {name} does not contain the start whistle")
     # The end whistle may be dropped by a full queue; before the link it must be there.
     if summary["whistles"].get("world", {}).get("end") is False:
-        reasons.append("capture world does not hold the end whistle")
+        reasons.append("capture world does not contain the end whistle")
     return reasons
 
 

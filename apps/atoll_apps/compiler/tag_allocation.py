@@ -18,10 +18,10 @@ from atoll_core.plan.tag_layout import GapTag, Layout
 
 _LAST_VLAN = 4094
 
-Place = tuple[str, int, int | Vlan | None]  # switch, ingress port, VLAN condition
+EntryPlace = tuple[str, int, int | Vlan | None]  # switch, ingress port, VLAN condition
 
 
-def place_of(entry: FlowEntry) -> Place:
+def place_of(entry: FlowEntry) -> EntryPlace:
     """The place of an entry: entries of different places never match the same frame."""
     return entry.switch, entry.match.in_port, entry.match.vlan
 
@@ -31,9 +31,9 @@ def entry_of(compiled: CompiledEntry) -> FlowEntry:
     return compiled.entry
 
 
-def by_place(compiled: Iterable[CompiledEntry]) -> dict[tuple[str, Place], list[CompiledEntry]]:
+def by_place(compiled: Iterable[CompiledEntry]) -> dict[tuple[str, EntryPlace], list[CompiledEntry]]:
     """Entries by chain and place: frames of different chains are distinguished by headers and priority."""
-    places: dict[tuple[str, Place], list[CompiledEntry]] = defaultdict(list)
+    places: dict[tuple[str, EntryPlace], list[CompiledEntry]] = defaultdict(list)
     for each in compiled:
         places[each.segment.gap_id.chain, place_of(each.entry)].append(each)
     return places

@@ -15,7 +15,7 @@ MS = 1_000_000  # ns
 
 @dataclass(frozen=True, slots=True)
 class Measurement:
-    """Figures by name, the unit being the last part of it; and what is drawn, not told."""
+    """Figures by name, the unit being the last part of it; and samples for plots only."""
 
     figures: dict[str, float]
     curves: dict[str, Any] = field(default_factory=dict[str, Any])

@@ -11,7 +11,7 @@ from atoll_core.errors import UsageError
 from atoll_core.secret_variables import GRAFANA_TOKEN_VARIABLE, header_safe
 
 dashboards = typer.Typer(
-    help="The Grafana dashboards of runs' metrics.",
+    help="Install the Grafana dashboards of runs' metrics.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -19,12 +19,13 @@ dashboards = typer.Typer(
 
 @dashboards.command(epilog="Example: atoll dashboards install --url http://127.0.0.1:3000 --token glsa_...")
 def install(
-    url: Annotated[str, typer.Option(help="Grafana's URL")] = "http://127.0.0.1:3000",
+    url: Annotated[str, typer.Option(help="Grafana's URL", metavar="URL")] = "http://127.0.0.1:3000",
     token: Annotated[
         str,
         typer.Option(
             help=f"token of a service account, or user:password; better set {GRAFANA_TOKEN_VARIABLE}",
             show_default=False,
+            metavar="TOKEN",
         ),
     ] = "",
     influx: Annotated[

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll_cli.terminal.options import PlainArguments
+from atoll_cli.terminal.options import Json, PlainArguments, PlotFile
 from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
 
@@ -17,13 +17,10 @@ if TYPE_CHECKING:  # importers are loaded only to import
     from atoll_core.experiment.flow_sizes import FlowSizes
 
 distributions = typer.Typer(
-    help="Flow-size distributions: import them from flow records, show them.",
+    help="Import flow-size distributions from flow records, or show them.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-PlotFile = Annotated[Path | None, typer.Option("--plot", help="also plot it to this file", metavar="FILE.png")]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 
 _AUTO = "auto"
 _SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)

@@ -6,41 +6,40 @@ from typing import Annotated
 
 import typer
 
-from atoll_cli.terminal.options import INVENTORY_VARIABLE, PlainArguments
+from atoll_cli.terminal.options import INVENTORY_VARIABLE, Json, PlainArguments
 
-hosts = typer.Typer(name="hosts", no_args_is_help=True, help="The machines of an inventory, reached over SSH.")
+hosts = typer.Typer(name="hosts", no_args_is_help=True, help="Manage the machines of an inventory over SSH.")
 
 InventoryFile = Annotated[
     Path,
     typer.Option("--inventory", help="inventory.yaml of the machines", metavar="FILE", envvar=INVENTORY_VARIABLE),
 ]
-Names = Annotated[list[str] | None, typer.Argument(help="names of machines [default: all]", metavar="HOST...")]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
+MachineNames = Annotated[list[str] | None, typer.Argument(help="names of machines [default: all]", metavar="HOST...")]
 
 
 @hosts.command(cls=PlainArguments, epilog="Example: atoll hosts enroll --inventory rack.yaml w1")
 def enroll(
     inventory: InventoryFile,
-    names: Names = None,
+    names: MachineNames = None,
     yes: Annotated[bool, typer.Option("--yes", help="trust the keys without asking")] = False,
     json: Json = False,
 ) -> None:
-    """Show the host keys of machines and, after a confirmation, trust them from now on."""
+    """Trust the host keys of machines, after confirmation."""
     from atoll_cli.commands.machines import enroll_keys
 
     raise typer.Exit(enroll_keys(inventory, names or [], yes=yes, as_json=json))
 
 
 @hosts.command(cls=PlainArguments, epilog="Example: atoll hosts install --inventory rack.yaml")
-def install(inventory: InventoryFile, names: Names = None, json: Json = False) -> None:
-    """Install the atoll-host that fits each machine's architecture; an identical one is kept."""
+def install(inventory: InventoryFile, names: MachineNames = None, json: Json = False) -> None:
+    """Install atoll-host on each machine; machines that have it are skipped."""
     from atoll_cli.commands.machines import install_binaries
 
     raise typer.Exit(install_binaries(inventory, names or [], as_json=json))
 
 
 @hosts.command(cls=PlainArguments, epilog="Example: atoll hosts ping --inventory rack.yaml w1 w2")
-def ping(inventory: InventoryFile, names: Names = None, json: Json = False) -> None:
+def ping(inventory: InventoryFile, names: MachineNames = None, json: Json = False) -> None:
     """Start every machine's agent and measure its response time and clock offset."""
     from atoll_cli.commands.machines import ping_agents
 
@@ -48,8 +47,8 @@ def ping(inventory: InventoryFile, names: Names = None, json: Json = False) -> N
 
 
 @hosts.command(cls=PlainArguments, epilog="Example: atoll hosts status --inventory rack.yaml --json")
-def status(inventory: InventoryFile, names: Names = None, json: Json = False) -> None:
-    """Show every machine's system, missing prerequisites and current user."""
+def status(inventory: InventoryFile, names: MachineNames = None, json: Json = False) -> None:
+    """Show every machine's system, missing prerequisites, and the lab that uses it."""
     from atoll_cli.commands.machines import show_status
 
     raise typer.Exit(show_status(inventory, names or [], as_json=json))

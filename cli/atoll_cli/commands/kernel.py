@@ -9,11 +9,11 @@ from typing import Annotated, Self
 
 import typer
 
+from atoll_cli.terminal.options import Json
+
 kernel = typer.Typer(
     help="Build, inspect and remove kernels for virtual time.", no_args_is_help=True, rich_markup_mode=None
 )
-
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 
 _LINE_INTERVAL_S = 15.0  # between progress lines if standard error is no terminal
 
@@ -30,8 +30,9 @@ def build(
     force: Annotated[bool, typer.Option("--force", help="build again even if it is built already")] = False,
     json: Json = False,
 ) -> None:
-    """Build the kernel unless it exists. Root builds it for every user, other users into their own cache.
+    """Build the kernel unless it exists.
 
+    If root builds it, every user has it; otherwise it is built into your own cache.
     ATOLL_KERNEL=6.1 chooses the release to build and to run.
     """
     from atoll_emulation.uml.build import build_kernel, build_wanted

@@ -13,7 +13,7 @@ from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic
 
 latencies = typer.Typer(
-    help="Latencies of world servers: import them from RTTs to real servers.",
+    help="Import latencies of world servers from RTTs to real servers.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -21,7 +21,7 @@ latencies = typer.Typer(
 
 @latencies.callback()
 def _group() -> None:  # pyright: ignore[reportUnusedFunction] (with a callback, a lone command keeps its name)
-    """Latencies of world servers: import them from RTTs to real servers."""
+    """Import latencies of world servers from RTTs to real servers."""
 
 
 @latencies.command(

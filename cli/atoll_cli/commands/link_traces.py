@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from atoll_cli.terminal.options import integer_option, number_option
+from atoll_cli.terminal.options import Json, PlotFile, integer_option, number_option
 from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
 from atoll_core.errors import PlanError
 from atoll_core.plural import counted
@@ -28,9 +28,7 @@ link_traces = typer.Typer(
 )
 
 Out = Annotated[Path, typer.Option("--out", help="CSV file to write", metavar="FILE")]
-PlotFile = Annotated[Path | None, typer.Option("--plot", help="also plot it to this file", metavar="FILE.png")]
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
-Seed = Annotated[int, integer_option("--seed", "seed of the random process", 0, 2**63 - 1)]
+TraceSeed = Annotated[int, integer_option("--seed", "seed of the random process", 0, 2**63 - 1)]
 TraceDuration = Annotated[str, typer.Option(help="duration of the trace, at most 6 h", metavar="DURATION")]
 SiteOption = Annotated[
     str | None, typer.Option(help="degrees north and east [default: the constellation's site]", metavar="LAT,LON")
@@ -44,10 +42,8 @@ def rain(
     out: Out,
     rate: Annotated[str, typer.Option(help="rate in a clear sky", metavar="RATE")] = "16 Mbit/s",
     duration: TraceDuration = "10 min",
-    fade: Annotated[float, number_option("--fade", "attenuation by rain at the instant of --at, dB", 0.1, 100)] = 6.0,
-    at: Annotated[
-        str | None, typer.Option(help="instant of the attenuation --fade [default: halfway]", metavar="DURATION")
-    ] = None,
+    fade: Annotated[float, number_option("--fade", "attenuation by rain at the time --at, dB", 0.1, 100)] = 6.0,
+    at: Annotated[str | None, typer.Option(help="when --fade applies [default: halfway]", metavar="DURATION")] = None,
     exceeded_often: Annotated[
         float, number_option("--exceeded-0.1", "attenuation exceeded in 0.1 % of the time, dB", 0, 1000)
     ] = 7.0,
@@ -62,7 +58,7 @@ def rain(
         float, number_option("--temperature", "noise temperature of the receiver, K", 1, 10_000)
     ] = 160.0,
     step: Annotated[str, typer.Option(help="time between samples", metavar="DURATION")] = "1 s",
-    seed: Seed = 1,
+    seed: TraceSeed = 1,
     plot: PlotFile = None,
     json: Json = False,
 ) -> None:
@@ -116,7 +112,10 @@ def _register(kind: str, words: str) -> None:
         ] = None,
         start: Annotated[
             str | None,
-            typer.Option(help="start, after the epoch [default: so that a hand-over is halfway]", metavar="DURATION"),
+            typer.Option(
+                help="time of the orbits at the trace's start [default: so that a hand-over is halfway]",
+                metavar="DURATION",
+            ),
         ] = None,
         added_delay: Annotated[
             str, typer.Option(help="one-way delay added to that of the path", metavar="DURATION")
@@ -129,7 +128,7 @@ def _register(kind: str, words: str) -> None:
             str | None, typer.Option(help="rate with a satellite in the zenith [default: no rates]", metavar="RATE")
         ] = None,
         zenith: Annotated[float, number_option("--zenith", "Es/N0 with a satellite in the zenith, dB", -5, 60)] = 13.0,
-        seed: Seed = 1,
+        seed: TraceSeed = 1,
         plot: PlotFile = None,
         json: Json = False,
     ) -> None:
@@ -170,9 +169,12 @@ def _register(kind: str, words: str) -> None:
         _write(pass_trace(wanted), wanted.duration, out, plot, _remark(kind, options), as_json=json)
 
 
-_register("meo", "A pass of an equatorial MEO ring (O3b's) with hand-over: delay, blockage, and rate if asked for.")
 _register(
-    "leo", "Passes of a LEO shell (Starlink's first), hand-overs every 15 s: delay, blockage, and rate if asked for."
+    "meo", "Make a trace of an equatorial MEO ring (O3b's) with hand-over: delay, blockage, and rate if asked for."
+)
+_register(
+    "leo",
+    "Make a trace of a LEO shell (Starlink's first), hand-overs every 15 s: delay, blockage, and rate if asked for.",
 )
 
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll_cli.terminal.options import PlainArguments
+from atoll_cli.terminal.options import Json, PlainArguments
 from atoll_core.errors import RunDirError, UsageError
 from atoll_core.plural import counted
 
@@ -19,12 +19,10 @@ if TYPE_CHECKING:  # the database's client is loaded only where it is used
     from atoll_dashboards.influx.influx_settings import InfluxSettings
 
 metrics = typer.Typer(
-    help="Metrics of runs: load them into InfluxDB, list their names.",
+    help="Load metrics of runs into InfluxDB, or list their names.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
-
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
 
 
 @metrics.command(cls=PlainArguments, epilog="Example: atoll metrics load runs/geo/*")
@@ -43,9 +41,10 @@ def load(
 ) -> None:
     """Write all points of runs into the database; points that it already has are not changed.
 
-    Runs without metrics are left out with a line each, as are aborted runs whose points cannot be aligned. A link to
-    each run's points in Grafana is printed; ATOLL_GRAFANA_URL sets its address. The exit code is 1 if the database does
-    not have all points of the runs in the end, and 2 if there was no run to load.
+    Runs without metrics are left out with a line each; so are aborted runs, if their points have no common start to be
+    aligned to. A link to each run's points in Grafana is printed; ATOLL_GRAFANA_URL sets its address.
+
+    Exit code 1: not all points of the runs are in the database. Exit code 2: there was no run to load.
     """
     from atoll_cli.terminal.progress import print_link
     from atoll_dashboards.grafana.grafana_links import RunInDatabase, comparison_link, grafana_address, run_link

@@ -22,7 +22,7 @@ def rebuild(path: Path, *, as_json: bool) -> None:
     """`atoll report RUN`. Raises RunDirError if this user cannot write to the run directory."""
     run_dir = RunDir.open(path)
     if not os.access(run_dir.path, os.W_OK | os.X_OK):
-        msg = f"{path}: no permission to write tables and report there; make a copy of the directory"
+        msg = f"{path}: this user may not write there; copy the directory and analyse the copy"
         raise RunDirError(msg)
     run_dir.compress_captures()
     summary = analyse(run_dir, find_binary())

@@ -126,6 +126,6 @@ async def lab_is_up(target: LabTarget) -> bool:
     if status["for_run"]:
         busy: dict[str, Any] = status["busy"] or {}
         which = f"{busy.get('about', 'ending')}, daemon process {status['pid']}"
-        msg = f"another run is in progress ({which}); only one at a time is possible on a machine"
+        msg = f"another run is in progress ({which}); wait for its end, or use --on virtual"
         raise LabError(msg)
     return True

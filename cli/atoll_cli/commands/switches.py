@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll_cli.terminal.options import InventoryOption, PlainArguments
+from atoll_cli.terminal.options import InventoryOption, Json, PlainArguments
 from atoll_core.errors import LabError, UsageError
 from atoll_core.plan.switch_features import UnmanagedState
 from atoll_core.platforms import LabTarget
@@ -24,8 +24,7 @@ switches = typer.Typer(
     epilog="Example: atoll switches --json",
 )
 
-Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
-Names = Annotated[list[str] | None, typer.Argument(help="names of switches [default: all]", metavar="SWITCH...")]
+SwitchNames = Annotated[list[str] | None, typer.Argument(help="names of switches [default: all]", metavar="SWITCH...")]
 
 _NUMBERS = ("entries", "free", "table", "ports")
 _WIDTH = 120  # of the widest table
@@ -71,7 +70,7 @@ def print_switches(
 
 
 @switches.command(cls=PlainArguments, epilog="Example: atoll switches entries sw-c")
-def entries(names: Names = None, inventory: InventoryOption = None, json: Json = False) -> None:
+def entries(names: SwitchNames = None, inventory: InventoryOption = None, json: Json = False) -> None:
     """List the flow entries of switches: match, actions, packets counted, and purpose."""
     from atoll_cli.commands.selection import lab_target
     from atoll_cli.commands.switch_tables import print_entries
@@ -80,7 +79,7 @@ def entries(names: Names = None, inventory: InventoryOption = None, json: Json =
 
 
 @switches.command(cls=PlainArguments, epilog="Example: atoll switches counters --json")
-def counters(names: Names = None, inventory: InventoryOption = None, json: Json = False) -> None:
+def counters(names: SwitchNames = None, inventory: InventoryOption = None, json: Json = False) -> None:
     """List the counters of switch ports."""
     from atoll_cli.commands.selection import lab_target
     from atoll_cli.commands.switch_tables import print_counters
@@ -103,7 +102,7 @@ def config(
         str, typer.Option("--controller", help="address on which the controller listens", metavar="ADDRESS[:PORT]")
     ],
     out_of_band: Annotated[
-        bool, typer.Option("--out-of-band", help="the controller is behind the switch's management port")
+        bool, typer.Option("--out-of-band", help="the controller is reached by the switch's management port")
     ] = False,
 ) -> None:
     """Print a switch's own configuration, ready to paste: OpenFlow, controller, VLANs, ports."""

@@ -25,6 +25,9 @@ InventoryOption = Annotated[
 ]
 """Option of every command that works on the emulated lab of this machine or on a lab of real machines."""
 
+Json = Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")]
+PlotFile = Annotated[Path | None, typer.Option("--plot", help="also plot it to this file", metavar="FILE.png")]
+
 
 def integer_option(name: str, text: str, low: int, high: int) -> Any:
     """Define an option for a whole number. Out of bounds it raises UsageError with its name and bounds."""

@@ -27,7 +27,7 @@ _Held = Mapping[str, tuple[FlowEntry | UnmanagedEntry, ...]]
 _Entry = FlowEntry | UnmanagedEntry
 _E = TypeVar("_E", FlowEntry, UnmanagedEntry)
 
-Note = Callable[[str], None]
+OnNote = Callable[[str], None]
 
 Verify = Callable[[], Awaitable[None]]
 """Raises LabError when frames do not take the path of the tables."""
@@ -40,7 +40,7 @@ async def apply_flows(
     dry_run: bool = False,
     only: Collection[str] | None = None,
     verify: Verify | None = None,
-    note: Note | None = None,
+    note: OnNote | None = None,
     former: Plan | None = None,
 ) -> tuple[FlowChange, ...]:
     """Bring every switch to exactly the plan's entries, by the smallest change. Returns the changes.
@@ -127,7 +127,7 @@ async def _make(
     switches: Sequence[Switch],
     changes: Iterable[FlowChange],
     held: _Held,
-    note: Note | None = None,
+    note: OnNote | None = None,
 ) -> None:
     """Send the changes in their order. Raises LabError with the first change that a switch refuses.
 
@@ -162,7 +162,7 @@ async def _crowded(
     switch: Switch,
     changes: Iterable[tuple[ChangeAction, FlowEntry]],
     held: Iterable[_Entry],
-    note: Note | None,
+    note: OnNote | None,
 ) -> bool:
     """Whether a table is too small for its entries and the added ones together."""
     holds = sum(isinstance(entry, FlowEntry) for entry in held)

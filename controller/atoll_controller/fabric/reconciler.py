@@ -33,7 +33,7 @@ from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.plan import Plan
 
-# A controller that cannot stay up is a fault to report, not to hide by restarting for ever.
+# A controller that cannot stay up is a fault to report, not to hide by restarting forever.
 _RESTARTS = 3
 _RESTART_WINDOW_S = 60.0
 

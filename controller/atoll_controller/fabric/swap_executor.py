@@ -44,7 +44,7 @@ class SwitchFleet(Protocol):
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class SwapStep:
     """A stage of a swap, with the plans of the switches before and after it."""
 
     stage: Stage
@@ -115,10 +115,10 @@ class SwapOwner(Protocol):
         ...
 
 
-def steps_of(old: Plan, new: Plan, swap: Swap) -> tuple[Step, ...]:
+def steps_of(old: Plan, new: Plan, swap: Swap) -> tuple[SwapStep, ...]:
     """The steps of a swap between two plans."""
     held = {entry.identity: entry for entry in old.flows}
-    found: list[Step] = []
+    found: list[SwapStep] = []
     before = old
     for number, stage in enumerate(swap.stages, start=1):
         gone = {entry.identity for entry in stage.delete}
@@ -127,7 +127,7 @@ def steps_of(old: Plan, new: Plan, swap: Swap) -> tuple[Step, ...]:
         last = number == len(swap.stages)
         changes = bool(stage.add or stage.delete)
         after = new if last else replace(new, flows=tuple(held.values())) if changes else before
-        found.append(Step(stage, before, after))
+        found.append(SwapStep(stage, before, after))
         before = after
     return tuple(found)
 
@@ -142,7 +142,7 @@ class Swapping:
     def __init__(
         self,
         switches: SwitchFleet,
-        steps: Sequence[Step],
+        steps: Sequence[SwapStep],
         verifier: SwapVerifier,
         owner: SwapOwner,
         sleep: Callable[[float], Awaitable[None]] = asyncio.sleep,
@@ -192,7 +192,7 @@ class Swapping:
                 self.cut_over = True
                 await self._owner.after_cutover()
 
-    async def _attempt(self, number: int, step: Step, wait_s: float) -> None:
+    async def _attempt(self, number: int, step: SwapStep, wait_s: float) -> None:
         if wait_s:
             await self._sleep(wait_s)
         if number == self._cutover:
@@ -205,7 +205,7 @@ class Swapping:
             await self._verifier.wait_for_cutover(step.stage, step.before, step.after)
         await self._drain(step.stage, step.stage.wait_ns)
 
-    async def _finish(self, step: Step) -> None:
+    async def _finish(self, step: SwapStep) -> None:
         """Execute a stage after the last shift, which is never rolled back."""
         if step.after is not step.before:
             await self._reach(step.after)

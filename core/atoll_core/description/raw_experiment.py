@@ -31,7 +31,7 @@ _CONGESTION_CONTROL = re.compile(r"[a-z][a-z0-9_]{0,14}")  # TCP_CA_NAME_MAX is 
 
 def _congestion_control(given: object) -> str:
     if not isinstance(given, str) or not _CONGESTION_CONTROL.fullmatch(given):
-        msg = f"{shown(given)} is not a congestion control; write the kernel's name of it, such as cubic, bbr or reno"
+        msg = f"{shown(given)} is not a congestion control; write the kernel's name for it, such as cubic, bbr or reno"
         raise ValueError(msg)
     return given
 

@@ -29,7 +29,7 @@ from atoll_core.units import Duration, Rate
 
 TrunkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "1000 Gbit/s")]
 Rtt = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
-Jitter = Annotated[Duration, Between(Duration, "0 ms", "30 s")]
+JitterAmount = Annotated[Duration, Between(Duration, "0 ms", "30 s")]
 
 
 Driver = Literal["ovs", "procurve-v1", "procurve-v2", "procurve-v3"]
@@ -188,7 +188,7 @@ class RawLatencyClass(Raw):
         ge=1, le=4094, description="VLAN id of the class on the trunk, unique in the lab.", examples=[101]
     )
     rtt: Rtt = Field(description="Round-trip time; half of it each way.", examples=["20 ms"])
-    jitter: Jitter = Field(
+    jitter: JitterAmount = Field(
         default=Duration(0),
         description="Uniform +/- jitter of the delay each way, at most half the rtt; default 0 ms.",
         examples=["1 ms"],

@@ -122,7 +122,7 @@ class RawLoss(ShortForm):
             msg = f"{listed(channel)} {verb} to a model; add 'model: gilbert-elliott' or remove {it}"
             raise ValueError(msg)
         if not given:
-            msg = f"names no kind of loss; add one of {listed(_KINDS, 'or')}, such as 'probability: 0.1 %'"
+            msg = f"no kind of loss is given; add one of {listed(_KINDS, 'or')}, such as 'probability: 0.1 %'"
             raise ValueError(msg)
         lacking = [key for key in _GILBERT_ELLIOTT[:2] if getattr(self, key) is None]
         if self.model and lacking:

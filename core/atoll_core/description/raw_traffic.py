@@ -41,7 +41,7 @@ def _flow_sizes(given: object) -> str:
 
 def _flows_per_s(given: object) -> float:
     if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given <= _MOST_FLOWS_PER_S:
-        msg = f"{shown(given)} is not a number of flows a second; write one above 0 and up to {_MOST_FLOWS_PER_S}"
+        msg = f"{shown(given)} is not a rate of flows; write flows per second, above 0 and at most {_MOST_FLOWS_PER_S}"
         raise ValueError(msg)
     return float(given)
 

@@ -212,7 +212,7 @@ def _address(text: str) -> IPv4Address:
         raise ValueError(msg) from None
     for network, why in _UNUSABLE:
         if address in network:
-            msg = f"{shown(text)} is {why}; choose an address hosts may have, such as '10.10.0.1'"
+            msg = f"{shown(text)} is {why}; choose an address that a host can have, such as '10.10.0.1'"
             raise ValueError(msg)
     return address
 

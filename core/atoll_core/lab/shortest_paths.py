@@ -48,7 +48,9 @@ class Topology:
         """As :meth:`step`; raises PlanError when there is no path."""
         hop = self.step(at, towards)
         if hop is None:
-            msg = f"no trunk leads from {at} to {towards}; connect the two switches in the lab's trunks"
+            msg = (
+                f"no path of trunks leads from {at} to {towards}; add a trunk between them or by way of another switch"
+            )
             raise PlanError(msg)
         return hop
 

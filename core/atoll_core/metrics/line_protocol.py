@@ -62,7 +62,7 @@ class Point:
         fields = _simple_fields(figures) if simple else _fields(figures)
         measurement, tags = _names(names)
         if not (measurement and fields):
-            msg = f"no line of a point: {line[:100]!r}"
+            msg = f"not a line of line protocol: {line[:100]!r}"
             raise ValueError(msg)
         return cls(measurement, tags, fields, int(instant))
 

@@ -36,7 +36,7 @@ class InterfaceSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class PacketMark:
     """Some bits of a packet's firewall mark: ``mask`` says which, ``value`` what they are."""
 
     value: int
@@ -52,7 +52,7 @@ class LegPair:
     table: int | None = (
         None  # routing table of both interfaces' routes, for packets that arrive here; None: the main one
     )
-    mark: Mark | None = None  # of packets that arrive here; a program's packets with this mark use the table
+    mark: PacketMark | None = None  # of packets that arrive here; a program's packets with this mark use the table
     accept_foreign: bool = False  # frames addressed to other machines are routed
 
 
@@ -61,7 +61,7 @@ class LocalDelivery:
     """Packets to the experiment's hosts that have the mark are delivered to this machine's sockets."""
 
     table: int  # a routing table of its own
-    mark: Mark
+    mark: PacketMark
 
 
 class Packets(StrEnum):
@@ -74,7 +74,7 @@ class Packets(StrEnum):
     ICMP_ERRORS = "icmp-errors"  # from any router
 
 
-class Verdict(StrEnum):
+class FilterVerdict(StrEnum):
     """The fate of a packet."""
 
     ACCEPT = "accept"
@@ -88,10 +88,10 @@ class PacketRule:
     interfaces: tuple[str, ...]  # experiment interfaces; "lo": packets of programs that local delivery returns
     packets: Packets
     transparent_socket: bool = False  # only packets of a transparent socket of this machine
-    mark: Mark | None = None  # only packets with this mark
-    set_mark: Mark | None = None
+    mark: PacketMark | None = None  # only packets with this mark
+    set_mark: PacketMark | None = None
     tproxy_port: int | None = None  # of a transparent listener, at 127.0.0.1 or any address
-    verdict: Verdict | None = None
+    verdict: FilterVerdict | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,7 +8,7 @@ from collections.abc import Awaitable, Callable, Coroutine
 
 from aiohttp import WSCloseCode, web
 
-from atoll_daemon.event_log import Event, EventLog, Subscription
+from atoll_daemon.event_log import EventJson, EventListener, EventLog
 from atoll_daemon.http.api_models import EventsRequest
 from atoll_daemon.http.auth import SUBPROTOCOL
 from atoll_daemon.http.responses import line_bytes, lines_response
@@ -19,7 +19,7 @@ _PING_S = 20.0
 _LONGEST_MESSAGE = 1024
 """Bytes of a client's message; clients need not send any."""
 
-Send = Callable[[Event], Awaitable[None]]
+Send = Callable[[EventJson], Awaitable[None]]
 WriteMessages = Callable[[web.WebSocketResponse], Coroutine[None, None, None]]
 
 
@@ -76,12 +76,12 @@ async def _send_events(request: web.Request, log: EventLog, asked: EventsRequest
         log.unsubscribe(listener)
 
 
-async def _send_all(listener: Subscription, send: Send) -> None:
+async def _send_all(listener: EventListener, send: Send) -> None:
     while (event := await listener.take()) is not None:
         await send(event)
 
 
-async def _send_kept(listener: Subscription, send: Send) -> None:
+async def _send_kept(listener: EventListener, send: Send) -> None:
     while (event := listener.take_now()) is not None:
         await send(event)
 

@@ -83,7 +83,9 @@ class Upstream:
                 _address(request), protocols=(SUBPROTOCOL,), headers=_forwarded(request), max_msg_size=0
             )
         except aiohttp.WSServerHandshakeError as error:
-            msg = f"{request.path}: the daemon refused a WebSocket ({error.status}); a plain request says why"
+            msg = (
+                f"{request.path}: the daemon refused a WebSocket ({error.status}); an ordinary request gets the reason"
+            )
             # The daemon may answer such a path with success without a WebSocket; this request has failed.
             raise RequestError(max(error.status, 400), msg, exit_code=1) from None
         except aiohttp.ClientConnectionError:

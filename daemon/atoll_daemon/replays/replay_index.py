@@ -37,7 +37,7 @@ virtual time is aborted after the same time."""
 
 _NO_EVENTS = FIGURES_OF_CHECKS - {"terrestrial", "base_rtt"}  # left out: there may be one for each pair of hosts
 
-Json = dict[str, Any]
+JsonObject = dict[str, Any]
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class ReplayHead:
     outcome: str
     finished: bool
 
-    def to_json(self) -> Json:
+    def to_json(self) -> JsonObject:
         """The summary in the form of the API."""
         return {name: getattr(self, name) for name in self.__slots__}
 
@@ -76,11 +76,11 @@ class _ManifestFacts:
     host_started_ns: int
 
     @classmethod
-    def of(cls, manifest: Json, path: Path) -> "_ManifestFacts":
+    def of(cls, manifest: JsonObject, path: Path) -> "_ManifestFacts":
         """Raises RunDirError if the manifest has no experiment yet, as in the first moment of a run."""
         try:
-            experiment: Json = manifest["experiment"]
-            host: Json = manifest.get("host") or {}
+            experiment: JsonObject = manifest["experiment"]
+            host: JsonObject = manifest.get("host") or {}
             started_ns = int(manifest.get("started_ns", 0))
             return cls(
                 experiment=str(experiment["name"]),
@@ -138,7 +138,7 @@ class Replay:
         latest_ns = max(_state(self._dir.path / file)[0] for file in files)
         return latest_ns / 1e9 > time.time() - ABANDONED_S
 
-    def whole(self) -> Json:
+    def whole(self) -> JsonObject:
         """The run without its points: summary, pictures, events, and the times of its start and end."""
         request = read_request(self._dir)
         head, lines = self.head, self._dir.events()
@@ -172,7 +172,7 @@ class Replay:
 
     def message(
         self, frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str] = frozenset()
-    ) -> Json | None:
+    ) -> JsonObject | None:
         """The points of a frame of the spool between two times as a ``points`` sample; None if there are none.
 
         ``measurements``: only these; empty: all. Raises RunDirError for a damaged frame.
@@ -215,7 +215,7 @@ class Replays:
         """Add a run directory, in any place."""
         self._added |= {run.resolve()}
 
-    def listed(self) -> list[Json]:
+    def listed(self) -> list[JsonObject]:
         """Summaries of the runs, latest first; other directories and runs of a newer format are skipped."""
         heads: dict[str, ReplayHead] = {}
         for path in self._paths()[:MOST_LISTED]:
@@ -251,16 +251,18 @@ class Replays:
         return self._known[path]
 
 
-def _daemon_events(lines: Sequence[Json], experiment: Experiment) -> tuple[list[Json], list[tuple[int, Experiment]]]:
+def _daemon_events(
+    lines: Sequence[JsonObject], experiment: Experiment
+) -> tuple[list[JsonObject], list[tuple[int, Experiment]]]:
     """The run's events in the form of the daemon's, and each version of the experiment with its start.
 
     Of the test before the run only measured latencies are included. Ends of steps are left out. `applied` events get
     the experiment and its chain.
     """
-    events: list[Json] = []
+    events: list[JsonObject] = []
     versions = [(lines[0]["t_ns"] if lines else 0, experiment.steered(experiment.versions[0]))]
 
-    def add(line: Json, **fields: Any) -> None:
+    def add(line: JsonObject, **fields: Any) -> None:
         events.append(with_text({**line, **fields, "seq": len(events) + 1}))
 
     def add_applied(t_ns: int, version: Experiment, **fields: Any) -> None:

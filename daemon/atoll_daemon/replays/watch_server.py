@@ -2,7 +2,7 @@
 """The server of `atoll watch`: the live page, replays, and the API of the running daemon.
 
 It outlives daemons. Without a daemon the page says so, and runs can still be replayed
-(docs/decisions/0026-a-page-that-outlives-daemons.md).
+(docs/decisions/0026-a-page-that-outlives-keepers.md).
 """
 
 import asyncio

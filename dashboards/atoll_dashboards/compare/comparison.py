@@ -152,7 +152,7 @@ def comparable(paths: Iterable[Path]) -> tuple[list[RunDir], dict[Path, str]]:
             runs.append(run)
     if left_out and len(runs) < 2:
         lines = [f"{path}: {reason}" for path, reason in left_out.items()]
-        lines.append("fewer than two runs are left to stand side by side" if runs else "no run is left to show")
+        lines.append("fewer than two runs are left to compare" if runs else "no run is left to show")
         raise RunError("\n".join(lines))
     return runs, left_out
 
@@ -229,7 +229,8 @@ def _measured(read: "_Read", run: RunDir, summary: Summary) -> float | None:
         return _number(read(summary))
     except KeyError as missing:
         msg = (
-            f"{run.path}: analysed by an older version, which knew no {missing}; `atoll report {run.path}` does it anew"
+            f"{run.path}: analysed by an older version that did not compute {missing}; "
+            f"run `atoll report {run.path}` to analyse it again"
         )
         raise RunError(msg) from None
 

@@ -105,7 +105,9 @@ def headline(comparison: "Comparison") -> str:
     if any(name != SEED for name, _ in told.unlike):
         beside = "different in more than their settings"
     else:
-        beside = f"alike but for their {' and '.join(differing)}" if differing else "alike in all that is told of them"
+        beside = (
+            f"alike but for their {' and '.join(differing)}" if differing else "identical in all recorded properties"
+        )
     return f"{len(comparison.runs)} runs, {beside}"
 
 

@@ -23,15 +23,15 @@ from atoll_dashboards.report import provenance
 from atoll_dashboards.report.number_format import NOT_MEASURED
 
 Rows = tuple[tuple[str, tuple[str, ...]], ...]
-"""A name, and what stands under it for each run."""
+"""A name, and its text for each run."""
 
 SEED = "seed"
-"""The origin that tells samples of one thing apart."""
+"""The origin that distinguishes samples of one experiment."""
 
-# Parts of an origin that say nothing of likeness, or are told elsewhere.
+# Parts of an origin that say nothing of likeness, or are shown elsewhere.
 _WITHOUT_MEANING = ("started", "outcome", "seed", "host", "plan (SHA-256)", "format")
 _TOLD_ABOVE = ("name", "seed", "chain", "branches")  # keys of an experiment that are among what runs are
-_DEPTHS = {"links": 3, "lab": 2, "changes": 2}  # how many parts of a key name what is told in one row; of others, 1
+_DEPTHS = {"links": 3, "lab": 2, "changes": 2}  # how many parts of a key name one row; of others, 1
 _LAB = "lab."
 _MOST_DETAILS = 12  # of one part, or of laboratories; of more the members are counted
 _MOST_GROUPS = 3  # of clients with equally many channels
@@ -43,7 +43,7 @@ class Likeness:
 
     origins: Rows  # what each run is: experiment, laboratory, place, seed, chains, capacities, program
     described: tuple[Setting, ...]  # every setting that the origins don't tell; the laboratory's if they are not one
-    dealt: Rows  # the channels of every client, where that is not told by how many clients have how many
+    dealt: Rows  # the channels of each client, unless the table of counts shows them
 
     @property
     def unlike(self) -> Rows:

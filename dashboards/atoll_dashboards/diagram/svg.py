@@ -7,7 +7,7 @@ from xml.sax.saxutils import escape
 
 FONT = "Helvetica, Arial, 'Liberation Sans', sans-serif"
 INK, GREY, FAINT, PAPER = "#1a1a1a", "#5f6368", "#c9ccd1", "#ffffff"
-# Okabe and Ito's palette, told apart by colour-blind readers and in grey print.
+# Okabe and Ito's palette, distinguishable by colour-blind readers and in grey print.
 LANES = ("#0072b2", "#d55e00", "#009e73", "#cc79a7", "#56b4e9", "#e69f00")
 
 _WIDE = 0.62  # of the font size: what a character takes at most on average in such fonts

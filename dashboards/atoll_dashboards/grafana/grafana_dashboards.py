@@ -327,7 +327,7 @@ def hosts_and_load() -> Dashboard:
                 "none",
                 (machine.level("load_1m"), "$tag_machine"),
                 (machine.level("cpus", "max"), "$tag_machine CPUs"),
-                what="load average of a minute, beside the CPUs",
+                what="load average of a minute, with the number of CPUs",
             ),
             plot("Programs, CPU", "percentunit", (job.rate("cpu_ns", 1e-9), "$tag_job"), what="1: a CPU of its own"),
             plot("Programs, memory", "bytes", (job.level("memory_bytes", "max"), "$tag_job"), what="resident"),
@@ -392,7 +392,7 @@ def switches_and_flows() -> Dashboard:
                 what="counted by the entries of each app",
             ),
             plot(
-                "Counters that were not told",
+                "Counters that could not be read",
                 "none",
                 (Series("metrics").level("unread", "last"), "so far"),
                 what="a controller that starts again, a switch or a machine that does not answer",
@@ -410,8 +410,8 @@ def run_comparison() -> Dashboard:
     return dashboard_page(
         "atoll-comparison",
         "atoll: Run comparison",
-        "Runs side by side, from the begin of their measurements: `atoll metrics load --times aligned RUN...` lays "
-        "them there; runs in virtual time lie there anyway.",
+        "Runs side by side, from the start of their measurements. `atoll metrics load --times aligned RUN...` aligns "
+        "them; runs in virtual time are always aligned.",
         [
             plot("Link rate", "bps", (link.rate("out_bytes", _BITS), "$tag_run $tag_box"), what="island-bound"),
             plot(

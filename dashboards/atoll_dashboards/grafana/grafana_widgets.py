@@ -101,8 +101,8 @@ def plot(
 ) -> timeseries.Panel:
     """A panel of figures over time. ``every``: the shortest interval, which is not below the points' own period.
 
-    ``axis``: that of a panel whose figures may be below 0, or vary little beside what they are: it reaches from the
-    least to the most of them, and bears this text. Otherwise it begins at 0.
+    ``axis``: axis label of a panel whose values may be negative or vary little compared to their size. The axis then
+    reaches from the least to the greatest value; otherwise it begins at 0.
     """
     legend = common_builders.VizLegendOptions().display_mode(common.LegendDisplayMode.LIST)
     panel = (
@@ -136,7 +136,7 @@ def steps(
 ) -> timeseries.Panel:
     """A panel of what was ``held`` at, which changes in steps, and of what was ``found`` now and then, as dots.
 
-    A step may stand as much too early as ``every`` is long. ``none``: said where there is neither.
+    A step may be shown too early by up to ``every``. ``none``: text where there is neither.
     """
     panel = plot(title, unit, held, found, what=what, every=every, span=span)
     dots = [

@@ -124,7 +124,7 @@ def _said(body: Any) -> str:
 
 
 def _short(said: str) -> str:
-    """What a person reads of it: a line that cannot be parsed is told whole, however long."""
+    """The text shortened for messages: the database quotes a line that it cannot parse in full."""
     return said if len(said) <= _LONGEST_SHOWN else f"{said[: _LONGEST_SHOWN - 3]}..."
 
 

@@ -29,7 +29,7 @@ _REASONS = 10  # told; a line that cannot be parsed is its own
 _SHORTEST_SHARD_NS = 3600 * 10**9
 _LONGEST_SERIES = 65_535  # bytes that InfluxDB takes of measurement and tags (models.MaxKeyLength)
 
-Tell = Callable[[dict[str, Any]], None]
+WriteMessage = Callable[[dict[str, Any]], None]
 
 
 class Writes(Protocol):
@@ -70,7 +70,7 @@ def batches(frames: Iterable[bytes], most: int = BATCH_BYTES) -> Iterator[bytes]
         yield pending
 
 
-def write_fit(database: Writes, pieces: list[bytes], tally: Tally, tell: Tell) -> None:
+def write_fit(database: Writes, pieces: list[bytes], tally: Tally, tell: WriteMessage) -> None:
     """Write pieces of whole lines in order; a piece leaves the list when its lines are counted.
 
     When lines are refused, ``tell`` gets the reason unless the tally knows it already. Their number is taken from the
@@ -121,7 +121,7 @@ class Sink:
     again.
     """
 
-    def __init__(self, tail: SpoolTail, database: Writes, ended: threading.Event, tell: Tell) -> None:
+    def __init__(self, tail: SpoolTail, database: Writes, ended: threading.Event, tell: WriteMessage) -> None:
         self._tail = tail
         self._database = database
         self._ended = ended

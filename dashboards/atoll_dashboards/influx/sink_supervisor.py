@@ -22,7 +22,7 @@ _UNSEEN_S = 1.0  # what takes longer than this is shown
 _STARTS = 4  # of a sink that is killed: what kills it three times more, for want of memory say, would do so again
 _PAUSE_S = 1.0
 
-Tell = Callable[[str], None]
+WriteLine = Callable[[str], None]
 
 
 @dataclass(slots=True)
@@ -33,7 +33,7 @@ class Fed:
 
 
 @contextlib.asynccontextmanager
-async def feeding(run: Path, note: Tell, show: Tell) -> AsyncGenerator[Fed]:
+async def feeding(run: Path, note: WriteLine, show: WriteLine) -> AsyncGenerator[Fed]:
     """Copy the run's points into the user's database, if one is set, during the block; ``Fed`` is complete after it.
 
     ``note`` gets problems, ``show`` what is being waited for. The spool has ended when the block does. Nothing
@@ -66,7 +66,7 @@ async def feeding(run: Path, note: Tell, show: Tell) -> AsyncGenerator[Fed]:
         await asyncio.wait([carrying])
 
 
-async def _wait(carrying: asyncio.Task[None], what_for: str, show: Tell) -> None:
+async def _wait(carrying: asyncio.Task[None], what_for: str, show: WriteLine) -> None:
     try:
         await asyncio.wait([carrying], timeout=_UNSEEN_S)
         if not carrying.done():
@@ -81,7 +81,7 @@ async def _wait(carrying: asyncio.Task[None], what_for: str, show: Tell) -> None
 class _Feeder:
     """The sink's process and its successors."""
 
-    def __init__(self, run: Path, tell: Tell, fed: Fed) -> None:
+    def __init__(self, run: Path, tell: WriteLine, fed: Fed) -> None:
         self._run = run
         self._tell = tell
         self._fed = fed

@@ -3,7 +3,7 @@
 # (matplotlib leaves the keyword arguments of its drawing methods untyped)
 """The style of all figures: palette, font, and equal axes, so that figures of a page align in time.
 
-Colours: Okabe and Ito's palette, told apart with any kind of colour vision and in grey.
+Colours: Okabe and Ito's palette, distinguishable with any kind of colour vision and in grey.
 """
 
 import base64
@@ -22,7 +22,7 @@ ORANGE = "#E69F00"
 VERMILLION = "#D55E00"
 GREEN = "#009E73"
 PURPLE = "#CC79A7"
-BROWN = "#7A4B00"  # beside the palette: ORANGE, darker, for a line within its own area
+BROWN = "#7A4B00"  # not in the palette: ORANGE, darker, for a line within its own area
 INK = "#222222"
 GREY = "#767676"
 FAINT = "#D9D9D9"

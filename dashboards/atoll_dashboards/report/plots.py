@@ -413,7 +413,7 @@ PLOTS = (
     Plot(
         "other-links",
         "Other links",
-        "Bytes waiting in the queues of the links beside the slowest one, and when these dropped packets.",
+        "Bytes waiting in the queues of the links other than the slowest one, and when these dropped packets.",
         other_links,
         over_time=True,
     ),

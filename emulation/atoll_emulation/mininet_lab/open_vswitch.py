@@ -132,7 +132,8 @@ def _run(*argv: str) -> str:
     try:
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_START_TIMEOUT_S)
     except subprocess.TimeoutExpired:
-        msg = f"{argv[0]} did not answer within {_START_TIMEOUT_S:g} s: {_last_words('ovs-vswitchd')}"
+        log = f"ovs-vswitchd's log ends with: {_last_words('ovs-vswitchd')}"
+        msg = f"{argv[0]} did not answer within {_START_TIMEOUT_S:g} s; {log}"
         raise LabError(msg) from None
     if done.returncode != 0:
         msg = f"{' '.join(argv[:2])} failed: {done.stderr.strip() or f'exit code {done.returncode}'}"

@@ -57,8 +57,8 @@ def packet_sockets_of(pid: int) -> dict[str, PacketSocket]:
         return {names[index]: one for inode, index, one in _told_by_kernel() if inode in held and index in names}
     except OSError as error:
         if error.errno in (errno.ENOENT, errno.EPROTONOSUPPORT):
-            raise LabError("this kernel does not tell of packet sockets (it lacks CONFIG_PACKET_DIAG)") from None
-        raise LabError(f"the kernel does not tell of packet sockets: {error.strerror}") from None
+            raise LabError("this kernel does not report packet sockets (it has no CONFIG_PACKET_DIAG)") from None
+        raise LabError(f"the kernel does not report packet sockets: {error.strerror}") from None
 
 
 def parse_reply(reply: bytes) -> tuple[list[tuple[int, int, PacketSocket]], bool]:

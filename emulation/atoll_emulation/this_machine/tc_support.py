@@ -30,7 +30,9 @@ def missing_for_tc() -> list[str]:
     lacks = kernel_lacks()
     if not lacks:
         return []
-    return [f"this kernel lacks {', '.join(lacks)}, which the tc backend needs; --backend engine needs none of it"]
+    return [
+        f"this kernel does not have {', '.join(lacks)}, which the tc backend needs; --backend engine needs none of it"
+    ]
 
 
 def kernel_lacks() -> list[str]:

@@ -19,7 +19,10 @@ def make_trace(states: Iterable[TraceRow], delay_step: Duration) -> LinkTrace:
         msg = "the link is blocked at the trace's beginning, when paths are tested; choose another seed or beginning"
         raise PlanError(msg)
     if len(rows) > MOST_ROWS:
-        msg = f"{len(rows)} rows, and a trace has at most {MOST_ROWS}; make it shorter or the steps coarser"
+        msg = (
+            f"the trace would have {len(rows)} rows, but at most {MOST_ROWS} are possible; "
+            "choose a shorter --duration or a longer --step"
+        )
         raise PlanError(msg)
     return LinkTrace("", rows)
 

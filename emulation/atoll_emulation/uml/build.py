@@ -42,7 +42,7 @@ from atoll_emulation.uml.recipe import (
 )
 from atoll_emulation.uml.source import download, find_source, source_series
 
-Progress = Callable[[str, int, int], None]
+OnBuildProgress = Callable[[str, int, int], None]
 """Takes the step under way, how many of its parts are done, and of how many (0: who knows)."""
 
 _SPACE_MB = 2000  # download, sources and objects together take 1.5 GB
@@ -67,7 +67,7 @@ _ENVIRONMENT = {
 }
 
 
-def build_wanted(progress: Progress, tell: Callable[[str], None], *, force: bool = False) -> Path | None:
+def build_wanted(progress: OnBuildProgress, tell: Callable[[str], None], *, force: bool = False) -> Path | None:
     """Build the best of the wanted series whose source is to be had; None if it is there, unless by ``force``.
 
     ``tell`` takes a line about which source is taken, and why. Raises what :func:`build` does for the last of them.
@@ -92,7 +92,7 @@ def build_wanted(progress: Progress, tell: Callable[[str], None], *, force: bool
     return None
 
 
-def build_kernel(source: Path | Recipe, progress: Progress) -> Path:
+def build_kernel(source: Path | Recipe, progress: OnBuildProgress) -> Path:
     """Build from an archive, or from the downloaded source of a recipe; the directory of the finished kernel.
 
     One that is there already is replaced. Raises MachineError for want of space or rights, and LabError when the
@@ -112,7 +112,7 @@ def build_kernel(source: Path | Recipe, progress: Progress) -> Path:
 def _make(cache: Path) -> None:
     """Make the directory, which everybody may read where it is the shared one; what exists already stays as it is.
 
-    Raises MachineError where kernels would not count.
+    Raises MachineError where atoll would not use kernels.
     """
     made = [place for place in (cache, *cache.parents) if not place.exists()]
     cache.mkdir(parents=True, exist_ok=True)
@@ -121,7 +121,7 @@ def _make(cache: Path) -> None:
             place.chmod(0o755)
     if why := distrusted(cache):
         msg = (
-            f"kernels in {cache} would not count: {why}; change that, or name another place in "
+            f"atoll would not use kernels in {cache}: {why}; change that, or name another place in "
             f"{SHARED if cache == shared_directory() else 'XDG_CACHE_HOME'}"
         )
         raise MachineError(msg)
@@ -145,7 +145,7 @@ def _scratch(cache: Path) -> Generator[Path]:
         shutil.rmtree(scratch, ignore_errors=True)
 
 
-def _build_in(scratch: Path, origin: Path | Recipe, progress: Progress) -> Path:
+def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -> Path:
     source, objects, result = (scratch / name for name in ("source", "objects", "result"))
     for directory in (source, objects, result):
         directory.mkdir()
@@ -194,7 +194,7 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: Progress) -> Path:
     return _keep(result, scratch.parent / f"{release.partition('-')[0]}-{recipe.hash}")
 
 
-def _archive(origin: Path | Recipe, directory: Path, tools: "_Tools", progress: Progress) -> Path:
+def _archive(origin: Path | Recipe, directory: Path, tools: "_Tools", progress: OnBuildProgress) -> Path:
     if isinstance(origin, Path):
         return origin
     progress(f"downloading {origin.package}", 0, 0)
@@ -208,7 +208,7 @@ def _release(makefile: Path) -> str:
     return ".".join(found.get(name, "0") for name in ("VERSION", "PATCHLEVEL", "SUBLEVEL"))
 
 
-def _compile(tools: "_Tools", make: Sequence[str], recipe: Recipe, progress: Progress) -> None:
+def _compile(tools: "_Tools", make: Sequence[str], recipe: Recipe, progress: OnBuildProgress) -> None:
     done = 0
 
     def count(line: str) -> None:
@@ -298,6 +298,6 @@ class _Tools:
             kept = self._scratch.parent / "failed.log"
             (self._scratch / _LOG).replace(kept)
             why = next(filter(_REASON.search, said), f"exit code {process.returncode}")
-            msg = f"{failure}: {why}; all it said is in {kept}"
+            msg = f"{failure}: {why}; its output is in {kept}"
             raise LabError(msg)
         return list(said)

@@ -159,7 +159,7 @@ def alone(cache: Path) -> Generator[None]:
 
     A second build of the same user's at once would take twice as long for nothing.
     """
-    # Closed to others: whoever can read a file can lock it.
+    # Closed to others: anyone who can read a file can lock it.
     with os.fdopen(os.open(cache / "lock", os.O_RDWR | os.O_CREAT | os.O_NOFOLLOW, 0o600)) as lock:
         os.fchmod(lock.fileno(), 0o600)
         try:

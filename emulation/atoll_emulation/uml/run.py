@@ -85,7 +85,7 @@ class RunningKernel:
         status = self._process.stdout.read().decode().strip() if self._process.stdout else ""
         if not status.isdigit():
             command = textwrap.shorten(" ".join(self._command), 60, placeholder="…")
-            how = f"`{command}` in a User-Mode Linux kernel had not ended when its virtual time was up"
+            how = f"`{command}` had not ended at the virtual-time limit of its User-Mode Linux kernel"
             if status != LATE:
                 how = f"the User-Mode Linux kernel ended before `{command}` did"
             msg = f"{how}{self.last_words()}"
@@ -121,9 +121,8 @@ def start_in_uml(
     """Start ``command`` as root inside a fresh kernel, in ``directory`` (default: here); /out inside is ``output``.
 
     Without a ``clock`` time is the machine's. A kernel gets one processor, ``cpu``: switching costs it dearly. A guest
-    that computes for ever stops the virtual clock: whoever waits sets a limit of the machine's time. A terminal's
-    signals do not reach the kernel. Raises MachineError without namespaces, or when the kernel keeps the machine's time
-    only.
+    that never stops computing stops the virtual clock, so the caller must set a limit in real time. A terminal's
+    signals do not reach the kernel. Raises MachineError without namespaces, or when the kernel has no virtual time.
     """
     why = why_no_namespaces()
     if why is not None:
@@ -133,7 +132,7 @@ def start_in_uml(
         )
         raise MachineError(msg)
     if clock is not None and kernel.shim is None:
-        msg = f"{kernel.executable} keeps the machine's time only; for virtual time: atoll kernel build"
+        msg = f"{kernel.executable} is a kernel without virtual time; build one that has it: atoll kernel build"
         raise MachineError(msg)
     output.mkdir(parents=True, exist_ok=True)
     guest = Guest(

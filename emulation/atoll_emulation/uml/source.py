@@ -10,7 +10,7 @@ from atoll_core.errors import MachineError, UsageError
 from atoll_emulation.uml.kernel import missing_packages
 from atoll_emulation.uml.recipe import Recipe, chosen_series, numbers, series_of
 
-RunCommand = Callable[[Sequence[str], str, Path], object]
+CommandRunner = Callable[[Sequence[str], str, Path], object]
 """Runs a program in a directory; raises LabError that begins with the second argument if it fails."""
 
 _PLACES = ("linux-source-*.tar.*", "linux-source-*/linux-source-*.tar.*")  # Debian's, Ubuntu's
@@ -58,7 +58,7 @@ def source_series(archive: Path) -> str:
     return series_of(_release(archive))
 
 
-def download(recipe: Recipe, directory: Path, run: RunCommand) -> Path:
+def download(recipe: Recipe, directory: Path, run: CommandRunner) -> Path:
     """Download Debian's package of the recipe's source into ``directory``, as any user; the archive in it.
 
     apt gets lists, caches and sources of its own, so that the system's stay as they are, runs none of the system's

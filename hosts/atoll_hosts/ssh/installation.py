@@ -126,6 +126,6 @@ async def _all_of(stream: "asyncssh.SSHReader[bytes]") -> bytes:
     while part := await stream.read(_MOST_OUTPUT_BYTES):
         said += part
         if len(said) > _MOST_OUTPUT_BYTES:
-            msg = f"it prints more than {_MOST_OUTPUT_BYTES} bytes"
+            msg = f"the program prints more than {_MOST_OUTPUT_BYTES} bytes"
             raise ValueError(msg)
     return said

@@ -10,14 +10,14 @@ from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Experiment
 from atoll_testbed.testbed import Testbed
 
-Settings = dict[str, tuple[tuple[str, str], ...]]
+HostSysctls = dict[str, tuple[tuple[str, str], ...]]
 """Sysctls by host: pairs of name and value."""
 
 
 @contextlib.asynccontextmanager
 async def pinned_tcp(
     testbed: Testbed, experiment: Experiment, note: Callable[[str], None]
-) -> AsyncGenerator[tuple[Settings, Settings]]:
+) -> AsyncGenerator[tuple[HostSysctls, HostSysctls]]:
     """Set the TCP parameters of an experiment during the block; yields the settings by host, and those before.
 
     ``note`` takes remarks about settings that are not possible. Raises LabError if a machine refuses settings; those of
@@ -26,7 +26,7 @@ async def pinned_tcp(
     machine, hosts = testbed.machine, [host.name for host in testbed.network.hosts]
     wanted = await _permitted(testbed, {host: tcp_sysctls(experiment, host) for host in hosts}, note)
     answers = await asyncio.gather(*(machine(host).sysctl(wanted[host]) for host in hosts), return_exceptions=True)
-    was: Settings = {}
+    was: HostSysctls = {}
     refused: list[BaseException] = []
     for host, answer in zip(hosts, answers, strict=True):
         if isinstance(answer, BaseException):
@@ -42,7 +42,7 @@ async def pinned_tcp(
             await asyncio.gather(*(machine(host).sysctl(pairs) for host, pairs in was.items()))
 
 
-async def _permitted(testbed: Testbed, wanted: Settings, note: Callable[[str], None]) -> Settings:
+async def _permitted(testbed: Testbed, wanted: HostSysctls, note: Callable[[str], None]) -> HostSysctls:
     """The settings without default congestion controls that the kernel allows in its first namespace only.
 
     The sockets of our own programs then request the congestion control individually, and fail if the kernel does not

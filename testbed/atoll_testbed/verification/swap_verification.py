@@ -15,7 +15,7 @@ from ipaddress import IPv4Address
 
 from atoll_controller.fabric.flow_installer import read_tables
 from atoll_controller.fabric.swap_probes import Probe
-from atoll_controller.openflow.messages.probe_frames import Mark, ProbeEnd, probe_frame
+from atoll_controller.openflow.messages.probe_frames import ProbeEnd, ProbeMark, probe_frame
 from atoll_controller.tracing.fault_hints import where_to_look
 from atoll_controller.tracing.probe_paths import limit_ns, of_one_sender
 from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, SwitchTables
@@ -83,7 +83,7 @@ class _Way:
     def frame(self, session: int, attempt: int) -> bytes:
         """The frame as it would arrive at the entry."""
         src, dst = (ProbeEnd(host.interface.mac, host.address) for host in (self.src, self.dst))
-        mark = Mark(session, self.number, attempt)
+        mark = ProbeMark(session, self.number, attempt)
         return probe_frame(src, dst, _tag(self.probe.entry.match), self.probe.protocol, mark)
 
 

@@ -13,15 +13,23 @@ import pytest
 
 from atoll_core.codec import to_json
 from atoll_core.errors import LabError
-from atoll_core.plan.plan import HostSettings, LocalDelivery, Mark, PacketRule, Packets, RouteSettings, Verdict
+from atoll_core.plan.plan import (
+    FilterVerdict,
+    HostSettings,
+    LocalDelivery,
+    PacketMark,
+    PacketRule,
+    Packets,
+    RouteSettings,
+)
 from atoll_hosts.binary import find_binary
 from atoll_hosts.job import Job
 from tests.support.agent_lab import READY_S, TWO_PAIRS, Machines, ends, eventually, machines
 
 pytestmark = pytest.mark.lab
 
-LOCAL = Mark(1, 1)
-FIRST, SPARE = Mark(0, 6), Mark(2, 6)
+LOCAL = PacketMark(1, 1)
+FIRST, SPARE = PacketMark(0, 6), PacketMark(2, 6)
 PORTS = {FIRST: 5001, SPARE: 5002}
 INTERFACES = tuple(each.name for each in TWO_PAIRS.interfaces)
 
@@ -30,11 +38,13 @@ PROXY = replace(
     legs=tuple(replace(legs, mark=mark) for legs, mark in zip(TWO_PAIRS.legs, PORTS, strict=True)),
     local=LocalDelivery(100, LOCAL),
     packet_rules=(
-        PacketRule(INTERFACES, Packets.TCP, transparent_socket=True, set_mark=LOCAL, verdict=Verdict.ACCEPT),
-        PacketRule(("box-i", "box-i2"), Packets.SYN, verdict=Verdict.DROP),
+        PacketRule(INTERFACES, Packets.TCP, transparent_socket=True, set_mark=LOCAL, verdict=FilterVerdict.ACCEPT),
+        PacketRule(("box-i", "box-i2"), Packets.SYN, verdict=FilterVerdict.DROP),
         PacketRule(INTERFACES, Packets.ICMP_ERRORS, set_mark=LOCAL),
         *(
-            PacketRule(("lo",), Packets.SYN, mark=Mark(mark.value | 1, 7), tproxy_port=port, verdict=Verdict.ACCEPT)
+            PacketRule(
+                ("lo",), Packets.SYN, mark=PacketMark(mark.value | 1, 7), tproxy_port=port, verdict=FilterVerdict.ACCEPT
+            )
             for mark, port in PORTS.items()
         ),
     ),

@@ -431,7 +431,7 @@ def test_what_a_capture_says_it_dropped_is_believed(tmp_path: Path, binary: Path
     write_capture_log(run, "world", packets=9, dropped=3)
     summary = analyse(run, binary)
     assert summary["captures"]["world"]["dropped"] == 3
-    assert summary["reasons"] == ["capture world lacks 3 packets that its ring had no room for, bound 0"]
+    assert summary["reasons"] == ["capture world is missing 3 packets: its ring was full; bound 0"]
 
 
 def test_a_capture_that_said_nothing_may_have_dropped_packets(tmp_path: Path, binary: Path) -> None:

@@ -303,7 +303,7 @@ def test_buffers_are_advised_that_would_have_held_it(buffer: int, dropped: int, 
 
 def test_sockets_that_the_kernel_does_not_tell_of_are_unknown(told: dict[str, Any]) -> None:
     """Whichever look it was; it is not told in the words of another machine that is unknown."""
-    mute = DropSample(told, ports_unknown="this kernel does not tell of packet sockets (it lacks CONFIG_PACKET_DIAG)")
+    mute = DropSample(told, ports_unknown="this kernel does not report packet sockets (it has no CONFIG_PACKET_DIAG)")
     unread = DropSample({**told, "hosts": {}, "unread": ["w1"]}, ports_unknown=mute.ports_unknown)
     for begin, end in ((mute, at_ports(told, p1=5)), (at_ports(told, p1=5), mute)):
         found = drop_increase({EMULATION: begin}, {EMULATION: end}, None)

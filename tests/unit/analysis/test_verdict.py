@@ -139,16 +139,16 @@ def test_a_run_at_all_its_bounds_is_valid() -> None:
             ("loss_bytes_link", 4710),
             "captures show a loss of 4711 bytes, the link counted 4710; they must be equal",
         ),
-        (("captures.world.dropped", 1), "capture world lacks 1 packet that its ring had no room for, bound 0"),
+        (("captures.world.dropped", 1), "capture world is missing 1 packet: its ring was full; bound 0"),
         (
             ("captures.world.dropped", None),
             "capture world does not say whether packets were dropped: nothing of it in logs/capture-world.out",
         ),
-        (("captures.world.captured", 101), "capture world lacks 1 packet that the capture counted, bound 0"),
+        (("captures.world.captured", 101), "capture world is missing 1 packet that the capture counted, bound 0"),
         (("captures.island.truncated", True), "capture island ends within a packet: its end is lost"),
         (("captures.island.decoded", None), "capture island is missing"),
-        (("whistles.island.start", False), "capture island does not hold the start whistle"),
-        (("whistles.world.end", False), "capture world does not hold the end whistle"),
+        (("whistles.island.start", False), "capture island does not contain the start whistle"),
+        (("whistles.world.end", False), "capture world does not contain the end whistle"),
         (
             ("silences", [SILENCE]),
             (

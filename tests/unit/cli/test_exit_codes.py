@@ -190,7 +190,7 @@ def test_a_run_directory_of_somebody_else_is_bad_input(tmp_path: Path) -> None:
     somebody = ["--bounding-set=-dac_override"] if os.geteuid() == 0 else []
     words = ["setpriv", *somebody, sys.executable, "-m", "atoll_cli.main", "report", run]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
-    told = f"{run}: no permission to write tables and report there; make a copy of the directory\n"
+    told = f"{run}: this user may not write there; copy the directory and analyse the copy\n"
     assert (done.returncode, done.stderr) == (2, told)
 
 

@@ -10,7 +10,7 @@ from typer.core import TyperArgument
 from typer.main import get_command
 
 from atoll_cli.main import app
-from atoll_cli.terminal.options import PlainArguments
+from atoll_cli.terminal.options import INVENTORY_VARIABLE, PlainArguments
 
 
 def atoll(*words: str) -> subprocess.CompletedProcess[str]:
@@ -59,3 +59,14 @@ def test_every_verb_with_arguments_names_them_so():
             assert isinstance(command, PlainArguments), name
             plain += 1
     assert plain > 15
+
+
+def test_platforms_that_a_command_refuses_are_not_in_its_help():
+    assert "virtual" not in atoll("up", "--help").stdout
+    assert "virtual" not in atoll("apply", "--help").stdout
+
+
+def test_check_has_the_inventory_of_the_environment(monkeypatch: pytest.MonkeyPatch):
+    monkeypatch.setenv(INVENTORY_VARIABLE, "none.yaml")
+    ended = atoll("check")
+    assert (ended.returncode, ended.stderr) == (2, "none.yaml: there is no such file\n")

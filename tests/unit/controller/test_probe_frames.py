@@ -11,11 +11,11 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
-from atoll_controller.openflow.messages.probe_frames import OTHER, Mark, ProbeEnd, probe_frame, probe_packet
+from atoll_controller.openflow.messages.probe_frames import OTHER, ProbeEnd, ProbeMark, probe_frame, probe_packet
 
 WORLD = ProbeEnd("02:00:00:00:00:01", IPv4Address("10.10.0.1"))
 ISLAND = ProbeEnd("02:00:00:00:00:02", IPv4Address("10.20.0.2"))
-MARK = Mark(0xDEADBEEF, 7, 2)
+MARK = ProbeMark(0xDEADBEEF, 7, 2)
 MARKED = b"atoll probe\0" + bytes.fromhex("deadbeef 00000007 0002 00 00".replace(" ", ""))
 
 
@@ -58,6 +58,6 @@ def test_packets_are_those_that_hosts_know(project: Path) -> None:
     examples = (project / "tests/data/contract/probe-packets.jsonl").read_text(encoding="utf-8").splitlines()
     assert len(examples) == 4
     for line in map(json.loads, examples):
-        mark = Mark(line["session"], line["number"], line["attempt"])
+        mark = ProbeMark(line["session"], line["number"], line["attempt"])
         packet = probe_packet(IPv4Address(line["src"]), IPv4Address(line["dst"]), line["protocol"], mark)
         assert packet.hex() == line["packet"]

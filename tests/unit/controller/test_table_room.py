@@ -7,7 +7,7 @@ from dataclasses import replace
 import pytest
 
 from atoll_controller.fabric.reconciler import Reconciler
-from atoll_controller.fabric.swap_executor import Step, steps_of
+from atoll_controller.fabric.swap_executor import SwapStep, steps_of
 from atoll_controller.fabric.swap_plan import plan_swap
 from atoll_controller.planner.diff import diff
 from atoll_controller.planner.planner import make_plan
@@ -33,7 +33,7 @@ def largest(plan: Plan) -> int:
 
 def together(one: Plan, other: Plan) -> int:
     """The most entries that a switch has while all of one comes before what only the other has goes."""
-    return largest(Step(plan_swap(LAB, BEFORE, UNTAGGED, AFTER).stages[0], one, other).most)
+    return largest(SwapStep(plan_swap(LAB, BEFORE, UNTAGGED, AFTER).stages[0], one, other).most)
 
 
 async def kept(room: int, notes: list[str]) -> tuple[Reconciler, MemorySwitches]:

@@ -152,7 +152,7 @@ MISTAKES = [
     ("flow_sizes: published", "pro_rate: 2 MB", "pro_rate", "traffic: pro_rate: '2 MB' is too large; it must be at most 1 MB"),
     ("flow_sizes: published", "flow_sizes: 100 B, pro_rate: 200 B", "pro_rate", "traffic: pro_rate: 200 B exceeds the largest flow, 100 B; lower it"),
     ("flow_sizes: published", "think_time: {mean: 2 s, distribution: normal}", "normal", "traffic: think_time: distribution: unknown distribution 'normal'; known distributions: constant, exponential"),
-    ("flow_sizes: published", "flows_per_s: 0", "flows_per_s", "traffic: flows_per_s: the number 0 is not a number of flows a second; write one above 0 and up to 1000000"),
+    ("flow_sizes: published", "flows_per_s: 0", "flows_per_s", "traffic: flows_per_s: the number 0 is not a rate of flows; write flows per second, above 0 and at most 1000000"),
     ("flow_sizes: published", "flows_per_s: 5, think_time: 2 s", "flows_per_s", "traffic: think_time and flows_per_s exclude each other; keep one of them"),
     ("ping: {interval", "udp: {rate: 2 Mbit/s, packet: 47 B}\nping: {interval", "47 B", "udp: packet: '47 B' is too small; it must be at least 48 B (headers, sequence number and time stamp)"),
     ("start: 10 s}", "start: 10 s, tool: iperf}", "iperf", "transfer: tool: unknown tool 'iperf'; did you mean 'iperf3'? known tools: atoll, iperf3"),
@@ -177,7 +177,7 @@ MISTAKES = [
     ("seed: 1", "seed: 1.0", "seed", "seed: the number 1.0 is not a whole number from 0 to 9223372036854775807"),
     ("seed: 1", "seed: " + "9" * 5000, "seed", "seed: '" + "9" * 39 + "…' is not a whole number from 0 to 9223372036854775807"),
     # -- TCP
-    ("congestion_control: cubic", "congestion_control: 'cubic; reboot'", "reboot", "tcp: congestion_control: 'cubic; reboot' is not a congestion control; write the kernel's name of it, such as cubic, bbr or reno"),
+    ("congestion_control: cubic", "congestion_control: 'cubic; reboot'", "reboot", "tcp: congestion_control: 'cubic; reboot' is not a congestion control; write the kernel's name for it, such as cubic, bbr or reno"),
     ("congestion_control: cubic", "ecn: 'yes'", "ecn", "tcp: ecn: 'yes' is neither true nor false; write one of them without quotes"),
     # -- shapes
     ("chain: [tap-w, sat, tap-i]", "chain: tap-w sat tap-i", "chain", "chain: 'tap-w sat tap-i' where a list belongs, such as 'chain: [tap-w, sat, tap-i]'"),

@@ -219,7 +219,7 @@ MISTAKES = [
         "host 'i1': ip: 10.20.255.255 is the network's own or its broadcast address; choose another of 10.20.0.0/16",
     ),
     ("ip: 10.10.0.1,", "ip: 10.10.0.256,", "0.256", "host 'w1': ip: '10.10.0.256' is not an IPv4 address; write four numbers from 0 to 255, such as '10.10.0.1'"),
-    ("ip: 10.10.0.1,", "ip: 224.0.0.1,", "224", "host 'w1': ip: '224.0.0.1' is multicast or reserved; choose an address hosts may have, such as '10.10.0.1'"),
+    ("ip: 10.10.0.1,", "ip: 224.0.0.1,", "224", "host 'w1': ip: '224.0.0.1' is multicast or reserved; choose an address that a host can have, such as '10.10.0.1'"),
     ("ip: 10.10.0.1,", "ip: 10.1,", "10.1,", "host 'w1': ip: the number 10.1 is not an IPv4 address, such as '10.10.0.1'; put it in quotes"),
     (
         "island: 10.20.0.0/16", "island: 10.0.0.0/8", "10.0.0.0/8",

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atoll_daemon.event_log import MOST_WAITING, EventLog, Subscription
+from atoll_daemon.event_log import MOST_WAITING, EventListener, EventLog
 
 
 @pytest.fixture
@@ -16,7 +16,7 @@ def log() -> EventLog:
     return EventLog(itertools.count(1).__next__, kept=5)
 
 
-def held(listener: Subscription) -> list[dict[str, Any]]:
+def held(listener: EventListener) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     while (event := listener.take_now()) is not None:
         found.append(event)

@@ -17,7 +17,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Counters, MetricPoints
 from atoll_core.metrics.line_protocol import Point
-from atoll_daemon.event_log import MOST_WAITING, POINTS_PER_EVENT, EventLog, Subscription
+from atoll_daemon.event_log import MOST_WAITING, POINTS_PER_EVENT, EventListener, EventLog
 from atoll_daemon.live_metrics import LivePoints
 from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
 
@@ -35,7 +35,7 @@ class Watched:
         self.testbed: Any = SimpleNamespace(network=network, experiment=experiment)
         self.dropped = False
 
-    def listen(self, *, samples: bool = True) -> Subscription:
+    def listen(self, *, samples: bool = True) -> EventListener:
         return self.events.subscribe(0, "somebody", samples=samples, drop=lambda: setattr(self, "dropped", True))
 
     def count(self, box: str, line: dict[str, Any], now_ns: int = 9) -> None:
@@ -47,7 +47,7 @@ def watched(project: Path) -> Watched:
     return Watched(project)
 
 
-async def taken(listener: Subscription) -> dict[str, Any]:
+async def taken(listener: EventListener) -> dict[str, Any]:
     message = await asyncio.wait_for(listener.take(), 5)
     assert message is not None
     return message

@@ -231,7 +231,7 @@ def test_a_run_that_an_older_version_analysed_is_named(runs: list[RunDir], tmp_p
     old = run_of(tmp_path, experiment(), {})
     old.write_summary({key: found for key, found in old.summary().items() if key != "changes"})
     with pytest.raises(
-        RunError, match=r"older version, which knew no 'changes'; `atoll report \S+` does it anew"
+        RunError, match=r"older version that did not compute 'changes'; run `atoll report \S+` to"
     ) as told:
         compare([*runs, old])
     assert str(told.value).count(str(old.path)) == 2
@@ -357,7 +357,7 @@ def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
     lonely = report(paths[0], "--figure", "goodput")
     assert (lonely.returncode, lonely.stderr) == (
         2,
-        "report: --figure, --out, --per-run and --mixed-kernels need --compare\n",
+        "report: --figure and --out need --compare or a study; --per-run and --mixed-kernels need --compare\n",
     )
 
 
@@ -378,7 +378,7 @@ def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
     found = json.loads(told.out)
     assert [each["run_dir"] for each in found["runs"]] == [str(run.path) for run in runs]
     assert [each["run_dir"] for each in found["left_out"]] == [str(early.path), str(going.path)]
-    with pytest.raises(RunError, match="fewer than two runs are left to stand side by side"):
+    with pytest.raises(RunError, match="fewer than two runs are left to compare"):
         report_comparison([early.path, runs[0].path], [], None, as_json=True)
 
 

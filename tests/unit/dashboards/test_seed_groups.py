@@ -94,7 +94,7 @@ def test_one_seed_that_measured_something_else_is_another_sample(runs: Runs) -> 
     """As in real time, where a seed has as many answers as runs."""
     found = compare([runs(1, goodput_mbit_s=goodput) for goodput in (10.0, 10.1, 10.2)])
     assert [each.samples for each in found.groups] == [(0, 1, 2)]
-    assert headline(found) == "3 runs, alike in all that is told of them"
+    assert headline(found) == "3 runs, identical in all recorded properties"
 
 
 def test_what_else_differs_parts_groups(runs: Runs) -> None:

@@ -136,7 +136,7 @@ def test_a_source_that_does_not_take_a_patch_is_told(tmp_path: Path) -> None:
 def test_a_compiler_that_fails_is_told_and_its_log_kept(tmp_path: Path, kernel_cache: Path) -> None:
     fail = "{ echo compiled some; echo 'a.c:1: error: no such thing' >&2; exit 1; }"
     with pytest.raises(
-        LabError, match=r"does not compile: a.c:1: error: no such thing; all it said is in .*/failed.log"
+        LabError, match=r"does not compile: a.c:1: error: no such thing; its output is in .*/failed.log"
     ):
         build_kernel(archive(tmp_path, compile_with=fail), lambda *_: None)
     assert "compiled some" in (kernel_cache / "failed.log").read_text()

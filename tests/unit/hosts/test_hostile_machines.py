@@ -242,7 +242,7 @@ async def test_a_command_that_never_stops_talking_is_cut_off(
     monkeypatch.setattr(installation, "_MOST_OUTPUT_BYTES", 1 << 12)
     async with place(there, {}) as made:
         connection = made._reached["i1"].connection
-        with pytest.raises(LabError, match="i1: yes: it prints more than 4096 bytes"):
+        with pytest.raises(LabError, match="i1: yes: the program prints more than 4096 bytes"):
             await asyncio.wait_for(installation.run_remote(connection, "i1", "yes"), 10)
 
 

@@ -25,7 +25,7 @@ _SHORTEST = 60  # bytes of an Ethernet frame, without its check sequence
 
 
 @dataclass(frozen=True, slots=True)
-class Mark:
+class ProbeMark:
     """Which probe it is: of whose session, which one, which attempt."""
 
     session: int
@@ -41,7 +41,7 @@ class ProbeEnd:
     address: IPv4Address
 
 
-def probe_frame(src: ProbeEnd, dst: ProbeEnd, vlan: int | None, protocol: int, mark: Mark) -> bytes:
+def probe_frame(src: ProbeEnd, dst: ProbeEnd, vlan: int | None, protocol: int, mark: ProbeMark) -> bytes:
     """An Ethernet frame without its check sequence; ``vlan``: the id of its 802.1Q tag, None for an untagged one."""
     tag = b"" if vlan is None else struct.pack("!HH", TPID, vlan)
     head = bytes.fromhex(dst.mac.replace(":", "")) + bytes.fromhex(src.mac.replace(":", "")) + tag
@@ -49,7 +49,7 @@ def probe_frame(src: ProbeEnd, dst: ProbeEnd, vlan: int | None, protocol: int, m
     return frame.ljust(_SHORTEST, b"\0")
 
 
-def probe_packet(src: IPv4Address, dst: IPv4Address, protocol: int, mark: Mark) -> bytes:
+def probe_packet(src: IPv4Address, dst: IPv4Address, protocol: int, mark: ProbeMark) -> bytes:
     """The IPv4 packet of a probe."""
     segment = _segment(src, dst, protocol, mark)
     length = 20 + len(segment)
@@ -57,7 +57,7 @@ def probe_packet(src: IPv4Address, dst: IPv4Address, protocol: int, mark: Mark) 
     return _with_checksum(header, 10) + segment
 
 
-def _segment(src: IPv4Address, dst: IPv4Address, protocol: int, mark: Mark) -> bytes:
+def _segment(src: IPv4Address, dst: IPv4Address, protocol: int, mark: ProbeMark) -> bytes:
     marked = _MARK.pack(_TEXT, mark.session, mark.number, mark.attempt, 0)
     pseudo = src.packed + dst.packed
     match protocol:

@@ -3,7 +3,7 @@
 //!
 //! One pass, one record a packet, memory per flow and not per packet. A frame goes
 //! [`reader`] (file format) -> [`packet`] (headers) -> [`flows`] (which connection, which bytes
-//! are new, by [`seen`]) -> [`record`] (64 bytes).
+//! are new, by [`byte_ranges`]) -> [`record`] (64 bytes).
 
 mod byte_ranges;
 mod error;
