@@ -59,7 +59,7 @@ def ping_table(logs: Path, scratch: Path) -> pl.LazyFrame:
 
 
 def box_table(path: Path, scratch: Path) -> pl.LazyFrame:
-    """link.jsonl: every counters line, a row for each direction or class; counters that a box does not have are null."""
+    """link.jsonl: every counters line, a row for each direction or class; null where a box has no such counter."""
     rows = RowSpool(scratch, "boxes", ["box", "part"], ["t_ns", *_COUNTERS], "t_ns")
     for line in read_json_lines(path):
         if line.get("type") == "counters":
