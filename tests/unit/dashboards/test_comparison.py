@@ -357,7 +357,7 @@ def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
     lonely = report(paths[0], "--figure", "goodput")
     assert (lonely.returncode, lonely.stderr) == (
         2,
-        "report: --figure, --out, --per-run and --mixed-kernels need --compare\n",
+        "report: --figure and --out need --compare or a study; --per-run and --mixed-kernels need --compare\n",
     )
 
 
