@@ -105,7 +105,7 @@ NoProbe = Annotated[
     bool,
     typer.Option("--no-probe", help="do not verify paths by probe packets; flow tables are still read back"),
 ]
-Seed = Annotated[int | None, integer_option("--seed", "seed, instead of the experiment's", 0, 2**63 - 1)]
+SeedOption = Annotated[int | None, integer_option("--seed", "seed, instead of the experiment's", 0, 2**63 - 1)]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -186,7 +186,7 @@ def plan(
         Path | None, typer.Option("--graph", help="also draw the lab and its chains as SVG", metavar="FILE")
     ] = None,
     settings: Settings = None,
-    seed: Seed = None,
+    seed: SeedOption = None,
     duration: DurationOption = None,
     on: PlatformOption = None,
     inventory: InventoryOption = None,
@@ -385,7 +385,7 @@ def run(
         typer.Option("--verify-repeat", help="with --on virtual: run twice and compare captures, tables and summary"),
     ] = False,
     settings: Settings = None,
-    seed: Seed = None,
+    seed: SeedOption = None,
     duration: DurationOption = None,
     strict: Strict = False,
     json: Json = False,
