@@ -259,12 +259,13 @@ mod tests {
 
     #[test]
     fn legs_and_local_delivery_have_tables_and_marks_of_their_own() {
-        let refusal = |change: fn(&mut HostSettings)| {
+        type Change = fn(&mut HostSettings);
+        let refusal = |change: Change| {
             let mut settings = box_with_spare_legs();
             change(&mut settings);
             settings.check_routing().unwrap_err()
         };
-        let cases: [(fn(&mut HostSettings), &str); 7] = [
+        let cases: [(Change, &str); 7] = [
             (
                 |settings| settings.legs[1].island = "i1".into(),
                 "i1 is a leg twice",
