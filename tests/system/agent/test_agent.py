@@ -393,8 +393,9 @@ async def undone_by_unset(lab: Machines, box: str) -> None:
     assert "10.20.0.0/16 dev box-i scope link" in during["routes"]
     assert "NOARP,PROMISC,UP" in during["link"].replace("MULTICAST,", "")
     assert during["nft"].count("hook ingress") == 2
-    held = await lab.agent.read(box, sysctls=["net.ipv4.ip_forward"], interfaces=["box-i", "box-w"])
-    assert held["sysctls"] == {"net.ipv4.ip_forward": "1"}
+    forwarding = {f"net.ipv4.conf.{name}.forwarding": on for name, on in (("box-i", "1"), ("box-w", "1"), ("all", "0"))}
+    held = await lab.agent.read(box, sysctls=list(forwarding), interfaces=["box-i", "box-w"])
+    assert held["sysctls"] == forwarding
     for features in held["offloads"].values():
         for feature in ("tx-checksumming", "scatter-gather", "tcp-segmentation-offload", "generic-receive-offload"):
             assert features[feature] == "off"
@@ -413,9 +414,9 @@ async def undone_by_the_end_of_the_stream(lab: Machines, box: str) -> None:
 
 
 async def undone_by_a_failure(lab: Machines, box: str) -> None:
-    """Refused half way, by the last interface's route."""
-    wrong = dataclasses.replace(BOX_ISLAND, routes=(RouteSettings("10.20.0.1/16"),))
-    with pytest.raises(LabError, match=r"route replace 10\.20\.0\.1/16 dev box-i scope link"):
+    """Refused half way, by the last interface's MTU."""
+    wrong = dataclasses.replace(BOX_ISLAND, mtu=70000)
+    with pytest.raises(LabError, match="link set dev box-i mtu 70000"):
         await lab.agent.set_host(dataclasses.replace(ROUTER, interfaces=(BOX_WORLD, wrong)), box)
 
 

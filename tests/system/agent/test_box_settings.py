@@ -95,7 +95,8 @@ async def box_of(lab: Machines) -> str:
         await lab.run(box, f"ip link set {name} up && ip link set {name} down")  # once up, its qdisc stays
     await lab.run(
         box,
-        "ip link set lo up && ip link set box-w up && ip address add 192.0.2.1/24 dev box-w"
+        "sysctl -qw net.ipv4.conf.all.accept_redirects=0 net.ipv4.conf.lo.forwarding=1"
+        " && ip link set lo up && ip link set box-w up && ip address add 192.0.2.1/24 dev box-w"
         " && ip route add 198.51.100.0/24 dev box-w table 7"
         " && ip rule add iif box-w2 lookup 7"
         " && ip rule add fwmark 0x1/0x1 lookup 7 && ip rule add fwmark 0x2/0x6 lookup 7"
@@ -181,9 +182,9 @@ async def by_the_end_of_the_stream(lab: Machines, box: str) -> None:
 
 
 async def by_a_failure(lab: Machines, box: str) -> None:
-    """The last line that ip executes is refused, and nft has not begun."""
-    wrong = replace(TWO_PAIRS.interfaces[3], routes=(RouteSettings("10.20.0.1/16"),))
-    with pytest.raises(LabError, match=r"route replace 10\.20\.0\.1/16 dev box-i2"):
+    """A line for the last interface is refused, after the others have settings, and nft has not begun."""
+    wrong = replace(TWO_PAIRS.interfaces[3], mtu=70000)
+    with pytest.raises(LabError, match="link set dev box-i2 mtu 70000"):
         await lab.agent.set_host(replace(PROXY, interfaces=(*PROXY.interfaces[:3], wrong)), box)
 
 
@@ -257,6 +258,28 @@ async def test_a_routing_table_of_somebody_else_is_refused(lab: Machines, table:
     with pytest.raises(LabError, match=refusal):
         await lab.agent.set_host(PROXY, box)
     assert await lab.state(box, "box-w") == before
+
+
+@pytest.mark.parametrize("prefix", ["default", "0.0.0.0/0", "10.20.0.1/16", "10.20.0.0/16\nroute delete default"])
+async def test_a_route_beyond_the_experiment_is_refused(lab: Machines, prefix: str) -> None:
+    """Before anything is changed."""
+    box = await box_of(lab)
+    await lab.run(box, "ip route add default via 192.0.2.9")
+    before = await lab.state(box, "box-i2")
+    wrong = replace(TWO_PAIRS.interfaces[3], routes=(RouteSettings(prefix),))
+    with pytest.raises(LabError, match=r"route to .* by box-i2 is to no IPv4 prefix of hosts"):
+        await lab.agent.set_host(replace(PROXY, interfaces=(*PROXY.interfaces[:3], wrong)), box)
+    assert await lab.state(box, "box-i2") == before
+
+
+async def test_a_journal_of_another_version_is_kept(lab: Machines) -> None:
+    """The machine cannot be claimed while settings of an agent that was killed may still be there."""
+    box = await lab.add("box")
+    await lab.run(None, "mkdir -p /run/atoll && mount -t tmpfs -o mode=755 t /run/atoll")
+    await lab.run(None, "echo '{\"hosts\":1}' > /run/atoll/settings.json")
+    with pytest.raises(AssertionError, match="restart the machine, or undo them and remove that file"):
+        await own_agent(lab, box)
+    assert await lab.run(None, "cat /run/atoll/settings.json") == '{"hosts":1}\n'
 
 
 async def test_a_box_does_not_forward_where_its_program_does(lab: Machines) -> None:

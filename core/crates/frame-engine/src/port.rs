@@ -47,7 +47,9 @@ pub struct Port {
 
 impl Port {
     /// Open a packet socket on `name`, after seeing to it that what arrives there are packets as they
-    /// were sent, of at most `mtu` bytes. Longer frames are cut when they arrive, and refused when they are sent.
+    /// were sent, of at most `mtu` bytes. Longer frames that arrive all the same may be cut: the program sees that
+    /// ([`crate::Arrival::received`]) and discards them. A frame to be sent may be as long as the interface's own MTU
+    /// permits; the interface refuses longer ones.
     ///
     /// # Errors
     /// `InvalidInput` for what the user can mend, with the command that does; what opening fails with.

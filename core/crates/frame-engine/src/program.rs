@@ -15,7 +15,8 @@ pub struct Arrival<'a> {
     pub now_ns: u64,
     /// Whether `now_ns` is the kernel's stamp. If not, the stamp fits no clock.
     pub stamped: bool,
-    /// The frame.
+    /// The frame. If it is longer than packets of the port's MTU make it, it may be cut: then `wire_bytes` is more than
+    /// the length of `frame`, and the program must not send it on.
     pub received: &'a Received<'a>,
 }
 
@@ -30,8 +31,10 @@ pub struct Now {
 
 /// The treatment of frames, without sockets or clocks: decides, counts and answers.
 ///
-/// The engine calls every method from one thread. Instants are those of its clock in ns; of one port they never
-/// decrease, of several ports they may be out of order by as much as arrivals wait in the rings.
+/// The engine calls every method from one thread. Instants are those of its clock in ns. Those of one port hardly
+/// decrease: by microseconds, where the difference of the clocks is measured again, or a stamped frame follows one without
+/// stamp, which has the time of its reading. A program that needs an order takes the latest so far, if that is later. Of
+/// several ports they may be out of order by as much as arrivals wait in the rings.
 pub trait FrameProgram {
     /// What the program attaches to a frame that it emits, to find it again in [`FrameProgram::on_sent`]; `()` if
     /// it does not look.
@@ -83,7 +86,8 @@ pub trait FrameProgram {
         serde_json::from_str(line)
     }
 
-    /// Carry out a request; the answer. All that arrived before `now` was handed over.
+    /// Carry out a request; the answer. All that arrived before `now` was handed over. What was due before may not have
+    /// been emitted yet: [`FrameProgram::on_wake`] was not called for `now`, or had no more room.
     fn on_request(
         &mut self,
         request: Self::Request,

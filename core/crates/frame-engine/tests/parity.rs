@@ -55,6 +55,27 @@ fn a_group_is_followed_by_its_parity() {
 }
 
 #[test]
+fn a_cut_frame_is_not_sent_on() {
+    let (mut program, mut out) = (Parity::new(2, 5 * MS), FrameOutput::default());
+    let received = Received {
+        real_time_ns: 0,
+        wire_bytes: 9014,
+        frame: &frame(7, 1900),
+        vlan: None,
+        checksum_missing: false,
+    };
+    let arrival = Arrival {
+        port: 0,
+        now_ns: MS,
+        stamped: true,
+        received: &received,
+    };
+    program.on_frame(&arrival, &mut out);
+    assert!(out.take().is_empty());
+    assert_eq!(program.next_wake(), None);
+}
+
+#[test]
 fn an_incomplete_group_has_its_parity_when_its_time_is_over() {
     let (mut program, mut out) = (Parity::new(9, 5 * MS), FrameOutput::default());
     arrive(&mut program, 0, MS, &frame(7, 46), &mut out);

@@ -14,6 +14,7 @@ use serde::{Deserialize, Serialize};
 use serde_json::Value;
 use std::collections::BTreeMap;
 use std::fs;
+use std::io;
 use std::path::{Path, PathBuf};
 
 /// All settings that are applied and not undone.
@@ -38,8 +39,9 @@ impl AppliedState {
     pub fn acquire_lock(&mut self, owner: &str) -> Result<(), AgentError> {
         self.check_open()?;
         if self.lock.is_none() {
-            self.lock = Some(MachineLock::acquire(owner)?);
+            let lock = MachineLock::acquire(owner)?;
             undo_leftovers()?;
+            self.lock = Some(lock);
         }
         Ok(())
     }
@@ -136,16 +138,13 @@ fn journal() -> PathBuf {
 }
 
 /// Undo the changes in the journal of an agent that was killed. The caller must hold the machine's lock. Settings of
-/// interfaces that no longer exist are gone with them; other failures are logged.
+/// interfaces that no longer exist are gone with them; other failures are logged. A journal of another version is kept, and
+/// an error.
 pub fn undo_leftovers() -> Result<(), AgentError> {
     let path = journal();
-    let Ok(text) = fs::read_to_string(&path) else {
+    let Some(held) = read_journal(&path)? else {
         return Ok(());
     };
-    let held: Journal = serde_json::from_str(&text).unwrap_or_else(|error| {
-        eprintln!("atoll-host agent: {}: {error}", path.display());
-        Journal::default()
-    });
     let mut problems = sysctl::restore(&held.sysctls);
     for (settings, before) in held.hosts.into_iter().rev() {
         let applied = Applied::held_before(Namespace::open(None)?, settings, before);
@@ -155,4 +154,48 @@ pub fn undo_leftovers() -> Result<(), AgentError> {
         eprintln!("atoll-host agent: {problem}");
     }
     fs::remove_file(&path).map_err(AgentError::file(&path.to_string_lossy()))
+}
+
+fn read_journal(path: &Path) -> Result<Option<Journal>, AgentError> {
+    let text = match fs::read_to_string(path) {
+        Ok(text) => text,
+        Err(error) if error.kind() == io::ErrorKind::NotFound => return Ok(None),
+        Err(error) => return Err(AgentError::file(&path.to_string_lossy())(error)),
+    };
+    serde_json::from_str(&text).map(Some).map_err(|error| {
+        let path = path.display();
+        AgentError::Machine(format!(
+            "settings of an agent of another version are not undone ({path}: {error}): restart the machine, or undo \
+             them and remove that file"
+        ))
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_journal_of_another_version_is_kept_and_said() {
+        let path = std::env::temp_dir().join(format!("atoll-journal-{}", std::process::id()));
+        assert!(read_journal(&path).unwrap().is_none());
+        fs::write(
+            &path,
+            r#"{"hosts":[],"sysctls":[["net.ipv4.tcp_ecn","2"]]}"#,
+        )
+        .unwrap();
+        assert_eq!(read_journal(&path).unwrap().unwrap().sysctls.len(), 1);
+        let older = r#"{"hosts":[[{"host":"w1","interfaces":[{"name":"w1-eth0","mac":"02:00:00:00:00:01","address":null,
+            "routes":[],"neighbours":[],"accept_foreign":true}],"sysctls":[]},
+            {"sysctls":[],"offloads":{},"machine":{"interfaces":[],"neighbours":[]}}]],"sysctls":[]}"#;
+        fs::write(&path, older).unwrap();
+        let refusal = read_journal(&path).unwrap_err().to_string();
+        assert!(
+            refusal.contains("unknown field `accept_foreign`"),
+            "{refusal}"
+        );
+        assert!(refusal.ends_with("restart the machine, or undo them and remove that file"));
+        assert_eq!(fs::read_to_string(&path).unwrap(), older);
+        fs::remove_file(&path).unwrap();
+    }
 }

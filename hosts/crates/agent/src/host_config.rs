@@ -63,28 +63,6 @@ impl InterfaceState {
 }
 
 impl HostSettings {
-    /// Whether the settings are of this machine's experiment interfaces only; an error in words.
-    pub fn check(&self) -> Result<(), String> {
-        for (name, _) in &self.sysctls {
-            let conf = [
-                "net.ipv4.conf.",
-                "net.ipv6.conf.",
-                "net.ipv4.neigh.",
-                "net.ipv6.neigh.",
-            ];
-            let of_interface = conf.iter().find_map(|prefix| name.strip_prefix(prefix));
-            if let Some((interface, _)) = of_interface.and_then(|rest| rest.split_once('.')) {
-                if !["all", "lo"].contains(&interface) {
-                    self.check_interface(&interface.replace('/', "."))?;
-                }
-            } else if !name.starts_with("net.") {
-                return Err(format!("sysctl {name} is not of the network"));
-            }
-        }
-        self.check_routing()?;
-        self.check_packet_rules()
-    }
-
     /// Each interface's present state, in the order of the settings; or what is wrong with the
     /// machine: an interface that is not there or has another MAC address.
     pub fn match_machine(&self, found: &[InterfaceState]) -> Result<Vec<InterfaceState>, String> {
@@ -139,15 +117,16 @@ impl HostSettings {
                 .collect()
         };
         match self.forwarding {
+            // Not `ip_forward`: setting that changes sysctls of every interface.
             Some(true) => {
-                sysctls.push(("net.ipv4.ip_forward".to_owned(), "1".to_owned()));
                 sysctls.push((
                     "net.ipv4.conf.all.send_redirects".to_owned(),
                     "0".to_owned(),
                 ));
                 sysctls.extend(each("send_redirects", "0"));
+                sysctls.extend(each("accept_redirects", "0"));
+                sysctls.extend(each("forwarding", "1"));
             }
-            // The machine's own interfaces go on forwarding.
             Some(false) => sysctls.extend(each("forwarding", "0")),
             None => {}
         }
@@ -347,7 +326,7 @@ mod tests {
     }
 
     #[test]
-    fn a_machine_forwards_or_its_experiment_interfaces_do_not() {
+    fn experiment_interfaces_forward_or_do_not_and_others_are_not_touched() {
         let mut settings = settings();
         let mut forwarding = |on| {
             settings.forwarding = on;
@@ -358,7 +337,13 @@ mod tests {
                 .collect::<Vec<_>>()
         };
         assert_eq!(forwarding(None), [""; 0]);
-        assert_eq!(forwarding(Some(true)), ["net.ipv4.ip_forward=1"]);
+        assert_eq!(
+            forwarding(Some(true)),
+            [
+                "net.ipv4.conf.pep-w/a.forwarding=1",
+                "net.ipv4.conf.pep-w/b.forwarding=1"
+            ]
+        );
         assert_eq!(
             forwarding(Some(false)),
             [
@@ -366,35 +351,6 @@ mod tests {
                 "net.ipv4.conf.pep-w/b.forwarding=0"
             ]
         );
-    }
-
-    #[test]
-    fn sysctls_of_other_interfaces_are_refused() {
-        let mut settings = settings();
-        let mut check = |name: &str| {
-            settings.sysctls = vec![(name.to_owned(), "1".to_owned())];
-            settings.check()
-        };
-        for name in [
-            "net.ipv4.tcp_rmem",
-            "net.ipv4.conf.pep-w/a.forwarding",
-            "net.ipv4.conf.all.log_martians",
-        ] {
-            check(name).unwrap();
-        }
-        for (name, refusal) in [
-            (
-                "net.ipv4.conf.eth0.forwarding",
-                "eth0 is no experiment interface of this machine",
-            ),
-            (
-                "net.ipv6.neigh.eth0/1.mcast_solicit",
-                "eth0.1 is no experiment interface of this machine",
-            ),
-            ("kernel.panic", "sysctl kernel.panic is not of the network"),
-        ] {
-            assert_eq!(check(name).unwrap_err(), refusal);
-        }
     }
 
     #[test]

@@ -45,6 +45,7 @@ mod protocol;
 mod protocol_version;
 mod requests;
 mod settings;
+mod settings_check;
 mod signals;
 mod spool;
 mod supervisor;

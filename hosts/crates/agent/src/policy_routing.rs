@@ -28,27 +28,66 @@ const LOCAL_PRIORITY: u32 = 10;
 const MARK_PRIORITY: u32 = 11;
 const LEG_PRIORITY: u32 = 12;
 
+impl LegPair {
+    /// Whether tables and marks tell this pair from another; an error in words.
+    fn check_apart(&self, other: &Self) -> Result<(), String> {
+        if self.table == other.table {
+            let table = self
+                .table
+                .map_or("the main one".to_owned(), |table| table.to_string());
+            return Err(format!("two pairs of legs have one routing table, {table}"));
+        }
+        if let (Some(one), Some(two)) = (self.mark, other.mark) {
+            if (one.value ^ two.value) & one.mask & two.mask == 0 {
+                return Err(format!("a packet can have both marks {two} and {one}"));
+            }
+        }
+        Ok(())
+    }
+}
+
 impl HostSettings {
     /// Whether legs, tables and marks make sense; an error in words.
     pub fn check_routing(&self) -> Result<(), String> {
+        let mut seen = BTreeSet::new();
         for name in self.legs.iter().flat_map(LegPair::interfaces) {
             self.check_interface(name)?;
+            if !seen.insert(name) {
+                return Err(format!("{name} is a leg twice"));
+            }
         }
         for table in self.own_tables() {
             if table == 0 || (253..=255).contains(&table) {
                 return Err(format!("routing table {table} is the kernel's"));
             }
         }
-        for mark in self.legs.iter().filter_map(|legs| legs.mark) {
-            mark.check()?;
-            let local = self.local.as_ref().map(|local| local.mark);
-            if let Some(local) = local.filter(|local| local.mask & mark.mask != 0) {
+        for (number, legs) in self.legs.iter().enumerate() {
+            if let Some(mark) = legs.mark {
+                mark.check()?;
+            }
+            for other in &self.legs[..number] {
+                legs.check_apart(other)?;
+            }
+        }
+        let Some(local) = &self.local else {
+            return Ok(());
+        };
+        local.mark.check()?;
+        if local.mark.value == 0 {
+            let mark = local.mark;
+            return Err(format!("packets without a mark have mark {mark} of local"));
+        }
+        for legs in &self.legs {
+            if legs.table == Some(local.table) {
+                let table = local.table;
+                return Err(format!("routing table {table} is of legs and of local"));
+            }
+            if let Some(mark) = legs.mark.filter(|mark| mark.mask & local.mark.mask != 0) {
+                let local = local.mark;
                 return Err(format!("mark {mark} of legs shares bits with {local}"));
             }
         }
-        self.local
-            .as_ref()
-            .map_or(Ok(()), |local| local.mark.check())
+        Ok(())
     }
 
     /// Refuse routing tables that somebody else uses.
@@ -216,6 +255,49 @@ mod tests {
             refusal(|settings| settings.legs[1].mark = Some(Mark { value: 2, mask: 3 })),
             "mark 0x2/0x3 of legs shares bits with 0x1/0x1"
         );
+    }
+
+    #[test]
+    fn legs_and_local_delivery_have_tables_and_marks_of_their_own() {
+        type Change = fn(&mut HostSettings);
+        let refusal = |change: Change| {
+            let mut settings = box_with_spare_legs();
+            change(&mut settings);
+            settings.check_routing().unwrap_err()
+        };
+        let cases: [(Change, &str); 7] = [
+            (
+                |settings| settings.legs[1].island = "i1".into(),
+                "i1 is a leg twice",
+            ),
+            (
+                |settings| settings.legs[1].island = "w2".into(),
+                "w2 is a leg twice",
+            ),
+            (
+                |settings| settings.legs[1].table = None,
+                "two pairs of legs have one routing table, the main one",
+            ),
+            (
+                |settings| settings.legs[0].table = Some(2),
+                "two pairs of legs have one routing table, 2",
+            ),
+            (
+                |settings| settings.legs[1].mark = Some(Mark { value: 8, mask: 8 }),
+                "a packet can have both marks 0x0/0x6 and 0x8/0x8",
+            ),
+            (
+                |settings| settings.legs[1].table = Some(100),
+                "routing table 100 is of legs and of local",
+            ),
+            (
+                |settings| settings.local.as_mut().unwrap().mark = Mark { value: 0, mask: 1 },
+                "packets without a mark have mark 0x0/0x1 of local",
+            ),
+        ];
+        for (change, words) in cases {
+            assert_eq!(refusal(change), words);
+        }
     }
 
     #[test]

@@ -5,6 +5,7 @@ use serde::{Deserialize, Serialize};
 
 /// `atoll_core.plan.plan.HostSettings`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct HostSettings {
     /// The machine's name.
     pub host: String,
@@ -28,6 +29,7 @@ pub struct HostSettings {
 
 /// `atoll_core.plan.plan.InterfaceSettings`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct InterfaceSettings {
     /// The interface's name.
     pub name: String,
@@ -49,6 +51,7 @@ pub struct InterfaceSettings {
 
 /// `atoll_core.plan.plan.RouteSettings`.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct RouteSettings {
     /// The destinations.
     pub prefix: String,
@@ -84,6 +87,7 @@ fn default_mtu() -> u32 {
 
 /// Some bits of a packet's firewall mark: `mask` says which, `value` what they are.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct Mark {
     /// No bits outside the mask.
     pub value: u32,
@@ -93,6 +97,7 @@ pub struct Mark {
 
 /// A pair of legs of a routed box: packets that come in by one leave by the other.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LegPair {
     /// The interface towards the world.
     pub world: String,
@@ -119,6 +124,7 @@ impl LegPair {
 
 /// Packets between hosts of the experiment with the mark are delivered to sockets of this machine.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct LocalDelivery {
     /// Its own routing table.
     pub table: u32,
@@ -128,6 +134,7 @@ pub struct LocalDelivery {
 
 /// A rule for packets that come in. The first one with a verdict decides.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
 pub struct PacketRule {
     /// Experiment interfaces that the packets come in by; `lo`: packets that programs of this machine
     /// send to the experiment's hosts, and that local delivery returns.
@@ -239,6 +246,28 @@ pub mod tests {
             ],
         }))
         .unwrap()
+    }
+
+    #[test]
+    fn a_key_that_is_not_known_is_refused() {
+        let refusal = |place: &str, key: &str| {
+            let mut settings = serde_json::to_value(box_with_spare_legs()).unwrap();
+            settings.pointer_mut(place).unwrap()[key] = 1.into();
+            let read: Result<HostSettings, _> = serde_json::from_value(settings);
+            read.unwrap_err().to_string()
+        };
+        for place in [
+            "",
+            "/interfaces/0",
+            "/interfaces/0/routes/0",
+            "/legs/0",
+            "/local",
+            "/local/mark",
+            "/packet_rules/0",
+        ] {
+            let words = refusal(place, "dports");
+            assert!(words.contains("unknown field `dports`"), "{place}: {words}");
+        }
     }
 
     #[test]

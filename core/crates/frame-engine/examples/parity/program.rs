@@ -96,7 +96,12 @@ impl FrameProgram for Parity {
 
     fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<()>) {
         self.sums.arrived += 1;
-        let frame = out.copy(arrival.received);
+        let received = arrival.received;
+        if received.wire_bytes as usize > received.frame.len() {
+            self.sums.lost += 1; // longer than the port's MTU, and cut
+            return;
+        }
+        let frame = out.copy(received);
         if arrival.port == PLAIN {
             self.add(&frame, arrival.now_ns);
         }
