@@ -96,6 +96,14 @@ def setting_text(key: str, value: Any) -> str:
     return f"{key}={json.dumps(value, ensure_ascii=False)}"
 
 
+def _key_parts(key: str) -> Place:
+    return tuple(part.strip() for part in key.split("."))
+
+
+def _contains(outer: Place, inner: Place) -> bool:
+    return inner[: len(outer)] == outer
+
+
 class _Resolver:
     """One pass over a raw study."""
 
@@ -113,6 +121,7 @@ class _Resolver:
     def resolve(self) -> Study:
         factors = tuple(self.factors())
         self.refuse_own_keys()
+        self.refuse_replaced_keys()
         baseline = self.baseline(factors)
         self.check_figures()
         seeds = self.raw.seeds or []
@@ -174,6 +183,31 @@ class _Resolver:
             key = str(place[-1])
             if key in _OF_POINTS:
                 self.wrong(place, f"{key} is not a setting of a study; {remedies[key]}")
+
+    def refuse_replaced_keys(self) -> None:
+        """Refuse keys of two factors, and common settings that a factor replaces in all runs."""
+        levels: dict[str, list[dict[Place, Place]]] = {}  # by factor: the keys of each level with their places
+        for name, given in self.raw.factors.items():
+            if isinstance(given, dict):
+                variants = cast("dict[str, dict[str, Any]]", given)
+                levels[name] = [
+                    {_key_parts(key): ("factors", name, each, key) for key in settings}
+                    for each, settings in variants.items()
+                ]
+            else:
+                levels[name] = [{_key_parts(name): ("factors", name)}]
+        for key in self.raw.set:
+            for name, each in levels.items():
+                if all(any(_contains(own, _key_parts(key)) for own in level) for level in each):
+                    self.wrong(("set", key), f"factor {shown(name)} replaces {key} in all runs; remove it here")
+        for (first, one), (second, other) in itertools.combinations(levels.items(), 2):
+            keys = {key: place for level in reversed(one) for key, place in level.items()}
+            for key, place in {key: place for level in reversed(other) for key, place in level.items()}.items():
+                for same in keys:
+                    if _contains(same, key) or _contains(key, same):
+                        what = ".".join(map(str, key))
+                        why = what if same == key else f"{what} and {'.'.join(map(str, same))}"
+                        self.wrong(place, f"factors {shown(first)} and {shown(second)} both set {why}; keep one of them")
 
     def setting_places(self) -> Iterator[Place]:
         yield from (("set", key) for key in self.raw.set)

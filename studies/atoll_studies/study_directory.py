@@ -2,7 +2,7 @@
 """The directory of a study, which is its only state. Layout: docs/contracts.md.
 
     study.json                          the study as it was last swept
-    points/ID/point.json                what the point asks for; never changed
+    points/ID/point.json                what the point asks for; rewritten if its files moved
     points/ID/20260102T030405Z-1/       an attempt: a run directory, and attempt.json
     working/                            attempts that are being made
 
@@ -101,17 +101,18 @@ class StudyDirectory:
     def write(
         self, study: Study, points: Iterable[Point], origin: Provenance | None = None, inventory: Path | None = None
     ) -> None:
-        """Replace study.json, and add point.json of points that are new. Raises RunError.
+        """Replace study.json, and point.json of points that are new, or whose files moved. Raises RunError.
 
         ``origin``: that attempts must have from now on; None: any. ``inventory``: of a lab of real machines.
         """
         points = list(points)
         for point in points:
-            path = self.point_path(point.id) / "point.json"
-            if not path.exists():
-                with plain_errors(path):
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                replace_text(path, json.dumps(point.to_json()) + "\n")
+            path, text = self.point_path(point.id) / "point.json", json.dumps(point.to_json()) + "\n"
+            with plain_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                unchanged = path.exists() and path.read_bytes() == text.encode()
+            if not unchanged:
+                replace_text(path, text)
         about = {
             "format": FORMAT,
             "name": study.name,

@@ -87,14 +87,34 @@ def test_a_setting_that_the_experiment_refuses_is_reported_at_its_level(tmp_path
 
 
 def test_levels_that_only_contradict_each_other_are_reported_by_their_names(tmp_path: Path) -> None:
-    text = """set: {duration: 30 s}
-factors:
-  duration: [20 s, 3 s]
+    text = """factors:
+  run: {base: {}, long: {duration: 20 s}, short: {duration: 3 s}}
   transfer: [{size: 1 MB, start: 1 s}, {size: 1 MB, start: 5 s}]
+set: {duration: 30 s}
 """
     (line,) = mistakes(tmp_path, text)
-    assert line.startswith("4: 3 s, ")
+    assert line.startswith("3: short, ")
     assert "start: 5 s is not before the end" in line
+
+
+def test_a_key_belongs_to_one_factor(tmp_path: Path) -> None:
+    text = """factors:
+  tcp.congestion_control: [cubic, reno]
+  load:
+    light: {traffic.channels: 5}
+    heavy: {traffic.channels: 50, tcp: {congestion_control: bbr}}
+  traffic.channels: [7, 8]
+"""
+    assert mistakes(tmp_path, text) == [
+        "7: factors 'tcp.congestion_control' and 'load' both set tcp and tcp.congestion_control; keep one of them",
+        "8: factors 'load' and 'traffic.channels' both set traffic.channels; keep one of them",
+    ]
+
+
+def test_a_common_setting_that_no_run_has_is_refused(tmp_path: Path) -> None:
+    text = "set: {duration: 3 s, traffic.channels: 9}\nfactors:\n  duration: [2 s, 4 s]\n"
+    text += "  load: {usual: {}, heavy: {traffic.channels: 50}}\n"
+    assert mistakes(tmp_path, text) == ["3: factor 'duration' replaces duration in all runs; remove it here"]
 
 
 def test_levels_that_are_right_in_every_combination_need_not_be_right_alone(tmp_path: Path) -> None:
