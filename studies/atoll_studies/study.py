@@ -207,7 +207,9 @@ class _Resolver:
                     if _contains(same, key) or _contains(key, same):
                         what = ".".join(map(str, key))
                         why = what if same == key else f"{what} and {'.'.join(map(str, same))}"
-                        self.wrong(place, f"factors {shown(first)} and {shown(second)} both set {why}; keep one of them")
+                        self.wrong(
+                            place, f"factors {shown(first)} and {shown(second)} both set {why}; keep one of them"
+                        )
 
     def setting_places(self) -> Iterator[Place]:
         yield from (("set", key) for key in self.raw.set)

@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from atoll_analysis.run_directory.atomic_files import plain_errors, replace_text
 from atoll_analysis.verdict.findings import Verdict
-from atoll_core.errors import RunDirError, RunError, UsageError
+from atoll_core.errors import AtollError, RunDirError, RunError, UsageError
 from atoll_studies.points import Point
 from atoll_studies.study import Study
 
@@ -31,6 +31,12 @@ FAILED = "failed"
 """The outcome of an attempt that has no verdict, as it did not come to its end."""
 
 USABLE = frozenset({Verdict.VALID.value, Verdict.CAVEATS.value})
+
+
+class NoAttemptError(AtollError):
+    """A run did not begin, so that no attempt was added. Another try may succeed."""
+
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h
 
 
 @dataclass(frozen=True, slots=True)

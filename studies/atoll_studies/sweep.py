@@ -45,7 +45,9 @@ class PointState:
     estimate_s: float
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     state: State = State.WAITING
-    killed: int = 0  # attempts of this sweep whose process was killed
+    made: list[Attempt] = field(default_factory=list[Attempt])  # those of this sweep
+    lost: int = 0  # tries of this sweep of which no attempt is left: killed, or ended before the run had a directory
+    loss: str = ""  # why the last try left none; empty if it left one
     began: float | None = None  # time.monotonic() of the attempt that runs
 
     @property
@@ -106,12 +108,12 @@ class Sweep:
             each.state = self._state(each)
 
     def _state(self, each: PointState) -> State:
-        """The state by what is in the directory. Attempts of another provenance are no tries of this one."""
+        """The state by what is in the directory. Earlier attempts of another provenance are no tries of this one."""
         if each.usable:
             return State.DONE
-        tried = [attempt for attempt in each.attempts if attempt.provenance == self._origin]
+        tried = [try_ for try_ in each.attempts if try_.provenance == self._origin or try_ in each.made]
         repeats = self.study.platform == VIRTUAL and any(attempt.outcome != FAILED for attempt in tried)
-        if len(tried) + each.killed < self.study.attempts and not repeats:
+        if len(tried) + each.lost < self.study.attempts and not repeats:
             return State.WAITING
         return State.FAILED if not tried or tried[-1].outcome == FAILED else State.INVALID
 
@@ -182,8 +184,10 @@ class Sweep:
 
     def _ended(self, ended: Ended) -> bool:
         each = self.points[ended.point]
-        each.attempts = self.directory.attempts(ended.point)
-        each.killed += ended.killed
+        before, each.attempts = each.attempts, self.directory.attempts(ended.point)
+        each.made += [attempt for attempt in each.attempts if attempt not in before]
+        each.lost += ended.lost
+        each.loss = "killed" if ended.exit_code < 0 else ended.message if ended.lost else ""
         each.state, each.began = self._state(each), None
         self.on_change(each)
         return each.state is State.WAITING

@@ -69,6 +69,9 @@ def sweep_study(
         print(json.dumps({**results_json(results), **about, "written": list(map(str, written))}))
     elif not interrupted:
         print_results(results)
+        for each in sweep.points.values():
+            if each.state is State.FAILED and each.loss:
+                print(f"failed: {each.point.label}: {each.loss}")
         for path in written:
             print(f"written: {path}")
     if interrupted:
