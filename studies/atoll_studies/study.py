@@ -6,14 +6,14 @@ A configuration is a combination of one level of each factor; a point is a confi
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from atoll_core.description.loader import load_experiment
 from atoll_core.description.parser import Parsed, parse
-from atoll_core.description.raw_study import RawStudy, level_name
+from atoll_core.description.raw_study import LAST_SEED, RawStudy, level_name
 from atoll_core.description.validation_messages import suggest
 from atoll_core.description.yaml_document import Document, Place, compose_document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
@@ -75,16 +75,16 @@ class Study:
     configurations: tuple[Configuration, ...]
 
 
-def load_study(path: Path, known_figures: Sequence[str] = ()) -> Study:
+def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collection[str] = ()) -> Study:
     """The study that a study.yaml describes. Raises DescriptionError with all mistakes, those of the experiment too.
 
-    ``known_figures``: names that the key ``figures`` may have; empty: any.
+    ``known_figures``: names that the key ``figures`` may have; empty: any. ``columns``: names that no factor may have.
     """
     document = read_document(path)
     parsed = parse(RawStudy, document)
     if parsed is None:
         raise DescriptionError(document.mistakes)
-    return _Resolver(parsed, document, path, known_figures).resolve()
+    return _Resolver(parsed, document, path, known_figures).resolve(columns)
 
 
 def setting_text(key: str, value: Any) -> str:
@@ -118,8 +118,12 @@ class _Resolver:
         self.loaded: dict[tuple[str, ...], tuple[Network, Experiment] | DescriptionError] = {}
         self.common = tuple(setting_text(key, value) for key, value in self.raw.set.items())
 
-    def resolve(self) -> Study:
+    def resolve(self, columns: Collection[str]) -> Study:
         factors = tuple(self.factors())
+        for factor in factors:
+            if factor.name in columns:
+                taken = ", ".join(sorted(columns))
+                self.wrong(("factors", factor.name), f"the tables have columns {taken}; choose another name")
         self.refuse_own_keys()
         self.refuse_replaced_keys()
         baseline = self.baseline(factors)
@@ -135,14 +139,17 @@ class _Resolver:
         configurations = tuple(self.configurations(factors))
         if self.mistakes:
             raise DescriptionError(self.mistakes)
-        first = configurations[0].experiment.seed
+        first, repetitions = configurations[0].experiment.seed, self.raw.repetitions or 1
+        if not seeds and first + repetitions - 1 > LAST_SEED:
+            self.wrong(("repetitions",), f"seeds from {first} on end after {LAST_SEED}; write fewer, or 'seeds'")
+            raise DescriptionError(self.mistakes)
         return Study(
             name=self.raw.name,
             experiment=self.experiment,
             platform=self.raw.platform,
             backend=self.backend(),
             factors=factors,
-            seeds=tuple(seeds or range(first, first + (self.raw.repetitions or 1))),
+            seeds=tuple(seeds or range(first, first + repetitions)),
             order_seed=self.raw.order_seed,
             attempts=self.raw.limits.attempts,
             baseline=baseline,

@@ -30,6 +30,8 @@ FORMAT = 1
 FAILED = "failed"
 """The outcome of an attempt that has no verdict, as it did not come to its end."""
 
+_STUDY_KEYS = {"name": str, "factors": dict, "baseline": dict, "figures": list, "configurations": list, "points": list}
+
 USABLE = frozenset({Verdict.VALID.value, Verdict.CAVEATS.value})
 
 
@@ -43,7 +45,7 @@ class NoAttemptError(AtollError):
 class Provenance:
     """What made an attempt. Runs of different provenance may differ for reasons that are no factor's."""
 
-    revision: str | None  # of atoll; None: unknown
+    revision: str | None  # of atoll's clone, else its version; None: unknown
     platform: str
     kernel: str  # release: of the virtual kernel, else of the machine
     mode: str | None = None  # of the virtual kernel
@@ -102,7 +104,13 @@ class StudyDirectory:
 
     def study(self) -> dict[str, Any]:
         """study.json. Raises RunDirError."""
-        return _read_json(self.path / "study.json", f"{self.path}: not the directory of a study (no study.json)")
+        path = self.path / "study.json"
+        found = _read_json(path, f"{self.path}: not the directory of a study (no study.json)")
+        damaged = [key for key, kind in _STUDY_KEYS.items() if not isinstance(found.get(key), kind)]
+        if damaged:
+            what = " and ".join(damaged)
+            raise RunDirError(f"{path}: damaged, {what} cannot be read; remove it, and --resume writes it again")
+        return found
 
     def write(
         self, study: Study, points: Iterable[Point], origin: Provenance | None = None, inventory: Path | None = None
@@ -152,9 +160,16 @@ class StudyDirectory:
         found: list[Attempt] = []
         for path in sorted(self.point_path(identity).glob("*/attempt.json")):
             about = _read_json(path, f"{path}: there is no such file")
-            origin = Provenance(**about["provenance"])
-            found.append(Attempt(path.parent, about["outcome"], about["message"], about["wall_s"], origin))
+            try:
+                origin = Provenance(**about["provenance"])
+                found.append(Attempt(path.parent, about["outcome"], about["message"], float(about["wall_s"]), origin))
+            except (KeyError, TypeError, ValueError) as error:
+                raise RunDirError(f"{path}: damaged ({error!r}); remove {path.parent}") from None
         return found
+
+    def count_attempts(self) -> int:
+        """The number of completed attempts at all points, those that are no longer of the study too."""
+        return sum(1 for _ in self.path.glob("points/*/*/attempt.json"))
 
     def keep(self, made: Path, identity: str, attempt: Attempt) -> Path:
         """Add a completed attempt, made at ``made``, to a point; returns its path. Raises RunError."""
@@ -186,7 +201,7 @@ def _read_json(path: Path, missing: str) -> dict[str, Any]:
         raise RunDirError(missing) from None
     except (OSError, ValueError) as error:
         raise RunDirError(f"{path}: cannot be read: {error}") from None
-    if not isinstance(found, dict) or cast("Mapping[str, Any]", found).get("format", 0) > FORMAT:
+    if not isinstance(found, dict) or cast("Mapping[str, Any]", found).get("format", 0) not in range(FORMAT + 1):
         raise RunDirError(f"{path}: not written by this version of atoll, nor by an older one")
     return cast("dict[str, Any]", found)
 

@@ -19,7 +19,7 @@ from atoll_emulation.uml.kernel import UmlKernel
 from atoll_studies.points import Point, make_points, run_request
 from atoll_studies.pool import Ended, Pool
 from atoll_studies.study import Study
-from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
+from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory, is_study
 from atoll_studies.worker import provenance
 from atoll_testbed.preflight.requirements import require_lab, require_runnable
 from atoll_testbed.virtual.precompile import compile_stale, module_folders
@@ -90,13 +90,15 @@ class Sweep:
         Raises UsageError, RunDirError.
         """
         self._mix = mix
+        if is_study(self.directory.path) and (name := self.directory.study()["name"]) != self.study.name:
+            raise UsageError(
+                f"{self.directory.path} is of study {name}, and this is {self.study.name}; name another one"
+            )
         for each in self.points.values():
             each.attempts = self.directory.attempts(each.point.id)
         there = [attempt for each in self.points.values() for attempt in each.attempts]
-        if there and not resume:
-            raise UsageError(
-                f"{self.directory.path} has {counted(len(there), 'run')} of this study; --resume keeps them and goes on"
-            )
+        if not resume and (kept := self.directory.count_attempts()):
+            raise UsageError(f"{self.directory.path} has {counted(kept, 'run')}; --resume keeps them and goes on")
         others = {attempt.provenance for attempt in there if attempt.usable} - {self._origin}
         if others and not mix:
             made = "\n".join(f"  {other}" for other in sorted(others, key=str))
@@ -158,7 +160,8 @@ class Sweep:
         ended = [(each.usable.wall_s, each.estimate_s) for each in self.points.values() if each.usable]
         pace = sum(took for took, _ in ended) / sum(estimated for _, estimated in ended) if ended else 1.0
         now = time.monotonic()
-        spent = {each.point.id: now - each.began for each in self.left() if each.began is not None}
+        # read once: attempts end while a terminal's thread is here
+        spent = {each.point.id: now - began for each in self.left() if (began := each.began) is not None}
         work = [max(0.0, pace * each.estimate_s - spent.get(each.point.id, 0.0)) for each in self.left()]
         return makespan(work, jobs)
 

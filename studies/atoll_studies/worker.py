@@ -25,7 +25,7 @@ from atoll_emulation.this_machine.core_pinning import claimed_core
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
 from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory, unwritten
 from atoll_testbed.run.postprocess import compress_and_analyse
-from atoll_testbed.run.run_request import RunRequest, create_run, revision
+from atoll_testbed.run.run_request import RunRequest, create_run, installed_version, revision
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -33,9 +33,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def provenance(where: str, kernel: UmlKernel | None) -> Provenance:
     """What makes the attempts of this process. ``kernel``: in virtual time."""
+    made_by = revision() or installed_version()
     if kernel is None:
-        return Provenance(revision(), where, platform.release())
-    return Provenance(revision(), where, kernel.release, kernel.mode, kernel.executable.parent.name)
+        return Provenance(made_by, where, platform.release())
+    return Provenance(made_by, where, kernel.release, kernel.mode, kernel.executable.parent.name)
 
 
 class _Worker:

@@ -39,7 +39,7 @@ class SweepProgress:
     def __init__(self, sweep: Sweep, jobs: int) -> None:
         self._sweep = sweep
         self._jobs = jobs
-        self._console = Console(stderr=True)
+        self._console = Console(stderr=True, markup=False)
         self._live = (
             Live(get_renderable=self._drawn, console=self._console, refresh_per_second=_REFRESH_HZ, transient=True)
             if self._console.is_terminal

@@ -4,14 +4,16 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import atoll_studies.sweep
-from atoll_core.errors import UsageError
+from atoll_cli.terminal.study_table import SweepProgress
+from atoll_core.errors import RunDirError, UsageError
 from atoll_studies.pool import Ended
-from atoll_studies.study import load_study
+from atoll_studies.study import Factor, load_study
 from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory
 from atoll_studies.sweep import State, Sweep, makespan
 from tests.support.sandbox import QUICK
@@ -210,6 +212,50 @@ def test_a_sweep_removes_what_a_killed_one_left(sweep: Callable[..., Sweep], mon
     about = json.loads((done.directory.path / "study.json").read_text())
     assert [point["id"] for point in about["points"]] == list(done.points)
     assert done.directory.point(next(iter(done.points)))["request"]["experiment"]["name"] == "quick"
+
+
+def test_a_directory_of_another_study_is_refused(sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = sweep()
+    first.read(resume=False, mix=False)
+    execute(first, monkeypatch, {1: ["valid"], 2: ["valid"]})
+    other = sweep()
+    other.study = replace(other.study, name="other")
+    with pytest.raises(UsageError, match="is of study s, and this is other"):
+        other.read(resume=True, mix=False)
+
+
+def test_runs_of_earlier_points_are_refused_without_resume(sweep: Callable[..., Sweep]) -> None:
+    later = sweep()
+    record(later.directory, "0123456789abcdef", "valid")
+    with pytest.raises(UsageError, match="has 1 run; --resume"):
+        later.read(resume=False, mix=False)
+    later.read(resume=True, mix=False)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": "new"}', '{"format": 1}', '{"provenance": {"x": 1}}'])
+def test_damaged_files_are_one_line(tmp_path: Path, text: str) -> None:
+    directory = StudyDirectory(tmp_path / "s")
+    record(directory, "ab", "valid")
+    (attempt,) = directory.attempts("ab")
+    (attempt.path / "attempt.json").write_text(text)
+    (directory.path / "study.json").write_text(text)
+    for read in (directory.study, lambda: directory.attempts("ab")):
+        with pytest.raises(RunDirError, match=r"json: [^\n]+$"):
+            read()
+
+
+def test_levels_are_shown_as_they_are(sweep: Callable[..., Sweep]) -> None:
+    levels = "[red] and [/red]"
+    shown = sweep(repetitions=1)
+    shown.study = replace(
+        shown.study,
+        factors=(Factor("aqm", ()),),
+        configurations=(replace(shown.study.configurations[0], levels=(levels,)),),
+    )
+    progress = SweepProgress(shown, 1)
+    with progress._console.capture() as captured:
+        progress._console.print(progress._drawn())
+    assert levels in captured.get()
 
 
 def test_a_point_is_rewritten_when_its_files_have_moved(
