@@ -15,7 +15,7 @@ from atoll_core.codec import to_json
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.errors import AtollError, LabError
-from atoll_core.events.event_bus import EventBus
+from atoll_core.events.event_bus import EventBus, reporting
 from atoll_core.events.events import (
     Counters,
     Live,
@@ -105,10 +105,10 @@ class LabDaemon:
         self._up: _Up | None = None
         self._described: DescribedExperiment | None = None
         self._background: set[asyncio.Task[None]] = set()
-        self.bus.subscribe(self.events.record, *_LOGGED)
-        self.bus.subscribe(self._take_note, Note)
-        self.bus.subscribe(self._take_counters, Counters)
-        self.bus.subscribe(lambda event: self.points.take(event.points), MetricPoints)
+        self.bus.subscribe(reporting(self.events.record, _report), *_LOGGED)
+        self.bus.subscribe(reporting(self._take_note, _report), Note)
+        self.bus.subscribe(reporting(self._take_counters, _report), Counters)
+        self.bus.subscribe(reporting(lambda event: self.points.take(event.points), _report), MetricPoints)
 
     # State
 
@@ -302,6 +302,10 @@ class LabDaemon:
         await self.tasks.idle.wait()
         sys.stderr.write(f"daemon: {reason}\n")
         self.end.set()
+
+
+def _report(text: str) -> None:
+    sys.stderr.write(f"daemon: {text}\n")
 
 
 def _placed(network: Network) -> Network:

@@ -10,7 +10,8 @@ from typing import Any
 from atoll_core.description.loader import lab_file
 from atoll_core.errors import LabError
 from atoll_core.platforms import LabTarget
-from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected
+from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected, wait_gone
+from atoll_daemon.socket_lock import daemon_holder
 
 
 async def run_on_daemon(
@@ -38,9 +39,14 @@ async def _lab_is_up(target: LabTarget) -> bool:
     async with connected(target) as daemon:
         if daemon is None:
             return False
-        if (await daemon.status())["for_run"]:
-            raise LabError("another run is in progress; only one at a time is possible on a machine")
-        return True
+        if not (await daemon.status())["for_run"]:
+            return True
+    if (holder := daemon_holder(target)) is not None:  # perhaps of the previous point, and about to end
+        try:
+            await wait_gone(target, holder[0])
+        except LabError:
+            raise LabError("another run is in progress; only one at a time is possible on a machine") from None
+    return False
 
 
 async def _run(

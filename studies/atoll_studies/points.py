@@ -3,6 +3,7 @@
 
 import hashlib
 import json
+import os
 import random
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, fields, is_dataclass, replace
@@ -10,6 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_core.codec import to_json
+from atoll_core.errors import PlanError, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
@@ -53,11 +55,18 @@ class Point:
 def make_points(study: Study) -> list[Point]:
     """All points in the order in which they are run: block by block, a block being one repetition of everything.
 
+    Raises PlanError if two configurations are the same experiment.
+
     Within a block the order is random, of the study's ``order_seed``: a disturbance of the machine meets no
     configuration more than others. Points added by more repetitions come after those that were there.
     """
     points: list[Point] = []
     requests = [_Request.of(study, each) for each in study.configurations]
+    asked: dict[str, Configuration] = {}  # by digest
+    for configuration, request in zip(study.configurations, requests, strict=True):
+        if (same := asked.setdefault(request.digest, configuration)) is not configuration:
+            levels = f"{shown(same.label)} and {shown(configuration.label)}"
+            raise PlanError(f"study {study.name}: levels {levels} are the same experiment; remove one of them")
     for repetition, seed in enumerate(study.seeds):
         block = [
             Point(
@@ -100,6 +109,8 @@ class _Request:
 
 def run_request(network: Network, experiment: Experiment, backend: Backend, platform: str) -> RunRequest:
     """The request of a run. All that makes points and attempts knows requests by this."""
+    network = replace(network, file=os.path.abspath(network.file))  # noqa: PTH100 (Path.absolute keeps `..`)
+    experiment = replace(experiment, file=os.path.abspath(experiment.file))  # noqa: PTH100
     return RunRequest(network, experiment, platform, RunOptions(backend))
 
 

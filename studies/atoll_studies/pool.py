@@ -9,22 +9,24 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from atoll_core.errors import RunError
+from atoll_studies.study_directory import NoAttemptError
 
+_LAST_LINES = 10  # of a worker's standard error: several for a DescriptionError or a traceback
 _END_S = 60.0  # for a process that was asked to end: a lab of real time takes itself down
 
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """How the process of an attempt ended: with an attempt that was added, or killed before."""
+    """How the process of an attempt ended: with an attempt that was added, or before."""
 
     point: str
-    exit_code: int  # 0, or less: minus the signal that killed it
-    message: str  # its last line on standard error
+    exit_code: int  # 0, that of NoAttemptError, or less than 0: minus the signal that killed it
+    message: str  # its last lines on standard error
 
     @property
-    def killed(self) -> bool:
-        """Whether it was killed, so that there is no attempt: by the kernel for want of memory, say."""
-        return self.exit_code < 0
+    def lost(self) -> bool:
+        """Whether there is no attempt: killed, by the kernel for want of memory, say; or the run did not begin."""
+        return self.exit_code != 0
 
 
 class Pool:
@@ -58,7 +60,7 @@ class Pool:
                 for task in done:
                     del running[task]
                     ended = task.result()
-                    if ended.exit_code > 0:
+                    if ended.exit_code > 0 and ended.exit_code != NoAttemptError.exit_code:
                         raise RunError(ended.message or f"an attempt at point {ended.point} could not be recorded")
                     if on_end(ended):
                         self._queue.append(ended.point)
@@ -89,4 +91,4 @@ class Pool:
                 await process.wait()
             raise
         lines = errors.decode(errors="replace").strip().splitlines()
-        return Ended(point, process.returncode or 0, lines[-1] if lines else "")
+        return Ended(point, process.returncode or 0, "\n".join(lines[-_LAST_LINES:]))

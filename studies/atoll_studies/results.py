@@ -29,6 +29,22 @@ RUNS, FIGURE_TABLE = "runs", "figures"
 """Names of the tables' files, without .csv or .parquet."""
 
 
+_ORIGIN_COLUMNS = ("point", "run", "wall_s", "platform", "revision", "kernel", "kernel_mode")
+_ESTIMATE = ("", "_low", "_high", "_level")
+FIGURE_COLUMNS: dict[str, type] = {
+    **dict.fromkeys(("figure", "unit"), str),
+    "runs": int,
+    **{f"median{part}": float for part in _ESTIMATE},
+    **dict.fromkeys(("quartile_1", "quartile_3", "least", "greatest"), float),
+    **{f"mean{part}": float for part in _ESTIMATE},
+    "baseline": str,
+    "pairs": int,
+    **{f"difference{part}": float for part in _ESTIMATE},
+    **dict.fromkeys(("pairs_higher", "pairs_lower"), int),
+}
+"""Columns of the table of figures after those of factors, with their types."""
+
+
 @dataclass(frozen=True, slots=True)
 class StudyRun:
     """A usable run of a point."""
@@ -189,6 +205,12 @@ def column_name(figure: str, unit: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", f"{figure} {unit}".lower()).strip("_")
 
 
+def columns() -> frozenset[str]:
+    """The columns that the tables have besides factors."""
+    figures = {column_name(name, unit) for name, (unit, _, _) in FIGURES.items()}
+    return frozenset({"seed", "verdict", *figures, *_ORIGIN_COLUMNS, *FIGURE_COLUMNS})
+
+
 def runs_table(results: Results) -> "pl.DataFrame":
     """A row for each usable run, in the order of configurations and seeds."""
     import polars as pl
@@ -197,19 +219,15 @@ def runs_table(results: Results) -> "pl.DataFrame":
     rows: list[dict[str, Any]] = []
     for run in sorted(results.runs, key=lambda each: (each.configuration, results.seeds.index(each.seed))):
         origin = run.attempt.provenance
+        by = (origin.platform, origin.revision, origin.kernel, origin.mode)
+        made = (run.point, str(run.attempt.path), run.attempt.wall_s, *by)
         rows.append(
             {
                 **results.configurations[run.configuration],
                 "seed": run.seed,
                 "verdict": run.attempt.outcome,
                 **{column_name(name, FIGURES[name][0]): run.figures[name] for name in present},
-                "point": run.point,
-                "run": str(run.attempt.path),
-                "wall_s": run.attempt.wall_s,
-                "platform": origin.platform,
-                "revision": origin.revision,
-                "kernel": origin.kernel,
-                "kernel_mode": origin.mode,
+                **dict(zip(_ORIGIN_COLUMNS, made, strict=True)),
             }
         )
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -219,7 +237,8 @@ def figures_table(results: Results) -> "pl.DataFrame":
     """A row for each configuration and figure: estimates with their intervals, and differences from the baseline."""
     import polars as pl
 
-    return pl.DataFrame([_figure_row(results, each) for each in results.figures], infer_schema_length=None)
+    rows = [_figure_row(results, each) for each in results.figures]
+    return pl.DataFrame(rows, {**dict.fromkeys(results.factors, str), **FIGURE_COLUMNS})
 
 
 def _figure_row(results: Results, each: ConfigurationFigure) -> dict[str, Any]:

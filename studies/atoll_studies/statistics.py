@@ -8,6 +8,7 @@ estimated with intervals of order statistics, which hold for any continuous dist
 
 import functools
 import math
+import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -127,7 +128,7 @@ def mean_estimate(values: Sequence[float], seed: int, level: float = LEVEL) -> E
     """The mean with a bootstrap interval over runs: bias-corrected and accelerated (Efron 1987).
 
     ``seed``: of the resampling. The level is the nominal one, which few runs of a heavy-tailed distribution do not
-    reach; with fewer than three runs there is no interval.
+    reach; with fewer than three runs, or if no bound is finite, there is no interval.
     """
     mean = math.fsum(values) / len(values)
     if len(values) < 3:
@@ -138,13 +139,16 @@ def mean_estimate(values: Sequence[float], seed: int, level: float = LEVEL) -> E
     from scipy import stats  # takes a second to load
 
     untyped: Any = stats
-    found = untyped.bootstrap(
-        (np.asarray(values),),
-        np.mean,
-        confidence_level=level,
-        n_resamples=_RESAMPLES,
-        method="BCa",
-        rng=np.random.default_rng(seed),
-    )
+    with warnings.catch_warnings(action="ignore"):  # of an interval that is not finite
+        found = untyped.bootstrap(
+            (np.asarray(values),),
+            np.mean,
+            confidence_level=level,
+            n_resamples=_RESAMPLES,
+            method="BCa",
+            rng=np.random.default_rng(seed),
+        )
     interval = found.confidence_interval
+    if not (math.isfinite(interval.low) and math.isfinite(interval.high)):
+        return Estimate(mean, min(values), max(values), 0.0, len(values))
     return Estimate(mean, float(interval.low), float(interval.high), level, len(values))

@@ -6,14 +6,14 @@ A configuration is a combination of one level of each factor; a point is a confi
 
 import itertools
 import json
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
 from atoll_core.description.loader import load_experiment
 from atoll_core.description.parser import Parsed, parse
-from atoll_core.description.raw_study import RawStudy, level_name
+from atoll_core.description.raw_study import LAST_SEED, RawStudy, level_name
 from atoll_core.description.validation_messages import suggest
 from atoll_core.description.yaml_document import Document, Place, compose_document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
@@ -75,16 +75,16 @@ class Study:
     configurations: tuple[Configuration, ...]
 
 
-def load_study(path: Path, known_figures: Sequence[str] = ()) -> Study:
+def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collection[str] = ()) -> Study:
     """The study that a study.yaml describes. Raises DescriptionError with all mistakes, those of the experiment too.
 
-    ``known_figures``: names that the key ``figures`` may have; empty: any.
+    ``known_figures``: names that the key ``figures`` may have; empty: any. ``columns``: names that no factor may have.
     """
     document = read_document(path)
     parsed = parse(RawStudy, document)
     if parsed is None:
         raise DescriptionError(document.mistakes)
-    return _Resolver(parsed, document, path, known_figures).resolve()
+    return _Resolver(parsed, document, path, known_figures).resolve(columns)
 
 
 def setting_text(key: str, value: Any) -> str:
@@ -94,6 +94,14 @@ def setting_text(key: str, value: Any) -> str:
         if plain.tree == {"given": value} and not plain.mistakes:
             return f"{key}={value}"
     return f"{key}={json.dumps(value, ensure_ascii=False)}"
+
+
+def _key_parts(key: str) -> Place:
+    return tuple(part.strip() for part in key.split("."))
+
+
+def _contains(outer: Place, inner: Place) -> bool:
+    return inner[: len(outer)] == outer
 
 
 class _Resolver:
@@ -110,9 +118,14 @@ class _Resolver:
         self.loaded: dict[tuple[str, ...], tuple[Network, Experiment] | DescriptionError] = {}
         self.common = tuple(setting_text(key, value) for key, value in self.raw.set.items())
 
-    def resolve(self) -> Study:
+    def resolve(self, columns: Collection[str]) -> Study:
         factors = tuple(self.factors())
+        for factor in factors:
+            if factor.name in columns:
+                taken = ", ".join(sorted(columns))
+                self.wrong(("factors", factor.name), f"the tables have columns {taken}; choose another name")
         self.refuse_own_keys()
+        self.refuse_replaced_keys()
         baseline = self.baseline(factors)
         self.check_figures()
         seeds = self.raw.seeds or []
@@ -126,14 +139,17 @@ class _Resolver:
         configurations = tuple(self.configurations(factors))
         if self.mistakes:
             raise DescriptionError(self.mistakes)
-        first = configurations[0].experiment.seed
+        first, repetitions = configurations[0].experiment.seed, self.raw.repetitions or 1
+        if not seeds and first + repetitions - 1 > LAST_SEED:
+            self.wrong(("repetitions",), f"seeds from {first} on end after {LAST_SEED}; write fewer, or 'seeds'")
+            raise DescriptionError(self.mistakes)
         return Study(
             name=self.raw.name,
             experiment=self.experiment,
             platform=self.raw.platform,
             backend=self.backend(),
             factors=factors,
-            seeds=tuple(seeds or range(first, first + (self.raw.repetitions or 1))),
+            seeds=tuple(seeds or range(first, first + repetitions)),
             order_seed=self.raw.order_seed,
             attempts=self.raw.limits.attempts,
             baseline=baseline,
@@ -174,6 +190,33 @@ class _Resolver:
             key = str(place[-1])
             if key in _OF_POINTS:
                 self.wrong(place, f"{key} is not a setting of a study; {remedies[key]}")
+
+    def refuse_replaced_keys(self) -> None:
+        """Refuse keys of two factors, and common settings that a factor replaces in all runs."""
+        levels: dict[str, list[dict[Place, Place]]] = {}  # by factor: the keys of each level with their places
+        for name, given in self.raw.factors.items():
+            if isinstance(given, dict):
+                variants = cast("dict[str, dict[str, Any]]", given)
+                levels[name] = [
+                    {_key_parts(key): ("factors", name, each, key) for key in settings}
+                    for each, settings in variants.items()
+                ]
+            else:
+                levels[name] = [{_key_parts(name): ("factors", name)}]
+        for key in self.raw.set:
+            for name, each in levels.items():
+                if all(any(_contains(own, _key_parts(key)) for own in level) for level in each):
+                    self.wrong(("set", key), f"factor {shown(name)} replaces {key} in all runs; remove it here")
+        for (first, one), (second, other) in itertools.combinations(levels.items(), 2):
+            keys = {key: place for level in reversed(one) for key, place in level.items()}
+            for key, place in {key: place for level in reversed(other) for key, place in level.items()}.items():
+                for same in keys:
+                    if _contains(same, key) or _contains(key, same):
+                        what = ".".join(map(str, key))
+                        why = what if same == key else f"{what} and {'.'.join(map(str, same))}"
+                        self.wrong(
+                            place, f"factors {shown(first)} and {shown(second)} both set {why}; keep one of them"
+                        )
 
     def setting_places(self) -> Iterator[Place]:
         yield from (("set", key) for key in self.raw.set)

@@ -2,7 +2,7 @@
 """The directory of a study, which is its only state. Layout: docs/contracts.md.
 
     study.json                          the study as it was last swept
-    points/ID/point.json                what the point asks for; never changed
+    points/ID/point.json                what the point asks for; rewritten if its files moved
     points/ID/20260102T030405Z-1/       an attempt: a run directory, and attempt.json
     working/                            attempts that are being made
 
@@ -22,7 +22,7 @@ from typing import Any, cast
 
 from atoll_analysis.run_directory.atomic_files import plain_errors, replace_text
 from atoll_analysis.verdict.findings import Verdict
-from atoll_core.errors import RunDirError, RunError, UsageError
+from atoll_core.errors import AtollError, RunDirError, RunError, UsageError
 from atoll_studies.points import Point
 from atoll_studies.study import Study
 
@@ -30,14 +30,22 @@ FORMAT = 1
 FAILED = "failed"
 """The outcome of an attempt that has no verdict, as it did not come to its end."""
 
+_STUDY_KEYS = {"name": str, "factors": dict, "baseline": dict, "figures": list, "configurations": list, "points": list}
+
 USABLE = frozenset({Verdict.VALID.value, Verdict.CAVEATS.value})
+
+
+class NoAttemptError(AtollError):
+    """A run did not begin, so that no attempt was added. Another try may succeed."""
+
+    exit_code = 75  # EX_TEMPFAIL of sysexits.h
 
 
 @dataclass(frozen=True, slots=True)
 class Provenance:
     """What made an attempt. Runs of different provenance may differ for reasons that are no factor's."""
 
-    revision: str | None  # of atoll; None: unknown
+    revision: str | None  # of atoll's clone, else its version; None: unknown
     platform: str
     kernel: str  # release: of the virtual kernel, else of the machine
     mode: str | None = None  # of the virtual kernel
@@ -96,22 +104,29 @@ class StudyDirectory:
 
     def study(self) -> dict[str, Any]:
         """study.json. Raises RunDirError."""
-        return _read_json(self.path / "study.json", f"{self.path}: not the directory of a study (no study.json)")
+        path = self.path / "study.json"
+        found = _read_json(path, f"{self.path}: not the directory of a study (no study.json)")
+        damaged = [key for key, kind in _STUDY_KEYS.items() if not isinstance(found.get(key), kind)]
+        if damaged:
+            what = " and ".join(damaged)
+            raise RunDirError(f"{path}: damaged, {what} cannot be read; remove it, and --resume writes it again")
+        return found
 
     def write(
         self, study: Study, points: Iterable[Point], origin: Provenance | None = None, inventory: Path | None = None
     ) -> None:
-        """Replace study.json, and add point.json of points that are new. Raises RunError.
+        """Replace study.json, and point.json of points that are new, or whose files moved. Raises RunError.
 
         ``origin``: that attempts must have from now on; None: any. ``inventory``: of a lab of real machines.
         """
         points = list(points)
         for point in points:
-            path = self.point_path(point.id) / "point.json"
-            if not path.exists():
-                with plain_errors(path):
-                    path.parent.mkdir(parents=True, exist_ok=True)
-                replace_text(path, json.dumps(point.to_json()) + "\n")
+            path, text = self.point_path(point.id) / "point.json", json.dumps(point.to_json()) + "\n"
+            with plain_errors(path):
+                path.parent.mkdir(parents=True, exist_ok=True)
+                unchanged = path.exists() and path.read_bytes() == text.encode()
+            if not unchanged:
+                replace_text(path, text)
         about = {
             "format": FORMAT,
             "name": study.name,
@@ -145,9 +160,16 @@ class StudyDirectory:
         found: list[Attempt] = []
         for path in sorted(self.point_path(identity).glob("*/attempt.json")):
             about = _read_json(path, f"{path}: there is no such file")
-            origin = Provenance(**about["provenance"])
-            found.append(Attempt(path.parent, about["outcome"], about["message"], about["wall_s"], origin))
+            try:
+                origin = Provenance(**about["provenance"])
+                found.append(Attempt(path.parent, about["outcome"], about["message"], float(about["wall_s"]), origin))
+            except (KeyError, TypeError, ValueError) as error:
+                raise RunDirError(f"{path}: damaged ({error!r}); remove {path.parent}") from None
         return found
+
+    def count_attempts(self) -> int:
+        """The number of completed attempts at all points, those that are no longer of the study too."""
+        return sum(1 for _ in self.path.glob("points/*/*/attempt.json"))
 
     def keep(self, made: Path, identity: str, attempt: Attempt) -> Path:
         """Add a completed attempt, made at ``made``, to a point; returns its path. Raises RunError."""
@@ -179,7 +201,7 @@ def _read_json(path: Path, missing: str) -> dict[str, Any]:
         raise RunDirError(missing) from None
     except (OSError, ValueError) as error:
         raise RunDirError(f"{path}: cannot be read: {error}") from None
-    if not isinstance(found, dict) or cast("Mapping[str, Any]", found).get("format", 0) > FORMAT:
+    if not isinstance(found, dict) or cast("Mapping[str, Any]", found).get("format", 0) not in range(FORMAT + 1):
         raise RunDirError(f"{path}: not written by this version of atoll, nor by an older one")
     return cast("dict[str, Any]", found)
 

@@ -19,7 +19,7 @@ from atoll_emulation.uml.kernel import UmlKernel
 from atoll_studies.points import Point, make_points, run_request
 from atoll_studies.pool import Ended, Pool
 from atoll_studies.study import Study
-from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
+from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory, is_study
 from atoll_studies.worker import provenance
 from atoll_testbed.preflight.requirements import require_lab, require_runnable
 from atoll_testbed.virtual.precompile import compile_stale, module_folders
@@ -45,7 +45,9 @@ class PointState:
     estimate_s: float
     attempts: list[Attempt] = field(default_factory=list[Attempt])
     state: State = State.WAITING
-    killed: int = 0  # attempts of this sweep whose process was killed
+    made: list[Attempt] = field(default_factory=list[Attempt])  # those of this sweep
+    lost: int = 0  # tries of this sweep of which no attempt is left: killed, or ended before the run had a directory
+    loss: str = ""  # why the last try left none; empty if it left one
     began: float | None = None  # time.monotonic() of the attempt that runs
 
     @property
@@ -88,13 +90,15 @@ class Sweep:
         Raises UsageError, RunDirError.
         """
         self._mix = mix
+        if is_study(self.directory.path) and (name := self.directory.study()["name"]) != self.study.name:
+            raise UsageError(
+                f"{self.directory.path} is of study {name}, and this is {self.study.name}; name another one"
+            )
         for each in self.points.values():
             each.attempts = self.directory.attempts(each.point.id)
         there = [attempt for each in self.points.values() for attempt in each.attempts]
-        if there and not resume:
-            raise UsageError(
-                f"{self.directory.path} has {counted(len(there), 'run')} of this study; --resume keeps them and goes on"
-            )
+        if not resume and (kept := self.directory.count_attempts()):
+            raise UsageError(f"{self.directory.path} has {counted(kept, 'run')}; --resume keeps them and goes on")
         others = {attempt.provenance for attempt in there if attempt.usable} - {self._origin}
         if others and not mix:
             made = "\n".join(f"  {other}" for other in sorted(others, key=str))
@@ -106,12 +110,12 @@ class Sweep:
             each.state = self._state(each)
 
     def _state(self, each: PointState) -> State:
-        """The state by what is in the directory. Attempts of another provenance are no tries of this one."""
+        """The state by what is in the directory. Earlier attempts of another provenance are no tries of this one."""
         if each.usable:
             return State.DONE
-        tried = [attempt for attempt in each.attempts if attempt.provenance == self._origin]
+        tried = [try_ for try_ in each.attempts if try_.provenance == self._origin or try_ in each.made]
         repeats = self.study.platform == VIRTUAL and any(attempt.outcome != FAILED for attempt in tried)
-        if len(tried) + each.killed < self.study.attempts and not repeats:
+        if len(tried) + each.lost < self.study.attempts and not repeats:
             return State.WAITING
         return State.FAILED if not tried or tried[-1].outcome == FAILED else State.INVALID
 
@@ -156,7 +160,8 @@ class Sweep:
         ended = [(each.usable.wall_s, each.estimate_s) for each in self.points.values() if each.usable]
         pace = sum(took for took, _ in ended) / sum(estimated for _, estimated in ended) if ended else 1.0
         now = time.monotonic()
-        spent = {each.point.id: now - each.began for each in self.left() if each.began is not None}
+        # read once: attempts end while a terminal's thread is here
+        spent = {each.point.id: now - began for each in self.left() if (began := each.began) is not None}
         work = [max(0.0, pace * each.estimate_s - spent.get(each.point.id, 0.0)) for each in self.left()]
         return makespan(work, jobs)
 
@@ -182,8 +187,10 @@ class Sweep:
 
     def _ended(self, ended: Ended) -> bool:
         each = self.points[ended.point]
-        each.attempts = self.directory.attempts(ended.point)
-        each.killed += ended.killed
+        before, each.attempts = each.attempts, self.directory.attempts(ended.point)
+        each.made += [attempt for attempt in each.attempts if attempt not in before]
+        each.lost += ended.lost
+        each.loss = "killed" if ended.exit_code < 0 else ended.message if ended.lost else ""
         each.state, each.began = self._state(each), None
         self.on_change(each)
         return each.state is State.WAITING

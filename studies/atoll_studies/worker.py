@@ -2,7 +2,8 @@
 """One attempt at a point: ``python -m atoll_studies.worker STUDY POINT``.
 
 A process of its own for each: it ends, with all that it started, when the sweep does, however that ends. Exit code 0:
-an attempt was added to the study's directory, whatever its outcome; otherwise the reason is on standard error.
+an attempt was added to the study's directory, whatever its outcome; otherwise the reason is on standard error. 75: the
+run did not begin, and may be tried again.
 """
 
 import asyncio
@@ -22,9 +23,9 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.platforms import VIRTUAL, LabTarget
 from atoll_emulation.this_machine.core_pinning import claimed_core
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
-from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory, unwritten
+from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory, unwritten
 from atoll_testbed.run.postprocess import compress_and_analyse
-from atoll_testbed.run.run_request import RunRequest, create_run, revision
+from atoll_testbed.run.run_request import RunRequest, create_run, installed_version, revision
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
 
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
@@ -32,9 +33,10 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 def provenance(where: str, kernel: UmlKernel | None) -> Provenance:
     """What makes the attempts of this process. ``kernel``: in virtual time."""
+    made_by = revision() or installed_version()
     if kernel is None:
-        return Provenance(revision(), where, platform.release())
-    return Provenance(revision(), where, kernel.release, kernel.mode, kernel.executable.parent.name)
+        return Provenance(made_by, where, platform.release())
+    return Provenance(made_by, where, kernel.release, kernel.mode, kernel.executable.parent.name)
 
 
 class _Worker:
@@ -48,7 +50,7 @@ class _Worker:
         self._run: RunDir | None = None
 
     async def attempt(self) -> None:
-        """Make one attempt. Raises AtollError if it could not be added."""
+        """Make one attempt. Raises NoAttemptError if the run did not begin, AtollError if it could not be added."""
         began = time.monotonic()
         shutil.rmtree(self._working, ignore_errors=True)
         kernel = find_virtual_kernel() if self._platform == VIRTUAL else None
@@ -64,8 +66,10 @@ class _Worker:
             summary = await (self._live() if kernel is None else self._virtual(kernel))
             outcome, message = summary["verdict"], "; ".join(summary["reasons"])
         except AtollError as error:
-            if self._run is None or (isinstance(error, RunError) and unwritten(error)):
+            if isinstance(error, RunError) and unwritten(error):
                 raise
+            if self._run is None:
+                raise NoAttemptError(str(error)) from error
             message = str(error)
         wall_s = time.monotonic() - began
         if self._run is None:

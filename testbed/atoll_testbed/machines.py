@@ -3,7 +3,6 @@
 
 import asyncio
 
-from atoll_core.errors import AtollError
 from atoll_core.plan.plan import HostSettings, Plan
 from atoll_testbed.box_services import Services
 from atoll_testbed.platforms.base import Platform
@@ -40,12 +39,12 @@ class Machines:
         await self._services.add(plan)
 
     async def restore(self, plan: Plan | None) -> None:
-        """Return to the settings and programs of a plan as far as possible. Raises the first AtollError."""
-        first: AtollError | None = None
+        """Return to the settings and programs of a plan as far as possible. Raises the first error."""
+        first: Exception | None = None
         for restored in (self._set(plan), self._services.reconcile(plan, restart_traces=False)):
             try:
                 await restored
-            except AtollError as error:
+            except Exception as error:  # noqa: BLE001 - raised below; a cancellation ends both
                 first = first or error
         if first is not None:
             raise first

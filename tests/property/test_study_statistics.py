@@ -137,3 +137,9 @@ def test_quantiles_are_ordered(values: list[float]) -> None:
 def test_no_values_have_no_quantile() -> None:
     with pytest.raises(ValueError, match="no values"):
         quantile_estimate([])
+
+
+@pytest.mark.filterwarnings("error")
+def test_a_mean_whose_interval_is_not_finite_has_none() -> None:
+    found = mean_estimate([1.0, 1.0, 1.0, 1.0000000000000002], seed=1)
+    assert (found.low, found.high, found.level) == (1.0, 1.0000000000000002, 0.0)

@@ -17,7 +17,7 @@ from atoll_controller.planner.virtual_cost import rough
 from atoll_core.errors import InterruptedByUserError, RunError
 from atoll_core.plural import counted
 from atoll_dashboards.compare.comparison import FIGURES
-from atoll_studies.results import read_results, results_json, write_tables
+from atoll_studies.results import columns, read_results, results_json, write_tables
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.sweep import State, Sweep
@@ -38,7 +38,7 @@ def sweep_study(
     as_json: bool,
 ) -> int:
     """`atoll sweep`; returns the exit code."""
-    study = load_study(file, tuple(FIGURES))
+    study = load_study(file, tuple(FIGURES), columns())
     target = lab_target(inventory, study.platform)
     warnings = warn(
         dict.fromkeys(
@@ -69,6 +69,9 @@ def sweep_study(
         print(json.dumps({**results_json(results), **about, "written": list(map(str, written))}))
     elif not interrupted:
         print_results(results)
+        for each in sweep.points.values():
+            if each.state is State.FAILED and each.loss:
+                print(f"failed: {each.point.label}: {each.loss}")
         for path in written:
             print(f"written: {path}")
     if interrupted:

@@ -39,7 +39,7 @@ class SweepProgress:
     def __init__(self, sweep: Sweep, jobs: int) -> None:
         self._sweep = sweep
         self._jobs = jobs
-        self._console = Console(stderr=True)
+        self._console = Console(stderr=True, markup=False)
         self._live = (
             Live(get_renderable=self._drawn, console=self._console, refresh_per_second=_REFRESH_HZ, transient=True)
             if self._console.is_terminal
@@ -60,7 +60,7 @@ class SweepProgress:
         if self._live is not None or each.state is State.RUNNING:
             return
         outcomes = [f"{made.outcome} ({made.message})" if made.message else made.outcome for made in each.attempts]
-        outcome = outcomes[-1] if outcomes else "killed"
+        outcome = outcomes[-1] if outcomes and not each.loss else f"no attempt: {each.loss}"
         print(f"{each.point.label}: {outcome}; {self._footer()}", file=sys.stderr, flush=True)
 
     def _footer(self) -> str:

@@ -20,6 +20,7 @@ from atoll_core.errors import MachineError, UsageError, plain
 _LAYERS = ("Ether", "Dot1Q", "IP", "ICMP", "TCP", "UDP", "Raw")
 _ADDRESSES = {"IP": ("src", "dst"), "ICMP": ("gw", "addr_mask")}  # as text Scapy would look it up in the DNS
 _NO_MAC = "00:00:00:00:00:00"  # no flow entry matches MAC addresses; without one Scapy would send ARP requests
+_MOST_LAYERS = 32
 _HEX = re.compile(r"(0x)?([0-9a-fA-F]{2}[\s:]*)+")
 _FORMS = 'give layers, such as IP(dst="10.20.0.1")/UDP(dport=53), hexadecimal digits, or a capture file of one packet'
 
@@ -102,11 +103,21 @@ def _built(scapy: Any, text: str, addresses: dict[str, IPv4Address | None]) -> b
                 raise _wrong(f"IP has no {missing}; give {missing}=..., or the host")
         try:
             layer = getattr(scapy, name)(**filled | values)
+            _require_carried(layer, values)
             packet = layer if packet is None else packet / layer
             content = bytes(packet)
         except (ValueError, TypeError, KeyError, OSError, OverflowError, struct.error) as error:
             raise _wrong(f"{name}: {_line(error)}") from None
     return content
+
+
+def _require_carried(layer: Any, values: dict[str, int | str | bytes]) -> None:
+    """Refuse numbers that the bytes of a layer do not have. Raises ValueError."""
+    again = type(layer)(bytes(layer))
+    for field, value in values.items():
+        if isinstance(value, int) and again.getfieldval(field) != value:
+            msg = f"{field}={value} is not possible; the packet would have {field}={again.getfieldval(field)}"
+            raise ValueError(msg)
 
 
 def _layers(scapy: Any, text: str) -> list[tuple[str, dict[str, int | str | bytes]]]:
@@ -119,7 +130,12 @@ def _layers(scapy: Any, text: str) -> list[tuple[str, dict[str, int | str | byte
     while isinstance(node, ast.BinOp) and isinstance(node.op, ast.Div):
         calls.append(node.right)
         node = node.left
-    return [_layer(scapy, call) for call in (node, *reversed(calls))]
+    if len(calls) >= _MOST_LAYERS:
+        raise _wrong(f"{len(calls) + 1} layers are too many; give at most {_MOST_LAYERS}")
+    try:
+        return [_layer(scapy, call) for call in (node, *reversed(calls))]
+    except RecursionError:  # of showing what is wrong
+        raise _wrong(f"{plain(repr(text), 40)} is no packet; {_FORMS}") from None
 
 
 def _layer(scapy: Any, call: ast.expr) -> tuple[str, dict[str, int | str | bytes]]:
@@ -161,7 +177,7 @@ def _frame(scapy: Any, packet: Any) -> Frame:
     layer = packet.payload
     if type(layer) is scapy.Dot1Q:
         vlan, layer = layer.vlan, layer.payload
-    if type(layer) is not scapy.IP:
+    if type(layer) is not scapy.IP or layer.version != 4:
         raise _wrong("this is no IPv4 packet with at most one VLAN tag; a plan has entries for nothing else")
     return Frame(IPv4Address(layer.src), IPv4Address(layer.dst), vlan, layer.proto)
 

@@ -11,6 +11,7 @@ from atoll_core.errors import shown
 
 MOST_LEVELS = 1000
 MOST_REPETITIONS = 1000
+LAST_SEED = 2**63 - 1
 
 
 def level_name(value: Any) -> str:
@@ -58,7 +59,7 @@ Levels = Annotated[
         }
     ),
 ]
-Seed = Annotated[int, Field(ge=0, le=2**63 - 1)]
+Seed = Annotated[int, Field(ge=0, le=LAST_SEED)]
 
 
 class RawStudyLimits(Raw):

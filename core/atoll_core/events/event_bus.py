@@ -70,3 +70,20 @@ class EventBus:
         """Pass an event to its subscribers; returns their errors, which do not affect the publisher or each other."""
         outcomes = [each.put(event) for each in self._subscribers.get(type(event), ())]
         return tuple(error for error in outcomes if error is not None)
+
+
+def reporting(take: Callable[[E], object], report: Callable[[str], object]) -> Callable[[E], None]:
+    """``take``, for a subscription that is never closed: its errors are reported, an equal one after another once."""
+    last = ""
+
+    def taken(event: E) -> None:
+        nonlocal last
+        try:
+            take(event)
+        except Exception as error:
+            if (text := f"{type(event).__name__}: {error!r}") != last:
+                last = text
+                report(f"an event was not taken: {text}")
+            raise
+
+    return taken

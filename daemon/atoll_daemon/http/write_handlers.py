@@ -162,6 +162,7 @@ async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
     _require_local(request, "runs", asked.runs)
     _require_local(request, "influx", asked.influx)
     read = await _reading(daemon, request, asked)
+    daemon.tasks.require_idle()  # before the planning, which takes seconds
     described = await read()
     daemon.require_runtime(asked.runtime)
     runs = Path(asked.runs).resolve() if asked.runs else daemon.runs_folder

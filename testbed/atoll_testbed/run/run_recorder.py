@@ -62,14 +62,15 @@ class RunRecorder:
 
     @contextlib.contextmanager
     def recording(self) -> Generator[None]:
-        """Record counters of boxes, output of users' programs, and notes of the testbed during the block."""
-        with contextlib.ExitStack() as ending:
-            for subscription in (
-                self._events.subscribe(lambda event: self.box_line(event.box, event.line), Counters),
-                self._events.subscribe(lambda event: self.program_line(event.job, event.line), ProgramOutput),
-                self._events.subscribe(lambda event: self.event("note", message=event.message), Note),
-            ):
-                ending.callback(subscription.close)
+        """Record counters of boxes, output of users' programs, and notes of the testbed during the block.
+
+        Raises at its end what could not be recorded, unless the block raises.
+        """
+        with (
+            self._events.subscribe(lambda event: self.box_line(event.box, event.line), Counters),
+            self._events.subscribe(lambda event: self.program_line(event.job, event.line), ProgramOutput),
+            self._events.subscribe(lambda event: self.event("note", message=event.message), Note),
+        ):
             yield
 
     def event(self, kind: str, /, t_ns: int | None = None, **fields: Any) -> None:

@@ -7,6 +7,7 @@ which has access to this directory only.
 
 import subprocess
 from dataclasses import dataclass
+from importlib import metadata
 from pathlib import Path
 from typing import Any
 
@@ -101,14 +102,22 @@ def read_request(run_dir: RunDir) -> RunRequest:
 
 def revision() -> str | None:
     """The project's git revision, with + if the work tree is modified; None outside a checkout."""
+    file = Path(__file__)
     try:
-        done = subprocess.run(
-            ["git", "-C", str(Path(__file__).parent), "describe", "--always", "--dirty=+", "--abbrev=12"],
-            capture_output=True,
-            text=True,
-            check=True,
-            timeout=5,
-        )
+        _git(file.parent, "ls-files", "--error-unmatch", file.name)  # a package installed inside of other work has none
+        return _git(file.parent, "describe", "--always", "--dirty=+", "--abbrev=12") or None
     except (OSError, subprocess.SubprocessError):
         return None
-    return done.stdout.strip() or None
+
+
+def _git(folder: Path, *words: str) -> str:
+    command = ["git", "-C", str(folder), *words]
+    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
+
+
+def installed_version() -> str | None:
+    """The version of the installed package; None if there is none."""
+    try:
+        return f"version {metadata.version('atoll')}"
+    except metadata.PackageNotFoundError:
+        return None

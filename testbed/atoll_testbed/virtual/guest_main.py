@@ -16,7 +16,7 @@ from typing import Any
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import Appender
 from atoll_core.errors import AtollError
-from atoll_core.events.event_bus import EventBus
+from atoll_core.events.event_bus import EventBus, reporting
 from atoll_core.events.events import STREAMED, StepBegun
 from atoll_core.plan.tc_settings import timer_slack
 from atoll_emulation.this_machine.congestion_controls import permit_everywhere
@@ -49,8 +49,8 @@ async def measure(directory: Path) -> int:
             testbed.platform.read_every(_READ_EVERY_S if event.step == "measure" else 0)
 
     events = EventBus()
-    events.subscribe(lambda event: write(event.to_line()), *STREAMED)
-    events.subscribe(pace, StepBegun)
+    events.subscribe(reporting(lambda event: write(event.to_line()), _report), *STREAMED)
+    events.subscribe(reporting(pace, _report), StepBegun)
     try:
         started_ns = time.time_ns()
         permit_everywhere()
@@ -63,6 +63,10 @@ async def measure(directory: Path) -> int:
         return error.exit_code
     write({"type": "done"})
     return 0
+
+
+def _report(text: str) -> None:
+    sys.stderr.write(f"{text}\n")
 
 
 if __name__ == "__main__":

@@ -3,7 +3,7 @@
 
 import pytest
 
-from atoll_core.events.event_bus import EventBus
+from atoll_core.events.event_bus import EventBus, reporting
 from atoll_core.events.events import Event, Note, Progress, StepBegun
 
 
@@ -71,3 +71,13 @@ def test_a_subscriber_may_end_its_subscription_while_it_is_called() -> None:
     bus.publish(Note("one"))
     bus.publish(Note("two"))
     assert seen == ["one", "one", "two"]
+
+
+def test_errors_of_a_subscription_that_is_never_closed_are_reported_once() -> None:
+    bus, lines = EventBus(), list[str]()
+    bus.subscribe(reporting(full, lines.append), Note)
+    for message in ("one", "one", "two"):
+        assert len(bus.publish(Note(message))) == 1
+    assert lines == [
+        f"an event was not taken: Note: OSError(28, 'no space for {message}')" for message in ("one", "two")
+    ]

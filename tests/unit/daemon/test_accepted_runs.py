@@ -7,14 +7,18 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
+from aiohttp.test_utils import make_mocked_request
 
 from atoll_core.description.loader import load_experiment
 from atoll_core.description.yaml_document import read_document
 from atoll_core.errors import PlanError
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import HARDWARE, LabTarget
+from atoll_daemon.http import write_handlers
 from atoll_daemon.http.experiment_bodies import DescribedExperiment, described_by_file
+from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.lab_daemon import LabDaemon
+from atoll_daemon.task_runner import Busy
 from atoll_testbed.run.run_request import RunOptions, RunRequest
 
 
@@ -51,3 +55,17 @@ async def test_what_cannot_be_carried_out_is_refused(daemon: LabDaemon, project:
     with pytest.raises(PlanError, match="the tc backend cannot do that"):
         await daemon.accept_run(asked, RunOptions(Backend.TC), tmp_path, analyse=True)
     assert list(tmp_path.iterdir()) == []
+
+
+async def test_a_busy_lab_plans_no_run(daemon: LabDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
+    async def read() -> None:
+        raise AssertionError("read")
+
+    async def reading(*_: object) -> object:
+        return read
+
+    monkeypatch.setattr(write_handlers, "_reading", reading)
+    daemon.tasks.busy = Busy("apply", "geo", 0)
+    with pytest.raises(RequestError, match="the lab is busy with `apply geo`") as refused:
+        await write_handlers.post_run(daemon, make_mocked_request("POST", "/v1/runs"))
+    assert refused.value.status == 409

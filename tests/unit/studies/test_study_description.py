@@ -9,6 +9,7 @@ from atoll_core.description.overrides import override
 from atoll_core.description.yaml_document import compose_document
 from atoll_core.errors import DescriptionError
 from atoll_core.plan.plan import Backend
+from atoll_studies.results import columns
 from atoll_studies.study import Study, load_study, setting_text
 from tests.support.sandbox import QUICK, ROOT
 
@@ -87,14 +88,52 @@ def test_a_setting_that_the_experiment_refuses_is_reported_at_its_level(tmp_path
 
 
 def test_levels_that_only_contradict_each_other_are_reported_by_their_names(tmp_path: Path) -> None:
-    text = """set: {duration: 30 s}
-factors:
-  duration: [20 s, 3 s]
+    text = """factors:
+  run: {base: {}, long: {duration: 20 s}, short: {duration: 3 s}}
   transfer: [{size: 1 MB, start: 1 s}, {size: 1 MB, start: 5 s}]
+set: {duration: 30 s}
 """
     (line,) = mistakes(tmp_path, text)
-    assert line.startswith("4: 3 s, ")
+    assert line.startswith("3: short, ")
     assert "start: 5 s is not before the end" in line
+
+
+def test_a_key_belongs_to_one_factor(tmp_path: Path) -> None:
+    text = """factors:
+  tcp.congestion_control: [cubic, reno]
+  load:
+    light: {traffic.channels: 5}
+    heavy: {traffic.channels: 50, tcp: {congestion_control: bbr}}
+  traffic.channels: [7, 8]
+"""
+    assert mistakes(tmp_path, text) == [
+        "7: factors 'tcp.congestion_control' and 'load' both set tcp and tcp.congestion_control; keep one of them",
+        "8: factors 'load' and 'traffic.channels' both set traffic.channels; keep one of them",
+    ]
+
+
+def test_a_common_setting_that_no_run_has_is_refused(tmp_path: Path) -> None:
+    text = "set: {duration: 3 s, traffic.channels: 9}\nfactors:\n  duration: [2 s, 4 s]\n"
+    text += "  load: {usual: {}, heavy: {traffic.channels: 50}}\n"
+    assert mistakes(tmp_path, text) == ["3: factor 'duration' replaces duration in all runs; remove it here"]
+
+
+def test_a_factor_is_not_named_as_a_column_of_the_tables(tmp_path: Path) -> None:
+    path = tmp_path / "study.yaml"
+    path.write_text(FIRST + "factors:\n  kernel: {light: {traffic.channels: 5}, heavy: {traffic.channels: 50}}\n")
+    with pytest.raises(DescriptionError, match=r"study.yaml:4: the tables have columns .*figure, .*verdict"):
+        load_study(path, (), columns())
+
+
+def test_the_last_seed_is_within_its_bound(tmp_path: Path) -> None:
+    (tmp_path / "quick.yaml").write_text(QUICK.read_text().replace("../../", f"{ROOT}/"))
+    last = "experiment: quick.yaml\nname: study\nset: {}\nrepetitions: "
+    (tmp_path / "quick.yaml").write_text((tmp_path / "quick.yaml").read_text() + f"\nseed: {2**63 - 2}\n")
+    (tmp_path / "study.yaml").write_text(f"{last}2\n")
+    assert load_study(tmp_path / "study.yaml").seeds[-1] == 2**63 - 1
+    (tmp_path / "study.yaml").write_text(f"{last}3\n")
+    with pytest.raises(DescriptionError, match=r"study.yaml:4: seeds from \d+ on end after"):
+        load_study(tmp_path / "study.yaml")
 
 
 def test_levels_that_are_right_in_every_combination_need_not_be_right_alone(tmp_path: Path) -> None:

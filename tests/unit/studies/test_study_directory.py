@@ -4,22 +4,25 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 import atoll_studies.sweep
-from atoll_core.errors import UsageError
+from atoll_cli.terminal.study_table import SweepProgress
+from atoll_core.errors import RunDirError, UsageError
 from atoll_studies.pool import Ended
-from atoll_studies.study import load_study
-from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
+from atoll_studies.study import Factor, load_study
+from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory
 from atoll_studies.sweep import State, Sweep, makespan
 from tests.support.sandbox import QUICK
 
 HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
 OLDER = Provenance("abb", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
 
-KILLED = "killed"
+KILLED, NOT_BEGUN = "killed", "no lab"
+EXIT_CODES = {KILLED: -9, NOT_BEGUN: NoAttemptError.exit_code}
 
 
 def record(directory: StudyDirectory, point: str, outcome: str, origin: Provenance = HERE) -> None:
@@ -36,7 +39,8 @@ def record(directory: StudyDirectory, point: str, outcome: str, origin: Provenan
 class FakePool:
     """Records attempts instead of making them; ``outcomes``: of each point's attempts in turn, by its seed."""
 
-    def __init__(self, sweep: Sweep, outcomes: dict[int, list[str]]) -> None:
+    def __init__(self, sweep: Sweep, outcomes: dict[int, list[str]], origin: Provenance) -> None:
+        self.origin = origin
         self.sweep = sweep
         self.outcomes = outcomes
         self.order: list[str] = []
@@ -52,9 +56,9 @@ class FakePool:
             on_start(point)
             state = self.sweep.points[point]
             outcome = self.outcomes[state.point.seed].pop(0)
-            if outcome != KILLED:
-                record(self.sweep.directory, point, outcome)
-            if on_end(Ended(point, -9 if outcome == KILLED else 0, "")):
+            if outcome not in EXIT_CODES:
+                record(self.sweep.directory, point, outcome, self.origin)
+            if on_end(Ended(point, EXIT_CODES.get(outcome, 0), outcome)):
                 left.append(point)
 
 
@@ -79,9 +83,11 @@ def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Swee
     return make
 
 
-def execute(sweep: Sweep, monkeypatch: pytest.MonkeyPatch, outcomes: dict[int, list[str]]) -> list[int]:
+def execute(
+    sweep: Sweep, monkeypatch: pytest.MonkeyPatch, outcomes: dict[int, list[str]], origin: Provenance = HERE
+) -> list[int]:
     """Sweep with made-up outcomes; the seeds in the order of their attempts."""
-    pool = FakePool(sweep, outcomes)
+    pool = FakePool(sweep, outcomes, origin)
     monkeypatch.setattr(atoll_studies.sweep, "Pool", pool)
     with sweep.directory.locked():
         asyncio.run(sweep.run(1))
@@ -139,6 +145,25 @@ def test_an_attempt_that_is_killed_is_made_again_up_to_the_limit(
     assert states(again) == [State.DONE, State.WAITING]  # nothing of a killed one is in the directory
 
 
+def test_a_run_that_does_not_begin_is_tried_again_up_to_the_limit(
+    sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = sweep("mininet")
+    done.read(resume=False, mix=False)
+    execute(done, monkeypatch, {1: [NOT_BEGUN, "valid"], 2: [NOT_BEGUN] * 3})
+    assert states(done) == [State.DONE, State.FAILED]
+    assert [each.loss for each in done.points.values()] == ["", NOT_BEGUN]
+
+
+def test_attempts_of_an_atoll_that_changed_during_the_sweep_are_tries_too(
+    sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = sweep()
+    done.read(resume=False, mix=True)
+    assert sorted(execute(done, monkeypatch, {1: ["invalid"], 2: [FAILED] * 3}, OLDER)) == [1, 2, 2, 2]
+    assert states(done) == [State.INVALID, State.FAILED]
+
+
 def test_in_real_time_an_invalid_run_is_repeated_up_to_the_limit(
     sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -187,6 +212,65 @@ def test_a_sweep_removes_what_a_killed_one_left(sweep: Callable[..., Sweep], mon
     about = json.loads((done.directory.path / "study.json").read_text())
     assert [point["id"] for point in about["points"]] == list(done.points)
     assert done.directory.point(next(iter(done.points)))["request"]["experiment"]["name"] == "quick"
+
+
+def test_a_directory_of_another_study_is_refused(sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch) -> None:
+    first = sweep()
+    first.read(resume=False, mix=False)
+    execute(first, monkeypatch, {1: ["valid"], 2: ["valid"]})
+    other = sweep()
+    other.study = replace(other.study, name="other")
+    with pytest.raises(UsageError, match="is of study s, and this is other"):
+        other.read(resume=True, mix=False)
+
+
+def test_runs_of_earlier_points_are_refused_without_resume(sweep: Callable[..., Sweep]) -> None:
+    later = sweep()
+    record(later.directory, "0123456789abcdef", "valid")
+    with pytest.raises(UsageError, match="has 1 run; --resume"):
+        later.read(resume=False, mix=False)
+    later.read(resume=True, mix=False)
+
+
+@pytest.mark.parametrize("text", ["{", "[]", '{"format": "new"}', '{"format": 1}', '{"provenance": {"x": 1}}'])
+def test_damaged_files_are_one_line(tmp_path: Path, text: str) -> None:
+    directory = StudyDirectory(tmp_path / "s")
+    record(directory, "ab", "valid")
+    (attempt,) = directory.attempts("ab")
+    (attempt.path / "attempt.json").write_text(text)
+    (directory.path / "study.json").write_text(text)
+    for read in (directory.study, lambda: directory.attempts("ab")):
+        with pytest.raises(RunDirError, match=r"json: [^\n]+$"):
+            read()
+
+
+def test_levels_are_shown_as_they_are(sweep: Callable[..., Sweep]) -> None:
+    levels = "[red] and [/red]"
+    shown = sweep(repetitions=1)
+    shown.study = replace(
+        shown.study,
+        factors=(Factor("aqm", ()),),
+        configurations=(replace(shown.study.configurations[0], levels=(levels,)),),
+    )
+    progress = SweepProgress(shown, 1)
+    with progress._console.capture() as captured:
+        progress._console.print(progress._drawn())
+    assert levels in captured.get()
+
+
+def test_a_point_is_rewritten_when_its_files_have_moved(
+    sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    moved = sweep(repetitions=1)
+    (point,) = moved.points
+    path = moved.directory.point_path(point) / "point.json"
+    path.parent.mkdir(parents=True)
+    path.write_text('{"format": 1}')
+    moved.read(resume=False, mix=False)
+    execute(moved, monkeypatch, {1: ["valid"]})
+    written = moved.directory.point(point)
+    assert written["description"]["file"] == str(QUICK)
+    assert Path(written["request"]["network"]["file"]).is_absolute()
 
 
 def test_a_prediction_is_of_what_is_left(sweep: Callable[..., Sweep]) -> None:

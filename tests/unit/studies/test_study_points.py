@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll_core.errors import PlanError
 from atoll_studies.points import Point, make_points
 from atoll_studies.study import load_study
 from tests.support.sandbox import QUICK, ROOT
@@ -60,6 +61,12 @@ def test_a_point_is_another_one_if_what_it_asks_for_differs(folder: Path, file: 
     before = {each.id for each in points(folder)}
     edit(folder / file, old, new)
     assert before.isdisjoint(each.id for each in points(folder))
+
+
+def test_levels_that_are_the_same_experiment_are_refused(folder: Path) -> None:
+    edit(folder / "study.yaml", "traffic.channels: [5, 6, 7, 8]", "duration: [2 s, 3 s, 2000 ms]")
+    with pytest.raises(PlanError, match="levels '2 s' and '2000 ms' are the same experiment"):
+        points(folder)
 
 
 def test_contents_of_traces_and_programs_count(folder: Path) -> None:

@@ -2,6 +2,7 @@
 """The results of a study: tables whose numbers are those of its runs, the printed table, the plot."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 
 import polars as pl
@@ -14,7 +15,15 @@ from atoll_core.errors import UsageError
 from atoll_dashboards.compare.comparison import FIGURES
 from atoll_studies.interval_plot import write_plot
 from atoll_studies.points import make_points
-from atoll_studies.results import column_name, read_results, runs_table, write_tables
+from atoll_studies.results import (
+    FIGURE_COLUMNS,
+    column_name,
+    columns,
+    figures_table,
+    read_results,
+    runs_table,
+    write_tables,
+)
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 from tests.support.sandbox import QUICK
@@ -110,6 +119,15 @@ def test_csv_and_parquet_have_the_same_tables(directory: StudyDirectory) -> None
     assert runs.height == 22
     assert runs["goodput_mbit_s"].to_list()[:5] == [10.5, 20.5, 30.5, 40.5, 50.5]
     assert set(runs["revision"]) == {"abc"}
+
+
+def test_the_columns_are_those_that_no_factor_may_have(directory: StudyDirectory) -> None:
+    results = read_results(directory)
+    runs, figures = runs_table(results), figures_table(results)
+    assert {*runs.columns, *figures.columns} - set(results.factors) <= columns()
+    assert figures.columns == [*results.factors, *FIGURE_COLUMNS]
+    nothing = figures_table(replace(results, figures=()))
+    assert (nothing.columns, nothing.schema) == (figures.columns, figures.schema)
 
 
 def test_every_figure_has_a_column_of_its_own() -> None:

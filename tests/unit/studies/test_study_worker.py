@@ -1,10 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A worker refuses to make an attempt that the sweep did not ask for, and leaves nothing."""
 
+import asyncio
+import contextlib
 import subprocess
 import sys
+from collections.abc import AsyncGenerator
 from pathlib import Path
 
+import pytest
+
+import atoll_studies.live_attempt
+import atoll_studies.worker
+from atoll_core.errors import LabError
+from atoll_core.platforms import LabTarget
 from atoll_studies.points import make_points
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Provenance, StudyDirectory
@@ -28,6 +37,49 @@ def test_an_atoll_that_was_changed_during_the_sweep_makes_no_attempt(tmp_path: P
     assert "changed during the sweep, from atoll another on mininet, Linux 6.1.0 to atoll " in line
     assert directory.attempts(point.id) == []
     assert not directory.working.exists()
+
+
+def test_a_run_that_does_not_begin_has_an_exit_code_of_its_own(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    async def refused(*_: object) -> None:
+        raise LabError("another run is in progress")
+
+    monkeypatch.setattr(atoll_studies.live_attempt, "run_on_daemon", refused)
+    file = tmp_path / "study.yaml"
+    file.write_text(f"name: s\nexperiment: {QUICK}\nplatform: mininet\n")
+    study, directory = load_study(file), StudyDirectory(tmp_path / "s")
+    (point,) = make_points(study)
+    directory.write(study, [point])
+    assert asyncio.run(atoll_studies.worker._main(directory.path, point.id)) == 75
+    assert capsys.readouterr().err == "another run is in progress\n"
+    assert directory.attempts(point.id) == []
+
+
+@pytest.mark.parametrize("ends", [True, False])
+def test_a_daemon_of_the_previous_run_is_waited_for(monkeypatch: pytest.MonkeyPatch, *, ends: bool) -> None:
+    class Busy:
+        async def status(self) -> dict[str, bool]:
+            return {"for_run": True}
+
+    @contextlib.asynccontextmanager
+    async def connected(_: LabTarget) -> AsyncGenerator[Busy]:
+        yield Busy()
+
+    async def wait_gone(_: LabTarget, pid: int) -> None:
+        assert pid == 7
+        if not ends:
+            raise LabError("did not end")
+
+    monkeypatch.setattr(atoll_studies.live_attempt, "connected", connected)
+    monkeypatch.setattr(atoll_studies.live_attempt, "daemon_holder", lambda _: (7, 0))
+    monkeypatch.setattr(atoll_studies.live_attempt, "wait_gone", wait_gone)
+    asked = atoll_studies.live_attempt._lab_is_up(LabTarget("mininet", None))
+    if ends:
+        assert not asyncio.run(asked)
+    else:
+        with pytest.raises(LabError, match="another run is in progress"):
+            asyncio.run(asked)
 
 
 def test_a_point_that_there_is_not_is_one_line(tmp_path: Path) -> None:

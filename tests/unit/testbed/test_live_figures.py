@@ -8,8 +8,9 @@ import pytest
 
 from atoll_analysis.run_directory import RunDir
 from atoll_core.description.loader import load_experiment
+from atoll_core.errors import LabError, RunError
 from atoll_core.events.event_bus import EventBus
-from atoll_core.events.events import Live
+from atoll_core.events.events import Live, Note
 from atoll_testbed.run.run_recorder import RunRecorder
 
 BEGIN_NS = 1_800_000_000_000_000_000
@@ -63,3 +64,25 @@ def test_a_live_line_without_news_of_the_link_says_what_the_one_before_said(
     _, news, later = lines
     assert news["rate_mbit_s"] == pytest.approx(8.0)
     assert later == {**news, "elapsed_s": 0.4}
+
+
+def test_a_note_that_cannot_be_recorded_ends_the_recording_with_its_error(
+    told: tuple[RunRecorder, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    recording, _ = told
+
+    def full(*_: object, **__: object) -> None:
+        raise RunError("disk full")
+
+    monkeypatch.setattr(recording, "event", full)
+    with pytest.raises(RunError, match="disk full"), recording.recording():
+        assert recording._events.publish(Note("sw-1: table full"))
+
+    def refused() -> None:
+        with recording.recording():
+            recording._events.publish(Note("sw-1: table full"))
+            raise LabError("refused")
+
+    with pytest.raises(LabError, match="refused"):
+        refused()
+    assert recording._events.publish(Note("later")) == ()

@@ -2,6 +2,8 @@
 """The request of a run is in its directory, whole: what is read there is what was asked for."""
 
 import json
+import subprocess
+from importlib import metadata
 from pathlib import Path
 
 import pytest
@@ -11,7 +13,15 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunDirError
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import MININET, VIRTUAL
-from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run, read_request
+from atoll_testbed.run import run_request
+from atoll_testbed.run.run_request import (
+    RunOptions,
+    RunRequest,
+    create_run,
+    installed_version,
+    read_request,
+    revision,
+)
 
 
 @pytest.mark.parametrize(
@@ -40,3 +50,21 @@ def test_a_directory_without_a_request_is_refused(tmp_path: Path) -> None:
     run_dir.update_manifest({"backend": "engine"})
     with pytest.raises(RunDirError, match="has no complete run request: 'network'"):
         read_request(run_dir)
+
+
+def test_a_package_installed_inside_of_other_work_has_a_version_and_no_revision(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert revision()
+    file = tmp_path / "run_request.py"
+    file.write_text("")
+    for command in (
+        ["init", "-q"],
+        ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-q", "--allow-empty", "-m1"],
+    ):
+        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+    monkeypatch.setattr(run_request, "__file__", str(file))
+    assert revision() is None
+    subprocess.run(["git", "-C", str(tmp_path), "add", "."], check=True)
+    assert revision()
+    assert installed_version() == f"version {metadata.version('atoll')}"
