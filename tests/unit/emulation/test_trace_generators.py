@@ -170,7 +170,7 @@ def test_rows_are_never_further_from_the_model_than_the_threshold():
 
 def test_too_many_rows_are_refused():
     states = (TraceRow(Duration(t), delay=Duration(t % 2)) for t in range(60_000))
-    with pytest.raises(PlanError, match="60000 rows, and a trace has at most 50000"):
+    with pytest.raises(PlanError, match="60000 rows, but at most 50000 are possible"):
         make_trace(states, Duration(0))
 
 
