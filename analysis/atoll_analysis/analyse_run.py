@@ -38,6 +38,7 @@ from atoll_analysis.verdict.timeouts import (
 )
 from atoll_analysis.verdict.verdict import judge
 from atoll_core.experiment.experiment import Limits, Link
+from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.plan.plan import Backend, Phase, terrestrial_allowance_ns
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK, bucket_bytes
 
@@ -186,7 +187,9 @@ def _link_figures(facts: RunData, tables: Tables, link: Link) -> LinkFigures:
     # How much a late departure can push from one window into the next is unknown where lateness is not measured.
     unbounded = measured is not None and measured.lateness_max_ns is None and not facts.in_virtual_time
     slack = VIRTUAL_SLACK if facts.in_virtual_time else TIMER_SLACK
-    bucket = bucket_bytes(link.to_island.rate, slack) if facts.manifest.get("backend") == Backend.TC else 0
+    box = facts.network.box(link.box)
+    mtu = PathMtus(facts.network, facts.experiment).longest_at(box)
+    bucket = bucket_bytes(link.to_island.rate, slack, box.mtu) if facts.manifest.get("backend") == Backend.TC else 0
     return LinkFigures(
         chains=list(dict.fromkeys(chain.name for chain in facts.experiment.all_chains if link.box in chain.hops)),
         rate_bit_s=link.to_island.rate.bit_s,
@@ -199,10 +202,10 @@ def _link_figures(facts: RunData, tables: Tables, link: Link) -> LinkFigures:
         losses_to_world=by_cause(back.losses, link.to_world) if back else {},
         sojourn=_sojourn(measured.sojourn) if measured and measured.sojourn else None,
         idle_s=seen.idle_s(tables, link, facts.window) if facts.window else None,
-        queue_full_s=seen.queue_full_s(tables, link, facts.window) if facts.window else None,
+        queue_full_s=seen.queue_full_s(tables, link, mtu, facts.window) if facts.window else None,
         windows_over_rate=None
         if unbounded
-        else seen.windows_over_rate(tables, link, facts.lateness_max_ns or 0, bucket),
+        else seen.windows_over_rate(tables, link, mtu, facts.lateness_max_ns or 0, bucket),
         scheduled_windows_over_rate=measured.scheduled_windows_over_rate if measured else None,
         utilisation=_utilisation(facts, tables, link),
     )

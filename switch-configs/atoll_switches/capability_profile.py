@@ -36,6 +36,7 @@ class Profile:
     ``table``: the table for entries if the switch does not report its tables (see ``table_placement``). ``config``: the
     template of its configuration; ``chassis``: a command that a chassis for modules of several generations needs.
     ``lag_s``: the time for which its hardware may forward by entries from before a barrier.
+    ``mtu``: IP bytes of the longest packet that it forwards, if its ports are configured for that.
     ``unverified``: facts without a reliable source.
     """
 
@@ -45,6 +46,7 @@ class Profile:
     config: str
     table: int
     max_entries: int
+    mtu: int
     matches: frozenset[str]
     actions: frozenset[str]
     remedies: dict[str, str]
@@ -139,6 +141,7 @@ def _read(data: dict[str, Any]) -> Profile:
         config=data["config"],
         table=data["table"],
         max_entries=data["max_entries"],
+        mtu=data["mtu"],
         matches=frozenset(data["matches"]),
         actions=frozenset(data["actions"]),
         remedies=data["remedies"],

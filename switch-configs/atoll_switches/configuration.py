@@ -10,7 +10,7 @@ from ipaddress import IPv4Address
 from pathlib import Path
 
 from atoll_core.errors import PlanError
-from atoll_core.lab.network import Network
+from atoll_core.lab.network import MTU, Network
 from atoll_core.plan.flow_entry import FlowEntry, Output, PopVlan, PushVlan
 from atoll_switches.capability_profile import profile
 
@@ -30,11 +30,12 @@ class ControllerAddress:
 
 @dataclass(frozen=True, slots=True)
 class ConfiguredPort:
-    """A port of the lab: the far end of its cable, and the VLAN ids of its tagged frames, ascending."""
+    """A port of the lab: the far end of its cable, the VLAN ids of its tagged frames, ascending, and its MTU."""
 
     number: int
     leads_to: str
     vlans: tuple[int, ...]
+    mtu: int = MTU
 
 
 def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], controller: ControllerAddress) -> str:
@@ -53,6 +54,8 @@ def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], c
         switch=found,
         profile=known,
         ports=ports,
+        usual_mtu=MTU,
+        jumbo=any(port.mtu > MTU for port in ports),
         every_port=_ranges(port.number for port in ports),
         tagged={
             vlan: _ranges(port.number for port in ports if vlan in port.vlans)
@@ -65,7 +68,10 @@ def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], c
 
 
 def ports_of(network: Network, switch: str, entries: Iterable[FlowEntry]) -> tuple[ConfiguredPort, ...]:
-    """The ports of the lab on a switch, by number, with the tags that the entries take in or send out there."""
+    """The ports of the lab on a switch, by number, with the tags that the entries take in or send out there.
+
+    A trunk takes the longest packets of the lab.
+    """
     leads_to = _cables(network, switch)
     vlans: dict[int, set[int]] = {number: set() for number in leads_to}
     for entry in entries:
@@ -84,7 +90,13 @@ def ports_of(network: Network, switch: str, entries: Iterable[FlowEntry]) -> tup
                     vlans[port].add(tag)
                 case Output():
                     pass
-    return tuple(ConfiguredPort(number, leads_to[number], tuple(sorted(vlans[number]))) for number in sorted(leads_to))
+    every = [interface for interfaces in network.machines.values() for interface in interfaces]
+    own = {each.attached.port: each.mtu for each in every if each.attached.switch == switch}
+    longest = max([MTU, *(each.mtu for each in every)])
+    return tuple(
+        ConfiguredPort(number, leads_to[number], tuple(sorted(vlans[number])), own.get(number, longest))
+        for number in sorted(leads_to)
+    )
 
 
 def _cables(network: Network, switch: str) -> dict[int, str]:

@@ -17,7 +17,6 @@ from atoll_core.experiment.experiment import Counted, Link
 from atoll_core.lab.network import Host, HostRole
 
 ETHERNET_HEADER_BYTES = 14
-MTU = 1500
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,17 +61,17 @@ def totals(
     return Totals(**row.row(0, named=True))
 
 
-def windows_over_rate(tables: Tables, link: Link, lateness_max_ns: int, bucket_bytes: int = 0) -> int | None:
+def windows_over_rate(tables: Tables, link: Link, mtu: int, lateness_max_ns: int, bucket_bytes: int = 0) -> int | None:
     """100 ms windows at the link's output port that hold more than the rate allows; None without that capture.
 
     Allowed: R x 0.1 s, two packets (one at each edge of the window), and what a departure late by the run's largest
-    lateness can push from one window into the next. A token bucket that holds more than a packet may send it in
-    place of one of the two packets.
+    lateness can push from one window into the next. ``mtu``: IP bytes of the longest packet that passes the link. A
+    token bucket that holds more than a packet may send it in place of one of the two packets.
     """
     capture = f"link-{link.box}"
     if capture not in tables.decoded:
         return None
-    packet = MTU + (ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0)
+    packet = mtu + (ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0)
     allowed = link.to_island.rate.bit_s / 8 * (WINDOW_NS + lateness_max_ns) / 1e9 + packet + max(packet, bucket_bytes)
     rows = tables.scan("throughput").filter((pl.col("capture") == capture) & pl.col("to_island"))
     return int(rows.select((counted_bytes(link) > allowed).sum()).collect().item())
@@ -104,10 +103,10 @@ def in_window(tables: Tables, box: str, window: Window) -> pl.LazyFrame:
     )
 
 
-def queue_full_s(tables: Tables, link: Link, window: Window) -> float | None:
-    """Return how long the queue was full: intervals in which a full-size packet did not always fit."""
+def queue_full_s(tables: Tables, link: Link, mtu: int, window: Window) -> float | None:
+    """Return how long the queue was full: intervals in which a full-size packet, of ``mtu``, did not always fit."""
     rows = in_window(tables, link.box, window)
-    full = pl.col("queue_max_bytes") > link.to_island.queue.bytes - MTU
+    full = pl.col("queue_max_bytes") > link.to_island.queue.bytes - mtu
     found = rows.select(count=pl.len(), full=full.sum()).collect().row(0, named=True)
     return found["full"] * WINDOW_NS / 1e9 if found["count"] else None
 

@@ -81,7 +81,7 @@ def _links(facts: RunData, tables: Tables, found: Sequence[Section]) -> Iterator
     if any(way.trace for link in facts.links for way in (link.to_island, link.to_world)):
         yield "a link followed a trace: utilisation is of its highest rate, sojourn above the RTT it began with"
     if facts.manifest.get("backend") == Backend.TC:
-        for link, way, serialisation in early(facts.links):
+        for link, way, serialisation in early(facts.network, facts.links):
             yield (
                 f"tc played {link.box}: after a pause a packet leaves {way.replace('_', ' the ')} without its "
                 f"serialisation, {serialisation.ms:.1f} ms for one of full size; RTTs are too short by it"

@@ -45,6 +45,7 @@ def check(
     from atoll_core.description.yaml_document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
     from atoll_core.plan.tc_settings import engine_only
     from atoll_emulation.this_machine.box_programs import missing_programs
+    from atoll_switches.longest_packets import too_long
 
     right: dict[str, str] = {}
     lab_of: dict[str, str] = {}  # the file of each description's lab
@@ -61,6 +62,7 @@ def check(
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
         else:
+            mistakes |= dict.fromkeys(too_long(network, experiment))
             right[label(path)], lab_of[label(path)] = summary(network, experiment), network.file
             if inventory is None:
                 mistakes |= dict.fromkeys(missing_programs(network, experiment))

@@ -29,7 +29,7 @@ from atoll_core.experiment.experiment import (
 )
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
-from atoll_core.plan.tc_settings import MTU, early
+from atoll_core.plan.tc_settings import early
 from atoll_core.platforms import VIRTUAL
 from atoll_core.plural import counted, listed
 from atoll_core.units import Duration, Rate, Size
@@ -303,9 +303,9 @@ def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) ->
             yield _link_doubt(experiment, link, name, "rate", message)
 
 
-def _early(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
+def _early(network: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
     """Slow rates at which the serialisation that tc leaves out after a pause is long."""
-    for link, name, serialisation in early(experiment.links) if backend is not Backend.ENGINE else ():
+    for link, name, serialisation in early(network, experiment.links) if backend is not Backend.ENGINE else ():
         rate = (link.to_island if name == "to_island" else link.to_world).rate
         message = (
             f"a full-size packet takes {serialisation.ms:.1f} ms at {rate}; where tc plays the link, as on virtual, a "
@@ -314,10 +314,10 @@ def _early(_: Network, experiment: Experiment, backend: Backend | None) -> Itera
         yield _link_doubt(experiment, link, name, "rate", message)
 
 
-def _losses(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
+def _losses(network: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """Loss that leaves little of the traffic, and a channel of bursty loss that never loses."""
     for link, name, direction in _directions(experiment):
-        share = _share_lost(direction.loss)
+        share = _share_lost(direction.loss, network.box(link.box).mtu)
         if share >= _MOST_LOSS:
             message = f"{100 * share:.3g} % of the packets are lost; usual is less than {100 * _MOST_LOSS:g} %"
             yield _link_doubt(experiment, link, name, "loss", message)
@@ -326,15 +326,15 @@ def _losses(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[
             yield _link_doubt(experiment, link, name, "loss", message)
 
 
-def _share_lost(loss: Loss | None) -> float:
-    """The share of full-size packets that is lost in the long run."""
+def _share_lost(loss: Loss | None, packet_bytes: int) -> float:
+    """The share of packets of this size that is lost in the long run."""
     match loss:
         case None:
             return 0.0
         case Bernoulli(probability):
             return probability
         case BitError():
-            return loss.of_packet(MTU)
+            return loss.of_packet(packet_bytes)
         case GilbertElliott():
             return loss.mean
         case LossTrace(_, lost):

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.path_mtu import PathMtus, Routes
 from atoll_core.lab.network import ChainBox, Host, Interface, Network
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, LegPair, RouteSettings
 
@@ -21,17 +22,19 @@ _SEND_BUFFER = (4096, 16384)
 _SPARE_TABLE = 2  # of the spare ports' routes; 0 and from 253 on are the kernel's (ip-route(8))
 
 
-def host_settings(network: Network) -> tuple[HostSettings, ...]:
-    """Settings of every machine, in the order of the description. They do not depend on the experiment.
+def host_settings(network: Network, experiment: Experiment) -> tuple[HostSettings, ...]:
+    """Settings of every machine, in the order of the description.
 
-    An external box has none: no agent manages it.
+    Only the MTUs of routes depend on the experiment: on all its chains, so that they are the same in all versions. An
+    external box has no settings: no agent manages it.
     """
-    world = _Peers(str(network.world), _neighbours(network.world_hosts))
-    island = _Peers(str(network.island), _neighbours(network.island_hosts))
+    mtus = PathMtus(network, experiment)
+    world = _Peers(_neighbours(network.world_hosts))
+    island = _Peers(_neighbours(network.island_hosts))
     return (
-        *(_end_host(host, island if host.role.is_world else world) for host in network.hosts),
+        *(_end_host(host, island if host.role.is_world else world, mtus.of_host(host)) for host in network.hosts),
         *(
-            _router(box, world, island) if box.routed else _listener(box.name, (box.world, box.island))
+            _router(box, world, island, mtus) if box.routed else _listener(box.name, (box.world, box.island))
             for box in network.boxes
             if box.is_managed
         ),
@@ -64,31 +67,37 @@ def _buffer(least: int, first: int, bound: int) -> str:
 class _Peers:
     """The hosts of one end, as the other's machines know them: one value for all, however many there are."""
 
-    prefix: str
     neighbours: tuple[tuple[str, str], ...]
 
 
-def _end_host(host: Host, peers: _Peers) -> HostSettings:
+def _end_host(host: Host, peers: _Peers, mtus: Routes) -> HostSettings:
     interface = InterfaceSettings(
         name=host.interface.name,
         mac=host.interface.mac,
         address=f"{host.address}/32",
-        routes=(RouteSettings(peers.prefix),),
+        routes=_routes(mtus, host.interface.mtu),
         neighbours=peers.neighbours,
+        mtu=host.interface.mtu,
     )
     return HostSettings(host.name, (interface,))
 
 
-def _router(box: ChainBox, world: _Peers, island: _Peers) -> HostSettings:
+def _routes(mtus: Routes, own: int) -> tuple[RouteSettings, ...]:
+    """``own``: the MTU of the interface, which routes without an MTU have."""
+    return tuple(RouteSettings(str(prefix), None if mtu == own else mtu) for prefix, mtu in mtus)
+
+
+def _router(box: ChainBox, world: _Peers, island: _Peers, mtus: PathMtus) -> HostSettings:
     """A plain router, also under a program that takes its packets. Packets leave by the port pair of their arrival."""
     interfaces = tuple(
         InterfaceSettings(
             name=interface.name,
             mac=interface.mac,
             address=None,
-            routes=(RouteSettings(peers.prefix),),
+            routes=_routes(mtus.of_box(box, to_island=peers is island), interface.mtu),
             neighbours=peers.neighbours,
             promiscuous=True,
+            mtu=interface.mtu,
         )
         for legs in box.pairs
         for interface, peers in ((legs.world, world), (legs.island, island))
@@ -101,7 +110,7 @@ def _router(box: ChainBox, world: _Peers, island: _Peers) -> HostSettings:
 
 
 def _listener(machine: str, interfaces: tuple[Interface, ...]) -> HostSettings:
-    listening = tuple(InterfaceSettings(i.name, i.mac, None, (), (), promiscuous=True) for i in interfaces)
+    listening = tuple(InterfaceSettings(i.name, i.mac, None, (), (), promiscuous=True, mtu=i.mtu) for i in interfaces)
     return HostSettings(machine, listening)
 
 

@@ -21,8 +21,6 @@ from atoll_core.plan.plan import Backend, CapturePoint, JobSpec, Phase
 from atoll_core.plan.tc_settings import TIMER_SLACK, TcSettings, delay_settings, link_settings
 from atoll_core.units import Duration
 
-_MTU = 1500
-
 # ICMP identifiers distinguish the series in a capture.
 _PING_IDENTIFIER = 0xA701
 _PING_SPARE_NS = 1_000_000_000  # terrestrial latency, jitter and the lab itself, beyond the links
@@ -169,7 +167,7 @@ def _link(network: Network, experiment: Experiment, link: Link) -> JobSpec:
         "world": box.world.name,
         "island": box.island.name,
         "counts": link.counts.value,
-        "mtu": _MTU,
+        "mtu": box.mtu,
         "seed": _seed(experiment, f"link-{box.name}"),
         "to_island": direction_config(link.to_island),
         "to_world": direction_config(link.to_world),
@@ -180,7 +178,12 @@ def _link(network: Network, experiment: Experiment, link: Link) -> JobSpec:
 
 def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
     known = [{"vlan": each.vlan, "delay_ns": each.rtt.ns // 2, "jitter_ns": each.jitter.ns} for each in box.classes]
-    config = {"trunk": box.trunk.name, "mtu": _MTU, "seed": _seed(experiment, f"delay-{box.name}"), "classes": known}
+    config = {
+        "trunk": box.trunk.name,
+        "mtu": box.trunk.mtu,
+        "seed": _seed(experiment, f"delay-{box.name}"),
+        "classes": known,
+    }
     config |= _stall_limit(experiment)
     return host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config)
 

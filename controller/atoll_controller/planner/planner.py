@@ -19,6 +19,7 @@ from atoll_core.plan.tag_layout import UNTAGGED, Layout
 from atoll_core.plan.tc_settings import TIMER_SLACK
 from atoll_core.units import Duration
 from atoll_switches.capability_profile import refuse_unsupported
+from atoll_switches.longest_packets import refuse_long_packets
 
 
 def make_plan(
@@ -37,11 +38,12 @@ def make_plan(
     steering = steer(network, experiment, layout)
     flows = steering.entries
     refuse_unsupported(network, flows)
+    refuse_long_packets(network, experiment)
     return Plan(
         lab=network.name,
         experiment=experiment.name,
         flows=flows,
-        hosts=host_settings(network),
+        hosts=host_settings(network, experiment),
         jobs=jobs(network, experiment, backend, slack),
         captures=capture_points(network, experiment),
         checks=path_checks(network, experiment),

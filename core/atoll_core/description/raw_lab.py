@@ -32,7 +32,9 @@ Rtt = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
 Jitter = Annotated[Duration, Between(Duration, "0 ms", "30 s")]
 
 
+MTU_MIN, MTU_MAX = 576, 9216  # every host accepts 576 bytes (RFC 791); the link engine takes up to 9216
 Driver = Literal["ovs", "procurve-v1", "procurve-v2", "procurve-v3"]
+Mtu = Annotated[int, Field(ge=MTU_MIN, le=MTU_MAX)]
 Argv = Annotated[list[Annotated[str, Field(min_length=1)]], Field(max_length=64)]
 
 
@@ -65,7 +67,15 @@ class RawCable(Raw):
     interface: InterfaceName | None = Field(default=None, description="Interface name, at most 15 characters.")
 
 
-class RawHost(RawCable):
+class RawLeg(RawCable):
+    """Optional keys of the interface of a host or box."""
+
+    mtu: Mtu | None = Field(
+        default=None, description="IP bytes of the longest packet on this cable; default 1500.", examples=[1400]
+    )
+
+
+class RawHost(RawLeg):
     """An end host of the experiment network."""
 
     role: HostRole = Field(strict=False, description="Purpose of the host.", examples=["world-server"])
@@ -79,7 +89,7 @@ class RawHost(RawCable):
     )
 
 
-class RawBoxPort(RawCable):
+class RawBoxPort(RawLeg):
     """One side of a chain box; switch/number is short for {port: switch/number}."""
 
     port: Port = Field(description="Switch port this side's cable ends at.", examples=["sw-c/11"])
@@ -169,6 +179,9 @@ class RawBox(Raw):
         "default: not known, which proves as little as false.",
         examples=[True],
     )
+    mtu: Mtu | None = Field(
+        default=None, description="MTU of all its ports that do not have their own; default 1500.", examples=[1400]
+    )
     settings: dict[str, Any] = Field(
         default={},
         description="Settings of its kind, for all experiments that do not set them; default those of the kind.",
@@ -195,7 +208,7 @@ class RawLatencyClass(Raw):
     )
 
 
-class RawDelayBox(RawCable):
+class RawDelayBox(RawLeg):
     """A box on a trunk port that delays each VLAN by its class."""
 
     trunk: Port = Field(description="Switch port of the trunk.", examples=["sw-c/10"])

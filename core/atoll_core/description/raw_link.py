@@ -20,7 +20,7 @@ from atoll_core.units import Duration, Rate, Size
 
 LinkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
 Delay = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
-Queue = Annotated[Size, Between(Size, "1500 B", "4 GB", " (one MTU), or no full-size packet ever fits")]
+Queue = Annotated[Size, Between(Size, "576 B", "4 GB", " (the least MTU), or no full-size packet ever fits")]
 Threshold = Annotated[Size, Between(Size, "1 B", "4 GB")]
 Patience = Annotated[Duration, Between(Duration, "1 us", "60 s")]
 Probability = Annotated[float, Share()]
@@ -219,7 +219,7 @@ class RawDirection(Raw):
 
     rate: LinkRate = Field(description="Rate at which packets are serialised.", examples=["16 Mbit/s"])
     delay: Delay = Field(description="Propagation delay, one way.", examples=["250 ms"])
-    queue: Queue = Field(description="Capacity of the byte queue, at least 1500 B.", examples=["100 kB"])
+    queue: Queue = Field(description="Capacity of the byte queue, at least one MTU.", examples=["100 kB"])
     queue_packets: int | None = Field(
         default=None, ge=1, le=1_000_000, description="Capacity of the queue in packets, besides.", examples=[100]
     )

@@ -18,7 +18,7 @@ LeastSize = Annotated[Size, Between(Size, "1 B", "1 MB")]
 ThinkDuration = Annotated[Duration, Between(Duration, "1 us", "24 h")]
 WriteRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
 UdpRate = Annotated[Rate, Between(Rate, "1 kbit/s", "10 Gbit/s")]
-PacketSize = Annotated[Size, Between(Size, "48 B", "1500 B", " (headers, sequence number and time stamp)")]
+PacketSize = Annotated[Size, Between(Size, "48 B", "9216 B", " (headers, sequence number and time stamp)")]
 
 _MOST_FLOWS_PER_S = 1_000_000
 _BEGINS_AS_A_SIZE = re.compile(r"\s*[0-9]")
@@ -140,7 +140,7 @@ class RawUdp(Raw):
     )
     packet: PacketSize = Field(
         default=Size(1500),
-        description="Size of all packets but the last of a flow; default 1500 B.",
+        description="Size of all packets but the last of a flow; default 1500 B, or less if the chain's MTU is less.",
         examples=["1200 B"],
     )
     parallel: int = Field(ge=1, le=1000, default=4, description="Flows at a time; default 4.", examples=[4])

@@ -2,6 +2,7 @@
 """Resolve a raw experiment.yaml, with its lab, to an Experiment: look up names, check values."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment
@@ -21,17 +22,21 @@ from atoll_core.experiment.capacity import (
     trunk_loads,
 )
 from atoll_core.experiment.experiment import (
+    DIRECTIONS,
     BoxConfiguration,
     CaptureSettings,
     Experiment,
     Limits,
     Link,
     PingSeries,
+    Protocol,
     SteeringVersion,
     TcpSettings,
     Transfer,
 )
+from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.lab.network import HostRole, Network
+from atoll_core.units import Size
 
 _NEEDED = {  # by every experiment
     HostRole.WORLD_SPECIAL: "the ping series starts there",
@@ -145,6 +150,7 @@ class _Resolver:
         self.check_roles(lab, network)
         if lab.is_wired and self.parsed.reads(("links",)):
             self.check_capacity(lab, network)
+        self.check_udp(lab, network)
 
     def check_links(self, lab: Lab, network: Network) -> None:
         boxes = {box.name: box for box in network.boxes}
@@ -157,6 +163,27 @@ class _Resolver:
                 self.wrong(("links", name), f"box {name!r} is a {kind}, which has no link settings; remove them")
             elif self.is_unused(name, lab):
                 self.wrong(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
+        for link in self.links:
+            if link.box in boxes and boxes[link.box].is_link:
+                self.check_queues(link, boxes[link.box].mtu)
+
+    def check_queues(self, link: Link, mtu: int) -> None:
+        for name, direction in zip(DIRECTIONS, (link.to_island, link.to_world), strict=True):
+            if direction.queue.bytes < mtu:
+                text = f"{direction.queue} is too small; it must be at least {mtu} B (one MTU), or no full-size packet"
+                self.wrong(("links", link.box, name, "queue"), f"{text} ever fits")
+
+    def check_udp(self, lab: Lab, network: Network) -> None:
+        """Check that a packet fits on its path; the default is as long as the path allows, 1500 B at most."""
+        ends = (*network.with_role(HostRole.WORLD_SPECIAL), *network.with_role(HostRole.ISLAND_SPECIAL))
+        if self.raw.udp is None or self.udp is None or self.mistakes or lab.mistakes or len(ends) != 2:
+            return
+        paths = PathMtus(network, self.experiment(lab.document.file))
+        mtu = paths.between(*ends, Protocol.UDP)
+        if self.udp.packet.bytes > mtu and "packet" not in self.raw.udp.model_fields_set:
+            self.udp = replace(self.udp, packet=Size(mtu))
+        elif self.udp.packet.bytes > mtu:
+            self.wrong(("udp", "packet"), f"{self.udp.packet} exceeds the MTU of its path; write at most {mtu} B")
 
     def resolve_boxes(self, lab: Lab, network: Network) -> Iterator[BoxConfiguration]:
         """The settings of every box that has any, those of the experiment in place of the lab's."""

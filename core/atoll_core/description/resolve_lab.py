@@ -5,16 +5,18 @@ Resolution continues after a mistake, so that all of them are found; the Network
 """
 
 from collections.abc import Iterator
+from dataclasses import replace
 from ipaddress import IPv4Address
 
 from atoll_core.description.parser import Parsed, parse
-from atoll_core.description.raw_lab import RawCable, RawDelayBox, RawLab, RawTap
+from atoll_core.description.raw_lab import RawBox, RawBoxPort, RawCable, RawDelayBox, RawLab, RawTap
 from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX
 from atoll_core.description.resolve_box import resolve_settings, unfit_keys, unknown_placeholders
 from atoll_core.description.validation_messages import ENTRY, entry_name, suggest
 from atoll_core.description.yaml_document import Document, Place
 from atoll_core.errors import Diagnostic
 from atoll_core.lab.network import (
+    MTU,
     ChainBox,
     DelayBox,
     Host,
@@ -126,6 +128,7 @@ class _Resolver:
         self.take_names()
         switches = tuple(self.switches())
         trunks = tuple(self.trunks())
+        hosts, boxes, delay_boxes = tuple(self.hosts()), tuple(self.boxes()), tuple(self.delay_boxes())
         network = Network(
             name=raw.name,
             file=self.parsed.document.file,
@@ -133,11 +136,13 @@ class _Resolver:
             island=raw.networks.island,
             switches=switches,
             trunks=trunks,
-            hosts=tuple(self.hosts()),
-            boxes=tuple(self.boxes()),
-            delay_boxes=tuple(self.delay_boxes()),
-            taps=tuple(self.taps()),
+            hosts=hosts,
+            boxes=boxes,
+            delay_boxes=delay_boxes,
+            taps=(),
         )
+        longest = max((each.mtu for found in network.machines.values() for each in found), default=MTU)
+        network = replace(network, taps=tuple(self.taps(max(longest, MTU))))
         self.check_networks()
         self.check_default_macs()
         self.check_reachable(network)
@@ -219,18 +224,17 @@ class _Resolver:
             if known and raw.capacity is not None and raw.role is not HostRole.ISLAND_CLIENT:
                 self.wrong((*place, "capacity"), "only island clients have channels; remove it")
             interface = self.interface(place, raw.port, raw, f"{name}-eth0", name)
+            interface = self.with_mtu(interface, raw.mtu, (*place, "mtu"))
             yield Host(name, raw.role, raw.ip, interface, raw.capacity or 1.0)
 
     def boxes(self) -> Iterator[ChainBox]:
         for name, raw in self.raw.boxes.items():
             place = ("boxes", name)
-            world = self.interface((*place, "world"), raw.world.port, raw.world, f"{name}-w", name)
-            island = self.interface((*place, "island"), raw.island.port, raw.island, f"{name}-i", name)
+            world = self.leg(name, raw, raw.world, "world")
+            island = self.leg(name, raw, raw.island, "island")
             spare = raw.spare and PortPair(
-                self.interface((*place, "spare", "world"), raw.spare.world.port, raw.spare.world, f"{name}-w2", name),
-                self.interface(
-                    (*place, "spare", "island"), raw.spare.island.port, raw.spare.island, f"{name}-i2", name
-                ),
+                self.leg(name, raw, raw.spare.world, "spare", "world"),
+                self.leg(name, raw, raw.spare.island, "spare", "island"),
             )
             program = raw.program and Program(
                 tuple(raw.program.start),
@@ -244,6 +248,7 @@ class _Resolver:
             if self.parsed.reads(*((*place, key) for key in ("kind", "forwarding", "stateful", "program"))):
                 for key, message in unfit_keys(box):
                     self.wrong((*place, key), message)
+                self.check_mtus(place, box)
             if self.parsed.reads((*place, "kind"), (*place, "settings")):
                 for key, message in resolve_settings(box, {})[1]:
                     self.mistakes.append(self.parsed.document.mistake((*place, "settings", key), message))
@@ -251,10 +256,36 @@ class _Resolver:
                 self.wrong((*place, "program", key), message)
             yield box
 
+    def leg(self, name: str, box: RawBox, raw: RawBoxPort, *keys: str) -> Interface:
+        """An interface of a box. A spare one has the MTU of the first on its side, unless it declares its own."""
+        place: Place = ("boxes", name, *keys)
+        suffix = f"{keys[-1][0]}2" if len(keys) > 1 else keys[-1][0]
+        interface = self.interface(place, raw.port, raw, f"{name}-{suffix}", name)
+        first: RawBoxPort = getattr(box, keys[-1])
+        given = ((raw.mtu, place), (first.mtu, ("boxes", name, keys[-1])), (box.mtu, ("boxes", name)))
+        mtu, where = next((each for each in given if each[0] is not None), (None, place))
+        return self.with_mtu(interface, mtu, (*where, "mtu"))
+
+    def with_mtu(self, interface: Interface, mtu: int | None, place: Place) -> Interface:
+        if mtu is None:
+            return interface
+        return replace(interface, mtu=mtu, line=self.parsed.document.line(place))
+
+    def check_mtus(self, place: Place, box: ChainBox) -> None:
+        """Check that both pairs of a box have the same MTUs, and both sides of a transparent one."""
+        sides = [(pair.world.mtu, pair.island.mtu) for pair in box.pairs]
+        if len(set(sides)) > 1:
+            self.wrong((*place, "spare"), "its MTUs differ from those of the first pair; give both pairs the same")
+        elif not box.routed and sides[0][0] != sides[0][1]:
+            world, island = sides[0]
+            text = f"MTUs of {world} and {island} on both sides of a transparent box; write one mtu for the box"
+            self.wrong(place, text)
+
     def delay_boxes(self) -> Iterator[DelayBox]:
         for name, raw in self.raw.delay_boxes.items():
             place = ("delay_boxes", name)
             trunk = self.interface(place, raw.trunk, raw, f"{name}-t", name)
+            trunk = self.with_mtu(trunk, raw.mtu, (*place, "mtu"))
             yield DelayBox(name, trunk, raw.rate, tuple(self.classes(place, raw)))
 
     def classes(self, place: Place, box: RawDelayBox) -> Iterator[LatencyClass]:
@@ -267,14 +298,17 @@ class _Resolver:
                 self.wrong((*here, "jitter"), f"{raw.jitter} exceeds the delay each way; at most half the rtt: {most}")
             yield LatencyClass(name, raw.vlan, raw.rtt, raw.jitter)
 
-    def taps(self) -> Iterator[Tap]:
+    def taps(self, mtu: int) -> Iterator[Tap]:
+        """The taps, whose interfaces take the longest packets of the lab."""
         for name, raw in self.raw.taps.items():
             place = ("taps", name)
-            default = f"{raw.host}-{name}"
+            default, line = f"{raw.host}-{name}", self.parsed.document.line(place)
             if raw.port and not raw.cable:
-                yield Tap(name, raw.host, self.interface(place, raw.port, raw, default, raw.host))
+                interface = self.interface(place, raw.port, raw, default, raw.host)
+                yield Tap(name, raw.host, replace(interface, mtu=mtu, line=line))
             elif raw.cable and not raw.port:
-                yield Tap(name, raw.host, self.physical(place, raw.cable, raw, default), physical=True)
+                interface = self.physical(place, raw.cable, raw, default)
+                yield Tap(name, raw.host, replace(interface, mtu=mtu, line=line), physical=True)
             elif self.parsed.reads((*place, "port"), (*place, "cable")):
                 self.wrong(place, "write either port, where copies leave a switch, or cable, which a splitter sits in")
 

@@ -32,6 +32,8 @@ class BoxKind:
     experiment.yaml override them. None: boxes of the kind have no settings. Only routed kinds have any, as all can be
     switched to a plain router by ``mode: off``.
     ``pair``: the kind with which it makes sense: a chain has as many boxes of one as of the other.
+    ``encapsulates``: the protocol of its outer packets ("udp"), in which it and its pair carry the packets of others;
+    ``overhead_bytes``: the bytes that a packet is longer between the two, which reduce the MTU of hosts.
     """
 
     name: str
@@ -45,12 +47,17 @@ class BoxKind:
     privileges: tuple[Privilege, ...] = field(default=())
     settings: type[Any] | None = None
     pair: str = ""
+    encapsulates: str = ""
+    overhead_bytes: int = 0
 
     known: ClassVar[dict[str, "BoxKind"]] = {}
 
     def __post_init__(self) -> None:
         if self.settings and self.forwarding is not Forwarding.ROUTED:
             msg = f"kind {self.name!r} has settings, and thus a mode, but cannot be a plain router: declare it routed"
+            raise ValueError(msg)
+        if self.overhead_bytes and not (self.encapsulates and self.pair):
+            msg = f"kind {self.name!r} makes packets longer: declare what it encapsulates them in, and its pair"
             raise ValueError(msg)
 
     @classmethod

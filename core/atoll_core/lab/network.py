@@ -12,6 +12,9 @@ from atoll_core.lab.box_kind import BoxKind, Forwarding
 from atoll_core.plan.privilege import Privilege
 from atoll_core.units import Duration, Rate
 
+MTU = 1500
+"""The MTU of cables that declare none: Ethernet's (RFC 894)."""
+
 
 @dataclass(frozen=True, slots=True, order=True)
 class PortRef:
@@ -26,11 +29,16 @@ class PortRef:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface in the experiment network and the switch port its cable ends at."""
+    """A network interface in the experiment network and the switch port its cable ends at.
+
+    ``mtu``: IP bytes of the longest packet, at both ends of the cable.
+    """
 
     name: str
     mac: str
     attached: PortRef
+    mtu: int = MTU
+    line: int = field(default=0, compare=False)  # of the MTU in the lab's file; 0: unknown
 
 
 @dataclass(frozen=True, slots=True)
@@ -136,6 +144,11 @@ class ChainBox:
     def routed(self) -> bool:
         """Whether packets leave in frames of the box's own, which carry no tag."""
         return (self.kind.forwarding or self.forwarding) is Forwarding.ROUTED
+
+    @property
+    def mtu(self) -> int:
+        """IP bytes of the longest packet that passes both sides."""
+        return min(self.world.mtu, self.island.mtu)
 
     @property
     def pairs(self) -> tuple[PortPair, ...]:

@@ -34,13 +34,12 @@ from atoll_core.experiment.experiment import (
     Loss,
     Where,
 )
-from atoll_core.lab.network import ChainBox, DelayBox
+from atoll_core.lab.network import MTU, ChainBox, DelayBox, Network
 from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration, Rate, Size
 
-MTU = 1500
 _ETHERNET_HEADER = 14
-_BUCKET_BYTES = 1540  # one full-size packet with an inner VLAN tag, Ethernet header counted or not, and some to spare
+_BUCKET_SPARE = 40  # beyond one full-size packet: an inner VLAN tag, an Ethernet header if it counts, and some to spare
 _TICK_NS = 64  # the kernel shows a bucket as the ticks in which the rate fills it (PSCHED_SHIFT, linux/pkt_sched.h)
 _SHORTEST_PACKET = 20  # IP header alone
 _SPARE_PACKETS = 1000
@@ -99,6 +98,7 @@ class TcSettings:
     """All settings of one box, in the order of set-up."""
 
     box: str
+    mtu: int
     interfaces: tuple[str, ...]  # those that are there
     ifbs: tuple[str, ...]  # those that are made
     commands: tuple[Qdisc | Command, ...]
@@ -127,7 +127,7 @@ class TcSettings:
             if isinstance(qdisc, Qdisc)
         ]
         return {
-            "mtu": MTU,
+            "mtu": self.mtu,
             "interfaces": list(self.interfaces),
             "setup": self.setup,
             "undo": self.undo,
@@ -150,7 +150,7 @@ def link_settings(box: ChainBox, link: Link, slack: Duration = TIMER_SLACK) -> T
     ip_bytes = link.counts is Counted.IP
     for name, direction, _, out in ways:
         ifb = _ifb(name)
-        queue = _queue(ifb, direction, slack, ip_bytes=ip_bytes)
+        queue = _queue(ifb, direction, bucket_bytes(direction.rate, slack, box.mtu), ip_bytes=ip_bytes)
         delay = _delay(out, direction, ip_bytes=ip_bytes)
         commands += [*queue, delay]
         counters[name] = {
@@ -167,7 +167,7 @@ def link_settings(box: ChainBox, link: Link, slack: Duration = TIMER_SLACK) -> T
             Command(f"filter add dev {out} egress {_EVERYTHING} {_redirect(_ifb(name))}"),
             Command(f"filter add dev {into} ingress {_EVERYTHING} {_redirect(out)}"),
         ]
-    return TcSettings(link.box, ends, tuple(_ifb(way[0]) for way in ways), tuple(commands), {"link": counters})
+    return TcSettings(link.box, box.mtu, ends, tuple(_ifb(way[0]) for way in ways), tuple(commands), {"link": counters})
 
 
 def delay_settings(box: DelayBox) -> TcSettings:
@@ -190,7 +190,7 @@ def delay_settings(box: DelayBox) -> TcSettings:
         )  # fmt: skip
         netem = Qdisc(trunk, f"{_FIRST_CLASS_HANDLE + known.vlan:x}:", leaf, "netem", words, options)
         commands += [
-            Command(f"class add dev {trunk} parent 1: classid {leaf} htb rate {_UNSHAPED} quantum {MTU}"),
+            Command(f"class add dev {trunk} parent 1: classid {leaf} htb rate {_UNSHAPED} quantum {box.trunk.mtu}"),
             netem,
             Command(f"filter add dev {trunk} parent 1: prio {known.vlan} {vlan} classid {leaf}"),
         ]
@@ -199,6 +199,7 @@ def delay_settings(box: DelayBox) -> TcSettings:
     others = f"filter add dev {trunk} ingress protocol all prio {_LAST_PRIO} matchall action drop"
     return TcSettings(
         box.name,
+        box.trunk.mtu,
         (trunk,),
         (),
         (*commands, Command(f"qdisc add dev {trunk} clsact"), *arrivals, Command(others)),
@@ -230,9 +231,9 @@ def _lossy(direction: LinkDirection, before: Qdisc, after: Qdisc) -> dict[str, s
     return _reference(before if direction.loss.where is Where.BEFORE else after)
 
 
-def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: bool) -> list[Qdisc]:
+def _queue(ifb: str, direction: LinkDirection, bucket: int, *, ip_bytes: bool) -> list[Qdisc]:
     """Queue and rate last, loss before them if there it is."""
-    bucket, rate = bucket_bytes(direction.rate, slack), direction.rate.bit_s // 8
+    rate = direction.rate.bit_s // 8
     words = f"rate {direction.rate.bit_s}bit burst {bucket} limit {direction.queue.bytes}"
     # As many ticks as the kernel keeps, or one more: it rounds down to nanoseconds, then to ticks.
     options = {"rate": rate, "burst_raw": bucket * 10**9 // (rate * _TICK_NS), "limit": direction.queue.bytes}
@@ -246,9 +247,9 @@ def _queue(ifb: str, direction: LinkDirection, slack: Duration, *, ip_bytes: boo
     return [loss, Qdisc(ifb, "2:", "1:1", "tbf", words, options)]
 
 
-def bucket_bytes(rate: Rate, slack: Duration = TIMER_SLACK) -> int:
+def bucket_bytes(rate: Rate, slack: Duration = TIMER_SLACK, mtu: int = MTU) -> int:
     """The burst of a link: one packet, the bytes of ``slack`` at this rate, and the kernel's rounding error."""
-    work = _BUCKET_BYTES * 8 * 10**9 + rate.bit_s * slack.ns  # billionths of a bit
+    work = (mtu + _BUCKET_SPARE) * 8 * 10**9 + rate.bit_s * slack.ns  # billionths of a bit
     ticks = 1 - (-work // (rate.bit_s * _TICK_NS))
     return -(-rate.bit_s * ticks * _TICK_NS // (8 * 10**9))
 
@@ -312,11 +313,11 @@ def engine_only(links: Iterable[Link]) -> dict[str, str]:
     }
 
 
-def inexact(links: Iterable[Link], slack: Duration) -> Iterator[str]:
+def inexact(network: Network, links: Iterable[Link], slack: Duration) -> Iterator[str]:
     """A line for each direction that sends more than a packet at once, because timers may be late by ``slack``."""
     for link in links:
         for way, direction in (("to_island", link.to_island), ("to_world", link.to_world)):
-            bucket = Size(bucket_bytes(direction.rate, slack))
+            bucket = Size(bucket_bytes(direction.rate, slack, network.box(link.box).mtu))
             if slack > VIRTUAL_SLACK:
                 yield (
                     f"links.{link.box}.{way}: after a pause tc sends up to {bucket} at once, a packet and {slack} of "
@@ -324,14 +325,14 @@ def inexact(links: Iterable[Link], slack: Duration) -> Iterator[str]:
                 )
 
 
-def early(links: Iterable[Link]) -> Iterator[tuple[Link, str, Duration]]:
+def early(network: Network, links: Iterable[Link]) -> Iterator[tuple[Link, str, Duration]]:
     """The directions of which a packet leaves noticeably early after a pause, with by how much a full-size one does.
 
     The token bucket is full then, and the packet leaves without its serialisation.
     """
     for link in links:
         for way, direction in (("to_island", link.to_island), ("to_world", link.to_world)):
-            serialisation = Duration(8 * MTU * 10**9 // direction.rate.bit_s)
+            serialisation = Duration(8 * network.box(link.box).mtu * 10**9 // direction.rate.bit_s)
             if serialisation > _EARLY and not any(_reasons(direction).values()):
                 yield link, way, serialisation
 

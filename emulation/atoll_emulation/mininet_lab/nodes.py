@@ -30,7 +30,6 @@ from atoll_emulation.mininet_lab.mininet_api import (
 from atoll_emulation.mininet_lab.topology import LabTopo
 
 CONTROLLER_PORT = 6653
-MTU = 1500
 
 
 _PROMPT = chr(127)  # by which Mininet knows that a command has ended
@@ -199,9 +198,13 @@ def wire(net: LabNet) -> None:
 
 
 def pair_commands(cables: Iterable[Link]) -> str:
-    """Return the ``ip -batch`` commands that make the veth pairs and move each machine's end to the machine."""
+    """Return the ``ip -batch`` commands that make the veth pairs and move each machine's end to the machine.
+
+    Both ends have the MTU of the machine's: a frame that is longer than the receiving end's is dropped.
+    """
     return "".join(
-        f"link add name {cable.intf2.name} address {cable.intf2.mac} mtu {MTU} type veth "
-        f"peer name {cable.intf1.name} address {cable.intf1.mac} mtu {MTU} netns {cable.intf1.node.pid}\n"
+        f"link add name {cable.intf2.name} address {cable.intf2.mac} mtu {mtu} type veth "
+        f"peer name {cable.intf1.name} address {cable.intf1.mac} mtu {mtu} netns {cable.intf1.node.pid}\n"
         for cable in cables
+        for mtu in [cable.intf1.params["mtu"]]
     )

@@ -46,6 +46,7 @@ class LabTopo(Topo):
                     intfName2=port_names[port],
                     addr1=interface.mac,
                     addr2=port_mac(network, port),
+                    params1={"mtu": interface.mtu},
                 )
         for trunk in network.trunks:
             self.addLink(

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from atoll_core.experiment.experiment import Distribution, LinkDirection
-from atoll_testbed.calibration.link_direction import MTU, PROBE_PACKET, LinkUnderTest
+from atoll_testbed.calibration.link_direction import PROBE_PACKET, LinkUnderTest
 
 _MOST_CORRELATION = 0.5
 _NORMAL_QUARTILES = 1.349  # interquartile range of the normal distribution, in standard deviations
@@ -173,13 +173,13 @@ def _upper_quartile(figures: Sequence[float]) -> float:
 
 
 def rate_row(link: LinkUnderTest, steady: tuple[float, float] | None, tolerance: Tolerance) -> CalibrationFigure:
-    """The rate of IP packets of 1500 bytes, in IP bits per second.
+    """The rate of the longest IP packets, in IP bits per second.
 
     It is less than configured if Ethernet headers count as well, and if packets are lost behind the transmitter: the
     tolerance is increased by the expected loss.
     """
-    lost = link.lost(MTU)
-    expected = link.settings.rate.bit_s * MTU / link.counted(MTU) * (1 - lost)
+    lost = link.lost(link.mtu)
+    expected = link.settings.rate.bit_s * link.mtu / link.counted(link.mtu) * (1 - lost)
     row = row_of(link, "rate of IP packets", "Mbit/s", expected / 1e6)
     if steady is None:
         return replace(row, state=State.OFF, why="hardly anything came through")
@@ -208,7 +208,7 @@ def queue_row(link: LinkUnderTest, mark: dict[str, Any]) -> CalibrationFigure:
         return skipped(row, "its AQM keeps the queue short")
     if fullest is None:
         return skipped(row, "this box does not count it")
-    return row.judged(fullest / 1e3, (link.queue_bytes - link.counted(MTU)) / 1e3, link.queue_bytes / 1e3)
+    return row.judged(fullest / 1e3, (link.queue_bytes - link.counted(link.mtu)) / 1e3, link.queue_bytes / 1e3)
 
 
 def loaded_row(
@@ -221,7 +221,7 @@ def loaded_row(
     """
     name = links[0].name if len(links) == 1 else "both"
     full_ns = sum(link.serialisation_ns(link.queue_bytes) for link in links)
-    packet_ns = sum(link.serialisation_ns(link.counted(MTU)) for link in links)
+    packet_ns = sum(link.serialisation_ns(link.counted(link.mtu)) for link in links)
     row = CalibrationFigure(links[0].box, name, "RTT under load", "ms", (base_ns + full_ns) / 1e6)
     if any(link.settings.aqm for link in links):
         return skipped(row, "its AQM keeps the queue short")

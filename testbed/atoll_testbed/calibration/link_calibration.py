@@ -9,7 +9,8 @@ from atoll_apps.segments.world_edge import classes
 from atoll_controller.planner.path_checks import MOST_PING_SHARE
 from atoll_core.errors import RunError
 from atoll_core.events.events import Progress
-from atoll_core.experiment.experiment import DIRECTIONS, Experiment
+from atoll_core.experiment.experiment import DIRECTIONS, Experiment, Protocol
+from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.lab.network import Network
 from atoll_testbed.calibration.calibration_checks import (
     PRECISE,
@@ -29,7 +30,7 @@ from atoll_testbed.calibration.calibration_checks import (
     skipped,
     steady_rate,
 )
-from atoll_testbed.calibration.link_direction import MTU, PROBE_PACKET, LinkUnderTest
+from atoll_testbed.calibration.link_direction import PROBE_PACKET, LinkUnderTest
 from atoll_testbed.calibration.link_flood import Flood, SpecialHosts, flood, idle_rtts, one_way_delays
 from atoll_testbed.testbed import Testbed
 
@@ -58,7 +59,12 @@ class Calibration:
 
 def links_under_test(network: Network, experiment: Experiment) -> tuple[LinkUnderTest, ...]:
     """Every direction of every link, in the order of the description."""
-    latency = classes(network, experiment).get(SpecialHosts.of(network).world.name)
+    ends = SpecialHosts.of(network)
+    latency = classes(network, experiment).get(ends.world.name)
+    paths = PathMtus(network, experiment)
+    mtu = paths.between(ends.world, ends.island, Protocol.UDP)
+    carrier = experiment.carrier(ends.world.address, ends.island.address, Protocol.UDP)
+    overhead = {leg.box: leg.overhead_bytes for leg in paths.legs[carrier]}
     found: list[LinkUnderTest] = []
     for name in DIRECTIONS:
         rates = {link.box: getattr(link, name).rate.bit_s for link in experiment.links}
@@ -70,6 +76,8 @@ def links_under_test(network: Network, experiment: Experiment) -> tuple[LinkUnde
                 link.counts,
                 narrower=min(rates.values()) < rates[link.box],
                 terrestrial=latency and latency[0],
+                mtu=mtu,
+                overhead_bytes=overhead.get(link.box, 0),
             )
             for link in experiment.links
         ]
@@ -126,7 +134,7 @@ async def _flooded_rows(
         return [skipped(row, link.refused) for row in _flood_rows_of(link)]
 
     async def alone() -> list[CalibrationFigure]:
-        found = await flood(testbed, [link], seconds, packet_bytes=MTU, ping_interval_ns=None)
+        found = await flood(testbed, [link], seconds, packet_bytes=link.mtu, ping_interval_ns=None)
         return [_explained(rate_row(link, _steady(found, link), PRECISE), _note(found, link))]
 
     async def small() -> list[CalibrationFigure]:
@@ -135,7 +143,7 @@ async def _flooded_rows(
         return [_explained(byte_row(link, _steady(found, link), size, PRECISE), _note(found, link))]
 
     async def together() -> list[CalibrationFigure]:
-        found = await flood(testbed, [link], seconds, packet_bytes=MTU, ping_interval_ns=_PING_INTERVAL_NS)
+        found = await flood(testbed, [link], seconds, packet_bytes=link.mtu, ping_interval_ns=_PING_INTERVAL_NS)
         rtts = found.loaded_rtts([link])
         rows = [
             queue_row(link, _mark(found, link)),
@@ -160,7 +168,7 @@ async def _again_if_off(part: Callable[[], Awaitable[list[CalibrationFigure]]]) 
 def _flood_rows_of(link: LinkUnderTest) -> list[CalibrationFigure]:
     return [
         rate_row(link, None, PRECISE),
-        byte_row(link, None, MTU, PRECISE),
+        byte_row(link, None, link.mtu, PRECISE),
         queue_row(link, {}),
         loaded_row([link], [], 0, 0, PRECISE),
     ]
@@ -193,12 +201,12 @@ async def _brief_rows(
     base_ns: int,
     tolerance: Tolerance,
 ) -> list[CalibrationFigure]:
-    seconds = max(_BRIEF_S, *(link.serialisation_ns(_LEAST_PACKETS * MTU) / 1e9 for link in judged))
+    seconds = max(_BRIEF_S, *(link.serialisation_ns(_LEAST_PACKETS * link.mtu) / 1e9 for link in judged))
     interval_ns = _PING_INTERVAL_NS // 2
-    found = rated = await flood(testbed, judged, seconds, packet_bytes=MTU, ping_interval_ns=interval_ns)
+    found = rated = await flood(testbed, judged, seconds, packet_bytes=judged[0].mtu, ping_interval_ns=interval_ns)
     if any(link.serialisation_ns(link.counted(PROBE_PACKET)) > MOST_PING_SHARE * interval_ns for link in judged):
         # On a slow link, pings reduce the rate of the flood.
-        rated = await flood(testbed, judged, seconds, packet_bytes=MTU, ping_interval_ns=None)
+        rated = await flood(testbed, judged, seconds, packet_bytes=judged[0].mtu, ping_interval_ns=None)
     rows: list[CalibrationFigure] = []
     for link in judged:
         rows.append(_excused(queue_row(link, _mark(found, link)), _note(found, link)))

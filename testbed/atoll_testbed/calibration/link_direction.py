@@ -18,9 +18,8 @@ from atoll_core.experiment.experiment import (
     LossTrace,
     Where,
 )
-from atoll_core.lab.network import LatencyClass
+from atoll_core.lab.network import MTU, LatencyClass
 
-MTU = 1500
 ETHERNET_HEADER = 14
 PROBE_PACKET = PING_PACKET
 
@@ -44,6 +43,8 @@ class LinkUnderTest:
     counts: Counted
     refused: str = ""  # why it cannot be flooded; empty if it can
     terrestrial: LatencyClass | None = None  # of the world's special host, between which and the island it is tested
+    mtu: int = MTU  # of the path between the hosts from which it is tested
+    overhead_bytes: int = 0  # those that boxes before it have added to each packet
 
     @classmethod
     def of(
@@ -55,6 +56,8 @@ class LinkUnderTest:
         *,
         narrower: bool,
         terrestrial: LatencyClass | None = None,
+        mtu: int = MTU,
+        overhead_bytes: int = 0,
     ) -> "LinkUnderTest":
         """``narrower``: another link of the chain has a lower rate."""
         first = settings.trace.rows[0] if settings.trace else None
@@ -62,10 +65,10 @@ class LinkUnderTest:
             loss = settings.loss if first.loss is None else Bernoulli(first.loss)
             delay = settings.delay if first.delay is None else first.delay
             settings = replace(settings, rate=first.rate or settings.rate, delay=delay, loss=loss, trace=None)
-        refused = _refused(settings, narrower=narrower)
+        refused = _refused(settings, mtu + overhead_bytes, narrower=narrower)
         if first is not None and first.blocked:
             refused = "its trace begins blocked"
-        return cls(box, name, settings, counts, refused, terrestrial)
+        return cls(box, name, settings, counts, refused, terrestrial, mtu, overhead_bytes)
 
     @property
     def terrestrial_ns(self) -> int:
@@ -78,8 +81,8 @@ class LinkUnderTest:
         return self.terrestrial.jitter.ns if self.terrestrial else 0
 
     def counted(self, ip_bytes: int) -> int:
-        """The counted bytes of a packet with this number of IP bytes."""
-        return ip_bytes + (ETHERNET_HEADER if self.counts is Counted.ETHERNET else 0)
+        """The counted bytes of a packet that has this number of IP bytes at hosts."""
+        return ip_bytes + self.overhead_bytes + (ETHERNET_HEADER if self.counts is Counted.ETHERNET else 0)
 
     def lost(self, ip_bytes: int) -> float:
         """The share of packets of this size that are lost after they have used the link."""
@@ -91,7 +94,7 @@ class LinkUnderTest:
         """The part of the queue that full-size packets can fill."""
         packets = self.settings.queue_packets
         most = self.settings.queue.bytes
-        return most if packets is None else min(most, packets * self.counted(MTU))
+        return most if packets is None else min(most, packets * self.counted(self.mtu))
 
     def serialisation_ns(self, counted_bytes: float) -> float:
         """The serialisation time of counted bytes."""
@@ -113,12 +116,14 @@ class LinkUnderTest:
         """The time in which the packets of a flood leave the link."""
         reach = self.settings.jitter.reach.ns if self.settings.jitter else 0
         terrestrial = self.terrestrial_ns + self.shake_ns
-        return int(self.serialisation_ns(self.queue_bytes + 2 * MTU)) + self.settings.delay.ns + reach + terrestrial
+        return (
+            int(self.serialisation_ns(self.queue_bytes + 2 * self.mtu)) + self.settings.delay.ns + reach + terrestrial
+        )
 
     @property
     def small_packet(self) -> int:
         """IP bytes of the packets that show the counted bytes per packet."""
-        return min(MTU, max(_SMALLEST_PACKET, self.settings.rate.bit_s // 8 // _SMALL_PACKETS_PER_S))
+        return min(self.mtu, max(_SMALLEST_PACKET, self.settings.rate.bit_s // 8 // _SMALL_PACKETS_PER_S))
 
     @property
     def probe_interval_ns(self) -> int:
@@ -127,15 +132,15 @@ class LinkUnderTest:
         return max(5_000_000, 2 * (reach + self.shake_ns))
 
 
-def _refused(settings: LinkDirection, *, narrower: bool) -> str:
+def _refused(settings: LinkDirection, packet_bytes: int, *, narrower: bool) -> str:
     if narrower:
         return "another link of the chain has a lower rate, so this one cannot be filled"
-    if settings.loss and mean_loss(settings.loss) > _MOST_LOSS:
+    if settings.loss and mean_loss(settings.loss, packet_bytes) > _MOST_LOSS:
         return "its loss model drops too many packets to fill it"
     return ""
 
 
-def mean_loss(loss: Loss, counted_bytes: int = MTU) -> float:
+def mean_loss(loss: Loss, counted_bytes: int) -> float:
     """The long-term loss ratio of a loss model for packets of a size in counted bytes."""
     match loss:
         case Bernoulli(probability):

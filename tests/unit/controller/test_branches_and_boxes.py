@@ -190,7 +190,7 @@ def test_a_program_is_started_stopped_and_heard_as_it_wants(load):
     assert (jobs["program-pep-w"].phase, jobs["program-pep-w"].config) == (Phase.SERVICE, None)
     assert jobs["report-pep-w"].argv == ("pepctl", "show", "pep-w-i")
     assert jobs["report-pep-w"].stdout == "logs/report-pep-w.out"
-    settings = {each.host: each for each in host_settings(network)}
+    settings = {each.host: each for each in host_settings(network, experiment)}
     assert all(legs.accept_foreign for legs in settings["pep-w"].legs)
 
 
@@ -211,8 +211,8 @@ def test_nothing_is_started_or_set_on_an_external_device(load):
 
 def test_spare_legs_are_routed_by_a_table_of_their_own(load):
     """Named after the box; what comes in by them leaves by them."""
-    network, _ = load((PEPS, PEPS.replace("}", ", spare: {world: sw-c/31, island: sw-c/32}}")))
-    (settings,) = (each for each in host_settings(network) if each.host == "pep-w")
+    network, experiment = load((PEPS, PEPS.replace("}", ", spare: {world: sw-c/31, island: sw-c/32}}")))
+    (settings,) = (each for each in host_settings(network, experiment) if each.host == "pep-w")
     assert {interface.name: [route.prefix for route in interface.routes] for interface in settings.interfaces} == {
         "pep-w-w": ["10.10.0.0/16"],
         "pep-w-i": ["10.20.0.0/16"],

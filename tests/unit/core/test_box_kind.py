@@ -124,7 +124,7 @@ def test_its_program_runs_on_its_machine_with_its_settings(load: Load) -> None:
     assert (job.host, job.phase, job.privileges) == ("pep-w", Phase.SERVICE, (Privilege.NET_RAW,))
     assert job.config == {"world": "pep-w-w", "island": "pep-w-i", "mode": "on", "copies": 3, "hold": 5_000_000}
     assert "toy-pep-i" in jobs
-    assert any(each.host == "pep-w" for each in host_settings(network))
+    assert any(each.host == "pep-w" for each in host_settings(network, experiment))
     assert "toy-pep-w" not in {job.name for job in make_plan(*load("chain: [tap-w, sat, tap-i]")).jobs}
 
 

@@ -204,7 +204,7 @@ MISTAKES = [
         "known roles: world-server, world-special, world-whistle, island-client, island-special",
     ),
     ("sat: {kind: link", "sat: {kind: linc", "linc", "box 'sat': kind: unknown kind 'linc'; did you mean 'link'? known kinds: link, router, program, external"),
-    ("ip: 10.10.0.1,", "ipp: 10.10.0.1,", "ipp", "host 'w1': unknown key 'ipp'; did you mean 'ip'? known keys: capacity, interface, ip, mac, port, role"),
+    ("ip: 10.10.0.1,", "ipp: 10.10.0.1,", "ipp", "host 'w1': unknown key 'ipp'; did you mean 'ip'? known keys: capacity, interface, ip, mac, mtu, port, role"),
     (
         "\nhosts:", "\nhost:  # misspelt", "# misspelt",
         "unknown key 'host'; did you mean 'hosts'? known keys: boxes, delay_boxes, hosts, name, networks, switches, taps, trunks",
@@ -277,7 +277,7 @@ MISTAKES = [
     ("port: sw-w1/1}", "port: [sw-w1/1]}", "[sw-w1", "host 'w1': port: a list is not a switch port, such as 'sw-w1/4'"),
     ("port: sw-w1/1}", "port: }", "port: }", "host 'w1': port: nothing is not a switch port, such as 'sw-w1/1'"),
     (", port: sw-w1/1}", "}", "10.10.0.1}", "host 'w1': port is missing; add 'port: sw-w1/1'"),
-    ("role: world-special, ip", "rol: world-special, ip", "rol:", "host 'ws': unknown key 'rol'; did you mean 'role'? known keys: capacity, interface, ip, mac, port, role"),
+    ("role: world-special, ip", "rol: world-special, ip", "rol:", "host 'ws': unknown key 'rol'; did you mean 'role'? known keys: capacity, interface, ip, mac, mtu, port, role"),
     ("name: island\n", "", "networks:", "name is missing; add 'name: island'"),
     ("name: island\n", "name: island\nlinks: {}\n", "links", "unknown key 'links'; known keys: boxes, delay_boxes, hosts, name, networks, switches, taps, trunks"),
     ("name: island\n", "name: !secret island\n", "!secret", "tag !secret has no meaning here; remove it"),

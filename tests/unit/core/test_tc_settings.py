@@ -2,6 +2,7 @@
 """Links and delay boxes as tc settings: what is asked for, in which order, and what is refused."""
 
 from dataclasses import replace
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any
 
@@ -48,6 +49,9 @@ SAT = ChainBox(
     LINK,
     Interface("sat-w", "02:a7:00:00:00:01", PortRef("s", 1)),
     Interface("sat-i", "02:a7:00:00:00:02", PortRef("s", 2)),
+)
+NETWORK = Network(
+    "lab", "lab.yaml", IPv4Network("10.10.0.0/16"), IPv4Network("10.20.0.0/16"), (), (), (), (SAT,), (), ()
 )
 GEO = LinkDirection(Rate.parse("16 Mbit/s"), Duration.parse("250 ms"), Size.parse("100 kB"))
 
@@ -253,7 +257,7 @@ def test_the_backend_changes_the_boxes_and_nothing_else(geo: tuple[Network, Expe
 
 def test_a_bucket_that_is_filled_for_late_timers_is_said_and_who_does_without() -> None:
     links = [Link("sat", GEO, GEO, Counted.IP)]
-    first, _ = inexact(links, TIMER_SLACK)
+    first, _ = inexact(NETWORK, links, TIMER_SLACK)
     assert first.startswith("links.sat.to_island: after a pause tc sends up to 3.541 kB at once")
     assert first.endswith("--backend engine and --on virtual send a packet")
-    assert not [*inexact(links, VIRTUAL_SLACK)]
+    assert not [*inexact(NETWORK, links, VIRTUAL_SLACK)]

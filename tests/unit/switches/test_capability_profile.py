@@ -24,6 +24,7 @@ config = "procurve"
 only_ipv4 = true
 table = 100
 max_entries = 2
+mtu = 1500
 matches = ["in_port", "vlan", "untagged", "eth_type", "ipv4_src", "ipv4_dst"]
 actions = ["Output"]
 unverified = ["how many entries fit"]

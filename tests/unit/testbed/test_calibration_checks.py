@@ -180,7 +180,7 @@ def test_what_cannot_be_filled_is_refused_with_the_reason() -> None:
 
 def test_bursty_loss_is_that_of_the_channels_long_run() -> None:
     bursty = GilbertElliott(good_to_bad=0.01, bad_to_good=0.09, loss_good=0.0, loss_bad=0.5)
-    assert mean_loss(bursty) == pytest.approx(0.05)
+    assert mean_loss(bursty, 1500) == pytest.approx(0.05)
 
 
 def test_a_bit_error_rate_takes_more_of_longer_packets() -> None:

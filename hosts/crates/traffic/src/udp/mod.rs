@@ -16,8 +16,8 @@ use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
 use stream::Flows;
 
-/// Largest payload that leaves in one packet of 1500 bytes.
-const PAYLOAD_MAX_BYTES: usize = 1500 - PACKET_HEADERS_BYTES;
+/// Largest payload that leaves in one packet of 9216 bytes, the largest MTU of a lab.
+const PAYLOAD_MAX_BYTES: usize = 9216 - PACKET_HEADERS_BYTES;
 
 /// Flows at a time, each of which has a socket.
 const PARALLEL_MAX: usize = 1000;

@@ -1,0 +1,146 @@
+# SPDX-License-Identifier: Apache-2.0
+"""MTUs of the paths between hosts: the least of all cables that a chain passes, less the bytes that its boxes add."""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Network
+
+from atoll_core.experiment.experiment import Chain, Experiment, Protocol
+from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.host_groups import Sides
+from atoll_core.lab.network import ChainBox, Host, Interface, Network
+
+PROTOCOLS = (*Protocol, None)
+Routes = tuple[tuple[IPv4Network, int], ...]
+"""MTUs by destination prefix; the first one is that of the whole end, the others are within it and differ from it."""
+
+
+@dataclass(frozen=True, slots=True)
+class Leg:
+    """One side of a box in a chain. ``overhead_bytes``: those that boxes before it have added to each packet."""
+
+    box: str
+    interface: Interface
+    overhead_bytes: int
+
+    @property
+    def mtu(self) -> int:
+        """IP bytes of the longest packet of a host that passes here."""
+        return self.interface.mtu - self.overhead_bytes
+
+
+def chain_legs(network: Network, chain: Chain) -> tuple[Leg, ...]:
+    """The legs that a packet to the island passes in turn: of each box the world's side, then the island's."""
+    boxes = {box.name: box for box in network.boxes}
+    legs: list[Leg] = []
+    inside: list[BoxKind] = []  # the boxes that have encapsulated the packet, the innermost first
+    for box in (boxes[hop] for hop in chain.hops if hop in boxes):
+        before = sum(kind.overhead_bytes for kind in inside)
+        if inside and inside[-1].pair == box.kind.name:
+            inside.pop()
+        elif box.kind.overhead_bytes:
+            inside.append(box.kind)
+        behind = sum(kind.overhead_bytes for kind in inside)
+        legs += [Leg(box.name, box.world, before), Leg(box.name, box.island, behind)]
+    return tuple(legs)
+
+
+class PathMtus:
+    """The MTUs of an experiment in its lab, in all versions of its steering."""
+
+    def __init__(self, network: Network, experiment: Experiment) -> None:
+        used = experiment.as_used(network)
+        self._network = network
+        self._versions = tuple(experiment.steered(version) for version in experiment.versions)
+        self._sides = Sides(network, *self._versions)
+        self.legs = {chain: chain_legs(used, chain) for chain in experiment.all_chains}
+        """Of every chain."""
+        groups = (*self._sides.world.groups, *self._sides.island.groups)
+        self._first = {host.name: group[0] for group in groups for host in group}
+        self._found: dict[tuple[bool, str | None, int, str | None], Routes] = {}
+        trunks = {known.name: box.trunk.mtu for box in network.delay_boxes for known in box.classes}
+        self._delayed: dict[str, int] = {}  # the least MTU of its delay boxes, by world host
+        for host, name in (each for version in experiment.versions for each in version.latency):
+            if name in trunks:
+                self._delayed[host] = min(trunks[name], self._delayed.get(host, trunks[name]))
+        self._least = {group[0].name: min(map(self._of_host, group)) for group in groups}  # by its first host
+
+    def between(self, world: Host, island: Host, protocol: Protocol | None) -> int:
+        """IP bytes of the longest packet between two hosts."""
+        carriers = (each.carrier(world.address, island.address, protocol) for each in self._versions)
+        least = [leg.mtu for chain in carriers for leg in self.legs[chain]]
+        return min([*least, self._of_host(world), self._of_host(island)])
+
+    def longest_at(self, box: ChainBox) -> int:
+        """IP bytes of the longest packet that hosts make pass a box, with all that other boxes have added to it."""
+        ends = (self._network.world_hosts, self._network.island_hosts)
+        hosts = min(max(map(self._of_host, end), default=box.mtu) for end in ends)
+        here = [
+            min(hosts, *(leg.mtu for leg in legs)) + leg.overhead_bytes
+            for legs in self.legs.values()
+            for leg in legs
+            if leg.box == box.name
+        ]
+        return min(max(here, default=box.mtu), box.mtu)
+
+    def of_host(self, host: Host) -> Routes:
+        """The MTUs of a host's routes to the other end."""
+        return self._routes(host.role.is_world, None, self._of_host(host), self._first[host.name])
+
+    def of_box(self, box: ChainBox, *, to_island: bool) -> Routes:
+        """The MTUs of a routed box's routes to the hosts of one end: those of the cables on the rest of the path."""
+        return self._routes(to_island, box.name, (box.island if to_island else box.world).mtu, None)
+
+    def _routes(self, to_island: bool, box: str | None, own: int, host: Host | None) -> Routes:
+        """``box``, or ``host`` and those of its group: where the packets leave, with the MTU ``own``."""
+        key = (to_island, box, own, host and host.name)
+        if key not in self._found:
+            self._found[key] = self._new_routes(to_island, box, own, host)
+        return self._found[key]
+
+    def _new_routes(self, to_island: bool, box: str | None, own: int, host: Host | None) -> Routes:
+        network = self._network.island if to_island else self._network.world
+        near, far = (self._sides.world, self._sides.island) if to_island else (self._sides.island, self._sides.world)
+        prefixes = sorted(
+            {
+                prefix
+                for chain in self.legs
+                for prefix in [chain.carries.island if to_island else chain.carries.world]
+                if prefix and prefix.subnet_of(network) and prefix != network
+            },
+            key=lambda prefix: (prefix.prefixlen, prefix),
+        )
+        least: dict[IPv4Network, int] = {}
+        for group in far.groups:
+            prefix = next((each for each in reversed(prefixes) if group[0].address in each), network)
+            for source in (host,) if host else (each[0] for each in near.groups):
+                pair = (source, group[0]) if to_island else (group[0], source)
+                for ahead, overhead in self._ahead(*pair, box, to_island=to_island):
+                    mtu = min([own, *(each + overhead for each in (*ahead, self._least[group[0].name]))])
+                    least[prefix] = min(mtu, least.get(prefix, mtu))
+        found = {network: least.pop(network, min(least.values(), default=own))}
+        for prefix in prefixes:
+            around = max((each for each in found if prefix.subnet_of(each)), key=lambda each: each.prefixlen)
+            if prefix in least and least[prefix] != found[around]:
+                found[prefix] = least[prefix]
+        return tuple(found.items())
+
+    def _ahead(
+        self, world: Host, island: Host, box: str | None, *, to_island: bool
+    ) -> Iterator[tuple[tuple[int, ...], int]]:
+        """The MTUs of the legs of each chain between two hosts, and the bytes added before a packet leaves ``box``.
+
+        Legs that the packet has passed by then are left out, and so are chains without the box.
+        """
+        for version in self._versions:
+            for chain in {version.carrier(world.address, island.address, protocol) for protocol in PROTOCOLS}:
+                legs = self.legs[chain] if to_island else self.legs[chain][::-1]
+                if box is None:
+                    yield tuple(leg.mtu for leg in legs), 0
+                    continue
+                at = next((place for place, leg in enumerate(legs) if leg.box == box), None)
+                if at is not None:
+                    yield tuple(leg.mtu for leg in legs[at + 1 :]), legs[at + 1].overhead_bytes
+
+    def _of_host(self, host: Host) -> int:
+        return min(host.interface.mtu, self._delayed.get(host.name, host.interface.mtu))
