@@ -108,6 +108,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         ping_unstamped=unstamped,
         bottleneck=bottleneck.box if bottleneck else None,
         links=links,
+        boxes=_box_figures(facts),
         queue_max_bytes=slowest["queue_max_bytes"] if slowest else None,
         windows_over_rate=_sum(link["windows_over_rate"] for link in links.values()),
         scheduled_windows_over_rate=_sum(link["scheduled_windows_over_rate"] for link in links.values()),
@@ -180,6 +181,16 @@ def _limits(limits: Limits) -> LimitFigures:
         lateness_of_rtt=limits.lateness_of_rtt,
         failed_flows=limits.failed_flows,
     )
+
+
+def _box_figures(facts: RunData) -> dict[str, dict[str, int]]:
+    """What the kinds of boxes declare that their programs count."""
+    declared = {box.name: [each.name for each in box.kind.counters] for box in facts.network.boxes if box.kind.counters}
+    return {
+        measured.box: {name: measured.sums[name] for name in declared[measured.box] if name in measured.sums}
+        for measured in facts.measurements
+        if measured.box in declared
+    }
 
 
 def _link_figures(facts: RunData, tables: Tables, link: Link) -> LinkFigures:

@@ -161,6 +161,7 @@ class Summary(TypedDict):
     # link and queue
     bottleneck: str | None  # the slowest link's box; queue_max_bytes, utilisation and idle_s are its
     links: dict[str, LinkFigures]
+    boxes: dict[str, dict[str, int]]  # counters that the kinds of other boxes declare, within the measurement
     queue_max_bytes: int | None
     windows_over_rate: int | None  # of all links
     scheduled_windows_over_rate: int | None
