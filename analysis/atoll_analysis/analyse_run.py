@@ -108,7 +108,6 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         ping_unstamped=unstamped,
         bottleneck=bottleneck.box if bottleneck else None,
         links=links,
-        boxes=_box_figures(facts),
         queue_max_bytes=slowest["queue_max_bytes"] if slowest else None,
         windows_over_rate=_sum(link["windows_over_rate"] for link in links.values()),
         scheduled_windows_over_rate=_sum(link["scheduled_windows_over_rate"] for link in links.values()),
@@ -165,6 +164,8 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         captures=seen.capture_quality(tables, facts, logs),
         whistles=dict(seen.whistles(tables, facts)),
     )
+    if figures := _box_figures(facts):
+        summary["boxes"] = figures
     findings = judge(summary)
     summary["reasons"] = [finding.text for finding in findings if finding.grave]
     summary["caveats"] = [finding.text for finding in findings if not finding.grave]
