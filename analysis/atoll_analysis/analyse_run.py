@@ -164,6 +164,8 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         captures=seen.capture_quality(tables, facts, logs),
         whistles=dict(seen.whistles(tables, facts)),
     )
+    if figures := _box_figures(facts):
+        summary["boxes"] = figures
     findings = judge(summary)
     summary["reasons"] = [finding.text for finding in findings if finding.grave]
     summary["caveats"] = [finding.text for finding in findings if not finding.grave]
@@ -180,6 +182,16 @@ def _limits(limits: Limits) -> LimitFigures:
         lateness_of_rtt=limits.lateness_of_rtt,
         failed_flows=limits.failed_flows,
     )
+
+
+def _box_figures(facts: RunData) -> dict[str, dict[str, int]]:
+    """What the kinds of boxes declare that their programs count."""
+    declared = {box.name: [each.name for each in box.kind.counters] for box in facts.network.boxes if box.kind.counters}
+    return {
+        measured.box: {name: measured.sums[name] for name in declared[measured.box] if name in measured.sums}
+        for measured in facts.measurements
+        if measured.box in declared
+    }
 
 
 def _link_figures(facts: RunData, tables: Tables, link: Link) -> LinkFigures:

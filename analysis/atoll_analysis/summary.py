@@ -8,7 +8,7 @@ or Ethernet frames); all other bytes are IP bytes.
 A flow is one direction of a connection. Flows are counted towards the island: each connection of a channel is one.
 """
 
-from typing import TypedDict
+from typing import NotRequired, TypedDict
 
 from atoll_analysis.figures.clock_drift import ClockFigures
 from atoll_analysis.figures.losses import LostFigures
@@ -161,6 +161,7 @@ class Summary(TypedDict):
     # link and queue
     bottleneck: str | None  # the slowest link's box; queue_max_bytes, utilisation and idle_s are its
     links: dict[str, LinkFigures]
+    boxes: NotRequired[dict[str, dict[str, int]]]  # within the measurement; absent: no kind of box declares counters
     queue_max_bytes: int | None
     windows_over_rate: int | None  # of all links
     scheduled_windows_over_rate: int | None

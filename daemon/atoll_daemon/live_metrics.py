@@ -12,7 +12,7 @@ from typing import Any
 from atoll_core.events.events import Counters
 from atoll_core.metrics.line_protocol import Point
 from atoll_daemon.event_log import EventLog
-from atoll_testbed.metrics.metric_points import box_points, class_names, link_config_points
+from atoll_testbed.metrics.metric_points import box_kinds, box_points, class_names, link_config_points
 from atoll_testbed.testbed import Testbed
 
 PERIOD_S = 1.0
@@ -60,7 +60,7 @@ class LivePoints:
             return
         if self._due is None and testbed.experiment is not None:
             self.take(link_config_points(testbed.experiment, now_ns))
-        self.take(box_points(event.box, event.line, class_names(testbed.network)))
+        self.take(box_points(event.box, event.line, class_names(testbed.network), box_kinds(testbed.network)))
 
     def _hand_on(self) -> None:
         if self._due is not None:

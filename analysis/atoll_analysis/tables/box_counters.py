@@ -83,6 +83,7 @@ class BoxMeasurement:
     unread_packets: int = 0  # lost by its own full sockets
     unstamped_packets: int = 0  # taken to have arrived when they were read
     no_checksum_packets: int = 0  # of senders that leave it to hardware; receivers discard them
+    sums: Mapping[str, int] = field(default_factory=dict[str, int])  # of all numbers of the box as a whole
 
 
 _SUMS = (
@@ -152,6 +153,7 @@ def _measurement(box: str, marks: list[Mapping[str, Any]]) -> BoxMeasurement:
         ),
         overloaded=any(bool(figures.get("overloaded")) for figures in said),
         **{counter: sum(int(figures.get(counter, 0)) for figures in said) for counter in _OF_A_BOX},
+        sums={name: _known_sum(name, marks) or 0 for name, figure in marks[-1].items() if type(figure) is int},
     )
 
 

@@ -11,6 +11,7 @@ from atoll_controller.planner.diff import FlowChange
 from atoll_controller.planner.text_table import columns
 from atoll_core.experiment.channel_allocation import ChannelAllocation
 from atoll_core.experiment.experiment import Experiment, version_differences
+from atoll_core.lab.network import MTU
 from atoll_core.plan.flow_entry import FlowEntry, describe_actions
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan
 
@@ -86,7 +87,8 @@ def _machines(hosts: Iterable[HostSettings]) -> Iterator[str]:
 
 def _setup(settings: HostSettings, interface: InterfaceSettings) -> str:
     words = [interface.address] if interface.address else []
-    words += [f"on-link {route.prefix}" for route in interface.routes]
+    words += [f"MTU {interface.mtu}"] if interface.mtu != MTU else []
+    words += [f"on-link {route.prefix}{f' with MTU {route.mtu}' if route.mtu else ''}" for route in interface.routes]
     words += [f"{len(interface.neighbours)} permanent neighbours"] if interface.neighbours else []
     words += ["promiscuous"] if interface.promiscuous else []
     foreign = (legs for legs in settings.legs if legs.accept_foreign)

@@ -152,8 +152,7 @@ def _reached(network: Network, experiment: Experiment, step: Delivery, *, to_isl
     if step.name in boxes:
         link = next((link for link in experiment.links if link.box == step.name), None)
         if link is None:
-            box = boxes[step.name]
-            return hop(HopKind.BOX, f"{box.kind.name}, {'routed' if box.routed else 'transparent'}")
+            return hop(HopKind.BOX, boxes[step.name].properties)
         way = link.to_island if to_island else link.to_world
         return hop(HopKind.BOX, f"link of {way.rate}, queue {way.queue}", way.delay_at_start.ns)
     if step.name in {tap.name for tap in network.taps}:

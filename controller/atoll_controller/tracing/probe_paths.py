@@ -20,7 +20,7 @@ _TRIED = 4  # pairs tried for an entry that no pair before has used
 class Path:
     """A probe from a world host to an island host and back. ``protocol``: None for one without a name.
 
-    ``there``: its steps on the way there. ``end``: the last station: TCP ends at a stateful box.
+    ``there``: its steps on the way there. ``end``: the last station: TCP may end at a box before the destination.
     """
 
     world: str
@@ -64,11 +64,11 @@ def limit_ns(network: Network, experiment: Experiment) -> int:
 
 
 def of_one_sender(network: Network, steps: tuple[Step, ...], protocol: int, host: str) -> tuple[tuple[Step, ...], str]:
-    """The part of a path for one sender's packets, and its end: a stateful box ends TCP and opens a new connection."""
+    """The part of a path for one sender's packets, and its end: a box may end TCP and open a new connection."""
     if protocol == TCP:
-        stateful = {box.name for box in network.boxes if box.stateful}
+        ends = {box.name for box in network.boxes if box.ends_connections}
         for at, step in enumerate(steps):
-            if isinstance(step, Delivery) and step.name in stateful:
+            if isinstance(step, Delivery) and step.name in ends:
                 return steps[: at + 1], step.name
     return steps, host
 

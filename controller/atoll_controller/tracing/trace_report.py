@@ -39,7 +39,7 @@ class LiveStation:
 
 @dataclass(frozen=True, slots=True)
 class LiveTrace:
-    """Probes sent from one host to another. ``end``: their last station; for TCP that may be a stateful box.
+    """Probes sent from one host to another. ``end``: their last station; for TCP maybe a box that ends connections.
 
     ``rtts_ns``: those of answered probes. ``rtt_ns``: the configured one, without queues.
     """

@@ -230,11 +230,9 @@ class _Resolver:
     def boxes(self) -> Iterator[ChainBox]:
         for name, raw in self.raw.boxes.items():
             place = ("boxes", name)
-            world = self.leg(name, raw, raw.world, "world")
-            island = self.leg(name, raw, raw.island, "island")
+            world, island = self.leg(name, raw, "world"), self.leg(name, raw, "island")
             spare = raw.spare and PortPair(
-                self.leg(name, raw, raw.spare.world, "spare", "world"),
-                self.leg(name, raw, raw.spare.island, "spare", "island"),
+                self.leg(name, raw, "world", spare=True), self.leg(name, raw, "island", spare=True)
             )
             program = raw.program and Program(
                 tuple(raw.program.start),
@@ -256,15 +254,17 @@ class _Resolver:
                 self.wrong((*place, "program", key), message)
             yield box
 
-    def leg(self, name: str, box: RawBox, raw: RawBoxPort, *keys: str) -> Interface:
+    def leg(self, name: str, box: RawBox, side: str, *, spare: bool = False) -> Interface:
         """An interface of a box. A spare one has the MTU of the first on its side, unless it declares its own."""
-        place: Place = ("boxes", name, *keys)
-        suffix = f"{keys[-1][0]}2" if len(keys) > 1 else keys[-1][0]
-        interface = self.interface(place, raw.port, raw, f"{name}-{suffix}", name)
-        first: RawBoxPort = getattr(box, keys[-1])
-        given = ((raw.mtu, place), (first.mtu, ("boxes", name, keys[-1])), (box.mtu, ("boxes", name)))
-        mtu, where = next((each for each in given if each[0] is not None), (None, place))
-        return self.with_mtu(interface, mtu, (*where, "mtu"))
+        first: RawBoxPort = getattr(box, side)
+        raw: RawBoxPort = getattr(box.spare, side) if spare else first
+        within: Place = ("boxes", name)
+        place: Place = (*within, "spare", side) if spare else (*within, side)
+        interface = self.interface(place, raw.port, raw, f"{name}-{side[0]}{2 if spare else ''}", name)
+        for mtu, where in ((raw.mtu, place), (first.mtu, (*within, side)), (box.mtu, within)):
+            if mtu is not None:
+                return self.with_mtu(interface, mtu, (*where, "mtu"))
+        return interface
 
     def with_mtu(self, interface: Interface, mtu: int | None, place: Place) -> Interface:
         if mtu is None:

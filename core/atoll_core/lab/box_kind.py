@@ -5,6 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Any, ClassVar
 
+from atoll_core.metrics.metrics_schema import LINK_NS, Measurement, MetricField
 from atoll_core.plan.privilege import Privilege
 
 
@@ -32,8 +33,11 @@ class BoxKind:
     experiment.yaml override them. None: boxes of the kind have no settings. Only routed kinds have any, as all can be
     switched to a plain router by ``mode: off``.
     ``pair``: the kind with which it makes sense: a chain has as many boxes of one as of the other.
+    ``ends_connections``: TCP connections end at the box, which opens others in their place.
+    ``answers_for_others``: it sends packets in the name of hosts (early acknowledgements), whose connections pass it.
     ``encapsulates``: the protocol of its outer packets ("udp"), in which it and its pair carry the packets of others;
     ``overhead_bytes``: the bytes that a packet is longer between the two, which reduce the MTU of hosts.
+    ``counters``: sums that its program's counter lines and marks hold: metrics of the kind's name, figures of a run.
     """
 
     name: str
@@ -47,14 +51,23 @@ class BoxKind:
     privileges: tuple[Privilege, ...] = field(default=())
     settings: type[Any] | None = None
     pair: str = ""
+    ends_connections: bool = False
+    answers_for_others: bool = False
     encapsulates: str = ""
     overhead_bytes: int = 0
+    counters: tuple[MetricField, ...] = ()
 
     known: ClassVar[dict[str, "BoxKind"]] = {}
 
     def __post_init__(self) -> None:
         if self.settings and self.forwarding is not Forwarding.ROUTED:
             msg = f"kind {self.name!r} has settings, and thus a mode, but cannot be a plain router: declare it routed"
+            raise ValueError(msg)
+        if self.ends_connections and not self.stateful:
+            msg = f"kind {self.name!r} ends connections, which break when packets bypass it: declare it stateful"
+            raise ValueError(msg)
+        if (self.ends_connections or self.answers_for_others) and self.conserves_packets:
+            msg = f"kind {self.name!r} sends packets of its own: it cannot conserve packets"
             raise ValueError(msg)
         if self.overhead_bytes and not (self.encapsulates and self.pair):
             msg = f"kind {self.name!r} makes packets longer: declare what it encapsulates them in, and its pair"
@@ -70,6 +83,14 @@ class BoxKind:
 
     def __str__(self) -> str:
         return self.name
+
+    @property
+    def measurement(self) -> Measurement | None:
+        """The metrics of its boxes, if it has any of its own."""
+        if not self.counters:
+            return None
+        tags = (("box", "name of the box in lab.yaml"),)
+        return Measurement(self.name, f"the program of a {self.name}", LINK_NS, tags, self.counters)
 
     @property
     def is_foreign(self) -> bool:

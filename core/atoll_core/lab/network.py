@@ -141,6 +141,21 @@ class ChainBox:
         return bool(self.conserves_packets if own is None else own)
 
     @property
+    def ends_connections(self) -> bool:
+        """Whether TCP connections end there. Of a stateful program or device of the user's that is assumed."""
+        return self.kind.ends_connections or (self.kind.is_foreign and self.stateful)
+
+    @property
+    def properties(self) -> str:
+        """Its kind and what it does with packets, in words."""
+        words = [self.kind.name, "routed" if self.routed else "transparent"]
+        words += ["ends connections"] if self.kind.ends_connections else []
+        words += ["answers for others"] if self.kind.answers_for_others else []
+        if self.kind.overhead_bytes:
+            words.append(f"adds {self.kind.overhead_bytes} bytes up to its pair, in {self.kind.encapsulates}")
+        return ", ".join(words)
+
+    @property
     def routed(self) -> bool:
         """Whether packets leave in frames of the box's own, which carry no tag."""
         return (self.kind.forwarding or self.forwarding) is Forwarding.ROUTED

@@ -9,9 +9,10 @@ from typing import IO, Any
 
 from atoll_analysis.run_directory.migrations import migrated_event
 from atoll_core.errors import RunDirError
+from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network
 from atoll_core.metrics.line_protocol import Point
-from atoll_testbed.metrics.metric_points import FIGURES_OF_CHECKS, box_points, class_names, event_point
+from atoll_testbed.metrics.metric_points import FIGURES_OF_CHECKS, box_kinds, box_points, class_names, event_point
 
 COUNTERS_FILE = "link.jsonl"
 _EVENTS = "events.jsonl"
@@ -31,7 +32,7 @@ class RawLogTail:
         # Events first: a client that resumes after the last counters has received all earlier events.
         sources: tuple[tuple[str, _PointsOf], ...] = (
             (_EVENTS, _event_points),
-            (COUNTERS_FILE, partial(_counter_points, classes)),
+            (COUNTERS_FILE, partial(_counter_points, classes, box_kinds(network))),
         )
         self._files: list[tuple[IO[bytes], _PointsOf]] = []
         try:
@@ -58,8 +59,8 @@ class RawLogTail:
                     yield frame.encode()
 
 
-def _counter_points(classes: dict[int, str], line: _Line) -> Iterator[Point]:
-    return box_points(line["box"], line, classes) if line["type"] == "counters" else iter(())
+def _counter_points(classes: dict[int, str], kinds: dict[str, BoxKind], line: _Line) -> Iterator[Point]:
+    return box_points(line["box"], line, classes, kinds) if line["type"] == "counters" else iter(())
 
 
 def _event_points(line: _Line) -> Iterator[Point]:

@@ -49,6 +49,7 @@ class Intf:
     prefixLen: str | None
     node: Node
     mac: str
+    params: dict[str, Any]
     def config(self, **params: Any) -> dict[str, Any]: ...
 
 class OVSIntf(Intf): ...

@@ -13,13 +13,13 @@ from typing import Any
 from atoll_apps.segments.segment import App
 from atoll_core.events.event_text import event_text
 from atoll_core.experiment.experiment import DIRECTIONS, Experiment
+from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.metrics.line_protocol import Field, Point
-from atoll_core.metrics.metrics_schema import BY_NAME
+from atoll_core.metrics.metrics_schema import BY_NAME, Measurement
 from atoll_core.plan.plan import JobSpec, Phase
 from atoll_hosts.clock_offset import ClockOffset
 
-_FIELDS = {name: tuple(figure.name for figure in each.fields) for name, each in BY_NAME.items()}
 FIGURES_OF_CHECKS = frozenset({"check", "terrestrial", "base_rtt", "calibration"})
 """Types of events with figures of the test before a run, one for each pair of hosts; they make no event points."""
 
@@ -33,9 +33,16 @@ _UNSUPPORTED = 2**64 - 1  # value of a counter that a switch does not have (Open
 _LONGEST_TEXT = 500  # characters of an event; events.jsonl has the full text
 
 
-def box_points(box: str, line: Mapping[str, Any], classes: Mapping[int, str]) -> Iterator[Point]:
-    """Points of a ``counters`` line of a link or delay box. ``classes``: the latency classes' names by VLAN id."""
+def box_points(
+    box: str, line: Mapping[str, Any], classes: Mapping[int, str], kinds: Mapping[str, BoxKind]
+) -> Iterator[Point]:
+    """Points of a ``counters`` line of a box.
+
+    ``classes``: the latency classes' names by VLAN id. ``kinds``: those of chain boxes, which may declare counters.
+    """
     t_ns: int = line["t_ns"]
+    if box in kinds and (declared := kinds[box].measurement):
+        yield _point(declared, {"box": box}, line, t_ns)
     for direction in DIRECTIONS:
         if direction in line:
             yield _point("link", {"box": box, "direction": direction}, line[direction], t_ns)
@@ -154,6 +161,11 @@ def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> Point:
     return Point("event", {"kind": kind, "state": state}, {"text": text}, t_ns)
 
 
+def box_kinds(network: Network) -> dict[str, BoxKind]:
+    """The kinds of the chain boxes, by name."""
+    return {box.name: box.kind for box in network.boxes}
+
+
 def class_names(network: Network) -> dict[int, str]:
     """The latency classes' names by VLAN id."""
     return {each.vlan: each.name for box in network.delay_boxes for each in box.classes}
@@ -164,9 +176,11 @@ def _app(cookie: int) -> str:
     return App(number).name.lower() if number in tuple(App) else ""
 
 
-def _point(measurement: str, tags: Mapping[str, str], figures: Mapping[str, Any], t_ns: Any) -> Point:
-    found = {name: figures[name] for name in _FIELDS[measurement] if isinstance(figures.get(name), (int, float))}
+def _point(measurement: str | Measurement, tags: Mapping[str, str], figures: Mapping[str, Any], t_ns: Any) -> Point:
+    known = BY_NAME[measurement] if isinstance(measurement, str) else measurement
+    names = (each.name for each in known.fields)
+    found = {name: figures[name] for name in names if isinstance(figures.get(name), (int, float))}
     if not isinstance(t_ns, int):  # it goes into the line as it is
-        msg = f"{measurement}: an invalid instant"
+        msg = f"{known.name}: an invalid instant"
         raise ValueError(msg)  # noqa: TRY004 - like other invalid data of a machine
-    return Point(measurement, tags, found, t_ns)
+    return Point(known.name, tags, found, t_ns)

@@ -23,6 +23,7 @@ from atoll_core.platforms import VIRTUAL
 from atoll_testbed.metrics.host_metrics import agent_metrics
 from atoll_testbed.metrics.metric_points import (
     FIGURES_OF_CHECKS,
+    box_kinds,
     box_points,
     check_points,
     class_names,
@@ -54,7 +55,7 @@ class MetricsRecorder:
         self._network = network
         self._experiment = experiment
         self._standing: Callable[[], Experiment] = lambda: experiment
-        self._classes = class_names(network)
+        self._classes, self._kinds = class_names(network), box_kinds(network)
         self._common = {
             "testbed": network.name,
             "place": place,
@@ -79,7 +80,7 @@ class MetricsRecorder:
 
     def box_line(self, box: str, line: Mapping[str, Any]) -> None:
         """Take a ``counters`` line of a link or delay box."""
-        self._write(box_points(box, line, self._classes))
+        self._write(box_points(box, line, self._classes, self._kinds))
 
     def job_line(self, spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int) -> None:
         """Take a line of one of the plan's jobs; ``clock_offset_ns``: of its machine's clock."""

@@ -88,9 +88,9 @@ async def _send(
 
 
 def _end(network: Network, there: PacketTrace) -> str:
-    """The end of the path: the destination, or for TCP a stateful box, which terminates connections."""
-    stateful = {box.name for box in network.boxes if box.stateful} if there.protocol is Protocol.TCP else set[str]()
-    return next((hop.name for hop in there.hops if hop.name in stateful), there.dst)
+    """The end of the path: the destination, or for TCP a box that ends connections."""
+    ends = {box.name for box in network.boxes if box.ends_connections} if there.protocol is Protocol.TCP else set[str]()
+    return next((hop.name for hop in there.hops if hop.name in ends), there.dst)
 
 
 def _until(hops: Sequence[TraceHop], end: str) -> tuple[TraceHop, ...]:

@@ -57,7 +57,7 @@ _LATE_S = 30.0  # additional delay of packets on busy machines
 class _Way:
     """A probe and its expected path. ``end``: the machine where it must arrive.
 
-    That is its destination, or for TCP a stateful box, which terminates connections.
+    That is its destination, or for TCP a box that ends connections.
     """
 
     number: int

@@ -1,18 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """A kind of box that only its declaration describes: no other part knows its name (docs/box-kinds.md)."""
 
+import json
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import pytest
 from pydantic import Field
 
+from atoll_analysis import analyse
 from atoll_analysis.tables.run_data import read_run_data
 from atoll_controller.fabric.swap_plan import plan_swap
 from atoll_controller.planner.host_config import host_settings
 from atoll_controller.planner.planner import make_plan
 from atoll_controller.tracing.packet_trace import trace
+from atoll_controller.tracing.probe_paths import of_one_sender
+from atoll_controller.tracing.table_model import Frame, SwitchTables
 from atoll_core.codec import from_json, to_json
 from atoll_core.description.loader import load_experiment
 from atoll_core.description.raw_types import Between, BoxSettings
@@ -20,12 +25,17 @@ from atoll_core.errors import DescriptionError
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.box_kind import ROUTER, BoxKind, Forwarding, register
 from atoll_core.lab.network import Network
+from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.metrics_schema import MetricField
 from atoll_core.plan.plan import Phase
 from atoll_core.plan.privilege import Privilege
 from atoll_core.plan.tag_layout import UNTAGGED
 from atoll_core.units import Duration
 from atoll_daemon.http.lab_view import picture
 from atoll_dashboards.diagram.labels import box_words
+from atoll_hosts.binary import find_binary
+from atoll_testbed.calibration.link_calibration import links_under_test
+from atoll_testbed.metrics.metric_points import box_kinds, box_points
 from tests.support.synthetic_run import begin
 
 WHOLE = "chain: [tap-w, pep-w, sat, pep-i, tap-i]"
@@ -53,6 +63,10 @@ def toy() -> Iterator[BoxKind]:
         privileges=(Privilege.NET_RAW,),
         settings=ToySettings,
         pair="toy",
+        answers_for_others=True,
+        encapsulates="udp",
+        overhead_bytes=60,
+        counters=(MetricField("copied_packets", "packets", "sent twice"),),
     )
     yield register(kind)
     del BoxKind.known["toy"]
@@ -144,10 +158,65 @@ def test_steering_swaps_traces_and_verdicts_follow_the_declaration(load: Load, t
     bare = load("chain: [tap-w, sat, tap-i]")[1]
     assert plan_swap(network, bare, UNTAGGED, experiment).moved == ("pep-w", "pep-i")
     found = trace(network, experiment, make_plan(network, experiment).flows, "w1", "i1", Protocol.TCP)
-    assert ("pep-w", "toy, routed") in {(hop.name, hop.note) for hop in found.hops}
+    note = "toy, routed, answers for others, adds 60 bytes up to its pair, in udp"
+    assert ("pep-w", note) in {(hop.name, hop.note) for hop in found.hops}
     data = read_run_data(begin(tmp_path, experiment, network, ("world", "island")))
     assert data.network == network  # read back from JSON
     assert data.not_conserving == ("pep-w", "pep-i")
+
+
+def routes(network: Network, experiment: Experiment) -> dict[str, tuple[int | None, ...]]:
+    settings = make_plan(network, experiment).hosts
+    return {each.host: tuple(r.mtu for i in each.interfaces for r in i.routes) for each in settings}
+
+
+def test_hosts_send_shorter_packets_by_the_bytes_it_adds(load: Load) -> None:
+    """Unless the cables between the pair are raised, or it is off at both ends."""
+    network, experiment = load()
+    found = routes(network, experiment)
+    assert (found["w1"], found["is"]) == ((1440,), (1440,))
+    assert found["pep-w"] == (None, None), "to hosts without the bytes that it removes; to its pair with those it adds"
+    assert routes(*load(boxes="{pep-w: {mode: off}, pep-i: {mode: off}}"))["w1"] == (None,)
+    inner = {("pep-w", "island"), ("sat", "world"), ("sat", "island"), ("pep-i", "world")}
+    raised = tuple(
+        replace(box, **{side: replace(getattr(box, side), mtu=1560) for name, side in inner if name == box.name})
+        for box in network.boxes
+    )
+    found = routes(replace(network, boxes=raised), experiment)
+    assert {mtu for mtus in found.values() for mtu in mtus} == {None}
+
+
+def test_links_between_the_pair_are_tested_with_the_bytes_that_it_adds(load: Load) -> None:
+    link = links_under_test(*load())[0]
+    assert (link.mtu, link.counted(link.mtu)) == (1440, 1500)
+
+
+@pytest.mark.parametrize(("ends_connections", "end"), [(False, "i1"), (True, "pep-w")])
+def test_probes_of_tcp_end_where_connections_end(load: Load, *, ends_connections: bool, end: str) -> None:
+    """Not at a box that answers for others: they pass it."""
+    network, experiment = load()
+    kind = replace(BoxKind.named("toy"), ends_connections=ends_connections)
+    boxes = tuple(replace(box, kind=kind) if box.kind.name == "toy" else box for box in network.boxes)
+    network = replace(network, boxes=boxes)
+    steps = SwitchTables(network, make_plan(network, experiment).flows).walk(
+        Frame(network.host("w1").address, network.host("i1").address, None, Protocol.TCP.number),
+        network.host("w1").interface.attached,
+    )
+    assert of_one_sender(network, tuple(steps), Protocol.TCP.number, "i1")[1] == end
+
+
+def test_what_its_program_counts_is_a_metric_and_a_figure_of_the_run(load: Load, tmp_path: Path) -> None:
+    network, experiment = load()
+    line = {"type": "counters", "t_ns": 7, "copied_packets": 5, "other": 1}
+    assert list(box_points("pep-w", line, {}, box_kinds(network))) == [
+        Point("toy", {"box": "pep-w"}, {"copied_packets": 5}, 7)
+    ]
+    assert not list(box_points("sat", line, {}, box_kinds(network)))
+    run = begin(tmp_path, experiment, network, ())
+    marks = [("begin", 3), ("swap", 4), ("end", 5)]
+    told = [{"type": "mark", "box": "pep-w", "t_ns": 9, "mark": name, "copied_packets": n} for name, n in marks]
+    run.path.joinpath("link.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in told), encoding="utf-8")
+    assert analyse(run, find_binary())["boxes"] == {"pep-w": {"copied_packets": 9}}
 
 
 def test_people_see_its_name(load: Load) -> None:
@@ -167,6 +236,17 @@ def test_a_kind_that_nobody_declared_cannot_be_read(load: Load) -> None:
         from_json(Network, written)
 
 
-def test_a_kind_that_cannot_be_a_plain_router_has_no_settings() -> None:
-    with pytest.raises(ValueError, match="declare it routed"):
-        BoxKind("bridge", Forwarding.TRANSPARENT, settings=ToySettings)
+@pytest.mark.parametrize(
+    ("forwarding", "properties", "message"),
+    [
+        (Forwarding.TRANSPARENT, {"settings": ToySettings}, "declare it routed"),
+        (Forwarding.ROUTED, {"ends_connections": True}, "declare it stateful"),
+        (Forwarding.ROUTED, {"answers_for_others": True, "conserves_packets": True}, "cannot conserve packets"),
+        (Forwarding.ROUTED, {"overhead_bytes": 28}, "declare what it encapsulates them in, and its pair"),
+    ],
+)
+def test_a_declaration_that_contradicts_itself_is_refused(
+    forwarding: Forwarding, properties: dict[str, Any], message: str
+) -> None:
+    with pytest.raises(ValueError, match=message):
+        BoxKind("bridge", forwarding, **properties)

@@ -381,10 +381,10 @@ def test_figures_that_are_none_and_names_that_nobody_gave_become_no_points() -> 
     assert not [*job_points(ping, {**reply, "target": "made-up"})]
     (point,) = job_points(ping, {**reply, "target": "is"})
     assert "rtt_ns" not in point.fields
-    (link,) = box_points("sat", {"t_ns": 1, "to_island": {"in_packets": {}, "out_packets": 3}}, {})
+    (link,) = box_points("sat", {"t_ns": 1, "to_island": {"in_packets": {}, "out_packets": 3}}, {}, {})
     assert link.fields == {"out_packets": 3}
     classes = {"t_ns": 1, "classes": {"101": {"in_packets": 1}, "4000": {"in_packets": 1}}}
-    assert [point.tags.get("vlan") for point in box_points("delay", classes, {101: "near"})] == [None, "101"]
+    assert [point.tags.get("vlan") for point in box_points("delay", classes, {101: "near"}, {})] == [None, "101"]
     with pytest.raises(ValueError, match="instant"):
         list(job_points(ping, {**reply, "target": "is", "sent_ns": "1\nlink rate=1i 1"}))
 

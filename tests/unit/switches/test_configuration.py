@@ -2,6 +2,7 @@
 """A switch's own configuration follows from lab and plan; the committed ones are those that are made."""
 
 import subprocess
+from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 
@@ -83,3 +84,25 @@ def test_an_unknown_switch_is_told_the_known_ones(lab: tuple[Network, tuple]) ->
     network, entries = lab
     with pytest.raises(PlanError, match=r"has no switch 'sw-x'; it has sw-w, sw-c, sw-i, sw-d"):
         configuration(network, "sw-x", entries, CONTROLLER)
+
+
+def test_ports_of_raised_cables_and_trunks_take_their_packets(lab: tuple[Network, tuple]) -> None:
+    """Open vSwitch by the interface's MTU, a ProCurve by jumbo in every VLAN of the lab; others stay as they are."""
+    network, entries = lab
+    (first, *others) = network.boxes
+    mtus = {side: replace(getattr(first, side), mtu=1560) for side in ("world", "island")}
+    raised = replace(network, boxes=(replace(first, **mtus), *others))
+    assert {port.mtu for port in ports_of(network, first.world.attached.switch, entries)} == {1500}
+    ports = {port.number: port.mtu for port in ports_of(raised, first.world.attached.switch, entries)}
+    assert ports[first.world.attached.port] == 1560
+    for switch in raised.switches:
+        made = configuration(raised, switch.name, entries, CONTROLLER).splitlines()
+        numbers = [port.number for port in ports_of(raised, switch.name, entries) if port.mtu == 1560]
+        assert numbers, "a trunk at least"
+        if switch.driver == "ovs":
+            assert [f'ip link set "$port_{number}" mtu 1560 up' for number in numbers] == [
+                line for line in made if "mtu" in line
+            ]
+        else:
+            vlans = [line for line in made if line.startswith("vlan ")]
+            assert len(vlans) == made.count("   jumbo") > 0

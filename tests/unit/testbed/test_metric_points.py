@@ -76,7 +76,7 @@ def test_names_are_told_once() -> None:
 def test_a_link_has_a_point_for_each_direction(project: Path) -> None:
     """All that its counters tell is in the table."""
     line = said(project, "link", "counters")[0]
-    points = as_table_has_it(list(box_points("sat", line, {})))
+    points = as_table_has_it(list(box_points("sat", line, {}, {})))
     assert [dict(point.tags) for point in points] == [
         {"box": "sat", "direction": way} for way in ("to_island", "to_world")
     ]
@@ -88,7 +88,7 @@ def test_a_delay_box_has_a_point_for_itself_and_each_class(project: Path) -> Non
     """Classes are called as lab.yaml calls them."""
     line = said(project, "delay", "counters")[0]
     names = {int(vlan): f"rtt of {vlan}" for vlan in line["classes"]}
-    points = as_table_has_it(list(box_points("delay", line, names)))
+    points = as_table_has_it(list(box_points("delay", line, names, {})))
     assert [point.measurement for point in points] == ["delay_box"] + ["delay_class"] * len(names)
     assert {point.tags["class"] for point in points[1:]} == set(names.values())
 

@@ -44,7 +44,7 @@ fn a_udp_stream_that_would_be_fragmented_is_bad_configuration() {
     let (code, errors) = Job::start(
         "udp",
         &json!({
-            "role": "send", "connect": "127.0.0.1:9", "rate_bit_s": 1000, "payload_bytes": 1473, "start_at_ns": 0,
+            "role": "send", "connect": "127.0.0.1:9", "rate_bit_s": 1000, "payload_bytes": 9189, "start_at_ns": 0,
             "duration_ns": 0,
         }),
     )
