@@ -97,7 +97,7 @@ def test_runs_of_unlike_laboratories_seeds_chains_and_revisions_say_so(runs: lis
     assert dict(found.settings)["lab.hosts.i5"] == (
         (
             "role island-client, address 10.20.0.5, "
-            "interface (name i5-eth0, mac 02:00:00:00:00:0d, attached s1/13), capacity 1"
+            "interface (name i5-eth0, mac 02:00:00:00:00:0d, attached s1/13, mtu 1500), capacity 1"
         ),
         DASH,
     )
@@ -185,7 +185,7 @@ def test_laboratories_unlike_in_much_are_counted(runs: list[RunDir], tmp_path: P
         ("15", "13 (5 unlike #1)"),
         ("1", "1 (1 unlike #1)"),
     )
-    assert dict(found.alike)["lab.hosts"] == "71 settings"
+    assert dict(found.alike)["lab.hosts"] == "84 settings"
     assert dict(found.alike)["lab.switches"] == "s1.dpid 1, s1.driver ovs"
 
 
