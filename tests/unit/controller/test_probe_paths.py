@@ -15,6 +15,7 @@ from atoll_controller.tracing.table_model import Lookup
 from atoll_controller.tracing.trace_report import LiveStation, LiveTrace, live_trace_text
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
+from atoll_core.lab.box_kind import BoxKind, Forwarding
 from atoll_core.lab.network import Network
 from atoll_testbed.verification.entry_counters import are_counters_prompt, counted_path
 
@@ -71,10 +72,11 @@ def test_the_full_laboratory_is_covered_at_once(project: Path) -> None:
     assert len(paths) == len(network.island_hosts) == 107
 
 
-def test_tcp_ends_at_a_stateful_box(demo: Described) -> None:
+def test_tcp_ends_at_a_box_that_ends_connections(demo: Described) -> None:
     """What is behind it is begun anew there; other protocols pass."""
     network, experiment = demo
-    boxes = tuple(replace(box, stateful=box.name == "pep-w") for box in network.boxes)
+    kind = BoxKind("splitter", Forwarding.ROUTED, stateful=True, ends_connections=True)
+    boxes = tuple(replace(box, kind=kind) if box.name == "pep-w" else box for box in network.boxes)
     network, experiment = replace(network, boxes=boxes), branched(experiment)
     paths = cover(network, experiment, make_plan(network, experiment).flows)
     ends = {path.protocol: {each.end for each in paths if each.protocol is path.protocol} for path in paths}
