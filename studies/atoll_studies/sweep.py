@@ -104,7 +104,7 @@ class Sweep:
             made = "\n".join(f"  {other}" for other in sorted(others, key=str))
             raise UsageError(
                 f"{self.directory.path} has runs made by\n{made}\nand this is {self._origin}; --mix keeps them, "
-                "another directory begins anew"
+                "another directory starts a new study"
             )
         for each in self.points.values():
             each.state = self._state(each)

@@ -59,7 +59,7 @@ class _Worker:
         if wanted is not None and origin != Provenance(**wanted):
             raise RunError(
                 f"atoll or its kernel was changed during the sweep, from {Provenance(**wanted)} to {origin}; "
-                "--resume --mix goes on with it, another directory begins anew"
+                "--resume --mix goes on with it, another directory starts a new study"
             )
         outcome, message = FAILED, ""
         try:
