@@ -92,11 +92,7 @@ class Results:
 
     def values(self, configuration: int, figure: str) -> dict[int, float]:
         """The measured values of a figure by seed."""
-        return {
-            run.seed: found
-            for run in self.runs
-            if run.configuration == configuration and (found := run.figures[figure]) is not None
-        }
+        return _values((run for run in self.runs if run.configuration == configuration), figure)
 
     def label(self, configuration: int) -> str:
         """The levels of a configuration."""
@@ -168,9 +164,12 @@ def _baseline_of(number: int, configurations: Sequence[Mapping[str, str]], basel
 
 def _estimated(runs: Sequence[StudyRun], compared: Sequence[int | None]) -> Iterable[ConfigurationFigure]:
     lossless = {name for name in LOSSES if not any(run.figures[name] for run in runs)}
+    runs_of: list[list[StudyRun]] = [[] for _ in compared]
+    for run in runs:
+        runs_of[run.configuration].append(run)
     for configuration, baseline in enumerate(compared):
         for figure, (unit, _, _) in FIGURES.items():
-            values = _values(runs, configuration, figure)
+            values = _values(runs_of[configuration], figure)
             if not values or figure in lossless:
                 continue
             each = list(values.values())
@@ -184,16 +183,12 @@ def _estimated(runs: Sequence[StudyRun], compared: Sequence[int | None]) -> Iter
                 least=min(each),
                 greatest=max(each),
                 baseline=baseline,
-                difference=None if baseline is None else paired_differences(_values(runs, baseline, figure), values),
+                difference=None if baseline is None else paired_differences(_values(runs_of[baseline], figure), values),
             )
 
 
-def _values(runs: Sequence[StudyRun], configuration: int, figure: str) -> dict[int, float]:
-    return {
-        run.seed: found
-        for run in runs
-        if run.configuration == configuration and (found := run.figures[figure]) is not None
-    }
+def _values(runs: Iterable[StudyRun], figure: str) -> dict[int, float]:
+    return {run.seed: found for run in runs if (found := run.figures[figure]) is not None}
 
 
 # Tables
@@ -248,27 +243,23 @@ def _figure_row(results: Results, each: ConfigurationFigure) -> dict[str, Any]:
         "figure": each.figure,
         "unit": each.unit,
         "runs": each.median.runs,
-        "median": each.median.value,
-        "median_low": each.median.low,
-        "median_high": each.median.high,
-        "median_level": each.median.level,
+        **_estimate_columns("median", each.median),
         "quartile_1": each.quartiles[0],
         "quartile_3": each.quartiles[1],
         "least": each.least,
         "greatest": each.greatest,
-        "mean": each.mean.value,
-        "mean_low": each.mean.low,
-        "mean_high": each.mean.high,
-        "mean_level": each.mean.level,
+        **_estimate_columns("mean", each.mean),
         "baseline": None if each.baseline is None else results.label(each.baseline),
         "pairs": pair.median.runs if pair else None,
-        "difference": pair.median.value if pair else None,
-        "difference_low": pair.median.low if pair else None,
-        "difference_high": pair.median.high if pair else None,
-        "difference_level": pair.median.level if pair else None,
+        **_estimate_columns("difference", pair.median if pair else None),
         "pairs_higher": pair.higher if pair else None,
         "pairs_lower": pair.lower if pair else None,
     }
+
+
+def _estimate_columns(name: str, each: Estimate | None) -> dict[str, float | None]:
+    held = (each.value, each.low, each.high, each.level) if each else (None,) * len(_ESTIMATE)
+    return {f"{name}{part}": value for part, value in zip(_ESTIMATE, held, strict=True)}
 
 
 def write_tables(results: Results, folder: Path) -> list[Path]:

@@ -137,8 +137,9 @@ class Sweep:
                 raise UsageError(f"--jobs {wanted}: runs on {self.study.platform} are made one at a time")
             return 1
         needed = max(memory(each.network, each.experiment).bytes for each in self.study.configurations)
-        room = free_memory().bytes // needed
-        if room < 1 and free_memory().bytes < needed / 2:
+        free = free_memory().bytes
+        room = free // needed
+        if room < 1 and free < needed / 2:
             raise MachineError(f"a run of {self.study.name} needs {needed / 1e9:.1f} GB of memory, which is not free")
         return wanted or max(1, min(usable_cores(), room))
 

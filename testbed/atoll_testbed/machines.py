@@ -2,6 +2,7 @@
 """The machines of a testbed as a plan wants them: settings of their interfaces, and programs of boxes."""
 
 import asyncio
+import contextlib
 
 from atoll_core.plan.plan import HostSettings, Plan
 from atoll_testbed.box_services import Services
@@ -40,14 +41,13 @@ class Machines:
 
     async def restore(self, plan: Plan | None) -> None:
         """Return to the settings and programs of a plan as far as possible. Raises the first error."""
-        first: Exception | None = None
-        for restored in (self._set(plan), self._services.reconcile(plan, restart_traces=False)):
-            try:
-                await restored
-            except Exception as error:  # noqa: BLE001 - raised below; a cancellation ends both
-                first = first or error
-        if first is not None:
-            raise first
+        try:
+            await self._set(plan)
+        except Exception:
+            with contextlib.suppress(Exception):  # the first error is raised
+                await self._services.reconcile(plan, restart_traces=False)
+            raise
+        await self._services.reconcile(plan, restart_traces=False)
 
     async def _set(self, plan: Plan | None) -> None:
         wanted = {settings.host: settings for settings in plan.hosts} if plan is not None else {}

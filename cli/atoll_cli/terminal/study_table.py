@@ -39,6 +39,9 @@ class SweepProgress:
     def __init__(self, sweep: Sweep, jobs: int) -> None:
         self._sweep = sweep
         self._jobs = jobs
+        self._points: list[list[PointState]] = [[] for _ in sweep.study.configurations]
+        for each in sweep.points.values():  # of one configuration in the order of their repetitions
+            self._points[each.point.configuration].append(each)
         self._console = Console(stderr=True, markup=False)
         self._live = (
             Live(get_renderable=self._drawn, console=self._console, refresh_per_second=_REFRESH_HZ, transient=True)
@@ -88,11 +91,7 @@ class SweepProgress:
         return Group(table, *hidden, Text(self._footer()))
 
     def _rows(self) -> "Iterator[tuple[RenderableType, ...]]":
-        for number, configuration in enumerate(self._sweep.study.configurations):
-            points = sorted(
-                (each for each in self._sweep.points.values() if each.point.configuration == number),
-                key=lambda each: each.point.repetition,
-            )
+        for configuration, points in zip(self._sweep.study.configurations, self._points, strict=True):
             took = sorted(each.usable.wall_s for each in points if each.usable)
             marks = Text()
             if len(points) <= _MOST_MARKS:
