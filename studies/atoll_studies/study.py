@@ -6,7 +6,8 @@ A configuration is a combination of one level of each factor; a point is a confi
 
 import itertools
 import json
-from collections.abc import Collection, Iterator, Sequence
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
@@ -15,7 +16,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_study import LAST_SEED, RawStudy, level_name
 from atoll_core.description.validation_messages import suggest
-from atoll_core.description.yaml_document import Document, Place, compose_document, read_document
+from atoll_core.description.yaml_document import Place, compose_document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
@@ -24,7 +25,11 @@ from atoll_core.platforms import VIRTUAL
 
 MOST_POINTS = 100_000
 
-_OF_POINTS = ("seed", "name", "lab")  # settings that no factor may have: a study's own, or what runs are known by
+_OWN_KEYS = {  # that are no settings of a study: its own, or what runs are known by
+    "seed": "write 'repetitions' or 'seeds'",
+    "name": "leave it out",
+    "lab": "write a study for each lab",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +89,7 @@ def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collectio
     parsed = parse(RawStudy, document)
     if parsed is None:
         raise DescriptionError(document.mistakes)
-    return _Resolver(parsed, document, path, known_figures).resolve(columns)
+    return _Resolver(parsed, path, known_figures).resolve(columns)
 
 
 def setting_text(key: str, value: Any) -> str:
@@ -107,16 +112,16 @@ def _contains(outer: Place, inner: Place) -> bool:
 class _Resolver:
     """One pass over a raw study."""
 
-    def __init__(self, parsed: Parsed[RawStudy], document: Document, path: Path, known_figures: Sequence[str]) -> None:
+    def __init__(self, parsed: Parsed[RawStudy], path: Path, known_figures: Sequence[str]) -> None:
         self.raw = parsed.raw
         self.parsed = parsed
-        self.document = document
+        self.document = parsed.document
         self.experiment = path.parent / parsed.raw.experiment
         self.known_figures = known_figures
         self.mistakes = list(parsed.mistakes)
         # by settings besides the common ones
         self.loaded: dict[tuple[str, ...], tuple[Network, Experiment] | DescriptionError] = {}
-        self.common = tuple(setting_text(key, value) for key, value in self.raw.set.items())
+        self.common = self.settings(("set",), self.raw.set)
 
     def resolve(self, columns: Collection[str]) -> Study:
         factors = tuple(self.factors())
@@ -124,24 +129,12 @@ class _Resolver:
             if factor.name in columns:
                 taken = ", ".join(sorted(columns))
                 self.wrong(("factors", factor.name), f"the tables have columns {taken}; choose another name")
-        self.refuse_own_keys()
         self.refuse_replaced_keys()
         baseline = self.baseline(factors)
         self.check_figures()
-        seeds = self.raw.seeds or []
-        if seeds and self.raw.repetitions is not None:
-            self.wrong(("repetitions",), "both 'repetitions' and 'seeds'; keep one of them")
-        for index, seed in enumerate(seeds):
-            if seed in seeds[:index]:
-                self.wrong(("seeds", index), f"seed {seed} is given twice; remove one of them")
+        configurations = tuple(self.configurations(factors)) if self.parsed.reads(("experiment",)) else ()
+        seeds = self.seeds(configurations)
         if self.mistakes:
-            raise DescriptionError(self.mistakes)
-        configurations = tuple(self.configurations(factors))
-        if self.mistakes:
-            raise DescriptionError(self.mistakes)
-        first, repetitions = configurations[0].experiment.seed, self.raw.repetitions or 1
-        if not seeds and first + repetitions - 1 > LAST_SEED:
-            self.wrong(("repetitions",), f"seeds from {first} on end after {LAST_SEED}; write fewer, or 'seeds'")
             raise DescriptionError(self.mistakes)
         return Study(
             name=self.raw.name,
@@ -149,7 +142,7 @@ class _Resolver:
             platform=self.raw.platform,
             backend=self.backend(),
             factors=factors,
-            seeds=tuple(seeds or range(first, first + repetitions)),
+            seeds=seeds,
             order_seed=self.raw.order_seed,
             attempts=self.raw.limits.attempts,
             baseline=baseline,
@@ -163,33 +156,38 @@ class _Resolver:
         return Backend.TC if self.raw.platform == VIRTUAL else Backend.ENGINE
 
     def factors(self) -> Iterator[Factor]:
-        runs = self.raw.repetitions or len(self.raw.seeds or (1,))
         for name, levels in self.raw.factors.items():
-            runs *= len(levels)
             if isinstance(levels, dict):
-                variants = cast("dict[str, dict[str, Any]]", levels)
+                variants = cast("dict[str, dict[str, Any]]", levels).items()
                 yield Factor(
-                    name,
-                    tuple(
-                        Level(each, tuple(setting_text(key, value) for key, value in settings.items()))
-                        for each, settings in variants.items()
-                    ),
+                    name, tuple(Level(each, self.settings(("factors", name, each), given)) for each, given in variants)
                 )
             else:
-                yield Factor(name, tuple(Level(level_name(level), (setting_text(name, level),)) for level in levels))
-        if runs > MOST_POINTS:
-            self.wrong(("factors",), f"{runs} runs are too many; write at most {MOST_POINTS}")
+                yield Factor(
+                    name,
+                    tuple(Level(level_name(level), self.settings(("factors",), {name: level})) for level in levels),
+                )
 
-    def refuse_own_keys(self) -> None:
-        remedies = {
-            "seed": "write 'repetitions' or 'seeds'",
-            "name": "leave it out",
-            "lab": "write a study for each lab",
-        }
-        for place in self.setting_places():
-            key = str(place[-1])
-            if key in _OF_POINTS:
-                self.wrong(place, f"{key} is not a setting of a study; {remedies[key]}")
+    def settings(self, place: Place, given: Mapping[str, Any]) -> tuple[str, ...]:
+        """Settings in the language of ``--set``, without those that a study must not have, which are reported."""
+        for key in given:
+            if key in _OWN_KEYS:
+                self.wrong((*place, key), f"{key} is not a setting of a study; {_OWN_KEYS[key]}")
+        return tuple(setting_text(key, value) for key, value in given.items() if key not in _OWN_KEYS)
+
+    def seeds(self, configurations: Sequence[Configuration]) -> tuple[int, ...]:
+        seeds = self.raw.seeds or []
+        if seeds and self.raw.repetitions is not None:
+            self.wrong(("repetitions",), "both 'repetitions' and 'seeds'; keep one of them")
+        for index, seed in enumerate(seeds):
+            if seed in seeds[:index]:
+                self.wrong(("seeds", index), f"seed {seed} is given twice; remove one of them")
+        if seeds or not configurations:
+            return tuple(seeds)
+        first, repetitions = configurations[0].experiment.seed, self.raw.repetitions or 1
+        if first + repetitions - 1 > LAST_SEED:
+            self.wrong(("repetitions",), f"seeds from {first} on end after {LAST_SEED}; write fewer, or 'seeds'")
+        return tuple(range(first, first + repetitions))
 
     def refuse_replaced_keys(self) -> None:
         """Refuse keys of two factors, and common settings that a factor replaces in all runs."""
@@ -218,22 +216,13 @@ class _Resolver:
                             place, f"factors {shown(first)} and {shown(second)} both set {why}; keep one of them"
                         )
 
-    def setting_places(self) -> Iterator[Place]:
-        yield from (("set", key) for key in self.raw.set)
-        for name, levels in self.raw.factors.items():
-            if isinstance(levels, dict):
-                variants = cast("dict[str, dict[str, Any]]", levels)
-                yield from (("factors", name, each, key) for each, settings in variants.items() for key in settings)
-            else:
-                yield ("factors", name)
-
     def baseline(self, factors: Sequence[Factor]) -> tuple[tuple[str, str], ...]:
         found: list[tuple[str, str]] = []
         known = {factor.name: [level.name for level in factor.levels] for factor in factors}
         for name, level in self.raw.baseline.items():
             place: Place = ("baseline", name)
             if name not in known:
-                if ("factors",) not in self.parsed.removed:
+                if not self.parsed.knows("factors", name):
                     self.wrong(place, f"unknown factor {shown(name)}; {suggest(name, known, 'factors')}")
             elif level_name(level) not in known[name]:
                 self.wrong(place, f"unknown level {shown(level)}; {suggest(level_name(level), known[name], 'levels')}")
@@ -253,7 +242,7 @@ class _Resolver:
     def configurations(self, factors: Sequence[Factor]) -> Iterator[Configuration]:
         """Load every combination. A mistake is reported once: at the level that causes it alone, if there is one."""
         causes: dict[str, Place] | None = None
-        for levels in itertools.product(*(factor.levels for factor in factors)):
+        for levels in self.combinations(factors):
             settings = tuple(setting for level in levels for setting in level.settings)
             names = tuple(level.name for level in levels)
             loaded = self.load(settings)
@@ -268,6 +257,15 @@ class _Resolver:
                     self.wrong(causes[mistake.message], mistake.message)
                 else:
                     self.wrong(("factors",), f"{', '.join(names)}: {mistake.message}")
+
+    def combinations(self, factors: Sequence[Factor]) -> Iterable[tuple[Level, ...]]:
+        """All combinations of levels. Of too many, which are refused: the first one, and those with one other level."""
+        runs = (self.raw.repetitions or len(self.raw.seeds or (1,))) * math.prod(len(each.levels) for each in factors)
+        if runs <= MOST_POINTS:
+            return itertools.product(*(factor.levels for factor in factors))
+        self.wrong(("factors",), f"{runs} runs are too many; write at most {MOST_POINTS}")
+        first = tuple(factor.levels[0] for factor in factors)
+        return [(*first[:at], level, *first[at + 1 :]) for at, factor in enumerate(factors) for level in factor.levels]
 
     def causes(self, factors: Sequence[Factor]) -> dict[str, Place]:
         """The places of the mistakes that the experiment, the settings of all runs or a single level cause."""

@@ -169,6 +169,41 @@ def test_a_setting_is_read_back_as_it_was(value: object) -> None:
     assert tree["given"] == value
 
 
+def test_mistakes_of_the_study_hide_none_of_its_experiment_and_settings(tmp_path: Path) -> None:
+    (tmp_path / "broken.yaml").write_text(
+        QUICK.read_text().replace("../../", f"{ROOT}/").replace("duration: 2 s", "duration: 2 hours of fun")
+    )
+    (tmp_path / "study.yaml").write_text(
+        """name: study
+experiment: broken.yaml
+seeds: [1, 1]
+set: {seed: 4}
+factors:
+  traffic.channels: [5, 5]
+  load: {light: {ping.interval: often}}
+  lab: [a.yaml, b.yaml]
+baseline: {traffic.channels: 5, lod: light}
+figures: [gootput]
+"""
+    )
+    with pytest.raises(DescriptionError) as refused:
+        load_study(tmp_path / "study.yaml", ("goodput",))
+    found = [(Path(one.file).name, one.line) for one in refused.value.mistakes]
+    assert found == [("broken.yaml", 6), *(("study.yaml", line) for line in (3, 4, 6, 7, 8, 9, 10))]
+
+
+def test_too_many_runs_hide_no_level_that_is_refused(tmp_path: Path) -> None:
+    text = "repetitions: 1000\nfactors:\n  traffic.channels: [1, 2, 3, 4, 5, 6, 7, 8, 9, 10, many]\n"
+    text += "  ping.interval: [10 ms, 20 ms, 30 ms, 40 ms, 50 ms, 60 ms, 70 ms, 80 ms, 90 ms, often]\n"
+    found = mistakes(tmp_path, text)
+    assert [line.partition(":")[0] for line in found] == ["4", "5", "6"]
+    assert "110000 runs are too many" in found[0]
+
+
+def test_seeds_keep_their_lines_below_one_that_is_refused(tmp_path: Path) -> None:
+    assert [line.partition(":")[0] for line in mistakes(tmp_path, "seeds:\n  - -1\n  - 5\n  - 5\n")] == ["4", "6"]
+
+
 def test_the_shipped_studies_are_right() -> None:
     files = sorted((ROOT / "examples" / "studies").glob("*.yaml"))
     assert files
