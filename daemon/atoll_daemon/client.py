@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Client of the daemon: find it, start it, send requests.
+"""Client of the daemon: find it, start it, bring its lab up, send requests.
 
 Any user may bind the daemon's socket name once the daemon has ended. The peer of each connection is therefore checked
 before anything is sent: requests carry tokens, descriptions and commands.
@@ -11,7 +11,7 @@ import json
 import os
 import subprocess
 import sys
-from collections.abc import AsyncGenerator, Callable
+from collections.abc import AsyncGenerator, Awaitable, Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 import aiohttp
 
 from atoll_core.errors import AtollError, DescriptionError, Diagnostic, LabError
+from atoll_core.events.events import Progress
 from atoll_core.platforms import LabTarget
 from atoll_core.secret_variables import INFLUX_TOKEN_VARIABLE, SECRETS
 from atoll_daemon.socket_lock import (
@@ -255,6 +256,59 @@ class OwnDaemon:
     async def _wait(self) -> None:
         with contextlib.suppress(subprocess.TimeoutExpired):
             await asyncio.to_thread(self.process.wait, _EXIT_TIMEOUT_S)
+
+
+@contextlib.asynccontextmanager
+async def lab_in_use(
+    target: LabTarget,
+    lab: Description,
+    on_line: Callable[[Line], None],
+    *,
+    prepare: Callable[[DaemonClient], Awaitable[object]] | None = None,
+    runtime: str | None = None,
+    keep: bool = False,
+    wait: bool = False,
+) -> AsyncGenerator[DaemonClient]:
+    """The daemon of the lab that is up; else a daemon of its own, which brings ``lab`` up, and ends with the block.
+
+    A daemon of its own also ends with this process; with ``keep`` it outlives both. ``on_line`` takes its progress.
+    ``prepare`` is called before the lab comes up, ``runtime`` is the controller's. ``wait``: for the end of a run that
+    has the lab, up to 30 s. Raises LabError if another run has the lab, and as :meth:`DaemonClient.stream`.
+    """
+    own = None
+    if not await _is_up(target, wait=wait):
+        on_line(Progress("daemon").to_line())
+        own = await OwnDaemon.start(target, for_run=not keep)
+    try:
+        async with connected(target) as daemon:
+            if daemon is None:
+                raise LabError("the daemon ended before its lab could be used")
+            if prepare is not None:
+                await prepare(daemon)
+            if own is not None:
+                await daemon.stream("/v1/lab", lab, on_line, runtime=runtime)
+            yield daemon
+    finally:
+        if own is not None and not keep:
+            on_line(Progress("down").to_line())
+            await asyncio.shield(own.release())
+
+
+async def _is_up(target: LabTarget, *, wait: bool) -> bool:
+    """Whether a daemon with a lab for common use is running. Raises LabError if the lab belongs to another run."""
+    async with connected(target) as daemon:
+        if daemon is None:
+            return False
+        status = await daemon.status()
+    if not status["for_run"]:
+        return True
+    if wait:
+        with contextlib.suppress(LabError):
+            await wait_gone(target, status["pid"])
+            return False
+    busy: Line = status["busy"] or {}
+    which = f"{busy.get('about', 'ending')}, daemon process {status['pid']}"
+    raise LabError(f"another run is in progress ({which}); wait for its end, or use --on virtual")
 
 
 def _start_process(target: LabTarget, *, for_run: bool) -> subprocess.Popen[bytes]:

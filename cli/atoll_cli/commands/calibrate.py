@@ -10,14 +10,13 @@ from rich.console import Console
 from rich.table import Table
 
 from atoll_cli.commands.lab import print_progress
-from atoll_cli.commands.run import lab_is_up
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_core.description.loader import lab_file, load_experiment
-from atoll_core.errors import InterruptedByUserError, LabError, PlanError
+from atoll_core.errors import InterruptedByUserError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import LabTarget
-from atoll_daemon.client import Description, OwnDaemon, connected
+from atoll_daemon.client import Description, lab_in_use
 from atoll_testbed.calibration.calibration_checks import State
 from atoll_testbed.preflight.requirements import require_applicable, require_lab
 
@@ -55,27 +54,17 @@ async def _calibrated(
 async def _calibrate(
     target: LabTarget, path: Path, backend: Backend, directions: list[str], seconds: float
 ) -> dict[str, Any]:
-    own = None if await lab_is_up(target) else await OwnDaemon.start(target, for_run=True)
-    try:
-        async with connected(target) as daemon:
-            if daemon is None:
-                msg = "the daemon ended before the calibration started"
-                raise LabError(msg)
-            if own is not None:
-                await daemon.stream("/v1/lab", Description(lab_file(path)), print_progress)
-            done = await daemon.stream(
-                "/v1/calibrations",
-                Description(path),
-                print_progress,
-                backend=backend,
-                directions=directions,
-                seconds=str(seconds),
-            )
-            found: dict[str, Any] = done["calibration"]
-            return found
-    finally:
-        if own is not None:
-            await asyncio.shield(own.release())
+    async with lab_in_use(target, Description(lab_file(path)), print_progress) as daemon:
+        done = await daemon.stream(
+            "/v1/calibrations",
+            Description(path),
+            print_progress,
+            backend=backend,
+            directions=directions,
+            seconds=str(seconds),
+        )
+    found: dict[str, Any] = done["calibration"]
+    return found
 
 
 def _print(experiment: Experiment, found: dict[str, Any]) -> None:

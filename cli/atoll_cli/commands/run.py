@@ -13,9 +13,9 @@ from atoll_cli.terminal.progress import FailedRunError, LiveLine, print_result, 
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import lab_file
-from atoll_core.errors import AtollError, InterruptedByUserError, LabError
-from atoll_core.platforms import MININET, LabTarget
-from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected
+from atoll_core.errors import AtollError, InterruptedByUserError
+from atoll_core.platforms import MININET
+from atoll_daemon.client import Description, lab_in_use
 from atoll_dashboards.grafana.grafana_links import grafana_address
 from atoll_dashboards.influx.influx_agreement import settings_mark
 from atoll_testbed.preflight.requirements import require_lab, require_runnable
@@ -65,41 +65,28 @@ class _LiveRun:
         return self._print(summary)
 
     async def _execute(self) -> dict[str, Any] | None:
-        target, keep = self._command.target, self._command.keep
-        own: OwnDaemon | None = None
-        if not await lab_is_up(target):
-            self._show.step("daemon")
-            own = await OwnDaemon.start(target, for_run=not keep)
-        try:
-            async with connected(target) as daemon:
-                if daemon is None:
-                    msg = "the daemon ended before the run started"
-                    raise LabError(msg)
-                return await self._run_on(daemon, bring_up=own is not None)
-        finally:
-            if own is not None and not keep:
-                self._show.step("down")
-                await asyncio.shield(own.release())
-
-    async def _run_on(self, daemon: DaemonClient, *, bring_up: bool) -> dict[str, Any] | None:
         command = self._command
-        await listen_on(daemon, command.listen)
-        if bring_up:
-            lab = Description(lab_file(command.experiment, command.settings))
-            await daemon.stream("/v1/lab", lab, self._take, runtime=command.runtime)
-        done = await daemon.stream(
-            "/v1/runs",
-            Description(command.experiment, command.settings),
+        async with lab_in_use(
+            command.target,
+            Description(lab_file(command.experiment, command.settings)),
             self._take,
-            runs=str(command.runs.resolve()),
-            backend=command.options.backend,
+            prepare=lambda daemon: listen_on(daemon, command.listen),
             runtime=command.runtime,
-            started_ns=str(self._started_ns),
-            analyse=str(command.analyse).lower(),
-            metrics=str(command.options.metrics).lower(),
-            full_matrix=str(command.options.full_matrix).lower(),
-            influx=None if bring_up else settings_mark(),
-        )
+            keep=command.keep,
+        ) as daemon:
+            done = await daemon.stream(
+                "/v1/runs",
+                Description(command.experiment, command.settings),
+                self._take,
+                runs=str(command.runs.resolve()),
+                backend=command.options.backend,
+                runtime=command.runtime,
+                started_ns=str(self._started_ns),
+                analyse=str(command.analyse).lower(),
+                metrics=str(command.options.metrics).lower(),
+                full_matrix=str(command.options.full_matrix).lower(),
+                influx=settings_mark(),
+            )
         if (link := done.get("grafana")) is not None:
             self._link = f"{self._grafana}{link}"
         summary: dict[str, Any] | None = done["summary"]
@@ -115,17 +102,3 @@ class _LiveRun:
         run_dir = Path(self._run_dir or "")
         extra = {"overhead_s": round(overhead_s, 3), "warnings": self._warnings}
         return print_result(summary, run_dir, as_json=self._command.as_json, extra=extra, grafana=self._link)
-
-
-async def lab_is_up(target: LabTarget) -> bool:
-    """Whether a daemon with a lab for common use is running. Raises LabError if the lab belongs to another run."""
-    async with connected(target) as daemon:
-        if daemon is None:
-            return False
-        status = await daemon.status()
-    if status["for_run"]:
-        busy: dict[str, Any] = status["busy"] or {}
-        which = f"{busy.get('about', 'ending')}, daemon process {status['pid']}"
-        msg = f"another run is in progress ({which}); wait for its end, or use --on virtual"
-        raise LabError(msg)
-    return True

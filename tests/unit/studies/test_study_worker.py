@@ -2,10 +2,8 @@
 """A worker refuses to make an attempt that the sweep did not ask for, and leaves nothing."""
 
 import asyncio
-import contextlib
 import subprocess
 import sys
-from collections.abc import AsyncGenerator
 from pathlib import Path
 
 import pytest
@@ -13,7 +11,6 @@ import pytest
 import atoll_studies.live_attempt
 import atoll_studies.worker
 from atoll_core.errors import LabError
-from atoll_core.platforms import LabTarget
 from atoll_studies.points import make_points
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Provenance, StudyDirectory
@@ -54,32 +51,6 @@ def test_a_run_that_does_not_begin_has_an_exit_code_of_its_own(
     assert asyncio.run(atoll_studies.worker._main(directory.path, point.id)) == 75
     assert capsys.readouterr().err == "another run is in progress\n"
     assert directory.attempts(point.id) == []
-
-
-@pytest.mark.parametrize("ends", [True, False])
-def test_a_daemon_of_the_previous_run_is_waited_for(monkeypatch: pytest.MonkeyPatch, *, ends: bool) -> None:
-    class Busy:
-        async def status(self) -> dict[str, bool]:
-            return {"for_run": True}
-
-    @contextlib.asynccontextmanager
-    async def connected(_: LabTarget) -> AsyncGenerator[Busy]:
-        yield Busy()
-
-    async def wait_gone(_: LabTarget, pid: int) -> None:
-        assert pid == 7
-        if not ends:
-            raise LabError("did not end")
-
-    monkeypatch.setattr(atoll_studies.live_attempt, "connected", connected)
-    monkeypatch.setattr(atoll_studies.live_attempt, "daemon_holder", lambda _: (7, 0))
-    monkeypatch.setattr(atoll_studies.live_attempt, "wait_gone", wait_gone)
-    asked = atoll_studies.live_attempt._lab_is_up(LabTarget("mininet", None))
-    if ends:
-        assert not asyncio.run(asked)
-    else:
-        with pytest.raises(LabError, match="another run is in progress"):
-            asyncio.run(asked)
 
 
 def test_a_point_that_there_is_not_is_one_line(tmp_path: Path) -> None:
