@@ -195,12 +195,10 @@ def plan(
 ) -> None:
     """Print the plan of an experiment: flow entries, settings of hosts, jobs."""
     from atoll_cli.commands.plan import print_plan
-    from atoll_cli.commands.selection import backend_for, experiment_settings, lab_target, network_on
-    from atoll_core.description.loader import load_experiment
+    from atoll_cli.commands.selection import backend_for, experiment_file, lab_target, network_on
 
     target = lab_target(inventory, on, on_paper=True)
-    given = experiment_settings(experiment, seed, duration, settings or ())
-    network, found = load_experiment(experiment, given)
+    network, found = experiment_file(experiment, seed, duration, settings or ()).experiment()
     described = network_on(target, network), found
     print_plan(described, backend_for(target, backend), target.platform, as_json=json, strict=strict, drawing=graph)
 
@@ -299,6 +297,7 @@ def up(
     """Bring the lab up and leave it up; an experiment is applied to it as well."""
     from atoll_cli.commands.lab import UpCommand, bring_up
     from atoll_cli.commands.selection import backend_for, lab_target, refuse
+    from atoll_core.description.loader import DescriptionFile
 
     target = lab_target(inventory, on)
     refuse(
@@ -307,7 +306,7 @@ def up(
     )
     command = UpCommand(
         target,
-        file,
+        DescriptionFile.read(file),
         backend_for(target, backend),
         runtime,
         listen,
@@ -395,7 +394,7 @@ def run(
     Uses the lab that is up, or brings one up for the run.
     """
     from atoll_cli.commands.run_command import RunCommand
-    from atoll_cli.commands.selection import backend_for, experiment_settings, lab_target, refuse
+    from atoll_cli.commands.selection import backend_for, experiment_file, lab_target, refuse
     from atoll_testbed.run.run_request import RunOptions
 
     target = lab_target(inventory, on)
@@ -412,8 +411,7 @@ def run(
         f"--runtime {runtime}: in virtual time the controller always runs os-ken; use --on mininet",
     )
     command = RunCommand(
-        experiment,
-        experiment_settings(experiment, seed, duration, settings or ()),
+        experiment_file(experiment, seed, duration, settings or ()),
         target,
         RunOptions(backend_for(target, backend), metrics=not no_metrics, full_matrix=full_matrix),
         runs,

@@ -6,7 +6,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from atoll_core.description.loader import lab_file
+from atoll_core.description.loader import DescriptionFile
 from atoll_core.platforms import LabTarget
 from atoll_daemon.client import Description, lab_in_use
 
@@ -25,7 +25,7 @@ async def run_on_daemon(
         if line["type"] == "run":
             on_run(Path(line["run_dir"]))
 
-    lab = Description(lab_file(description.path, description.settings))
+    lab = Description(DescriptionFile.read(description.path, description.settings).lab_path())
     async with lab_in_use(target, lab, take, wait=True) as daemon:
         backend = point["request"]["options"]["backend"]
         done = await daemon.stream(

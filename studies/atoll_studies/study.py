@@ -8,11 +8,11 @@ import itertools
 import json
 import math
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_core.description.loader import load_experiment
+from atoll_core.description.loader import DescriptionFile
 from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_study import LAST_SEED, RawStudy, level_name
 from atoll_core.description.validation_messages import suggest
@@ -116,7 +116,7 @@ class _Resolver:
         self.raw = parsed.raw
         self.parsed = parsed
         self.document = parsed.document
-        self.experiment = path.parent / parsed.raw.experiment
+        self.experiment = DescriptionFile.read(path.parent / parsed.raw.experiment)
         self.known_figures = known_figures
         self.mistakes = list(parsed.mistakes)
         # by settings besides the common ones
@@ -138,7 +138,7 @@ class _Resolver:
             raise DescriptionError(self.mistakes)
         return Study(
             name=self.raw.name,
-            experiment=self.experiment,
+            experiment=self.experiment.path,
             platform=self.raw.platform,
             backend=self.backend(),
             factors=factors,
@@ -288,11 +288,11 @@ class _Resolver:
         """Load the experiment with settings besides the common ones, or return its mistakes; once for each."""
         if settings not in self.loaded:
             try:
-                self.loaded[settings] = load_experiment(self.experiment, (*self.common, *settings))
+                self.loaded[settings] = replace(self.experiment, settings=(*self.common, *settings)).experiment()
             except DescriptionError as error:
                 self.loaded[settings] = error
             except PlanError as error:  # a setting that cannot be read
-                self.loaded[settings] = DescriptionError([Diagnostic(str(self.experiment), 0, str(error))])
+                self.loaded[settings] = DescriptionError([Diagnostic(str(self.experiment.path), 0, str(error))])
         return self.loaded[settings]
 
     def wrong(self, place: Place, message: str) -> None:

@@ -11,7 +11,7 @@ from rich.table import Table
 
 from atoll_cli.commands.lab import print_progress
 from atoll_cli.terminal.signals import unless_interrupted
-from atoll_core.description.loader import lab_file, load_experiment
+from atoll_core.description.loader import DescriptionFile
 from atoll_core.errors import InterruptedByUserError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import Backend
@@ -25,13 +25,14 @@ def calibrate_links(
     target: LabTarget, path: Path, directions: list[str], seconds: float, backend: Backend, *, as_json: bool
 ) -> int:
     """`atoll link calibrate`; returns the exit code."""
-    network, experiment = load_experiment(path)
+    described = DescriptionFile.read(path)
+    network, experiment = described.experiment()
     if not experiment.links:
         msg = f"{path}: no link in this experiment's chain; nothing to calibrate"
         raise PlanError(msg)
     require_applicable(network, experiment, target.platform, backend)
     require_lab(target.platform, backend)
-    found = asyncio.run(_calibrated(target, path, backend, directions, seconds))
+    found = asyncio.run(_calibrated(target, described, backend, directions, seconds))
     rows: list[dict[str, Any]] = found["rows"]
     good = all(row["state"] != State.OFF for row in rows)
     if as_json:
@@ -42,22 +43,22 @@ def calibrate_links(
 
 
 async def _calibrated(
-    target: LabTarget, path: Path, backend: Backend, directions: list[str], seconds: float
+    target: LabTarget, described: DescriptionFile, backend: Backend, directions: list[str], seconds: float
 ) -> dict[str, Any]:
     """The daemon's result of the calibration. Raises InterruptedByUserError."""
     try:
-        return await unless_interrupted(_calibrate(target, path, backend, directions, seconds))
+        return await unless_interrupted(_calibrate(target, described, backend, directions, seconds))
     except asyncio.CancelledError:
         raise InterruptedByUserError("cancelled") from None
 
 
 async def _calibrate(
-    target: LabTarget, path: Path, backend: Backend, directions: list[str], seconds: float
+    target: LabTarget, described: DescriptionFile, backend: Backend, directions: list[str], seconds: float
 ) -> dict[str, Any]:
-    async with lab_in_use(target, Description(lab_file(path)), print_progress) as daemon:
+    async with lab_in_use(target, Description(described.lab_path()), print_progress) as daemon:
         done = await daemon.stream(
             "/v1/calibrations",
-            Description(path),
+            Description(described.path),
             print_progress,
             backend=backend,
             directions=directions,

@@ -12,7 +12,7 @@ from typing import Any
 from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.description_warnings import description_warnings
-from atoll_core.description.loader import lab_file, load_any, load_experiment
+from atoll_core.description.loader import DescriptionFile, load_experiment
 from atoll_core.errors import InterruptedByUserError, LabError
 from atoll_core.events.events import Progress
 from atoll_core.experiment.experiment import Experiment
@@ -38,10 +38,10 @@ def print_progress(line: dict[str, Any]) -> None:
 
 @dataclass(frozen=True, slots=True)
 class UpCommand:
-    """`atoll up`: ``path`` is a lab to bring up, or an experiment to apply to its lab."""
+    """`atoll up`: ``file`` is a lab to bring up, or an experiment to apply to its lab."""
 
     target: LabTarget
-    path: Path
+    file: DescriptionFile
     backend: Backend
     runtime: Runtime | None
     listen: str | None
@@ -52,7 +52,7 @@ class UpCommand:
 
 def bring_up(command: UpCommand) -> int:
     """`atoll up`; returns the exit code."""
-    described = network, experiment = load_any(command.path)
+    described = network, experiment = command.file.lab_or_experiment()
     require_listen(command.listen)
     doubts = description_warnings(network, experiment, command.backend, MININET) if experiment else ()
     warnings = warn(doubts, strict=command.strict)
@@ -100,14 +100,14 @@ async def _up_and_apply(command: UpCommand, network: Network, experiment: Experi
             raise LabError(msg)
         url = await listen_on(daemon, command.listen)
         done = await daemon.stream(
-            "/v1/lab", Description(lab_file(command.path)), print_progress, runtime=command.runtime
+            "/v1/lab", Description(command.file.lab_path()), print_progress, runtime=command.runtime
         )
         result: dict[str, Any] = {"lab": network.name, "already": done["already"], "changes": [], "url": url}
         if experiment is None:
             return result
         print_progress(Progress("apply").to_line())
         applied, _ = await _apply(
-            daemon, Description(command.path), backend=command.backend, probe=str(command.probe).lower()
+            daemon, Description(command.file.path), backend=command.backend, probe=str(command.probe).lower()
         )
         return result | {"changes": applied["changes"]}
 

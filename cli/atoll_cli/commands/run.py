@@ -12,7 +12,6 @@ from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.progress import FailedRunError, LiveLine, print_result, recorded_data_text
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.description_warnings import description_warnings
-from atoll_core.description.loader import lab_file
 from atoll_core.errors import AtollError, InterruptedByUserError
 from atoll_core.platforms import MININET
 from atoll_daemon.client import Description, lab_in_use
@@ -65,10 +64,10 @@ class _LiveRun:
         return self._print(summary)
 
     async def _execute(self) -> dict[str, Any] | None:
-        command = self._command
+        command, experiment = self._command, self._command.experiment
         async with lab_in_use(
             command.target,
-            Description(lab_file(command.experiment, command.settings)),
+            Description(experiment.lab_path()),
             self._take,
             prepare=lambda daemon: listen_on(daemon, command.listen),
             runtime=command.runtime,
@@ -76,7 +75,7 @@ class _LiveRun:
         ) as daemon:
             done = await daemon.stream(
                 "/v1/runs",
-                Description(command.experiment, command.settings),
+                Description(experiment.path, experiment.settings),
                 self._take,
                 runs=str(command.runs.resolve()),
                 backend=command.options.backend,

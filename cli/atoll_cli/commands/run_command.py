@@ -4,7 +4,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from atoll_core.description.loader import load_experiment
+from atoll_core.description.loader import DescriptionFile
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import LabTarget
 from atoll_testbed.run.run_request import RunOptions, RunRequest
@@ -14,12 +14,11 @@ from atoll_testbed.run.run_request import RunOptions, RunRequest
 class RunCommand:
     """A run, and what the command does with it.
 
-    ``settings``: override settings of the experiment in the file ``experiment``. ``runs``: the parent of its directory.
+    ``runs``: the parent of its directory.
     ``keep``: leave the lab up. ``twice``: run it twice and compare the runs.
     """
 
-    experiment: Path
-    settings: tuple[str, ...]
+    experiment: DescriptionFile
     target: LabTarget
     options: RunOptions
     runs: Path
@@ -33,4 +32,4 @@ class RunCommand:
 
     def request(self) -> RunRequest:
         """The run with its experiment resolved. Raises DescriptionError, PlanError."""
-        return RunRequest(*load_experiment(self.experiment, self.settings), self.target.platform, self.options)
+        return RunRequest(*self.experiment.experiment(), self.target.platform, self.options)

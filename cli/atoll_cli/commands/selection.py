@@ -4,10 +4,11 @@
 import os
 import sys
 from collections.abc import Sequence
+from dataclasses import replace
 from pathlib import Path
 
 from atoll_cli.terminal.options import INVENTORY_VARIABLE
-from atoll_core.description.loader import transfer_start
+from atoll_core.description.loader import DescriptionFile
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, UsageError
@@ -22,26 +23,24 @@ DEFAULT_BACKENDS = {MININET: Backend.ENGINE, VIRTUAL: Backend.TC, HARDWARE: Back
 """Platforms, and the default link emulator of each."""
 
 
-def experiment_settings(path: Path, seed: int | None, duration: str | None, settings: Sequence[str]) -> tuple[str, ...]:
-    """Settings, seed and duration of the command line as settings (``--set``). Raises PlanError.
+def experiment_file(path: Path, seed: int | None, duration: str | None, settings: Sequence[str]) -> DescriptionFile:
+    """The file of an experiment, with the command line's settings, seed and duration as settings. Raises PlanError.
 
     A shorter trial run still has a transfer: it starts with the load.
     """
-    found = [*settings]
-    if seed is not None:
-        found.append(f"seed={seed}")
+    found = DescriptionFile.read(path, settings if seed is None else (*settings, f"seed={seed}"))
     if duration is not None:
         try:
             length = Duration.parse(duration)
         except ValueError as error:
             msg = f"--duration: {error}"
             raise PlanError(msg) from None
-        found.append(f"duration={duration}")
-        start = transfer_start(path, found)
+        found = replace(found, settings=(*found.settings, f"duration={duration}"))
+        start = found.transfer_start()
         if start is not None and start >= length:
             print(f"--duration {length}: the transfer starts at once, not after {start}", file=sys.stderr)
-            found.append("transfer.start=0 s")
-    return tuple(found)
+            found = replace(found, settings=(*found.settings, "transfer.start=0 s"))
+    return found
 
 
 def lab_target(

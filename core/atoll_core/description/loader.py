@@ -6,7 +6,7 @@ Importing this module imports pydantic and ruamel.yaml (0.1 s), so it is importe
 """
 
 from collections.abc import Sequence
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -32,40 +32,75 @@ def load_lab(path: Path) -> Network:
 
 
 def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment]:
-    """The experiment that an experiment.yaml describes, and the lab it names (relative to its own folder).
+    """The experiment of an experiment.yaml with settings over it: :meth:`DescriptionFile.experiment`."""
+    return DescriptionFile.read(path, settings).experiment()
 
-    ``settings`` (``KEY=VALUE``) replace values of the description; PlanError when one cannot be read.
+
+def load_any(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment | None]:
+    """A lab, or an experiment with settings over it and its lab: :meth:`DescriptionFile.lab_or_experiment`."""
+    return DescriptionFile.read(path, settings).lab_or_experiment()
+
+
+@dataclass(frozen=True, slots=True)
+class DescriptionFile:
+    """An experiment.yaml or lab.yaml that has been read, and settings (``KEY=VALUE``) that replace values of it.
+
+    The lab that an experiment names is read whenever the experiment is resolved. Methods raise PlanError for a setting
+    that cannot be read.
     """
-    document = read_document(path)
-    _refuse_inventory(document)
-    if document.tree is not None and _is_lab(document):
-        kind = "is a lab, and an experiment is wanted; name an experiment.yaml (examples/ has some)"
-        raise DescriptionError([Diagnostic(document.file, 0, kind)])
-    return _resolve_with_settings(path, document, settings)
 
+    path: Path
+    document: Document
+    settings: tuple[str, ...] = ()
 
-def lab_file(path: Path, settings: Sequence[str] = ()) -> Path:
-    """The file of the lab: ``path`` itself, or the lab that the experiment names. The description has no mistakes."""
-    document = read_document(path)
-    if document.tree is None or _is_lab(document):
-        return path
-    tree = override(document, settings).tree or {}
-    return path.parent / str(tree["lab"])
+    @classmethod
+    def read(cls, path: Path, settings: Sequence[str] = ()) -> "DescriptionFile":
+        """Read a file. Its mistakes are raised when it is resolved."""
+        return cls(path, read_document(path), tuple(settings))
 
+    def experiment(self) -> tuple[Network, Experiment]:
+        """The experiment that the file describes, and the lab it names (relative to its own folder)."""
+        _refuse_inventory(self.document)
+        if self.document.tree is not None and _is_lab(self.document):
+            kind = "is a lab, and an experiment is wanted; name an experiment.yaml (examples/ has some)"
+            raise DescriptionError([Diagnostic(self.document.file, 0, kind)])
+        return _resolve_with_settings(self.path, self.document, self.settings)
 
-def transfer_start(path: Path, settings: Sequence[str]) -> Duration | None:
-    """The start of an experiment's transfer; None without one, and for a description with a mistake there.
+    def lab_or_experiment(self) -> tuple[Network, Experiment | None]:
+        """A lab (without an experiment) or an experiment with its lab, depending on the keys of the file.
 
-    Raises PlanError for a setting that cannot be read.
-    """
-    transfer: object = (override(read_document(path), settings).tree or {}).get("transfer")
-    if not isinstance(transfer, dict):
-        return None
-    start = cast("dict[str, Any]", transfer).get("start")
-    try:
-        return RawTransfer.model_fields["start"].default if start is None else Duration.parse(start)
-    except (TypeError, ValueError):
-        return None
+        A lab takes no settings.
+        """
+        document = self.document
+        if document.tree is None:
+            raise DescriptionError(document.mistakes)
+        _refuse_inventory(document)
+        if _own_keys(document, RawLab) == _own_keys(document, RawExperiment):
+            message = "neither a lab (networks, switches, hosts, ...) nor an experiment (lab, chain, links, ...)"
+            raise DescriptionError([*document.mistakes, document.mistake((), message)])
+        if _is_lab(document):
+            return _resolve_lab(document), None
+        return _resolve_with_settings(self.path, document, self.settings)
+
+    def lab_path(self) -> Path:
+        """The file of the lab: the file itself, or the one that the experiment names. There are no mistakes in them."""
+        if self.document.tree is None or _is_lab(self.document):
+            return self.path
+        return self.path.parent / str(self._tree()["lab"])
+
+    def transfer_start(self) -> Duration | None:
+        """The start of an experiment's transfer; None without one, and for a description with a mistake there."""
+        transfer: object = self._tree().get("transfer")
+        if not isinstance(transfer, dict):
+            return None
+        start = cast("dict[str, Any]", transfer).get("start")
+        try:
+            return RawTransfer.model_fields["start"].default if start is None else Duration.parse(start)
+        except (TypeError, ValueError):
+            return None
+
+    def _tree(self) -> dict[str, Any]:
+        return override(self.document, self.settings).tree or {}
 
 
 def resolve_document(document: Document, path: Path, known: Lab | None = None) -> tuple[Network, Experiment]:
@@ -85,23 +120,6 @@ def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
     if parsed is None:
         raise DescriptionError(document.mistakes)
     return _resolved(parsed, lab, list(parsed.mistakes), ReferencedFiles(folder, confined=True))[1]
-
-
-def load_any(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment | None]:
-    """A lab (without an experiment) or an experiment with its lab, depending on the keys of the file.
-
-    ``settings``: as in :func:`load_experiment`, for experiments alone.
-    """
-    document = read_document(path)
-    if document.tree is None:
-        raise DescriptionError(document.mistakes)
-    _refuse_inventory(document)
-    if _own_keys(document, RawLab) == _own_keys(document, RawExperiment):
-        message = "neither a lab (networks, switches, hosts, ...) nor an experiment (lab, chain, links, ...)"
-        raise DescriptionError([*document.mistakes, document.mistake((), message)])
-    if _is_lab(document):
-        return _resolve_lab(document), None
-    return _resolve_with_settings(path, document, settings)
 
 
 def _is_lab(document: Document) -> bool:

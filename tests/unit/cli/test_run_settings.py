@@ -5,15 +5,14 @@ from pathlib import Path
 
 import pytest
 
-from atoll_cli.commands.selection import experiment_settings
-from atoll_core.description.loader import load_experiment
+from atoll_cli.commands.selection import experiment_file
 from atoll_core.errors import AtollError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.units import Duration
 
 
 def loaded(path: Path, seed: int | None = None, duration: str | None = None, *settings: str) -> Experiment:
-    return load_experiment(path, experiment_settings(path, seed, duration, settings))[1]
+    return experiment_file(path, seed, duration, settings).experiment()[1]
 
 
 @pytest.fixture
@@ -22,7 +21,8 @@ def geo(project: Path) -> Path:
 
 
 def test_without_options_the_settings_are_those_of_set(geo: Path) -> None:
-    assert experiment_settings(geo, None, None, ["tcp.congestion_control=reno"]) == ("tcp.congestion_control=reno",)
+    given = experiment_file(geo, None, None, ["tcp.congestion_control=reno"]).settings
+    assert given == ("tcp.congestion_control=reno",)
 
 
 def test_seed_and_duration_override_the_file_and_other_settings(geo: Path) -> None:
@@ -48,6 +48,17 @@ def test_a_run_too_short_for_its_transfer_starts_it_with_the_load(
 
 def test_a_run_without_a_transfer_may_be_short(geo: Path) -> None:
     assert loaded(geo, None, "3 s", "transfer=").transfer is None
+
+
+def test_the_file_of_an_experiment_is_read_once(geo: Path, tmp_path: Path) -> None:
+    """Settings, resolution and the path of the lab are of the same content, whatever becomes of the file."""
+    lab = geo.parent.parent / "emulation" / "labs" / "island.yaml"
+    file = tmp_path / "geo.yaml"
+    file.write_text(geo.read_text().replace("../emulation/labs/island.yaml", str(lab)))
+    found = experiment_file(file, 7, "5 s", ())
+    file.unlink()
+    assert found.experiment()[1].seed == 7
+    assert found.lab_path() == lab
 
 
 @pytest.mark.parametrize(
