@@ -84,13 +84,18 @@ def _lab(event: _Fields) -> EventText:
 
 def _work(event: _Fields) -> EventText:
     verdict, state = event.get("verdict"), event["state"]
-    if verdict:
-        because = "; ".join(event.get("reasons") or event.get("caveats") or ())
-        outcome = f"{verdict}: {because}" if because else verdict
-    else:
-        outcome = {"begin": "begun", "end": "done"}.get(state, state)
+    outcome = _judgement(event) if verdict else {"begin": "begun", "end": "done"}.get(state, state)
     bad = state == "failed" or verdict == "invalid"
     return _warning(f"{event['what']} {event['about']}: {outcome}{_why(event)}", if_=bad)
+
+
+def _verdict(event: _Fields) -> EventText:
+    return _warning(f"verdict: {_judgement(event)}", if_=event["verdict"] == "invalid")
+
+
+def _judgement(event: _Fields) -> str:
+    because = "; ".join(event.get("reasons") or event.get("caveats") or ())
+    return f"{event['verdict']}: {because}" if because else str(event["verdict"])
 
 
 def _step(event: _Fields) -> str | EventText:
@@ -197,6 +202,7 @@ _TEXTS: dict[str, Callable[[_Fields], str | EventText]] = {
     "terrestrial": _terrestrial,
     "trace_start": lambda event: f"the trace of {', '.join(event['boxes'])} begins",
     "transfer": lambda event: _warning(f"transfer {event['state']}{_why(event)}"),
+    "verdict": _verdict,
     "whistle": lambda event: f"whistle {event['what']}",
     "window": lambda event: f"measured for {(event['end_ns'] - event['start_ns']) / 1e9:g} s",
     "work": _work,

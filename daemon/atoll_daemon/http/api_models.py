@@ -571,7 +571,10 @@ class ReplayResponse(ReplaySummary):
     picture: PictureResponse
     metrics: bool = Field(description="False for `--no-metrics`: points are of links, delay boxes and events only.")
     pictures: list[PictureChange] = Field(description="The first picture, and one for each scheduled change made.")
-    events: list[dict[str, Any]] = Field(description="Events in the form of `/v1/events`, numbered from 1.")
+    events: list[dict[str, Any]] = Field(
+        description="Events in the form of `/v1/events`, numbered from 1. The last one of a run that was analysed has "
+        "the type `verdict`, and the time of the last event before it."
+    )
 
 
 class PointsResponse(Response):

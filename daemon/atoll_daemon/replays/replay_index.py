@@ -139,7 +139,10 @@ class Replay:
         return latest_ns / 1e9 > time.time() - ABANDONED_S
 
     def whole(self) -> JsonObject:
-        """The run without its points: summary, pictures, events, and the times of its start and end."""
+        """The run without its points: summary, pictures, events, and the times of its start and end.
+
+        The last event of a run that was analysed is its verdict: no event in the directory, as analyses are repeated.
+        """
         request = read_request(self._dir)
         head, lines = self.head, self._dir.events()
         facts = self._read_facts()
@@ -155,6 +158,10 @@ class Replay:
             }
         except (IndexError, KeyError) as error:
             raise RunDirError(f"{self._dir.path}: events.jsonl is damaged: {error!r}") from None
+        if head.verdict is not None:
+            judged = {"verdict": head.verdict, "reasons": head.reasons, "caveats": head.caveats}
+            seq = len(events) + 1
+            events.append(with_text({"type": "verdict", "t_ns": within["to_ns"], **judged, "seq": seq}))
         pictures = [
             {"from_ns": at_ns, "picture": picture(request.network, version, head.place)} for at_ns, version in versions
         ]

@@ -96,7 +96,7 @@ function showLog(replay) {
     logged = replay.description;
     log.clear();
     log.clock = (t) => elapsed(t - replay.origin);
-    for (const event of replay.events) log.add(event);
+    for (const event of replay.description.events) log.add(event);
   }
   log.upTo(replay.position);
 }

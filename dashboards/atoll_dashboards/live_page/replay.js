@@ -111,16 +111,6 @@ export class Replay {
     };
   }
 
-  /** The run's events and its verdict, which is no event in the run directory: a new analysis may change it. */
-  get events() {
-    const { events, verdict, reasons, caveats, to_ns: t_ns } = this.description;
-    if (!verdict) return events;
-    const because = (reasons?.length ? reasons : (caveats ?? [])).join("; ");
-    const text = `verdict: ${verdict}${because && `: ${because}`}`;
-    const severity = verdict === "invalid" ? "warning" : "info";
-    return [...events, { type: "verdict", t_ns, text, severity }];
-  }
-
   /** Load all points, those of a run in progress until it is over; an interrupted stream is resumed. */
   async #load() {
     let wait = 0;

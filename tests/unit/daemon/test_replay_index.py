@@ -107,6 +107,23 @@ def test_a_run_whose_request_or_events_cannot_be_read_is_told_as_such(tmp_path: 
         replay.whole()
 
 
+def test_the_verdict_of_a_run_is_its_last_event_with_its_text(tmp_path: Path) -> None:
+    run = WatchedRun(tmp_path)
+    run.second(0)
+    run.end()
+    replay = Replay(run.dir.path)
+    before = replay.whole()["events"]
+    assert "verdict" not in {event["type"] for event in before}
+    run.dir.write_summary({"verdict": "valid with caveats", "reasons": [], "caveats": ["a", "b"]})
+    *events, last = replay.whole()["events"]
+    assert events == before
+    assert (last["text"], last["severity"]) == ("verdict: valid with caveats: a; b", "info")
+    assert (last["seq"], last["t_ns"]) == (len(before) + 1, replay.whole()["to_ns"])
+    run.dir.write_summary({"verdict": "invalid", "reasons": ["c"], "caveats": ["a"]})
+    *_, last = replay.whole()["events"]
+    assert (last["text"], last["severity"]) == ("verdict: invalid: c", "warning")
+
+
 def test_of_very_many_runs_the_latest_are_listed_and_all_are_found(tmp_path: Path) -> None:
     oldest = WatchedRun(tmp_path)
     manifest = (oldest.dir.path / "manifest.json").read_text()
