@@ -9,7 +9,7 @@ SHELL := /bin/bash
 
 BIN := .venv/bin
 CARGO := tools/cargo
-PACKAGES := cli studies daemon testbed controller hosts emulation dashboards apps switch-configs analysis core
+PACKAGES := cli api studies daemon testbed controller hosts emulation dashboards apps switch-configs analysis core
 PYTEST_BY_TWO := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
 KERNEL_TESTS := tests/system/virtual/test_virtual_kernel.py tests/system/virtual/test_virtual_repeat.py
 ELSEWHERE := not virtual and not ryu and not browser and not servers and not compose

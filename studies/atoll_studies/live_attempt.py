@@ -7,29 +7,27 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.description.loader import DescriptionFile
+from atoll_core.plan.plan import Backend
 from atoll_core.platforms import LabTarget
 from atoll_daemon.client import Description, lab_in_use
 
 
 async def run_on_daemon(
-    target: LabTarget, point: dict[str, Any], runs: Path, on_run: Callable[[Path], None]
+    target: LabTarget, file: DescriptionFile, backend: Backend, runs: Path, on_line: Callable[[dict[str, Any]], None]
 ) -> dict[str, Any]:
-    """Run a point; returns the summary. ``on_run`` takes the run directory once there is one.
+    """Run an experiment; returns the summary. ``on_line`` takes the lines of progress; type ``run`` has the directory.
 
     A lab of its own is taken down afterwards; it also ends with this process. Raises AtollError.
     """
-    started_ns = time.time_ns()
-    description = Description(Path(point["description"]["file"]), tuple(point["description"]["settings"]))
-
-    def take(line: dict[str, Any]) -> None:
-        if line["type"] == "run":
-            on_run(Path(line["run_dir"]))
-
-    lab = Description(DescriptionFile.read(description.path, description.settings).lab_path())
-    async with lab_in_use(target, lab, take, wait=True) as daemon:
-        backend = point["request"]["options"]["backend"]
+    started_ns = str(time.time_ns())
+    async with lab_in_use(target, Description(file.lab_path()), on_line, wait=True) as daemon:
         done = await daemon.stream(
-            "/v1/runs", description, take, runs=str(runs), backend=backend, started_ns=str(started_ns)
+            "/v1/runs",
+            Description(file.path, file.settings),
+            on_line,
+            runs=str(runs),
+            backend=backend,
+            started_ns=started_ns,
         )
     summary: dict[str, Any] = done["summary"]
     return summary

@@ -18,6 +18,7 @@ from typing import Any
 
 from atoll_analysis.run_directory import RunDir
 from atoll_core.codec import from_json
+from atoll_core.description.loader import DescriptionFile
 from atoll_core.errors import AtollError, InterruptedByUserError, LabError, RunError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.platforms import VIRTUAL, LabTarget
@@ -98,12 +99,15 @@ class _Worker:
     async def _live(self) -> dict[str, Any]:
         from atoll_studies.live_attempt import run_on_daemon
 
-        def note_run(path: Path) -> None:
-            self._run = RunDir.open(path)
+        def take(line: dict[str, Any]) -> None:
+            if line["type"] == "run":
+                self._run = RunDir.open(Path(line["run_dir"]))
 
         inventory = self._directory.study()["inventory"]
         target = LabTarget(self._platform, Path(inventory) if inventory else None)
-        summary = await run_on_daemon(target, self._point, self._working, note_run)
+        about = self._point["description"]
+        file = DescriptionFile.read(Path(about["file"]), about["settings"])
+        summary = await run_on_daemon(target, file, self._request.options.backend, self._working, take)
         if self._run is None or from_json(Experiment, self._run.manifest()["experiment"]) != self._request.experiment:
             raise LabError("the description of the experiment has changed since the sweep began; sweep again")
         return summary

@@ -10,6 +10,7 @@ from pathlib import Path
 import pytest
 
 PACKAGES = {
+    "atoll": "api",
     "atoll_analysis": "analysis",
     "atoll_apps": "apps",
     "atoll_cli": "cli",

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A run directory as a value: its summary, its tables and packets as Polars frames."""
+
+import os
+from collections.abc import Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import Any, cast
+
+import polars as pl
+
+from atoll_analysis import analyse
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.summary import Summary
+from atoll_core.codec import from_json
+from atoll_core.description.validation_messages import suggest
+from atoll_core.errors import RunDirError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_dashboards.report.report import write_report
+from atoll_hosts.binary import find_binary
+
+_PACKETS = "packets-"
+
+
+class Run:
+    """A run that was recorded. :func:`open_run` opens one."""
+
+    def __init__(self, path: Path) -> None:
+        self._directory = RunDir.open(path)
+        self.path = path
+        """The run directory."""
+
+    def __repr__(self) -> str:
+        return f"atoll.open_run({str(self.path)!r})"
+
+    @cached_property
+    def summary(self) -> Summary:
+        """The summary, with keys and units as in docs/results.md. Raises RunError if the run was not analysed."""
+        return cast("Summary", self._directory.summary())
+
+    @property
+    def verdict(self) -> str:
+        """``valid``, ``valid with caveats`` or ``invalid``; the reasons are in the summary. Raises as ``summary``."""
+        return self.summary["verdict"]
+
+    @cached_property
+    def manifest(self) -> Mapping[str, Any]:
+        """The request, the plan and the provenance of the run (docs/contracts.md)."""
+        return self._directory.manifest()
+
+    @cached_property
+    def experiment(self) -> Experiment:
+        """The experiment as it was run, resolved. Raises RunDirError if the run ended before it was planned."""
+        return cast("Experiment", self._planned(Experiment, "experiment"))
+
+    @cached_property
+    def network(self) -> Network:
+        """The lab as it was used. Raises RunDirError if the run ended before it was planned."""
+        return cast("Network", self._planned(Network, "network"))
+
+    @property
+    def events(self) -> list[dict[str, Any]]:
+        """The events of the run in their order (docs/contracts.md); ``t_ns``: CLOCK_REALTIME."""
+        return self._directory.events()
+
+    @property
+    def tables(self) -> list[str]:
+        """Names of the tables, without the packets of captures."""
+        return [name for name in self._names() if not name.startswith(_PACKETS)]
+
+    @property
+    def captures(self) -> list[str]:
+        """Names of the captures whose packets are in a table."""
+        return [name.removeprefix(_PACKETS) for name in self._names() if name.startswith(_PACKETS)]
+
+    def table(self, name: str) -> pl.DataFrame:
+        """A table of the run (docs/results.md). Raises RunDirError if there is none of that name."""
+        return self._scan(name, self.tables, "tables").collect()
+
+    def packets(self, capture: str) -> pl.LazyFrame:
+        """The packets of a capture, which may be more than fit into memory. Raises RunDirError if there is none."""
+        return self._scan(f"{_PACKETS}{capture}", [f"{_PACKETS}{each}" for each in self.captures], "captures")
+
+    def analyse(self) -> Summary:
+        """Analyse the run again, and write tables, summary and report; returns the summary.
+
+        Raises RunDirError if this user cannot write there, RunError if the analysis fails.
+        """
+        if not os.access(self.path, os.W_OK | os.X_OK):
+            raise RunDirError(f"{self.path}: this user may not write there; copy the directory and analyse the copy")
+        self._directory.compress_captures()
+        analyse(self._directory, find_binary())
+        write_report(self._directory)
+        self.__dict__.pop("summary", None)
+        return self.summary
+
+    def _names(self) -> list[str]:
+        return sorted(path.stem for path in self._directory.tables.glob("*.parquet"))
+
+    def _scan(self, name: str, known: list[str], kind: str) -> pl.LazyFrame:
+        if name not in known:
+            if not known:
+                raise RunDirError(f"{self.path}: no {kind}; `run.analyse()` makes them from the captures and logs")
+            short = [each.removeprefix(_PACKETS) for each in known]
+            hint = suggest(name.removeprefix(_PACKETS), short, kind)
+            raise RunDirError(f"{self.path}: no {kind[:-1]} {name.removeprefix(_PACKETS)!r}; {hint}")
+        return pl.scan_parquet(self._directory.tables / f"{name}.parquet", glob=False)
+
+    def _planned(self, kind: type[Any], key: str) -> Any:
+        if key not in self.manifest:
+            raise RunDirError(f"{self.path}: the run ended before it was planned (no '{key}' in manifest.json)")
+        return from_json(kind, self.manifest[key])
+
+
+def open_run(path: str | Path) -> Run:
+    """Open a run directory (``runs/geo/20260102T030405Z-1``). Raises RunDirError if it is none."""
+    return Run(Path(path))
