@@ -19,6 +19,7 @@ from atoll_cli.commands.kernel import kernel
 from atoll_cli.commands.latencies import latencies
 from atoll_cli.commands.link_traces import link_traces
 from atoll_cli.commands.metrics import metrics
+from atoll_cli.commands.runs import runs as stored_runs
 from atoll_cli.commands.switches import switches
 from atoll_cli.terminal.options import (
     INVENTORY_VARIABLE,
@@ -49,6 +50,7 @@ link = typer.Typer(help="Test satellite links.", no_args_is_help=True, rich_mark
 app.add_typer(link_traces, name="link-traces")
 app.add_typer(distributions, name="distributions")
 app.add_typer(latencies, name="latencies")
+app.add_typer(stored_runs, name="runs")
 app.add_typer(metrics, name="metrics")
 app.add_typer(dashboards, name="dashboards")
 app.add_typer(kernel, name="kernel")

@@ -1,0 +1,189 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Run directories on the disk: found, listed, verified, and made smaller. Reads no tables but their number of rows."""
+
+import os
+import struct
+import time
+from collections.abc import Iterable, Iterator
+from contextlib import suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, cast
+
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.atomic_files import plain_errors
+from atoll_analysis.run_directory.directory import RUNNING
+from atoll_core.errors import AtollError, RunDirError
+
+NOT_ANALYSED = "not analysed"
+"""The verdict of a run without a summary."""
+
+_PCAP_HEADER = 24  # bytes of a classic pcap file, and 16 of each record
+_RECORD = struct.Struct("<IIII")
+_CHUNK = 1 << 20
+_STILL_WRITING_S = 120.0  # a run in progress writes every 100 ms
+
+
+@dataclass(frozen=True, slots=True)
+class StoredRun:
+    """A run directory as it is listed."""
+
+    path: Path
+    experiment: str
+    platform: str
+    seed: int | None
+    duration_s: float | None
+    outcome: str  # the manifest's
+    verdict: str  # the summary's, else NOT_ANALYSED
+    size_bytes: int  # of all its files
+    captures_bytes: int
+
+    def to_json(self) -> dict[str, Any]:
+        """The run for `--json`."""
+        return {name: getattr(self, name) for name in self.__slots__} | {"path": str(self.path)}
+
+
+def find_runs(folders: Iterable[Path]) -> Iterator[Path]:
+    """Yield the run directories at or below some folders, in the order of their names.
+
+    Directories below a run are not searched. Raises RunDirError for a folder that there is not.
+    """
+    for folder in folders:
+        if not folder.is_dir():
+            raise RunDirError(f"{folder}: there is no such directory")
+        for place, below, files in os.walk(folder):
+            below.sort()
+            if "manifest.json" in files:
+                below.clear()
+                yield Path(place)
+
+
+def stored_run(path: Path) -> StoredRun:
+    """Read what is listed of a run. Raises RunDirError if its manifest cannot be read."""
+    run = RunDir.open(path)
+    manifest = run.manifest()
+    experiment = cast("dict[str, Any]", manifest.get("experiment") or {})
+    verdict = NOT_ANALYSED
+    with suppress(AtollError, ValueError, KeyError):
+        verdict = str(run.summary()["verdict"])
+    duration = experiment.get("duration")
+    return StoredRun(
+        path=path,
+        experiment=str(experiment.get("name", "")),
+        platform=str(manifest.get("place", "")),
+        seed=experiment.get("seed"),
+        duration_s=duration / 1e9 if isinstance(duration, int) else None,
+        outcome=str(manifest.get("outcome", RUNNING)).splitlines()[0],
+        verdict=verdict,
+        size_bytes=_size(path),
+        captures_bytes=_size(run.captures),
+    )
+
+
+def verify_run(path: Path) -> list[str]:
+    """The damages of a run, a line each; none if every file is whole and captures agree with their tables.
+
+    Captures of a run that was killed may end in the middle of a packet; that is reported, too.
+    """
+    try:
+        run = RunDir.open(path)
+        manifest = run.manifest()
+    except RunDirError as error:
+        return [str(error)]
+    found: list[str] = []
+    dropped = "captures_dropped" in manifest
+    plan = cast("dict[str, Any]", manifest.get("plan") or {})
+    for point in plan.get("captures", ()):
+        name = str(point["name"])
+        capture = run.capture(name)
+        if capture is None:
+            found += [] if dropped else [f"{run.captures / name}.pcap.zst: there is no such file"]
+            continue
+        packets, damage = _count_packets(capture)
+        if damage:
+            found.append(f"{capture}: {damage} after {packets} packets")
+        table = run.tables / f"packets-{name}.parquet"
+        if table.exists():
+            rows = _rows(table)
+            if isinstance(rows, int) and rows != packets and not damage:
+                found.append(
+                    f"{table}: {rows} packets, but {packets} in {capture.name}; `atoll report {path}` makes it again"
+                )
+    for table in sorted(run.tables.glob("*.parquet")):
+        if isinstance(problem := _rows(table), str):
+            found.append(f"{table}: {problem}; `atoll report {path}` makes it again")
+    try:
+        run.summary()
+    except AtollError as error:
+        found.append(str(error))
+    except ValueError as error:
+        found.append(f"{run.path / 'summary.json'}: cannot be read: {error}")
+    return found
+
+
+def drop_captures(path: Path) -> int:
+    """Delete the captures of an analysed run; tables, summary and report stay. Returns the bytes freed.
+
+    The manifest then has ``captures_dropped``, and the run cannot be analysed again. Raises RunDirError if it is in
+    progress or was not analysed, RunError if files cannot be deleted.
+    """
+    run = RunDir.open(path)
+    manifest = run.manifest()
+    latest = max((each.stat().st_mtime for each in path.iterdir()), default=0.0)
+    if manifest.get("outcome", RUNNING) == RUNNING and time.time() - latest < _STILL_WRITING_S:
+        raise RunDirError(f"{path}: the run is in progress")
+    if not (path / "summary.json").exists() or not list(run.tables.glob("packets-*.parquet")):
+        raise RunDirError(f"{path}: not analysed, so its captures are all there is; `atoll report {path}` analyses it")
+    captures = sorted(run.captures.glob("*.pcap*"))
+    freed = {each.name: each.stat().st_size for each in captures}
+    if not captures:
+        return 0
+    run.update_manifest({"captures_dropped": {**manifest.get("captures_dropped", {}), **freed}})
+    for each in captures:
+        with plain_errors(each):
+            each.unlink()
+    return sum(freed.values())
+
+
+def _size(path: Path) -> int:
+    total = 0
+    for folder, _, names in os.walk(path):
+        for name in names:
+            with suppress(OSError):
+                total += (Path(folder) / name).lstat().st_size
+    return total
+
+
+def _rows(table: Path) -> int | str:
+    """The number of rows of a table, or why it cannot be read."""
+    import polars as pl
+
+    try:
+        return int(pl.scan_parquet(table, glob=False).select(pl.len()).collect().item())
+    except (pl.exceptions.PolarsError, OSError) as error:
+        return f"cannot be read ({str(error).splitlines()[0]})"
+
+
+def _count_packets(capture: Path) -> tuple[int, str]:
+    """The number of whole packets of a capture, and what is wrong with it ("": nothing)."""
+    import zstandard
+
+    packets, left, skip = 0, b"", _PCAP_HEADER
+    try:
+        with capture.open("rb") as file:
+            source = zstandard.ZstdDecompressor().stream_reader(file) if capture.suffix == ".zst" else file
+            while chunk := source.read(_CHUNK):
+                at, data = 0, left + chunk
+                while True:
+                    step = min(skip, len(data) - at)
+                    at, skip = at + step, skip - step
+                    if skip or len(data) - at < _RECORD.size:
+                        break
+                    skip = _RECORD.size + _RECORD.unpack_from(data, at)[2]
+                    packets += 1
+                left = data[at:]
+    except (zstandard.ZstdError, OSError) as error:
+        return packets, f"damaged ({error})"
+    if skip or left:
+        return packets - bool(skip and packets), "cut off"
+    return packets, ""

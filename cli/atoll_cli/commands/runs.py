@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`atoll runs list|verify|drop-captures`: the runs on the disk."""
+
+import json as json_text
+import sys
+from pathlib import Path
+from typing import Annotated, Any
+
+import typer
+
+from atoll_cli.terminal.options import Json, PlainArguments
+from atoll_core.errors import AtollError
+from atoll_core.plural import counted
+
+runs = typer.Typer(
+    help="List runs on the disk, verify their files, delete their captures.",
+    no_args_is_help=True,
+    rich_markup_mode=None,
+)
+
+Folders = Annotated[
+    list[Path] | None,
+    typer.Argument(help="directories to search [default: runs]", metavar="DIR...", show_default=False),
+]
+RunPaths = Annotated[list[Path], typer.Argument(help="run directories, or directories with runs", metavar="RUN...")]
+
+
+@runs.command("list", cls=PlainArguments, epilog="Example: atoll runs list --experiment geo --verdict invalid")
+def list_(
+    folders: Folders = None,
+    experiment: Annotated[
+        str | None, typer.Option(help="only of this experiment", metavar="NAME", show_default=False)
+    ] = None,
+    verdict: Annotated[
+        str | None,
+        typer.Option(
+            help="only with this verdict: valid, invalid, or 'valid with caveats', 'not analysed'",
+            metavar="VERDICT",
+            show_default=False,
+        ),
+    ] = None,
+    platform: Annotated[
+        str | None,
+        typer.Option(help="only of this platform: virtual, mininet, hardware", metavar="NAME", show_default=False),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """List runs with experiment, platform, seed, verdict and size."""
+    from atoll_analysis.stored_runs import StoredRun, find_runs, stored_run
+    from atoll_controller.planner.text_table import columns
+
+    found: list[StoredRun] = []
+    for path in find_runs(folders or [Path("runs")]):
+        try:
+            run = stored_run(path)
+        except AtollError as error:
+            print(f"left out: {error}", file=sys.stderr)
+            continue
+        wanted = ((experiment, run.experiment), (verdict, run.verdict), (platform, run.platform))
+        if all(given in (None, own) for given, own in wanted):
+            found.append(run)
+    if json:
+        print(json_text.dumps({"runs": [run.to_json() for run in found]}))
+        return
+    rows = [("RUN", "EXPERIMENT", "PLATFORM", "SEED", "DURATION", "VERDICT", "SIZE")]
+    for run in found:
+        duration = "" if run.duration_s is None else f"{run.duration_s:g} s"
+        seed = "" if run.seed is None else str(run.seed)
+        ended = run.verdict if run.outcome == "completed" else f"{run.verdict}; {run.outcome}"
+        size = _megabytes(run.size_bytes)
+        rows.append((str(run.path), run.experiment, run.platform, seed, duration, ended, size))
+    for line in columns(rows, ""):
+        print(line)
+    print(f"{counted(len(found), 'run')}, {_megabytes(sum(run.size_bytes for run in found))}")
+
+
+@runs.command(cls=PlainArguments, epilog="Example: atoll runs verify runs/geo/*")
+def verify(paths: RunPaths, json: Json = False) -> None:
+    """Read every capture and table of runs, and report what is damaged.
+
+    Exit code 1: something is.
+    """
+    from atoll_analysis.stored_runs import find_runs, verify_run
+
+    damages = {str(path): verify_run(path) for path in find_runs(paths)}
+    if json:
+        print(json_text.dumps({"runs": damages}))
+    else:
+        for damage in (each for found in damages.values() for each in found):
+            print(damage)
+        whole = sum(not found for found in damages.values())
+        print(f"{counted(len(damages), 'run')}: {whole} whole, {len(damages) - whole} damaged")
+    if any(damages.values()):
+        raise typer.Exit(1)
+
+
+@runs.command("drop-captures", cls=PlainArguments, epilog="Example: atoll runs drop-captures runs/geo/*")
+def drop_captures(paths: RunPaths, json: Json = False) -> None:
+    """Delete the captures of runs; tables, summary and report stay.
+
+    The runs cannot be analysed again. Runs that were not analysed, and those in progress, keep their captures.
+    Exit code 1: there were such runs.
+    """
+    from atoll_analysis.stored_runs import drop_captures as drop
+    from atoll_analysis.stored_runs import find_runs
+
+    freed: dict[str, int] = {}
+    kept: list[dict[str, Any]] = []
+    for path in find_runs(paths):
+        try:
+            freed[str(path)] = drop(path)
+        except AtollError as error:
+            kept.append({"run_dir": str(path), "reason": str(error)})
+            print(f"kept: {error}", file=sys.stderr)
+    if json:
+        print(json_text.dumps({"freed_bytes": freed, "kept": kept}))
+    else:
+        print(f"{counted(len(freed), 'run')}: {_megabytes(sum(freed.values()))} freed")
+    if kept:
+        raise typer.Exit(1)
+
+
+def _megabytes(number: int) -> str:
+    return f"{number / 1e6:.1f} MB"

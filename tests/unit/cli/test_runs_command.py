@@ -1,0 +1,99 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`atoll runs`: runs are listed and filtered, damages are found, captures are dropped and tables kept."""
+
+import json
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from atoll_analysis.stored_runs import verify_run
+
+
+@pytest.fixture(scope="module")
+def analysed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """Two runs, seeds 1 and 2; the first one is analysed."""
+    folder = tmp_path_factory.mktemp("runs")
+    shutil.unpack_archive(project / "tests/data/old-runs/runs.tar.xz", folder)
+    done = atoll("report", min(folder.iterdir()))
+    assert done.returncode == 0, done.stderr
+    return folder
+
+
+@pytest.fixture
+def runs(analysed: Path, tmp_path: Path) -> Path:
+    """A copy of them."""
+    return Path(shutil.copytree(analysed, tmp_path / "runs"))
+
+
+def atoll(*words: str | Path) -> subprocess.CompletedProcess[str]:
+    command = [sys.executable, "-m", "atoll_cli.main", *words]
+    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
+
+
+def test_runs_are_listed_and_filtered(runs: Path) -> None:
+    first, second = sorted(runs.iterdir())
+    (second / "summary.json").unlink()
+    (runs / "broken").mkdir()
+    (runs / "broken/manifest.json").write_text("{")
+    done = atoll("runs", "list", runs, "--json")
+    assert done.returncode == 0
+    assert done.stderr.startswith(f"left out: {runs}/broken/manifest.json: cannot be read")
+    listed = json.loads(done.stdout)["runs"]
+    assert [(each["path"], each["seed"], each["verdict"]) for each in listed] == [
+        (str(first), 1, "valid"),
+        (str(second), 2, "not analysed"),
+    ]
+    assert listed[0]["size_bytes"] == sum(path.stat().st_size for path in first.rglob("*") if path.is_file())
+    valid = json.loads(atoll("runs", "list", runs, "--verdict", "valid", "--json").stdout)["runs"]
+    assert [each["path"] for each in valid] == [str(first)]
+    assert atoll("runs", "list", runs, "--experiment", "geo").stdout.endswith("0 runs, 0.0 MB\n")
+    missing = atoll("runs", "list", runs / "none")
+    assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
+
+
+def test_whole_runs_have_no_damage(runs: Path) -> None:
+    assert [verify_run(path) for path in sorted(runs.iterdir())] == [[], []]
+    assert atoll("runs", "verify", runs).stdout == "2 runs: 2 whole, 0 damaged\n"
+
+
+@pytest.mark.parametrize(
+    ("file", "damage"),
+    [
+        ("captures/world.pcap.zst", lambda path: path.write_bytes(path.read_bytes()[:-100])),
+        ("captures/world.pcap.zst", lambda path: path.write_bytes(b"x" * 100)),
+        ("captures/world.pcap.zst", Path.unlink),
+        ("tables/flows.parquet", lambda path: path.write_bytes(b"PAR1")),
+        ("tables/packets-world.parquet", lambda path: shutil.copy(path.parent / "pings.parquet", path)),
+        ("summary.json", Path.unlink),
+        ("manifest.json", lambda path: path.write_text("[]")),
+    ],
+)
+def test_a_damaged_file_is_named(runs: Path, file: str, damage: Callable[[Path], object]) -> None:
+    run = min(runs.iterdir())
+    damage(run / file)
+    [line] = verify_run(run)
+    assert line.startswith(str(run / file).removesuffix("/summary.json"))
+    done = atoll("runs", "verify", runs)
+    assert (done.returncode, done.stdout.splitlines()[0]) == (1, line)
+
+
+def test_dropped_captures_leave_tables_and_results(runs: Path) -> None:
+    first, second = sorted(runs.iterdir())
+    held = sum(path.stat().st_size for path in (first / "captures").iterdir())
+    done = atoll("runs", "drop-captures", runs, "--json")
+    assert done.returncode == 1
+    answer = json.loads(done.stdout)
+    assert answer["freed_bytes"] == {str(first): held}
+    assert [each["run_dir"] for each in answer["kept"]] == [str(second)]
+    assert "not analysed, so its captures are all there is" in done.stderr
+    assert verify_run(first) == []
+    assert list((second / "captures").iterdir())
+    again = atoll("report", first)
+    assert again.returncode != 0
+    assert again.stderr.endswith(
+        "its captures were dropped, so it cannot be analysed again; its tables and summary are there\n"
+    )
