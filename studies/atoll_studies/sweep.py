@@ -9,19 +9,19 @@ from enum import StrEnum
 from pathlib import Path
 
 from atoll_controller.planner.virtual_cost import disk, memory, wall_time
-from atoll_core.errors import MachineError, UsageError
+from atoll_core.errors import UsageError
 from atoll_core.platforms import VIRTUAL
 from atoll_core.plural import counted
 from atoll_core.units import Duration, Size
 from atoll_emulation.this_machine.core_pinning import usable_cores
-from atoll_emulation.this_machine.host_requirements import free_memory, require_virtual_machine
+from atoll_emulation.this_machine.host_requirements import require_virtual_machine
 from atoll_emulation.uml.kernel import UmlKernel
 from atoll_studies.points import Point, make_points, run_request
 from atoll_studies.pool import Ended, Pool
 from atoll_studies.study import Study
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory, is_study
 from atoll_studies.worker import provenance
-from atoll_testbed.preflight.requirements import require_lab, require_runnable
+from atoll_testbed.preflight.requirements import fitting_runs, require_lab, require_runnable
 from atoll_testbed.virtual.precompile import compile_stale, module_folders
 
 _REAL_OVERHEAD_S = 20.0  # of a run in real time: lab, configuration test, analysis
@@ -136,12 +136,9 @@ class Sweep:
             if wanted not in (None, 1):
                 raise UsageError(f"--jobs {wanted}: runs on {self.study.platform} are made one at a time")
             return 1
-        needed = max(memory(each.network, each.experiment).bytes for each in self.study.configurations)
-        free = free_memory().bytes
-        room = free // needed
-        if room < 1 and free < needed / 2:
-            raise MachineError(f"a run of {self.study.name} needs {needed / 1e9:.1f} GB of memory, which is not free")
-        return wanted or max(1, min(usable_cores(), room))
+        largest = max(self.study.configurations, key=lambda each: memory(each.network, each.experiment))
+        fitting = fitting_runs(largest.experiment, memory(largest.network, largest.experiment))
+        return wanted or min(usable_cores(), fitting)
 
     def predict(self, jobs: int) -> Prediction:
         """Estimate the wall time and the disk space that is left to do, to a factor of two."""

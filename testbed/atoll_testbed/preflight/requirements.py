@@ -78,6 +78,15 @@ def require_memory(experiment: Experiment, needed: Size) -> tuple[Diagnostic, ..
     return doubt
 
 
+def fitting_runs(experiment: Experiment, needed: Size) -> int:
+    """The number of runs at a time for which there is free memory, each of which needs so much: at least one.
+
+    Raises as `require_memory`.
+    """
+    require_memory(experiment, needed)
+    return max(1, free_memory().bytes // needed.bytes)
+
+
 def require_writable(runs: Path) -> None:
     """Raise PlanError if run directories cannot be created there, before a lab is brought up."""
     resolved = runs.resolve()

@@ -11,7 +11,9 @@ import pytest
 
 import atoll_studies.sweep
 from atoll_cli.terminal.study_table import SweepProgress
-from atoll_core.errors import RunDirError, UsageError
+from atoll_core.errors import MachineError, RunDirError, UsageError
+from atoll_core.units import Size
+from atoll_emulation.this_machine.core_pinning import usable_cores
 from atoll_studies.pool import Ended
 from atoll_studies.study import Factor, load_study
 from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory
@@ -292,6 +294,17 @@ def test_real_time_has_one_run_at_a_time(sweep: Callable[..., Sweep]) -> None:
     with pytest.raises(UsageError, match="one at a time"):
         sweep("mininet").jobs(2)
     assert sweep().jobs(3) == 3
+
+
+def test_runs_at_a_time_are_those_that_memory_and_cores_allow(
+    sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    free = Size(10**12)
+    monkeypatch.setattr("atoll_testbed.preflight.requirements.free_memory", lambda: free)
+    assert sweep().jobs(None) == usable_cores()
+    free = Size(10**6)
+    with pytest.raises(MachineError, match=r"this machine has 1\.0 MB free"):
+        sweep().jobs(None)
 
 
 @pytest.mark.parametrize(

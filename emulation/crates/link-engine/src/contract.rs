@@ -4,8 +4,9 @@
 
 use crate::config::{DelayConfig, LinkConfig};
 use crate::delay::DelayProgram;
+use crate::emulator::Emulator;
 use crate::link::LinkProgram;
-use crate::request::{self, Request, obey};
+use crate::request::{self, Request};
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Received};
 use atoll_headers::VlanTag;
 use atoll_link_model::{LossKind, LossPlace};
@@ -97,7 +98,10 @@ fn a_link_says_what_the_contract_says() {
     let config = LinkConfig::parse(&input[0].to_string()).unwrap();
     let request: Request = serde_json::from_value(input[1].clone()).unwrap();
     assert_eq!(request, Request::Mark { id: 7 });
-    assert_same_shapes(&lines(LinkProgram::new(&config, 0).unwrap(), None), "link");
+    assert_same_shapes(
+        &lines(Emulator(LinkProgram::new(&config, 0).unwrap()), None),
+        "link",
+    );
 }
 
 #[test]
@@ -115,9 +119,9 @@ fn an_impaired_link_is_understood_to_the_last_key() {
         (settings.trace.len(), settings.queue_packets),
         (4, Some(100))
     );
-    let mut program = LinkProgram::new(&config, 0).unwrap();
+    let mut program = Emulator(LinkProgram::new(&config, 0).unwrap());
     let request = request::parse(&input[1].to_string()).unwrap();
-    let line = obey(&mut program, request, at(1, 2));
+    let line = program.on_request(request, at(1, 2), &mut FrameOutput::default());
     let expected = r#"{"type":"trace-start","id":8,"t_ns":2,"ok":true}"#;
     assert_eq!(text(&line), expected);
 }
@@ -125,14 +129,14 @@ fn an_impaired_link_is_understood_to_the_last_key() {
 #[test]
 fn a_running_link_answers_what_the_contract_says() {
     let config = LinkConfig::parse(&examples("link", "keeper")[0].to_string()).unwrap();
-    let mut program = LinkProgram::new(&config, 0).unwrap();
+    let mut program = Emulator(LinkProgram::new(&config, 0).unwrap());
     let asked = examples("link-control", "keeper");
     let answers = examples("link-control", "link");
     assert_eq!(asked.len(), answers.len());
     for (line, answer) in asked.iter().zip(answers) {
         let request = request::parse(&line.to_string()).unwrap();
         let t_ns = answer["t_ns"].as_u64().unwrap();
-        let said = text(&obey(&mut program, request, at(1, t_ns)));
+        let said = text(&program.on_request(request, at(1, t_ns), &mut FrameOutput::default()));
         assert_eq!(serde_json::from_str::<Value>(&said).unwrap(), answer);
     }
     assert_eq!(
@@ -153,7 +157,7 @@ fn a_delay_box_says_what_the_contract_says() {
         protocol: 0x8100,
     };
     assert_same_shapes(
-        &lines(DelayProgram::new(&config).unwrap(), Some(vlan)),
+        &lines(Emulator(DelayProgram::new(&config).unwrap()), Some(vlan)),
         "delay",
     );
 }

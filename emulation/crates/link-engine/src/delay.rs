@@ -2,15 +2,13 @@
 //! The delay box: one interface, one latency class per VLAN id; frames go back where they came from.
 
 use crate::config::{Counted, DelayConfig};
+use crate::emulator::Emulation;
 use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Held, Lengths, Passed};
 use crate::report::{ClassCounters, ClassMeasurement, DelayBox};
-use crate::request::{self, Change, Emulation, LineOf, Request};
-use atoll_frame_engine::{
-    Arrival, Doubtful, FrameOutput, FrameProgram, KernelPaced, Now, Outgoing, Punctuality,
-};
+use crate::request::Change;
+use atoll_frame_engine::{Arrival, Doubtful, FrameOutput, KernelPaced, Outgoing, Punctuality};
 use atoll_link_model::{ConfigError, DelayLine, LinkChange, SplitMix64};
-use atoll_link_report::Line;
 use atoll_measures::Marked;
 
 const TRUNK: usize = 0;
@@ -62,17 +60,6 @@ impl DelayProgram {
             doubtful_marked: Marked::default(),
         })
     }
-
-    /// The next frame of all classes, if it was due at or before `now`.
-    fn pop_due(&mut self, now: u64) -> Option<Outgoing<Passed>> {
-        let (line, class) = self
-            .classes
-            .iter_mut()
-            .enumerate()
-            .min_by_key(|(_, class)| class.line.next_departure().unwrap_or(u64::MAX))?;
-        let departure = class.line.pop_due(now)?;
-        Some(Passed::outgoing(line, TRUNK, departure))
-    }
 }
 
 fn shortest_delay_ns(classes: &[Class]) -> u64 {
@@ -80,10 +67,9 @@ fn shortest_delay_ns(classes: &[Class]) -> u64 {
     shortest.min().unwrap_or(u64::MAX)
 }
 
-impl FrameProgram for DelayProgram {
-    type Tag = Passed;
-    type Request = Request;
-    type Line = LineOf<Self>;
+impl Emulation for DelayProgram {
+    type Counters = DelayBox<ClassCounters>;
+    type Measurement = DelayBox<ClassMeasurement>;
 
     fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<Passed>) {
         let (received, now) = (arrival.received, arrival.now_ns);
@@ -114,20 +100,21 @@ impl FrameProgram for DelayProgram {
         class.line.enqueue(now, bytes, held);
     }
 
-    fn next_wake(&self) -> Option<u64> {
+    fn next_departure(&self) -> Option<u64> {
         self.classes
             .iter()
             .filter_map(|class| class.line.next_departure())
             .min()
     }
 
-    fn on_wake(&mut self, until_ns: u64, out: &mut FrameOutput<Passed>) {
-        while !out.is_full() {
-            let Some(outgoing) = self.pop_due(until_ns) else {
-                return;
-            };
-            out.send(outgoing);
-        }
+    fn pop_due(&mut self, now: u64) -> Option<Outgoing<Passed>> {
+        let (line, class) = self
+            .classes
+            .iter_mut()
+            .enumerate()
+            .min_by_key(|(_, class)| class.line.next_departure().unwrap_or(u64::MAX))?;
+        let departure = class.line.pop_due(now)?;
+        Some(Passed::outgoing(line, TRUNK, departure))
     }
 
     fn shortest_delay_ns(&self) -> u64 {
@@ -157,36 +144,6 @@ impl FrameProgram for DelayProgram {
         self.doubtful.unread_packets += frames;
         self.overloaded = true;
     }
-
-    fn parse(line: &str) -> serde_json::Result<Request> {
-        request::parse(line)
-    }
-
-    fn on_request(
-        &mut self,
-        request: Request,
-        now: Now,
-        _out: &mut FrameOutput<Passed>,
-    ) -> Self::Line {
-        request::obey(self, request, now)
-    }
-
-    fn ready(&mut self) -> Self::Line {
-        Line::Ready
-    }
-
-    fn counters(&mut self, now: Now) -> Self::Line {
-        request::counters(self, now)
-    }
-
-    fn done(&mut self, now: Now) -> Self::Line {
-        request::done(self, now)
-    }
-}
-
-impl Emulation for DelayProgram {
-    type Counters = DelayBox<ClassCounters>;
-    type Measurement = DelayBox<ClassMeasurement>;
 
     fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal> {
         let vlan = change.vlan.ok_or(Refusal::NoVlan)?;

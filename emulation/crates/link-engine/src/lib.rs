@@ -11,6 +11,7 @@ mod config;
 #[cfg(test)]
 mod contract;
 mod delay;
+mod emulator;
 mod error;
 mod frame;
 mod link;
@@ -20,6 +21,7 @@ mod request;
 use atoll_frame_engine::{Departures, Engine, Port, Settings};
 use atoll_job::Input;
 use config::{DelayConfig, LinkConfig};
+use emulator::Emulator;
 use std::io;
 
 /// `atoll-host link`: reads its configuration from the first line of standard input.
@@ -37,7 +39,7 @@ pub fn run_link() -> Result<(), Box<dyn std::error::Error>> {
     let program = link::LinkProgram::new(&config, atoll_job::clock::monotonic_ns())
         .map_err(io::Error::from)?;
     let settings = waiting(config.departures, config.spin_ns);
-    Ok(Engine::new(program, ports, settings)?.run(input)?)
+    Ok(Engine::new(Emulator(program), ports, settings)?.run(input)?)
 }
 
 /// `atoll-host delay`: reads its configuration from the first line of standard input.
@@ -50,7 +52,7 @@ pub fn run_delay() -> Result<(), Box<dyn std::error::Error>> {
     let ports = vec![Port::open(&config.trunk, config.mtu)?];
     let program = delay::DelayProgram::new(&config).map_err(io::Error::from)?;
     let settings = waiting(config.departures, config.spin_ns);
-    Ok(Engine::new(program, ports, settings)?.run(input)?)
+    Ok(Engine::new(Emulator(program), ports, settings)?.run(input)?)
 }
 
 fn waiting(departures: Option<Departures>, spin_ns: Option<u64>) -> Settings {

@@ -2,15 +2,16 @@
 //! The satellite emulator: two interfaces, one `atoll_link_model::Link` each way.
 
 use crate::config::{Counted, LinkConfig};
+use crate::emulator::Emulation;
 use crate::error::{BadConfiguration, Refusal};
 use crate::frame::{Held, Lengths, Passed};
 use crate::report::{DirectionCounters, DirectionMeasurement, DroppedByCause};
-use crate::request::{self, Change, Emulation, LineOf, Request, Towards};
+use crate::request::{Change, Towards};
 use atoll_frame_engine::{
-    Arrival, Doubtful, FrameOutput, FrameProgram, KernelPaced, Now, Outgoing, Punctuality, Timing,
+    Arrival, Doubtful, FrameOutput, KernelPaced, Outgoing, Punctuality, Timing,
 };
 use atoll_link_model::{ConfigError, Count, Link, SplitMix64};
-use atoll_link_report::{Directions, Line};
+use atoll_link_report::Directions;
 use atoll_measures::{Marked, Peak};
 
 /// Ports in the order in which the engine opens them, and directions by the port they begin at.
@@ -45,20 +46,6 @@ impl LinkProgram {
         Some(Passed::outgoing(from, WORLD + ISLAND - from, departure))
     }
 
-    /// The next frame of both directions, if it was due at or before `now`.
-    fn pop_due(&mut self, now: u64) -> Option<Outgoing<Passed>> {
-        let next = |from: usize| self.directions[from].link.next_departure();
-        let first = if next(ISLAND).unwrap_or(u64::MAX) < next(WORLD).unwrap_or(u64::MAX) {
-            ISLAND
-        } else {
-            WORLD
-        };
-        // With jitter a link may only have thought that it could be first.
-        [first, WORLD + ISLAND - first]
-            .into_iter()
-            .find_map(|from| self.pop_from(from, now))
-    }
-
     fn by_direction<T>(&mut self, of: impl Fn(&mut Direction) -> T) -> Directions<T> {
         Directions {
             to_island: of(&mut self.directions[WORLD]),
@@ -67,10 +54,9 @@ impl LinkProgram {
     }
 }
 
-impl FrameProgram for LinkProgram {
-    type Tag = Passed;
-    type Request = Request;
-    type Line = LineOf<Self>;
+impl Emulation for LinkProgram {
+    type Counters = Directions<DirectionCounters>;
+    type Measurement = Directions<DirectionMeasurement>;
 
     fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<Passed>) {
         let (received, now) = (arrival.received, arrival.now_ns);
@@ -92,20 +78,24 @@ impl FrameProgram for LinkProgram {
             .enqueue(now, lengths.counted(self.counts), held);
     }
 
-    fn next_wake(&self) -> Option<u64> {
+    fn next_departure(&self) -> Option<u64> {
         self.directions
             .iter()
             .filter_map(|direction| direction.link.next_departure())
             .min()
     }
 
-    fn on_wake(&mut self, until_ns: u64, out: &mut FrameOutput<Passed>) {
-        while !out.is_full() {
-            let Some(outgoing) = self.pop_due(until_ns) else {
-                return;
-            };
-            out.send(outgoing);
-        }
+    fn pop_due(&mut self, now: u64) -> Option<Outgoing<Passed>> {
+        let next = |from: usize| self.directions[from].link.next_departure();
+        let first = if next(ISLAND).unwrap_or(u64::MAX) < next(WORLD).unwrap_or(u64::MAX) {
+            ISLAND
+        } else {
+            WORLD
+        };
+        // With jitter a link may only have thought that it could be first.
+        [first, WORLD + ISLAND - first]
+            .into_iter()
+            .find_map(|from| self.pop_from(from, now))
     }
 
     fn shortest_delay_ns(&self) -> u64 {
@@ -133,36 +123,6 @@ impl FrameProgram for LinkProgram {
         self.directions[port].doubtful.unread_packets += frames;
         self.directions[port].overloaded = true;
     }
-
-    fn parse(line: &str) -> serde_json::Result<Request> {
-        request::parse(line)
-    }
-
-    fn on_request(
-        &mut self,
-        request: Request,
-        now: Now,
-        _out: &mut FrameOutput<Passed>,
-    ) -> Self::Line {
-        request::obey(self, request, now)
-    }
-
-    fn ready(&mut self) -> Self::Line {
-        Line::Ready
-    }
-
-    fn counters(&mut self, now: Now) -> Self::Line {
-        request::counters(self, now)
-    }
-
-    fn done(&mut self, now: Now) -> Self::Line {
-        request::done(self, now)
-    }
-}
-
-impl Emulation for LinkProgram {
-    type Counters = Directions<DirectionCounters>;
-    type Measurement = Directions<DirectionMeasurement>;
 
     fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal> {
         if change.vlan.is_some() {

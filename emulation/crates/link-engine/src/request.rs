@@ -1,11 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Requests to a running program, one line of JSON each (docs/contracts.md), and their answers.
+//! Requests to a running program, one line of JSON each (docs/contracts.md).
 
-use crate::error::Refusal;
-use atoll_frame_engine::Now;
 use atoll_link_model::{LinkChange, LossSettings};
-use atoll_link_report::{Answer, Line, Op};
-use serde::{Deserialize, Serialize};
+use atoll_link_report::Op;
+use serde::Deserialize;
 
 /// A line.
 #[derive(Debug, Clone, PartialEq, Deserialize)]
@@ -93,68 +91,6 @@ pub(crate) fn parse(line: &str) -> Result<Request, serde_json::Error> {
         }),
         Err(_) => Err(error),
     })
-}
-
-/// What answers requests: a link or a delay box.
-pub(crate) trait Emulation {
-    /// Sums since the start and maxima since the last of these.
-    type Counters: Serialize;
-    /// What passed since the last of these.
-    type Measurement: Serialize;
-
-    /// Change settings.
-    fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal>;
-    /// Time 0 of the traces is `now`.
-    fn start_trace(&mut self, now: u64) -> Result<(), Refusal>;
-    /// The content of `counters` lines.
-    fn sums(&mut self, now: u64) -> Self::Counters;
-    /// The content of `mark` and `done` lines.
-    fn measurement(&mut self, now: u64) -> Self::Measurement;
-}
-
-/// The lines of an emulation.
-pub(crate) type LineOf<E> = Line<<E as Emulation>::Counters, <E as Emulation>::Measurement>;
-
-/// Carry out a request; the answer.
-pub(crate) fn obey<E: Emulation>(emulation: &mut E, request: Request, now: Now) -> LineOf<E> {
-    let t_ns = now.real_time_ns;
-    let message = |refusal: Refusal| refusal.to_string();
-    let (op, id, done) = match request {
-        Request::Set(change) => {
-            let done = emulation.set(now.monotonic_ns, &change);
-            (Op::Set, change.id, done.map_err(message))
-        }
-        Request::TraceStart { id } => {
-            let done = emulation.start_trace(now.monotonic_ns);
-            (Op::TraceStart, id, done.map_err(message))
-        }
-        Request::Mistaken { op, id, error } => (op, id, Err(error)),
-        Request::Mark { id } => {
-            let measurement = emulation.measurement(now.monotonic_ns);
-            return Line::Mark {
-                id,
-                t_ns,
-                measurement,
-            };
-        }
-    };
-    Line::answer(op, Answer::new(id, t_ns, done))
-}
-
-/// The line of counters.
-pub(crate) fn counters<E: Emulation>(emulation: &mut E, now: Now) -> LineOf<E> {
-    Line::Counters {
-        t_ns: now.real_time_ns,
-        counters: emulation.sums(now.monotonic_ns),
-    }
-}
-
-/// The last line.
-pub(crate) fn done<E: Emulation>(emulation: &mut E, now: Now) -> LineOf<E> {
-    Line::Done {
-        t_ns: now.real_time_ns,
-        measurement: emulation.measurement(now.monotonic_ns),
-    }
 }
 
 #[cfg(test)]

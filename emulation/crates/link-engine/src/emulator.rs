@@ -1,0 +1,132 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The program that the frame engine runs, around a link or a delay box: departures, requests and lines.
+
+use crate::error::Refusal;
+use crate::frame::Passed;
+use crate::request::{self, Change, Request};
+use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
+use atoll_link_report::{Answer, Line, Op};
+use serde::Serialize;
+
+/// A link or a delay box. Methods that [`FrameProgram`] has as well do the same.
+pub(crate) trait Emulation {
+    /// Sums since the start and maxima since the last of these.
+    type Counters: Serialize;
+    /// What passed since the last of these.
+    type Measurement: Serialize;
+
+    /// Keep the frame in the model, or count why not.
+    fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<Passed>);
+    /// When the next frame is due.
+    fn next_departure(&self) -> Option<u64>;
+    /// The next frame, if it was due at or before `now`.
+    fn pop_due(&mut self, now: u64) -> Option<Outgoing<Passed>>;
+    fn shortest_delay_ns(&self) -> u64;
+    fn on_sent(&mut self, frame: &Outgoing<Passed>, now_ns: u64);
+    fn on_refused(&mut self, frame: &Outgoing<Passed>);
+    fn on_unread(&mut self, port: usize, frames: u64);
+
+    /// Change settings.
+    fn set(&mut self, now: u64, change: &Change) -> Result<(), Refusal>;
+    /// Time 0 of the traces is `now`.
+    fn start_trace(&mut self, now: u64) -> Result<(), Refusal>;
+    /// The content of `counters` lines.
+    fn sums(&mut self, now: u64) -> Self::Counters;
+    /// The content of `mark` and `done` lines.
+    fn measurement(&mut self, now: u64) -> Self::Measurement;
+}
+
+/// An emulation as a program.
+#[derive(Debug)]
+pub(crate) struct Emulator<E>(pub(crate) E);
+
+impl<E: Emulation> FrameProgram for Emulator<E> {
+    type Tag = Passed;
+    type Request = Request;
+    type Line = Line<E::Counters, E::Measurement>;
+
+    fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<Passed>) {
+        self.0.on_frame(arrival, out);
+    }
+
+    fn next_wake(&self) -> Option<u64> {
+        self.0.next_departure()
+    }
+
+    fn on_wake(&mut self, until_ns: u64, out: &mut FrameOutput<Passed>) {
+        while !out.is_full() {
+            let Some(outgoing) = self.0.pop_due(until_ns) else {
+                return;
+            };
+            out.send(outgoing);
+        }
+    }
+
+    fn shortest_delay_ns(&self) -> u64 {
+        self.0.shortest_delay_ns()
+    }
+
+    fn on_sent(&mut self, frame: &Outgoing<Passed>, now_ns: u64) {
+        self.0.on_sent(frame, now_ns);
+    }
+
+    fn on_refused(&mut self, frame: &Outgoing<Passed>) {
+        self.0.on_refused(frame);
+    }
+
+    fn on_unread(&mut self, port: usize, frames: u64) {
+        self.0.on_unread(port, frames);
+    }
+
+    fn parse(line: &str) -> serde_json::Result<Request> {
+        request::parse(line)
+    }
+
+    fn on_request(
+        &mut self,
+        request: Request,
+        now: Now,
+        _out: &mut FrameOutput<Passed>,
+    ) -> Self::Line {
+        let t_ns = now.real_time_ns;
+        let message = |refusal: Refusal| refusal.to_string();
+        let (op, id, done) = match request {
+            Request::Set(change) => {
+                let done = self.0.set(now.monotonic_ns, &change);
+                (Op::Set, change.id, done.map_err(message))
+            }
+            Request::TraceStart { id } => {
+                let done = self.0.start_trace(now.monotonic_ns);
+                (Op::TraceStart, id, done.map_err(message))
+            }
+            Request::Mistaken { op, id, error } => (op, id, Err(error)),
+            Request::Mark { id } => {
+                let measurement = self.0.measurement(now.monotonic_ns);
+                return Line::Mark {
+                    id,
+                    t_ns,
+                    measurement,
+                };
+            }
+        };
+        Line::answer(op, Answer::new(id, t_ns, done))
+    }
+
+    fn ready(&mut self) -> Self::Line {
+        Line::Ready
+    }
+
+    fn counters(&mut self, now: Now) -> Self::Line {
+        Line::Counters {
+            t_ns: now.real_time_ns,
+            counters: self.0.sums(now.monotonic_ns),
+        }
+    }
+
+    fn done(&mut self, now: Now) -> Self::Line {
+        Line::Done {
+            t_ns: now.real_time_ns,
+            measurement: self.0.measurement(now.monotonic_ns),
+        }
+    }
+}
