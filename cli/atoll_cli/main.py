@@ -473,20 +473,18 @@ def report(
     runs: Annotated[
         list[Path], typer.Argument(help="run directory, or a study's; with --compare two or more", metavar="RUN...")
     ],
-    compare: Annotated[bool, typer.Option("--compare", help="compare runs")] = False,
+    compare: Annotated[
+        bool, typer.Option("--compare", help="compare runs: a study whose factors are the settings that differ")
+    ] = False,
     figures: Annotated[
         list[str] | None,
-        typer.Option(
-            "--figure",
-            help="with --compare, or of a study: only this figure, such as 'transfer time'; repeatable",
-            metavar="NAME",
-        ),
+        typer.Option("--figure", help="only this figure, such as 'transfer time'; repeatable", metavar="NAME"),
     ] = None,
     baseline: Annotated[
         list[str] | None,
         typer.Option(
             "--baseline",
-            help="of a study: the level that others are compared with [default: the study's]; repeatable",
+            help="the level that others are compared with [default: the study's, or the first]; repeatable",
             metavar="FACTOR=LEVEL",
         ),
     ] = None,
@@ -494,37 +492,35 @@ def report(
         Path | None,
         typer.Option(
             "--out",
-            help="with --compare: also write a .md or .html file; of a study: plot a figure as .svg, .pdf, .png",
+            help="also write a page with plots (.html), a document (.md, .json), a table (.csv, .parquet) or a plot of "
+            "the first figure (.svg, .pdf, .png)",
             metavar="FILE",
         ),
     ] = None,
     each: Annotated[
-        bool, typer.Option("--per-run", help="with --compare: also print the figures of every run of a group")
+        bool, typer.Option("--per-run", help="also the figures of every run; --out writes them as the table")
     ] = False,
     mixed_kernels: Annotated[
         bool, typer.Option("--mixed-kernels", help="with --compare: allow virtual-time runs of different kernels")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Analyse a run again and write its report, compare runs, or print a study's results; needs no testbed."""
-    from atoll_cli.commands.report import rebuild, report_comparison
+    """Analyse a run again and write its report, or show the results of a study or of several runs; needs no testbed."""
+    from atoll_cli.commands.report import View, rebuild, report_comparison, report_study
     from atoll_cli.commands.selection import refuse
 
-    of_study = len(runs) == 1 and (runs[0] / "study.json").is_file()
-    refuse(bool(baseline) and not of_study, "report: --baseline needs the directory of a study")
-    if of_study:
-        from atoll_cli.commands.sweep import report_study
-
-        refuse(compare or each or mixed_kernels, "report: --compare, --per-run and --mixed-kernels are for runs")
-        report_study(runs[0], baseline or [], figures or [], out, as_json=json)
-        return
+    view = View(figures or (), baseline or (), out, each_run=each, as_json=json)
+    refuse(mixed_kernels and not compare, "report: --mixed-kernels needs --compare")
     if compare:
-        report_comparison(runs, figures or [], out, each=each, mixed_kernels=mixed_kernels, as_json=json)
+        report_comparison(runs, view, mixed_kernels=mixed_kernels)
         return
     refuse(len(runs) > 1, "report: name one run, or use --compare for several")
+    if (runs[0] / "study.json").is_file():
+        report_study(runs[0], view)
+        return
     refuse(
-        bool(figures or out or each or mixed_kernels),
-        "report: --figure and --out need --compare or a study; --per-run and --mixed-kernels need --compare",
+        bool(figures or baseline or out or each),
+        "report: --figure, --baseline, --out and --per-run need --compare or a study",
     )
     rebuild(runs[0], as_json=json)
 

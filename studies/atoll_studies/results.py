@@ -1,29 +1,35 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The results of a study: a table of runs, and a table of figures of each configuration over its runs.
+"""Results over runs: configurations, their runs, and estimates of each figure. Of a study, or of any runs compared.
 
-Both are written as CSV and as Parquet; ``docs/studies.md`` has their columns.
+A study knows its factors. Of other runs :mod:`atoll_studies.comparison` finds them. From here on both are the same.
 """
 
+import functools
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import replacing
+from atoll_analysis.run_figures import FIGURES, LOSSES, measured
 from atoll_analysis.summary import Summary
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import UsageError
-from atoll_dashboards.compare.comparison import FIGURES, LOSSES
+from atoll_studies.similarity import Likeness
 from atoll_studies.statistics import Estimate, Paired, mean_estimate, paired_differences, quantile, quantile_estimate
-from atoll_studies.study_directory import Attempt, StudyDirectory
+from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 
 if TYPE_CHECKING:
     import polars as pl
 
 USUAL_FIGURES = ("goodput", "utilisation", "loss", "queue sojourn p95", "flows completed", "transfer time")
-"""Figures that are shown if a study names none."""
+"""Figures that are shown if a study names none, and that have plots if nobody names any."""
+
+LEAST_SAMPLES = 3
+"""Of two runs a median says no more than the two do."""
 
 RUNS, FIGURE_TABLE = "runs", "figures"
 """Names of the tables' files, without .csv or .parquet."""
@@ -47,13 +53,19 @@ FIGURE_COLUMNS: dict[str, type] = {
 
 @dataclass(frozen=True, slots=True)
 class StudyRun:
-    """A usable run of a point."""
+    """A run of a configuration, whether its figures count or not."""
 
-    point: str
+    number: int  # from 1
+    path: Path
     configuration: int
     seed: int
-    attempt: Attempt
-    figures: Mapping[str, float | None]  # all of FIGURES
+    verdict: str  # or FAILED, of a run that did not come to its end
+    remarks: tuple[str, ...]  # why it is invalid or failed, else its caveats
+    figures: Mapping[str, float | None]  # all of FIGURES; of a failed run none
+    provenance: Provenance
+    repeats: int | None = None  # number of the earlier run that measured the same with the same seed
+    point: str | None = None  # its id in a study
+    wall_s: float | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,28 +75,42 @@ class ConfigurationFigure:
     configuration: int
     figure: str
     unit: str
+    values: tuple[float, ...]  # of the runs that measured it
     median: Estimate
-    mean: Estimate
-    quartiles: tuple[float, float]
-    least: float
-    greatest: float
     baseline: int | None  # the configuration compared with; None: this is one
     difference: Paired | None
+
+    def mean(self) -> Estimate:
+        """The mean with a bootstrap interval, which only tables have: it takes its time."""
+        return _mean(self.values)
 
 
 @dataclass(frozen=True, slots=True)
 class Results:
-    """The results of a study so far."""
+    """Runs by configuration and seed, and estimates over the runs that count."""
 
     name: str
     factors: tuple[str, ...]
     configurations: tuple[Mapping[str, str], ...]  # levels by factor
     seeds: tuple[int, ...]
     shown: tuple[str, ...]  # figures
-    runs: tuple[StudyRun, ...]
+    plotted: tuple[str, ...]
+    runs: tuple[StudyRun, ...]  # that count
+    others: tuple[StudyRun, ...]  # invalid, failed, or a repetition of an earlier run
     figures: tuple[ConfigurationFigure, ...]  # that a run measured; by configuration, then by figure
-    invalid: tuple[tuple[str, Attempt], ...]  # label of the point
-    missing: int  # points without a usable run
+    missing: int = 0  # points of a study without a usable run
+    likeness: Likeness | None = None  # of runs that are not a study's: what else they share, and in what they differ
+
+    @property
+    def all_runs(self) -> list[StudyRun]:
+        """All runs by their numbers."""
+        return sorted((*self.runs, *self.others), key=lambda run: run.number)
+
+    @property
+    def sampled(self) -> bool:
+        """Whether there is something to say over runs: in a study always, else from three runs of a configuration."""
+        counts = [sum(run.configuration == number for run in self.runs) for number in range(len(self.configurations))]
+        return self.likeness is None or any(count >= LEAST_SAMPLES for count in counts)
 
     def of(self, configuration: int, figure: str) -> ConfigurationFigure | None:
         """One figure of one configuration."""
@@ -92,7 +118,7 @@ class Results:
 
     def values(self, configuration: int, figure: str) -> dict[int, float]:
         """The measured values of a figure by seed."""
-        return _values((run for run in self.runs if run.configuration == configuration), figure)
+        return _by_seed([run for run in self.runs if run.configuration == configuration], figure)
 
     def label(self, configuration: int) -> str:
         """The levels of a configuration."""
@@ -109,43 +135,60 @@ def read_results(
     about = directory.study()
     factors: dict[str, list[str]] = about["factors"]
     against: Mapping[str, str] = about["baseline"] if baseline is None else baseline
-    _require_baseline(against, factors)
-    for name in figures:
-        if name not in FIGURES:
-            raise UsageError(f"--figure: unknown figure {name!r}; {suggest(name, FIGURES, 'figures')}")
+    require_baseline(against, factors)
+    require_figures(figures)
     configurations: list[dict[str, str]] = about["configurations"]
     runs: list[StudyRun] = []
-    invalid: list[tuple[str, Attempt]] = []
+    others: list[StudyRun] = []
     points: list[dict[str, Any]] = about["points"]
     for point in points:
         attempts = directory.attempts(point["id"])
-        configuration: int = point["configuration"]
-        levels = list(configurations[configuration].values())
-        invalid += [(", ".join((*levels, f"seed {point['seed']}")), each) for each in attempts if not each.usable]
         usable = next((each for each in attempts if each.usable), None)
-        if usable is not None:
-            summary = cast("Summary", RunDir.open(usable.path).summary())
-            measured = {name: _number(read(summary)) for name, (_, _, read) in FIGURES.items()}
-            runs.append(StudyRun(point["id"], configuration, point["seed"], usable, measured))
-    compared = [_baseline_of(number, configurations, against) for number in range(len(configurations))]
+        for each in attempts:
+            if each is usable or not each.usable:
+                number = len(runs) + len(others) + 1
+                (runs if each is usable else others).append(_run_of_point(number, point, each))
+    shown = tuple(figures or about["figures"] or USUAL_FIGURES)
     return Results(
         name=about["name"],
         factors=tuple(factors),
         configurations=tuple(configurations),
         seeds=tuple(dict.fromkeys(point["seed"] for point in points)),
-        shown=tuple(figures or about["figures"] or USUAL_FIGURES),
+        shown=shown,
+        plotted=shown,
         runs=tuple(runs),
-        figures=tuple(_estimated(runs, compared)),
-        invalid=tuple(invalid),
+        others=tuple(others),
+        figures=tuple(estimate(runs, baselines(configurations, against))),
         missing=len(points) - len(runs),
     )
 
 
-def _number(found: float | None) -> float | None:
-    return None if found is None else float(found)
+def _run_of_point(number: int, point: Mapping[str, Any], attempt: Attempt) -> StudyRun:
+    run = RunDir(attempt.path)
+    summary = cast("Summary", run.summary()) if attempt.usable or (run.path / "summary.json").exists() else None
+    return StudyRun(
+        number=number,
+        path=attempt.path,
+        configuration=point["configuration"],
+        seed=point["seed"],
+        verdict=attempt.outcome,
+        remarks=tuple(summary.get("caveats") or () if summary and attempt.usable else filter(None, [attempt.message])),
+        figures=measured(run.path, summary) if summary else {},
+        provenance=attempt.provenance,
+        point=point["id"],
+        wall_s=attempt.wall_s,
+    )
 
 
-def _require_baseline(baseline: Mapping[str, str], factors: Mapping[str, Sequence[str]]) -> None:
+def require_figures(names: Iterable[str]) -> None:
+    """Raise UsageError for a name that is no figure's."""
+    for name in names:
+        if name not in FIGURES:
+            raise UsageError(f"--figure: unknown figure {name!r}; {suggest(name, FIGURES, 'figures')}")
+
+
+def require_baseline(baseline: Mapping[str, str], factors: Mapping[str, Sequence[str]]) -> None:
+    """Raise UsageError for a factor or a level that there is not."""
     for factor, level in baseline.items():
         if factor not in factors:
             raise UsageError(f"--baseline {factor}={level}: unknown factor; {suggest(factor, factors, 'factors')}")
@@ -154,41 +197,59 @@ def _require_baseline(baseline: Mapping[str, str], factors: Mapping[str, Sequenc
             raise UsageError(f"--baseline {factor}={level}: unknown level; {known}")
 
 
-def _baseline_of(number: int, configurations: Sequence[Mapping[str, str]], baseline: Mapping[str, str]) -> int | None:
-    """The configuration with the levels of the baseline and otherwise the same; None if it is that one itself."""
-    wanted = {**configurations[number], **baseline}
-    if wanted == configurations[number]:
-        return None
-    return configurations.index(wanted)
+def baselines(configurations: Sequence[Mapping[str, str]], baseline: Mapping[str, str]) -> list[int | None]:
+    """For each configuration the one with the levels of the baseline and otherwise the same.
+
+    None: it is that one itself, or there is none, as may be among runs that are no study's.
+    """
+    found = [next((n for n, each in enumerate(configurations) if each == {**own, **baseline}), None)
+             for own in configurations]  # fmt: skip
+    return [None if other == number else other for number, other in enumerate(found)]
 
 
-def _estimated(runs: Sequence[StudyRun], compared: Sequence[int | None]) -> Iterable[ConfigurationFigure]:
+def estimate(runs: Sequence[StudyRun], compared: Sequence[int | None]) -> Iterable[ConfigurationFigure]:
+    """The figures of each configuration; ``compared``: the number of the configuration that each is compared with."""
     lossless = {name for name in LOSSES if not any(run.figures[name] for run in runs)}
     runs_of: list[list[StudyRun]] = [[] for _ in compared]
     for run in runs:
         runs_of[run.configuration].append(run)
     for configuration, baseline in enumerate(compared):
         for figure, (unit, _, _) in FIGURES.items():
-            values = _values(runs_of[configuration], figure)
+            values = tuple(found for run in runs_of[configuration] if (found := run.figures[figure]) is not None)
             if not values or figure in lossless:
                 continue
-            each = list(values.values())
+            by_seed = functools.partial(_by_seed, figure=figure)
             yield ConfigurationFigure(
                 configuration=configuration,
                 figure=figure,
                 unit=unit,
-                median=quantile_estimate(each),
-                mean=mean_estimate(each, seed=1),
-                quartiles=(quantile(each, 0.25), quantile(each, 0.75)),
-                least=min(each),
-                greatest=max(each),
+                values=values,
+                median=quantile_estimate(values),
                 baseline=baseline,
-                difference=None if baseline is None else paired_differences(_values(runs_of[baseline], figure), values),
+                difference=None
+                if baseline is None
+                else paired_differences(by_seed(runs_of[baseline]), by_seed(runs_of[configuration])),
             )
 
 
-def _values(runs: Iterable[StudyRun], figure: str) -> dict[int, float]:
-    return {run.seed: found for run in runs if (found := run.figures[figure]) is not None}
+@functools.cache
+def _mean(values: tuple[float, ...]) -> Estimate:
+    return mean_estimate(values, seed=1)
+
+
+def _by_seed(runs: Sequence[StudyRun], figure: str) -> dict[int, float]:
+    """Values by seed; of several runs of one seed, as in real time, their median."""
+    found: dict[int, list[float]] = {}
+    for run in runs:
+        if (value := run.figures[figure]) is not None:
+            found.setdefault(run.seed, []).append(value)
+    return {seed: median(values) for seed, values in found.items()}
+
+
+def letters(number: int) -> str:
+    """The short name of a configuration: ``A`` to ``Z``, then ``AA``, as spreadsheets call columns."""
+    rest, last = divmod(number, 26)
+    return (letters(rest - 1) if rest else "") + chr(ord("A") + last)
 
 
 # Tables
@@ -207,22 +268,21 @@ def columns() -> frozenset[str]:
 
 
 def runs_table(results: Results) -> "pl.DataFrame":
-    """A row for each usable run, in the order of configurations and seeds."""
+    """A row for each run that counts, in the order of configurations and seeds."""
     import polars as pl
 
     present = [name for name in FIGURES if any(run.figures[name] is not None for run in results.runs)]
     rows: list[dict[str, Any]] = []
     for run in sorted(results.runs, key=lambda each: (each.configuration, results.seeds.index(each.seed))):
-        origin = run.attempt.provenance
+        origin = run.provenance
         by = (origin.platform, origin.revision, origin.kernel, origin.mode)
-        made = (run.point, str(run.attempt.path), run.attempt.wall_s, *by)
         rows.append(
             {
                 **results.configurations[run.configuration],
                 "seed": run.seed,
-                "verdict": run.attempt.outcome,
+                "verdict": run.verdict,
                 **{column_name(name, FIGURES[name][0]): run.figures[name] for name in present},
-                **dict(zip(_ORIGIN_COLUMNS, made, strict=True)),
+                **dict(zip(_ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *by), strict=True)),
             }
         )
     return pl.DataFrame(rows, infer_schema_length=None)
@@ -244,11 +304,11 @@ def _figure_row(results: Results, each: ConfigurationFigure) -> dict[str, Any]:
         "unit": each.unit,
         "runs": each.median.runs,
         **_estimate_columns("median", each.median),
-        "quartile_1": each.quartiles[0],
-        "quartile_3": each.quartiles[1],
-        "least": each.least,
-        "greatest": each.greatest,
-        **_estimate_columns("mean", each.mean),
+        "quartile_1": quantile(each.values, 0.25),
+        "quartile_3": quantile(each.values, 0.75),
+        "least": min(each.values),
+        "greatest": max(each.values),
+        **_estimate_columns("mean", each.mean()),
         "baseline": None if each.baseline is None else results.label(each.baseline),
         "pairs": pair.median.runs if pair else None,
         **_estimate_columns("difference", pair.median if pair else None),
@@ -262,6 +322,12 @@ def _estimate_columns(name: str, each: Estimate | None) -> dict[str, float | Non
     return {f"{name}{part}": value for part, value in zip(_ESTIMATE, held, strict=True)}
 
 
+def units_of(table: "pl.DataFrame") -> dict[str, str]:
+    """The units of a table's columns, as Parquet's metadata has them: ``unit:goodput_mbit_s`` is ``Mbit/s``."""
+    units = {column_name(name, unit): unit for name, (unit, _, _) in FIGURES.items()}
+    return {f"unit:{column}": units[column] for column in table.columns if units.get(column)}
+
+
 def write_tables(results: Results, folder: Path) -> list[Path]:
     """Write both tables in both formats; returns the files. Parquet's metadata has the columns' units.
 
@@ -269,28 +335,50 @@ def write_tables(results: Results, folder: Path) -> list[Path]:
     """
     if not results.runs:
         return []
-    units = {column_name(name, unit): unit for name, (unit, _, _) in FIGURES.items()}
     written: list[Path] = []
     for name, table in ((RUNS, runs_table(results)), (FIGURE_TABLE, figures_table(results))):
         with replacing(folder / f"{name}.csv") as path:
             table.write_csv(path)
         with replacing(folder / f"{name}.parquet") as path:
-            metadata = {f"unit:{column}": units[column] for column in table.columns if units.get(column)}
-            table.write_parquet(path, metadata=metadata)
+            table.write_parquet(path, metadata=units_of(table))
         written += [folder / f"{name}.csv", folder / f"{name}.parquet"]
     return written
 
 
 def results_json(results: Results) -> dict[str, Any]:
-    """The results as ``--json`` prints them: the rows of the table of figures, and what does not count."""
+    """The results as ``--json`` prints them: configurations, every run, and the rows of the table of figures.
+
+    Of runs that are no study's, ``alike`` and ``settings`` have the properties in which they agree and differ,
+    ``unlike`` the names of those that are no settings.
+    """
+    likeness = results.likeness
     return {
-        "study": results.name,
+        "name": results.name,
         "factors": list(results.factors),
         "seeds": list(results.seeds),
-        "figures": [_figure_row(results, each) for each in results.figures],
-        "invalid": [
-            {"point": label, "run_dir": str(attempt.path), "outcome": attempt.outcome, "message": attempt.message}
-            for label, attempt in results.invalid
+        "configurations": [
+            {
+                "name": letters(number),
+                "levels": dict(levels),
+                "runs": [run.number for run in results.all_runs if run.configuration == number],
+                "counted": [run.number for run in results.runs if run.configuration == number],
+            }
+            for number, levels in enumerate(results.configurations)
         ],
+        "runs": [
+            {
+                "number": run.number,
+                "run_dir": str(run.path),
+                "configuration": letters(run.configuration),
+                "seed": run.seed,
+                "verdict": run.verdict,
+                "remarks": list(run.remarks),
+                "repeats": run.repeats,
+                "figures": {name: found for name, found in run.figures.items() if name in results.shown},
+            }
+            for run in results.all_runs
+        ],
+        "figures": [_figure_row(results, each) for each in results.figures if each.figure in results.shown],
         "missing": results.missing,
+        **(likeness.to_json() if likeness else {}),
     }

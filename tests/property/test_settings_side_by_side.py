@@ -17,8 +17,8 @@ from atoll_core.experiment.flow_sizes import FlowSizes
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network
 from atoll_core.units import Duration, Rate, Size
-from atoll_dashboards.compare.settings import settings_table
-from atoll_dashboards.compare.similarity import Likeness, likeness
+from atoll_studies.settings import settings_table
+from atoll_studies.similarity import Likeness, likeness
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "examples").glob("*.yaml"))
@@ -37,7 +37,7 @@ def manifest(network: Network, experiment: Experiment) -> dict[str, Any]:
 def places(thing: Any) -> list[tuple[Any, ...]]:
     """Where something stands in a description that can be another: paths of fields and numbers.
 
-    What files hold is left out: it reads alike when it differs (tests/unit/dashboards/test_settings_table.py). So are
+    What files hold is left out: it reads alike when it differs (tests/unit/studies/test_settings_table.py). So are
     kinds of boxes, of which descriptions have only the names.
     """
     if isinstance(thing, (LinkTrace, LossTrace, FlowSizes, BoxKind)):

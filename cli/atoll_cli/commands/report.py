@@ -1,21 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`atoll report`: analyse a run directory again, or compare several runs."""
+"""`atoll report`: analyse a run directory again, or show the results of a study or of several runs."""
 
 import json
 import os
 import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
+from atoll_cli.commands.selection import refuse
 from atoll_cli.terminal.output import require_ending, write_file
+from atoll_cli.terminal.results_text import print_results
 from atoll_core.errors import RunDirError
-from atoll_dashboards.compare.comparison import comparable, compare
-from atoll_dashboards.compare.documents import FORMS
-from atoll_dashboards.compare.terminal_tables import print_comparison
 from atoll_dashboards.report.report import write_report
 from atoll_dashboards.report.terminal_summary import print_summary
 from atoll_hosts.binary import find_binary
+from atoll_studies.comparison import comparable, compare
+from atoll_studies.results import Results, read_results, results_json, write_tables
+from atoll_studies.study_directory import StudyDirectory
+from atoll_studies.views.documents import FORMS, write_results
 
 
 def rebuild(path: Path, *, as_json: bool) -> None:
@@ -34,31 +40,51 @@ def rebuild(path: Path, *, as_json: bool) -> None:
         print(f"report: {page}")
 
 
-def report_comparison(
-    paths: list[Path],
-    figures: list[str],
-    out: Path | None,
-    *,
-    each: bool = False,
-    mixed_kernels: bool = False,
-    as_json: bool,
-) -> None:
+@dataclass(frozen=True, slots=True)
+class View:
+    """How results are shown."""
+
+    figures: Sequence[str] = ()
+    baseline: Sequence[str] = ()  # FACTOR=LEVEL
+    out: Path | None = None
+    each_run: bool = False
+    as_json: bool = False
+
+    def levels(self) -> dict[str, str] | None:
+        """The levels that ``--baseline`` names, by factor; None if it was not given. Raises UsageError."""
+        for each in self.baseline:
+            refuse("=" not in each, f"--baseline {each}: write FACTOR=LEVEL, such as tcp.congestion_control=cubic")
+        return {factor: level for factor, _, level in (each.partition("=") for each in self.baseline)} or None
+
+
+def report_comparison(paths: Sequence[Path], view: View, *, mixed_kernels: bool = False) -> None:
     """`atoll report --compare RUN RUN...`: reads results of the analysis, changes nothing.
 
-    Runs without results are left out with a line each on standard error. ``each``: also print the figures of every run
-    of a group.
+    Runs without results are left out with a line each on standard error.
     """
-    require_ending("--out", out, FORMS)
+    require_ending("--out", view.out, FORMS)
     runs, left_out = comparable(paths)
     for path, reason in left_out.items():
         print(f"left out: {path}: {reason}", file=sys.stderr)
-    comparison = compare(runs, figures, mixed_kernels=mixed_kernels)
-    if out is not None:
-        write_file("--out", out, FORMS[out.suffix.lower()](comparison))
-    if as_json:
-        without = [{"run_dir": str(path), "reason": reason} for path, reason in left_out.items()]
-        print(json.dumps({**comparison.to_json(), "left_out": without, "written": str(out) if out else None}))
+    results = compare(runs, view.figures, view.levels(), mixed_kernels=mixed_kernels)
+    without = [{"run_dir": str(path), "reason": reason} for path, reason in left_out.items()]
+    _show(results, view, [], {"left_out": without})
+
+
+def report_study(directory: Path, view: View) -> None:
+    """`atoll report STUDY`: its results; also writes its tables into its directory."""
+    require_ending("--out", view.out, FORMS)
+    study = StudyDirectory(directory)
+    results = read_results(study, view.levels(), view.figures)
+    _show(results, view, write_tables(results, study.path), {})
+
+
+def _show(results: Results, view: View, written: list[Path], more: Mapping[str, Any]) -> None:
+    if (out := view.out) is not None:
+        write_file("--out", out, lambda: written.extend(write_results(results, out, each_run=view.each_run)))
+    if view.as_json:
+        print(json.dumps({**results_json(results), **more, "written": list(map(str, written))}))
         return
-    print_comparison(comparison, each_run=each)
-    if out is not None:
-        print(f"written: {out}")
+    print_results(results, each_run=view.each_run)
+    for path in written:
+        print(f"written: {path}")

@@ -1,22 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`atoll sweep`: make the runs of a study that are missing; and `atoll report` of a study."""
+"""`atoll sweep`: make the runs of a study that are missing."""
 
 import asyncio
 import json
 from pathlib import Path
 from typing import Any
 
-from atoll_cli.commands.selection import lab_target, refuse
+from atoll_analysis.run_figures import FIGURES
+from atoll_cli.commands.selection import lab_target
 from atoll_cli.terminal.diagnostics import warn
-from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending
 from atoll_cli.terminal.progress import EXIT_INVALID
+from atoll_cli.terminal.results_text import print_results
 from atoll_cli.terminal.signals import unless_interrupted
-from atoll_cli.terminal.study_table import SweepProgress, duration_text, print_results
+from atoll_cli.terminal.study_table import SweepProgress, duration_text
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.virtual_cost import rough
 from atoll_core.errors import InterruptedByUserError, RunError
 from atoll_core.plural import counted
-from atoll_dashboards.compare.comparison import FIGURES
 from atoll_studies.results import columns, read_results, results_json, write_tables
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory
@@ -123,29 +123,3 @@ def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
         f"{counted(predicted.runs, 'run')}, {predicted.jobs} at a time, in {sweep.directory.path}{done}: "
         f"about {duration_text(predicted.wall.s)} of wall time and {rough(predicted.disk)} of disk, to a factor of two"
     )
-
-
-def _baseline(given: list[str]) -> dict[str, str]:
-    """The levels that ``--baseline`` names. Raises UsageError."""
-    for each in given:
-        refuse("=" not in each, f"--baseline {each}: write FACTOR=LEVEL, such as tcp.congestion_control=cubic")
-    return {factor: level for factor, _, level in (each.partition("=") for each in given)}
-
-
-def report_study(directory: Path, baseline: list[str], figures: list[str], out: Path | None, *, as_json: bool) -> None:
-    """`atoll report STUDY`: results of a study, its tables, and a plot if ``out`` names a file."""
-    require_ending("--out", out, IMAGE_ENDINGS)
-    place = StudyDirectory(directory)
-    results = read_results(place, _baseline(baseline) if baseline else None, figures)
-    written = write_tables(results, place.path)
-    if out is not None:
-        from atoll_studies.interval_plot import write_plot  # loads matplotlib
-
-        write_plot(results, results.shown[0], out)
-        written.append(out)
-    if as_json:
-        print(json.dumps({**results_json(results), "written": list(map(str, written))}))
-        return
-    print_results(results)
-    for path in written:
-        print(f"written: {path}")

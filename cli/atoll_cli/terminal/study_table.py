@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A study at the terminal: the table that fills in during a sweep, and its results."""
+"""A sweep at the terminal: the table that fills in."""
 
 import sys
 from collections.abc import Iterator
@@ -10,9 +10,7 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from atoll_core.plural import counted, listed, significant
-from atoll_studies.results import ConfigurationFigure, Results
-from atoll_studies.statistics import LEVEL, Estimate, least_runs
+from atoll_core.plural import counted
 from atoll_studies.sweep import PointState, State, Sweep
 
 if TYPE_CHECKING:
@@ -27,7 +25,6 @@ _MARKS = {
 }
 _REFRESH_HZ = 2
 _MOST_MARKS = 40  # seeds of one configuration that are shown one by one
-_DIGITS = 4
 
 
 class SweepProgress:
@@ -108,82 +105,3 @@ def duration_text(seconds: float) -> str:
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
-
-
-def print_results(results: Results) -> None:
-    """Print the shown figures of a study: a row for each configuration, and what does not count."""
-    console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
-    for figure in results.shown:
-        found = [(number, results.of(number, figure)) for number in range(len(results.configurations))]
-        measured = [(number, each) for number, each in found if each is not None]
-        if measured:
-            console.print(_figure_table(results, figure, measured))
-            console.print()
-    for sentence in _sentences(results):
-        console.print(sentence, style="dim", soft_wrap=True)
-    for label, attempt in results.invalid:
-        console.print(f"{attempt.outcome}: {label}: {attempt.message} ({attempt.path})", soft_wrap=True)
-
-
-def _figure_table(results: Results, figure: str, measured: list[tuple[int, ConfigurationFigure]]) -> Table:
-    unit = measured[0][1].unit
-    table = Table(
-        box=None,
-        pad_edge=False,
-        title=f"{figure}, {unit}" if unit else figure,
-        title_justify="left",
-        title_style="bold",
-    )
-    for factor in results.factors:
-        table.add_column(factor, overflow="fold")
-    for heading in ("runs", "median", "interval", "level"):
-        table.add_column(heading, justify="right", no_wrap=True)
-    if any(each.difference for _, each in measured):
-        for heading in ("difference", "interval", "level", "pairs"):
-            table.add_column(heading, justify="right", no_wrap=True)
-    for number, each in measured:
-        row = [*results.configurations[number].values(), str(each.median.runs), *_estimate(each.median)]
-        if each.difference is not None:
-            pair = each.difference
-            row += [*_estimate(pair.median, sign="+"), f"{pair.median.runs}, {pair.higher} up {pair.lower} down"]
-        table.add_row(*row)
-    return table
-
-
-def _measured(results: Results, figure: str) -> Iterator[tuple[int, int]]:
-    """Of each configuration that measured a figure: the number of runs that did, and of its usable runs."""
-    for number in range(len(results.configurations)):
-        measured = len(results.values(number, figure))
-        if measured:
-            yield measured, sum(run.configuration == number for run in results.runs)
-
-
-def _estimate(estimate: Estimate, sign: str = "") -> tuple[str, str, str]:
-    if not estimate.level:
-        return _number(estimate.value, sign), "", ""
-    between = f"{_number(estimate.low, sign)} to {_number(estimate.high, sign)}"
-    return _number(estimate.value, sign), between, f"{100 * estimate.level:.1f} %"
-
-
-def _number(value: float, sign: str) -> str:
-    text = significant(value, _DIGITS) if value else "0"
-    return f"+{text}" if sign and value > 0 else text
-
-
-def _sentences(results: Results) -> Iterator[str]:
-    if any(each.difference for each in results.figures):
-        yield "difference: from the baseline with the same seeds, the median of the pairs"
-    partly = [name for name in results.shown if any(measured < made for measured, made in _measured(results, name))]
-    if partly:
-        yield (
-            f"{listed(partly)}: not measured in every run (a transfer that does not end has no time); "
-            "estimates are of the others"
-        )
-    short = [each.median for each in results.figures if 0 < each.median.level < LEVEL]
-    if short:
-        yield f"an interval of 95 % takes at least {least_runs()} runs; the level shown is that of fewer"
-    if results.missing:
-        yield f"{counted(results.missing, 'run')} of the study missing; `atoll sweep STUDY --resume` makes them"
-    origins = {run.attempt.provenance for run in results.runs}
-    if len(origins) > 1:
-        yield f"runs of different provenance are mixed: {'; '.join(sorted(map(str, origins)))}"

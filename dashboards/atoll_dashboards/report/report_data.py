@@ -161,10 +161,7 @@ class Sources:
 
     def channel_flows(self) -> pl.DataFrame:
         """size_bytes and seconds of every completed flow."""
-        took_ns = pl.col("end_ns") - pl.col("start_ns")
-        completed = (pl.col("outcome") == "completed") & (took_ns > 0) & (pl.col("size_bytes") > 0)
-        flows = self.table("channel_flows").filter(completed).select("size_bytes", seconds=took_ns / 1e9)
-        return flows.collect(engine="streaming")
+        return completed_flows(self.folder)
 
     def table(self, name: str) -> pl.LazyFrame:
         """One table, lazily."""
@@ -176,3 +173,14 @@ def read_sources(run: RunDir) -> Sources:
     manifest = run.manifest()
     summary = cast("Summary", run.summary())
     return Sources(summary, manifest, from_json(Experiment, manifest["experiment"]), run.tables)
+
+
+def completed_flows(tables: Path) -> pl.DataFrame:
+    """size_bytes and seconds of every completed flow of a run; none if the run has no such table."""
+    path = tables / "channel_flows.parquet"
+    if not path.exists():
+        return pl.DataFrame(schema={"size_bytes": pl.Int64, "seconds": pl.Float64})
+    took_ns = pl.col("end_ns") - pl.col("start_ns")
+    completed = (pl.col("outcome") == "completed") & (took_ns > 0) & (pl.col("size_bytes") > 0)
+    flows = pl.scan_parquet(path, glob=False).filter(completed).select("size_bytes", seconds=took_ns / 1e9)
+    return flows.collect(engine="streaming")

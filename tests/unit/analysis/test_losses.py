@@ -12,12 +12,12 @@ from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import SojournFigures, Summary
 from atoll_core.plural import bit_rate
-from atoll_dashboards.compare.comparison import compare
 from atoll_dashboards.report.key_figures import key_figures
 from atoll_dashboards.report.plots import loss
 from atoll_dashboards.report.report import report_page
 from atoll_dashboards.report.report_data import read_sources
 from atoll_hosts.binary import find_binary
+from atoll_studies.comparison import compare
 from tests.support.synthetic_run import simulate
 
 BY_CAUSE = {"queue": (3, 4500), "loss": (20, 30000), "aqm": (0, 0), "blocked": (2, 3000), "unsent": (0, 0)}
@@ -88,8 +88,8 @@ def test_losses_to_the_world_are_reported_with_those_to_the_island(run: RunDir) 
     assert [axes.get_ylabel() for axes in figure.axes] == ["lost to island", "lost to world"]
     (row,) = [words for words in report_page(sources).split("<tr>") if "<td>world</td>" in words]
     assert "<td>random loss</td>" in row
-    found = {each.name: each.values for each in compare([run, run]).figures}
-    assert found["lost to the world, random loss"] == (7, 7)
+    results = compare([run, run])
+    assert [each.figures["lost to the world, random loss"] for each in results.all_runs] == [7, 7]
 
 
 def test_losses_of_packet_after_packet_are_by_trace(tmp_path: Path) -> None:
@@ -148,7 +148,8 @@ def test_rates_have_three_digits_in_the_unit_of_their_size(bit_s: float, text: s
 def test_comparisons_have_losses_by_cause_and_the_queues_own_sojourn(run: RunDir, tmp_path: Path) -> None:
     other = simulate(tmp_path, seconds=5)
     analyse(other, find_binary())
-    found = {each.name: each.values for each in compare([run, other]).figures}
+    results = compare([run, other])
+    found = {name: tuple(each.figures[name] for each in results.all_runs) for name in results.shown}
     assert found["lost, queue full"] == (3, None), "the other link's backend told no causes"
     assert found["lost, random loss"] == (20, None)
     assert "lost, AQM" not in found, "nobody lost any for it"

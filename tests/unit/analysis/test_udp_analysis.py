@@ -11,10 +11,10 @@ from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_core.experiment.traffic import UdpTraffic
 from atoll_core.units import Rate, Size
-from atoll_dashboards.compare.comparison import compare
 from atoll_dashboards.report.plots import PLOTS
 from atoll_dashboards.report.report_data import read_sources
 from atoll_hosts.binary import find_binary
+from atoll_studies.comparison import compare
 from tests.support.synthetic_run import START_NS, PcapWriter, begin, experiment, network, write_capture_log
 
 RATE = Rate(1_200_000)  # ten packets of 1500 bytes in 100 ms
@@ -101,9 +101,10 @@ def test_a_run_of_an_older_receiver_shows_its_rate_alone(tmp_path: Path) -> None
 def test_runs_side_by_side_have_rows_for_udp_if_there_was_any(run: RunDir, tmp_path: Path) -> None:
     without = begin(tmp_path, experiment(), network())
     without.write_summary(analyse(without, find_binary()))
-    rows = {figure.name: figure.values for figure in compare([run, without]).figures}
+    results = compare([run, without])
+    rows = {name: tuple(each.figures[name] for each in results.all_runs) for name in results.shown}
     assert rows["UDP sent"] == (pytest.approx(1.2), None)
     assert rows["UDP lost"] == (pytest.approx(100 * len(LOST) / PACKETS), None)
     assert rows["UDP out of order"] == (1, None)
     assert rows["UDP jitter at most"] == (pytest.approx(0.11), None)
-    assert not [name for name in (figure.name for figure in compare([without]).figures) if name.startswith("UDP")]
+    assert not [name for name in compare([without]).shown if name.startswith("UDP")]

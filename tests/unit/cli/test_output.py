@@ -43,7 +43,11 @@ def directory(tmp_path: Path) -> Path:
     [
         ("plan GEO --graph x.txt", "--graph x.txt", ".svg"),
         ("plan GEO --graph x", "--graph x", ".svg"),
-        ("report --compare nothing --out x.txt", "--out x.txt", ".md or .html"),
+        (
+            "report --compare nothing --out x.txt",
+            "--out x.txt",
+            ".html, .md, .csv, .parquet, .json, .svg, .pdf or .png",
+        ),
         ("link-traces leo --duration 10s --out x.csv --plot x.bmp", "--plot x.bmp", PICTURES),
         ("distributions show published --plot x.txt", "--plot x.txt", PICTURES),
         ("latencies import pings.txt --out x.yaml --plot x.jpeg", "--plot x.jpeg", PICTURES),

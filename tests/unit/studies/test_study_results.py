@@ -9,11 +9,10 @@ import polars as pl
 import pytest
 
 from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_figures import FIGURES
 from atoll_analysis.summary import Summary
-from atoll_cli.commands.sweep import report_study
+from atoll_cli.commands.report import View, report_study
 from atoll_core.errors import UsageError
-from atoll_dashboards.compare.comparison import FIGURES
-from atoll_studies.interval_plot import write_plot
 from atoll_studies.points import make_points
 from atoll_studies.results import (
     FIGURE_COLUMNS,
@@ -26,6 +25,7 @@ from atoll_studies.results import (
 )
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
+from atoll_studies.views.plots import figure_plot, image
 from tests.support.sandbox import QUICK
 
 HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
@@ -73,10 +73,10 @@ def directory(tmp_path: Path) -> StudyDirectory:
 def test_a_figure_of_a_configuration_is_that_of_its_valid_runs(directory: StudyDirectory) -> None:
     results = read_results(directory)
     assert (len(results.runs), results.missing) == (22, 2)
-    assert [label for label, _ in results.invalid] == [f"5, 30 kB, seed {INVALID_SEED}"]
+    assert [(run.configuration, run.seed, run.verdict) for run in results.others] == [(0, INVALID_SEED, "invalid")]
     found = results.of(0, "goodput")
     assert found is not None
-    assert (found.median.runs, found.median.value, found.least, found.greatest) == (5, 30.5, 10.5, 50.5)
+    assert (found.median.runs, found.median.value, min(found.values), max(found.values)) == (5, 30.5, 10.5, 50.5)
     assert (found.median.low, found.median.high, found.median.level) == (10.5, 50.5, 0.9375)
     assert results.of(0, "transfer time") is None
     transfer = results.of(2, "transfer time")
@@ -137,32 +137,29 @@ def test_every_figure_has_a_column_of_its_own() -> None:
     assert column_name("utilisation", "%") == "utilisation_percent"
 
 
-def test_equal_results_give_equal_plots(directory: StudyDirectory, tmp_path: Path) -> None:
+def test_equal_results_give_equal_plots(directory: StudyDirectory) -> None:
     results = read_results(directory)
-    for form in ("svg", "pdf"):
-        first, again = tmp_path / f"first.{form}", tmp_path / f"again.{form}"
-        write_plot(results, "goodput", first)
-        write_plot(results, "goodput", again)
-        assert first.read_bytes() == again.read_bytes()
+    for form in (".svg", ".pdf"):
+        assert image(figure_plot(results, "goodput"), form) == image(figure_plot(results, "goodput"), form)
     with pytest.raises(UsageError, match="no run of study made-up measured"):
-        write_plot(results, "UDP jitter", tmp_path / "none.svg")
+        figure_plot(results, "UDP jitter")
 
 
 def test_a_report_says_levels_pairs_and_what_does_not_count(
     directory: StudyDirectory, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    report_study(directory.path, [], [], None, as_json=False)
+    report_study(directory.path, View())
     said = capsys.readouterr().out
     assert "93.8 %" in said
-    assert "5, 5 up 0 down" in said
+    assert "5 of 5 up" in said
     assert f"invalid: 5, 30 kB, seed {INVALID_SEED}: late" in said
     assert "2 runs of the study missing" in said
     assert "not measured in every run" not in said
-    report_study(directory.path, [], ["transfer time"], None, as_json=False)
+    report_study(directory.path, View(["transfer time"]))
     assert "transfer time: not measured in every run" in capsys.readouterr().out
-    report_study(directory.path, ["traffic.channels=50"], ["goodput"], None, as_json=True)
+    report_study(directory.path, View(["goodput"], ["traffic.channels=50"], as_json=True))
     answer = json.loads(capsys.readouterr().out)
     assert answer["missing"] == 2
     assert {row["baseline"] for row in answer["figures"]} == {None, "50, 30 kB", "50, 60 kB"}
     with pytest.raises(UsageError, match="FACTOR=LEVEL"):
-        report_study(directory.path, ["traffic.channels"], [], None, as_json=True)
+        report_study(directory.path, View(baseline=["traffic.channels"]))

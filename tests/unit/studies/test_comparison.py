@@ -13,16 +13,18 @@ import pytest
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
-from atoll_cli.commands.report import report_comparison
+from atoll_cli.commands.report import View, report_comparison
+from atoll_cli.terminal.results_text import print_results
 from atoll_core.errors import RunError, UsageError
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.lab.network import Network
 from atoll_core.units import Rate
-from atoll_dashboards.compare.comparison import ComparedFigure, Comparison, compare
-from atoll_dashboards.compare.documents import comparison_page, markdown
-from atoll_dashboards.compare.sheets import Cell, headline, sheet_of_runs
-from atoll_dashboards.compare.terminal_tables import print_comparison
 from atoll_hosts.binary import find_binary
+from atoll_studies.comparison import compare
+from atoll_studies.results import Results
+from atoll_studies.similarity import Likeness
+from atoll_studies.views.documents import FORMS, markdown, page
+from atoll_studies.views.tables import Table, headline, number_text, percent_text, tables
 from tests.support.synthetic_run import begin, experiment, network
 
 DASH = "\N{EN DASH}"
@@ -64,8 +66,26 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> list[RunDir]:
     return [real, virtual]
 
 
+def likeness_of(results: Results) -> Likeness:
+    """In what the runs agree and differ."""
+    assert results.likeness is not None
+    return results.likeness
+
+
+def rows_of(table: Table) -> dict[str, tuple[str, ...]]:
+    """The rows of a table by their first cells."""
+    return {row[0]: row[1:] for row in table.rows}
+
+
+def runs_table(results: Results) -> Table:
+    """The table with the figures of every run."""
+    return next(
+        table for table in tables(results, each_run=True) if table.columns and "#1" in (*table.columns, *rows_of(table))
+    )
+
+
 def test_settings_that_differ_go_by_their_keys_in_the_description(runs: list[RunDir]) -> None:
-    assert dict(compare(runs).likeness.settings) == {
+    assert dict(likeness_of(compare(runs)).settings) == {
         "links.sat.to_island.rate": ("16 Mbit/s", "32 Mbit/s"),
         "tcp.congestion_control": ("cubic", "hybla"),
         "tcp.servers.w1": (DASH, "bbr"),
@@ -73,7 +93,7 @@ def test_settings_that_differ_go_by_their_keys_in_the_description(runs: list[Run
 
 
 def test_what_is_not_alike_but_for_settings_is_told_apart_from_what_is(runs: list[RunDir]) -> None:
-    found = compare(runs).likeness
+    found = likeness_of(compare(runs))
     assert dict(found.unlike) == {"place": ("mininet", "virtual"), "backend": ("engine", "tc")}
     alike = dict(found.alike)
     assert alike["experiment"] == "synthetic"
@@ -88,7 +108,7 @@ def test_runs_of_unlike_laboratories_seeds_chains_and_revisions_say_so(runs: lis
     asked = experiment(seed=7, branches=(Chain("datagrams", ("sat",), TrafficSelector(protocol=Protocol.UDP)),))
     lab = replace(network(4), name="smaller")
     other = run_of(tmp_path, asked, {"revision": "4567cdef"}, lab, goodput_mbit_s=9.0)
-    found = compare([runs[0], other]).likeness
+    found = likeness_of(compare([runs[0], other]))
     unlike = dict(found.unlike)
     assert {"lab", "seed", "chain datagrams", "channels", "revision"} <= set(unlike)
     assert unlike["lab"][1].startswith("smaller, SHA-256 ")
@@ -116,20 +136,20 @@ def test_runs_in_virtual_time_on_different_kernels_are_refused(tmp_path: Path, r
         r"Linux 7\.2\.12-atoll \(seccomp\) in \S+; --mixed-kernels compares them anyway$",
     ):
         compare([first, runs[0], third])
-    assert dict(compare([first, third], mixed_kernels=True).likeness.unlike)["kernel's mode"] == (DASH, "seccomp")
+    assert dict(likeness_of(compare([first, third], mixed_kernels=True)).unlike)["kernel's mode"] == (DASH, "seccomp")
 
 
 def test_runs_with_metrics_and_without_are_not_alike(runs: list[RunDir], tmp_path: Path) -> None:
     """In virtual time they are two samples."""
     with_metrics, without = (run_of(tmp_path / str(flag), experiment(), {"metrics": flag}) for flag in (True, False))
-    assert ("metrics", ("taken", "none")) in compare([with_metrics, without]).likeness.unlike
+    assert ("metrics", ("taken", "none")) in likeness_of(compare([with_metrics, without])).unlike
 
 
 def test_a_detail_of_a_laboratory_is_told_by_its_name(runs: list[RunDir], tmp_path: Path) -> None:
     lab = network()
     hosts = tuple(replace(host, capacity=3.0) if host.name == "i1" else host for host in lab.hosts)
     other = run_of(tmp_path, experiment(), {}, replace(lab, hosts=hosts, file="elsewhere/synthetic.yaml"))
-    found = compare([runs[0], other]).likeness
+    found = likeness_of(compare([runs[0], other]))
     assert dict(found.settings) == {"lab.hosts.i1.capacity": ("1", "3")}
     unlike = dict(found.unlike)
     assert (
@@ -146,7 +166,7 @@ def test_channels_that_others_got_are_told_by_client(runs: list[RunDir], tmp_pat
     for each, channels in zip(plan["placement"], reversed(dealt), strict=True):
         each["channels"] = channels
     other.update_manifest({"plan": plan})
-    found = compare([runs[0], other]).likeness
+    found = likeness_of(compare([runs[0], other]))
     assert dict(found.settings) == {
         "channels of i1": ("4", "3"),
         "channels of i2": ("4", "3"),
@@ -164,14 +184,14 @@ def test_channels_that_many_others_got_are_counted(tmp_path: Path) -> None:
     for each, channels in zip(plan["placement"], reversed(dealt), strict=True):
         each["channels"] = channels
     pair[1].update_manifest({"plan": plan})
-    assert dict(compare(pair).likeness.settings) == {"channels of clients (number)": ("30", "30 (20 unlike #1)")}
+    assert dict(likeness_of(compare(pair)).settings) == {"channels of clients (number)": ("30", "30 (20 unlike #1)")}
 
 
 def test_many_members_that_differ_are_a_row(runs: list[RunDir], tmp_path: Path) -> None:
     """A full laboratory has two dozen servers: their latencies would hide everything else."""
     many = tuple((f"w{number}", "rtt-5") for number in range(1, 21))
     other = run_of(tmp_path, experiment(latency=many), {})
-    assert dict(compare([runs[0], other]).likeness.settings) == {"latency (number)": ("6", "20 (5 unlike #1)")}
+    assert dict(likeness_of(compare([runs[0], other])).settings) == {"latency (number)": ("6", "20 (5 unlike #1)")}
 
 
 def test_laboratories_unlike_in_much_are_counted(runs: list[RunDir], tmp_path: Path) -> None:
@@ -179,7 +199,8 @@ def test_laboratories_unlike_in_much_are_counted(runs: list[RunDir], tmp_path: P
     lab = network(4)
     boxes = (replace(lab.boxes[0], stateful=True),)
     hosts = tuple(replace(host, capacity=2.0) if host.name.startswith("i") else host for host in lab.hosts)
-    found = compare([runs[0], run_of(tmp_path, experiment(), {}, replace(lab, hosts=hosts, boxes=boxes))]).likeness
+    other = run_of(tmp_path, experiment(), {}, replace(lab, hosts=hosts, boxes=boxes))
+    found = likeness_of(compare([runs[0], other]))
     told = dict(found.settings)
     assert (told["lab.hosts (number)"], told["lab.boxes (number)"]) == (
         ("15", "13 (5 unlike #1)"),
@@ -191,39 +212,37 @@ def test_laboratories_unlike_in_much_are_counted(runs: list[RunDir], tmp_path: P
 
 def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDir]) -> None:
     found = compare(runs)
-    assert {each.name: each.values for each in found.figures}["goodput"] == (10.0, 12.5)
-    figures = dict(sheet_of_runs(found).figures)
-    assert figures["goodput, Mbit/s"] == (Cell("10.000"), Cell("12.500", "+25.0%"))
-    assert figures["lateness at most, ms"] == (Cell("0.250"), Cell(DASH))
-    assert [cell.number for cell in figures["pings lost"]] == ["0", "0"]
+    assert [run.figures["goodput"] for run in found.all_runs] == [10.0, 12.5]
+    figures = rows_of(runs_table(found))
+    assert figures["goodput, Mbit/s"] == ("10.000", "12.500\n+25.0%")
+    assert figures["lateness at most, ms"] == ("0.250", DASH)
+    assert figures["pings lost"] == ("0", "0")
     assert "transfer time, s" not in figures, "nobody measured it"
 
 
 @pytest.mark.parametrize(
-    ("digits", "first", "then", "told"),
+    ("name", "first", "then", "told"),
     [
-        (3, 0.0006, 0.0013, "="),  # 0.001 both, whatever the share
-        (3, 500.210, 500.000, "-0.04%"),
-        (3, 500.210, 500.811, "+0.1%"),
-        (3, 500.000123, 500.000567, "+0.0002%"),  # 500.000 and 500.001
-        (3, 0.0006, 0.0004, "-100%"),  # 0.001 and 0.000
-        (3, 0.0004, 0.0006, ""),  # of 0.000 there is no share
-        (0, 10.0, 25.0, "+150%"),
-        (0, 1.0, 1000.0, ""),
+        ("base RTT", 0.0006, 0.0013, "="),  # 0.001 both, whatever the share
+        ("base RTT", 500.210, 500.000, "-0.04%"),
+        ("base RTT", 500.210, 500.811, "+0.1%"),
+        ("base RTT", 500.000123, 500.000567, "+0.0002%"),  # 500.000 and 500.001
+        ("base RTT", 0.0006, 0.0004, "-100%"),  # 0.001 and 0.000
+        ("base RTT", 0.0004, 0.0006, ""),  # of 0.000 there is no share
+        ("flows completed", 10.0, 25.0, "+150%"),
+        ("flows completed", 1.0, 1000.0, ""),
+        ("goodput", 0.0473, 0.0469, "-0.8%"),
     ],
 )
-def test_a_difference_is_that_of_the_numbers_that_are_shown(digits: int, first: float, then: float, told: str) -> None:
-    assert ComparedFigure("base RTT", "ms", digits, (first, then)).difference(first, then) == told
+def test_a_difference_is_that_of_the_numbers_that_are_shown(name: str, first: float, then: float, told: str) -> None:
+    assert percent_text(name, first, then) == told
 
 
 def test_a_slow_rate_has_as_many_digits_as_in_the_report() -> None:
     """Of 47.3 kbit/s three digits after the point leave 0.047; a fast one keeps those three."""
-    goodput = ComparedFigure("goodput", "Mbit/s", 3, (0.0473, 0.0469))
-    assert [goodput.text(found) for found in (*goodput.values, 0.00012, 12.3456, 0.0, None)] == [
+    assert [number_text("goodput", found) for found in (0.0473, 0.0469, 0.00012, 12.3456, 0.0, None)] == [
         *("0.0473", "0.0469", "0.000120", "12.346", "0.000", DASH)
     ]
-    assert goodput.difference(*goodput.values) == "-0.8%"
-    assert goodput.shown == goodput.values
 
 
 def test_a_run_that_an_older_version_analysed_is_named(runs: list[RunDir], tmp_path: Path) -> None:
@@ -238,17 +257,19 @@ def test_a_run_that_an_older_version_analysed_is_named(runs: list[RunDir], tmp_p
 
 
 def test_only_the_figures_asked_for(runs: list[RunDir]) -> None:
-    assert [each.name for each in compare(runs, ["transfer time", "goodput"]).figures] == ["goodput", "transfer time"]
+    found = compare(runs, ["transfer time", "goodput"])
+    assert found.shown == ("goodput", "transfer time")
+    assert [row[0] for row in runs_table(found).rows][-2:] == ["goodput, Mbit/s", "transfer time, s"]
     with pytest.raises(UsageError, match="--figure: unknown figure 'godput'; did you mean 'goodput'"):
         compare(runs, ["godput"])
 
 
 def printed(
-    found: Comparison, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int = 100
+    found: Results, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int = 100
 ) -> list[str]:
     """The lines that a terminal of so many columns is sent."""
     monkeypatch.setenv("COLUMNS", str(columns))
-    print_comparison(found)
+    print_results(found)
     return [line.rstrip() for line in capsys.readouterr().out.splitlines()]
 
 
@@ -311,25 +332,30 @@ def test_many_runs_are_rows(
 def test_markdown_and_html_hold_the_same_table(runs: list[RunDir], tmp_path: Path) -> None:
     found = compare(runs)
     assert "| tcp.congestion_control | cubic | hybla |\n" in markdown(found)
-    assert "| goodput, Mbit/s | 10.000 | 12.500 +25.0% |\n" in markdown(found)
-    assert "- place: #1 mininet; #2 virtual\n" in markdown(found)
+    assert "| goodput, Mbit/s | 10.000 | 12.500<br>+25.0% |\n" in markdown(found)
+    assert "- place #1: mininet\n- #2: virtual\n" in markdown(found)
     assert "- seed: 1\n" in markdown(found)
-    html = comparison_page(found)
+    html = page(found)
     assert '<th>tcp.congestion_control</th><td class="n">cubic</td><td class="n">hybla</td>' in html
-    assert '<td class="n">12.500 <small>+25.0%</small></td>' in html
+    assert '<td class="n">12.500<br>+25.0%</td>' in html
     assert "something &lt;i&gt;odd&lt;/i&gt;" in html
     assert "http" not in html, "it needs nothing but itself"
 
 
 def test_a_comparison_is_written_as_its_file_is_named(runs: list[RunDir], tmp_path: Path) -> None:
     found, paths = compare(runs), [run.path for run in runs]
-    for name, text in (("c.md", markdown(found)), ("c.HTML", comparison_page(found))):
-        report_comparison(paths, [], tmp_path / name, as_json=False)
+    for name, text in (("c.md", markdown(found)), ("c.HTML", page(found))):
+        report_comparison(paths, View(out=tmp_path / name))
         assert (tmp_path / name).read_text(encoding="utf-8") == text
-    with pytest.raises(UsageError, match=r"^--out \S+c.pdf: the name does not end in \.md or \.html$"):
-        report_comparison(paths, [], tmp_path / "c.pdf", as_json=False)
-    with pytest.raises(UsageError, match=r"^--out \S+c.md: cannot be written \(No such file or directory\); name"):
-        report_comparison(paths, [], tmp_path / "none" / "c.md", as_json=False)
+    with pytest.raises(
+        UsageError,
+        match=r"^--out \S+c.txt: the name does not end in \.html, \.md, \.csv, \.parquet, \.json, \.svg, \.pdf "
+        r"or \.png$",
+    ):
+        report_comparison(paths, View(out=tmp_path / "c.txt"))
+    for form in FORMS:
+        with pytest.raises(UsageError, match=r"^--out \S+: cannot be written \(No such file or directory\); name"):
+            report_comparison(paths, View(out=tmp_path / "none" / f"c{form}"))
 
 
 def test_a_run_that_was_not_analysed_says_what_to_do(runs: list[RunDir], tmp_path: Path) -> None:
@@ -349,7 +375,7 @@ def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
     found = json.loads(told.stdout)
     assert found["unlike"] == ["place", "backend"]
     assert found["origins"]["seed"] == ["1", "1"]
-    assert found["figures"] == [{"name": "goodput", "unit": "Mbit/s", "values": [10.0, 12.5]}]
+    assert [run["figures"] for run in found["runs"]] == [{"goodput": 10.0}, {"goodput": 12.5}]
     assert [run["verdict"] for run in found["runs"]] == ["valid", "invalid"]
     assert (tmp_path / "c.md").exists()
     two = report(*paths)
@@ -357,7 +383,7 @@ def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
     lonely = report(paths[0], "--figure", "goodput")
     assert (lonely.returncode, lonely.stderr) == (
         2,
-        "report: --figure and --out need --compare or a study; --per-run and --mixed-kernels need --compare\n",
+        "report: --figure, --baseline, --out and --per-run need --compare or a study\n",
     )
 
 
@@ -366,7 +392,7 @@ def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
 ) -> None:
     early, going = RunDir.create(tmp_path, "geo", 0), RunDir.create(tmp_path, "geo", 0)
     early.update_manifest({"outcome": "cancelled at step switches"})
-    report_comparison([early.path, runs[0].path, going.path, runs[1].path], [], None, as_json=True)
+    report_comparison([early.path, runs[0].path, going.path, runs[1].path], View(as_json=True))
     told = capsys.readouterr()
     assert told.err.splitlines() == [
         f"left out: {early.path}: nothing to analyse: it ended before it was planned (cancelled at step switches)",
@@ -379,7 +405,7 @@ def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
     assert [each["run_dir"] for each in found["runs"]] == [str(run.path) for run in runs]
     assert [each["run_dir"] for each in found["left_out"]] == [str(early.path), str(going.path)]
     with pytest.raises(RunError, match="fewer than two runs are left to compare"):
-        report_comparison([early.path, runs[0].path], [], None, as_json=True)
+        report_comparison([early.path, runs[0].path], View(as_json=True))
 
 
 def test_a_run_that_failed_is_left_out_unless_it_was_analysed(
@@ -387,7 +413,7 @@ def test_a_run_that_failed_is_left_out_unless_it_was_analysed(
 ) -> None:
     failed = RunDir.create(tmp_path, "geo", 0)
     failed.update_manifest({"outcome": "failed at step check: nothing was started\nw1: no answer", "plan": {}})
-    report_comparison([failed.path, *(run.path for run in runs)], [], None, as_json=True)
+    report_comparison([failed.path, *(run.path for run in runs)], View(as_json=True))
     (line,) = capsys.readouterr().err.splitlines()
     assert line.startswith(f"left out: {failed.path}: failed at step check: nothing was started; `atoll report ")
 
@@ -396,7 +422,7 @@ def test_a_run_that_can_be_analysed_is_not_left_out(runs: list[RunDir], tmp_path
     measured = RunDir.create(tmp_path, "geo", 0)
     measured.update_manifest({"outcome": "completed", "plan": {}})
     with pytest.raises(RunError, match=f"not analysed yet .*`atoll report {measured.path}` does it"):
-        report_comparison([runs[0].path, measured.path, runs[1].path], [], None, as_json=True)
+        report_comparison([runs[0].path, measured.path, runs[1].path], View(as_json=True))
 
 
 def test_one_run_is_not_alike_to_any_other(runs: list[RunDir]) -> None:

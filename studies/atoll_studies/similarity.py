@@ -18,9 +18,9 @@ from atoll_core.experiment.channel_allocation import ChannelAllocation
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plural import counted
-from atoll_dashboards.compare.settings import UNSET, Setting, hops, settings_table, short_hash
 from atoll_dashboards.report import provenance
 from atoll_dashboards.report.number_format import NOT_MEASURED
+from atoll_studies.settings import UNSET, Setting, hops, settings_table, short_hash
 
 Rows = tuple[tuple[str, tuple[str, ...]], ...]
 """A name, and its text for each run."""
@@ -76,6 +76,16 @@ class Likeness:
         texts += [each.texts for each in self.described if not each.alike]
         texts += [channels for _, channels in self.dealt]
         return tuple(zip(*texts, strict=True)) if texts else tuple(() for _ in self.origins[0][1])
+
+    def to_json(self) -> dict[str, Any]:
+        """Every property by run; ``origins`` also has equal ones, ``unlike`` names those of them that differ."""
+        return {
+            "unlike": [name for name, _ in self.unlike],
+            "origins": {name: list(texts) for name, texts in self.origins},
+            "settings": {each.key: list(each.texts) for each in self.described if not each.alike},
+            "channels": {host: list(texts) for host, texts in self.dealt},
+            "alike": {each.key: each.texts[0] for each in self.described if each.alike},
+        }
 
 
 def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:

@@ -1,0 +1,148 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results on a terminal, within its width, or in lines of fixed width if piped.
+
+A table that is too wide is split, each part with the texts of its rows in front.
+"""
+
+import os
+import re
+import sys
+import textwrap
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import replace
+
+from rich.console import Console
+from rich.table import Table as Drawn
+
+from atoll_analysis.verdict.findings import Verdict
+from atoll_studies.results import Results
+from atoll_studies.study_directory import FAILED
+from atoll_studies.views.tables import Table, headline, tables
+
+_PIPED = 120  # characters a line where no terminal and no COLUMNS says
+_GAP = 2  # between columns
+_STYLES = {Verdict.VALID.value: "", Verdict.CAVEATS.value: "yellow", Verdict.INVALID.value: "red", FAILED: "red"}
+
+
+def print_results(results: Results, *, each_run: bool = False) -> None:
+    """Print results. Of many runs of few configurations the figures of each are printed on request."""
+    terminal = sys.stdout.isatty()
+    width = None if terminal or "COLUMNS" in os.environ else _PIPED
+    console = Console(highlight=False, markup=False, width=width)  # brackets in paths and names are theirs
+    if terminal:
+        _print(results, console, each_run=each_run)
+        return
+    with console.capture() as captured:
+        _print(results, console, each_run=each_run)
+    sys.stdout.writelines(f"{line.rstrip()}\n" for line in captured.get().splitlines())
+
+
+def _print(results: Results, console: Console, *, each_run: bool) -> None:
+    console.print(headline(results), style="bold")
+    for number, table in enumerate(tables(results, each_run=each_run)):
+        if number or table.title or table.columns:
+            console.print(f"\n{table.title}" if table.title else "", style="bold")
+        if table.columns:
+            for part in _parts(table, console.width):
+                _print_part(part, console)
+        else:
+            console.print(_grid(table))
+        for note in table.notes:
+            for line in textwrap.wrap(note, console.width, break_long_words=False, break_on_hyphens=False):
+                console.print(line, style="dim", soft_wrap=True)  # a path is one line
+
+
+def _grid(table: Table) -> Drawn:
+    """Texts in columns of which the last one is wrapped."""
+    grid = Drawn.grid(padding=(0, _GAP, 0, 0))
+    for place in range(table.texts):
+        last = place == table.texts - 1
+        grid.add_column(style="" if place else "dim", no_wrap=not last, overflow="fold" if last else "ellipsis")
+    for row, verdict in zip(table.rows, table.verdicts or ("",) * len(table.rows), strict=True):
+        grid.add_row(f"  {row[0]}", *row[1:], style=_STYLES.get(verdict, ""))
+    return grid
+
+
+def _parts(table: Table, width: int) -> Iterator[Table]:
+    """The table, or parts of it that are no wider than ``width``, each with the first columns."""
+    joined = _mapped(table, range(len(table.columns)), lambda cell: cell.replace("\n", " "))
+    if sum(_widest(column) for column in _columns(joined)) <= width + _GAP:
+        yield joined
+        return
+    table = replace(table, columns=tuple(_folded(column[0], _widest(column[1:])) for column in _columns(table)))
+    least = _narrowest_columns(table)
+    lead = table.texts if sum(least[: table.texts]) <= width // 2 else 1
+    place = lead
+    while place < len(least):
+        end, used = place + 1, sum(least[:lead]) + least[place]
+        while end < len(least) and used + least[end] <= width + _GAP:
+            used += least[end]
+            end += 1
+        part = _mapped(table, (*range(lead), *range(place, end)), str)
+        yield replace(part, texts=lead + max(0, min(end, table.texts) - place))
+        place = end
+
+
+def _mapped(table: Table, places: Sequence[int], how: Callable[[str], str]) -> Table:
+    """Some columns of a table, each of their cells as a function makes it."""
+    sections = tuple(
+        (name, tuple(tuple(how(row[place]) for place in places) for row in rows)) for name, rows in table.sections
+    )
+    return replace(table, columns=tuple(how(table.columns[place]) for place in places), sections=sections)
+
+
+def _columns(table: Table) -> Iterator[tuple[str, ...]]:
+    return zip(table.columns, *table.rows, strict=True)
+
+
+def _widest(column: Iterable[str]) -> int:
+    """The width of a column whose lines are not wrapped, with the gap behind it."""
+    return max(len(line) for cell in column for line in cell.split("\n")) + _GAP
+
+
+def _narrowest_columns(table: Table) -> list[int]:
+    """The widths of columns whose headings and texts are wrapped at each space, with the gaps behind them."""
+    widths: list[int] = []
+    for place, column in enumerate(_columns(table)):
+        wrapped = len(column) if place < table.texts else 1
+        words = [cell.replace(" ", "\n") for cell in column[:wrapped]]
+        widths.append(_widest((*words, *column[wrapped:])))
+    return widths
+
+
+def _folded(heading: str, width: int) -> str:
+    """A long key broken between its parts, if these are wider than the column otherwise is."""
+    lines = [""]
+    for part in re.findall(r"\.?[^.]+", heading):
+        if len(lines[-1] + part) > width - _GAP and lines[-1]:
+            lines.append("")
+        lines[-1] += part
+    return "\n".join(lines)
+
+
+def _print_part(table: Table, console: Console) -> None:
+    """Print columns at their narrowest, and wider from the left on where there is room; each section below its heading.
+
+    Figures are never wrapped.
+    """
+    columns, least = list(_columns(table)), _narrowest_columns(table)
+    room = console.width + _GAP - sum(least)
+    widths: list[int] = []
+    for column, narrowest in zip(columns, least, strict=True):
+        more = max(0, min(room, _widest(column) - narrowest))
+        room -= more
+        widths.append(narrowest + more - _GAP)
+    for number, (section, rows) in enumerate(table.sections):
+        drawn = Drawn(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim", show_header=not number)
+        for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
+            justify = "left" if place < table.texts else "right"
+            style = "" if place else "dim"
+            drawn.add_column(column[0], style=style, justify=justify, overflow="fold", width=width)
+        if section and not number:
+            console.print(drawn)  # the headings alone
+            drawn.show_header = False
+        if section:
+            console.print(section, style="bold")
+        for row in rows:
+            drawn.add_row(*row)
+        console.print(drawn)

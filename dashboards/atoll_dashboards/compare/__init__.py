@@ -1,2 +1,0 @@
-# SPDX-License-Identifier: Apache-2.0
-"""Comparison of runs: settings, groups over seeds, documents."""

@@ -1,0 +1,180 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results of any runs: a study whose factors are found, the properties and settings in which the runs differ.
+
+Runs that differ in nothing but their seed are one configuration. Reads summaries and manifests only; the runs need not
+be of one experiment, lab, platform or backend.
+"""
+
+import itertools
+from collections.abc import Hashable, Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any, cast
+
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.directory import COMPLETED, RUNNING
+from atoll_analysis.run_figures import FIGURES, LOSSES, measured
+from atoll_analysis.summary import Summary
+from atoll_analysis.verdict.findings import Verdict
+from atoll_core.errors import RunError, UsageError
+from atoll_studies.results import (
+    USUAL_FIGURES,
+    Results,
+    StudyRun,
+    baselines,
+    estimate,
+    require_baseline,
+    require_figures,
+)
+from atoll_studies.similarity import SEED, likeness
+from atoll_studies.study_directory import Provenance, StudyDirectory, is_study
+
+
+def comparable(paths: Iterable[Path]) -> tuple[list[RunDir], dict[Path, str]]:
+    """Return the runs that can be compared, and why others cannot. Of a study its runs are compared.
+
+    A run that was completed but not analysed is returned, and refused by :func:`compare`. Raises RunError when fewer
+    than two runs remain because others are left out, RunDirError for a path that is no run.
+    """
+    runs: list[RunDir] = []
+    left_out: dict[Path, str] = {}
+    for path in itertools.chain.from_iterable(_runs_of_study(each) if is_study(each) else [each] for each in paths):
+        run = RunDir.open(path)
+        if reason := _nothing_to_compare(run):
+            left_out[path] = reason
+        else:
+            runs.append(run)
+    if left_out and len(runs) < 2:
+        lines = [f"{path}: {reason}" for path, reason in left_out.items()]
+        lines.append("fewer than two runs are left to compare" if runs else "no run is left to show")
+        raise RunError("\n".join(lines))
+    return runs, left_out
+
+
+def _runs_of_study(path: Path) -> list[Path]:
+    study = StudyDirectory(path)
+    return [each.path for point in study.study()["points"] for each in study.attempts(point["id"])]
+
+
+def _nothing_to_compare(run: RunDir) -> str | None:
+    if (run.path / "summary.json").exists():
+        return None
+    manifest = run.manifest()
+    if manifest.get("outcome") == RUNNING:
+        return f"is being made; if it was killed, `atoll report {run.path}` analyses what there is of it"
+    if "plan" not in manifest:
+        return f"nothing to analyse: it ended before it was planned ({manifest.get('outcome')})"
+    if manifest.get("outcome") != COMPLETED:
+        how = str(manifest["outcome"]).partition("\n")[0]
+        return f"{how}; `atoll report {run.path}` analyses what there is of it"
+    return None
+
+
+def compare(
+    runs: Sequence[RunDir],
+    figures: Sequence[str] = (),
+    baseline: Mapping[str, str] | None = None,
+    *,
+    mixed_kernels: bool = False,
+) -> Results:
+    """Compare runs. ``figures``: their names; if empty, all that any run measured. ``baseline``: levels by factor.
+
+    Without a baseline, configurations are compared with the first one. Those without a run that counts come last.
+
+    Raises RunError when a run was not analysed, UsageError when there is no such figure or level, or when runs in
+    virtual time had different kernels and ``mixed_kernels`` does not allow it.
+    """
+    require_figures(figures)
+    summaries = [cast("Summary", run.summary()) for run in runs]
+    found = [measured(run.path, summary) for run, summary in zip(runs, summaries, strict=True)]
+    manifests = [run.manifest() for run in runs]
+    if not mixed_kernels:
+        _refuse_mixed_kernels(runs, manifests)
+    alike = likeness(manifests)
+    valid = [summary["verdict"] != Verdict.INVALID for summary in summaries]
+    seeds = [int(manifest["experiment"]["seed"]) for manifest in manifests]
+    place, repeats = arrange(
+        alike.kinds, valid, [(seed, *each.values()) for seed, each in zip(seeds, found, strict=True)]
+    )
+    factors = (*alike.settings, *(row for row in alike.unlike if row[0] != SEED))
+    firsts = [place.index(configuration) for configuration in range(max(place) + 1)]
+    configurations = [{name: texts[run] for name, texts in factors} for run in firsts]
+    if baseline is None:
+        compared = [None, *(0 for _ in configurations[1:])]
+    else:
+        require_baseline(baseline, {name: list(dict.fromkeys(texts)) for name, texts in factors})
+        compared = baselines(configurations, baseline)
+    every = [
+        StudyRun(
+            number=number + 1,
+            path=run.path,
+            configuration=place[number],
+            seed=seeds[number],
+            verdict=summary["verdict"],
+            remarks=tuple(summary["reasons"] or summary.get("caveats", ())),
+            figures=found[number],
+            provenance=_provenance(manifest),
+            repeats=None if (earlier := repeats[number]) is None else earlier + 1,
+            wall_s=manifest.get("host", {}).get("wall_s"),
+        )
+        for number, (run, summary, manifest) in enumerate(zip(runs, summaries, manifests, strict=True))
+    ]
+    counts = [run for run, good in zip(every, valid, strict=True) if good and run.repeats is None]
+    measured_by_any = [name for name in FIGURES if any(_worth_showing(name, each) for each in found)]
+    shown = [name for name in FIGURES if name in (figures or measured_by_any)]
+    return Results(
+        name="comparison",
+        factors=tuple(name for name, _ in factors),
+        configurations=tuple(configurations),
+        seeds=tuple(dict.fromkeys(seeds)),
+        shown=tuple(shown),
+        plotted=tuple(name for name in shown if figures or name in USUAL_FIGURES),
+        runs=tuple(counts),
+        others=tuple(run for run in every if run not in counts),
+        figures=tuple(estimate(counts, compared)),
+        likeness=alike,
+    )
+
+
+def arrange(
+    kinds: Sequence[Hashable], valid: Sequence[bool], measured: Sequence[Hashable]
+) -> tuple[list[int], list[int | None]]:
+    """Return the configuration of each run, one for each kind, and the earlier run, if any, that it repeats.
+
+    Configurations are in the order of their first runs; those without a valid run come last. A valid run that measured
+    the same as an earlier one of its configuration is a repetition, as a seed run twice in virtual time is. All
+    sequences have an entry a run.
+    """
+    with_samples = {kind for kind, good in zip(kinds, valid, strict=True) if good}
+    ordered = sorted(dict.fromkeys(kinds), key=lambda kind: kind not in with_samples)
+    first: dict[tuple[object, object], int] = {}
+    repeats: list[int | None] = []
+    for run, (kind, good, found) in enumerate(zip(kinds, valid, measured, strict=True)):
+        repeats.append(first.get((kind, found)) if good else None)
+        if good:
+            first.setdefault((kind, found), run)
+    return [ordered.index(kind) for kind in kinds], repeats
+
+
+def _worth_showing(name: str, figures: Mapping[str, float | None]) -> bool:
+    """Whether a run measured the figure; of losses by a cause: whether it had such a loss."""
+    return bool(figures[name]) if name in LOSSES else figures[name] is not None
+
+
+def _provenance(manifest: Mapping[str, Any]) -> Provenance:
+    virtual: Mapping[str, Any] = manifest.get("virtual", {})
+    kernel = virtual.get("kernel", manifest.get("kernel", ""))
+    return Provenance(
+        manifest.get("revision"), manifest.get("place", ""), kernel, virtual.get("mode"), virtual.get("build")
+    )
+
+
+def _refuse_mixed_kernels(runs: Sequence[RunDir], manifests: Sequence[Mapping[str, Any]]) -> None:
+    """Refuse different kernels: differences of their TCP would look like an effect of settings."""
+    first: dict[str, Path] = {}
+    for run, manifest in zip(runs, manifests, strict=True):
+        if "kernel" in (virtual := manifest.get("virtual", {})):
+            # Runs made before the mode was recorded had ptrace.
+            first.setdefault(f"Linux {virtual['kernel']} ({virtual.get('mode', 'ptrace')})", run.path)
+    if len(first) > 1:
+        kernels = ", ".join(f"{kernel} in {path}" for kernel, path in first.items())
+        raise UsageError(f"runs in virtual time on different kernels: {kernels}; --mixed-kernels compares them anyway")

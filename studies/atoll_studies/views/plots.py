@@ -1,0 +1,339 @@
+# SPDX-License-Identifier: Apache-2.0
+# pyright: reportUnknownMemberType=false
+# (matplotlib leaves the keyword arguments of its drawing methods untyped)
+"""Plots of results: medians with their intervals, paired differences, heat maps, distributions of completion times.
+
+Equal results give equal files.
+"""
+
+import io
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+
+import matplotlib as mpl
+import numpy as np
+from matplotlib.axes import Axes
+from matplotlib.cm import ScalarMappable
+from matplotlib.colors import Normalize
+from matplotlib.figure import Figure
+from matplotlib.ticker import FixedLocator, NullLocator
+from numpy.typing import NDArray
+
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_figures import FIGURES
+from atoll_core.errors import UsageError
+from atoll_core.units import Duration, Rate, Size
+from atoll_dashboards.report.plot_style import (
+    BLUE,
+    BROWN,
+    GREEN,
+    GREY,
+    INK,
+    ORANGE,
+    PURPLE,
+    SKY,
+    VERMILLION,
+    WIDTH_IN,
+    common_style,
+)
+from atoll_dashboards.report.report_data import completed_flows
+from atoll_studies.results import ConfigurationFigure, Results
+from atoll_studies.statistics import Estimate
+from atoll_studies.views.tables import configuration_name, number_text
+
+_COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BROWN, GREY)
+_MARKERS = "osD^vP"
+_LEAST_POINTS = 3  # levels of a factor that is an axis
+_MOST_CURVES = 8
+_MOST_PANELS = 6
+_ROW_IN = 0.34
+_SPREAD = 0.22  # of single runs around their row
+_GRID = 200  # instants at which distributions are compared
+_LOG_FROM = 10  # an axis whose greatest value is so many times its least one is logarithmic
+
+
+@dataclass(frozen=True, slots=True)
+class PlotName:
+    """A plot of the page: what it shows, and its file's name without its ending."""
+
+    title: str
+    name: str
+
+
+def plots(results: Results) -> Iterator[tuple[PlotName, Figure]]:
+    """All plots of results that their runs have data for."""
+    for figure in results.plotted:
+        if not results.sampled or not any(each.figure == figure for each in results.figures):
+            continue
+        slug = re.sub(r"[^a-z0-9]+", "-", figure.lower())
+        yield PlotName(figure, slug), figure_plot(results, figure)
+        if (drawn := heat_map(results, figure)) is not None:
+            yield PlotName(f"{figure}, medians", f"{slug}-map"), drawn
+    if (drawn := completion_times(results)) is not None:
+        yield PlotName("flow completion times", "flow-completion-times"), drawn
+
+
+def image(figure: Figure, form: str) -> bytes:
+    """The file of a plot. ``form``: .svg, .pdf or .png."""
+    sink = io.BytesIO()
+    metadata = {".svg": {"Date": None, "Creator": None}, ".pdf": {"CreationDate": None}}.get(form)
+    with common_style(), mpl.rc_context({"svg.hashsalt": "atoll"}):
+        figure.savefig(sink, format=form.removeprefix("."), metadata=metadata)
+    return sink.getvalue()
+
+
+# A figure over configurations
+
+
+def figure_plot(results: Results, figure: str) -> Figure:
+    """A figure of each configuration, and its differences from the baseline if there are any.
+
+    Over a factor with three or more numbers as levels if there is one, else a row for each configuration. Raises
+    UsageError if no run measured the figure.
+    """
+    found = [each for each in results.figures if each.figure == figure]
+    if not found:
+        what = f"study {results.name}" if results.likeness is None else "the comparison"
+        raise UsageError(f"no run of {what} measured {figure!r}")
+    numeric = _numeric_factors(results)
+    axis = max(numeric, key=lambda name: len(set(numeric[name].values())), default=None)
+    if axis is not None and len(numeric[axis]) < _LEAST_POINTS:
+        axis = None
+    compared = any(each.difference for each in found)
+    height_in = 3.6 if axis else 1.1 + _ROW_IN * len(found)
+    with common_style():
+        drawn = Figure(figsize=(WIDTH_IN if compared else 0.65 * WIDTH_IN, height_in), layout="constrained")
+        panels: list[Axes] = list(
+            drawn.subplots(1, 1 + compared, squeeze=False, sharey=axis is None, width_ratios=(1.15, 1)[: 1 + compared])[
+                0
+            ]
+        )
+        for panel, differences in zip(panels, (False, True), strict=False):
+            if axis is None:
+                _rows(panel, results, found, differences=differences)
+            else:
+                _over(panel, results, found, axis, numeric[axis], differences=differences)
+            _label(panel, figure, found, differences=differences, vertical=axis is not None)
+        if axis is not None and len(panels[0].get_legend_handles_labels()[0]) > 1:
+            drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+    return drawn
+
+
+def _rows(panel: Axes, results: Results, found: Sequence[ConfigurationFigure], *, differences: bool) -> None:
+    """A row for each configuration: every run or pair, the median and its interval."""
+    for row, each in enumerate(found):
+        estimate, values = _shown(results, each, differences=differences)
+        if estimate is None:
+            continue
+        offsets = [row + _SPREAD * (2 * (place + 0.5) / len(values) - 1) for place in range(len(values))]
+        panel.plot(values, offsets, "o", color=GREY, markersize=3, alpha=0.6, zorder=2)
+        left, right = _arms(estimate)
+        panel.errorbar(
+            estimate.value, row, xerr=[[left], [right]], fmt="o", color=BLUE, markersize=6, capsize=4, zorder=3
+        )
+    if differences:
+        panel.axvline(0, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    panel.set_yticks(range(len(found)), [configuration_name(results, each.configuration) for each in found])
+    panel.set_ylim(len(found) - 0.4, -0.6)
+    panel.grid(visible=True, axis="x")
+    panel.grid(visible=False, axis="y")
+
+
+def _over(
+    panel: Axes,
+    results: Results,
+    found: Sequence[ConfigurationFigure],
+    axis: str,
+    positions: Mapping[str, float],
+    *,
+    differences: bool,
+) -> None:
+    """A curve for each combination of the other factors' levels: medians and their intervals over a factor."""
+    for number, (label, configurations) in enumerate(_curves(results, [axis]).items()):
+        points: list[tuple[float, Estimate]] = []
+        for each in found:
+            estimate = _shown(results, each, differences=differences)[0]
+            if estimate is not None and each.configuration in configurations:
+                points.append((positions[results.configurations[each.configuration][axis]], estimate))
+        points.sort(key=lambda point: point[0])
+        if points:
+            panel.errorbar(
+                [x for x, _ in points],
+                [estimate.value for _, estimate in points],
+                yerr=np.transpose([_arms(estimate) for _, estimate in points]),
+                color=_COLOURS[number % len(_COLOURS)],
+                marker=_MARKERS[number % len(_MARKERS)],
+                markersize=4.5,
+                linewidth=1.3,
+                capsize=3,
+                label=label,
+            )
+    if differences:
+        panel.axhline(0, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
+    ordered = sorted({position: level for level, position in positions.items()}.items())
+    if ordered[0][0] > 0 and ordered[-1][0] >= _LOG_FROM * ordered[0][0]:
+        panel.set_xscale("log")
+    panel.xaxis.set_minor_locator(NullLocator())
+    panel.xaxis.set_major_locator(FixedLocator([position for position, _ in ordered]))
+    panel.set_xticks([position for position, _ in ordered], [level for _, level in ordered])
+    panel.set_xlabel(axis)
+
+
+def _shown(
+    results: Results, each: ConfigurationFigure, *, differences: bool
+) -> tuple[Estimate | None, Sequence[float]]:
+    """The estimate of a panel, and the values that it is of."""
+    if not differences:
+        return each.median, each.values
+    if each.difference is None or each.baseline is None:
+        return None, ()
+    before, after = results.values(each.baseline, each.figure), results.values(each.configuration, each.figure)
+    return each.difference.median, [after[seed] - before[seed] for seed in before if seed in after]
+
+
+def _arms(estimate: Estimate) -> tuple[float, float]:
+    if not estimate.level:
+        return 0.0, 0.0
+    return estimate.value - estimate.low, estimate.high - estimate.value
+
+
+def _label(
+    panel: Axes, figure: str, found: Sequence[ConfigurationFigure], *, differences: bool, vertical: bool
+) -> None:
+    unit = FIGURES[figure][0]
+    name = f"{'difference' if differences else figure}{f' ({unit})' if unit else ''}"
+    (panel.set_ylabel if vertical else panel.set_xlabel)(name)
+    estimates = [each.difference.median if differences and each.difference else each.median for each in found]
+    levels = sorted({round(100 * each.level, 1) for each in estimates if each.level})
+    at = " to ".join(f"{level:g} %" for level in dict.fromkeys((levels[0], levels[-1]))) if levels else ""
+    what = "from the baseline, same seeds" if differences else "median"
+    said = f"{what}, interval at {at}" if at else what
+    panel.set_title(said if vertical else f"{said}; grey: {'pairs' if differences else 'runs'}", fontsize=8.5,
+                    fontweight="normal", color=INK)  # fmt: skip
+
+
+def _curves(results: Results, without: Sequence[str]) -> dict[str, list[int]]:
+    """Configurations by their levels of the other factors."""
+    found: dict[str, list[int]] = {}
+    for number, levels in enumerate(results.configurations):
+        label = ", ".join(level for factor, level in levels.items() if factor not in without)
+        found.setdefault(label, []).append(number)
+    return found
+
+
+def _numeric_factors(results: Results) -> dict[str, dict[str, float]]:
+    """Of the factors whose levels all are numbers of one unit, these numbers by level."""
+    found: dict[str, dict[str, float]] = {}
+    for factor in results.factors:
+        levels = dict.fromkeys(levels[factor] for levels in results.configurations)
+        numbers = {level: _number(level) for level in levels}
+        kinds = {number[0] for number in numbers.values() if number}
+        if len(levels) > 1 and len(kinds) == 1 and all(numbers.values()):
+            found[factor] = {level: number[1] for level, number in numbers.items() if number}
+    return found
+
+
+def _number(level: str) -> tuple[str, float] | None:
+    """The unit and the number of a level: ``100 kB`` as bytes, ``0.1 %`` or ``20``."""
+    for kind in (Rate, Size, Duration):
+        try:
+            return kind.__name__, float(kind.parse(level).base)
+        except ValueError:
+            pass
+    text = level.removesuffix("%")
+    try:
+        return ("%" if text != level else ""), float(text)
+    except ValueError:
+        return None
+
+
+# Heat maps
+
+
+def heat_map(results: Results, figure: str) -> Figure | None:
+    """The medians of a figure over two factors whose levels are numbers, a panel for each level of the others.
+
+    None if there are not two such factors, or too many panels.
+    """
+    numeric = _numeric_factors(results)
+    if len(numeric) != 2:
+        return None
+    (across, columns), (up, rows) = numeric.items()
+    panels = {
+        label: configurations
+        for label, configurations in _curves(results, [across, up]).items()
+        if any(results.of(number, figure) for number in configurations)
+    }
+    if len(panels) > _MOST_PANELS:
+        return None
+    x, y = (sorted(factor, key=lambda level: factor[level]) for factor in (columns, rows))
+    medians = {each.configuration: each.median.value for each in results.figures if each.figure == figure}
+    scale = Normalize(min(medians.values()), max(medians.values()))
+    unit = FIGURES[figure][0]
+    with common_style():
+        size = (1.4 + len(panels) * (0.5 + 0.75 * len(x)), 1.5 + 0.42 * len(y))
+        drawn = Figure(figsize=size, layout="constrained")
+        axes: list[Axes] = list(drawn.subplots(1, len(panels), squeeze=False, sharey=True)[0])
+        for panel, (label, configurations) in zip(axes, panels.items(), strict=True):
+            values = np.full((len(y), len(x)), np.nan)
+            for number in configurations:
+                if number in medians:
+                    levels = results.configurations[number]
+                    row, column = y.index(levels[up]), x.index(levels[across])
+                    values[row, column] = medians[number]
+                    colour = "white" if scale(medians[number]) < 0.6 else INK
+                    panel.text(column, row, number_text(figure, medians[number]), ha="center", va="center",
+                               color=colour, fontsize=8)  # fmt: skip
+            panel.imshow(values, origin="lower", aspect="auto", cmap="cividis", norm=scale)
+            panel.set_xticks(range(len(x)), x)
+            panel.set_yticks(range(len(y)), y)
+            panel.grid(visible=False)
+            panel.set_xlabel(across)
+            panel.set_title(label, fontsize=8.5, fontweight="normal")
+        axes[0].set_ylabel(up)
+        drawn.colorbar(ScalarMappable(scale, "cividis"), ax=axes, label=f"{figure} ({unit})" if unit else figure)
+    return drawn
+
+
+# Distributions
+
+
+def completion_times(results: Results) -> Figure | None:
+    """The distribution of flow completion times: over the runs of a configuration the median, least and greatest.
+
+    The run is the unit: each run has its own distribution, and these are compared at each time. None if no run has
+    completed flows. Of more than eight configurations the first eight are shown.
+    """
+    distributions: dict[int, list[NDArray[np.float64]]] = {}
+    for run in results.runs:
+        if run.configuration in distributions or len(distributions) < _MOST_CURVES:
+            seconds = completed_flows(RunDir(run.path).tables)["seconds"].sort().to_numpy()
+            if len(seconds):
+                distributions.setdefault(run.configuration, []).append(seconds)
+    if not distributions:
+        return None
+    every = [seconds for runs in distributions.values() for seconds in runs]
+    low, high = min(seconds[0] for seconds in every), max(seconds[-1] for seconds in every)
+    grid = low * (max(high, 1.01 * low) / low) ** np.linspace(0, 1, _GRID)
+    with common_style():
+        drawn = Figure(figsize=(0.75 * WIDTH_IN, 3.8), layout="constrained")
+        axes = drawn.subplots()
+        for place, (number, runs) in enumerate(sorted(distributions.items())):
+            shares = np.array([np.searchsorted(seconds, grid, side="right") / len(seconds) for seconds in runs])
+            colour = _COLOURS[place]
+            label = configuration_name(results, number) if results.factors else None
+            axes.plot(grid, np.median(shares, axis=0), color=colour, linewidth=1.5, label=label)
+            if len(runs) > 1:
+                axes.fill_between(grid, shares.min(axis=0), shares.max(axis=0), color=colour, alpha=0.16, linewidth=0)
+        axes.set_xscale("log")
+        axes.set_ylim(0, 1)
+        axes.set_xlabel("flow completion time (s)")
+        axes.set_ylabel("share of the flows")
+        left_out = len(results.configurations) - len(distributions)
+        more = f"; {left_out} more configurations are not shown" if left_out else ""
+        axes.set_title(f"median of the runs' distributions; shaded: least to greatest{more}", fontsize=8.5,
+                       fontweight="normal", color=INK)  # fmt: skip
+        if results.factors:
+            axes.legend(loc="lower right")
+    return drawn

@@ -1,0 +1,353 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The contents of every view of results: tables of texts and the sentences below them.
+
+Terminal, Markdown and page differ in how they draw a :class:`Table`, and in nothing else. Runs go by their numbers,
+configurations by letters.
+"""
+
+import os
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import groupby
+
+from atoll_analysis.run_figures import FIGURES, RATE
+from atoll_core.plural import counted, listed
+from atoll_dashboards.report.number_format import decimals, figure
+from atoll_studies.results import ConfigurationFigure, Results, StudyRun, letters
+from atoll_studies.similarity import SEED, Rows, grouped
+from atoll_studies.statistics import LEVEL, Estimate, Paired, least_runs
+from atoll_studies.study_directory import FAILED
+
+MOST_COLUMNS = 6  # of runs or configurations; more of them are rows
+_LONGEST_LABEL = 36  # characters of levels in front of figures; longer ones have a table of their own
+_LONGEST_SETTING = 40  # characters of a setting in a table; longer ones are listed, each text once
+_MOST_PERCENT = 1000  # beyond it a share says no more than the two figures do
+
+
+@dataclass(frozen=True, slots=True)
+class Table:
+    """A table of texts. A line break in a cell may be drawn as a space."""
+
+    title: str
+    columns: tuple[str, ...]  # headings; empty: none
+    sections: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]  # a heading, which may be empty, and its rows
+    texts: int  # how many columns, the first ones, are texts; the others are figures
+    notes: tuple[str, ...] = ()  # sentences below it
+    verdicts: tuple[str, ...] = field(default=())  # of each row of a table of runs
+
+    @property
+    def rows(self) -> list[tuple[str, ...]]:
+        """The rows of all sections."""
+        return [row for _, rows in self.sections for row in rows]
+
+
+def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
+    """The tables of results in their order. ``each_run``: also the figures of every run, however many there are."""
+    few = len(results.all_runs) <= MOST_COLUMNS
+    if results.likeness:
+        yield _listed_runs(results)
+        if rows := list(_unlike(results)):
+            yield _plain("not alike", rows)
+    if results.sampled:
+        if results.likeness or not _labelled(results):
+            yield _configurations(results)
+        yield _figures(results, hidden=bool(results.likeness) and not (few or each_run))
+    if each_run or not results.sampled or (results.likeness and few):
+        yield _runs(results)
+    if results.likeness:
+        yield _plain("alike", results.likeness.alike)
+
+
+def headline(results: Results) -> str:
+    """What the results are of, and whether something other than settings may cause differences."""
+    runs = counted(len(results.all_runs), "run")
+    likeness = results.likeness
+    if likeness is None:
+        return f"{results.name}: {counted(len(results.configurations), 'configuration')}, {runs}"
+    if len(results.all_runs) == 1:
+        return runs
+    if any(name != SEED for name, _ in likeness.unlike):
+        return f"{runs}, different in more than their settings"
+    differing = [*(["settings"] if likeness.settings else []), *(["seeds"] if len(results.seeds) > 1 else [])]
+    how = f"alike but for their {' and '.join(differing)}" if differing else "identical in all recorded properties"
+    return f"{runs}, {how}"
+
+
+# Numbers
+
+
+def number_text(name: str, found: float | None, sign: str = "") -> str:
+    """A value of a figure without its unit, with as many digits as the figure has; a small rate has more."""
+    unit, digits, _ = FIGURES[name]
+    text = figure(found, "", decimals(found, digits) if unit == RATE else digits)
+    return f"{sign}{text}" if found and found > 0 else text
+
+
+def percent_text(name: str, first: float | None, then: float | None) -> str:
+    """The difference of two values in per cent of the first one; of rounded values, as those are shown."""
+    if first is None or then is None:
+        return ""
+    before, after = _rounded(name, first), _rounded(name, then)
+    if not before:
+        return ""
+    if before == after:
+        return "="
+    share = 100 * (after - before) / abs(before)
+    if abs(share) >= _MOST_PERCENT:
+        return ""
+    if abs(share) < 0.05:
+        return f"{share:+.1g}%"
+    return f"{share:+.{1 if abs(share) < 100 else 0}f}%"
+
+
+def _rounded(name: str, found: float) -> float:
+    unit, digits, _ = FIGURES[name]
+    return round(found, decimals(found, digits) if unit == RATE else digits)
+
+
+def heading(name: str) -> str:
+    """A figure with its unit."""
+    unit = FIGURES[name][0]
+    return f"{name}, {unit}" if unit else name
+
+
+def by_number(numbers: Iterable[int]) -> str:
+    """Format ascending numbers of runs: ``#1 #3-5``."""
+    parts: list[str] = []
+    for _, some in groupby(enumerate(numbers), key=lambda pair: pair[1] - pair[0]):
+        row = [number for _, number in some]
+        parts += [f"#{row[0]}-{row[-1]}"] if len(row) > 2 else [f"#{number}" for number in row]
+    return " ".join(parts)
+
+
+def configuration_name(results: Results, configuration: int) -> str:
+    """A letter and the levels; the letter alone if levels are long."""
+    letter = letters(configuration)
+    return f"{letter}  {results.label(configuration)}" if _labelled(results) else letter
+
+
+def _labelled(results: Results) -> bool:
+    labels = [results.label(number) for number in range(len(results.configurations))]
+    return bool(results.factors) and max(map(len, labels)) <= _LONGEST_LABEL and len(set(labels)) == len(labels)
+
+
+# Runs that are no study's, and in what they differ
+
+
+def _plain(title: str, rows: Iterable[tuple[str, ...]]) -> Table:
+    rows = tuple(rows)
+    return Table(title, (), (("", rows),), texts=len(rows[0]) if rows else 1)
+
+
+def _listed_runs(results: Results) -> Table:
+    """The runs, each with the part of its path in which it differs from the others."""
+    runs = results.all_runs
+    paths = [os.path.abspath(run.path) for run in runs]  # noqa: PTH100 (Path.absolute keeps `..`)
+    common = os.path.commonpath([os.path.dirname(path) for path in paths])  # noqa: PTH120
+    rows = tuple(
+        (
+            *([letters(run.configuration)] if results.sampled else []),
+            f"#{run.number}",
+            os.path.relpath(path, common),
+            *([f"seed {run.seed}"] if len(results.seeds) > 1 else []),
+            "; ".join((run.verdict, *run.remarks)),
+        )
+        for run, path in zip(runs, paths, strict=True)
+    )
+    return Table("", (), (("", rows),), texts=len(rows[0]), verdicts=tuple(run.verdict for run in runs))
+
+
+def _unlike(results: Results) -> Iterator[tuple[str, str, str]]:
+    """Differing properties that are in no table: each text with the runs or configurations that it applies to."""
+    likeness = results.likeness
+    if likeness is None:
+        return
+    long_ones = [row for row in likeness.settings if not _is_short(row[1])]
+    for name, texts in (*(row for row in likeness.unlike if row[0] != SEED), *long_ones):
+        if results.sampled:
+            levels = [levels[name] for levels in results.configurations]
+            found = [(" ".join(map(letters, places)), text) for places, text in grouped(levels)]
+        else:
+            found = [(by_number(place + 1 for place in places), text) for places, text in grouped(texts)]
+        for place, (which, text) in enumerate(found):
+            yield ("" if place else name, which, text)
+
+
+def _is_short(texts: Iterable[str]) -> bool:
+    return max(map(len, texts)) <= _LONGEST_SETTING
+
+
+def _short_settings(results: Results) -> Rows:
+    """By run, the settings that differ and fit a column."""
+    if results.likeness is None:
+        runs = results.all_runs
+        return tuple(
+            (factor, tuple(results.configurations[run.configuration][factor] for run in runs))
+            for factor in results.factors
+        )
+    return tuple(row for row in results.likeness.settings if _is_short(row[1]))
+
+
+# Configurations
+
+
+def _configurations(results: Results) -> Table:
+    places = range(len(results.configurations))
+    of = [[run.number for run in results.all_runs if run.configuration == place] for place in places]
+    counts = [sum(run.configuration == place for run in results.runs) for place in places]
+    names = [name for name, _ in _short_settings(results)]
+    return _oriented(
+        "configurations",
+        [letters(place) for place in places],
+        [
+            *((name, [levels[name] for levels in results.configurations]) for name in names),
+            *([("runs", [by_number(numbers) for numbers in of])] if results.likeness else []),
+            ("samples", [str(count) for count in counts]),
+        ],
+        [],
+    )
+
+
+_FIGURE_COLUMNS = ("runs", "median", "interval", "level")
+_DIFFERENCE_COLUMNS = ("difference", "", "interval", "pairs")
+
+
+def _figures(results: Results, *, hidden: bool) -> Table:
+    """The shown figures: a section each, a row for each configuration that measured it."""
+    compared = any(each.difference for each in results.figures)
+    sections: list[tuple[str, tuple[tuple[str, ...], ...]]] = []
+    equal: list[tuple[str, str]] = []
+    for name in results.shown:
+        found = [each for number in range(len(results.configurations)) if (each := results.of(number, name))]
+        values = {number_text(name, value) for each in found for value in each.values}
+        if len(values) == 1 and len(found) > 1:
+            equal.append((heading(name), values.pop()))
+        elif found:
+            rows = tuple(tuple(_figure_row(results, each, compared=compared)) for each in found)
+            sections.append((heading(name), rows))
+    hint = ("figures of every run: --per-run, --out, --json",) if hidden else ()
+    notes = (*_same_of_all(equal), *_notes(results), *hint)
+    factors = ", ".join(factor.rpartition(".")[2] for factor in results.factors) if _labelled(results) else ""
+    columns = (factors, *_FIGURE_COLUMNS, *(_DIFFERENCE_COLUMNS if compared else ()))
+    return Table("over runs", columns, tuple(sections), texts=1, notes=notes)
+
+
+def _figure_row(results: Results, each: ConfigurationFigure, *, compared: bool) -> Iterator[str]:
+    pair = each.difference
+    levels = dict.fromkeys(each.level for each in (each.median, *([pair.median] if pair else [])) if each.level)
+    yield configuration_name(results, each.configuration)
+    yield str(each.median.runs)
+    yield from _estimate(each.figure, each.median)
+    yield f"{', '.join(f'{100 * level:.1f}' for level in levels)} %" if levels else ""
+    if pair is not None and each.baseline is not None:
+        before = results.of(each.baseline, each.figure)
+        value, interval = _estimate(each.figure, pair.median, sign="+")
+        yield value
+        yield percent_text(each.figure, before.median.value, before.median.value + pair.median.value) if before else ""
+        yield interval
+        yield _direction(pair)
+    elif compared:
+        yield from ("",) * len(_DIFFERENCE_COLUMNS)
+
+
+def _direction(pair: Paired) -> str:
+    """In how many pairs the figure is higher, or lower if those are more: ``4 of 5 up``."""
+    if not pair.higher and not pair.lower:
+        return f"{pair.median.runs} equal"
+    up = pair.higher >= pair.lower
+    return f"{pair.higher if up else pair.lower} of {pair.median.runs} {'up' if up else 'down'}"
+
+
+def _estimate(name: str, estimate: Estimate, sign: str = "") -> tuple[str, str]:
+    value = number_text(name, estimate.value, sign)
+    low, high = number_text(name, estimate.low, sign), number_text(name, estimate.high, sign)
+    return value, f"{low} to {high}" if estimate.level else ""
+
+
+def _notes(results: Results) -> Iterator[str]:
+    if any(each.difference for each in results.figures):
+        yield "difference: from the baseline with the same seeds, the median of the pairs"
+    elif len(results.configurations) > 1 and results.runs:
+        yield "no differences: no seed is shared with the baseline"
+    partly = [name for name in results.shown if any(measured < made for measured, made in _measured(results, name))]
+    if partly:
+        yield (
+            f"{listed(partly)}: not measured in every run (a transfer that does not end has no time); "
+            "estimates are of the others"
+        )
+    if any(0 < each.median.level < LEVEL for each in results.figures):
+        yield f"an interval of 95 % takes at least {least_runs()} runs; the level shown is that of fewer"
+    if results.missing:
+        yield f"{counted(results.missing, 'run')} of the study missing; `atoll sweep STUDY --resume` makes them"
+    origins = {run.provenance for run in results.runs}
+    if len(origins) > 1 and results.likeness is None:
+        yield f"runs of different provenance are mixed: {'; '.join(sorted(map(str, origins)))}"
+    yield from _not_counted(results)
+
+
+def _not_counted(results: Results) -> Iterator[str]:
+    """The runs that do not count. Those of a study are listed nowhere else."""
+    bad = [run for run in results.others if run.repeats is None]
+    if results.likeness is None:
+        for run in bad:
+            levels = ", ".join((*results.configurations[run.configuration].values(), f"seed {run.seed}"))
+            yield f"{run.verdict}: {levels}: {'; '.join(run.remarks)} ({run.path})"
+        return
+    if bad:
+        yield f"not counted, invalid: {by_number(run.number for run in bad)}"
+    if equal := [f"#{run.number} (#{run.repeats})" for run in results.others if run.repeats]:
+        yield f"not counted, equal to an earlier run in every figure: {', '.join(equal)}"
+
+
+def _measured(results: Results, name: str) -> Iterator[tuple[int, int]]:
+    """Of each configuration that measured a figure: the number of runs that did, and of its runs that count."""
+    for number in range(len(results.configurations)):
+        found = results.of(number, name)
+        if found:
+            yield found.median.runs, sum(run.configuration == number for run in results.runs)
+
+
+# Every run
+
+
+def _runs(results: Results) -> Table:
+    """The figures of every run. Of few runs each with its difference from the first one."""
+    runs = [run for run in results.all_runs if run.verdict != FAILED]
+    few = len(runs) <= MOST_COLUMNS
+    verdicts = [("verdict", [run.verdict for run in runs])] if {run.verdict for run in runs} != {"valid"} else []
+    seeds = [(SEED, [str(run.seed) for run in runs])] if len(results.seeds) > 1 else []
+    figures = [(heading(name), _cells(name, runs, differences=few)) for name in results.shown]
+    settings = [(name, list(texts)) for name, texts in _short_settings(results)]
+    if results.likeness is None:  # whose failed runs have no column
+        settings = [(name, [results.configurations[run.configuration][name] for run in runs]) for name, _ in settings]
+    title = "every run" if results.sampled else ""
+    return _oriented(title, [f"#{run.number}" for run in runs], [*seeds, *settings, *verdicts], figures)
+
+
+def _cells(name: str, runs: Sequence[StudyRun], *, differences: bool) -> list[str]:
+    first = runs[0].figures[name]
+    cells = [number_text(name, run.figures[name]) for run in runs]
+    shares = [percent_text(name, first, run.figures[name]) if differences else "" for run in runs]
+    return ["\n".join(filter(None, (cell, share if place else ""))) for place, (cell, share) in
+            enumerate(zip(cells, shares, strict=True))]  # fmt: skip
+
+
+def _oriented(
+    title: str,
+    subjects: Sequence[str],
+    texts: Sequence[tuple[str, Sequence[str]]],
+    figures: Sequence[tuple[str, Sequence[str]]],
+) -> Table:
+    """A column for each subject, or a row if there are many. Then figures that are equal for all are sentences."""
+    if len(subjects) <= MOST_COLUMNS:
+        rows = tuple((name, *cells) for name, cells in (*texts, *figures))
+        return Table(title, ("", *subjects), (("", rows),), texts=1)
+    equal = [(name, cells[0]) for name, cells in figures if len(set(cells)) == 1]
+    columns = [*texts, *(row for row in figures if len(set(row[1])) > 1)]
+    rows = tuple(zip(subjects, *(cells for _, cells in columns), strict=True))
+    headings = ("", *(name for name, _ in columns))
+    return Table(title, headings, (("", rows),), texts=1 + len(texts), notes=_same_of_all(equal))
+
+
+def _same_of_all(equal: Sequence[tuple[str, str]]) -> tuple[str, ...]:
+    return (f"the same of all: {'; '.join(f'{name}: {text}' for name, text in equal)}",) if equal else ()
