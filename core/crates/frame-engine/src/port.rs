@@ -5,7 +5,7 @@ use crate::clock::RealTimeOffset;
 use crate::error::EngineError;
 use crate::kernel_pacing::FairQueue;
 use crate::output::Outgoing;
-use atoll_headers::TAG_BYTES;
+use atoll_headers::{ETHERNET_BYTES, TAG_BYTES, ethernet_header};
 use atoll_job::clock::monotonic_ns;
 use atoll_netio::frame::Received;
 use atoll_netio::interface::Interface;
@@ -15,7 +15,6 @@ use std::io;
 
 /// Frames taken from one port before the others are served; a few hundred microseconds of work.
 const RECEIVE_BATCH: usize = 256;
-const ETHERNET_HEADER: usize = 14;
 
 /// What was found at a port; the greatest of several ports is what holds for all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -29,13 +28,21 @@ pub(crate) enum Arrivals {
 
 /// Longest frame that carries a packet of `mtu`, with an inner VLAN tag (the outer one is delivered separately).
 fn longest_frame(mtu: u32) -> u32 {
-    mtu + (ETHERNET_HEADER + TAG_BYTES) as u32
+    mtu + (ETHERNET_BYTES + TAG_BYTES) as u32
+}
+
+/// Whether a frame on its way out carries a packet of `mtu` at most.
+fn carries(mtu: u32, frame: &[u8]) -> bool {
+    let most = mtu as usize;
+    // Most frames are short enough whatever their tags.
+    frame.len() <= ETHERNET_BYTES + most || frame.len() - ethernet_header(frame).0 <= most
 }
 
 /// One interface.
 #[derive(Debug)]
 pub struct Port {
     socket: PacketSocket,
+    mtu: u32,
     /// When it was last seen that nothing was waiting here.
     empty_ns: u64,
     /// When the last frame arrived that was taken.
@@ -48,8 +55,8 @@ pub struct Port {
 impl Port {
     /// Open a packet socket on `name`, after seeing to it that what arrives there are packets as they
     /// were sent, of at most `mtu` bytes. Longer frames that arrive all the same may be cut: the program sees that
-    /// ([`crate::Arrival::received`]) and discards them. A frame to be sent may be as long as the interface's own MTU
-    /// permits; the interface refuses longer ones.
+    /// ([`crate::Arrival::received`]) and discards them. Longer frames that it emits are refused
+    /// ([`crate::FrameProgram::on_refused`]), also where the interface's own MTU permits them.
     ///
     /// # Errors
     /// `InvalidInput` for what the user can mend, with the command that does; what opening fails with.
@@ -64,6 +71,7 @@ impl Port {
         })?;
         Ok(Self {
             socket,
+            mtu,
             empty_ns: monotonic_ns(),
             last_arrival_ns: 0,
             warned_of_checksums: false,
@@ -136,7 +144,8 @@ impl Port {
     /// Send up to [`SEND_BATCH`] frames in order, or give them to the kernel to do so. Returns how many were sent or
     /// given; the next one after those was refused and is lost.
     pub(crate) fn send<Tag>(&self, frames: &[Outgoing<Tag>]) -> usize {
-        let frames = frames.iter().take(SEND_BATCH);
+        let fits = |each: &&Outgoing<Tag>| carries(self.mtu, &each.frame);
+        let frames = frames.iter().take(SEND_BATCH).take_while(fits);
         let sent = if self.fair_queue.is_some() {
             self.socket
                 .send_at(frames.map(|each| (each.scheduled_ns, each.frame.as_slice())))
@@ -175,5 +184,26 @@ impl Port {
 impl AsFd for Port {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.socket.as_fd()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn tags_do_not_count_against_the_mtu() {
+        let frame = |header: &[u8], packet: usize| [&[0; 12], header, &vec![7; packet]].concat();
+        let single = [0x81, 0, 0, 5, 0x08, 0];
+        let double = [0x88, 0xa8, 0, 5, 0x81, 0, 0, 6, 0x08, 0];
+        for header in [&[0x08, 0][..], &single, &double] {
+            assert!(carries(1400, &frame(header, 1400)), "{header:?}");
+            assert!(!carries(1400, &frame(header, 1401)), "{header:?}");
+        }
+        // Bytes of the packet that look like a tag.
+        assert!(!carries(
+            4,
+            &[&[0; 12][..], &[0x08, 0, 0x81, 0, 0, 5, 8, 0]].concat()
+        ));
     }
 }

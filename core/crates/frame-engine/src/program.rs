@@ -72,7 +72,7 @@ pub trait FrameProgram {
         let _ = (frame, now_ns);
     }
 
-    /// The interface refused `frame`, which is lost.
+    /// `frame` is lost: its packet is longer than the port's MTU, or the interface refused it.
     fn on_refused(&mut self, frame: &Outgoing<Self::Tag>);
 
     /// Frames that arrived on `port` were lost before they could be read: so many as far as that is known.

@@ -263,6 +263,32 @@ fn parity_passes_real_interfaces() {
 }
 
 #[test]
+fn frames_beyond_the_mtu_of_a_port_are_lost_although_its_interface_would_take_them() {
+    const NAME: &str =
+        "frames_beyond_the_mtu_of_a_port_are_lost_although_its_interface_would_take_them";
+    if !in_namespace(NAME) {
+        return;
+    }
+    let (left, mut right) = (port("left"), port("right"));
+    let ports = json!([{"interface": "in", "mtu": 1500}, {"interface": "out", "mtu": 1400}]);
+    let mut job = Job::start(&json!({"ports": ports, "group": 100, "flush_ns": 50 * MS}));
+    // In the middle of a batch, and alone.
+    send(
+        &left,
+        &[1400, 1401, 1400, 1500].map(|bytes| frame(5, bytes)),
+    );
+    assert_eq!(receive(&mut right, 2), [frame(5, 1400), frame(5, 1400)]);
+    job.ask(&json!({"op": "group", "frames": 100}));
+    job.line("group");
+    let done = job.done();
+    // The parity is as long as the longest frame, and lost as well.
+    assert_eq!(
+        (&done["arrived"], &done["sent"], &done["lost"]),
+        (&json!(4), &json!(2), &json!(3))
+    );
+}
+
+#[test]
 fn lines_are_those_of_a_job() {
     let line = serde_json::to_string(&Line::Ready).unwrap();
     assert_eq!(line, r#"{"type":"ready"}"#);

@@ -6,6 +6,9 @@
 pub const ADDRESSES_BYTES: usize = 12;
 /// Bytes of a VLAN tag.
 pub const TAG_BYTES: usize = 4;
+/// Bytes of an Ethernet header without tags: the addresses and the type.
+pub const ETHERNET_BYTES: usize = 14;
+const VLAN_TYPES: [u16; 2] = [0x8100, 0x88a8];
 
 /// An 802.1Q or 802.1ad tag.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -22,6 +25,26 @@ impl VlanTag {
     pub fn id(self) -> u16 {
         self.control & 0xfff
     }
+}
+
+/// The bytes of a frame before its packet, which are its Ethernet header and all VLAN tags in it, and the packet's type:
+/// `None` if the frame ends before.
+#[must_use]
+pub fn ethernet_header(frame: &[u8]) -> (usize, Option<u16>) {
+    let mut bytes = ETHERNET_BYTES;
+    loop {
+        match read_u16(frame, bytes - 2) {
+            Some(tag) if VLAN_TYPES.contains(&tag) => bytes += TAG_BYTES,
+            ether_type => return (bytes, ether_type),
+        }
+    }
+}
+
+/// The two bytes at `offset`, in network order; `None` if the frame ends before.
+#[must_use]
+pub fn read_u16(frame: &[u8], offset: usize) -> Option<u16> {
+    let bytes = frame.get(offset..offset + 2)?;
+    Some(u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
 /// Append the frame as it was on the wire to `buffer`: Linux delivers the outer VLAN tag apart from the frame, and
@@ -94,6 +117,16 @@ mod tests {
             internet_checksum(0, &[1, 2, 3]),
             internet_checksum(0, &[1, 2, 3, 0])
         );
+    }
+
+    #[test]
+    fn tags_belong_to_the_header() {
+        let mut frame = vec![0; ADDRESSES_BYTES];
+        frame.extend([0x88, 0xa8, 0, 1, 0x81, 0, 0, 2, 0x08, 0, 0x45]);
+        assert_eq!(ethernet_header(&frame), (22, Some(0x0800)));
+        assert_eq!(ethernet_header(&frame[..21]), (22, None), "cut");
+        assert_eq!(ethernet_header(&frame[..13]), (14, None));
+        assert_eq!(ethernet_header(&[0; 14]), (14, Some(0)));
     }
 
     #[test]

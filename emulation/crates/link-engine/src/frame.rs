@@ -3,14 +3,10 @@
 
 use crate::config::Counted;
 use atoll_frame_engine::Outgoing;
-use atoll_headers::TAG_BYTES;
+use atoll_headers::{ETHERNET_BYTES, ethernet_header, read_u16};
 use atoll_link_model::Departure;
 
-const ETHERNET_HEADER: usize = 14;
-const TYPE_OFFSET: usize = 12;
 const TYPE_IPV4: u16 = 0x0800;
-const TYPE_VLAN: u16 = 0x8100;
-const TYPE_PROVIDER_VLAN: u16 = 0x88a8;
 const IPV4_HEADER_MIN: usize = 20;
 const IPV4_TOTAL_LENGTH_OFFSET: usize = 2;
 
@@ -64,12 +60,7 @@ impl Lengths {
     ///
     /// The IPv4 header is believed and not the frame, which hardware pads to 60 bytes.
     pub(crate) fn of(frame: &[u8], wire_bytes: u32) -> Self {
-        let mut header = ETHERNET_HEADER;
-        let mut ether_type = read_u16(frame, TYPE_OFFSET);
-        while matches!(ether_type, Some(TYPE_VLAN | TYPE_PROVIDER_VLAN)) {
-            ether_type = read_u16(frame, header + TAG_BYTES - 2);
-            header += TAG_BYTES;
-        }
+        let (header, ether_type) = ethernet_header(frame);
         let payload_bytes = wire_bytes.saturating_sub(header as u32);
         let stated = match ether_type {
             Some(TYPE_IPV4) => read_u16(frame, header + IPV4_TOTAL_LENGTH_OFFSET).map(u32::from),
@@ -80,7 +71,7 @@ impl Lengths {
             payload_bytes,
             ip_bytes: stated
                 .filter(|bytes| plausible.contains(bytes))
-                .unwrap_or(wire_bytes.saturating_sub(ETHERNET_HEADER as u32)),
+                .unwrap_or(wire_bytes.saturating_sub(ETHERNET_BYTES as u32)),
         }
     }
 
@@ -88,23 +79,20 @@ impl Lengths {
     pub(crate) fn counted(self, counts: Counted) -> u32 {
         match counts {
             Counted::Ip => self.ip_bytes,
-            Counted::Ethernet => self.ip_bytes + ETHERNET_HEADER as u32,
+            Counted::Ethernet => self.ip_bytes + ETHERNET_BYTES as u32,
         }
     }
-}
-
-fn read_u16(frame: &[u8], offset: usize) -> Option<u16> {
-    let bytes = frame.get(offset..offset + 2)?;
-    Some(u16::from_be_bytes([bytes[0], bytes[1]]))
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
 
+    const TYPE_VLAN: u16 = 0x8100;
+
     /// Addresses of zeros, then `types`, then an IPv4 header's begin with `total_length`.
     fn frame(types: &[u16], total_length: u16, bytes: usize) -> Vec<u8> {
-        let mut frame = vec![0; TYPE_OFFSET];
+        let mut frame = vec![0; atoll_headers::ADDRESSES_BYTES];
         frame.extend(types.iter().flat_map(|word| word.to_be_bytes()));
         frame.extend([0x45, 0]);
         frame.extend(total_length.to_be_bytes());
