@@ -394,7 +394,7 @@ def run(
 
     Uses the lab that is up, or brings one up for the run.
     """
-    from atoll_cli.commands.run_command import RunCommand
+    from atoll_cli.commands.run_arguments import RunArguments
     from atoll_cli.commands.selection import backend_for, experiment_settings, lab_target, refuse
     from atoll_testbed.run.run_request import RunOptions
 
@@ -411,7 +411,7 @@ def run(
         runtime not in (None, Runtime.OS_KEN) and virtual,
         f"--runtime {runtime}: in virtual time the controller always runs os-ken; use --on mininet",
     )
-    command = RunCommand(
+    command = RunArguments(
         experiment,
         experiment_settings(experiment, seed, duration, settings or ()),
         target,

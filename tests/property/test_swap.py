@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from atoll_apps.steering import flow_entries, steer
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap, plan_swap
 from atoll_controller.fabric.swap_probes import Probe
-from atoll_controller.planner.diff import diff
+from atoll_controller.planner.entry_diff import diff
 from atoll_controller.tracing.table_model import Frame, Lookup, SwitchTables
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.planner.diff import ChangeAction, FlowChange, diff, explained
+from atoll_controller.planner.entry_diff import ChangeAction, FlowChange, diff, explained
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry

@@ -25,7 +25,7 @@ from atoll_controller.fabric.flow_installer import Verify, apply_flows, require_
 from atoll_controller.fabric.recent_deletions import Deletions
 from atoll_controller.fabric.unmanaged_state import clear_unmanaged_state
 from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.planner.diff import ChangeAction, FlowChange
+from atoll_controller.planner.entry_diff import ChangeAction, FlowChange
 from atoll_core.errors import LabError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Note, SwitchConnection

@@ -9,8 +9,8 @@ import sys
 from pathlib import Path
 
 from atoll_core.errors import AtollError
+from atoll_emulation.uml.boot import VirtualClock, run_in_uml
 from atoll_emulation.uml.kernel import find_kernel, find_virtual_kernel
-from atoll_emulation.uml.run import VirtualClock, run_in_uml
 
 
 def main() -> int:
