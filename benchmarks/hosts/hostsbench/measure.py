@@ -13,7 +13,7 @@ from atoll_core.errors import AtollError
 from atoll_emulation.mininet_lab.namespaces import furnish
 from atoll_hosts.binary import find_binary
 from hostsbench.fleet import SERVER, Fleet
-from hostsbench.ways import ways
+from hostsbench.starters import starters
 
 
 def main() -> int:
@@ -26,7 +26,7 @@ def main() -> int:
     _say(f"{fleet.size} machines are up")
     server = _serve(fleet.binary)
     results: list[dict[str, Any]] = []
-    for way in ways(fleet.binary):
+    for way in starters(fleet.binary):
         if way.name not in task["ways"]:
             continue
         if way.missing:

@@ -8,10 +8,11 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.errors import AtollError
-from linkbench import document, machine, store, table
+from benchkit import machine_facts
+from linkbench import docs_figures, result_file, table
 from linkbench.collect import DAY, INSIDE_BOX, Selection, collect
+from linkbench.promises import PromiseCheck, verdicts
 from linkbench.scenarios import SCENARIOS
-from linkbench.verdict import Verdict, verdicts
 
 _BOXES = sorted({box for scenario in SCENARIOS.values() for box in scenario.boxes} | {INSIDE_BOX})
 
@@ -21,18 +22,18 @@ def main() -> int:
     options = _options()
     say = _say
     try:
-        old = store.load(options.json)
+        old = result_file.load(options.json)
         if options.render:
             results = old
         else:
             selection = Selection(options.only, options.boxes, options.repeats, options.quick)
-            results = store.merged(old, collect(selection, say))
-            facts = machine.describe()
+            results = result_file.merged(old, collect(selection, say))
+            facts = machine_facts.describe()
             found = verdicts(results)
-            store.save(options.json, facts, results, [_json(verdict) for verdict in found])
+            result_file.save(options.json, facts, results, [_json(verdict) for verdict in found])
         print(_report(results, options.json))
         if options.render:
-            for path in document.render(options.json, results, options.render):
+            for path in docs_figures.render(options.json, results, options.render):
                 print(f"written: {path}")
     except AtollError as error:
         say(str(error))
@@ -75,7 +76,7 @@ def _report(results: list[Any], path: Path) -> str:
     return "\n\n".join(parts)
 
 
-def _json(verdict: Verdict) -> dict[str, Any]:
+def _json(verdict: PromiseCheck) -> dict[str, Any]:
     return asdict(verdict.promise) | {"case": verdict.case, "median": verdict.median, "kept": verdict.kept}
 
 

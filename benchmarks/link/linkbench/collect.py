@@ -16,7 +16,7 @@ from typing import Any
 
 from atoll_core.errors import LabError, MachineError
 from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
-from linkbench.program import part
+from benchkit.program import part
 from linkbench.scenarios import ENGINE, SCENARIOS, Scenario
 from linkbench.worker import Task, results_path
 
@@ -26,7 +26,7 @@ INSIDE_BOX = "netem+tbf"
 DAY = "day"
 
 _PROJECT = Path(__file__).resolve().parents[3]
-_PACKAGES = Path(__file__).resolve().parents[1]
+_PACKAGES = f"{_PROJECT}/benchmarks/link:{_PROJECT}/benchmarks/common"
 _PASSED_ON = ("LINK_PROBE", "RATTAN_LINK", "ATOLL_HOST")
 _APART = ("unshare", "--mount", "--net", "--propagation", "private", "--")
 _UML_BOOT_S = 120.0
@@ -135,7 +135,7 @@ def _measured(tasks: Sequence[Task], run: Callable[[Path, float], None]) -> list
 
 
 def _in_namespaces(tasks: Path, _seconds: float) -> None:
-    environment = os.environ | {"PYTHONPATH": str(_PACKAGES)}
+    environment = os.environ | {"PYTHONPATH": _PACKAGES}
     done = subprocess.run([*unshare_argv(), *_worker(tasks)], env=environment, check=False)
     if done.returncode != 0:
         raise LabError(f"the measurements ended early (exit code {done.returncode})")

@@ -14,7 +14,7 @@ MS = 1_000_000  # ns
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class CaseFigures:
     """Figures by name, the unit being the last part of it; and samples for plots only."""
 
     figures: dict[str, float]

@@ -5,9 +5,9 @@ The queue holds 0.1 s of the rate, so that it never runs empty while the sender 
 """
 
 from linkbench import ideal, probe
-from linkbench.boxes import MTU, Way, link
-from linkbench.measurement import MBIT, MS, Measurement, ip_bytes, of_mark, times_ns
-from linkbench.place import ISLAND, WORLD
+from linkbench.boxes import MTU, LinkSettings, link
+from linkbench.link_lab import ISLAND, WORLD
+from linkbench.measurement import MBIT, MS, CaseFigures, ip_bytes, of_mark, times_ns
 
 RATES = {f"{rate} Mbit/s": rate * MBIT for rate in (8, 16, 64, 320, 1000)}
 
@@ -17,12 +17,12 @@ _DELAY_NS = 20 * MS
 _BURST_NS = 200_000  # of the sender, above 60 packets a millisecond; far below what the queue holds
 
 
-def measure(kind: str, case: str, seconds: float, seed: int) -> Measurement:
+def measure(kind: str, case: str, seconds: float, seed: int) -> CaseFigures:
     """One run of one case."""
     rate_bit_s = RATES[case]
-    way = Way(rate_bit_s, _DELAY_NS, round(rate_bit_s * _QUEUE_S / 8))
-    back = Way(10 * MBIT, _DELAY_NS, 100_000)
-    flow = probe.Flow(WORLD, MTU, round(rate_bit_s * _OVERLOAD), seconds, burst_ns=_BURST_NS, seed=seed)
+    way = LinkSettings(rate_bit_s, _DELAY_NS, round(rate_bit_s * _QUEUE_S / 8))
+    back = LinkSettings(10 * MBIT, _DELAY_NS, 100_000)
+    flow = probe.ProbeFlow(WORLD, MTU, round(rate_bit_s * _OVERLOAD), seconds, burst_ns=_BURST_NS, seed=seed)
     with link(kind, way, back) as box:
         box.mark()
         passed = probe.run([flow], {"out": ISLAND}, settle_s=0.5)
@@ -51,4 +51,4 @@ def measure(kind: str, case: str, seconds: float, seed: int) -> Measurement:
             "scheduled_windows_over_rate": float(ours["scheduled_windows_over_rate"]),
         }  # fmt: skip
     shares = [round(float(bits / (rate_bit_s * 0.1)), 6) for bits in windows.bits]
-    return Measurement(figures | told, {"window_share": shares})
+    return CaseFigures(figures | told, {"window_share": shares})

@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from atoll_core.errors import AtollError, UsageError
-from linkbench.results import write_results
+from benchkit.json_results import write_results
 from metricsbench import carrying, lateness
 
 

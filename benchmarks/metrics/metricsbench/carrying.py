@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL
-from linkbench.machine import describe, in_words
-from linkbench.page import put_figures
-from linkbench.program import part
+from benchkit.docs_page import put_figures
+from benchkit.machine_facts import describe, in_words
+from benchkit.program import part
 from tests.support.influx_servers import Influx2
 
 _CATCH_UP_S = 120

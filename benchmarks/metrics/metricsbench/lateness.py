@@ -18,8 +18,8 @@ from typing import Any
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from atoll_core.errors import AtollError
-from linkbench.machine import describe
-from linkbench.page import put_figures
+from benchkit.docs_page import put_figures
+from benchkit.machine_facts import describe
 from tests.support.influx_servers import Influx2
 from tests.support.sandbox import ATOLL, ROOT, Sandbox
 

@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import median
 
 from atoll_core.errors import AtollError, UsageError
-from linkbench.machine import describe
-from linkbench.page import put_figures
-from linkbench.results import write_results
+from benchkit.docs_page import put_figures
+from benchkit.json_results import write_results
+from benchkit.machine_facts import describe
 from trafficbench import fairness
 from trafficbench.fairness_table import tables
 from trafficbench.pairs import Load, Pair, pairs

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from linkbench.results import read_earlier, write_results
+from benchkit.json_results import read_earlier, write_results
 from tests.guests.channels_guest import Finding, Trial
 from tests.support.channel_trials import in_real_time, in_virtual_time, room_for_all
 from tests.support.loopback_channels import on_loopback

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from atoll_emulation.this_machine.host_requirements import require_virtual_machine
-from linkbench import frame
-from linkbench.results import read_earlier
+from benchkit import harness
+from benchkit.json_results import read_earlier
 from virtualbench import commands, spinning
 from virtualbench.table import tables
 
@@ -19,11 +19,11 @@ _TWO = "two"
 def main() -> int:
     """Measure what was asked for and show it."""
     options = _options()
-    return frame.run(options, "virtual time", "cases", lambda: _measured(options), tables)
+    return harness.run(options, "virtual time", "cases", lambda: _measured(options), tables)
 
 
 def _options() -> argparse.Namespace:
-    parser = frame.parser("virtual", __doc__, quick="a minute")
+    parser = harness.parser("virtual", __doc__, quick="a minute")
     parser.add_argument("--only", action="append", choices=(*commands.CASES, _TWO), help="this alone (may be repeated)")
     parser.add_argument(
         "--repeats", type=int, metavar="N", help="of which the median counts (3, of pairs 5; --quick: 1)"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m linkbench.program MODULE [ARGUMENT...]``: a benchmark, or a part of one, that can be ended at any time.
+"""``python -m benchkit.program MODULE [ARGUMENT...]``: a benchmark, or a part of one, that can be ended at any time.
 
 Ctrl-C ends it with one line and exit code 130, SIGTERM with 143, at any moment, imports included; what it had made is
 taken away on the way out. A part, such as ``hostsbench.measure``, is silent: whoever started it has the line.
@@ -19,7 +19,7 @@ def part(module: str, *arguments: str) -> list[str]:
 
     It begins with SIGINT ignored: an interpreter that starts would print a traceback until it minds that signal itself.
     """
-    return ["env", "--ignore-signal=INT", sys.executable, "-m", "linkbench.program", module, *arguments]
+    return ["env", "--ignore-signal=INT", sys.executable, "-m", "benchkit.program", module, *arguments]
 
 
 def main() -> None:

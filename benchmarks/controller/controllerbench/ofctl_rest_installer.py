@@ -14,7 +14,7 @@ from atoll_controller.openflow.runtime_python import interpreter
 from atoll_core.errors import LabError
 from atoll_core.plan.switch_features import Runtime
 from controllerbench.entries import DPID, FROM, TAP, TRUNK, Pair
-from controllerbench.ways import Way
+from controllerbench.installer import Installer
 
 _START_TIMEOUT_S = 30.0
 _VERIFY_TIMEOUT_S = 60.0
@@ -30,7 +30,7 @@ sys.exit(main(args=sys.argv[1:]))
 """
 
 
-class OfctlRest(Way):
+class OfctlRest(Installer):
     """``POST /stats/flowentry/add`` for each entry, ``GET /stats/flow`` until all are there."""
 
     name = "Ryu ofctl_rest"

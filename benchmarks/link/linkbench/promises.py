@@ -48,7 +48,7 @@ PROMISES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PromiseCheck:
     """A promise held against a result."""
 
     promise: Promise
@@ -57,14 +57,14 @@ class Verdict:
     kept: bool
 
 
-def verdicts(results: Iterable[Result]) -> list[Verdict]:
+def verdicts(results: Iterable[Result]) -> list[PromiseCheck]:
     """Every promise of what was measured, in the order of the promises."""
     ours = [result for result in results if result.box == ENGINE]
-    found: list[Verdict] = []
+    found: list[PromiseCheck] = []
     for promise in PROMISES:
         for result in ours:
             median = result.median(promise.figure)
             of_it = result.scenario == promise.scenario and (not promise.cases or result.case in promise.cases)
             if of_it and median is not None:
-                found.append(Verdict(promise, result.case, median, promise.kept(median)))
+                found.append(PromiseCheck(promise, result.case, median, promise.kept(median)))
     return found

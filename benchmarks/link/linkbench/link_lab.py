@@ -24,7 +24,7 @@ _BUFFERS = "4096 131072 33554432"
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class LabPort:
     """An interface, in a named network namespace or in this process's own."""
 
     netns: str | None
@@ -43,12 +43,12 @@ class Port:
         return int(json.loads(said)[0]["stats64"]["rx"]["packets"])
 
 
-WORLD = Port("world", "eth0")
-ISLAND = Port("island", "eth0")
-AT_BOX_FROM_WORLD = Port(None, "sat-w")
-AT_BOX_FROM_ISLAND = Port(None, "sat-i")
-TRUNK_HOST = Port("world", "trunk0")
-TRUNK_BOX = Port(None, TRUNK)
+WORLD = LabPort("world", "eth0")
+ISLAND = LabPort("island", "eth0")
+AT_BOX_FROM_WORLD = LabPort(None, "sat-w")
+AT_BOX_FROM_ISLAND = LabPort(None, "sat-i")
+TRUNK_HOST = LabPort("world", "trunk0")
+TRUNK_BOX = LabPort(None, TRUNK)
 
 
 def build() -> None:

@@ -9,7 +9,7 @@ from controllerbench.entries import Pair
 from controllerbench.switch import Bench
 
 
-class Way(ABC):
+class Installer(ABC):
     """One controller or tool. ``start`` and ``stop`` are not measured; ``install`` and ``change`` are.
 
     Both return when the way itself is sure that the switch holds the plan, by the means its users have. ``start``

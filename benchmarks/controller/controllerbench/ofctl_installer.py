@@ -6,13 +6,13 @@ from pathlib import Path
 
 from atoll_core.errors import LabError
 from controllerbench.entries import FROM, TAP, TRUNK, Pair
+from controllerbench.installer import Installer
 from controllerbench.switch import BRIDGE, ofctl
-from controllerbench.ways import Way
 
 _FILE = Path("/run/plan.flows")  # of this benchmark's own namespace
 
 
-class OfctlBundle(Way):
+class OfctlBundle(Installer):
     """``add-flows --bundle``, then ``diff-flows``."""
 
     name = "ovs-ofctl bundle"

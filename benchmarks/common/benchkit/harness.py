@@ -9,9 +9,9 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.errors import AtollError
-from linkbench import machine
-from linkbench.page import put_figures
-from linkbench.results import read_results, write_results
+from benchkit import machine_facts
+from benchkit.docs_page import put_figures
+from benchkit.json_results import read_results, write_results
 
 
 def parser(name: str, about: str | None, *, quick: str = "seconds", merges: bool = True) -> argparse.ArgumentParser:
@@ -44,13 +44,13 @@ def run(
     try:
         if not options.render:
             results = measured()
-            write_results(options.json, {**results, "machine": machine.describe()})
+            write_results(options.json, {**results, "machine": machine_facts.describe()})
         known = read_results(options.json, key)
         print(tables(known))
         print(f"\nJSON: {options.json}")
         if options.render:
             page = options.render if options.render.is_file() else options.render / "benchmarks.md"
-            put_figures(page, subject, lambda: f"\n{machine.in_words(known['machine'])}\n\n{tables(known)}\n")
+            put_figures(page, subject, lambda: f"\n{machine_facts.in_words(known['machine'])}\n\n{tables(known)}\n")
             print(f"written: {page}")
     except AtollError as error:
         print(error, file=sys.stderr)
