@@ -116,7 +116,7 @@ Settings = Annotated[
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="treat warnings as errors")]
 DurationOption = Annotated[
-    str | None, typer.Option(help="duration, instead of the experiment's, such as '10 s'", metavar="DURATION")
+    str | None, typer.Option(help="override the experiment's duration, such as '10 s'", metavar="DURATION")
 ]
 
 
@@ -241,8 +241,8 @@ def trace(
     target = lab_target(inventory)
     refuse(probes is not None and not live, "--probes needs --live")
     if packet is not None:
-        refuse(live, "--live sends probes of its own; --packet is traced by the plan alone")
-        refuse(protocol is not None, "--packet names its protocol itself; leave --protocol out")
+        refuse(live, "--packet cannot be combined with --live, which sends probes")
+        refuse(protocol is not None, "--packet already names a protocol; leave --protocol out")
         raise typer.Exit(print_packet_trace(experiment, packet, src, dst, as_json=json))
     if src is None or dst is None:
         raise UsageError("name the hosts SRC and DST, or the packet by --packet")
@@ -515,7 +515,10 @@ def report(
     if of_study:
         from atoll_cli.commands.sweep import report_study
 
-        refuse(compare or each or mixed_kernels, "report: --compare, --per-run and --mixed-kernels are for runs")
+        refuse(
+            compare or each or mixed_kernels,
+            "report: --compare, --per-run and --mixed-kernels need directories of runs, not of a study",
+        )
         report_study(runs[0], baseline or [], figures or [], out, as_json=json)
         return
     if compare:

@@ -209,7 +209,7 @@ async def _require_held(controller: Controller, switches: Sequence[Switch], want
     left = diff((e for e in wanted if e.switch in names), _all(await _read(controller, differing)))
     if left:
         first = "; ".join(str(change) for change in left[:3])
-        raise LabError(f"changes acknowledged by the switches are not there when read back ({len(left)}): {first}")
+        raise LabError(f"switches acknowledged changes that are missing from their tables ({len(left)}): {first}")
 
 
 async def _restore(controller: Controller, switches: Sequence[Switch], before: _Held, cause: BaseException) -> None:

@@ -230,7 +230,9 @@ class Reconciler:
             if losses <= _FLAPS:
                 self._note(f"{name} lost its control channel; it keeps forwarding by its table")
             elif losses == _FLAPS + 1:
-                self._note(f"{name}: its control channel flaps; its table is checked when it is up for {_CALM_S:g} s")
+                self._note(
+                    f"{name}: its control channel flaps; its table is checked once it has been up for {_CALM_S:g} s"
+                )
             return
         self._stir.set()
         away_s = 0.0 if channel.up else now - channel.lost_s

@@ -36,7 +36,7 @@ def test_what_is_refused_is_said_in_a_line(make: type[Influx], tmp_path: Path) -
         held = influx.settings
         wrong = {
             "does not accept the token": InfluxSettings(held.url, "wrong", held.org, held.bucket),
-            "has no such place for 'nowhere'": InfluxSettings(held.url, held.token, held.org, "nowhere"),
+            "has no database 'nowhere'": InfluxSettings(held.url, held.token, held.org, "nowhere"),
         }
         for message, settings in wrong.items():
             with Database(settings) as database, pytest.raises(DatabaseRefusedError, match=message) as caught:
@@ -140,7 +140,8 @@ async def test_a_run_notes_why_points_are_refused_and_how_many(tmp_path: Path, m
         assert len(influx.points()) == 301
     conflict = 'partial write: field type conflict: input field "n" on measurement "m" is type integer, already exists'
     assert notes == [
-        f"metrics: {influx.url} does not take all lines: failure writing points to database: {conflict} as type string",
+        f"metrics: {influx.url} rejects some of the points: failure writing points to database: {conflict} as type "
+        "string",
         "metrics: the database refused 300 points",
     ]
 
@@ -254,6 +255,6 @@ async def test_what_was_wrong_is_made_right_during_a_run(
             spool.close()
         (series,) = influx.series("SELECT count(n) FROM later.autogen.m")
     refused, recovered = notes
-    assert ("does not accept the token" if wrong == "token" else "has no such place for 'later'") in refused
+    assert ("does not accept the token" if wrong == "token" else "has no database 'later'") in refused
     assert recovered == "metrics: the database takes points again; those since are delivered"
     assert series["values"][0][1] == 1001
