@@ -73,8 +73,8 @@ def _no_payload(summary: Summary) -> Iterator[Finding]:
         return
     flows = summary["flows_completed"] + summary["flows_cut"] + summary["flows_failed"]
     yield Finding(
-        f"no byte arrived in any of {counted(flows, 'flow')}, although pings were answered; "
-        f"{counted(tries, 'timeout')}, and links lost {loss:.2%} of all packets in both directions: {chance(tries, loss)}",
+        f"no byte arrived in any of {counted(flows, 'flow')}, although pings were answered; {counted(tries, 'timeout')}"
+        f", and links lost {loss:.2%} of all packets in both directions: {chance(tries, loss)}",
         grave=is_fault(tries, loss),
     )
 

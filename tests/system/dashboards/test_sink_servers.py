@@ -139,9 +139,9 @@ async def test_a_run_notes_why_points_are_refused_and_how_many(tmp_path: Path, m
             spool.close()
         assert len(influx.points()) == 301
     conflict = 'partial write: field type conflict: input field "n" on measurement "m" is type integer, already exists'
+    failure = f"failure writing points to database: {conflict} as type string"
     assert notes == [
-        f"metrics: {influx.url} rejects some of the points: failure writing points to database: {conflict} as type "
-        "string",
+        f"metrics: {influx.url} rejects some of the points: {failure}",
         "metrics: the database refused 300 points",
     ]
 
