@@ -39,7 +39,7 @@ from atoll_hosts.agent import Job
 from atoll_switches.capability_profile import drivers, profile
 from atoll_testbed.platforms import base
 from atoll_testbed.testbed import Testbed
-from tests.support.lagging import LAGS_S, LaggingController
+from tests.support.lagging_switches import LAGS_S, LaggingController
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
 ROUTED = ("r1", "r2", "r3")

@@ -20,7 +20,7 @@ from atoll_core.lab.network import Network, PortRef
 from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.tag_layout import Layout
 from tests.support.labs import experiments, laboratories
-from tests.support.passages import path, places
+from tests.support.table_paths import path, places
 
 _quick = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]

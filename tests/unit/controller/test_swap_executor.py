@@ -42,7 +42,7 @@ from atoll_core.units import Duration, Rate
 from atoll_switches.capability_profile import profile
 from tests.support.labs import ISLAND, WORLD, Builder, experiment
 from tests.support.memory_switches import Fault, MemorySwitches
-from tests.support.passages import Path, path, places
+from tests.support.table_paths import Path, path, places
 
 _GIGABIT = Rate(10**9)
 
