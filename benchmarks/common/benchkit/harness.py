@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs of benchmarks have in common: results in a file, and tables of them, printed or put into docs."""
+"""The command line and the steps of a benchmark: measure, write results, print tables or put them into docs."""
 
 import argparse
 import subprocess
@@ -17,11 +17,13 @@ from benchkit.json_results import read_results, write_results
 def parser(name: str, about: str | None, *, quick: str = "seconds", merges: bool = True) -> argparse.ArgumentParser:
     """A parser of the command line of ``benchmarks/NAME/run`` that knows ``--quick``, ``--json`` and ``--render``.
 
-    ``quick``: how long the first takes. ``merges``: results of earlier measurements are kept in the file.
+    ``quick``: duration with ``--quick``. ``merges``: results of earlier measurements are kept in the file.
     """
-    kept = "; what is not measured now stays as it is in there" if merges else ""
+    kept = "; results that are not measured now are kept" if merges else ""
     found = argparse.ArgumentParser(prog=f"benchmarks/{name}/run", description=about)
-    found.add_argument("--quick", action="store_true", help=f"{quick}: shows that it works; its figures say little")
+    found.add_argument(
+        "--quick", action="store_true", help=f"{quick}: a test of the benchmark, whose figures say little"
+    )
     found.add_argument("--json", type=Path, default=Path(f"target/bench-{name}.json"), metavar="FILE",
                        help=f"results{kept} (%(default)s)")  # fmt: skip
     found.add_argument("--render", type=Path, metavar="DOCS", help="measure nothing; write FILE's tables into "
@@ -36,10 +38,10 @@ def run(
     measured: Callable[[], Mapping[str, Any]],
     tables: Callable[[dict[str, Any]], str],
 ) -> int:
-    """Measure, unless there is only something to render, and show all that is known; the program's exit code.
+    """Measure, unless only tables are to be rendered, and show all results; return the program's exit code.
 
-    ``subject``: of the figures in the document. ``measured``: makes what the file is to hold, ``key`` at least.
-    ``tables``: tells that.
+    ``subject``: that of the figures in the document. ``measured``: makes the results, with at least ``key``.
+    ``tables``: formats them.
     """
     try:
         if not options.render:

@@ -22,7 +22,7 @@ _QUICK_WAYS = ("atoll", "ovs-ofctl bundle", _SWAP)
 
 
 def main() -> int:
-    """Measure what was asked for, in namespaces of its own, and show it."""
+    """Measure in namespaces of its own, and show the results."""
     options = _options()
 
     def measured() -> dict[str, list[dict[str, Any]]]:
@@ -47,7 +47,7 @@ def _options() -> argparse.Namespace:
 
 
 def _merged(old: dict[str, Any], new: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-    """What the file held, but for what has been measured anew."""
+    """The results of the file, except those that have been measured again."""
     results = _merged_ways(old.get("results", []), new["results"])
     return {"results": results, "swaps": new["swaps"] or old.get("swaps", [])}
 

@@ -50,7 +50,7 @@ class Atoll(Installer):
         self._loop.run_until_complete(apply_flows(self._controller, _network(), whole))
 
     def change(self, old: Sequence[Pair], new: Sequence[Pair]) -> None:
-        del old  # it reads what is there
+        del old  # it reads the installed entries
         self.install(new)
 
 

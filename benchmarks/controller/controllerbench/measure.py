@@ -26,7 +26,7 @@ from controllerbench.switch import Bench
 INSTALLERS: dict[str, type[Installer]] = {way.name: way for way in (Atoll, AtollOnRyu, OfctlBundle, OfctlRest, Faucet)}
 SIZES = (10, 100, 1000, 10000)
 
-_REPEATED_BELOW_S = 20.0  # what takes longer is measured once
+_REPEATED_BELOW_S = 20.0  # longer installations are measured once
 
 
 def main() -> int:

@@ -22,7 +22,7 @@ class OfctlBundle(Installer):
         self._bring("add-flows", plan)
 
     def change(self, old: Sequence[Pair], new: Sequence[Pair]) -> None:
-        del old  # it reads what is there
+        del old  # it reads the installed entries
         self._bring("replace-flows", new)
 
     def _bring(self, verb: str, plan: Sequence[Pair]) -> None:

@@ -72,8 +72,8 @@ class OfctlRest(Installer):
         wanted = {pair.cookie for pair in plan}
         deadline = time.monotonic() + _VERIFY_TIMEOUT_S
         while True:
-            told = self._ask("GET", f"/stats/flow/{DPID}", None)
-            if {flow["cookie"] for flow in told.get(str(DPID), [])} == wanted:
+            flows = self._ask("GET", f"/stats/flow/{DPID}", None)
+            if {flow["cookie"] for flow in flows.get(str(DPID), [])} == wanted:
                 return
             if time.monotonic() > deadline:
                 raise LabError("ofctl_rest does not show the whole table")

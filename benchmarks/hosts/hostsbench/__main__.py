@@ -24,7 +24,7 @@ _RANGE = (1, 1000)  # the bridge has a port for each
 
 
 def main() -> int:
-    """Measure what was asked for, in namespaces of its own, and show it."""
+    """Measure in namespaces of its own, and show the results."""
     options = _options()
 
     def measured() -> dict[str, list[dict[str, Any]]]:
@@ -68,11 +68,11 @@ def _measured(options: argparse.Namespace) -> list[dict[str, Any]]:
 
 
 def _merged(earlier: dict[str, Any], asked: list[str], new: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """What the file held, but for what has been measured anew, in the ways' order."""
+    """The results of the file, except those that have been measured again, in the order of the starters."""
     old: list[dict[str, Any]] = earlier.get("results", [])
-    anew = {*asked, *(each["way"] for each in new)}
+    measured = {*asked, *(each["way"] for each in new)}
     order = [COLD, WARM, *(way.name for way in starters(find_binary()))]
-    kept = [each for each in old if each["way"] not in anew]
+    kept = [each for each in old if each["way"] not in measured]
     return {"results": sorted([*kept, *new], key=lambda each: order.index(each["way"]))}
 
 

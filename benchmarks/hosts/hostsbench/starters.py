@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways to start a program on all machines, each as its users take it."""
+"""The tools that start a program on all machines, each called as its users call it."""
 
 import json
 import os
@@ -35,7 +35,7 @@ class Starter:
 
     @property
     def missing(self) -> str | None:
-        """What to do to have it here; None: it is here."""
+        """How to install it; None: it is installed."""
         program, package = self.needs
         return None if shutil.which(program) else f"apt install {package}"
 
@@ -121,5 +121,5 @@ def _shell(name: str, argv: list[str], fleet: Fleet, times: int) -> Found:
             raise LabError(f"{name}: nothing was started: {said[-1]}")
         found.append(start_of(asked_ns, stamps))
         fleet.forget()
-        shutil.rmtree(home)  # Ansible keeps connections up, for whoever asks again soon
+        shutil.rmtree(home)  # Ansible keeps connections up for the next call
     return {name: found}

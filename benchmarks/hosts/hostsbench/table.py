@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as a table that is read on a terminal and in Markdown alike."""
+"""Results as a Markdown table."""
 
 from collections.abc import Mapping
 from statistics import median

@@ -18,7 +18,7 @@ _BOXES = sorted({box for scenario in SCENARIOS.values() for box in scenario.boxe
 
 
 def main() -> int:
-    """Measure what was asked for and show all that is known."""
+    """Measure, and show all results."""
     options = _options()
     say = _say
     try:
@@ -50,9 +50,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=None, help="of which the median counts (5; --quick: 1)")
     parser.add_argument("--quick", action="store_true", help="a minute: shows that it works; its figures say little")
     parser.add_argument("--json", type=Path, default=Path("target/bench-link.json"), metavar="FILE",
-                        help="results; what is not measured now stays as it is in there (%(default)s)")  # fmt: skip
+                        help="results; those that are not measured now are kept (%(default)s)")  # fmt: skip
     parser.add_argument("--render", type=Path, metavar="DOCS", help="measure nothing; write FILE's tables into "
-                        "DOCS/benchmarks.md and its pictures beside it")  # fmt: skip
+                        "DOCS/benchmarks.md, and its pictures into DOCS/images")  # fmt: skip
     options = parser.parse_args()
     options.repeats = options.repeats or (1 if options.quick else 5)
     if options.repeats < 1:

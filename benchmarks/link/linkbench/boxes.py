@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands between the machines: the link engine, and its peers with the same settings."""
+"""The boxes between the machines: the link engine, and other emulators with the same settings."""
 
 import contextlib
 import json
@@ -25,7 +25,7 @@ MTU = 1500
 _IP_BYTES = "stab linklayer ethernet overhead -14"
 _EVERYTHING = "protocol all prio 1 u32 match u32 0 0"
 _START_S = 20.0
-_BUCKET_SLACK_S = 0.001  # as atoll_core.plan.tc_settings gives tbf: what a timer may be late without loss of rate
+_BUCKET_SLACK_S = 0.001  # as in atoll_core.plan.tc_settings: the lateness of a timer that costs tbf no rate
 
 
 @dataclass(frozen=True, slots=True)
@@ -42,7 +42,7 @@ class LinkSettings:
 
 
 class BoxProgram:
-    """A program that is told one line, says ``ready``, and ends with its standard input."""
+    """A program that reads one line of configuration, prints ``ready``, and ends with its standard input."""
 
     def __init__(self, argv: list[str | Path], config: dict[str, Any]) -> None:
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -106,11 +106,11 @@ class Running:
     marks: bool = False
 
     def mark(self) -> dict[str, Any] | None:
-        """What passed since the last mark, where the box knows."""
+        """Figures since the last mark, if the box has any."""
         return self.job.mark() if self.job and self.marks else None
 
     def cpu_s(self) -> float:
-        """Processor time of the box's own process; what the kernel does for it in others is not in it."""
+        """Processor time of the box's own process, without the kernel's work for it in other processes."""
         return self.job.cpu_s() if self.job else 0.0
 
 

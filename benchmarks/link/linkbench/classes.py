@@ -28,7 +28,7 @@ def measure(kind: str, case: str, seconds: float, seed: int) -> CaseFigures:  # 
         mark = box.mark()
     came, left = passed.captured["in"], passed.captured["out"]
     if passed.lost or not left.size or mark is None:
-        raise LabError(f"the captures lost {passed.lost} frames of {came.size}: no errors can be told")
+        raise LabError(f"the captures lost {passed.lost} frames of {came.size}: errors cannot be computed")
     base_ns = int(came["t_ns"][0])
     delays_ns = np.zeros(4096)
     delays_ns[list(CLASSES_NS)] = list(CLASSES_NS.values())

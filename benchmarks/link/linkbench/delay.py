@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Added-delay error: how far each packet's time in the box is from what a perfect link would have made of it.
+"""Added-delay error: the difference between each packet's time in the box and in an ideal link.
 
 Poisson arrivals on a link of 1 Gbit/s with 2 ms of delay. Both stamps are the kernel's: when the frame reaches the
 box's interface from the world, and when it has reached the island's. The sending host's wake-ups and system calls lie
@@ -18,7 +18,7 @@ from linkbench.measurement import MBIT, MS, CaseFigures, ip_bytes, of_mark, time
 LINK = LinkSettings(1000 * MBIT, 2 * MS, 4_000_000)
 
 LOADS = {"idle": (84, 67_200), "16 Mbit/s": (1500, 16 * MBIT), "320 Mbit/s": (1500, 320 * MBIT)}
-"""Packet size and mean rate by case. Idle: what `ping` sends, every 10 ms."""
+"""Packet size and mean rate by case. Idle: packets as of `ping`, every 10 ms."""
 
 
 def measure(kind: str, case: str, seconds: float, seed: int) -> CaseFigures:
@@ -45,7 +45,7 @@ def errors(passed: probe.ProbeResult, way: LinkSettings) -> tuple[ideal.Times, i
     """Departure less ideal departure of each packet that came out, and how many did not. Raises LabError."""
     came, left = passed.captured["in"], passed.captured["out"]
     if passed.lost or not left.size:
-        raise LabError(f"the captures lost {passed.lost} frames of {came.size}: no errors can be told")
+        raise LabError(f"the captures lost {passed.lost} frames of {came.size}: errors cannot be computed")
     base_ns = int(came["t_ns"][0])
     ideal_ns = ideal.departures_ns(times_ns(came, base_ns), ip_bytes(came), way.rate_bit_s, way.delay_ns)
     by_seq = np.full(int(came["seq"].max()) + 1, np.nan)

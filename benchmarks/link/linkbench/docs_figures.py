@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts tables and pictures of a file of results into docs/benchmarks.md, between two marks; the prose is people's."""
+"""Put tables and pictures of a file of results into docs/benchmarks.md, between two marks."""
 
 import json
 from collections.abc import Sequence
@@ -13,7 +13,7 @@ from linkbench.promises import verdicts
 
 
 def render(stored: Path, results: Sequence[Result], docs: Path) -> list[Path]:
-    """The files written. Raises AtollError where the page has no marks, before any picture is drawn."""
+    """Write the files and return them. Raises AtollError, before any picture is drawn, if the page has no marks."""
     page = docs / "benchmarks.md"
     pictures: list[Path] = []
 

@@ -68,7 +68,7 @@ def build() -> None:
 
 
 def inside(netns: str, command: Sequence[str]) -> str:
-    """Run a command in a machine to its end; what it printed."""
+    """Run a command in a machine to its end and return its output."""
     argv = ["ip", "netns", "exec", netns, *command]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
@@ -98,7 +98,7 @@ def _ip(command: str) -> None:
 
 
 def scratch() -> Path:
-    """A directory that is gone with this process."""
+    """A directory in memory that ends with this process's mount namespace."""
     directory = Path("/run/linkbench")
     directory.mkdir(exist_ok=True)
     return directory

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs link-probe (benchmarks/link/probe): frames sent by a schedule, stamped by the kernel path they arrive."""
+"""Run link-probe (benchmarks/link/probe): frames sent by a schedule, stamped by the kernel path they arrive."""
 
 import json
 import os
@@ -48,7 +48,7 @@ class ProbeFlow:
 
 @dataclass(frozen=True, slots=True)
 class ProbeResult:
-    """What was sent, and what passed where."""
+    """The frames sent, and those seen at each port."""
 
     sent: list[dict[str, int]]
     captured: Mapping[str, Records]  # by the names given to the captures; in order of arrival
@@ -58,7 +58,7 @@ class ProbeResult:
 def run(
     flows: Sequence[ProbeFlow], captures: Mapping[str, LabPort] | None = None, *, settle_s: float = 0.5
 ) -> ProbeResult:
-    """Send all flows at once, then wait ``settle_s`` for what is under way. Raises LabError."""
+    """Send all flows at once, then wait ``settle_s`` for frames in flight. Raises LabError."""
     captures = captures or {}
     files = {name: scratch() / f"{name}.records" for name in captures}
     config = {

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is promised of the engine's figures, and whether their medians keep it."""
+"""The bounds promised for the engine's figures, and checks of their medians."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -58,7 +58,7 @@ class PromiseCheck:
 
 
 def verdicts(results: Iterable[Result]) -> list[PromiseCheck]:
-    """Every promise of what was measured, in the order of the promises."""
+    """The promises about measured figures, in their order."""
     ours = [result for result in results if result.box == ENGINE]
     found: list[PromiseCheck] = []
     for promise in PROMISES:

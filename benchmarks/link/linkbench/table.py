@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as tables that are read on a terminal and in Markdown alike."""
+"""Results as Markdown tables."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass

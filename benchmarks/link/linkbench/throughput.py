@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What passes without loss: both directions of a gigabit link, and the smallest frames one way."""
+"""Throughput without loss: both directions of a gigabit link, and the smallest frames one way."""
 
 from linkbench import probe
 from linkbench.boxes import LinkSettings, link

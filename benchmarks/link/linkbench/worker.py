@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``python -m linkbench.worker FILE``: make the measurements listed in FILE, a line of JSON each.
 
-To be run as first process of namespaces of its own. Results go to FILE.results as they come, what is being done to
+To be run as first process of namespaces of its own. Results go to FILE.results as they come, progress to
 standard error.
 """
 

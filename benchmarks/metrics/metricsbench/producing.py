@@ -26,7 +26,7 @@ def tags_of(rate: int) -> list[dict[str, str]]:
 
 
 def main(directory: Path, rate: int, seconds: float) -> None:
-    """Write the points, then say what that took."""
+    """Write the points, then print the cost."""
     series = tags_of(rate)
     spool = MetricsSpool(directory / SPOOL)
     begin, begin_ns = time.monotonic(), time.time_ns()

@@ -22,7 +22,7 @@ _KINDS = {
 
 
 def main() -> int:
-    """Measure what was asked for and show it."""
+    """Measure, and show the results."""
     options = _options()
     return harness.run(
         options,

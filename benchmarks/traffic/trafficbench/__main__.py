@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--only", choices=fairness.GROUPS, action="append", help="of --fairness; may be repeated")
     parser.add_argument("--clock", choices=fairness.CLOCKS, action="append", help="of --fairness; both by default")
     parser.add_argument("--render", type=Path, metavar="FILE", help="a document that holds the table")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results")
     options = parser.parse_args()
     try:
         if options.fairness:

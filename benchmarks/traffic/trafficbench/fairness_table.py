@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``--fairness`` found, as Markdown."""
+"""The results of ``--fairness`` as Markdown."""
 
 from collections.abc import Iterable, Mapping
 

@@ -17,7 +17,7 @@ _TWO = "two"
 
 
 def main() -> int:
-    """Measure what was asked for and show it."""
+    """Measure, and show the results."""
     options = _options()
     return harness.run(options, "virtual time", "cases", lambda: _measured(options), tables)
 
@@ -36,7 +36,7 @@ def _options() -> argparse.Namespace:
 
 
 def _measured(options: argparse.Namespace) -> dict[str, Any]:
-    """What the file held, with what has been measured now in the stead of what it held of that."""
+    """The results of the file; new measurements replace earlier ones."""
     require_virtual_machine()
     known = read_earlier(options.json, "cases")
     cases = known.get("cases", {})
@@ -64,7 +64,7 @@ def _case(case: commands.Case, repeats: int) -> dict[str, Any]:
 
 
 def _two(case: commands.Case, repeats: int) -> dict[str, Any]:
-    """One alone, two at once, in turn: what else the machine does meets both alike."""
+    """One alone and two at once, in turn, so that other load on the machine affects both alike."""
     print(f"{case.name}: alone and two at once, {repeats} times", file=sys.stderr)
     alone: list[dict[str, Any]] = []
     pairs: list[list[dict[str, Any]]] = []

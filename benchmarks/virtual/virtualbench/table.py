@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as tables that are read on a terminal and in Markdown alike."""
+"""Results as Markdown tables."""
 
 from collections.abc import Sequence
 from statistics import median
@@ -17,7 +17,7 @@ _PARTS = {
 
 
 def tables(known: dict[str, Any]) -> str:
-    """How long each experiment takes and where its time goes; what two at once cost each other."""
+    """The duration of each experiment by step, and how much two at once slow each other down."""
     parts = [_cases(list(known["cases"].values()))] if known.get("cases") else []
     parts += [_two(known["two"])] if "two" in known else []
     return "\n\n".join(parts)

@@ -54,7 +54,7 @@ def test_an_interrupted_benchmark_says_so_in_a_line(tmp_path: Path, wait: str) -
     """And ends with 130, wherever it was: CPython ends by the signal after an exec of text, whatever comes then."""
     code, said = ended(tmp_path, started(tmp_path, "bench", wait, benchmark("bench")), signal.SIGINT)
     assert code == 130
-    assert said == "interrupted: what was not told yet is lost, and nothing is left running\n"
+    assert said == "interrupted: measurements not printed yet are lost; nothing is left running\n"
 
 
 def test_what_was_told_before_is_not_lost(tmp_path: Path) -> None:
