@@ -35,7 +35,7 @@ test: ## all tests but those that the next targets have: Rust first, so that com
 	@$(PYTEST_BY_TWO) -m "not figures and $(ELSEWHERE)" $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -m "figures and $(ELSEWHERE)" $(PYTEST_ARGS)
 
-test-virtual: kernel ## the tests that stand on virtual time, some also on Linux 6.1 if built; `make test` leaves them out
+test-virtual: kernel ## the tests in virtual time, some also on Linux 6.1 if built; `make test` leaves them out
 	@$(PYTEST_BY_TWO) -m "virtual and not figures" $(PYTEST_ARGS)
 	@$(BIN)/python -m pytest -m "virtual and figures" $(PYTEST_ARGS)
 	@[ -n "$${ATOLL_KERNEL:-}" ] || [[ $$($(BIN)/atoll kernel path) = */6.1.* ]] || \
@@ -56,7 +56,7 @@ test-servers: setup ## metrics in real InfluxDB servers, dashboards on a real Gr
 	@tools/servers
 	@ATOLL_REQUIRE_SERVERS=1 $(PYTEST_BY_TWO) -m servers $(PYTEST_ARGS)
 
-test-compose: setup ## dashboards/compose.yaml brought up by Docker, which must be there; it fetches the images it lacks
+test-compose: setup ## dashboards/compose.yaml brought up by Docker, which must be installed; it fetches missing images
 	@ATOLL_REQUIRE_COMPOSE=1 $(BIN)/python -m pytest -m compose $(PYTEST_ARGS)
 
 test-page: ## the live page in a real Chromium, which is installed first
@@ -92,16 +92,16 @@ fmt: ## rewrite Python and Rust in the house's format
 bench: kernel ## run every benchmarks/*/run
 	@for run in benchmarks/*/run; do [ -x "$$run" ] || continue; echo "== $${run%/run}"; "$$run"; done
 
-bench-controller: setup ## how soon ten to ten thousand entries are on a switch, beside its peers; ARGS="--quick", "--help"
+bench-controller: setup ## time to install ten to ten thousand entries on a switch, compared with other controllers; ARGS="--quick", "--help"
 	@benchmarks/controller/run $(ARGS)
 
-bench-link: setup ## the link engine beside its peers, half an hour; ARGS="--quick" a minute, "--help"
+bench-link: setup ## the link engine compared with other emulators, half an hour; ARGS="--quick" a minute, "--help"
 	@benchmarks/link/run $(ARGS)
 
 bench-analysis: setup ## memory and time of the analysis of runs of 1 h and 4 h; ARGS="--quick", "--help"
 	@benchmarks/analysis/run $(ARGS)
 
-bench-metrics: setup ## 100,000 points a second into a real InfluxDB; ARGS="--lateness" what metrics cost a run, "--quick", "--help"
+bench-metrics: setup ## 100,000 points a second into a real InfluxDB; ARGS="--lateness" the cost of metrics for a run, "--quick", "--help"
 	@tools/servers influxd-2.7.12
 	@benchmarks/metrics/run $(ARGS)
 
@@ -114,10 +114,10 @@ bench-virtual: kernel ## how long experiments in virtual time take, and two at o
 release: ## atoll-host as one static file for x86-64, aarch64 and armv7, each of them run; ARGS="aarch64" builds one
 	@tools/release $(ARGS)
 
-bench-traffic: setup ## short flows a second beside nginx with ab and wrk, two minutes; ARGS="--quick"; "--fairness" of channels, half an hour; "--help"
+bench-traffic: setup ## short flows per second, compared with nginx with ab and wrk, two minutes; ARGS="--quick"; "--fairness" of channels, half an hour; "--help"
 	@benchmarks/traffic/run $(ARGS)
 
-bench-hosts: setup ## one program started on a hundred machines, beside pssh and Ansible; ARGS="--quick", "--help"
+bench-hosts: setup ## one program started on a hundred machines, compared with pssh and Ansible; ARGS="--quick", "--help"
 	@benchmarks/hosts/run $(ARGS)
 
 lock: setup ## choose the Python packages' versions again (requirements.lock)

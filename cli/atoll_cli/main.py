@@ -118,7 +118,7 @@ Settings = Annotated[
 ]
 Strict = Annotated[bool, typer.Option("--strict", help="treat warnings as errors")]
 DurationOption = Annotated[
-    str | None, typer.Option(help="duration, instead of the experiment's, such as '10 s'", metavar="DURATION")
+    str | None, typer.Option(help="override the experiment's duration, such as '10 s'", metavar="DURATION")
 ]
 
 
@@ -241,8 +241,8 @@ def trace(
     target = lab_target(inventory)
     refuse(probes is not None and not live, "--probes needs --live")
     if packet is not None:
-        refuse(live, "--live sends probes of its own; --packet is traced by the plan alone")
-        refuse(protocol is not None, "--packet names its protocol itself; leave --protocol out")
+        refuse(live, "--packet cannot be combined with --live, which sends probes")
+        refuse(protocol is not None, "--packet already names a protocol; leave --protocol out")
         raise typer.Exit(print_packet_trace(experiment, packet, src, dst, as_json=json))
     if src is None or dst is None:
         raise UsageError("name the hosts SRC and DST, or the packet by --packet")
@@ -395,7 +395,7 @@ def run(
 
     Uses the lab that is up, or brings one up for the run.
     """
-    from atoll_cli.commands.run_command import RunCommand
+    from atoll_cli.commands.run_arguments import RunArguments
     from atoll_cli.commands.selection import backend_for, experiment_file, lab_target, refuse
     from atoll_testbed.run.run_request import RunOptions
 
@@ -412,7 +412,7 @@ def run(
         runtime not in (None, Runtime.OS_KEN) and virtual,
         f"--runtime {runtime}: in virtual time the controller always runs os-ken; use --on mininet",
     )
-    command = RunCommand(
+    command = RunArguments(
         experiment_file(experiment, seed, duration, settings or ()),
         target,
         RunOptions(backend_for(target, backend), metrics=not no_metrics, full_matrix=full_matrix),

@@ -37,7 +37,7 @@ from atoll_daemon.last_failure import expect_kill, forget_failure, remember_fail
 from atoll_daemon.live_metrics import LivePoints
 from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.run_registry import RUNS, RunRecord, Runs
-from atoll_daemon.task_runner import Line, TaskRunner
+from atoll_daemon.task_runner import JsonObject, TaskRunner
 from atoll_dashboards.grafana.grafana_links import carried_link
 from atoll_dashboards.influx.sink_supervisor import Fed, feeding
 from atoll_testbed.box_connections import ConnectionPolicy
@@ -94,7 +94,7 @@ class LabDaemon:
         self.runs_folder = Path(RUNS).resolve()
         """The default parent of run directories: `runs` in the directory in which the daemon was started."""
         self.replays = Replays(self.runs_folder)
-        self.boxes: dict[str, Line] = {}
+        self.boxes: dict[str, JsonObject] = {}
         """The latest counters of each link and delay box."""
         self.listens: list[str] = []
         """URLs of the API over TCP."""
@@ -159,7 +159,7 @@ class LabDaemon:
 
     # Work
 
-    async def bring_up(self, lab: Lab, network: Network, runtime: Runtime | None) -> Line:
+    async def bring_up(self, lab: Lab, network: Network, runtime: Runtime | None) -> JsonObject:
         """Bring a lab up unless it is up already, which the answer says."""
         if self._up is not None:
             self.require_same_lab(network)
@@ -178,7 +178,7 @@ class LabDaemon:
         self.spawn(self._end_with_lab(testbed))
         return {"already": False}
 
-    async def apply(self, described: DescribedExperiment, how: ApplyOptions) -> Line:
+    async def apply(self, described: DescribedExperiment, how: ApplyOptions) -> JsonObject:
         """Apply an experiment; the answer has the changes."""
         testbed, _ = self.require_lab()
         dry_run = how.dry_run
@@ -215,7 +215,7 @@ class LabDaemon:
         request = RunRequest(testbed.network, described.experiment, testbed.platform.name, options)
         return AcceptedRun(described, await asyncio.to_thread(require_runnable, request, runs), runs, analyse)
 
-    async def run(self, run: AcceptedRun, record: RunRecord) -> Line:
+    async def run(self, run: AcceptedRun, record: RunRecord) -> JsonObject:
         """Run an experiment; the answer has the run directory, the summary, and the link to its points in Grafana."""
         testbed, _ = self.require_lab()
         request = run.planned.request
@@ -240,7 +240,7 @@ class LabDaemon:
         link = carried_link(run_dir) if fed.points else None
         return {"run_dir": str(run_dir.path), "summary": summary, "grafana": link}
 
-    async def calibrate(self, described: DescribedExperiment, directions: list[str], seconds: float) -> Line:
+    async def calibrate(self, described: DescribedExperiment, directions: list[str], seconds: float) -> JsonObject:
         """Calibrate the links of an experiment against their configuration; the answer has the figures."""
         testbed, _ = self.require_lab()
         await testbed.apply(described.experiment, described.backend, at_once=True)

@@ -10,7 +10,7 @@ from collections.abc import Generator, Iterable
 from typing import Any
 
 from atoll_core.events.events import Counters
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_daemon.event_log import EventLog
 from atoll_testbed.metrics.metric_points import box_kinds, box_points, class_names, link_config_points
 from atoll_testbed.testbed import Testbed
@@ -43,7 +43,7 @@ class LivePoints:
             self._hand_on()
             self._run, self._metered = None, False
 
-    def take(self, points: Iterable[Point]) -> None:
+    def take(self, points: Iterable[MetricPoint]) -> None:
         """Take points, which are sent within a second."""
         if not self._events.sampled:
             return

@@ -8,7 +8,7 @@ from typing import Any
 from atoll_core.errors import AtollError
 from atoll_core.events.events import Live, StepBegun
 from atoll_daemon.http.http_errors import RequestError, error_json, internal_error
-from atoll_daemon.task_runner import Line
+from atoll_daemon.task_runner import JsonObject
 
 RUNS = "runs"
 """The default parent of run directories."""
@@ -27,11 +27,11 @@ class RunRecord:
     ended_ns: int | None = None
     run_dir: str | None = None
     step: str | None = None
-    live: Line | None = None
-    summary: Line | None = None
+    live: JsonObject | None = None
+    summary: JsonObject | None = None
     error: dict[str, Any] | None = None
     warnings: list[dict[str, Any]] = field(default_factory=list[dict[str, Any]])
-    task: asyncio.Task[Line] | None = None
+    task: asyncio.Task[JsonObject] | None = None
     named: asyncio.Event = field(default_factory=asyncio.Event)
     """Set as soon as the run has a directory, or has ended without one."""
 
@@ -69,7 +69,7 @@ class RunRecord:
             "warnings": self.warnings,
         }
 
-    def over(self, task: asyncio.Task[Line], now_ns: int) -> None:
+    def over(self, task: asyncio.Task[JsonObject], now_ns: int) -> None:
         """Record the result of the task."""
         self.ended_ns = now_ns
         self.named.set()

@@ -10,8 +10,8 @@ from typing import Any
 from atoll_daemon.event_log import EventLog
 from atoll_daemon.http.http_errors import RequestError
 
-Line = dict[str, Any]
-Work = Callable[[], Awaitable[Line]]
+JsonObject = dict[str, Any]
+Work = Callable[[], Awaitable[JsonObject]]
 
 _VERDICT_KEYS = ("verdict", "reasons", "caveats")  # of a run's summary
 
@@ -33,7 +33,7 @@ class TaskRunner:
         self.idle = asyncio.Event()
         self.idle.set()
         self._events = events
-        self._task: asyncio.Task[Line] | None = None
+        self._task: asyncio.Task[JsonObject] | None = None
 
     def require_idle(self) -> None:
         """Raise RequestError (409) while a task is in progress."""
@@ -41,7 +41,7 @@ class TaskRunner:
             msg = f"the lab is busy with `{self.busy.what} {self.busy.about}`; wait for its end"
             raise RequestError(409, msg, exit_code=1)
 
-    def begin(self, what: str, about: str, work: Work) -> asyncio.Task[Line]:
+    def begin(self, what: str, about: str, work: Work) -> asyncio.Task[JsonObject]:
         """Start a task, which ends with its result or error. Raises RequestError (409) while another is in progress."""
         self.require_idle()
         self.busy = Busy(what, about, time.time_ns())
@@ -56,7 +56,7 @@ class TaskRunner:
             self._task.cancel()
             await asyncio.wait([self._task])
 
-    async def _do(self, what: str, about: str, work: Work) -> Line:
+    async def _do(self, what: str, about: str, work: Work) -> JsonObject:
         self._events.add("work", what=what, about=about, state="begin")
         try:
             result = await work()
@@ -70,7 +70,7 @@ class TaskRunner:
         self._events.add("work", what=what, about=about, state="end", **verdict)
         return result
 
-    def _over(self, task: asyncio.Task[Line]) -> None:
+    def _over(self, task: asyncio.Task[JsonObject]) -> None:
         if not task.cancelled():
             task.exception()  # retrieved: the requester may no longer be waiting for it
         self.busy = None

@@ -20,7 +20,7 @@ from atoll_core.events.events import SwapEvent
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import Plan
 from atoll_testbed.box_connections import BoxConnections
-from atoll_testbed.machines import Machines
+from atoll_testbed.machine_reconciler import MachineReconciler
 from atoll_testbed.verification.cutover_verification import verify_cutover
 from atoll_testbed.verification.probe_receiver import ProbedLab
 from atoll_testbed.verification.swap_verification import verify_drained, verify_entries
@@ -80,7 +80,7 @@ class LiveSwap:
         steps: Sequence[SwapStep],
         *,
         switches: SwitchFleet,
-        machines: Machines,
+        machines: MachineReconciler,
         connections: BoxConnections,
         verifier: SwapVerifier,
         events: EventBus,

@@ -19,7 +19,7 @@ from atoll_controller.fabric.swap_executor import steps_of
 from atoll_controller.fabric.swap_plan import plan_swap
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
-from atoll_controller.planner.diff import diff
+from atoll_controller.planner.entry_diff import diff
 from atoll_controller.planner.planner import make_plan
 from atoll_core.codec import to_json
 from atoll_core.errors import AtollError, LabError
@@ -38,7 +38,7 @@ from atoll_hosts.machine import Machine
 from atoll_testbed.box_connections import BoxConnections, ConnectionPolicy
 from atoll_testbed.box_services import Services
 from atoll_testbed.live_swap import LiveSwap, NoVerifier, ProbeVerifier
-from atoll_testbed.machines import Machines
+from atoll_testbed.machine_reconciler import MachineReconciler
 from atoll_testbed.platforms.base import EmulatedPlatform, Platform
 from atoll_testbed.testbed_diff import TestbedChange, flow_changes
 from atoll_testbed.verification.path_verification import verify_paths
@@ -71,7 +71,7 @@ class Testbed:
         self.experiment: Experiment | None = None
         self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._services = Services(platform, self.events, self._fail)
-        self._machines = Machines(platform, self._services)
+        self._machines = MachineReconciler(platform, self._services)
         self._swap: LiveSwap | None = None
         self._stopping = False
         self._switches = Reconciler(controller, self.network, lambda: platform.start_controller(runtime), self.events)

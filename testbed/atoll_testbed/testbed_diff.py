@@ -4,7 +4,7 @@
 from collections.abc import Iterable
 from dataclasses import dataclass
 
-from atoll_controller.planner import diff
+from atoll_controller.planner import entry_diff
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry, describe_actions
 
 
@@ -21,7 +21,7 @@ class TestbedChange:
         return f"{self.action:<6} {self.kind:<7} {self.subject}: {self.reason}"
 
 
-def flow_changes(changes: Iterable[diff.FlowChange]) -> tuple[TestbedChange, ...]:
+def flow_changes(changes: Iterable[entry_diff.FlowChange]) -> tuple[TestbedChange, ...]:
     """Changes of flow entries."""
     return tuple(
         TestbedChange("flow", change.action, f"{change.entry.switch} {_in_words(change.entry)}", change.reason)

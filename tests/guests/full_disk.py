@@ -17,7 +17,7 @@ from atoll_analysis import analyse
 from atoll_analysis.run_directory import MetricsSpool, RunDir
 from atoll_analysis.run_directory.metrics_spool import read_spool
 from atoll_core.errors import RunError
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_dashboards.report.report import write_report
 from atoll_hosts.binary import find_binary
 from tests.support.synthetic_run import simulate
@@ -88,7 +88,7 @@ def main(folder: Path) -> None:
     def fill_spool() -> None:
         nonlocal written
         while True:
-            spool.write([Point("m", {}, {"noise": os.urandom(20_000).hex()}, written)])
+            spool.write([MetricPoint("m", {}, {"noise": os.urandom(20_000).hex()}, written)])
             spool.flush()
             written += 1
 

@@ -23,7 +23,7 @@ from pathlib import Path
 
 from atoll_controller.fabric import reconciler
 from atoll_controller.fabric.flow_installer import read_tables
-from atoll_controller.planner.diff import diff
+from atoll_controller.planner.entry_diff import diff
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import AtollError, PlanError
 from atoll_core.experiment.experiment import Experiment

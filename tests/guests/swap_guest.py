@@ -26,7 +26,7 @@ from typing import Any
 from atoll_controller.fabric import recent_deletions, reconciler
 from atoll_controller.fabric.flow_installer import read_tables
 from atoll_controller.fabric.swap_plan import plan_swap
-from atoll_controller.planner.diff import diff
+from atoll_controller.planner.entry_diff import diff
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import LabError, PlanError
 from atoll_core.events.events import SwapEvent
@@ -39,7 +39,7 @@ from atoll_hosts.agent import Job
 from atoll_switches.capability_profile import drivers, profile
 from atoll_testbed.platforms import base
 from atoll_testbed.testbed import Testbed
-from tests.support.lagging import LAGS_S, LaggingController
+from tests.support.lagging_switches import LAGS_S, LaggingController
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
 ROUTED = ("r1", "r2", "r3")

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll_core.metrics.line_protocol import Field, Point
+from atoll_core.metrics.line_protocol import Field, MetricPoint
 
 # Control characters become two characters on the way, and a final backslash cannot be written: see the escaping rules.
 NAMES = st.text(st.characters(exclude_categories=("Cs", "Cc"))).filter(
@@ -36,7 +36,7 @@ PLAIN = st.text(st.characters(whitelist_categories=("L", "Nd"), whitelist_charac
 
 @given(PLAIN, st.dictionaries(PLAIN, PLAIN, max_size=3), st.dictionaries(PLAIN, FIGURES, min_size=1, max_size=3))
 def test_a_line_reads_back_as_the_point(measurement: str, tags: dict[str, str], fields: dict[str, Field]) -> None:
-    line, left_out = Point(measurement, tags, fields, 17).line()
+    line, left_out = MetricPoint(measurement, tags, fields, 17).line()
     assert line is not None
     assert left_out == 0
     names, figures, instant = split_line(line)
@@ -53,25 +53,25 @@ def test_what_is_written_parses_to_the_same_point(
     measurement: str, tags: dict[str, str], fields: dict[str, Field]
 ) -> None:
     """Figures keep their types, too: the point writes the same line again."""
-    point = Point(measurement, tags, fields, 17)
+    point = MetricPoint(measurement, tags, fields, 17)
     line, _ = point.line()
     assert line is not None
-    assert Point.parse(line) == point
-    assert Point.parse(line).line() == (line, 0)
+    assert MetricPoint.parse(line) == point
+    assert MetricPoint.parse(line).line() == (line, 0)
 
 
 @pytest.mark.parametrize("text", ["", "link", "link,a=b", "link a=1i", "link a=1i x", "link  17"])
 def test_what_is_no_line_of_a_point_is_refused(text: str) -> None:
     with pytest.raises(ValueError):  # noqa: PT011 - int() has words of its own
-        Point.parse(text)
+        MetricPoint.parse(text)
 
 
 @given(st.dictionaries(st.text(), st.text(), max_size=3), st.dictionaries(st.text(), FIGURES | st.floats(), max_size=3))
 def test_as_json_a_point_is_json_whatever_it_holds(tags: dict[str, str], fields: dict[str, Field]) -> None:
     """Figures that JSON cannot express either (not a number, infinities) are left out."""
-    told = Point("m", tags, fields, 17).to_json()
+    told = MetricPoint("m", tags, fields, 17).to_json()
     assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert (told is None) == (Point("m", tags, fields, 17).line()[0] is None)
+    assert (told is None) == (MetricPoint("m", tags, fields, 17).line()[0] is None)
 
 
 def split_line(line: str) -> tuple[str, str, str]:
@@ -95,11 +95,11 @@ def split_fields(figures: str) -> list[tuple[str, str]]:
     st.dictionaries(st.text(), st.text() | st.floats(), max_size=3),
 )
 def test_no_text_can_break_a_line_in_two(measurement: str, tags: dict[str, str], fields: dict[str, Field]) -> None:
-    line, _ = Point(measurement, tags, fields, 0).line()
+    line, _ = MetricPoint(measurement, tags, fields, 0).line()
     assert line is None or ("\n" not in line and "\r" not in line)
 
 
 @given(st.dictionaries(NAMES, st.floats(), max_size=4))
 def test_exactly_the_figures_that_are_no_numbers_are_left_out(fields: dict[str, float]) -> None:
-    _, left_out = Point("m", {}, fields, 0).line()
+    _, left_out = MetricPoint("m", {}, fields, 0).line()
     assert left_out == sum(not math.isfinite(figure) for figure in fields.values())

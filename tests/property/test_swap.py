@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from atoll_apps.steering import flow_entries, steer
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap, plan_swap
 from atoll_controller.fabric.swap_probes import Probe
-from atoll_controller.planner.diff import diff
+from atoll_controller.planner.entry_diff import diff
 from atoll_controller.tracing.table_model import Frame, Lookup, SwitchTables
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment
@@ -20,7 +20,7 @@ from atoll_core.lab.network import Network, PortRef
 from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.tag_layout import Layout
 from tests.support.labs import experiments, laboratories
-from tests.support.passages import path, places
+from tests.support.table_paths import path, places
 
 _quick = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]

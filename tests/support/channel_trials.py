@@ -8,8 +8,8 @@ from dataclasses import asdict
 from pathlib import Path
 
 from atoll_core.errors import LabError
+from atoll_emulation.uml.boot import VirtualClock, run_in_uml
 from atoll_emulation.uml.kernel import find_virtual_kernel
-from atoll_emulation.uml.run import VirtualClock, run_in_uml
 from tests.guests.channels_guest import FLOW_BYTES, Finding, Trial
 from tests.support.sandbox import ROOT
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from tests.support.influx_servers import Identity, Typed
 from tests.support.sandbox import ATOLL, GEO, ROOT, Sandbox
 
@@ -46,7 +46,7 @@ def recorded(lines: Iterable[str], *by_ns: int) -> dict[Identity, dict[str, Type
     """The points of lines as ``influx_servers.points`` has them, each at so much from its instant, ns."""
     found: dict[Identity, dict[str, Typed]] = {}
     for line in lines:
-        fields = {name: (_TYPES[type(figure)], figure) for name, figure in Point.parse(line).fields.items()}
+        fields = {name: (_TYPES[type(figure)], figure) for name, figure in MetricPoint.parse(line).fields.items()}
         found |= {identity(line, shift): fields for shift in by_ns or (0,)}
     return found
 

@@ -14,8 +14,8 @@ from pathlib import Path
 
 from atoll_core.errors import AtollError
 from atoll_core.units import Duration
+from atoll_emulation.uml.boot import VirtualClock, run_in_uml
 from atoll_emulation.uml.kernel import find_virtual_kernel
-from atoll_emulation.uml.run import VirtualClock, run_in_uml
 from tests.support.sandbox import PYTHON, ROOT, Sandbox
 
 _SETTING_UP_S = 600

@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 
 from atoll_analysis.tables.packet_records import RECORD
+from atoll_emulation.uml.boot import VirtualClock, run_in_uml
 from atoll_emulation.uml.kernel import find_virtual_kernel
-from atoll_emulation.uml.run import VirtualClock, run_in_uml
 from atoll_hosts.binary import find_binary
 from tests.support.sandbox import ATOLL
 

@@ -58,7 +58,7 @@ def judge_start(start: StartFigures | None) -> Iterator[Finding]:
         apart = f"{start['spread_ms']:.1f} ms apart"
         yield caveat(
             f"clients began {apart}, bound {START_SPREAD_MS:g} ms: {first} first, {last} last, "
-            f"{late[last]:.1f} ms late; the load's first moments are not those of a common start"
+            f"{late[last]:.1f} ms late; the load did not start at one instant"
         )
 
 

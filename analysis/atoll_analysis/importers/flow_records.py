@@ -111,7 +111,7 @@ def _import_capture(path: Path, wanted: Wanted, binary: Path) -> Imported:
         sizes: list[int] = flows.collect()["ip_bytes"].to_list()
     found = Imported(Form.PCAP, Counter(sizes), records=decoded.packets, truncated=decoded.truncated)
     if not sizes:
-        raise _wrong(path, 0, "holds no IPv4 packets of flows that are wanted")
+        raise _wrong(path, 0, "has no IPv4 packets of the selected flows")
     return found
 
 
@@ -164,7 +164,7 @@ def _why(error: Exception) -> str:
 
 def _unknown(path: Path) -> Form:
     known = ", ".join(Form)
-    raise _wrong(path, 1, f"its first line is none of a known format; say --format, one of {known}")
+    raise _wrong(path, 1, f"its first line has no known format; name the format: --format, one of {known}")
 
 
 def _form_of(first: str) -> Form | None:

@@ -8,7 +8,7 @@ from pathlib import Path
 
 from atoll_analysis.run_directory.atomic_files import Appender
 from atoll_core.errors import RunDirError
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 
 SPOOL = "metrics.lp.zst"
 """What it is called in a run directory."""
@@ -37,7 +37,7 @@ class MetricsSpool:
         self._pending: list[str] = []
         self._frame_since = clock()
 
-    def write(self, points: Iterable[Point]) -> None:
+    def write(self, points: Iterable[MetricPoint]) -> None:
         """Take points; those of more than a second are written. Raises RunError (disk full, say)."""
         for point in points:
             line, left_out = point.line()

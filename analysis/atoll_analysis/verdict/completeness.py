@@ -73,8 +73,8 @@ def _no_payload(summary: Summary) -> Iterator[Finding]:
         return
     flows = summary["flows_completed"] + summary["flows_cut"] + summary["flows_failed"]
     yield Finding(
-        f"no byte of any of {counted(flows, 'flow')} arrived, though pings were answered; {counted(tries, 'timeout')} "
-        f"where links lost {loss:.2%} of all packets, there and back: {chance(tries, loss)}",
+        f"no byte arrived in any of {counted(flows, 'flow')}, although pings were answered; {counted(tries, 'timeout')}"
+        f", and links lost {loss:.2%} of all packets in both directions: {chance(tries, loss)}",
         grave=is_fault(tries, loss),
     )
 
@@ -106,7 +106,7 @@ def _pings(summary: Summary) -> Iterator[Finding]:
     granted = min(1.0, 2 * path_loss + 0.01 + blocked)
     if _is_beyond(lost, sent, granted):
         yield Finding(
-            f"{lost} of {counted(sent, 'ping')} were lost, the links of their way dropped {path_loss:.2%} of all "
+            f"{lost} of {counted(sent, 'ping')} were lost, and the links on their path dropped {path_loss:.2%} of all "
             f"packets{f' and were blocked for {blocked:.2%} of the time' if blocked else ''}, bound {granted:.2%}",
             grave=lost == sent,
         )
@@ -136,14 +136,14 @@ def _transfer(summary: Summary) -> Iterator[Finding]:
     why = f"; {failure}" if (failure := summary.get("transfer_failure")) else ""
     tries, loss = summary.get("transfer_tries"), summary.get("path_loss") or 0.0
     if received is None:
-        yield Finding(f"a transfer of {size} was asked for{within}, and nothing is known of it{why}", grave=had_time)
+        yield Finding(f"the transfer of {size} left no result{within}{why}", grave=had_time)
     elif received:
         yield caveat(f"the transfer was not finished{within}: {received} of {size} arrived{why}")
     elif tries is None:  # an older version analysed the run
-        yield Finding(f"no byte of the transfer arrived{within}, asked for: {size}", grave=had_time)
+        yield Finding(f"no byte of the transfer of {size} arrived{within}", grave=had_time)
     else:
         yield Finding(
-            f"no byte of the transfer arrived{within}, asked for: {size}; {counted(tries, 'timeout')} in succession "
-            f"where links lost {loss:.2%} of all packets, there and back: {chance(tries, loss)}{why}",
+            f"no byte of the transfer of {size} arrived{within}; {counted(tries, 'timeout')} in succession, "
+            f"and links lost {loss:.2%} of all packets in both directions: {chance(tries, loss)}{why}",
             grave=is_fault(tries, loss, _FALSE_ALARM_OF_TRANSFER),
         )

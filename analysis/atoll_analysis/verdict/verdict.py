@@ -95,7 +95,7 @@ def _boxes(summary: Summary) -> list[str]:
     if summary["oversize_packets"]:
         reasons.append(
             f"{counted(summary['oversize_packets'], 'packet')} larger than the MTU reached a box: "
-            "offloads were on somewhere"
+            "some interface has offloads enabled"
         )
     if summary["unknown_vlan_packets"]:
         reasons.append(

@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 from itertools import groupby
 
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
-from atoll_core.lab.host_groups import Sides
+from atoll_core.experiment.host_groups import Sides
 from atoll_core.lab.network import Host, Network, PortPair, Tap
 from atoll_core.plan.tag_layout import Direction, Layout
 

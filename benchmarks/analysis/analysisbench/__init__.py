@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the analysis of long runs costs."""
+"""Memory and time of the analysis of long runs."""

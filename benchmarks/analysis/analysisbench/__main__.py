@@ -21,7 +21,7 @@ _STAGES = ("atoll_analysis", "atoll_dashboards.report.report")
 
 @dataclass(frozen=True, slots=True)
 class Cost:
-    """What one stage took: the largest resident set of its process or of a child, and wall time."""
+    """The cost of one stage: the largest resident set of its process or of a child, and wall time."""
 
     hours: float
     stage: str

@@ -2,7 +2,7 @@
 """A run directory of any length as a laboratory would leave it: captures, counters, pings, flow logs, job logs.
 
 GEO 8 Mbit/s at two thirds of its rate, six world servers, six clients, some flows a second, three captures. Packets are
-made a minute at a time by NumPy, so that hours of them take minutes. Flows do not repeat what the link lost.
+made a minute at a time by NumPy, so that hours of them take minutes. Flows do not retransmit lost packets.
 """
 
 import json
@@ -168,7 +168,7 @@ def _log_flows(flows: dict[str, Numbers], start_ns: int, first: int, logs: list[
 
 
 def _counters(run: RunDir, seconds: int, packets: dict[str, int]) -> None:
-    """What boxes, pings and the other jobs say."""
+    """The logs of boxes, pings and the other jobs."""
     start = synthetic_run.START_NS
     with (run.path / "link.jsonl").open("w") as file:
         for line in _box_lines(start, seconds, packets):

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How soon a plan of flow entries is on a switch, verified: this project's controller beside its peers."""
+"""The time until a plan of flow entries is on a switch and verified: this project's controller and others."""

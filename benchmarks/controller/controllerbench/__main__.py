@@ -10,11 +10,11 @@ from typing import Any
 
 from atoll_core.errors import AtollError
 from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
-from controllerbench.measure import SIZES, WAYS
+from benchkit import harness
+from benchkit.json_results import read_earlier
+from benchkit.program import part
+from controllerbench.measure import INSTALLERS, SIZES
 from controllerbench.table import tables
-from linkbench import frame
-from linkbench.program import part
-from linkbench.results import read_earlier
 
 _QUICK_SIZES = (10, 100)
 _SWAP = "swap"  # measured on a laboratory, not on the bench
@@ -22,23 +22,23 @@ _QUICK_WAYS = ("atoll", "ovs-ofctl bundle", _SWAP)
 
 
 def main() -> int:
-    """Measure what was asked for, in namespaces of its own, and show it."""
+    """Measure in namespaces of its own, and show the results."""
     options = _options()
 
     def measured() -> dict[str, list[dict[str, Any]]]:
         earlier = read_earlier(options.json, "results")
         return _merged(earlier, _measured(options))
 
-    return frame.run(options, "the controller", "results", measured, tables)
+    return harness.run(options, "the controller", "results", measured, tables)
 
 
 def _options() -> argparse.Namespace:
-    parser = frame.parser("controller", __doc__)
-    parser.add_argument("--only", action="append", choices=[*WAYS, _SWAP], help="this alone (may be repeated)")
+    parser = harness.parser("controller", __doc__)
+    parser.add_argument("--only", action="append", choices=[*INSTALLERS, _SWAP], help="this alone (may be repeated)")
     parser.add_argument("--sizes", type=int, nargs="+", metavar="N", help=f"entries (default: {SIZES})")
     parser.add_argument("--repeats", type=int, metavar="N", help="of which the median counts (3; --quick: 1)")
     options = parser.parse_args()
-    options.only = options.only or (list(_QUICK_WAYS) if options.quick else [*WAYS, _SWAP])
+    options.only = options.only or (list(_QUICK_WAYS) if options.quick else [*INSTALLERS, _SWAP])
     options.sizes = options.sizes or list(_QUICK_SIZES if options.quick else SIZES)
     options.repeats = options.repeats or (1 if options.quick else 3)
     if min(options.repeats, *options.sizes) < 1:
@@ -47,7 +47,7 @@ def _options() -> argparse.Namespace:
 
 
 def _merged(old: dict[str, Any], new: dict[str, list[dict[str, Any]]]) -> dict[str, list[dict[str, Any]]]:
-    """What the file held, but for what has been measured anew."""
+    """The results of the file, except those that have been measured again."""
     results = _merged_ways(old.get("results", []), new["results"])
     return {"results": results, "swaps": new["swaps"] or old.get("swaps", [])}
 
@@ -61,7 +61,7 @@ def _merged_ways(old: list[dict[str, Any]], new: list[dict[str, Any]]) -> list[d
         for each in old
         if (each["way"], each.get("entries")) not in measured and not ("left_out" in each and each["way"] in ways)
     ]
-    order = list(WAYS)
+    order = list(INSTALLERS)
     return sorted([*kept, *new], key=lambda each: (order.index(each["way"]), each.get("entries", 0)))
 
 
@@ -70,10 +70,10 @@ def _measured(options: argparse.Namespace) -> dict[str, list[dict[str, Any]]]:
         raise AtollError(reason)
     with tempfile.TemporaryDirectory() as directory:
         task = Path(directory) / "task.json"
-        ways = [name for name in options.only if name in WAYS]
+        ways = [name for name in options.only if name in INSTALLERS]
         asked = {"ways": ways, "sizes": options.sizes, "repeats": options.repeats, "swaps": _SWAP in options.only}
         task.write_text(json.dumps(asked))
-        frame.measured_by([*unshare_argv(), *part("controllerbench.measure", str(task))])
+        harness.measured_by([*unshare_argv(), *part("controllerbench.measure", str(task))])
         return json.loads(task.read_text())
 
 

@@ -15,18 +15,18 @@ from typing import Any
 from atoll_controller.openflow.gc_tuning import relax_collector
 from atoll_core.errors import AtollError
 from controllerbench import swaps
-from controllerbench.atoll_way import Atoll, AtollOnRyu
+from controllerbench.atoll_installer import Atoll, AtollOnRyu
 from controllerbench.entries import Pair, pairs, reclassified
-from controllerbench.faucet_way import Faucet
-from controllerbench.ofctl_rest_way import OfctlRest
-from controllerbench.ofctl_way import OfctlBundle
+from controllerbench.faucet_installer import Faucet
+from controllerbench.installer import Installer
+from controllerbench.ofctl_installer import OfctlBundle
+from controllerbench.ofctl_rest_installer import OfctlRest
 from controllerbench.switch import Bench
-from controllerbench.ways import Way
 
-WAYS: dict[str, type[Way]] = {way.name: way for way in (Atoll, AtollOnRyu, OfctlBundle, OfctlRest, Faucet)}
+INSTALLERS: dict[str, type[Installer]] = {way.name: way for way in (Atoll, AtollOnRyu, OfctlBundle, OfctlRest, Faucet)}
 SIZES = (10, 100, 1000, 10000)
 
-_REPEATED_BELOW_S = 20.0  # what takes longer is measured once
+_REPEATED_BELOW_S = 20.0  # longer installations are measured once
 
 
 def main() -> int:
@@ -37,13 +37,13 @@ def main() -> int:
     bench = Bench()
     results: list[dict[str, Any]] = []
     for name in task["ways"]:
-        results += _measure(bench, WAYS[name](bench), task["sizes"], task["repeats"])
+        results += _measure(bench, INSTALLERS[name](bench), task["sizes"], task["repeats"])
     found = swaps.measure(task["repeats"]) if task["swaps"] else []
     path.write_text(json.dumps({"results": results, "swaps": found}))
     return 0
 
 
-def _measure(bench: Bench, way: Way, sizes: Sequence[int], repeats: int) -> list[dict[str, Any]]:
+def _measure(bench: Bench, way: Installer, sizes: Sequence[int], repeats: int) -> list[dict[str, Any]]:
     results: list[dict[str, Any]] = []
     try:
         way.start()
@@ -72,7 +72,7 @@ def _measure(bench: Bench, way: Way, sizes: Sequence[int], repeats: int) -> list
     return results
 
 
-def _repeat(bench: Bench, way: Way, plan: list[Pair], repeats: int, result: dict[str, Any]) -> None:
+def _repeat(bench: Bench, way: Installer, plan: list[Pair], repeats: int, result: dict[str, Any]) -> None:
     other = reclassified(plan, len(plan) // 2)
     for _ in range(repeats):
         way.empty()

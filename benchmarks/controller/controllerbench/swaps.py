@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long a swap takes on a laboratory that is up: chains changed to and fro, every stage timed.
+"""Duration of swaps on a lab that is up: the chain is changed back and forth, and every stage is timed.
 
 No peer does this: they change entries, and packets under way meet whatever is there at the moment.
 """

@@ -110,12 +110,12 @@ class Bench:
 
 
 def ofctl(*words: str) -> str:
-    """Run ovs-ofctl; what it printed. Raises LabError."""
+    """Run ovs-ofctl and return its output. Raises LabError."""
     return run("ovs-ofctl", "-O", "OpenFlow13", *words)
 
 
 def run(*argv: str) -> str:
-    """Run a command; what it printed. Raises LabError."""
+    """Run a command and return its output. Raises LabError."""
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     if done.returncode != 0:
         first = (done.stderr or done.stdout).strip().partition("\n")[0]

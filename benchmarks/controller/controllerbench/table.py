@@ -1,10 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as tables that are read on a terminal and in Markdown alike."""
+"""Results as Markdown tables."""
 
 from collections.abc import Mapping, Sequence
 from statistics import median
 from typing import Any
 
+from benchkit.markdown import markdown_table
 from controllerbench.swaps import STAGES
 
 _SWAP_NAMES = {"whole": "from intent to the old version gone", "beyond_drain": "all but the drain"}
@@ -42,7 +43,7 @@ def _swaps(swaps: Sequence[Mapping[str, Any]]) -> str:
     rows += [[_SWAP_NAMES.get(name, name), *(f"{median(each[f'{name}_s']):.3f}" for each in swaps)] for name in figures]
     number = len(swaps[0]["whole_s"])
     title = f"A swap on the demo's laboratory ({swaps[0]['swap']}), seconds, medians of {number}"
-    return f"{title}\n\n{_grid(rows)}"
+    return f"{title}\n\n{markdown_table(rows)}"
 
 
 def _table(results: Sequence[dict[str, Any]], figure: str) -> str:
@@ -51,18 +52,7 @@ def _table(results: Sequence[dict[str, Any]], figure: str) -> str:
     ways = list(dict.fromkeys(way for way, _ in known))
     rows = [["entries", *(str(size) for size in sizes)]]
     rows += [[way, *(_cell(known, way, size) for size in sizes)] for way in ways]
-    return _grid(rows)
-
-
-def _grid(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["| " + " | ".join(_aligned(row, widths)) + " |" for row in rows]
-    rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
-    return "\n".join([lines[0], rule, *lines[1:]])
-
-
-def _aligned(row: Sequence[str], widths: Sequence[int]) -> list[str]:
-    return [row[0].ljust(widths[0]), *(cell.rjust(width) for cell, width in zip(row[1:], widths[1:], strict=True))]
+    return markdown_table(rows)
 
 
 def _cell(known: dict[tuple[str, int], float], way: str, size: int) -> str:

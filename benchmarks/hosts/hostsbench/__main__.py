@@ -13,30 +13,30 @@ from typing import Any
 from atoll_core.errors import AtollError
 from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
 from atoll_hosts.binary import find_binary
+from benchkit import harness
+from benchkit.json_results import read_earlier
+from benchkit.program import part
+from hostsbench.starters import COLD, WARM, starters
 from hostsbench.table import table
-from hostsbench.ways import COLD, WARM, ways
-from linkbench import frame
-from linkbench.program import part
-from linkbench.results import read_earlier
 
 _QUICK_HOSTS, _QUICK_WAYS = 8, ("atoll", "pssh")
 _RANGE = (1, 1000)  # the bridge has a port for each
 
 
 def main() -> int:
-    """Measure what was asked for, in namespaces of its own, and show it."""
+    """Measure in namespaces of its own, and show the results."""
     options = _options()
 
     def measured() -> dict[str, list[dict[str, Any]]]:
         earlier = read_earlier(options.json, "results")
         return _merged(earlier, options.only, _measured(options))
 
-    return frame.run(options, "the hosts", "results", measured, table)
+    return harness.run(options, "the hosts", "results", measured, table)
 
 
 def _options() -> argparse.Namespace:
-    names = [way.name for way in ways(find_binary())]
-    parser = frame.parser("hosts", __doc__)
+    names = [way.name for way in starters(find_binary())]
+    parser = harness.parser("hosts", __doc__)
     parser.add_argument("--hosts", type=int, metavar="N", help=f"machines (100; --quick: {_QUICK_HOSTS})")
     parser.add_argument("--rounds", type=int, metavar="N", help="of each way (5; --quick: 1)")
     parser.add_argument("--only", action="append", choices=names, help="this way alone (may be repeated)")
@@ -63,16 +63,16 @@ def _measured(options: argparse.Namespace) -> list[dict[str, Any]]:
         folder.mkdir()
         asked = {"ways": options.only, "hosts": options.hosts, "rounds": options.rounds}
         task.write_text(json.dumps({**asked, "folder": str(folder), "sshd": sshd}))
-        frame.measured_by([*unshare_argv(), *part("hostsbench.measure", str(task))])
+        harness.measured_by([*unshare_argv(), *part("hostsbench.measure", str(task))])
         return json.loads(task.read_text())["results"]
 
 
 def _merged(earlier: dict[str, Any], asked: list[str], new: list[dict[str, Any]]) -> dict[str, list[dict[str, Any]]]:
-    """What the file held, but for what has been measured anew, in the ways' order."""
+    """The results of the file, except those that have been measured again, in the order of the starters."""
     old: list[dict[str, Any]] = earlier.get("results", [])
-    anew = {*asked, *(each["way"] for each in new)}
-    order = [COLD, WARM, *(way.name for way in ways(find_binary()))]
-    kept = [each for each in old if each["way"] not in anew]
+    measured = {*asked, *(each["way"] for each in new)}
+    order = [COLD, WARM, *(way.name for way in starters(find_binary()))]
+    kept = [each for each in old if each["way"] not in measured]
     return {"results": sorted([*kept, *new], key=lambda each: order.index(each["way"]))}
 
 

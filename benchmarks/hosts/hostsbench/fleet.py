@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Machines to start something on: namespaces with an sshd each, on the bridge of a management network.
+"""Machines for the starters: namespaces with an sshd each, on the bridge of a management network.
 
 Made by the first process of namespaces of its own (``unshare_argv`` of atoll_emulation.mininet_lab.namespaces), with
 which all ends. Each machine has network, mount, PID and UTS namespaces, a host key, and an interface of the experiment
@@ -78,7 +78,7 @@ class Fleet:
 
     @property
     def ssh_config(self) -> Path:
-        """What `ssh -F` wants to reach any of them."""
+        """The configuration for `ssh -F` to reach them."""
         return self.folder / "ssh_config"
 
     @property
@@ -112,7 +112,7 @@ class Fleet:
                 time.sleep(0.05)
 
     def load(self, name: str, start_at_ns: int) -> dict[str, Any]:
-        """What a machine's program is told (docs/contracts.md): one channel, which fetches 100 bytes at once."""
+        """The configuration of a machine's program (docs/contracts.md): one channel that fetches 100 bytes at once."""
         return {
             "seed": 1,
             "channels": [int(name[1:])],
@@ -126,7 +126,7 @@ class Fleet:
         }
 
     def shell_command(self) -> str:
-        """What starts a machine's program from a shell there and goes on living when the shell ends."""
+        """The shell command that starts a machine's program, which outlives the shell."""
         load = f"{self.binary} load <{self.folder}/machines/$(hostname)/load.json"
         return f"setsid {load} >{self.started} 2>/dev/null &"
 
@@ -140,7 +140,7 @@ class Fleet:
         return found
 
     def forget(self) -> None:
-        """Remove what programs have said, when they have ended."""
+        """Remove the output of programs that have ended."""
         time.sleep(2 * RUN_NS / 1e9)
         for name in self.addresses:
             (self.of(name) / "var-tmp/started").unlink(missing_ok=True)
@@ -173,9 +173,9 @@ class Fleet:
         lines.append("END")
         own = "--mount --uts --pid --fork --kill-child --mount-proc"
         for name, address in names.items():
-            told = f"NAME={name} ADDRESS={address} HERE=$FOLDER/machines/{name}"
+            variables = f"NAME={name} ADDRESS={address} HERE=$FOLDER/machines/{name}"
             enter = f"nsenter --net=/run/netns/{name} unshare {own} bash -c {shlex.quote(_MACHINE)}"
-            lines.append(f"{told} {enter} </dev/null >$FOLDER/machines/{name}/log 2>&1 &")
+            lines.append(f"{variables} {enter} </dev/null >$FOLDER/machines/{name}/log 2>&1 &")
         return "\n".join(lines) + "\n"
 
     def _write_keys(self) -> None:

@@ -13,7 +13,7 @@ from atoll_core.errors import AtollError
 from atoll_emulation.mininet_lab.namespaces import furnish
 from atoll_hosts.binary import find_binary
 from hostsbench.fleet import SERVER, Fleet
-from hostsbench.ways import ways
+from hostsbench.starters import starters
 
 
 def main() -> int:
@@ -22,11 +22,11 @@ def main() -> int:
     task = json.loads(path.read_text())
     furnish()
     fleet = _fleet(Path(task["folder"]), task["hosts"], task["sshd"])
-    os.environ["ANSIBLE_HOME"] = str(fleet.folder)  # it makes one even to tell its version
+    os.environ["ANSIBLE_HOME"] = str(fleet.folder)  # it makes one even for --version
     _say(f"{fleet.size} machines are up")
     server = _serve(fleet.binary)
     results: list[dict[str, Any]] = []
-    for way in ways(fleet.binary):
+    for way in starters(fleet.binary):
         if way.name not in task["ways"]:
             continue
         if way.missing:
@@ -47,7 +47,7 @@ def main() -> int:
 
 
 def _fleet(folder: Path, size: int, sshd: str) -> Fleet:
-    """Machines below a file system in memory, with what they need of the outside in it."""
+    """Machines below a file system in memory, which has the programs and files that they need."""
     mount = ["mount", "-t", "tmpfs", "-o", "size=4g,mode=755", "tmpfs", str(folder)]
     subprocess.run(mount, check=True)
     binary = folder / "atoll-host"
@@ -61,10 +61,10 @@ def _fleet(folder: Path, size: int, sshd: str) -> Fleet:
 def _serve(binary: Path) -> subprocess.Popen[str]:
     """Whom all channels ask."""
     process = subprocess.Popen([binary, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
-    said, told = cast("TextIO", process.stdout), cast("TextIO", process.stdin)
-    told.write(json.dumps({"listen": SERVER, "congestion_control": "cubic"}) + "\n")
-    told.flush()
-    said.readline()
+    output, requests = cast("TextIO", process.stdout), cast("TextIO", process.stdin)
+    requests.write(json.dumps({"listen": SERVER, "congestion_control": "cubic"}) + "\n")
+    requests.flush()
+    output.readline()
     return process
 
 

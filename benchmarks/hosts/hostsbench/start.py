@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a start on all machines comes to: how long until the last one, how far apart."""
+"""Figures of a start on all machines: the time until the last one, and the spread."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass

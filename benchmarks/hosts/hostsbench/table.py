@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as a table that is read on a terminal and in Markdown alike."""
+"""Results as a Markdown table."""
 
 from collections.abc import Mapping
 from statistics import median
 from typing import Any
+
+from benchkit.markdown import markdown_table
 
 _TITLES = (
     "way",
@@ -23,16 +25,13 @@ _TEXT = 2  # columns of words, which begin at the left
 def table(known: Mapping[str, Any]) -> str:
     """A row for each way; below it why a way was left out, or on how many machines it started nothing."""
     measured = [each for each in known["results"] if "rounds" in each]
-    rows = [_TITLES, *(_row(each) for each in measured)]
-    widths = [max(len(row[column]) for row in rows) for column in range(len(_TITLES))]
-    lines = [_line(row, widths) for row in rows]
-    rule = ["-" * width if column < _TEXT else "-" * (width - 1) + ":" for column, width in enumerate(widths)]
     remarks = [f"{each['way']}: left out; {each['left_out']}" for each in known["results"] if "left_out" in each]
     for each in measured:
         lacking = [each["hosts"] - start["started"] for start in each["rounds"]]
         if any(lacking):
             remarks.append(f"{each['way']}: machines on which nothing was started, by round: {lacking}")
-    return "\n".join([lines[0], f"| {' | '.join(rule)} |", *lines[1:], *([""] if remarks else []), *remarks])
+    rows = markdown_table([_TITLES, *map(_row, measured)], left=_TEXT)
+    return "\n".join([rows, *([""] if remarks else []), *remarks])
 
 
 def _row(result: Mapping[str, Any]) -> tuple[str, ...]:
@@ -40,11 +39,3 @@ def _row(result: Mapping[str, Any]) -> tuple[str, ...]:
     spread = [start["spread_ms"] for start in result["rounds"]]
     figures = (*(f"{of(last):.2f}" for of in (median, min, max)), *(f"{of(spread):.1f}" for of in (median, min, max)))
     return (result["way"], result["version"], str(result["hosts"]), str(len(last)), *figures)
-
-
-def _line(row: tuple[str, ...], widths: list[int]) -> str:
-    cells = (
-        cell.ljust(width) if column < _TEXT else cell.rjust(width)
-        for column, (cell, width) in enumerate(zip(row, widths, strict=True))
-    )
-    return f"| {' | '.join(cells)} |"

@@ -8,31 +8,32 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.errors import AtollError
-from linkbench import document, machine, store, table
+from benchkit import machine_facts
+from linkbench import docs_figures, result_file, table
 from linkbench.collect import DAY, INSIDE_BOX, Selection, collect
+from linkbench.promises import PromiseCheck, verdicts
 from linkbench.scenarios import SCENARIOS
-from linkbench.verdict import Verdict, verdicts
 
 _BOXES = sorted({box for scenario in SCENARIOS.values() for box in scenario.boxes} | {INSIDE_BOX})
 
 
 def main() -> int:
-    """Measure what was asked for and show all that is known."""
+    """Measure, and show all results."""
     options = _options()
     say = _say
     try:
-        old = store.load(options.json)
+        old = result_file.load(options.json)
         if options.render:
             results = old
         else:
             selection = Selection(options.only, options.boxes, options.repeats, options.quick)
-            results = store.merged(old, collect(selection, say))
-            facts = machine.describe()
+            results = result_file.merged(old, collect(selection, say))
+            facts = machine_facts.describe()
             found = verdicts(results)
-            store.save(options.json, facts, results, [_json(verdict) for verdict in found])
+            result_file.save(options.json, facts, results, [_json(verdict) for verdict in found])
         print(_report(results, options.json))
         if options.render:
-            for path in document.render(options.json, results, options.render):
+            for path in docs_figures.render(options.json, results, options.render):
                 print(f"written: {path}")
     except AtollError as error:
         say(str(error))
@@ -49,9 +50,9 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--repeats", type=int, default=None, help="of which the median counts (5; --quick: 1)")
     parser.add_argument("--quick", action="store_true", help="a minute: shows that it works; its figures say little")
     parser.add_argument("--json", type=Path, default=Path("target/bench-link.json"), metavar="FILE",
-                        help="results; what is not measured now stays as it is in there (%(default)s)")  # fmt: skip
+                        help="results; those that are not measured now are kept (%(default)s)")  # fmt: skip
     parser.add_argument("--render", type=Path, metavar="DOCS", help="measure nothing; write FILE's tables into "
-                        "DOCS/benchmarks.md and its pictures beside it")  # fmt: skip
+                        "DOCS/benchmarks.md, and its pictures into DOCS/images")  # fmt: skip
     options = parser.parse_args()
     options.repeats = options.repeats or (1 if options.quick else 5)
     if options.repeats < 1:
@@ -75,7 +76,7 @@ def _report(results: list[Any], path: Path) -> str:
     return "\n\n".join(parts)
 
 
-def _json(verdict: Verdict) -> dict[str, Any]:
+def _json(verdict: PromiseCheck) -> dict[str, Any]:
     return asdict(verdict.promise) | {"case": verdict.case, "median": verdict.median, "kept": verdict.kept}
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What stands between the machines: the link engine, and its peers with the same settings."""
+"""The boxes between the machines: the link engine, and other emulators with the same settings."""
 
 import contextlib
 import json
@@ -19,17 +19,17 @@ from atoll_core.lab.network import ChainBox, Interface, PortRef
 from atoll_core.plan import tc_settings
 from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
-from linkbench.place import BOX_PORTS, TRUNK, address
+from linkbench.link_lab import BOX_PORTS, TRUNK, address
 
 MTU = 1500
 _IP_BYTES = "stab linklayer ethernet overhead -14"
 _EVERYTHING = "protocol all prio 1 u32 match u32 0 0"
 _START_S = 20.0
-_BUCKET_SLACK_S = 0.001  # as atoll_core.plan.tc_settings gives tbf: what a timer may be late without loss of rate
+_BUCKET_SLACK_S = 0.001  # as in atoll_core.plan.tc_settings: the lateness of a timer that costs tbf no rate
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class LinkSettings:
     """One direction of a link; rate and queue in IP bits and bytes."""
 
     rate_bit_s: int
@@ -41,8 +41,8 @@ class Way:
         return {"rate_bit_s": self.rate_bit_s, "delay_ns": self.delay_ns, "queue_bytes": self.queue_bytes}
 
 
-class Job:
-    """A program that is told one line, says ``ready``, and ends with its standard input."""
+class BoxProgram:
+    """A program that reads one line of configuration, prints ``ready``, and ends with its standard input."""
 
     def __init__(self, argv: list[str | Path], config: dict[str, Any]) -> None:
         self._process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
@@ -102,20 +102,20 @@ class Job:
 class Running:
     """A box at work: its program, if it is one, and whether that keeps account of itself by marks."""
 
-    job: Job | None = None
+    job: BoxProgram | None = None
     marks: bool = False
 
     def mark(self) -> dict[str, Any] | None:
-        """What passed since the last mark, where the box knows."""
+        """Figures since the last mark, if the box has any."""
         return self.job.mark() if self.job and self.marks else None
 
     def cpu_s(self) -> float:
-        """Processor time of the box's own process; what the kernel does for it in others is not in it."""
+        """Processor time of the box's own process, without the kernel's work for it in other processes."""
         return self.job.cpu_s() if self.job else 0.0
 
 
 @contextlib.contextmanager
-def link(kind: str, to_island: Way, to_world: Way) -> Generator[Running]:
+def link(kind: str, to_island: LinkSettings, to_world: LinkSettings) -> Generator[Running]:
     """A link of one of the KINDS between the machines."""
     with KINDS[kind](to_island, to_world) as running:
         yield running
@@ -136,7 +136,7 @@ def delay_box(classes_ns: dict[int, int]) -> Generator[Running]:
 
 @contextlib.contextmanager
 def _program(argv: list[str | Path], config: dict[str, Any], *, marks: bool) -> Generator[Running]:
-    job = Job(argv, config)
+    job = BoxProgram(argv, config)
     try:
         yield Running(job, marks)
     finally:
@@ -144,7 +144,7 @@ def _program(argv: list[str | Path], config: dict[str, Any], *, marks: bool) -> 
 
 
 @contextlib.contextmanager
-def _engine(to_island: Way, to_world: Way) -> Generator[Running]:
+def _engine(to_island: LinkSettings, to_world: LinkSettings) -> Generator[Running]:
     config = {
         "world": BOX_PORTS["world"],
         "island": BOX_PORTS["island"],
@@ -159,7 +159,7 @@ def _engine(to_island: Way, to_world: Way) -> Generator[Running]:
 
 
 @contextlib.contextmanager
-def _rattan(to_island: Way, to_world: Way) -> Generator[Running]:
+def _rattan(to_island: LinkSettings, to_world: LinkSettings) -> Generator[Running]:
     ports = {
         name: {
             "interface": port,
@@ -174,7 +174,7 @@ def _rattan(to_island: Way, to_world: Way) -> Generator[Running]:
 
 
 @contextlib.contextmanager
-def _tc(to_island: Way, to_world: Way) -> Generator[Running]:
+def _tc(to_island: LinkSettings, to_world: LinkSettings) -> Generator[Running]:
     """``atoll-host tc``: netem and tbf, in the arrangement that holds (docs/decisions/0011)."""
     world, island = (Interface(port, "02:00:00:00:00:00", PortRef("s", 1)) for port in BOX_PORTS.values())
     box = ChainBox("sat", LINK, world, island)
@@ -188,7 +188,7 @@ def _tc(to_island: Way, to_world: Way) -> Generator[Running]:
 
 
 @contextlib.contextmanager
-def _tbf(to_island: Way, to_world: Way) -> Generator[Running]:
+def _tbf(to_island: LinkSettings, to_world: LinkSettings) -> Generator[Running]:
     """The kernel's token bucket alone, rate and queue without delay: all that kernels without netem can do."""
     ends = (BOX_PORTS["world"], BOX_PORTS["island"])
     lines: list[str] = []

@@ -6,8 +6,8 @@ import numpy as np
 from atoll_core.errors import LabError
 from linkbench import ideal, probe
 from linkbench.boxes import delay_box
-from linkbench.measurement import MBIT, MS, Measurement, times_ns
-from linkbench.place import TRUNK_BOX, TRUNK_HOST
+from linkbench.link_lab import TRUNK_BOX, TRUNK_HOST
+from linkbench.measurement import MBIT, MS, CaseFigures, times_ns
 
 CASE = "64 classes, 200 Mbit/s"
 
@@ -15,9 +15,11 @@ CASE = "64 classes, 200 Mbit/s"
 CLASSES_NS = {101 + number: 2 * MS + number * 4 * MS + number * 1009 for number in range(64)}
 
 
-def measure(kind: str, case: str, seconds: float, seed: int) -> Measurement:  # noqa: ARG001 there is one of each
+def measure(kind: str, case: str, seconds: float, seed: int) -> CaseFigures:  # noqa: ARG001 there is one of each
     """One run: the mean and 99th percentile of the worst classes."""
-    flow = probe.Flow(TRUNK_HOST, 1500, 200 * MBIT, seconds, gaps="exponential", vlans=tuple(CLASSES_NS), seed=seed)
+    flow = probe.ProbeFlow(
+        TRUNK_HOST, 1500, 200 * MBIT, seconds, gaps="exponential", vlans=tuple(CLASSES_NS), seed=seed
+    )
     with delay_box(CLASSES_NS) as box:
         box.mark()
         cpu_s = box.cpu_s()
@@ -26,7 +28,7 @@ def measure(kind: str, case: str, seconds: float, seed: int) -> Measurement:  # 
         mark = box.mark()
     came, left = passed.captured["in"], passed.captured["out"]
     if passed.lost or not left.size or mark is None:
-        raise LabError(f"the captures lost {passed.lost} frames of {came.size}: no errors can be told")
+        raise LabError(f"the captures lost {passed.lost} frames of {came.size}: errors cannot be computed")
     base_ns = int(came["t_ns"][0])
     delays_ns = np.zeros(4096)
     delays_ns[list(CLASSES_NS)] = list(CLASSES_NS.values())
@@ -48,4 +50,4 @@ def measure(kind: str, case: str, seconds: float, seed: int) -> Measurement:  # 
         "box_lateness_max_us": max(own["lateness_max_ns"] for own in classes) / 1e3,
         "box_overloaded": float(mark["overloaded"]),
     }
-    return Measurement(figures, {"error": ideal.distribution_us(errors_ns)})
+    return CaseFigures(figures, {"error": ideal.distribution_us(errors_ns)})

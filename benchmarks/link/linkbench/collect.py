@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Makes the measurements in their places and keeps the median of each figure."""
+"""Make the measurements, here or in User-Mode Linux, and keep the median of each figure."""
 
 import json
 import os
@@ -16,7 +16,7 @@ from typing import Any
 
 from atoll_core.errors import LabError, MachineError
 from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
-from linkbench.program import part
+from benchkit.program import part
 from linkbench.scenarios import ENGINE, SCENARIOS, Scenario
 from linkbench.worker import Task, results_path
 
@@ -26,11 +26,11 @@ INSIDE_BOX = "netem+tbf"
 DAY = "day"
 
 _PROJECT = Path(__file__).resolve().parents[3]
-_PACKAGES = Path(__file__).resolve().parents[1]
+_PACKAGES = f"{_PROJECT}/benchmarks/link:{_PROJECT}/benchmarks/common"
 _PASSED_ON = ("LINK_PROBE", "RATTAN_LINK", "ATOLL_HOST")
 _APART = ("unshare", "--mount", "--net", "--propagation", "private", "--")
 _UML_BOOT_S = 120.0
-_UML_SLOWER = 6.0  # than the time of the measurements: starting programs is what costs
+_UML_SLOWER = 6.0  # times the duration of the measurements, as starting programs takes long
 
 _DAY_ARGUMENTS = ("run", "--release", "--locked", "--quiet", "-p", "atoll-link-model", "--example", "day")
 _DAY_SAID = re.compile(r"in ([\d.]+) s: (\d+) packets in, (\d+) dropped, (\d+) windows over the rate, drift (-?\d+) ns")
@@ -38,7 +38,7 @@ _DAY_SAID = re.compile(r"in ([\d.]+) s: (\d+) packets in, (\d+) dropped, (\d+) w
 
 @dataclass(frozen=True, slots=True)
 class Selection:
-    """What is to be measured."""
+    """The measurements to make."""
 
     only: Sequence[str] = ()  # scenarios, or SCENARIO/CASE
     boxes: Sequence[str] = ()
@@ -70,7 +70,7 @@ class Result:
 
     @property
     def key(self) -> tuple[str, str, str, str]:
-        """What makes two results the same measurement."""
+        """The identity of the measurement."""
         return self.scenario, self.case, self.box, self.place
 
     def median(self, figure: str) -> float | None:
@@ -80,14 +80,14 @@ class Result:
 
 
 def collect(selection: Selection, say: Callable[[str], None]) -> list[Result]:
-    """Measure. Raises AtollError where nothing can be; a single failure is told in its result."""
+    """Measure. Raises AtollError if nothing can be measured; a single failure is recorded in its result."""
     why = why_no_namespaces()
     if why is not None:
         raise MachineError(f"the benchmark needs namespaces, which cannot be made here ({why})")
     lines = _measured(list(_tasks_here(selection)), _in_namespaces)
     inside = list(_tasks_inside(selection))
     if inside:
-        say(f"{len(inside)} measurements inside {UML}; its console tells of them at the end")
+        say(f"{len(inside)} measurements inside {UML}; its console is printed at the end")
         lines += _measured(inside, _in_uml)
     results = summaries(lines)
     if not selection.quick and selection.wants(DAY, DAY) and selection.wants_box(ENGINE):
@@ -123,7 +123,7 @@ def _seconds(scenario: Scenario, selection: Selection) -> float:
 
 
 def _measured(tasks: Sequence[Task], run: Callable[[Path, float], None]) -> list[dict[str, Any]]:
-    """What the worker wrote of each task; those it did not come to are absent."""
+    """The worker's results; tasks that it did not reach have none."""
     if not tasks:
         return []
     with tempfile.TemporaryDirectory(prefix="link-bench-") as name:
@@ -135,7 +135,7 @@ def _measured(tasks: Sequence[Task], run: Callable[[Path, float], None]) -> list
 
 
 def _in_namespaces(tasks: Path, _seconds: float) -> None:
-    environment = os.environ | {"PYTHONPATH": str(_PACKAGES)}
+    environment = os.environ | {"PYTHONPATH": _PACKAGES}
     done = subprocess.run([*unshare_argv(), *_worker(tasks)], env=environment, check=False)
     if done.returncode != 0:
         raise LabError(f"the measurements ended early (exit code {done.returncode})")

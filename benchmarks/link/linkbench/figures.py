@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Two pictures: how the added-delay errors are distributed, and how much passed in each window of 100 ms."""
+"""Two pictures: the distribution of the added-delay errors, and the bytes in each window of 100 ms."""
 
 from collections.abc import Sequence
 from pathlib import Path

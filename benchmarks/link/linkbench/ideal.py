@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What a perfect link does with given arrivals, and how far a real one is from that. Pure.
+"""The departures of an ideal link for given arrivals, and the errors of a real one. Pure.
 
 Times are in ns, sizes in IP bytes. A link: a queue without loss, serialisation at a rate, a propagation delay
-(docs/contracts.md). Arrivals are those at the box's own interface, so that what the sending host did is in neither
+(docs/contracts.md). Arrivals are those at the box's own interface, so the behaviour of the sending host is in neither
 side of the comparison.
 """
 

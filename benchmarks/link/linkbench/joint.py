@@ -14,9 +14,9 @@ from typing import IO, Any, cast
 
 from atoll_core.errors import LabError
 from atoll_hosts.binary import find_binary
-from linkbench.boxes import MTU, Way, link
-from linkbench.measurement import MBIT, MS, Measurement, of_mark
-from linkbench.place import ADDRESSES
+from linkbench.boxes import MTU, LinkSettings, link
+from linkbench.link_lab import ADDRESSES
+from linkbench.measurement import MBIT, MS, CaseFigures, of_mark
 
 LINKS = {
     "30 kB at 8 Mbit/s": (8 * MBIT, 30_000),
@@ -24,16 +24,16 @@ LINKS = {
     "2 MB at 320 Mbit/s": (320 * MBIT, 2_000_000),
 }
 _DELAY_NS = 20 * MS
-_BACK = Way(100 * MBIT, _DELAY_NS, 1_000_000)
+_BACK = LinkSettings(100 * MBIT, _DELAY_NS, 1_000_000)
 _OVERLOAD = 1.25
 _PING_GAP_NS = 4 * MS
 _PORT = 5301
 
 
-def measure(kind: str, case: str, seconds: float, seed: int) -> Measurement:  # noqa: ARG001 nothing here is random
+def measure(kind: str, case: str, seconds: float, seed: int) -> CaseFigures:  # noqa: ARG001 nothing here is random
     """One run of one case: idle, UDP, TCP, ``seconds`` for each of the loads."""
     rate_bit_s, queue_bytes = LINKS[case]
-    way = Way(rate_bit_s, _DELAY_NS, queue_bytes)
+    way = LinkSettings(rate_bit_s, _DELAY_NS, queue_bytes)
     figures = {
         "least_ms": 8 * (queue_bytes - MTU) / rate_bit_s * 1e3,
         "most_ms": 8 * (queue_bytes + MTU) / rate_bit_s * 1e3,
@@ -56,7 +56,7 @@ def measure(kind: str, case: str, seconds: float, seed: int) -> Measurement:  # 
                 f"{name}_box_lateness_max_ms": lateness_ms,
             }
             time.sleep(0.5)
-    return Measurement(figures)
+    return CaseFigures(figures)
 
 
 def _ping(seconds: float) -> list[float]:

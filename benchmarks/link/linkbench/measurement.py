@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What one measurement yields, and the settings that all share."""
+"""The figures of one measurement, and constants that all measurements share."""
 
 from dataclasses import dataclass, field
 from typing import Any
@@ -14,7 +14,7 @@ MS = 1_000_000  # ns
 
 
 @dataclass(frozen=True, slots=True)
-class Measurement:
+class CaseFigures:
     """Figures by name, the unit being the last part of it; and samples for plots only."""
 
     figures: dict[str, float]
@@ -32,7 +32,7 @@ def ip_bytes(records: Records) -> NDArray[np.int64]:
 
 
 def of_mark(mark: dict[str, Any] | None, *directions: str) -> dict[str, float]:
-    """What the box says of itself: the worst of the directions' lateness, the sum of their losses."""
+    """The box's own figures: the larger lateness of its directions, the sum of their losses."""
     if mark is None or "lateness_max_ns" not in mark[directions[0]]:
         return {}
     ways = [mark[direction] for direction in directions]

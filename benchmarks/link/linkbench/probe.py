@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Runs link-probe (benchmarks/link/probe): frames sent by a schedule, stamped by the kernel path they arrive."""
+"""Run link-probe (benchmarks/link/probe): frames sent by a schedule, stamped by the kernel path they arrive."""
 
 import json
 import os
@@ -13,7 +13,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from atoll_core.errors import LabError
-from linkbench.place import Port, scratch
+from linkbench.link_lab import LabPort, scratch
 
 RECORD = np.dtype(
     [("t_ns", "<u8"), ("seq", "<u8"), ("wire_bytes", "<u4"), ("flow", "<u2"), ("vlan", "<u2")]
@@ -26,10 +26,10 @@ _SPARE_S = 30.0
 
 
 @dataclass(frozen=True, slots=True)
-class Flow:
+class ProbeFlow:
     """Frames of one size; see probe/src/config.rs."""
 
-    port: Port
+    port: LabPort
     packet_bytes: int  # IP
     rate_bit_s: int  # of IP packets
     seconds: float
@@ -47,16 +47,18 @@ class Flow:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
-    """What was sent, and what passed where."""
+class ProbeResult:
+    """The frames sent, and those seen at each port."""
 
     sent: list[dict[str, int]]
     captured: Mapping[str, Records]  # by the names given to the captures; in order of arrival
     lost: int  # by the captures themselves
 
 
-def run(flows: Sequence[Flow], captures: Mapping[str, Port] | None = None, *, settle_s: float = 0.5) -> Outcome:
-    """Send all flows at once, then wait ``settle_s`` for what is under way. Raises LabError."""
+def run(
+    flows: Sequence[ProbeFlow], captures: Mapping[str, LabPort] | None = None, *, settle_s: float = 0.5
+) -> ProbeResult:
+    """Send all flows at once, then wait ``settle_s`` for frames in flight. Raises LabError."""
     captures = captures or {}
     files = {name: scratch() / f"{name}.records" for name in captures}
     config = {
@@ -74,7 +76,7 @@ def run(flows: Sequence[Flow], captures: Mapping[str, Port] | None = None, *, se
     records = {name: np.fromfile(path, RECORD) for name, path in files.items()}
     for path in files.values():
         path.unlink()
-    return Outcome(said["flows"], records, sum(capture["lost"] for capture in said["captures"]))
+    return ProbeResult(said["flows"], records, sum(capture["lost"] for capture in said["captures"]))
 
 
 def binary() -> Path:

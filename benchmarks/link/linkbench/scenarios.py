@@ -5,7 +5,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 
 from linkbench import classes, delay, joint, rate, throughput
-from linkbench.measurement import Measurement
+from linkbench.measurement import CaseFigures
 
 ENGINE = "engine"
 _WITHOUT_LOSS = (throughput.GIGABIT, throughput.FASTEST)
@@ -19,7 +19,7 @@ class Scenario:
     question: str
     cases: Sequence[str]
     boxes: Sequence[str]  # in this machine's kernel, the engine first
-    measure: Callable[[str, str, float, int], Measurement]  # (box, case, seconds, seed)
+    measure: Callable[[str, str, float, int], CaseFigures]  # (box, case, seconds, seed)
     seconds: float
     quick_seconds: float
     quick_cases: Sequence[str]

@@ -1,12 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as tables that are read on a terminal and in Markdown alike."""
+"""Results as Markdown tables."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
+from benchkit.markdown import markdown_table
 from linkbench.collect import DAY, HERE, Result
+from linkbench.promises import PromiseCheck
 from linkbench.scenarios import ENGINE, SCENARIOS
-from linkbench.verdict import Verdict
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +108,7 @@ def tables(results: Sequence[Result]) -> str:
     return "\n\n".join(parts)
 
 
-def promises(verdicts: Iterable[Verdict]) -> str:
+def promises(verdicts: Iterable[PromiseCheck]) -> str:
     """Each promise, the figure, and whether it is kept."""
     rows = [
         [
@@ -120,16 +121,8 @@ def promises(verdicts: Iterable[Verdict]) -> str:
         ]
         for verdict in verdicts
     ]
-    return markdown(["scenario", "case", "figure", "promised", "median", "kept"], rows)
-
-
-def markdown(headings: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
-    """A Markdown table whose columns line up."""
-    widths = [max(len(row[column]) for row in (headings, *rows)) for column in range(len(headings))]
-    lines = [headings, ["-" * width for width in widths], *rows]
-    return "\n".join(
-        "| " + " | ".join(cell.ljust(width) for cell, width in zip(line, widths, strict=True)) + " |" for line in lines
-    )
+    headings = ["scenario", "case", "figure", "promised", "median", "kept"]
+    return markdown_table([headings, *rows], left=len(headings))
 
 
 def order(result: Result) -> tuple[int, int, str]:
@@ -162,7 +155,7 @@ def _table(name: str, columns: Sequence[Column], results: Sequence[Result]) -> s
         if compared:
             row.append(_ratio(result, results, compared))
         rows.append(row)
-    return markdown(headings, rows)
+    return markdown_table([headings, *rows], left=len(headings))
 
 
 def _runs(result: Result) -> str:

@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What passes without loss: both directions of a gigabit link, and the smallest frames one way."""
+"""Throughput without loss: both directions of a gigabit link, and the smallest frames one way."""
 
 from linkbench import probe
-from linkbench.boxes import Way, link
-from linkbench.measurement import MBIT, MS, Measurement, of_mark
-from linkbench.place import AT_BOX_FROM_ISLAND, AT_BOX_FROM_WORLD, ISLAND, WORLD, Port
+from linkbench.boxes import LinkSettings, link
+from linkbench.link_lab import AT_BOX_FROM_ISLAND, AT_BOX_FROM_WORLD, ISLAND, WORLD, LabPort
+from linkbench.measurement import MBIT, MS, CaseFigures, of_mark
 from linkbench.probe import HEADER_BYTES
 
 GIGABIT = "1514-byte frames, 1000 + 100 Mbit/s"
@@ -17,7 +17,7 @@ _BURST_NS = 200_000  # of the sender: it wakes 5000 times a second
 _WIRE_SHARE = 1500 / 1514  # of the wire's bits, those of IP packets
 
 
-def measure(kind: str, case: str, seconds: float, seed: int) -> Measurement:
+def measure(kind: str, case: str, seconds: float, seed: int) -> CaseFigures:
     """One run of one case."""
     if case == GIGABIT:
         rates = (1000 * MBIT, 100 * MBIT)
@@ -25,11 +25,11 @@ def measure(kind: str, case: str, seconds: float, seed: int) -> Measurement:
             _flow(port, 1500, round(rate * _WIRE_SHARE), seconds, seed)
             for port, rate in zip((WORLD, ISLAND), rates, strict=True)
         ]
-        ways = [Way(rate, _DELAY_NS, _QUEUE_BYTES) for rate in rates]
+        ways = [LinkSettings(rate, _DELAY_NS, _QUEUE_BYTES) for rate in rates]
     else:
         packet_bytes = 64 - HEADER_BYTES
         flows = [_flow(WORLD, packet_bytes, SMALL[case] * 8 * packet_bytes, seconds, seed)]
-        ways = [Way(10_000 * MBIT, _DELAY_NS, _QUEUE_BYTES)] * 2
+        ways = [LinkSettings(10_000 * MBIT, _DELAY_NS, _QUEUE_BYTES)] * 2
     ends = ((AT_BOX_FROM_WORLD, ISLAND), (AT_BOX_FROM_ISLAND, WORLD))[: len(flows)]
     with link(kind, *ways) as box:
         box.mark()
@@ -51,13 +51,13 @@ def measure(kind: str, case: str, seconds: float, seed: int) -> Measurement:
     seconds_taken = max(sent["duration_ns"] for sent in passed.sent) / 1e9
     figures |= {"lost_packets": float(lost), "box_cpu_percent": 100 * cpu_s / seconds_taken}
     figures["sender_held_up_ms"] = max(sent["shifted_ns"] for sent in passed.sent) / 1e6
-    return Measurement(figures | of_mark(mark, *("to_island", "to_world")[: len(flows)]))
+    return CaseFigures(figures | of_mark(mark, *("to_island", "to_world")[: len(flows)]))
 
 
-def _flow(port: Port, packet_bytes: int, rate_bit_s: int, seconds: float, seed: int) -> probe.Flow:
-    return probe.Flow(port, packet_bytes, rate_bit_s, seconds, burst_ns=_BURST_NS, seed=seed)
+def _flow(port: LabPort, packet_bytes: int, rate_bit_s: int, seconds: float, seed: int) -> probe.ProbeFlow:
+    return probe.ProbeFlow(port, packet_bytes, rate_bit_s, seconds, burst_ns=_BURST_NS, seed=seed)
 
 
-def _counts(before_box: Port, behind_box: Port) -> tuple[int, int]:
+def _counts(before_box: LabPort, behind_box: LabPort) -> tuple[int, int]:
     """Frames that reached the box's interface, and the machine's behind it."""
     return before_box.received(), behind_box.received()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``python -m linkbench.worker FILE``: make the measurements listed in FILE, a line of JSON each.
 
-To be run as first process of namespaces of its own. Results go to FILE.results as they come, what is being done to
+To be run as first process of namespaces of its own. Results go to FILE.results as they come, progress to
 standard error.
 """
 
@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.errors import AtollError
-from linkbench import place
+from linkbench import link_lab
 from linkbench.scenarios import SCENARIOS
 
 
@@ -41,7 +41,7 @@ def main() -> int:
     """Every task in turn; one that fails says why in its result and does not stop the others."""
     tasks_path = Path(sys.argv[1])
     tasks = [Task(**json.loads(line)) for line in tasks_path.read_text().splitlines()]
-    place.build()
+    link_lab.build()
     with results_path(tasks_path).open("w") as results:
         for number, task in enumerate(tasks, 1):
             sys.stderr.write(f"[{number}/{len(tasks)}] {task}\n")

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``make bench-metrics``: whether spool and sink carry a large laboratory's points on one core, and lose none.
 
-With ``--lateness``: what metrics cost the demo, by how late its emulator is with them and without.
+With ``--lateness``: the cost of metrics for the demo, as lateness of its emulator with and without them.
 """
 
 import argparse
@@ -12,7 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from atoll_core.errors import AtollError, UsageError
-from linkbench.results import write_results
+from benchkit.json_results import write_results
 from metricsbench import carrying, lateness
 
 
@@ -22,7 +22,7 @@ def main() -> int:
     parser.add_argument("--rate", type=int, default=100_000, help="points a second [default: 100000]")
     parser.add_argument("--seconds", type=float, help="for how long [default: 60; each run of --lateness: 20]")
     parser.add_argument("--lateness", action="store_true", help="runs of the demo in pairs, with metrics and without")
-    parser.add_argument("--pairs", type=int, default=10, help="how many of them; 0: only tell what is stored [10]")
+    parser.add_argument("--pairs", type=int, default=10, help="number of pairs; 0: only print the stored ones [10]")
     parser.add_argument("--quick", action="store_true", help="ten seconds only; of --lateness one pair of five seconds")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--store", type=Path, metavar="FILE", help="of --lateness: pairs are added to those in there")
@@ -31,28 +31,28 @@ def main() -> int:
     try:
         if asked.lateness:
             pairs, seconds = (1, 5.0) if asked.quick else (asked.pairs, asked.seconds or 20.0)
-            return told_lateness(pairs, seconds, asked.store, asked.render, as_json=asked.json)
+            return report_lateness(pairs, seconds, asked.store, asked.render, as_json=asked.json)
         cores = sorted(os.sched_getaffinity(0))
         if len(cores) < 2:
             parser.error("two cores are wanted: one for spool and sink, one for the database")
         seconds = 10.0 if asked.quick else asked.seconds or 60.0
         found = carrying.measure(asked.rate, seconds, cores[0], cores[-1])
-        return told_carrying(found, asked.render, as_json=asked.json)
+        return report_carrying(found, asked.render, as_json=asked.json)
     except AtollError as error:
         sys.stderr.write(f"bench-metrics: {error}\n")
         return error.exit_code
 
 
-def told_carrying(found: carrying.Figures, page: Path | None, *, as_json: bool) -> int:
+def report_carrying(found: carrying.Figures, page: Path | None, *, as_json: bool) -> int:
     """Tell how points were carried; 1 unless all are in the database. ``page``: also put the table there."""
-    print(json.dumps(asdict(found)) if as_json else carrying.told(found))
+    print(json.dumps(asdict(found)) if as_json else carrying.table(found))
     if page is not None:
         carrying.render(page, found)
     return 0 if found.in_database == found.delivered == found.points else 1
 
 
-def told_lateness(pairs: int, seconds: float, store: Path | None, page: Path | None, *, as_json: bool) -> int:
-    """Measure and tell how late the emulator is, earlier pairs included; ``page``: also put the table there."""
+def report_lateness(pairs: int, seconds: float, store: Path | None, page: Path | None, *, as_json: bool) -> int:
+    """Measure and print the lateness of the emulator, earlier pairs included; ``page``: also put the table there."""
     found = lateness.load(store) if store is not None and store.exists() else None
     if pairs:
         new = lateness.measure(pairs, seconds, lambda text: print(text, file=sys.stderr, flush=True))

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whether spool and sink carry a large laboratory's points on one core, and lose none."""
+"""The metrics of a large lab through spool and sink: processor time, delay, lost points."""
 
 import json
 import os
@@ -11,9 +11,9 @@ from pathlib import Path
 from typing import Any
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL
-from linkbench.machine import describe, in_words
-from linkbench.page import put_figures
-from linkbench.program import part
+from benchkit.docs_page import put_figures
+from benchkit.machine_facts import describe, in_words
+from benchkit.program import part
 from tests.support.influx_servers import Influx2
 
 _CATCH_UP_S = 120
@@ -21,7 +21,7 @@ _CATCH_UP_S = 120
 
 @dataclass(frozen=True, slots=True)
 class Figures:
-    """What one measurement gave; ``behind_s``: from the last point to the last one in the database."""
+    """The figures of one measurement; ``behind_s``: from the last point to the last one in the database."""
 
     machine: dict[str, str]
     points: int
@@ -79,7 +79,7 @@ def measure(rate: int, seconds: float, ours: int, theirs: int) -> Figures:
             )
 
 
-def told(found: Figures) -> str:
+def table(found: Figures) -> str:
     """The figures for people, as Markdown."""
     rate = found.points / found.seconds
     both = found.spool_cpu_s + found.sink_cpu_s
@@ -103,7 +103,7 @@ def told(found: Figures) -> str:
 
 def render(page: Path, found: Figures) -> None:
     """Put the figures between their marks. Raises AtollError where the page has none."""
-    put_figures(page, "points carried", lambda: f"\n\n{told(found)}\n\n")
+    put_figures(page, "points carried", lambda: f"\n\n{table(found)}\n\n")
 
 
 def _cpu_of_children() -> float:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What metrics cost the emulator: how late departures are in runs of the demo with metrics and without, in pairs.
+"""The cost of metrics for the emulator: lateness of departures in pairs of demo runs, with and without metrics.
 
 With them points are spooled, switches and machines are asked for counters once a second, and a sink carries all of it
 into an InfluxDB on the same machine. Both runs of a pair are made one after the other on one lab that stays up, and
@@ -18,8 +18,8 @@ from typing import Any
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from atoll_core.errors import AtollError
-from linkbench.machine import describe
-from linkbench.page import put_figures
+from benchkit.docs_page import put_figures
+from benchkit.machine_facts import describe
 from tests.support.influx_servers import Influx2
 from tests.support.sandbox import ATOLL, ROOT, Sandbox
 
@@ -61,7 +61,7 @@ class Found:
 
 
 def load(path: Path) -> Found:
-    """What :meth:`Found.as_json` told. Raises AtollError for a file of something else."""
+    """Read the output of :meth:`Found.as_json`. Raises AtollError for any other file."""
     try:
         known = json.loads(path.read_text())
         pairs = [(Lateness(**pair["without"]), Lateness(**pair["with"])) for pair in known["pairs"]]
@@ -103,7 +103,7 @@ def _run(sandbox: Sandbox, seconds: float, *, metrics: bool) -> Lateness:
 
 
 def lateness_of(run: Path) -> Lateness:
-    """What the boxes of a run told at the end of the measurement. Raises AtollError when they did not."""
+    """The boxes' last report of a run. Raises AtollError if there is none."""
     counts: Counter[int] = Counter()
     latest_ns = 0
     for line in map(json.loads, (run / "link.jsonl").read_text().splitlines()):
@@ -116,7 +116,7 @@ def lateness_of(run: Path) -> Lateness:
                 for upper_ns, count in part["lateness_histogram"]:
                     counts[upper_ns] += count
     if not counts:
-        raise AtollError(f"{run}: its boxes tell no lateness; the link engine does")
+        raise AtollError(f"{run}: its boxes report no lateness; use the link engine")
     buckets = sorted(counts.items())
     quantiles = {name: _quantile(buckets, share) / 1e3 for name, share in (("p50", 0.5), ("p99", 0.99))}
     mean_us = sum((_lower(upper) + upper) / 2 * count for upper, count in buckets) / counts.total() / 1e3
@@ -172,8 +172,8 @@ def table(found: Found) -> str:
 
 def _cells(name: str, pairs: Sequence[tuple[Lateness, Lateness]]) -> Iterator[str]:
     for kind in (0, 1):
-        told = [pair[kind].figures_us[name] for pair in pairs]
-        yield f"{median(told):.1f} ({min(told):.1f} to {max(told):.1f})"
+        figures = [pair[kind].figures_us[name] for pair in pairs]
+        yield f"{median(figures):.1f} ({min(figures):.1f} to {max(figures):.1f})"
     ratios = [having.figures_us[name] / without.figures_us[name] for without, having in pairs]
     yield f"{median(ratios):.2f}"
     bounds = interval(ratios)

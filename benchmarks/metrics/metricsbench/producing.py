@@ -12,7 +12,7 @@ from pathlib import Path
 
 from atoll_analysis.run_directory import MetricsSpool
 from atoll_analysis.run_directory.metrics_spool import SPOOL
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 
 HOSTS = 140
 _TICKS = 10  # a second
@@ -26,7 +26,7 @@ def tags_of(rate: int) -> list[dict[str, str]]:
 
 
 def main(directory: Path, rate: int, seconds: float) -> None:
-    """Write the points, then say what that took."""
+    """Write the points, then print the cost."""
     series = tags_of(rate)
     spool = MetricsSpool(directory / SPOOL)
     begin, begin_ns = time.monotonic(), time.time_ns()
@@ -38,7 +38,7 @@ def main(directory: Path, rate: int, seconds: float) -> None:
         late_s = time.monotonic() - due
         t_ns = begin_ns + tick * 1_000_000_000 // _TICKS
         spool.write(
-            Point("ping", tags, {"rtt_ns": 500_000_000 + 977 * tick + number, "lost": 0, "seq": tick}, t_ns)
+            MetricPoint("ping", tags, {"rtt_ns": 500_000_000 + 977 * tick + number, "lost": 0, "seq": tick}, t_ns)
             for number, tags in enumerate(series)
         )
     spool.close()

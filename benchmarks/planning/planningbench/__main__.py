@@ -9,8 +9,8 @@ from statistics import median
 from typing import Any
 
 from atoll_core.errors import AtollError
-from linkbench import frame
-from linkbench.program import part
+from benchkit import harness
+from benchkit.program import part
 
 _SIZES = ("22x106", "100x400", "200x800")
 _KINDS = {
@@ -22,9 +22,9 @@ _KINDS = {
 
 
 def main() -> int:
-    """Measure what was asked for and show it."""
+    """Measure, and show the results."""
     options = _options()
-    return frame.run(
+    return harness.run(
         options,
         "planning",
         "sizes",
@@ -34,7 +34,7 @@ def main() -> int:
 
 
 def _options() -> argparse.Namespace:
-    parser = frame.parser("planning", __doc__, merges=False)
+    parser = harness.parser("planning", __doc__, merges=False)
     parser.add_argument("--sizes", nargs="+", default=list(_SIZES), metavar="SERVERSxCLIENTS", help="(%(default)s)")
     parser.add_argument("--processes", type=int, metavar="N", help="of which each plans for the first time once (3)")
     parser.add_argument("--repeats", type=int, metavar="N", help="in each process after the first time (5; --quick: 1)")
@@ -55,7 +55,7 @@ def _measured(size: str, options: argparse.Namespace) -> list[dict[str, Any]]:
     found: list[dict[str, Any]] = []
     for _ in range(options.processes):
         argv = part("planningbench.measure", servers, clients, str(options.repeats))
-        found.append(json.loads(frame.measured_by(argv, subprocess.PIPE).stdout))
+        found.append(json.loads(harness.measured_by(argv, subprocess.PIPE).stdout))
     return found
 
 

@@ -1,2 +1,2 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Short flows a second on loopback, one server process and one client process, beside peers (docs/benchmarks.md)."""
+"""Short flows a second on loopback, one server process and one client process; ours and others (docs/benchmarks.md)."""

@@ -7,9 +7,9 @@ from pathlib import Path
 from statistics import median
 
 from atoll_core.errors import AtollError, UsageError
-from linkbench.machine import describe
-from linkbench.page import put_figures
-from linkbench.results import write_results
+from benchkit.docs_page import put_figures
+from benchkit.json_results import write_results
+from benchkit.machine_facts import describe
 from trafficbench import fairness
 from trafficbench.fairness_table import tables
 from trafficbench.pairs import Load, Pair, pairs
@@ -27,7 +27,7 @@ def main() -> None:
     parser.add_argument("--only", choices=fairness.GROUPS, action="append", help="of --fairness; may be repeated")
     parser.add_argument("--clock", choices=fairness.CLOCKS, action="append", help="of --fairness; both by default")
     parser.add_argument("--render", type=Path, metavar="FILE", help="a document that holds the table")
-    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results")
     options = parser.parse_args()
     try:
         if options.fairness:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``benchmarks/traffic/run --fairness``: how channels of one process share what there is, and four thousand of them."""
+"""``benchmarks/traffic/run --fairness``: fairness among the channels of one process, and four thousand channels."""
 
 import tempfile
 import time
@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 
-from linkbench.results import read_earlier, write_results
+from benchkit.json_results import read_earlier, write_results
 from tests.guests.channels_guest import Finding, Trial
 from tests.support.channel_trials import in_real_time, in_virtual_time, room_for_all
 from tests.support.loopback_channels import on_loopback
@@ -20,7 +20,7 @@ _NAIVE_TURNS = 3  # of a flow: to ask, to read, to see the end
 
 @dataclass(frozen=True)
 class Outcome:
-    """What a table tells of a trial."""
+    """The figures of a trial, as in the table."""
 
     channels: int
     seconds: int | None  # of the clock that counts there; None: as long as it took
@@ -91,7 +91,7 @@ def cases(*, quick: bool) -> list[Case]:
 
 
 def measure(groups: Sequence[str], clocks: Sequence[str], file: Path | None, *, quick: bool) -> dict[str, Outcome]:
-    """Make the trials of these groups by these clocks, and tell of each. What the file has of others is kept."""
+    """Make the trials of these groups by these clocks, and print each. Other results in the file are kept."""
     earlier = read_earlier(file, "fairness") if file is not None else {}
     known = {name: Outcome(**outcome) for name, outcome in earlier.get("fairness", {}).items()}
 

@@ -1,47 +1,47 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What ``--fairness`` found, as Markdown."""
+"""The results of ``--fairness`` as Markdown."""
 
 from collections.abc import Iterable, Mapping
 
+from benchkit.markdown import markdown_table
 from trafficbench.fairness import LOOPBACK, SHARES, SUSTAINED, Outcome
+
+_SHARES_HEAD = (
+    "channels, client",
+    "where",
+    "flows a channel",
+    "channels without any",
+    "Jain's index",
+    "longest wait",
+    "link used",
+)
+_SUSTAINED_HEAD = (
+    "4000 channels: queue of the link, clock",
+    "time",
+    "served in each 10 s, least",
+    "link used",
+    "packets lost",
+    "flows a channel",
+    "Jain's index",
+    "longest wait",
+    "of a core",
+    "wall",
+)
 
 
 def tables(known: Mapping[str, Outcome], machine: Mapping[str, str]) -> str:
     """Two tables: shares on loopback and over the link, and four thousand channels."""
     where = f"{machine['cpu']}, {machine['cores']} cores, {machine['date']}, load average {machine['load_average']}"
+    shares = [
+        [name, "loopback" if group == LOOPBACK else f"MEO link, {one.seconds} s of virtual time", *_shares(one)]
+        for group in (LOOPBACK, SHARES)
+        for name, one in _of(known, group)
+    ]
+    sustained = [_sustained(name, one) for name, one in _of(known, SUSTAINED)]
     parts = [
         f"Flows of 10 kB, equal RTTs; {where}.",
-        _table(
-            [
-                "channels, client",
-                "where",
-                "flows a channel",
-                "channels without any",
-                "Jain's index",
-                "longest wait",
-                "link used",
-            ],
-            [
-                [name, "loopback" if group == LOOPBACK else f"MEO link, {one.seconds} s of virtual time", *_shares(one)]
-                for group in (LOOPBACK, SHARES)
-                for name, one in _of(known, group)
-            ],
-        ),
-        _table(
-            [
-                "4000 channels: queue of the link, clock",
-                "time",
-                "served in each 10 s, least",
-                "link used",
-                "packets lost",
-                "flows a channel",
-                "Jain's index",
-                "longest wait",
-                "of a core",
-                "wall",
-            ],
-            [_sustained(name, one) for name, one in _of(known, SUSTAINED)],
-        ),
+        markdown_table([_SHARES_HEAD, *shares]),
+        markdown_table([_SUSTAINED_HEAD, *sustained]),
     ]
     return "\n\n".join(parts)
 
@@ -75,8 +75,3 @@ def _wait(one: Outcome) -> str:
 
 def _percent(share: float | None, digits: int = 1) -> str:
     return "" if share is None else f"{100 * share:.{digits}f} %"
-
-
-def _table(head: list[str], rows: list[list[str]]) -> str:
-    rule = ["---"] + ["---:"] * (len(head) - 1)
-    return "\n".join(f"| {' | '.join(cells)} |" for cells in (head, rule, *rows))

@@ -31,7 +31,7 @@ _PORT = 8099
 
 @dataclass(frozen=True)
 class Load:
-    """What a client is to do."""
+    """The load that a client makes."""
 
     channels: int
     size: int  # bytes of a flow
@@ -45,7 +45,7 @@ class Pair:
     name: str
     versions: str
     server: Callable[[Load], contextlib.AbstractContextManager[Any]]
-    flows_per_s: Callable[[Load, Any], float]  # given what the server gave
+    flows_per_s: Callable[[Load, Any], float]  # with the result of starting the server
 
 
 def pairs() -> tuple[list[Pair], dict[str, str]]:

@@ -7,8 +7,8 @@ from dataclasses import replace
 from typing import Any
 
 from atoll_emulation.this_machine.host_requirements import require_virtual_machine
-from linkbench import frame
-from linkbench.results import read_earlier
+from benchkit import harness
+from benchkit.json_results import read_earlier
 from virtualbench import commands, spinning
 from virtualbench.table import tables
 
@@ -17,13 +17,13 @@ _TWO = "two"
 
 
 def main() -> int:
-    """Measure what was asked for and show it."""
+    """Measure, and show the results."""
     options = _options()
-    return frame.run(options, "virtual time", "cases", lambda: _measured(options), tables)
+    return harness.run(options, "virtual time", "cases", lambda: _measured(options), tables)
 
 
 def _options() -> argparse.Namespace:
-    parser = frame.parser("virtual", __doc__, quick="a minute")
+    parser = harness.parser("virtual", __doc__, quick="a minute")
     parser.add_argument("--only", action="append", choices=(*commands.CASES, _TWO), help="this alone (may be repeated)")
     parser.add_argument(
         "--repeats", type=int, metavar="N", help="of which the median counts (3, of pairs 5; --quick: 1)"
@@ -36,7 +36,7 @@ def _options() -> argparse.Namespace:
 
 
 def _measured(options: argparse.Namespace) -> dict[str, Any]:
-    """What the file held, with what has been measured now in the stead of what it held of that."""
+    """The results of the file; new measurements replace earlier ones."""
     require_virtual_machine()
     known = read_earlier(options.json, "cases")
     cases = known.get("cases", {})
@@ -64,7 +64,7 @@ def _case(case: commands.Case, repeats: int) -> dict[str, Any]:
 
 
 def _two(case: commands.Case, repeats: int) -> dict[str, Any]:
-    """One alone, two at once, in turn: what else the machine does meets both alike."""
+    """One alone and two at once, in turn, so that other load on the machine affects both alike."""
     print(f"{case.name}: alone and two at once, {repeats} times", file=sys.stderr)
     alone: list[dict[str, Any]] = []
     pairs: list[list[dict[str, Any]]] = []

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Whole `atoll run --on virtual` commands, timed from outside, and split by what the run says of its steps."""
+"""Whole `atoll run --on virtual` commands, timed from outside, and split into steps by the run's events."""
 
 import json
 import os
@@ -48,7 +48,7 @@ CASES = {
     "meo": Case("MEO, 320 Mbit/s, 400 channels, four routed boxes", 90, _MEO),
 }
 BRIEF = Case("GEO, a minute", 60, _GEO)
-"""What is run alone and two at a time."""
+"""The experiment that is run alone and two at a time."""
 
 
 @dataclass(frozen=True, slots=True)

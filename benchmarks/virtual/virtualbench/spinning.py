@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What two programs that have nothing in common cost each other on this machine: the floor for two runs at once.
+"""How much two unrelated programs slow each other down on this machine: the floor for two runs at once.
 
-Cores that share an execution unit, a cache or a host with others slow each other down, whoever uses them.
+Cores that share an execution unit, a cache or a host with others slow each other down, whatever runs on them.
 """
 
 import subprocess

@@ -1,9 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results as tables that are read on a terminal and in Markdown alike."""
+"""Results as Markdown tables."""
 
 from collections.abc import Sequence
 from statistics import median
 from typing import Any
+
+from benchkit.markdown import markdown_table
 
 _PARTS = {
     "boot_s": "kernel and lab",
@@ -15,7 +17,7 @@ _PARTS = {
 
 
 def tables(known: dict[str, Any]) -> str:
-    """How long each experiment takes and where its time goes; what two at once cost each other."""
+    """The duration of each experiment by step, and how much two at once slow each other down."""
     parts = [_cases(list(known["cases"].values()))] if known.get("cases") else []
     parts += [_two(known["two"])] if "two" in known else []
     return "\n\n".join(parts)
@@ -36,7 +38,7 @@ def _cases(cases: Sequence[dict[str, Any]]) -> str:
                 "yes" if all(run["valid"] for run in runs) else "no",
             ]
         )
-    return _drawn(rows)
+    return markdown_table(rows)
 
 
 def _two(two: dict[str, Any]) -> str:
@@ -45,17 +47,10 @@ def _two(two: dict[str, Any]) -> str:
     slower = [max(run["wall_s"] for run in pair) for pair in two["pairs"]]
     rows.append(_compared(f"runs of {two['duration_s']} s", alone, slower))
     rows += [_compared(f"mere {kind}", each["alone_s"], each["two_s"]) for kind, each in two["spinning"].items()]
-    return _drawn(rows)
+    return markdown_table(rows)
 
 
 def _compared(name: str, alone: Sequence[float], two: Sequence[float]) -> list[str]:
     ratios = sorted(together / single for single, together in zip(alone, two, strict=True))
     spread = f"{ratios[0]:.2f} to {ratios[-1]:.2f}"
     return [name, f"{median(alone):.1f} s", f"{median(two):.1f} s", f"{median(two) / median(alone):.2f}", spread]
-
-
-def _drawn(rows: Sequence[Sequence[str]]) -> str:
-    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]))]
-    lines = ["| " + " | ".join([row[0].ljust(widths[0]), *map(str.rjust, row[1:], widths[1:])]) + " |" for row in rows]
-    rule = "|" + "|".join(["-" * (widths[0] + 2), *("-" * (width + 1) + ":" for width in widths[1:])]) + "|"
-    return "\n".join([lines[0], rule, *lines[1:]])

@@ -17,7 +17,7 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import LabTarget
 from atoll_daemon.client import Description, lab_in_use
-from atoll_testbed.calibration.calibration_checks import State
+from atoll_testbed.calibration.calibration_checks import CheckState
 from atoll_testbed.preflight.requirements import require_applicable, require_lab
 
 
@@ -34,7 +34,7 @@ def calibrate_links(
     require_lab(target.platform, backend)
     found = asyncio.run(_calibrated(target, described, backend, directions, seconds))
     rows: list[dict[str, Any]] = found["rows"]
-    good = all(row["state"] != State.OFF for row in rows)
+    good = all(row["state"] != CheckState.OFF for row in rows)
     if as_json:
         print(json.dumps({"experiment": experiment.name, "lab": network.name, "ok": good, **found}))
     else:

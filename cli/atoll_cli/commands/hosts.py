@@ -25,7 +25,7 @@ def enroll(
     json: Json = False,
 ) -> None:
     """Trust the host keys of machines, after confirmation."""
-    from atoll_cli.commands.machines import enroll_keys
+    from atoll_cli.commands.ssh_machines import enroll_keys
 
     raise typer.Exit(enroll_keys(inventory, names or [], yes=yes, as_json=json))
 
@@ -33,7 +33,7 @@ def enroll(
 @hosts.command(cls=PlainArguments, epilog="Example: atoll hosts install --inventory rack.yaml")
 def install(inventory: InventoryFile, names: MachineNames = None, json: Json = False) -> None:
     """Install atoll-host on each machine; machines that have it are skipped."""
-    from atoll_cli.commands.machines import install_binaries
+    from atoll_cli.commands.ssh_machines import install_binaries
 
     raise typer.Exit(install_binaries(inventory, names or [], as_json=json))
 
@@ -41,7 +41,7 @@ def install(inventory: InventoryFile, names: MachineNames = None, json: Json = F
 @hosts.command(cls=PlainArguments, epilog="Example: atoll hosts ping --inventory rack.yaml w1 w2")
 def ping(inventory: InventoryFile, names: MachineNames = None, json: Json = False) -> None:
     """Start every machine's agent and measure its response time and clock offset."""
-    from atoll_cli.commands.machines import ping_agents
+    from atoll_cli.commands.ssh_machines import ping_agents
 
     raise typer.Exit(ping_agents(inventory, names or [], as_json=json))
 
@@ -49,7 +49,7 @@ def ping(inventory: InventoryFile, names: MachineNames = None, json: Json = Fals
 @hosts.command(cls=PlainArguments, epilog="Example: atoll hosts status --inventory rack.yaml --json")
 def status(inventory: InventoryFile, names: MachineNames = None, json: Json = False) -> None:
     """Show every machine's system, missing prerequisites, and the lab that uses it."""
-    from atoll_cli.commands.machines import show_status
+    from atoll_cli.commands.ssh_machines import show_status
 
     raise typer.Exit(show_status(inventory, names or [], as_json=json))
 
@@ -66,6 +66,6 @@ def execute(
     json: Json = False,
 ) -> None:
     """Run a command on all machines in parallel and print each one's output."""
-    from atoll_cli.commands.machines import run_command
+    from atoll_cli.commands.ssh_machines import run_command
 
     raise typer.Exit(run_command(inventory, names or [], command, as_json=json))

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_cli.commands.lab import listen_on, require_listen
-from atoll_cli.commands.run_command import RunCommand
+from atoll_cli.commands.run_arguments import RunArguments
 from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.progress import FailedRunError, LiveLine, print_result, recorded_data_text
 from atoll_cli.terminal.signals import unless_interrupted
@@ -20,7 +20,7 @@ from atoll_dashboards.influx.influx_agreement import settings_mark
 from atoll_testbed.preflight.requirements import require_lab, require_runnable
 
 
-def run_experiment(command: RunCommand) -> int:
+def run_experiment(command: RunArguments) -> int:
     """`atoll run` on mininet or hardware; returns the exit code."""
     started_ns = time.time_ns()
     request = command.request()
@@ -38,7 +38,7 @@ class _LiveRun:
     """A run on the lab that is up, or on one of its own."""
 
     def __init__(
-        self, command: RunCommand, duration_s: float, started_ns: int, warnings: list[dict[str, Any]], grafana: str
+        self, command: RunArguments, duration_s: float, started_ns: int, warnings: list[dict[str, Any]], grafana: str
     ) -> None:
         self._command = command
         self._duration_s = duration_s

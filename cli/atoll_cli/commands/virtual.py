@@ -7,7 +7,7 @@ from typing import Any
 
 from atoll_analysis.reproducibility import RepeatComparison, compare_runs
 from atoll_analysis.run_directory import RunDir
-from atoll_cli.commands.run_command import RunCommand
+from atoll_cli.commands.run_arguments import RunArguments
 from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.progress import (
     EXIT_INVALID,
@@ -34,7 +34,7 @@ from atoll_testbed.run.run_request import RunRequest, create_run
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
 
 
-def run_in_virtual_time(command: RunCommand) -> int:
+def run_in_virtual_time(command: RunArguments) -> int:
     """`atoll run --on virtual`; returns the exit code."""
     request = command.request()
     network, experiment, backend = request.network, request.experiment, request.options.backend

@@ -15,7 +15,7 @@ from itertools import groupby
 from typing import Any, TypeVar
 
 from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.planner.diff import ChangeAction, FlowChange, diff, explained
+from atoll_controller.planner.entry_diff import ChangeAction, FlowChange, diff, explained
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
@@ -209,7 +209,7 @@ async def _require_held(controller: Controller, switches: Sequence[Switch], want
     left = diff((e for e in wanted if e.switch in names), _all(await _read(controller, differing)))
     if left:
         first = "; ".join(str(change) for change in left[:3])
-        raise LabError(f"changes acknowledged by the switches are not there when read back ({len(left)}): {first}")
+        raise LabError(f"switches acknowledged changes that are missing from their tables ({len(left)}): {first}")
 
 
 async def _restore(controller: Controller, switches: Sequence[Switch], before: _Held, cause: BaseException) -> None:

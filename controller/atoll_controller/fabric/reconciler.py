@@ -25,7 +25,7 @@ from atoll_controller.fabric.flow_installer import Verify, apply_flows, require_
 from atoll_controller.fabric.recent_deletions import Deletions
 from atoll_controller.fabric.unmanaged_state import clear_unmanaged_state
 from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.planner.diff import ChangeAction, FlowChange
+from atoll_controller.planner.entry_diff import ChangeAction, FlowChange
 from atoll_core.errors import LabError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Note, SwitchConnection
@@ -230,7 +230,9 @@ class Reconciler:
             if losses <= _FLAPS:
                 self._note(f"{name} lost its control channel; it keeps forwarding by its table")
             elif losses == _FLAPS + 1:
-                self._note(f"{name}: its control channel flaps; its table is checked when it is up for {_CALM_S:g} s")
+                self._note(
+                    f"{name}: its control channel flaps; its table is checked once it has been up for {_CALM_S:g} s"
+                )
             return
         self._stir.set()
         away_s = 0.0 if channel.up else now - channel.lost_s

@@ -19,7 +19,7 @@ from enum import StrEnum
 
 from atoll_apps.cutover import CutoverPoints
 from atoll_apps.steering import Steering, steer
-from atoll_apps.transition import steer_transition
+from atoll_apps.version_separation import steer_transition
 from atoll_controller.fabric.swap_probes import Probe, Probes
 from atoll_controller.tracing.table_model import SwitchTables
 from atoll_core.experiment.experiment import Chain, Experiment, LinkDirection

@@ -39,7 +39,7 @@ def main() -> int:
 
 
 def _serve(listen: str) -> int:
-    from atoll_controller.openflow.app_server import start
+    from atoll_controller.openflow.app_manager import start
     from atoll_controller.openflow.request_server import Requests
     from atoll_controller.openflow.stdout_writer import (
         write_line,  # these load the framework, or modules that it may have replaced

@@ -247,7 +247,7 @@ class Controller:
             async for line in streams[0]:
                 await self._take(json.loads(line))
         except Exception as error:  # noqa: BLE001 - a line that is no message, or too long: nothing after it can be trusted
-            self._stderr.append(f"it said something unreadable: {type(error).__name__}: {error}")
+            self._stderr.append(f"its message cannot be read: {type(error).__name__}: {error}")
             self._process.kill()
         await errors
         code = await self._process.wait()

@@ -13,7 +13,7 @@ from dataclasses import replace
 from atoll_controller.planner.calibration_jobs import PING_PACKET
 from atoll_controller.planner.traffic_jobs import ping_job
 from atoll_core.experiment.experiment import Chain, Counted, Experiment, Protocol
-from atoll_core.lab.host_groups import Sides
+from atoll_core.experiment.host_groups import Sides
 from atoll_core.lab.network import Host, HostRole, LatencyClass, Network
 from atoll_core.plan.plan import JobSpec, PathCheck, Phase, Plan
 

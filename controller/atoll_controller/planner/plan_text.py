@@ -7,7 +7,7 @@ from typing import Any, cast
 
 from atoll_controller.fabric.swap_plan import Stage
 from atoll_controller.planner.change_schedule import Scheduled
-from atoll_controller.planner.diff import FlowChange
+from atoll_controller.planner.entry_diff import FlowChange
 from atoll_controller.planner.text_table import columns
 from atoll_core.experiment.channel_allocation import ChannelAllocation
 from atoll_core.experiment.experiment import Experiment, version_differences

@@ -80,7 +80,7 @@ def trace_frame(
     if receiver is not None and receiver.role.is_world == from_world:
         end = "world" if from_world else "island"
         raise PlanError(
-            f"{src} and {receiver.name} are both at the {end} end, between whose hosts nothing passes; take one of each"
+            f"{src} and {receiver.name} are both {end} hosts, between which no traffic passes; name a host of each end"
         )
     world, island = (frame.src, frame.dst) if from_world else (frame.dst, frame.src)
     protocol = next((each for each in Protocol if each.number == frame.protocol), None)

@@ -118,7 +118,7 @@ class SwitchTables:
         highest = max((entry.priority for entry in found), default=0)
         best = [entry for entry in found if entry.priority == highest]
         if self._strict and len({entry.actions for entry in best}) > 1:
-            raise PlanError(f"either of these may apply to {_words(frame)} at {at}: {best[0]}; {best[1]}")
+            raise PlanError(f"two entries of equal priority match {_words(frame)} at {at}: {best[0]}; {best[1]}")
         return best[0] if best else None
 
 

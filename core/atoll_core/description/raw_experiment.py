@@ -86,7 +86,7 @@ class RawBranch(Raw):
 class RawChange(Raw):
     """A change of chains or latencies during the run; keys that are left out stay unchanged."""
 
-    at: ChangeTime = Field(description="When, after the channels started.", examples=["20 s"])
+    at: ChangeTime = Field(description="Time of the change, after the start of the channels.", examples=["20 s"])
     chain: list[str] | None = Field(
         default=None,
         description="Boxes and taps of the chain from then on; default those before.",
@@ -109,14 +109,16 @@ class RawTransfer(Raw):
 
     size: TransferSize = Field(description="Bytes to transfer.", examples=["10 MB"])
     start: Start = Field(
-        default=Duration(10 * 10**9), description="After the channels started; default 10 s.", examples=["10 s"]
+        default=Duration(10 * 10**9),
+        description="Start of the transfer, after the start of the channels; default 10 s.",
+        examples=["10 s"],
     )
     tool: Literal["atoll", "iperf3"] = Field(
         default="atoll", description="Program that transfers; default atoll.", examples=["atoll"]
     )
     port: int = Field(ge=1, le=65535, default=5201, description="TCP port of the sender; default 5201.")
     congestion_control: CongestionControl | None = Field(
-        default=None, description="Of this transfer; default that of tcp.", examples=["hybla"]
+        default=None, description="Congestion control of this transfer; default that of tcp.", examples=["hybla"]
     )
 
 
@@ -133,7 +135,7 @@ class RawCaptures(Raw):
 
     snap: SnapLength = Field(
         default=USUAL_CAPTURES.snap,
-        description="How much of each frame is kept; default 96 B, which has the headers of TCP with its options.",
+        description="Bytes of each frame that are kept; default 96 B, which includes TCP's headers and options.",
         examples=["96 B"],
     )
     buffer: RingSize = Field(
@@ -148,12 +150,12 @@ class RawLimits(Raw):
 
     lateness_p99: LatenessLimit = Field(
         default=USUAL_LIMITS.lateness_p99,
-        description="Lateness that 99 % of the departures from links and delay boxes stay within; default 1 ms.",
+        description="Largest 99th percentile of the lateness of departures from links and delay boxes; default 1 ms.",
         examples=["1 ms"],
     )
     stall: LatenessLimit = Field(
         default=USUAL_LIMITS.stall,
-        description="Lateness from which a departure counts as the end of a stall; default 5 ms.",
+        description="Lateness above which a departure belongs to a stall; default 5 ms.",
         examples=["5 ms"],
     )
     stalled_share: ShareLimit = Field(
@@ -163,7 +165,7 @@ class RawLimits(Raw):
     )
     lateness_of_rtt: ShareLimit = Field(
         default=USUAL_LIMITS.lateness_of_rtt,
-        description="Share of the shortest base RTT that the lateness of any departure may be; default 10 %.",
+        description="Largest lateness of a departure, as a share of the shortest base RTT; default 10 %.",
         examples=["10 %"],
     )
     failed_flows: ShareLimit = Field(
@@ -181,13 +183,13 @@ class RawTcp(Raw):
     )
     servers: dict[Key, CongestionControl] = Field(
         default={},
-        description="Congestion control of single world servers; one left out has congestion_control.",
+        description="Congestion control of single world servers; the others use congestion_control.",
         examples=["{w1: hybla}"],
     )
     ecn: bool = Field(default=False, description="Explicit congestion notification; default false.", examples=[False])
     buffer_max: BufferSize = Field(
         default=Size(16 * 10**6),
-        description="Most that socket buffers may grow to; below the bandwidth-delay product warned of; default 16 MB.",
+        description="Largest size of socket buffers; usually the bandwidth-delay product or more; default 16 MB.",
         examples=["16 MB"],
     )
 
@@ -198,13 +200,13 @@ class RawExperiment(Raw):
     name: Name = Field(description="Name of the experiment; its runs lie in runs/NAME.", examples=["geo"])
     lab: str = Field(description="Path of the lab, relative to this file.", examples=["../emulation/labs/island.yaml"])
     seed: int = Field(ge=0, le=2**63 - 1, default=1, description="Seed of everything random; default 1.", examples=[1])
-    duration: RunTime = Field(description="How long is measured.", examples=["60 s"])
+    duration: RunTime = Field(description="Duration of the measurement.", examples=["60 s"])
     chain: list[str] = Field(
         description="Boxes and taps in order from world to island.", examples=["[tap-w, sat, tap-i]"]
     )
     branches: dict[Key, RawBranch] = Field(
         default={},
-        description="Chains of their own for parts of the traffic, by name; the rest takes chain.",
+        description="Further chains for parts of the traffic, by name; all other traffic takes chain.",
         examples=["{coded: {carries: {island: 10.20.0.0/30}, chain: [tap-w, coder-w, sat, coder-i, tap-i]}}"],
     )
     links: dict[Key, RawLink] = Field(
@@ -236,7 +238,7 @@ class RawExperiment(Raw):
     )
     ping: RawPing = Field(default=RawPing(), description="The ping series.", examples=["{interval: 100 ms}"])
     captures: RawCaptures = Field(
-        default=RawCaptures(), description="How packets are captured.", examples=["{snap: 96 B, buffer: 64 MB}"]
+        default=RawCaptures(), description="Settings of packet captures.", examples=["{snap: 96 B, buffer: 64 MB}"]
     )
     tcp: RawTcp = Field(
         default=RawTcp(), description="TCP settings of the hosts.", examples=["{congestion_control: cubic}"]

@@ -79,7 +79,7 @@ class RawSsh(Raw):
     binary: str = Field(
         default=".local/bin/atoll-host",
         min_length=1,
-        description="Where atoll-host is on the machines; default .local/bin/atoll-host in the user's home.",
+        description="Path of atoll-host on the machines; default .local/bin/atoll-host in the user's home.",
     )
     sudo: bool = Field(
         default=False, description="Whether atoll-host is started by sudo without a password; default false."
@@ -87,7 +87,7 @@ class RawSsh(Raw):
 
 
 class RawController(Raw):
-    """Where switches find the controller."""
+    """Address and port of the controller."""
 
     address: Address = Field(
         description="Address of this machine on the management network.", examples=["192.168.100.1"]
@@ -110,7 +110,7 @@ class RawMachine(Raw):
     """The real machine for one of the lab."""
 
     ssh: Target = Field(
-        description="How it is reached, [user@]host[:port]; the host may be an alias of your SSH configuration.",
+        description="SSH address, [user@]host[:port]; the host may be an alias of your SSH configuration.",
         examples=["10.0.0.11"],
     )
     interface: RawInterface | None = Field(
@@ -118,12 +118,12 @@ class RawMachine(Raw):
     )
     interfaces: dict[Key, RawInterface] = Field(
         default={},
-        description="If it has several: by world and island (boxes), or by tap (capture hosts).",
+        description="Several interfaces: by world and island (boxes), or by tap (capture hosts).",
         examples=["{world: eth1, island: eth2}"],
     )
     capacity: Capacity | None = Field(
         default=None,
-        description="Of an island client: its part of the channels, relative to the others'; default as in lab.yaml.",
+        description="Capacity of an island client relative to the others' (its channels); default as in lab.yaml.",
         examples=[4],
     )
     arch: Literal["x86_64", "aarch64", "armv7l"] | None = Field(
@@ -139,9 +139,9 @@ class RawInventory(Raw):
     """The real machines and switches for those of a lab.yaml."""
 
     controller: RawController = Field(
-        description="Where switches find the controller.", examples=["{address: 192.168.100.1}"]
+        description="Address and port of the controller.", examples=["{address: 192.168.100.1}"]
     )
-    ssh: RawSsh = Field(default=RawSsh(), description="How machines are reached.", examples=["{user: root}"])
+    ssh: RawSsh = Field(default=RawSsh(), description="SSH access to the machines.", examples=["{user: root}"])
     machines: dict[Key, RawMachine] = Field(
         description="Machines by the name they have in lab.yaml.", examples=["{w1: {ssh: 10.0.0.11, interface: eth1}}"]
     )

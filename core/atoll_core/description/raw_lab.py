@@ -84,7 +84,7 @@ class RawHost(RawLeg):
     interface: InterfaceName | None = Field(default=None, description="Interface name; default HOST-eth0.")
     capacity: Capacity | None = Field(
         default=None,
-        description="Of an island client: its part of the channels, relative to the other clients'; default 1.",
+        description="Capacity of an island client relative to the others' (its channels); default 1.",
         examples=[4],
     )
 
@@ -159,7 +159,7 @@ class RawBox(Raw):
     island: RawBoxPort = Field(description="The side that faces the island.", examples=["sw-c/16"])
     spare: RawSpare | None = Field(
         default=None,
-        description="Second pair of ports, for changes of a chain that keep this box.",
+        description="Second pair of ports, by which a swap separates old and new packets in this box.",
         examples=["{world: sw-c/31, island: sw-c/32}"],
     )
     forwarding: Forwarding | None = Field(
@@ -176,7 +176,7 @@ class RawBox(Raw):
     conserves_packets: bool | None = Field(
         default=None,
         description="Of a program or an external box: whether each packet leaves it once and with the same bytes; "
-        "default: not known, which proves as little as false.",
+        "default: unknown, which has the effect of false.",
         examples=[True],
     )
     mtu: Mtu | None = Field(

@@ -71,14 +71,14 @@ class RawLoss(ShortForm):
     _SHORT: ClassVar[str] = "probability"
 
     probability: Probability | None = Field(
-        default=None, description="Probability that a packet is lost, of each alone.", examples=["0.1 %"]
+        default=None, description="Probability that a packet is lost, independently of others.", examples=["0.1 %"]
     )
     bit_error: (
         Annotated[float, PlainValidator(_bit_error), WithJsonSchema({"type": "number", "minimum": 0, "maximum": 1})]
         | None
     ) = Field(
         default=None,
-        description="Probability that a bit is wrong, of each alone; a packet with a wrong bit is lost. "
+        description="Probability that a bit is wrong, independently of others; a packet with a wrong bit is lost. "
         "The bits are those of the bytes that the link counts.",
         examples=[1e-7],
     )
@@ -86,10 +86,12 @@ class RawLoss(ShortForm):
         default=None, description="Model of bursty loss.", examples=["gilbert-elliott"]
     )
     good_to_bad: Probability | None = Field(
-        default=None, description="Probability a packet that the good channel turns bad.", examples=["0.1 %"]
+        default=None,
+        description="Probability per packet that the channel changes from good to bad.",
+        examples=["0.1 %"],
     )
     bad_to_good: Probability | None = Field(
-        default=None, description="Probability a packet that the bad channel turns good.", examples=["20 %"]
+        default=None, description="Probability per packet that the channel changes from bad to good.", examples=["20 %"]
     )
     loss_good: Probability | None = Field(
         default=None, description="Loss in the good channel; default 0 %.", examples=["0 %"]
@@ -99,7 +101,7 @@ class RawLoss(ShortForm):
     )
     trace: str | None = Field(
         default=None,
-        description="File with a line a packet, 0 (passes) or 1 (lost), relative to this one; repeats at its end.",
+        description="File with one line per packet, 0 (passes) or 1 (lost), relative to this file; repeats.",
         examples=["traces/loss.txt"],
     )
     where: Where = Field(
@@ -140,7 +142,7 @@ class RawCodel(Raw):
     )
     interval: Patience = Field(
         default=Duration(100 * 10**6),
-        description="How long a sojourn time above target is accepted; about the longest RTT; default 100 ms.",
+        description="Time for which a sojourn time above target is accepted, about the longest RTT; default 100 ms.",
         examples=["600 ms"],
     )
 
@@ -157,7 +159,7 @@ class RawRed(Raw):
 
     min: Threshold = Field(description="Average queue below which nothing is dropped.", examples=["30 kB"])
     max: Threshold = Field(
-        description="Average queue above which everything is; at most the queue.", examples=["90 kB"]
+        description="Average queue above which every packet is dropped; at most the queue.", examples=["90 kB"]
     )
     probability: Annotated[float, Share("0.000001 %")] = Field(
         default=0.1,
@@ -221,7 +223,7 @@ class RawDirection(Raw):
     delay: Delay = Field(description="Propagation delay, one way.", examples=["250 ms"])
     queue: Queue = Field(description="Capacity of the byte queue, at least one MTU.", examples=["100 kB"])
     queue_packets: int | None = Field(
-        default=None, ge=1, le=1_000_000, description="Capacity of the queue in packets, besides.", examples=[100]
+        default=None, ge=1, le=1_000_000, description="Additional limit of the queue, in packets.", examples=[100]
     )
     jitter: RawJitter | None = Field(
         default=None,

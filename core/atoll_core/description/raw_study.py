@@ -69,7 +69,7 @@ class RawStudyLimits(Raw):
         default=3,
         ge=1,
         le=100,
-        description="How often a run is tried that fails, or in real time is invalid; default 3.",
+        description="Number of attempts at a run that fails or, in real time, is invalid; default 3.",
         examples=[3],
     )
 
@@ -80,7 +80,7 @@ class RawStudy(Raw):
     name: Name = Field(description="Name of the study; its directory is runs/studies/NAME.", examples=["queues"])
     experiment: str = Field(description="Path of the experiment, relative to this file.", examples=["../geo.yaml"])
     platform: Literal["virtual", "mininet", "hardware"] = Field(
-        default="virtual", description="Where the runs are made; default virtual.", examples=["virtual"]
+        default="virtual", description="Platform of the runs; default virtual.", examples=["virtual"]
     )
     backend: Literal["engine", "tc"] | None = Field(
         default=None, description="Link emulator; default tc in virtual time, else engine.", examples=["engine"]

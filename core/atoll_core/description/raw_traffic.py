@@ -59,11 +59,11 @@ class RawThink(ShortForm):
 
     _SHORT: ClassVar[str] = "mean"
 
-    mean: ThinkDuration = Field(description="How long, on average.", examples=["2 s"])
+    mean: ThinkDuration = Field(description="Mean pause.", examples=["2 s"])
     distribution: ThinkTime = Field(
         default=ThinkTime.CONSTANT,
         strict=False,
-        description="Always as long, or exponential.",
+        description="Distribution of the pauses: constant or exponential.",
         examples=["exponential"],
     )
 
@@ -112,7 +112,7 @@ class RawTraffic(Raw):
     )
     write_rate: WriteRate | None = Field(
         default=None,
-        description="The most that a server sends by one connection; default no limit.",
+        description="Largest rate at which a server sends on one connection; default no limit.",
         examples=["2 Mbit/s"],
     )
     port: int = Field(ge=1, le=65535, default=5001, description="TCP port of the world servers; default 5001.")
@@ -123,7 +123,7 @@ class RawTraffic(Raw):
         if self.think_time and self.flows_per_s is not None:
             wrong.append("think_time and flows_per_s exclude each other; keep one of them")
         if self.flows_per_s is not None and self.channels == 0:
-            wrong.append("flows_per_s begins flows, and 0 channels have none; write at least 1 channel")
+            wrong.append("flows_per_s starts flows on channels; write at least 1 channel")
         if wrong:
             raise ContradictionError("; ".join(wrong))
         return self
@@ -140,8 +140,10 @@ class RawUdp(Raw):
     )
     packet: PacketSize = Field(
         default=Size(1500),
-        description="Size of all packets but the last of a flow; default 1500 B, or less if the chain's MTU is less.",
+        description="IP bytes of all packets but the last of a flow; default 1500 B, or the path's MTU if less.",
         examples=["1200 B"],
     )
-    parallel: int = Field(ge=1, le=1000, default=4, description="Flows at a time; default 4.", examples=[4])
+    parallel: int = Field(
+        ge=1, le=1000, default=4, description="Number of simultaneous flows; default 4.", examples=[4]
+    )
     port: int = Field(ge=1, le=65535, default=5301, description="UDP port of the receiver; default 5301.")

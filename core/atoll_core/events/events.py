@@ -6,7 +6,7 @@ from dataclasses import dataclass, fields
 from typing import Any, ClassVar
 
 from atoll_core.events.event_text import event_text, step_text
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,7 +121,7 @@ class MetricPoints(Sample):
     """Points as a run spools them, without the tags that all points of a run have."""
 
     type = "points"
-    points: Sequence[Point]
+    points: Sequence[MetricPoint]
 
 
 @dataclass(frozen=True, slots=True)

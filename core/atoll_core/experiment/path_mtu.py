@@ -6,8 +6,8 @@ from dataclasses import dataclass
 from ipaddress import IPv4Network
 
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol
+from atoll_core.experiment.host_groups import Sides
 from atoll_core.lab.box_kind import BoxKind
-from atoll_core.lab.host_groups import Sides
 from atoll_core.lab.network import ChainBox, Host, Interface, Network
 
 PROTOCOLS = (*Protocol, None)

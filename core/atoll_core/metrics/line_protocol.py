@@ -32,7 +32,7 @@ _REMEMBERED = 1 << 14  # series and field names: a laboratory of 140 hosts has a
 
 
 @dataclass(frozen=True, slots=True)
-class Point:
+class MetricPoint:
     """The fields of one series at one instant (``t_ns``: CLOCK_REALTIME, ns since 1970)."""
 
     measurement: str
@@ -53,7 +53,7 @@ class Point:
         return f"{_series(self.measurement, tuple(self.tags.items()))} {','.join(written)} {self.t_ns}", left_out
 
     @classmethod
-    def parse(cls, line: str) -> "Point":
+    def parse(cls, line: str) -> "MetricPoint":
         """Parse a line that ``line`` wrote. Raises ValueError for anything else."""
         head = _HEAD.match(line)
         names = head.group() if head else ""

@@ -10,7 +10,7 @@ from aiohttp import web
 
 from atoll_controller.fabric.flow_installer import table_of
 from atoll_controller.fabric.switch_report import switch_reports
-from atoll_controller.planner.diff import explained
+from atoll_controller.planner.entry_diff import explained
 from atoll_controller.planner.planner import plan_sha256
 from atoll_controller.tracing.packet_trace import trace
 from atoll_core.codec import to_json

@@ -15,11 +15,11 @@ from atoll_core.errors import AtollError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import STREAMED
 from atoll_daemon.http.http_errors import RequestError, error_json, internal_error
-from atoll_daemon.task_runner import Line
+from atoll_daemon.task_runner import JsonObject
 
 LINES = "application/x-ndjson"
 
-Begin = Callable[[], "asyncio.Task[Line]"]
+Begin = Callable[[], "asyncio.Task[JsonObject]"]
 
 
 def wants_lines(request: web.Request) -> bool:
@@ -42,14 +42,14 @@ async def answer(request: web.Request, events: EventBus, begin: Begin) -> web.St
     return json_answer(result_of(task))
 
 
-def result_of(task: "asyncio.Task[Line]") -> Line:
+def result_of(task: "asyncio.Task[JsonObject]") -> JsonObject:
     """The result of a task that has ended. Raises its error."""
     if task.cancelled():
         raise RequestError(503, "cancelled", exit_code=1)
     return task.result()
 
 
-async def cancelled(task: "asyncio.Task[Line]") -> None:
+async def cancelled(task: "asyncio.Task[JsonObject]") -> None:
     """Cancel a task; returns when it has cleaned up."""
     if not task.done():
         task.cancel()
@@ -73,17 +73,17 @@ def lines_response() -> web.StreamResponse:
     return web.StreamResponse(headers={**_HEADERS, "Content-Type": LINES})
 
 
-def line_bytes(line: Line) -> bytes:
+def line_bytes(line: JsonObject) -> bytes:
     """A line of an answer."""
     return _dumps(line).encode() + b"\n"
 
 
 async def _answer_lines(request: web.Request, events: EventBus, begin: Begin) -> web.StreamResponse:
-    lines: asyncio.Queue[Line | None] = asyncio.Queue()
+    lines: asyncio.Queue[JsonObject | None] = asyncio.Queue()
     task = begin()  # its work begins when this function waits
     subscription = events.subscribe(lambda event: lines.put_nowait(event.to_line()), *STREAMED)
 
-    def end(_: "asyncio.Task[Line]") -> None:
+    def end(_: "asyncio.Task[JsonObject]") -> None:
         subscription.close()
         lines.put_nowait(None)
 
@@ -101,7 +101,7 @@ async def _answer_lines(request: web.Request, events: EventBus, begin: Begin) ->
     return response
 
 
-def _last(task: "asyncio.Task[Line]") -> Line:
+def _last(task: "asyncio.Task[JsonObject]") -> JsonObject:
     try:
         return {"type": "done", **result_of(task)}
     except AtollError as error:

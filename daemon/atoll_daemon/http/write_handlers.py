@@ -48,7 +48,7 @@ from atoll_daemon.http.request_parsing import parameters, read_body_document, re
 from atoll_daemon.http.responses import answer, cancelled, json_answer, result_of, wants_lines
 from atoll_daemon.lab_daemon import ApplyOptions, LabDaemon
 from atoll_daemon.run_registry import RunRecord
-from atoll_daemon.task_runner import Line
+from atoll_daemon.task_runner import JsonObject
 from atoll_dashboards.influx.influx_agreement import other_database
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.run.run_request import RunOptions
@@ -68,7 +68,7 @@ async def post_lab(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
     if lab.mistakes or network is None:
         raise DescriptionError(lab.mistakes)
 
-    async def work() -> Line:
+    async def work() -> JsonObject:
         return await daemon.bring_up(lab, network, asked.runtime)
 
     try:
@@ -172,12 +172,12 @@ async def post_run(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
     record = RunRecord(described.experiment.name, started_ns, described.experiment.duration.s, metrics=asked.metrics)
     record.warnings = warnings_json(daemon.require_lab()[0].network, described)
 
-    async def work() -> Line:
+    async def work() -> JsonObject:
         if asked.metrics and asked.influx is not None and (other := other_database(asked.influx)):
             daemon.bus.publish(Note(other))
         return await daemon.run(accepted, record)
 
-    def begin() -> asyncio.Task[Line]:
+    def begin() -> asyncio.Task[JsonObject]:
         record.task = daemon.tasks.begin("run", described.experiment.name, work)
         record.task.add_done_callback(lambda task: record.over(task, time.time_ns()))
         return record.task
@@ -210,7 +210,7 @@ async def post_calibration(daemon: LabDaemon, request: web.Request) -> web.Strea
             raise RequestError(400, msg, where="?directions")
     described = await (await _reading(daemon, request, asked))()
 
-    async def work() -> Line:
+    async def work() -> JsonObject:
         return await daemon.calibrate(described, asked.directions, asked.seconds)
 
     return await answer(
@@ -259,7 +259,7 @@ async def _apply(daemon: LabDaemon, request: web.Request, read: Read, how: Apply
     before = daemon.require_lab()[0].experiment
     described = await read()
 
-    async def work() -> Line:
+    async def work() -> JsonObject:
         current = described if daemon.require_lab()[0].experiment is before else await read()
         return await daemon.apply(current, how)
 

@@ -11,7 +11,7 @@ from atoll_analysis.run_directory.migrations import migrated_event
 from atoll_core.errors import RunDirError
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_testbed.metrics.metric_points import FIGURES_OF_CHECKS, box_kinds, box_points, class_names, event_point
 
 COUNTERS_FILE = "link.jsonl"
@@ -19,7 +19,7 @@ _EVENTS = "events.jsonl"
 _READ_BYTES = 1 << 18  # at a time: about twenty seconds of a link's counters
 
 _Line = dict[str, Any]
-_PointsOf = Callable[[_Line], Iterator[Point]]
+_PointsOf = Callable[[_Line], Iterator[MetricPoint]]
 
 
 class RawLogTail:
@@ -59,11 +59,11 @@ class RawLogTail:
                     yield frame.encode()
 
 
-def _counter_points(classes: dict[int, str], kinds: dict[str, BoxKind], line: _Line) -> Iterator[Point]:
+def _counter_points(classes: dict[int, str], kinds: dict[str, BoxKind], line: _Line) -> Iterator[MetricPoint]:
     return box_points(line["box"], line, classes, kinds) if line["type"] == "counters" else iter(())
 
 
-def _event_points(line: _Line) -> Iterator[Point]:
+def _event_points(line: _Line) -> Iterator[MetricPoint]:
     kind = str(line["type"])
     if kind not in FIGURES_OF_CHECKS:
         yield event_point(kind, int(line["t_ns"]), migrated_event(line))

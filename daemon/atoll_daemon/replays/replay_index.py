@@ -19,7 +19,7 @@ from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail
 from atoll_core.errors import AtollError, RunDirError
 from atoll_core.events.events import with_text
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import COMMON_TAGS
 from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.http.lab_view import picture
@@ -301,7 +301,7 @@ def _points(frame: bytes, from_ns: int, to_ns: int, measurements: frozenset[str]
     begins = tuple(f"{name}," for name in measurements) or ""  # all points of a run have tags
     for line in _lines(frame):
         if line.startswith(begins) and from_ns <= int(line.rpartition(" ")[2]) < to_ns:
-            point = Point.parse(line)
+            point = MetricPoint.parse(line)
             tags = {name: tag for name, tag in point.tags.items() if name not in COMMON_TAGS}
             encoded = replace(point, tags=tags).to_json()
             found += [] if encoded is None else [encoded]

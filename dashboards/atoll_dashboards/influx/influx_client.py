@@ -105,11 +105,11 @@ class Database:
                 )
             case 404:
                 place = f"{self._settings.bucket!r} of {self._settings.org!r}"
-                return DatabaseRefusedError(f"{at} has no such place for {place}: {_short(said)}")
+                return DatabaseRefusedError(f"{at} has no database {place}: {_short(said)}")
             case 500 if "retention policy not found" in said:
-                return DatabaseRefusedError(f"{at} has no such place for {self._settings.bucket!r}: {_short(said)}")
+                return DatabaseRefusedError(f"{at} has no database {self._settings.bucket!r}: {_short(said)}")
             case 400 | 413 | 422:
-                return UnfitError(f"{at} does not take all lines", said)
+                return UnfitError(f"{at} rejects some of the points", said)
             case _:
                 return AwayError(f"{at} answers {status}: {_short(said)}")
 

@@ -121,10 +121,10 @@ def shift_ns(run_dir: RunDir, times: Times) -> int:
         return ALIGNED_NS - int(window["start_ns"])
     aligned, recorded = "its measurement did not end, so it cannot be aligned", "it does not say when it was made"
     if not window and virtual and not host:
-        raise RunDirError(f"{run_dir.path}: {aligned}, and {recorded}; there is no instant to lay its points at")
+        raise RunDirError(f"{run_dir.path}: {aligned}, and {recorded}; its points cannot be placed in time")
     if times is Times.ALIGNED:
-        raise RunDirError(f"{run_dir.path}: {aligned}; take --times recorded")
-    raise RunDirError(f"{run_dir.path}: {recorded}; take --times aligned")
+        raise RunDirError(f"{run_dir.path}: {aligned}; use --times recorded")
+    raise RunDirError(f"{run_dir.path}: {recorded}; use --times aligned")
 
 
 def shifted(lines: bytes, by_ns: int) -> bytes:

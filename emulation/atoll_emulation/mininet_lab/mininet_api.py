@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The parts of Mininet that this project uses, typed by ``mn.pyi``."""
+"""The parts of Mininet that this project uses, typed by ``mininet_api.pyi``."""
 
 from importlib import import_module
 
@@ -8,9 +8,9 @@ from atoll_emulation.mininet_lab.mininet_path import load_mininet
 load_mininet()
 
 CLI = import_module("mininet.cli").CLI
-Host = import_module("mininet.node").Host
+MininetHost = import_module("mininet.node").Host
 Intf = import_module("mininet.link").Intf
-Link = import_module("mininet.link").Link
+MininetLink = import_module("mininet.link").Link
 Mininet = import_module("mininet.net").Mininet
 Node = import_module("mininet.node").Node
 OVSIntf = import_module("mininet.link").OVSIntf

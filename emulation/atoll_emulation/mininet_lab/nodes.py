@@ -18,10 +18,10 @@ from typing import Any
 from atoll_core.errors import LabError
 from atoll_emulation.mininet_lab import netdev
 from atoll_emulation.mininet_lab.mininet_api import (
-    Host,
     Intf,
-    Link,
     Mininet,
+    MininetHost,
+    MininetLink,
     Node,
     OVSIntf,
     OVSSwitch,
@@ -69,7 +69,7 @@ def _echo_off(terminal: int) -> None:
     termios.tcsetattr(terminal, termios.TCSANOW, modes)
 
 
-class MachineNode(NodeShell, Host):
+class MachineNode(NodeShell, MininetHost):
     """A machine: a network namespace and a shell. The agent sets its addresses and routes."""
 
     @classmethod
@@ -121,7 +121,7 @@ class CableEnd(Intf):
         return {}
 
 
-class Cable(Link):
+class Cable(MininetLink):
     """A veth pair, made by :func:`wire`."""
 
     def makeIntfPair(self, *ends: Any, **options: Any) -> None:
@@ -142,7 +142,7 @@ class PatchEnd(OVSIntf):
         return "OK" if self.node.cmd("ovs-vsctl get Interface", self.name, "ofport").strip().isdigit() else "MISSING"
 
 
-class Patch(Link):
+class Patch(MininetLink):
     """A trunk: two patch ports, which Open vSwitch joins when both switches are started."""
 
     def makeIntfPair(self, *ends: Any, **options: Any) -> None:
@@ -168,7 +168,7 @@ class LabNet(Mininet):
         """Add a switch, on the datapath the lab has."""
         return super().addSwitch(name, cls, **{"datapath": self.datapath, **params})
 
-    def addLink(self, node1: str | Node, node2: str | Node, **params: Any) -> Link:
+    def addLink(self, node1: str | Node, node2: str | Node, **params: Any) -> MininetLink:
         """Add a cable; between switches a pair of patch ports (docs/decisions/0007)."""
         end1, end2 = (self[end] if isinstance(end, str) else end for end in (node1, node2))
         if isinstance(end1, OVSSwitch) and isinstance(end2, OVSSwitch):
@@ -197,7 +197,7 @@ def wire(net: LabNet) -> None:
         netdev.set_up(cable.intf2.name)
 
 
-def pair_commands(cables: Iterable[Link]) -> str:
+def pair_commands(cables: Iterable[MininetLink]) -> str:
     """Return the ``ip -batch`` commands that make the veth pairs and move each machine's end to the machine.
 
     Both ends have the MTU of the machine's: a frame that is longer than the receiving end's is dropped.

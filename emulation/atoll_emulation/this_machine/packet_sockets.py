@@ -52,7 +52,7 @@ def packet_sockets_of(pid: int) -> dict[str, PacketSocket]:
     try:
         held, names = _inodes(pid), dict(socket.if_nameindex())
     except OSError as error:
-        raise LabError(f"which packet sockets process {pid} has could not be read: {error}") from None
+        raise LabError(f"the packet sockets of process {pid} could not be read: {error}") from None
     try:
         return {names[index]: one for inode, index, one in _told_by_kernel() if inode in held and index in names}
     except OSError as error:

@@ -9,14 +9,14 @@ import sys
 from pathlib import Path
 
 from atoll_core.errors import AtollError
+from atoll_emulation.uml.boot import VirtualClock, run_in_uml
 from atoll_emulation.uml.kernel import find_kernel, find_virtual_kernel
-from atoll_emulation.uml.run import VirtualClock, run_in_uml
 
 
 def main() -> int:
     """Run the command; its console on standard output, its exit status as ours."""
     parser = argparse.ArgumentParser(prog="atoll_emulation.uml", description=__doc__)
-    parser.add_argument("--seed", type=int, help="of everything random; time is virtual then")
+    parser.add_argument("--seed", type=int, help="seed of everything random; with a seed, time is virtual")
     parser.add_argument("--limit", type=float, default=60.0, help="seconds after which the kernel is stopped")
     parser.add_argument("--output", type=Path, default=Path("out"), help="directory seen as /out inside")
     parser.add_argument("command", nargs=argparse.REMAINDER)

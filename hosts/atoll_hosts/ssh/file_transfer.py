@@ -65,7 +65,9 @@ def offered_files(machine: str, spool: Mapping[str, Any], asked: Collection[str]
     names = [file.name for file in files]
     for file in files:
         if file.name not in asked:
-            raise LabError(f"{machine}: its agent offers {shown(file.name)}, which no job of this run writes there")
+            raise LabError(
+                f"{machine}: its agent offers {shown(file.name)}, but no job of this run writes that file there"
+            )
         if names.count(file.name) > 1 or file.size_bytes < 0:
             raise LabError(f"{machine}: its agent offers {file.name} twice, or with an invalid size")
     return tuple(files)

@@ -22,7 +22,7 @@ _ARRIVED = 0.95
 _WINDOW = 5
 
 
-class State(StrEnum):
+class CheckState(StrEnum):
     """Result of a comparison."""
 
     OK = "ok"
@@ -63,13 +63,15 @@ class CalibrationFigure:
     measured: float | None = None
     low: float | None = None
     high: float | None = None
-    state: State = State.SKIPPED
+    state: CheckState = CheckState.SKIPPED
     why: str = ""
 
     def judged(self, measured: float, low: float, high: float, why: str = "") -> "CalibrationFigure":
         """The row with its measured value, bounds and result."""
-        state = State.OK if low <= measured <= high else State.OFF
-        return replace(self, measured=measured, low=low, high=high, state=state, why="" if state is State.OK else why)
+        state = CheckState.OK if low <= measured <= high else CheckState.OFF
+        return replace(
+            self, measured=measured, low=low, high=high, state=state, why="" if state is CheckState.OK else why
+        )
 
     def __str__(self) -> str:
         what = f"{self.box} {self.direction} {self.name}"
@@ -82,7 +84,7 @@ class CalibrationFigure:
 
 def skipped(row: CalibrationFigure, why: str) -> CalibrationFigure:
     """The row without a comparison, with the reason."""
-    return replace(row, measured=None, low=None, high=None, state=State.SKIPPED, why=why)
+    return replace(row, measured=None, low=None, high=None, state=CheckState.SKIPPED, why=why)
 
 
 def row_of(link: LinkUnderTest, name: str, unit: str, configured: float) -> CalibrationFigure:
@@ -103,7 +105,7 @@ def delay_row(
     """
     row = row_of(link, "delay", "ms", link.settings.delay.ms)
     if not one_way_ns:
-        return replace(row, state=State.OFF, why="no packet came through")
+        return replace(row, state=CheckState.OFF, why="no packet came through")
     own_ns = link.serialisation_ns(link.counted(PROBE_PACKET)) + others_ns
     base = statistics.median(one_way_ns) if link.settings.jitter or link.shake_ns else min(one_way_ns)
     spread = ((link.settings.jitter.amount.ns if link.settings.jitter else 0) + link.shake_ns) / 2
@@ -182,7 +184,7 @@ def rate_row(link: LinkUnderTest, steady: tuple[float, float] | None, tolerance:
     expected = link.settings.rate.bit_s * link.mtu / link.counted(link.mtu) * (1 - lost)
     row = row_of(link, "rate of IP packets", "Mbit/s", expected / 1e6)
     if steady is None:
-        return replace(row, state=State.OFF, why="hardly anything came through")
+        return replace(row, state=CheckState.OFF, why="hardly anything came through")
     allowed = (tolerance.rate_ratio + lost) * expected
     return row.judged(8 * steady[1] / 1e6, (expected - allowed) / 1e6, (expected + allowed) / 1e6)
 
@@ -193,7 +195,7 @@ def byte_row(
     """The bytes that each packet counts in addition to its IP bytes, from the rate of small packets."""
     row = row_of(link, "counted beside IP", "B", link.counted(0))
     if steady is None or not steady[0]:
-        return replace(row, state=State.OFF, why="hardly anything came through")
+        return replace(row, state=CheckState.OFF, why="hardly anything came through")
     lost = link.lost(packet_bytes)
     beside = link.settings.rate.bit_s / 8 / steady[0] * (1 - lost) - packet_bytes
     allowed = tolerance.byte + lost * link.counted(packet_bytes)
@@ -226,7 +228,7 @@ def loaded_row(
     if any(link.settings.aqm for link in links):
         return skipped(row, "its AQM keeps the queue short")
     if len(rtts_ns) < 5:
-        return replace(row, state=State.OFF, why="pings were not answered while the link was full")
+        return replace(row, state=CheckState.OFF, why="pings were not answered while the link was full")
     low = base_ns + full_ns - 2 * packet_ns - jitter_ns - tolerance.early_ns - tolerance.loaded_ns / 4
     high = base_ns + full_ns + packet_ns + jitter_ns + tolerance.loaded_ns
     return row.judged(statistics.median(rtts_ns) / 1e6, low / 1e6, high / 1e6)

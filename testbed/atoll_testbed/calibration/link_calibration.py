@@ -16,8 +16,8 @@ from atoll_testbed.calibration.calibration_checks import (
     PRECISE,
     ROUGH,
     CalibrationFigure,
+    CheckState,
     Received,
-    State,
     Tolerance,
     byte_row,
     delay_row,
@@ -54,7 +54,7 @@ class Calibration:
     @property
     def off(self) -> tuple[CalibrationFigure, ...]:
         """The rows outside their bounds."""
-        return tuple(row for row in self.rows if row.state is State.OFF)
+        return tuple(row for row in self.rows if row.state is CheckState.OFF)
 
 
 def links_under_test(network: Network, experiment: Experiment) -> tuple[LinkUnderTest, ...]:
@@ -162,7 +162,7 @@ async def _flooded_rows(
 async def _again_if_off(part: Callable[[], Awaitable[list[CalibrationFigure]]]) -> list[CalibrationFigure]:
     """Repeat a test whose figures are off: once may be an effect of the machine."""
     rows = await part()
-    return await part() if any(row.state is State.OFF for row in rows) else rows
+    return await part() if any(row.state is CheckState.OFF for row in rows) else rows
 
 
 def _flood_rows_of(link: LinkUnderTest) -> list[CalibrationFigure]:
@@ -241,11 +241,11 @@ def _note(found: Flood, link: LinkUnderTest) -> str:
 
 
 def _explained(row: CalibrationFigure, note: str) -> CalibrationFigure:
-    return replace(row, why=note) if note and row.state is State.OFF else row
+    return replace(row, why=note) if note and row.state is CheckState.OFF else row
 
 
 def _excused(row: CalibrationFigure, note: str) -> CalibrationFigure:
-    return replace(row, state=State.SKIPPED, why=note) if note and row.state is State.OFF else row
+    return replace(row, state=CheckState.SKIPPED, why=note) if note and row.state is CheckState.OFF else row
 
 
 def _reach_ns(links: Sequence[LinkUnderTest]) -> int:

@@ -13,7 +13,7 @@ from typing import Any
 
 from atoll_core.errors import LabError
 from atoll_core.events.events import Note
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_hosts.agent import Agent
 from atoll_hosts.clock_offset import clock_offset
@@ -21,7 +21,7 @@ from atoll_hosts.machine import Machine
 from atoll_testbed.metrics.metric_points import clock_point, metrics_points
 from atoll_testbed.testbed import Testbed
 
-Write = Callable[[Iterable[Point]], None]
+Write = Callable[[Iterable[MetricPoint]], None]
 Unread = Callable[[int], None]
 
 # Eight requests to each agent; clocks without NTP drift apart by some microseconds a second.

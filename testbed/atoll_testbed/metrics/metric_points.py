@@ -15,7 +15,7 @@ from atoll_core.events.event_text import event_text
 from atoll_core.experiment.experiment import DIRECTIONS, Experiment
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import HostRole, Network
-from atoll_core.metrics.line_protocol import Field, Point
+from atoll_core.metrics.line_protocol import Field, MetricPoint
 from atoll_core.metrics.metrics_schema import BY_NAME, Measurement
 from atoll_core.plan.plan import JobSpec, Phase
 from atoll_hosts.clock_offset import ClockOffset
@@ -35,7 +35,7 @@ _LONGEST_TEXT = 500  # characters of an event; events.jsonl has the full text
 
 def box_points(
     box: str, line: Mapping[str, Any], classes: Mapping[int, str], kinds: Mapping[str, BoxKind]
-) -> Iterator[Point]:
+) -> Iterator[MetricPoint]:
     """Points of a ``counters`` line of a box.
 
     ``classes``: the latency classes' names by VLAN id. ``kinds``: those of chain boxes, which may declare counters.
@@ -53,7 +53,7 @@ def box_points(
                 yield _point("delay_class", {"box": box, "vlan": vlan, "class": classes[int(vlan)]}, counted, t_ns)
 
 
-def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0) -> Iterator[Point]:
+def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0) -> Iterator[MetricPoint]:
     """Points of a line of one of the plan's jobs; ``clock_offset_ns``: its machine's clock less this one's."""
     match line.get("type"):
         case "counters" | "progress" if spec.phase in _OF_PHASE:
@@ -81,7 +81,7 @@ def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0)
             pass
 
 
-def link_config_points(experiment: Experiment, t_ns: int) -> Iterator[Point]:
+def link_config_points(experiment: Experiment, t_ns: int) -> Iterator[MetricPoint]:
     """Points with the configuration of the experiment's links."""
     for link in experiment.links:
         for direction in DIRECTIONS:
@@ -90,7 +90,7 @@ def link_config_points(experiment: Experiment, t_ns: int) -> Iterator[Point]:
             yield _point("link_config", {"box": link.box, "direction": direction}, configured, t_ns)
 
 
-def latency_config_points(network: Network, experiment: Experiment, t_ns: int) -> Iterator[Point]:
+def latency_config_points(network: Network, experiment: Experiment, t_ns: int) -> Iterator[MetricPoint]:
     """Points with the configured terrestrial latencies of world servers and of other hosts that are ever delayed."""
     classes = {each.name: each for box in network.delay_boxes for each in box.classes}
     latency = {server: classes[name] for server, name in experiment.latency}
@@ -103,13 +103,13 @@ def latency_config_points(network: Network, experiment: Experiment, t_ns: int) -
         yield _point("latency_config", {"host": host.name}, configured, t_ns)
 
 
-def check_points(kind: str, t_ns: int, figures: Mapping[str, Any]) -> Iterator[Point]:
+def check_points(kind: str, t_ns: int, figures: Mapping[str, Any]) -> Iterator[MetricPoint]:
     """Points of an event of the test before a run, if it is about a server and not about a pair of hosts."""
     if kind == "terrestrial":
         yield _point("latency_check", {"host": figures["server"]}, figures, t_ns)
 
 
-def switch_points(switch: str, counters: Mapping[str, Any], t_ns: int) -> Iterator[Point]:
+def switch_points(switch: str, counters: Mapping[str, Any], t_ns: int) -> Iterator[MetricPoint]:
     """Points of a switch's counters; entries with the same cookie belong to the same segment."""
     for port, counted in counters["ports"].items():
         supported = {name: count for name, count in counted.items() if count != _UNSUPPORTED}
@@ -124,13 +124,13 @@ def switch_points(switch: str, counters: Mapping[str, Any], t_ns: int) -> Iterat
         yield _point("flow_entries", tags, counted, t_ns)
 
 
-def interface_points(host: str, counters: Mapping[str, Mapping[str, int]], t_ns: int) -> Iterator[Point]:
+def interface_points(host: str, counters: Mapping[str, Mapping[str, int]], t_ns: int) -> Iterator[MetricPoint]:
     """Points of a machine's interfaces."""
     for interface, counted in counters.items():
         yield _point("interface", {"host": host, "interface": interface}, counted, t_ns)
 
 
-def metrics_points(machine: str, report: Mapping[str, Any], clock_offset_ns: int) -> Iterator[Point]:
+def metrics_points(machine: str, report: Mapping[str, Any], clock_offset_ns: int) -> Iterator[MetricPoint]:
     """Points of an agent's report on its machine, hosts and jobs; ``clock_offset_ns``: its clock less this one's."""
     t_ns = report["t_ns"] - clock_offset_ns
     for host, found in report["hosts"].items():
@@ -147,18 +147,18 @@ def metrics_points(machine: str, report: Mapping[str, Any], clock_offset_ns: int
         yield _point("clock", tags, {**clock, "synchronised": int(clock["synchronised"])}, t_ns)
 
 
-def clock_point(machine: str, clock: ClockOffset, t_ns: int) -> Point:
+def clock_point(machine: str, clock: ClockOffset, t_ns: int) -> MetricPoint:
     """The point of a comparison of a machine's clock with this one."""
     fields = {"offset_ns": clock.offset_ns, "bound_ns": clock.bound_ns, "rtt_ns": clock.rtt_ns}
     return _point("clock", {"machine": machine}, fields, t_ns)
 
 
-def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> Point:
+def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> MetricPoint:
     """The point of an event of the run or of the testbed."""
     state = str(fields.get("state", ""))
     found = event_text({**fields, "type": kind, "t_ns": t_ns})
     text = found.text[:_LONGEST_TEXT] if found is not None else kind
-    return Point("event", {"kind": kind, "state": state}, {"text": text}, t_ns)
+    return MetricPoint("event", {"kind": kind, "state": state}, {"text": text}, t_ns)
 
 
 def box_kinds(network: Network) -> dict[str, BoxKind]:
@@ -176,11 +176,13 @@ def _app(cookie: int) -> str:
     return App(number).name.lower() if number in tuple(App) else ""
 
 
-def _point(measurement: str | Measurement, tags: Mapping[str, str], figures: Mapping[str, Any], t_ns: Any) -> Point:
+def _point(
+    measurement: str | Measurement, tags: Mapping[str, str], figures: Mapping[str, Any], t_ns: Any
+) -> MetricPoint:
     known = BY_NAME[measurement] if isinstance(measurement, str) else measurement
     names = (each.name for each in known.fields)
     found = {name: figures[name] for name in names if isinstance(figures.get(name), (int, float))}
     if not isinstance(t_ns, int):  # it goes into the line as it is
         msg = f"{known.name}: an invalid instant"
         raise ValueError(msg)  # noqa: TRY004 - like other invalid data of a machine
-    return Point(known.name, tags, found, t_ns)
+    return MetricPoint(known.name, tags, found, t_ns)

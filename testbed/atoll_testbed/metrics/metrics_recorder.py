@@ -16,7 +16,7 @@ from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import MetricPoints
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network, Switch
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import SECOND_NS
 from atoll_core.plan.plan import JobSpec
 from atoll_core.platforms import VIRTUAL
@@ -130,21 +130,21 @@ class MetricsRecorder:
         while True:
             self._write(self._configured(time.time_ns()))
             await self._sample_once(testbed)
-            self._write([Point("metrics", {}, self._counted(spool), time.time_ns())])
+            self._write([MetricPoint("metrics", {}, self._counted(spool), time.time_ns())])
             due_ns = max(due_ns + self._period_ns, time.monotonic_ns())  # missed periods are not repeated
             await asyncio.sleep((due_ns - time.monotonic_ns()) / 1e9)
 
     async def _sample_once(self, testbed: Testbed) -> None:
         for switch in testbed.network.switches:
 
-            async def ask(switch: Switch = switch) -> Iterable[Point]:
+            async def ask(switch: Switch = switch) -> Iterable[MetricPoint]:
                 table = await table_of(testbed.controller, switch)
                 found = await testbed.controller.counters(switch.dpid, table)
                 return switch_points(switch.name, found, time.time_ns())
 
             await self._ask(ask)
 
-    def _configured(self, t_ns: int) -> Iterator[Point]:
+    def _configured(self, t_ns: int) -> Iterator[MetricPoint]:
         standing = self._standing()
         yield from link_config_points(standing, t_ns)
         yield from latency_config_points(self._network, standing, t_ns)
@@ -152,7 +152,7 @@ class MetricsRecorder:
     def _could_not_read(self, count: int) -> None:
         self._unread += count
 
-    async def _ask(self, ask: Callable[[], Awaitable[Iterable[Point]]]) -> None:
+    async def _ask(self, ask: Callable[[], Awaitable[Iterable[MetricPoint]]]) -> None:
         """Count a switch that does not answer; the run decides whether it can continue without it."""
         try:
             self._write(await ask())
@@ -162,7 +162,7 @@ class MetricsRecorder:
     def _counted(self, spool: MetricsSpool) -> dict[str, int]:
         return {"points": spool.points, "left_out": spool.left_out, "unread": self._unread}
 
-    def _write(self, points: Iterable[Point]) -> None:
+    def _write(self, points: Iterable[MetricPoint]) -> None:
         if self._spool is None:
             return
         measured = tuple(points)

@@ -31,9 +31,11 @@ def missing_prerequisites(
         tools = ", ".join(facts["missing_tools"])
         found.append(f"{name}: no {tools}; install iproute2, ethtool, nftables and coreutils there")
     if not facts["may_configure"]:
-        found.append(f"{name}: user {facts['user']} may not configure interfaces; let root in, or say 'sudo: true'")
+        found.append(
+            f"{name}: user {facts['user']} may not configure interfaces; log in as root, or write 'sudo: true'"
+        )
     if not facts["may_capture"]:
-        found.append(f"{name}: user {facts['user']} may not capture; let root in, or say 'sudo: true'")
+        found.append(f"{name}: user {facts['user']} may not capture; log in as root, or write 'sudo: true'")
     if facts["free_bytes"] < _LEAST_FREE_BYTES:
         free = f"{facts['free_bytes'] / 1e9:.1f} GB"
         found.append(f"{name}: only {free} free in /var/tmp, where captures are stored; at least 1 GB is needed")

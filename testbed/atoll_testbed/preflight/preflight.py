@@ -16,7 +16,7 @@ from atoll_core.errors import RunError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import Plan
-from atoll_testbed.calibration.calibration_checks import CalibrationFigure, State
+from atoll_testbed.calibration.calibration_checks import CalibrationFigure, CheckState
 from atoll_testbed.calibration.link_calibration import brief_calibration
 from atoll_testbed.preflight.path_rtt import Deviation, Measured, base_rtt, judge_paths, measure_paths, terrestrial
 from atoll_testbed.testbed import Testbed
@@ -88,7 +88,7 @@ async def check_links(
     off: list[CalibrationFigure] = []
     for attempt in range(1, _LINK_ATTEMPTS + 1):
         rows = await brief_calibration(testbed, experiment, base_ns)
-        off = [row for row in rows if row.state is State.OFF]
+        off = [row for row in rows if row.state is CheckState.OFF]
         for row in rows:
             run_dir.event("calibration", time.time_ns(), attempt=attempt, **to_json(row))
         await drained()

@@ -156,7 +156,7 @@ class RunRecorder:
         """Append a line of a job or box. Raises RunError if its output exceeds the limit."""
         if not self._count(who, line):
             most = f"{self._most_output_bytes / 1e6:.0f} MB"
-            raise RunError(f"{who} prints more than a job may in a run of this length ({most})")
+            raise RunError(f"{who} prints more than a job is allowed in a run of this length ({most})")
         file.append(line)
 
     def _count(self, who: str, line: bytes) -> bool:

@@ -24,9 +24,9 @@ from atoll_controller.planner.virtual_cost import memory
 from atoll_core.errors import AtollError, RunError
 from atoll_core.events.events import Progress
 from atoll_core.units import Size
-from atoll_emulation.uml.guest import OUTPUT
+from atoll_emulation.uml.boot import CommandExit, RunningKernel, VirtualClock, start_in_uml
+from atoll_emulation.uml.guest_init import OUTPUT
 from atoll_emulation.uml.kernel import UmlKernel
-from atoll_emulation.uml.run import Ended, RunningKernel, VirtualClock, start_in_uml
 from atoll_hosts.binary import VARIABLE, find_binary
 from atoll_testbed.run.run_request import RunRequest
 from atoll_testbed.virtual.guest_main import PROGRESS
@@ -215,7 +215,7 @@ class _Follower:
             raise RunError(msg)
 
 
-def _state(running: RunningKernel) -> tuple[Ended | None, AtollError | None]:
+def _state(running: RunningKernel) -> tuple[CommandExit | None, AtollError | None]:
     try:
         return running.wait(0), None
     except AtollError as error:

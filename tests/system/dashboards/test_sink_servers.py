@@ -16,7 +16,7 @@ import pytest
 
 from atoll_analysis.run_directory import MetricsSpool, RunDir
 from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail, read_spool
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_dashboards.influx.influx_client import Database, DatabaseRefusedError, UnfitError
 from atoll_dashboards.influx.influx_settings import InfluxSettings
 from atoll_dashboards.influx.influx_sink import Tally, write_fit
@@ -36,7 +36,7 @@ def test_what_is_refused_is_said_in_a_line(make: type[Influx], tmp_path: Path) -
         held = influx.settings
         wrong = {
             "does not accept the token": InfluxSettings(held.url, "wrong", held.org, held.bucket),
-            "has no such place for 'nowhere'": InfluxSettings(held.url, held.token, held.org, "nowhere"),
+            "has no database 'nowhere'": InfluxSettings(held.url, held.token, held.org, "nowhere"),
         }
         for message, settings in wrong.items():
             with Database(settings) as database, pytest.raises(DatabaseRefusedError, match=message) as caught:
@@ -64,7 +64,7 @@ def test_points_that_are_refused_are_counted_to_the_last(make: type[Influx], tmp
     for number in range(40_000):
         measurement, field = kinds[number % 4]
         figures = {field: "said" if field == "text" else number, "of": "a point that makes the line somewhat longer"}
-        spool.write([Point(measurement, {}, figures, begin_ns + number * 10**6)])
+        spool.write([MetricPoint(measurement, {}, figures, begin_ns + number * 10**6)])
     spool.close()
     with make(tmp_path / "influx") as influx:
         influx.start().wait().set_up()
@@ -131,7 +131,7 @@ async def test_a_run_notes_why_points_are_refused_and_how_many(tmp_path: Path, m
         async with feeding(tmp_path, note, lambda _: None):
             for frame in range(3):
                 spool.write(
-                    Point(name, {}, {"n": frame}, 100 * frame + number) for number in range(100) for name in "mk"
+                    MetricPoint(name, {}, {"n": frame}, 100 * frame + number) for number in range(100) for name in "mk"
                 )
                 spool.flush()
                 await asyncio.wait_for(noted.wait(), 30)
@@ -139,8 +139,9 @@ async def test_a_run_notes_why_points_are_refused_and_how_many(tmp_path: Path, m
             spool.close()
         assert len(influx.points()) == 301
     conflict = 'partial write: field type conflict: input field "n" on measurement "m" is type integer, already exists'
+    failure = f"failure writing points to database: {conflict} as type string"
     assert notes == [
-        f"metrics: {influx.url} does not take all lines: failure writing points to database: {conflict} as type string",
+        f"metrics: {influx.url} rejects some of the points: {failure}",
         "metrics: the database refused 300 points",
     ]
 
@@ -170,7 +171,7 @@ async def test_a_sink_that_is_killed_is_started_again(
         spool = MetricsSpool(tmp_path / SPOOL)
         async with feeding(tmp_path, notes.append, lambda _: None):
             for frame in range(30):
-                spool.write(Point("m", {"frame": str(frame)}, {"n": number}, number) for number in range(1000))
+                spool.write(MetricPoint("m", {"frame": str(frame)}, {"n": number}, number) for number in range(1000))
                 spool.flush()
                 if frame in (10, 20):
                     os.kill(await sink_of(tmp_path), signal.SIGKILL)
@@ -185,7 +186,7 @@ async def test_a_sink_that_is_killed_is_started_again(
 def test_tags_and_texts_of_any_kind_come_back_as_they_were(make: type[Influx], tmp_path: Path) -> None:
     """Spaces, commas, equal signs, quotes, backslashes; line breaks as two characters."""
     odd = "a b,c=d\"e'f\\g\nh"
-    line, _ = Point("event", {"kind": odd, "state": "x y"}, {"text": odd}, 5).line()
+    line, _ = MetricPoint("event", {"kind": odd, "state": "x y"}, {"text": odd}, 5).line()
     with make(tmp_path) as influx:
         influx.start().wait().set_up()
         with Database(influx.settings) as database:
@@ -200,7 +201,13 @@ def test_a_figure_that_is_no_number_costs_no_other(make: type[Influx], tmp_path:
     """NaN, infinities and what is beyond 64 bits are left out and counted; all the rest is in the database."""
     spool = MetricsSpool(tmp_path / SPOOL)
     wrong = {"a": math.nan, "b": math.inf, "c": -math.inf, "d": 2**63}
-    spool.write([Point("m", {}, {**wrong, "n": 2**63 - 1}, 1), Point("m", {}, wrong, 2), Point("m", {}, {"n": 5}, 3)])
+    spool.write(
+        [
+            MetricPoint("m", {}, {**wrong, "n": 2**63 - 1}, 1),
+            MetricPoint("m", {}, wrong, 2),
+            MetricPoint("m", {}, {"n": 5}, 3),
+        ]
+    )
     spool.close()
     assert (spool.points, spool.left_out) == (2, 8)
     tally = Tally()
@@ -234,7 +241,7 @@ async def test_what_was_wrong_is_made_right_during_a_run(
         for name, text in influx.variables(later).items():
             monkeypatch.setenv(name, text)
         spool = MetricsSpool(tmp_path / SPOOL)
-        spool.write(Point("m", {}, {"n": number}, number) for number in range(1000))
+        spool.write(MetricPoint("m", {}, {"n": number}, number) for number in range(1000))
         spool.flush()
         async with feeding(tmp_path, note, lambda _: None):
             await asyncio.wait_for(noted.wait(), 30)
@@ -244,10 +251,10 @@ async def test_what_was_wrong_is_made_right_during_a_run(
             else:
                 influx.do("CREATE DATABASE later")
             await asyncio.wait_for(noted.wait(), 30)
-            spool.write([Point("m", {}, {"n": 1000}, 1000)])
+            spool.write([MetricPoint("m", {}, {"n": 1000}, 1000)])
             spool.close()
         (series,) = influx.series("SELECT count(n) FROM later.autogen.m")
     refused, recovered = notes
-    assert ("does not accept the token" if wrong == "token" else "has no such place for 'later'") in refused
+    assert ("does not accept the token" if wrong == "token" else "has no database 'later'") in refused
     assert recovered == "metrics: the database takes points again; those since are delivered"
     assert series["values"][0][1] == 1001

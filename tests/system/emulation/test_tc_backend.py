@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from atoll_core.errors import MachineError
-from atoll_emulation.uml.guest import OUTPUT
+from atoll_emulation.uml.boot import run_in_uml
+from atoll_emulation.uml.guest_init import OUTPUT
 from atoll_emulation.uml.kernel import find_kernel
-from atoll_emulation.uml.run import run_in_uml
 from atoll_hosts.binary import find_binary
 from tests.guests.tc_guest import CLASSES, DIRECTION, PACKET
 from tests.support.sandbox import ATOLL

@@ -88,8 +88,8 @@ def test_a_user_without_rights_is_named_with_what_helps(rack: Rack) -> None:
     refused = up(rack, inventory)
     assert refused.returncode == 1
     lines = refused.stderr.splitlines()
-    assert "i1: user 1501 may not configure interfaces; let root in, or say 'sudo: true'" in lines
-    assert "i1: user 1501 may not capture; let root in, or say 'sudo: true'" in lines
+    assert "i1: user 1501 may not configure interfaces; log in as root, or write 'sudo: true'" in lines
+    assert "i1: user 1501 may not capture; log in as root, or write 'sudo: true'" in lines
     inventory.write_text(rack.inventory_text().replace("tech@10.99.0.14", "guest@10.99.0.14"))
     refused = up(rack, inventory)
     assert refused.returncode == 1

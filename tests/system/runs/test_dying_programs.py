@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.support.proxied import describe
+from tests.support.proxied_experiment import describe
 from tests.support.sandbox import ATOLL, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(120)]

@@ -9,7 +9,7 @@ import pytest
 
 from atoll_analysis.run_directory import RunDir
 from atoll_core.metrics.metrics_schema import EMULATION
-from atoll_emulation.uml.guest import OUTPUT
+from atoll_emulation.uml.guest_init import OUTPUT
 from atoll_testbed.run.postprocess import compress_and_analyse
 from tests.support.sandbox import ROOT
 from tests.support.virtual_runs import said_inside

@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atoll_emulation.uml.guest import OUTPUT
+from atoll_emulation.uml.guest_init import OUTPUT
 from tests.support import many_chains
 from tests.support.virtual_runs import RESOLUTION_NS, checks, run_virtually
 

@@ -7,7 +7,7 @@ import pytest
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
-from atoll_emulation.uml.guest import OUTPUT
+from atoll_emulation.uml.guest_init import OUTPUT
 from atoll_hosts.binary import find_binary
 from tests.support.virtual_runs import said_inside
 

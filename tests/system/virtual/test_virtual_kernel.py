@@ -13,9 +13,9 @@ import pytest
 
 from atoll_core.errors import LabError
 from atoll_emulation.this_machine.core_pinning import claimed_core
+from atoll_emulation.uml.boot import CommandExit, VirtualClock, run_in_uml, start_in_uml
 from atoll_emulation.uml.cache import kernel_status
 from atoll_emulation.uml.kernel import find_virtual_kernel
-from atoll_emulation.uml.run import Ended, VirtualClock, run_in_uml, start_in_uml
 from tests.guests import virtual_guest
 from tests.support.sandbox import NOBODY, Sandbox, open_to_others
 from tests.support.virtual_runs import HANGS_S
@@ -25,7 +25,7 @@ pytestmark = pytest.mark.virtual
 MS = 10**6
 
 
-def run(command: Sequence[str], output: Path, seed: int = 1, *, limit_s: float = HANGS_S, mb: int = 500) -> Ended:
+def run(command: Sequence[str], output: Path, seed: int = 1, *, limit_s: float = HANGS_S, mb: int = 500) -> CommandExit:
     clock = VirtualClock(seed)
     return run_in_uml(command, output, limit_s=limit_s, kernel=find_virtual_kernel(), clock=clock, memory_mb=mb)
 
@@ -100,12 +100,14 @@ def test_vector_registers_are_the_threads_own(tmp_path: Path) -> None:
 
 def test_the_exit_status_is_the_commands(tmp_path: Path) -> None:
     ended = run(["sh", "-c", "echo said; echo written > /out/file; exit 3"], tmp_path)
-    assert ended == Ended(3, "said\n")
+    assert ended == CommandExit(3, "said\n")
     assert (tmp_path / "file").read_text() == "written\n"
 
 
 def test_what_the_kernel_writes_outside_of_the_output_directory_is_lost(tmp_path: Path) -> None:
-    assert run(["sh", "-c", f"echo x > {tmp_path}/lost && cat {tmp_path}/lost"], tmp_path / "out") == Ended(0, "x\n")
+    assert run(["sh", "-c", f"echo x > {tmp_path}/lost && cat {tmp_path}/lost"], tmp_path / "out") == CommandExit(
+        0, "x\n"
+    )
     assert not (tmp_path / "lost").exists()
 
 

@@ -15,8 +15,8 @@ from typing import Any
 import pytest
 
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK, bucket_bytes
+from atoll_emulation.uml.boot import VirtualClock, run_in_uml
 from atoll_emulation.uml.kernel import find_virtual_kernel
-from atoll_emulation.uml.run import VirtualClock, run_in_uml
 from tests.guests.tc_guest import CLASSES
 from tests.guests.virtual_link_guest import KINDS, Train, trains
 from tests.support.virtual_runs import HANGS_S

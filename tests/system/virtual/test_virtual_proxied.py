@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 
 from atoll_analysis.verdict.loss_agreement import proofs
-from tests.support import proxied
+from tests.support import proxied_experiment
 from tests.support.virtual_runs import atoll, run_virtually
 
 pytestmark = pytest.mark.virtual
@@ -16,7 +16,7 @@ pytestmark = pytest.mark.virtual
 
 def judged(directory: Path, *program: str, declared: str = "") -> dict[str, Any]:
     """The summary of a run through that box, whatever the verdict."""
-    experiment = proxied.describe(directory, *program, declared=declared)
+    experiment = proxied_experiment.describe(directory, *program, declared=declared)
     done = atoll(directory, "run", "--on", "virtual", "--json", experiment)
     assert done.stdout, done.stderr
     return json.loads(done.stdout)
@@ -24,7 +24,7 @@ def judged(directory: Path, *program: str, declared: str = "") -> dict[str, Any]
 
 def test_a_lossy_link_behind_a_proxy_is_proven_at_its_own_ports(tmp_path: Path) -> None:
     """Random and queue losses, retransmissions by the proxy: the link's count is right to the byte."""
-    summary = run_virtually(tmp_path, proxied.describe(tmp_path, "splitter.py"))
+    summary = run_virtually(tmp_path, proxied_experiment.describe(tmp_path, "splitter.py"))
     assert summary["loss_bytes_link"] > 0
     assert (summary["loss_bytes_captures"], summary["tcp_payload_loss_bytes"]) == (None, None)
     at_link, behind, payload = proofs(summary["stretches"], summary["payload"])
@@ -39,7 +39,7 @@ def test_a_lossy_link_behind_a_proxy_is_proven_at_its_own_ports(tmp_path: Path) 
 
 
 def test_a_box_that_loses_packets_and_is_said_to_conserve_them_is_named(tmp_path: Path) -> None:
-    summary = judged(tmp_path, "loser.py", declared="conserves_packets: true")
+    summary = judged(tmp_path, "lossy_router.py", declared="conserves_packets: true")
     assert summary["verdict"] == "invalid"
     (reason,) = [reason for reason in summary["reasons"] if reason.startswith("captures show a loss")]
     assert "between world and into-sat (pep-w), bound 0; if pep-w ends, splits" in reason

@@ -11,9 +11,9 @@ from typing import Any
 
 import pytest
 
-from atoll_emulation.uml.guest import OUTPUT
+from atoll_emulation.uml.boot import VirtualClock, run_in_uml
+from atoll_emulation.uml.guest_init import OUTPUT
 from atoll_emulation.uml.kernel import find_virtual_kernel
-from atoll_emulation.uml.run import VirtualClock, run_in_uml
 from tests.support.swap_proof import SWAPS
 from tests.support.virtual_runs import HANGS_S
 from tests.system.swaps.test_swap_traffic import hold

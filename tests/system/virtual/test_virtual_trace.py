@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from atoll_emulation.uml.guest import OUTPUT
+from atoll_emulation.uml.guest_init import OUTPUT
 from tests.support.sandbox import ROOT
 from tests.support.virtual_runs import said_inside
 

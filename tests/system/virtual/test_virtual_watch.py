@@ -11,12 +11,12 @@ import aiohttp
 import pytest
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.platforms import LabTarget
 from atoll_daemon.http.tcp_listener import ListenAddress
 from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.replays.watch_server import serving_page
-from atoll_emulation.uml.run import VirtualClock
+from atoll_emulation.uml.boot import VirtualClock
 from tests.support.sandbox import ATOLL, QUICK
 
 pytestmark = pytest.mark.virtual
@@ -52,7 +52,7 @@ async def test_a_run_in_virtual_time_is_followed_from_its_first_second_to_its_la
     points = [point for message in messages for point in message["points"]]
     spool = next((tmp_path / "runs" / "quick").iterdir()) / SPOOL
     assert [(point[0], point[3]) for point in points] == [
-        (point.measurement, point.t_ns) for point in map(Point.parse, read_spool(spool))
+        (point.measurement, point.t_ns) for point in map(MetricPoint.parse, read_spool(spool))
     ]
     begin_ns = VirtualClock(1).start_ns
     assert all(begin_ns < point[3] < begin_ns + 100 * 10**9 for point in points)

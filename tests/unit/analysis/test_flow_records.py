@@ -80,11 +80,11 @@ def test_a_capture_that_was_cut_is_read_up_to_there(tmp_path: Path) -> None:
 
 
 REFUSED = [
-    ("", None, ":1: its first line is none of a known format; say --format, one of nfdump, argus, zeek, pcap"),
+    ("", None, ":1: its first line has no known format; name the format: --format, one of nfdump, argus, zeek, pcap"),
     (
         "a,b\n1,2\n",
         None,
-        ":1: its first line is none of a known format; say --format, one of nfdump, argus, zeek, pcap",
+        ":1: its first line has no known format; name the format: --format, one of nfdump, argus, zeek, pcap",
     ),
     ("a,b\n1,2\n", Form.NFDUMP, ":1: there is no column pr; export with: nfdump -r FILE -o csv (without -q)"),
     ("pr,sa,da,ibyt\n", None, ": holds no flow to import: no record"),

@@ -15,7 +15,7 @@ from atoll_core.codec import from_json, to_json
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunDirError, RunError
 from atoll_core.experiment.experiment import Distribution, Experiment, Jitter
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.units import Duration, Size
 
 NOON_NS = 1_767_268_800 * 10**9  # 2026-01-01 12:00 UTC
@@ -174,7 +174,7 @@ def test_a_kill_loses_at_most_the_last_second_of_metrics(tmp_path: Path) -> None
     spool = MetricsSpool(tmp_path / "metrics.lp.zst", clock)
     for tenth in range(35):
         clock.now = tenth / 10
-        spool.write([Point("link", {}, {"n": tenth}, tenth)])
+        spool.write([MetricPoint("link", {}, {"n": tenth}, tenth)])
     kept = [
         int(line.split()[-1]) for line in read_spool(tmp_path / "metrics.lp.zst")
     ]  # without closing: as after a kill
@@ -186,7 +186,7 @@ def test_a_spool_cut_within_a_frame_gives_what_is_before_the_cut(tmp_path: Path)
     path = tmp_path / "metrics.lp.zst"
     spool = MetricsSpool(path)
     for number in range(3):
-        spool.write([Point("link", {}, {"n": number}, number)])
+        spool.write([MetricPoint("link", {}, {"n": number}, number)])
         spool.flush()
     spool.close()
     path.write_bytes(path.read_bytes()[:-3])
@@ -196,7 +196,10 @@ def test_a_spool_cut_within_a_frame_gives_what_is_before_the_cut(tmp_path: Path)
 def test_figures_that_cannot_be_written_are_counted_not_lost_in_silence(tmp_path: Path) -> None:
     spool = MetricsSpool(tmp_path / "metrics.lp.zst")
     spool.write(
-        [Point("ping", {}, {"rtt_ms": float("nan"), "seq": 1}, 5), Point("ping", {}, {"rtt_ms": float("inf")}, 6)]
+        [
+            MetricPoint("ping", {}, {"rtt_ms": float("nan"), "seq": 1}, 5),
+            MetricPoint("ping", {}, {"rtt_ms": float("inf")}, 6),
+        ]
     )
     spool.close()
     assert spool.left_out == 2

@@ -226,6 +226,6 @@ def test_a_run_on_a_slow_link_of_which_no_byte_arrived_is_invalid(tmp_path: Path
     summary = analyse(run, find_binary())
     assert summary["flow_tries"] == 20
     assert (
-        "no byte of any of 20 flows arrived, though pings were answered; 20 timeouts where links lost 0.00% of all "
-        "packets, there and back: by chance in less than one run of 1,000,000" in summary["reasons"]
+        "no byte arrived in any of 20 flows, although pings were answered; 20 timeouts, and links lost 0.00% of all "
+        "packets in both directions: by chance in less than one run of 1,000,000" in summary["reasons"]
     )

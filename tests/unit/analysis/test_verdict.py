@@ -128,7 +128,7 @@ def test_a_run_at_all_its_bounds_is_valid() -> None:
             "1 % of departures were later than 1.01 ms, bound 1 ms: the machine was too busy",
         ),
         (("overloaded", ["delay"]), "delay lost packets at its own socket: the machine was too busy"),
-        (("oversize_packets", 2), "2 packets larger than the MTU reached a box: offloads were on somewhere"),
+        (("oversize_packets", 2), "2 packets larger than the MTU reached a box: some interface has offloads enabled"),
         (("unknown_vlan_packets", 4), "a delay box lost 4 packets of no latency class, bound 0"),
         (("links.sat.windows_over_rate", 3), "3 windows of 100 ms behind sat above its 16 Mbit/s, bound 0"),
         (
@@ -234,28 +234,28 @@ def test_the_bounds_of_lateness_are_settings() -> None:
             [("flows_failed", 3), ("flows_completed", 400), ("limits.failed_flows", 0.005)],
             "3 of 407 flows failed, bound 0.5 %",
         ),
-        ([("ping_lost", 540)], "540 of 540 pings were lost, the links of their way dropped 0.20% of all packets"),
+        ([("ping_lost", 540)], "540 of 540 pings were lost, and the links on their path dropped 0.20% of all packets"),
         ([("ping_sent", 538)], "538 of 600 pings were sent, bound 90%"),
         (
             [("transfer_received_bytes", None), ("transfer_complete", None)],
-            "a transfer of 10000000 bytes was asked for within 50 s, and nothing is known of it",
+            "the transfer of 10000000 bytes left no result within 50 s",
         ),
         (
             [("transfer_received_bytes", 0), ("transfer_complete", False)],
-            "no byte of the transfer arrived within 50 s, asked for: 10000000 bytes",
+            "no byte of the transfer of 10000000 bytes arrived within 50 s",
         ),
         (
             [("transfer_received_bytes", 0), ("transfer_complete", False), ("transfer_tries", 4)],
             (
-                "no byte of the transfer arrived within 50 s, asked for: 10000000 bytes; 4 timeouts in succession "
-                "where links lost 0.20% of all packets, there and back: by chance in less than one run of 1,000,000"
+                "no byte of the transfer of 10000000 bytes arrived within 50 s; 4 timeouts in succession, "
+                "and links lost 0.20% of all packets in both directions: by chance in less than one run of 1,000,000"
             ),
         ),
         (
             [("flow_tries", 41), ("flows_completed", 0), ("flows_cut", 41)],
             (
-                "no byte of any of 41 flows arrived, though pings were answered; 41 timeouts where links lost 0.20% of "
-                "all packets, there and back: by chance in less than one run of 1,000,000"
+                "no byte arrived in any of 41 flows, although pings were answered; 41 timeouts, and links lost 0.20% "
+                "of all packets in both directions: by chance in less than one run of 1,000,000"
             ),
         ),
         ([("clocks.step_ms", 20_000.0)], "the clock was set by +20.000 s during the measurement, bound 5 ms"),
@@ -286,7 +286,7 @@ def test_what_was_asked_for_and_not_measured_makes_a_run_invalid(changes: list[t
         ),
         (
             [("transfer_received_bytes", None), ("transfer_complete", None), ("transfer_room_s", 5.0)],
-            "a transfer of 10000000 bytes was asked for within 5 s, and nothing is known of it",
+            "the transfer of 10000000 bytes left no result within 5 s",
         ),
         ([("ping_lost", 60)], "60 of 540 pings were lost"),
         (
@@ -304,7 +304,7 @@ def test_what_was_asked_for_and_not_measured_makes_a_run_invalid(changes: list[t
         ([("transfer_received_bytes", 4711), ("transfer_complete", False)], "4711 of 10000000 bytes arrived"),
         (
             [("transfer_received_bytes", 0), ("transfer_complete", False), ("transfer_room_s", 5.0)],
-            "no byte of the transfer arrived within 5 s, asked for: 10000000 bytes",
+            "no byte of the transfer of 10000000 bytes arrived within 5 s",
         ),
         (
             [
@@ -315,19 +315,19 @@ def test_what_was_asked_for_and_not_measured_makes_a_run_invalid(changes: list[t
                 ("transfer_failure", "transfer-receive failed: timed out (exit status 1)"),
             ],
             (
-                "4 timeouts in succession where links lost 10.00% of all packets, there and back: by chance in one "
+                "4 timeouts in succession, and links lost 10.00% of all packets in both directions: by chance in one "
                 "run of 32 at most; transfer-receive failed: timed out (exit status 1)"
             ),
         ),
         (
             [("transfer_received_bytes", 0), ("transfer_complete", False), ("transfer_tries", 0)],
-            "0 timeouts in succession where links lost 0.20% of all packets, there and back: too short to judge",
+            "0 timeouts in succession, and links lost 0.20% of all packets in both directions: too short to judge",
         ),
         (
             [("flow_tries", 41), ("path_loss", 0.3)],
-            "there and back: the links lost too many packets to judge",
+            "in both directions: the links lost too many packets to judge",
         ),
-        ([("flow_tries", 2)], "no byte of any of 45 flows arrived, though pings were answered; 2 timeouts where"),
+        ([("flow_tries", 2)], "no byte arrived in any of 45 flows, although pings were answered; 2 timeouts, and"),
         (
             [("transfer_received_bytes", 0), ("transfer_complete", False), ("transfer_tries", 2)],
             "2 timeouts in succession",

@@ -11,10 +11,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll_core.errors import AtollError, RunDirError
-from linkbench import document, ideal, store, table
+from linkbench import docs_figures, ideal, result_file, table
 from linkbench.collect import HERE, Result, Selection, summaries
 from linkbench.probe import RECORD
-from linkbench.verdict import verdicts
+from linkbench.promises import verdicts
 
 ARRIVALS = st.lists(
     st.tuples(st.integers(0, 3_000_000), st.integers(42, 1500)), min_size=1, max_size=60
@@ -105,13 +105,13 @@ def test_later_results_replace_those_of_their_name_in_the_file(tmp_path: Path) -
     """The others stay; a file of something else is refused."""
     path = tmp_path / "results.json"
     first = summaries([line({"mean_us": 1.0}), line({"mean_us": 2.0}, case="16 Mbit/s")])
-    store.save(path, {}, store.merged(store.load(path), first), [])
+    result_file.save(path, {}, result_file.merged(result_file.load(path), first), [])
     second = summaries([line({"mean_us": 3.0})])
-    merged = store.merged(store.load(path), second)
+    merged = result_file.merged(result_file.load(path), second)
     assert [result.median("mean_us") for result in merged] == [3.0, 2.0]
     path.write_text(json.dumps({"format": 99, "results": []}))
     with pytest.raises(RunDirError, match="format 99"):
-        store.load(path)
+        result_file.load(path)
 
 
 def test_a_selection_names_scenarios_or_single_cases() -> None:
@@ -132,16 +132,16 @@ def test_figures_come_between_the_marks_of_their_page(tmp_path: Path) -> None:
     """What people wrote before and behind them stays; without marks nothing is written, and no picture drawn."""
     stored, page = tmp_path / "results.json", tmp_path / "docs/benchmarks.md"
     results = summaries([line({"mean_us": 10.0, "p50_us": 10.0})])
-    store.save(stored, {"cpu": "a processor"}, results, [])
+    result_file.save(stored, {"cpu": "a processor"}, results, [])
     page.parent.mkdir()
     page.write_text("nothing\n")
     with pytest.raises(AtollError, match="no lines '<!-- figures of the link: begin -->'") as caught:
-        document.render(stored, results, page.parent)
+        docs_figures.render(stored, results, page.parent)
     assert caught.value.exit_code == 1
     assert [file.name for file in page.parent.iterdir()] == [page.name]
     begin, end = (f"<!-- figures of the link: {which} -->" for which in ("begin", "end"))
     page.write_text(f"before\n{begin}\nold\n{end}\nbehind\n")
-    assert document.render(stored, results, page.parent) == [page]
+    assert docs_figures.render(stored, results, page.parent) == [page]
     before, figures, behind = page.read_text().replace(end, begin).split(begin)
     assert (before, behind) == ("before\n", "\nbehind\n")
     assert "a processor" in figures

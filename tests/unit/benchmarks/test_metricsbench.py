@@ -30,7 +30,7 @@ def test_the_departures_of_all_boxes_count_together(tmp_path: Path) -> None:
 def test_boxes_that_tell_no_lateness_are_named(tmp_path: Path) -> None:
     """The kernel's do not."""
     (tmp_path / "link.jsonl").write_text("")
-    with pytest.raises(AtollError, match="tell no lateness"):
+    with pytest.raises(AtollError, match="report no lateness"):
         lateness_of(tmp_path)
 
 

@@ -41,7 +41,7 @@ def test_all_runs_that_cannot_be_loaded_are_told_a_line_each(tmp_path: Path) -> 
     assert [line.partition(": ")[2].partition(":")[0].partition("; one")[0] for line in lines] == [
         "there is no such directory",
         "has no metrics yet",
-        "its measurement did not end, so it cannot be aligned; take --times recorded",
+        "its measurement did not end, so it cannot be aligned; use --times recorded",
     ]
 
 
@@ -68,7 +68,7 @@ def test_runs_without_points_to_load_are_left_out_beside_others(tmp_path: Path) 
     assert [run.path for run, _ in found] == [whole.path]
     assert [(each.path, each.points) for each in left_out] == [(bare.path, False), (cut.path, True)]
     assert str(left_out[1]) == (
-        f"{cut.path}: its measurement did not end, so it cannot be aligned; take --times recorded"
+        f"{cut.path}: its measurement did not end, so it cannot be aligned; use --times recorded"
     )
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll_controller.planner.diff import ChangeAction, FlowChange
+from atoll_controller.planner.entry_diff import ChangeAction, FlowChange
 from atoll_controller.planner.host_config import CONGESTION_CONTROL, tcp_sysctls
 from atoll_controller.planner.plan_text import changes_text, plan_text
 from atoll_controller.planner.planner import make_plan, plan_json, plan_sha256

@@ -16,7 +16,7 @@ from atoll_controller.fabric import recent_deletions, reconciler
 from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.fabric.swap_executor import StageReport, Swapping, steps_of
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap, plan_swap
-from atoll_controller.planner.diff import diff
+from atoll_controller.planner.entry_diff import diff
 from atoll_controller.planner.planner import make_plan
 from atoll_controller.tracing.table_model import Delivery, Frame, SwitchTables
 from atoll_core.errors import LabError
@@ -42,7 +42,7 @@ from atoll_core.units import Duration, Rate
 from atoll_switches.capability_profile import profile
 from tests.support.labs import ISLAND, WORLD, Builder, experiment
 from tests.support.memory_switches import Fault, MemorySwitches
-from tests.support.passages import Path, path, places
+from tests.support.table_paths import Path, path, places
 
 _GIGABIT = Rate(10**9)
 

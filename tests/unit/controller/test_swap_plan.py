@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 
-from atoll_apps import steering, transition
+from atoll_apps import steering, version_separation
 from atoll_apps.compiler.flow_compiler import compile_segment
 from atoll_apps.segments.segment import Segment
 from atoll_controller.fabric.swap_plan import SLACK_NS, StageKind, Subject, Swap, chain_drain_ns, plan_swap
@@ -77,7 +77,7 @@ def test_a_swap_computes_nothing_twice(lab: tuple[Network, Experiment], monkeypa
     new = replace(experiment, branches=(Chain("quarter", hops, quarter), Chain("pings", hops, pings)))
     current = steering.steer(network, experiment, UNTAGGED)
     compiled.clear()
-    transition.steer_transition(network, experiment, current, new)
+    version_separation.steer_transition(network, experiment, current, new)
     assert max(compiled.values()) == 1
     assert plan_swap(network, experiment, UNTAGGED, new).stages
     assert max(walked.values()) == 1

@@ -9,7 +9,7 @@ import pytest
 from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.fabric.swap_executor import SwapStep, steps_of
 from atoll_controller.fabric.swap_plan import plan_swap
-from atoll_controller.planner.diff import diff
+from atoll_controller.planner.entry_diff import diff
 from atoll_controller.planner.planner import make_plan
 from atoll_core.errors import LabError
 from atoll_core.events.event_bus import EventBus

@@ -25,7 +25,7 @@ from atoll_core.errors import DescriptionError
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.box_kind import ROUTER, BoxKind, Forwarding, register
 from atoll_core.lab.network import Network
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import MetricField
 from atoll_core.plan.plan import Phase
 from atoll_core.plan.privilege import Privilege
@@ -209,7 +209,7 @@ def test_what_its_program_counts_is_a_metric_and_a_figure_of_the_run(load: Load,
     network, experiment = load()
     line = {"type": "counters", "t_ns": 7, "copied_packets": 5, "other": 1}
     assert list(box_points("pep-w", line, {}, box_kinds(network))) == [
-        Point("toy", {"box": "pep-w"}, {"copied_packets": 5}, 7)
+        MetricPoint("toy", {"box": "pep-w"}, {"copied_packets": 5}, 7)
     ]
     assert not list(box_points("sat", line, {}, box_kinds(network)))
     run = begin(tmp_path, experiment, network, ())

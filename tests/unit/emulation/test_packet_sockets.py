@@ -39,5 +39,5 @@ def test_a_kernel_that_cannot_tell_says_so() -> None:
 
 def test_a_process_that_is_not_there_is_not_taken_for_the_kernels_silence() -> None:
     """Numbers of processes end at 2**22 (proc(5), pid_max)."""
-    with pytest.raises(LabError, match="which packet sockets process 4194305 has could not be read: "):
+    with pytest.raises(LabError, match="the packet sockets of process 4194305 could not be read: "):
         packet_sockets_of(2**22 + 1)

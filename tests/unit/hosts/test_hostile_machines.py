@@ -407,7 +407,7 @@ def test_a_job_or_box_that_floods_its_log_ends_the_run(
     line = {"type": "counters", "t_ns": 1, "text": "x" * 100}
     for _ in range(1000):
         recording.box_line(job, line) if job == "delay" else flood(line)
-    with pytest.raises(RunError, match=f"^{job} prints more than a job may in a run of this length"):
+    with pytest.raises(RunError, match=f"^{job} prints more than a job is allowed in a run of this length"):
         recording.raise_if_broken()
     recording.close()
     (kept,) = tmp_path.rglob(log)

@@ -25,8 +25,8 @@ from atoll_core.units import Duration, Rate, Size
 from atoll_testbed.calibration.calibration_checks import (
     PRECISE,
     ROUGH,
+    CheckState,
     Received,
-    State,
     byte_row,
     delay_row,
     jitter_row,
@@ -61,15 +61,17 @@ def arrivals(rate_bit_s: float, *, packet: int = 1500, seconds: float = 2, gap_a
     return found
 
 
-@pytest.mark.parametrize(("delay_ms", "state"), [(250.2, State.OK), (249.5, State.OFF), (270, State.OFF)])
-def test_a_delay_is_never_shorter_and_longer_only_by_what_a_lab_takes(delay_ms: float, state: State) -> None:
+@pytest.mark.parametrize(
+    ("delay_ms", "state"), [(250.2, CheckState.OK), (249.5, CheckState.OFF), (270, CheckState.OFF)]
+)
+def test_a_delay_is_never_shorter_and_longer_only_by_what_a_lab_takes(delay_ms: float, state: CheckState) -> None:
     one_way = [int((delay_ms + late) * MS) for late in (0.1, 0, 40)]
     assert delay_row(way(), one_way, 0, PRECISE).state is state
 
 
 def test_the_delay_of_a_chain_is_shared_among_its_links() -> None:
     row = delay_row(way(), [280 * MS], 30 * MS, PRECISE)
-    assert row.state is State.OK
+    assert row.state is CheckState.OK
     assert row.measured == pytest.approx(249.958)
 
 
@@ -77,19 +79,19 @@ def test_the_special_servers_latency_is_allowed_for() -> None:
     """60 ms, 30 of them each way, with jitter of 3: packets take 280 ms, some of them 277."""
     delayed = replace(way(), terrestrial=LatencyClass("rtt-60", 123, Duration(60 * MS), Duration(3 * MS)))
     one_way = [(277 + step) * MS for step in range(7)]
-    assert delay_row(delayed, one_way, delayed.terrestrial_ns, PRECISE).state is State.OK
-    assert delay_row(delayed, [each - 30 * MS for each in one_way], 30 * MS, PRECISE).state is State.OFF
+    assert delay_row(delayed, one_way, delayed.terrestrial_ns, PRECISE).state is CheckState.OK
+    assert delay_row(delayed, [each - 30 * MS for each in one_way], 30 * MS, PRECISE).state is CheckState.OFF
     assert delayed.drain_ns == way().drain_ns + 33 * MS
 
 
 def test_jitter_is_told_from_none_and_from_twice_as_much() -> None:
     settings = replace(GEO, jitter=Jitter(Distribution.UNIFORM, Duration(20 * MS)))
     spread = [250 * MS + int((2 * k / 99 - 1) * 20 * MS) for k in range(100)]
-    assert jitter_row(way(settings), spread, others=False, tolerance=PRECISE).state is State.OK
-    assert jitter_row(way(settings), [250 * MS] * 100, others=False, tolerance=PRECISE).state is State.OFF
+    assert jitter_row(way(settings), spread, others=False, tolerance=PRECISE).state is CheckState.OK
+    assert jitter_row(way(settings), [250 * MS] * 100, others=False, tolerance=PRECISE).state is CheckState.OFF
     wide = [250 * MS + 2 * (each - 250 * MS) for each in spread]
-    assert jitter_row(way(settings), wide, others=False, tolerance=PRECISE).state is State.OFF
-    assert jitter_row(way(), spread, others=False, tolerance=PRECISE).state is State.OFF
+    assert jitter_row(way(settings), wide, others=False, tolerance=PRECISE).state is CheckState.OFF
+    assert jitter_row(way(), spread, others=False, tolerance=PRECISE).state is CheckState.OFF
 
 
 def test_jitter_that_few_packets_cannot_show_is_not_judged() -> None:
@@ -98,18 +100,18 @@ def test_jitter_that_few_packets_cannot_show_is_not_judged() -> None:
         Jitter(Distribution.NORMAL, Duration(5 * MS), correlation=0.9),
     ):
         row = jitter_row(way(replace(GEO, jitter=jitter)), [250 * MS] * 100, others=False, tolerance=PRECISE)
-        assert row.state is State.SKIPPED
+        assert row.state is CheckState.SKIPPED
         assert row.why
 
 
-@pytest.mark.parametrize(("rate", "state"), [(16e6, State.OK), (15.8e6, State.OFF), (20e6, State.OFF)])
-def test_a_rate_may_be_off_by_half_a_percent(rate: float, state: State) -> None:
+@pytest.mark.parametrize(("rate", "state"), [(16e6, CheckState.OK), (15.8e6, CheckState.OFF), (20e6, CheckState.OFF)])
+def test_a_rate_may_be_off_by_half_a_percent(rate: float, state: CheckState) -> None:
     assert rate_row(way(), steady_rate(arrivals(rate), 0), PRECISE).state is state
 
 
 def test_a_sender_that_was_held_up_for_a_moment_does_not_change_the_rate() -> None:
     steady = steady_rate(arrivals(16e6, gap_at=7), 0)
-    assert rate_row(way(), steady, PRECISE).state is State.OK
+    assert rate_row(way(), steady, PRECISE).state is CheckState.OK
 
 
 @pytest.mark.parametrize("counts", list(Counted))
@@ -118,8 +120,8 @@ def test_what_counts_as_a_byte_shows_in_small_packets(counts: Counted) -> None:
     header = 14 if counts is Counted.ETHERNET else 0
     steady = steady_rate(arrivals(16e6 * small / (small + header), packet=small), 0)
     other = Counted.IP if counts is Counted.ETHERNET else Counted.ETHERNET
-    assert byte_row(way(counts=counts), steady, small, PRECISE).state is State.OK
-    assert byte_row(way(counts=other), steady, small, PRECISE).state is State.OFF
+    assert byte_row(way(counts=counts), steady, small, PRECISE).state is CheckState.OK
+    assert byte_row(way(counts=other), steady, small, PRECISE).state is CheckState.OFF
 
 
 @pytest.mark.parametrize(("fullest", "state"), [(98_500, "ok"), (100_000, "ok"), (98_499, "off"), (100_001, "off")])
@@ -134,20 +136,27 @@ def test_a_limit_in_packets_bounds_what_full_size_packets_fill() -> None:
 
 @pytest.mark.parametrize(
     ("above_ms", "state"),
-    [(50, State.OK), (48.6, State.OK), (47.5, State.OFF), (50.7, State.OK), (25, State.OFF), (100, State.OFF)],
+    [
+        (50, CheckState.OK),
+        (48.6, CheckState.OK),
+        (47.5, CheckState.OFF),
+        (50.7, CheckState.OK),
+        (25, CheckState.OFF),
+        (100, CheckState.OFF),
+    ],
 )
-def test_an_rtt_tops_out_at_what_the_queue_holds(above_ms: float, state: State) -> None:
+def test_an_rtt_tops_out_at_what_the_queue_holds(above_ms: float, state: CheckState) -> None:
     """100 kB at 16 Mbit/s are 50 ms; netem chained with tbf would show seconds."""
     rtts = [BASE_NS + int(above_ms * MS)] * 20
     assert loaded_row([way()], rtts, BASE_NS, 0, PRECISE).state is state
-    if state is State.OK:
+    if state is CheckState.OK:
         assert loaded_row([way()], rtts, BASE_NS, 0, ROUGH).state is state
 
 
 def test_two_full_queues_add_up() -> None:
     both = [way(), replace(way(), name="to_world")]
-    assert loaded_row(both, [BASE_NS + 100 * MS] * 9, BASE_NS, 0, ROUGH).state is State.OK
-    assert loaded_row(both, [BASE_NS + 50 * MS] * 9, BASE_NS, 0, ROUGH).state is State.OFF
+    assert loaded_row(both, [BASE_NS + 100 * MS] * 9, BASE_NS, 0, ROUGH).state is CheckState.OK
+    assert loaded_row(both, [BASE_NS + 50 * MS] * 9, BASE_NS, 0, ROUGH).state is CheckState.OFF
 
 
 def test_pings_count_that_meet_a_full_queue_on_their_way_back() -> None:
@@ -159,8 +168,8 @@ def test_pings_count_that_meet_a_full_queue_on_their_way_back() -> None:
 
 def test_a_queue_under_an_aqm_is_not_judged() -> None:
     managed = way(replace(GEO, aqm=Codel(Duration(5 * MS), Duration(100 * MS))))
-    assert queue_row(managed, {"queue_max_bytes": 9_000}).state is State.SKIPPED
-    assert loaded_row([managed], [BASE_NS] * 20, BASE_NS, 0, PRECISE).state is State.SKIPPED
+    assert queue_row(managed, {"queue_max_bytes": 9_000}).state is CheckState.SKIPPED
+    assert loaded_row([managed], [BASE_NS] * 20, BASE_NS, 0, PRECISE).state is CheckState.SKIPPED
 
 
 def test_a_link_is_judged_as_it_stands_where_its_trace_begins() -> None:
@@ -192,9 +201,9 @@ def test_packets_lost_at_the_receiver_are_not_missing_from_the_rate() -> None:
     """The link has sent them; those lost before the queue leave their time to others."""
     received = steady_rate(arrivals(0.95 * 16e6), 0)
     lossy = way(replace(GEO, loss=Bernoulli(0.05)))
-    assert rate_row(lossy, received, PRECISE).state is State.OK
+    assert rate_row(lossy, received, PRECISE).state is CheckState.OK
     before = way(replace(GEO, loss=Bernoulli(0.05, Where.BEFORE)))
-    assert rate_row(before, received, PRECISE).state is State.OFF
+    assert rate_row(before, received, PRECISE).state is CheckState.OFF
 
 
 def test_a_flood_fills_the_queue_within_half_a_second_and_is_above_the_rate() -> None:

@@ -16,7 +16,7 @@ from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_testbed.metrics.metric_points import latency_config_points
 from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
 
@@ -62,7 +62,7 @@ async def test_a_configuration_is_told_from_the_begin_of_a_run_to_its_end(
         testbed.experiment = replace(experiment, latency=(("w1", "rtt-200"), *experiment.latency[1:]))
         metering.event("swap", 6, {"state": "turned", "change": 1})
     metering.close()
-    points = [Point.parse(line) for line in read_spool(run_dir.path / SPOOL)]
+    points = [MetricPoint.parse(line) for line in read_spool(run_dir.path / SPOOL)]
     held = [point for point in points if point.measurement == "latency_config" and point.tags["host"] == "w1"]
     assert [point.fields["rtt_ns"] for point in held] == [5 * _MS_NS, 200 * _MS_NS, 200 * _MS_NS]
     assert held[1].t_ns == 6
@@ -81,6 +81,6 @@ def test_of_the_test_before_a_run_servers_are_told_and_pairs_of_hosts_are_not(
     metering.event("terrestrial", 5, {"server": "w1", "configured_ns": 5 * _MS_NS, "measured_ns": 5_100_000})
     metering.event("base_rtt", 5, {"rtt_ns": 5})
     metering.close()
-    (point,) = (Point.parse(line) for line in read_spool(run_dir.path / SPOOL))
+    (point,) = (MetricPoint.parse(line) for line in read_spool(run_dir.path / SPOOL))
     assert (point.measurement, point.tags["host"], point.t_ns) == ("latency_check", "w1", 5)
     assert point.fields == {"configured_ns": 5 * _MS_NS, "measured_ns": 5_100_000}

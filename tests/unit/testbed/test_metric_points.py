@@ -19,7 +19,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import LabError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import MetricPoints, Note
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS, MEASUREMENTS, schema_markdown
 from atoll_core.plan.plan import JobSpec, Phase
 from atoll_core.platforms import MININET
@@ -46,7 +46,7 @@ def said(project: Path, topic: str, kind: str) -> list[dict[str, Any]]:
     return [message for message in messages if isinstance(message, dict) and message.get("type") == kind]
 
 
-def as_table_has_it(points: list[Point]) -> list[Point]:
+def as_table_has_it(points: list[MetricPoint]) -> list[MetricPoint]:
     """The points, of which there are some, each with the tags and only with fields of its measurement."""
     assert points
     for point in points:
@@ -303,7 +303,7 @@ def test_a_run_that_wants_no_metrics_has_none(project: Path, tmp_path: Path) -> 
     """No spool, and nobody is asked for counters; who watches is told what happens, and nothing else."""
     network, experiment = load_experiment(project / "examples/geo.yaml")
     run_dir = create_run(tmp_path, RunRequest(network, experiment, MININET, RunOptions(metrics=False)), 0)
-    told: list[Point] = []
+    told: list[MetricPoint] = []
     events = EventBus()
     events.subscribe(lambda event: told.extend(event.points), MetricPoints)
     metering = MetricsRecorder(run_dir, network, experiment, events)

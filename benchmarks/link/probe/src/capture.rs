@@ -18,13 +18,13 @@ use std::sync::atomic::{AtomicBool, Ordering};
 const SNAP_BYTES: u16 = 64;
 /// Some 300 000 frames: at the highest rates measured here nobody need read for a second or more.
 const RING_BYTES: u32 = 48 << 20;
-/// How often to look whether all is over; also what the kernel may keep a block that is not full.
+/// The interval at which the end is checked; also the time for which the kernel may hold a block that is not full.
 const LOOK: Timespec = Timespec {
     tv_sec: 0,
     tv_nsec: 110_000_000,
 };
 
-/// What a capture saw.
+/// The frames that a capture saw.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Captured {
     records: u64,
@@ -58,7 +58,7 @@ pub(crate) fn open(config: &config::Capture) -> Result<Capture, ProbeError> {
 }
 
 impl Capture {
-    /// Write records until `sent_all` is set and what arrived before is written.
+    /// Write records until `sent_all` is set and all earlier arrivals are written.
     pub(crate) fn run(mut self, sent_all: &AtomicBool) -> Result<Captured, ProbeError> {
         self.write_all(sent_all).map_err(|source| ProbeError::File {
             path: self.path,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is asked for.
+//! The configuration of a measurement.
 
 use crate::error::ProbeError;
 use crate::frame::LEAST_PACKET;
@@ -100,7 +100,7 @@ mod tests {
     }
 
     #[test]
-    fn packets_that_cannot_be_told_apart_are_refused() {
+    fn packets_that_look_alike_are_refused() {
         let config: Config = serde_json::from_str(&FLOW.replace("1500", "41")).unwrap();
         assert!(config.check().unwrap_err().to_string().contains("41"));
         let config: Config =

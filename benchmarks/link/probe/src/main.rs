@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Sends frames by a schedule and writes down when they pass chosen interfaces: what `benchmarks/link` measures
+//! Sends frames by a schedule and records when they pass chosen interfaces: `benchmarks/link` measures
 //! links with.
 //!
 //!     link-probe < configuration.json
 //!
-//! One object in (`config.rs`), one out: what each flow sent and each capture saw. A capture's file holds records
+//! One object in (`config.rs`), one out: the frames that each flow sent and each capture saw. A capture's file holds records
 //! (`record.rs`). The stamps are the kernel's, taken when a frame reaches an interface, so that neither this sender's
 //! lateness nor a reader's is in the difference of two of them.
 
@@ -31,7 +31,7 @@ use std::time::Duration;
 /// From the moment all is open to the first frame.
 const LEAD: Duration = Duration::from_millis(20);
 
-/// What is printed at the end, in the order of the configuration.
+/// The report at the end, in the order of the configuration.
 #[derive(Debug, Serialize)]
 struct Outcome {
     flows: Vec<Sent>,
@@ -57,7 +57,7 @@ fn configuration() -> Result<Config, ProbeError> {
     Ok(config)
 }
 
-/// Open everything, send, wait until what is under way has arrived, close.
+/// Open everything, send, wait until frames in flight have arrived, close.
 fn run(config: &Config) -> Result<Outcome, ProbeError> {
     let captures = config
         .captures

@@ -9,7 +9,7 @@ use atoll_netio::process::enter_network_namespace;
 use std::io;
 use std::thread;
 
-/// A frame as long as any that is sent; what arrives is not read.
+/// The longest frame that is sent; arriving frames are not read.
 const FRAME_BYTES: u32 = 1600;
 
 /// A socket to send on `port` with.
@@ -17,7 +17,7 @@ pub(crate) fn open_sender(port: &Port) -> Result<PacketSocket, ProbeError> {
     open(port, |interface| PacketSocket::open(interface, FRAME_BYTES))
 }
 
-/// What `build` makes of the interface of `port`, in that port's namespace: a socket stays where it was opened.
+/// Call `build` with the interface of `port` in that port's namespace, to which an opened socket belongs for good.
 pub(crate) fn open<T: Send>(
     port: &Port,
     build: impl FnOnce(&Interface) -> io::Result<T> + Send,

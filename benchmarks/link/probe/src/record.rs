@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What is written of a frame that passed.
+//! The record of a frame that passed.
 
 use crate::frame::Name;
 

@@ -19,13 +19,13 @@ const CATCH_UP_MAX_NS: u64 = 2_000_000;
 /// After the interface took no frame at all.
 const REFUSED_PAUSE: Duration = Duration::from_micros(50);
 
-/// What a flow did.
+/// The frames that a flow sent.
 #[derive(Debug, Default, Serialize)]
 pub(crate) struct Sent {
     frames: u64,
     /// By how much the schedule was moved because the sender was held up.
     shifted_ns: u64,
-    /// How long after their time batches were sent: what this machine does to a program that only sleeps.
+    /// The lateness of batches: that of a program on this machine that only sleeps.
     late_p99_ns: u64,
     late_max_ns: u64,
     /// From the first frame to the last, monotonic.

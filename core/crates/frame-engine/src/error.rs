@@ -29,7 +29,7 @@ pub enum EngineError {
     },
     /// The kernel cannot see to departures.
     #[error(
-        "departures by the kernel: {0} (it takes Linux with fq and CAP_NET_ADMIN; or leave out \"departures\")"
+        "departures by the kernel: {0} (this needs Linux with fq and CAP_NET_ADMIN; or leave out \"departures\")"
     )]
     KernelDepartures(io::Error),
     /// The kernel refused to wait.

@@ -73,7 +73,7 @@ pub enum ConfigError {
         probability: f64,
     },
     /// Nothing to repeat.
-    #[error("loss.lost is empty: it takes at least one packet")]
+    #[error("loss.lost is empty: give at least one packet")]
     NoLossTrace,
     /// Durations of `CoDel`.
     #[error("aqm: target_ns and interval_ns must be above 0 and target_ns at most interval_ns")]

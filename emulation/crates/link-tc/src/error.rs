@@ -9,7 +9,7 @@ use std::io;
 pub(crate) enum BadConfiguration {
     #[error(transparent)]
     Configuration(#[from] atoll_job::ConfigurationError),
-    #[error("configuration: either link or delay must say what is counted")]
+    #[error("configuration: give either link or delay, not both or neither")]
     WhatToCount,
     #[error("configuration: '{0}' is not a handle: write hexadecimal MAJOR:MINOR")]
     Handle(String),

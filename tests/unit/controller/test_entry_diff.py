@@ -7,7 +7,7 @@ from ipaddress import IPv4Network
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll_controller.planner.diff import ChangeAction, diff
+from atoll_controller.planner.entry_diff import ChangeAction, diff
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PushVlan, UnmanagedEntry, Vlan
 
 ENTRY = FlowEntry(

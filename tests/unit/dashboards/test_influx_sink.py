@@ -19,7 +19,7 @@ import pytest
 from atoll_analysis.run_directory import MetricsSpool, RunDir
 from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail
 from atoll_core.errors import RunDirError, UsageError
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_dashboards.influx.influx_client import AwayError, DatabaseRefusedError, UnfitError
 from atoll_dashboards.influx.influx_load import ALIGNED_NS, Times, load_run, shift_ns, shifted
 from atoll_dashboards.influx.influx_settings import InfluxSettings, influx_settings
@@ -59,7 +59,7 @@ def spool(path: Path, frames: int, points: int = 3) -> MetricsSpool:
     """A spool of that many frames, still open."""
     writer = MetricsSpool(path, lambda: 0.0)
     for frame in range(frames):
-        writer.write(Point("a", {}, {"n": frame * points + number}, number) for number in range(points))
+        writer.write(MetricPoint("a", {}, {"n": frame * points + number}, number) for number in range(points))
         writer.flush()
     return writer
 

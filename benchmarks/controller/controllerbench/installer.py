@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways to bring a plan to the switch: what each is asked, and what it does to make sure."""
+"""The interface of the compared controllers and tools: install a plan, change it, verify the switch."""
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
@@ -9,15 +9,15 @@ from controllerbench.entries import Pair
 from controllerbench.switch import Bench
 
 
-class Way(ABC):
+class Installer(ABC):
     """One controller or tool. ``start`` and ``stop`` are not measured; ``install`` and ``change`` are.
 
-    Both return when the way itself is sure that the switch holds the plan, by the means its users have. ``start``
-    raises LabError when the way cannot be had here.
+    Both return when the tool has verified, by the means of its users, that the switch has the plan. ``start``
+    raises LabError if the tool is not installed here.
     """
 
     name: ClassVar[str]
-    checks: ClassVar[str]  # how it makes sure
+    checks: ClassVar[str]  # how it verifies the switch
 
     def __init__(self, bench: Bench) -> None:
         self.bench = bench
@@ -27,11 +27,11 @@ class Way(ABC):
         self.bench.disconnect()
 
     def stop(self) -> None:
-        """End what was started."""
+        """Stop the controller."""
         self.bench.disconnect()
 
     def empty(self) -> None:
-        """Back to an empty plan, between measurements."""
+        """Return to an empty plan, between measurements."""
         self.bench.clear()
 
     @abstractmethod

@@ -6,13 +6,13 @@ from pathlib import Path
 
 from atoll_core.errors import LabError
 from controllerbench.entries import FROM, TAP, TRUNK, Pair
+from controllerbench.installer import Installer
 from controllerbench.switch import BRIDGE, ofctl
-from controllerbench.ways import Way
 
 _FILE = Path("/run/plan.flows")  # of this benchmark's own namespace
 
 
-class OfctlBundle(Way):
+class OfctlBundle(Installer):
     """``add-flows --bundle``, then ``diff-flows``."""
 
     name = "ovs-ofctl bundle"
@@ -22,7 +22,7 @@ class OfctlBundle(Way):
         self._bring("add-flows", plan)
 
     def change(self, old: Sequence[Pair], new: Sequence[Pair]) -> None:
-        del old  # it reads what is there
+        del old  # it reads the installed entries
         self._bring("replace-flows", new)
 
     def _bring(self, verb: str, plan: Sequence[Pair]) -> None:

@@ -15,13 +15,13 @@ from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.plan import Plan
 from atoll_core.plan.switch_features import Runtime
 from controllerbench.entries import DPID, SWITCH, Pair
-from controllerbench.ways import Way
+from controllerbench.installer import Installer
 
 _LAB = Path(__file__).parents[3] / "emulation" / "labs" / "island.yaml"
 _CONNECT_S = 20.0
 
 
-class Atoll(Way):
+class Atoll(Installer):
     """``atoll apply``'s own code, on os-ken."""
 
     name = "atoll"
@@ -50,7 +50,7 @@ class Atoll(Way):
         self._loop.run_until_complete(apply_flows(self._controller, _network(), whole))
 
     def change(self, old: Sequence[Pair], new: Sequence[Pair]) -> None:
-        del old  # it reads what is there
+        del old  # it reads the installed entries
         self.install(new)
 
 

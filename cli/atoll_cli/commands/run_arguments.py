@@ -11,7 +11,7 @@ from atoll_testbed.run.run_request import RunOptions, RunRequest
 
 
 @dataclass(frozen=True, slots=True)
-class RunCommand:
+class RunArguments:
     """A run, and what the command does with it.
 
     ``runs``: the parent of its directory.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the programs of benchmarks have in common: results in a file, and tables of them, printed or put into docs."""
+"""The command line and the steps of a benchmark: measure, write results, print tables or put them into docs."""
 
 import argparse
 import subprocess
@@ -9,19 +9,21 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.errors import AtollError
-from linkbench import machine
-from linkbench.page import put_figures
-from linkbench.results import read_results, write_results
+from benchkit import machine_facts
+from benchkit.docs_page import put_figures
+from benchkit.json_results import read_results, write_results
 
 
 def parser(name: str, about: str | None, *, quick: str = "seconds", merges: bool = True) -> argparse.ArgumentParser:
     """A parser of the command line of ``benchmarks/NAME/run`` that knows ``--quick``, ``--json`` and ``--render``.
 
-    ``quick``: how long the first takes. ``merges``: results of earlier measurements are kept in the file.
+    ``quick``: duration with ``--quick``. ``merges``: results of earlier measurements are kept in the file.
     """
-    kept = "; what is not measured now stays as it is in there" if merges else ""
+    kept = "; results that are not measured now are kept" if merges else ""
     found = argparse.ArgumentParser(prog=f"benchmarks/{name}/run", description=about)
-    found.add_argument("--quick", action="store_true", help=f"{quick}: shows that it works; its figures say little")
+    found.add_argument(
+        "--quick", action="store_true", help=f"{quick}: a test of the benchmark, whose figures say little"
+    )
     found.add_argument("--json", type=Path, default=Path(f"target/bench-{name}.json"), metavar="FILE",
                        help=f"results{kept} (%(default)s)")  # fmt: skip
     found.add_argument("--render", type=Path, metavar="DOCS", help="measure nothing; write FILE's tables into "
@@ -36,21 +38,21 @@ def run(
     measured: Callable[[], Mapping[str, Any]],
     tables: Callable[[dict[str, Any]], str],
 ) -> int:
-    """Measure, unless there is only something to render, and show all that is known; the program's exit code.
+    """Measure, unless only tables are to be rendered, and show all results; return the program's exit code.
 
-    ``subject``: of the figures in the document. ``measured``: makes what the file is to hold, ``key`` at least.
-    ``tables``: tells that.
+    ``subject``: that of the figures in the document. ``measured``: makes the results, with at least ``key``.
+    ``tables``: formats them.
     """
     try:
         if not options.render:
             results = measured()
-            write_results(options.json, {**results, "machine": machine.describe()})
+            write_results(options.json, {**results, "machine": machine_facts.describe()})
         known = read_results(options.json, key)
         print(tables(known))
         print(f"\nJSON: {options.json}")
         if options.render:
             page = options.render if options.render.is_file() else options.render / "benchmarks.md"
-            put_figures(page, subject, lambda: f"\n{machine.in_words(known['machine'])}\n\n{tables(known)}\n")
+            put_figures(page, subject, lambda: f"\n{machine_facts.in_words(known['machine'])}\n\n{tables(known)}\n")
             print(f"written: {page}")
     except AtollError as error:
         print(error, file=sys.stderr)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machines of a testbed as a plan wants them: settings of their interfaces, and programs of boxes."""
+"""Bring the machines of a testbed to a plan: settings of their interfaces, and programs of boxes."""
 
 import asyncio
 import contextlib
@@ -10,8 +10,8 @@ from atoll_testbed.platforms.base import Platform
 from atoll_testbed.testbed_diff import TestbedChange
 
 
-class Machines:
-    """Machines with the settings and box programs of the applied plan."""
+class MachineReconciler:
+    """Keeps the settings and the box programs of a testbed's machines at those of the applied plan."""
 
     def __init__(self, platform: Platform, services: Services) -> None:
         self._platform = platform

@@ -14,7 +14,7 @@ from atoll_controller.openflow.runtime_python import interpreter
 from atoll_core.errors import LabError
 from atoll_core.plan.switch_features import Runtime
 from controllerbench.entries import DPID, FROM, TAP, TRUNK, Pair
-from controllerbench.ways import Way
+from controllerbench.installer import Installer
 
 _START_TIMEOUT_S = 30.0
 _VERIFY_TIMEOUT_S = 60.0
@@ -30,7 +30,7 @@ sys.exit(main(args=sys.argv[1:]))
 """
 
 
-class OfctlRest(Way):
+class OfctlRest(Installer):
     """``POST /stats/flowentry/add`` for each entry, ``GET /stats/flow`` until all are there."""
 
     name = "Ryu ofctl_rest"
@@ -72,8 +72,8 @@ class OfctlRest(Way):
         wanted = {pair.cookie for pair in plan}
         deadline = time.monotonic() + _VERIFY_TIMEOUT_S
         while True:
-            told = self._ask("GET", f"/stats/flow/{DPID}", None)
-            if {flow["cookie"] for flow in told.get(str(DPID), [])} == wanted:
+            flows = self._ask("GET", f"/stats/flow/{DPID}", None)
+            if {flow["cookie"] for flow in flows.get(str(DPID), [])} == wanted:
                 return
             if time.monotonic() > deadline:
                 raise LabError("ofctl_rest does not show the whole table")

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What is promised of the engine's figures, and whether their medians keep it."""
+"""The bounds promised for the engine's figures, and checks of their medians."""
 
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -48,7 +48,7 @@ PROMISES = (
 
 
 @dataclass(frozen=True, slots=True)
-class Verdict:
+class PromiseCheck:
     """A promise held against a result."""
 
     promise: Promise
@@ -57,14 +57,14 @@ class Verdict:
     kept: bool
 
 
-def verdicts(results: Iterable[Result]) -> list[Verdict]:
-    """Every promise of what was measured, in the order of the promises."""
+def verdicts(results: Iterable[Result]) -> list[PromiseCheck]:
+    """The promises about measured figures, in their order."""
     ours = [result for result in results if result.box == ENGINE]
-    found: list[Verdict] = []
+    found: list[PromiseCheck] = []
     for promise in PROMISES:
         for result in ours:
             median = result.median(promise.figure)
             of_it = result.scenario == promise.scenario and (not promise.cases or result.case in promise.cases)
             if of_it and median is not None:
-                found.append(Verdict(promise, result.case, median, promise.kept(median)))
+                found.append(PromiseCheck(promise, result.case, median, promise.kept(median)))
     return found

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from atoll_core.errors import AtollError
-from linkbench import frame
+from benchkit import harness
 
 PAGE = "before\n<!-- figures of ways: begin -->\nold\n<!-- figures of ways: end -->\nafter\n"
 
@@ -17,7 +17,7 @@ PAGE = "before\n<!-- figures of ways: begin -->\nold\n<!-- figures of ways: end 
 def options(monkeypatch: pytest.MonkeyPatch, *words: object) -> argparse.Namespace:
     """What a benchmark makes of these words."""
     monkeypatch.setattr("sys.argv", ["run", *map(str, words)])
-    return frame.parser("ways", "How long ways take.").parse_args()
+    return harness.parser("ways", "How long ways take.").parse_args()
 
 
 def measured() -> dict[str, Any]:
@@ -37,11 +37,13 @@ def test_what_is_measured_is_kept_and_rendered_later(
 ) -> None:
     """Into the document of a folder, or into the one named."""
     file, page = tmp_path / "ways.json", tmp_path / "benchmarks.md"
-    assert frame.run(options(monkeypatch, "--json", file), "ways", "results", measured, tables) == 0
+    assert harness.run(options(monkeypatch, "--json", file), "ways", "results", measured, tables) == 0
     assert capsys.readouterr().out == f"| [2, 3] |\n\nJSON: {file}\n"
     for docs in (tmp_path, page):
         page.write_text(PAGE)
-        assert frame.run(options(monkeypatch, "--json", file, "--render", docs), "ways", "results", never, tables) == 0
+        assert (
+            harness.run(options(monkeypatch, "--json", file, "--render", docs), "ways", "results", never, tables) == 0
+        )
         assert capsys.readouterr().out.endswith(f"written: {page}\n")
         before, figures, after = page.read_text().partition("\n\n| [2, 3] |\n<!-- figures of ways: end -->\nafter\n")
         assert figures
@@ -57,8 +59,10 @@ def test_what_cannot_be_measured_or_rendered_is_a_line(
         raise AtollError("run it as root")
 
     file = tmp_path / "ways.json"
-    assert frame.run(options(monkeypatch, "--json", file), "ways", "results", refused, tables) == 1
+    assert harness.run(options(monkeypatch, "--json", file), "ways", "results", refused, tables) == 1
     assert capsys.readouterr().err == "run it as root\n"
     assert not file.exists()
-    assert frame.run(options(monkeypatch, "--json", file, "--render", tmp_path), "ways", "results", never, tables) == 1
+    assert (
+        harness.run(options(monkeypatch, "--json", file, "--render", tmp_path), "ways", "results", never, tables) == 1
+    )
     assert capsys.readouterr().err == f"{file}: there is no such file; measuring makes it\n"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A router that loses packets to the island and counts none of them: ``python loser.py WORLD ISLAND``."""
+"""A router that loses packets to the island and counts none of them: ``python lossy_router.py WORLD ISLAND``."""
 
 import signal
 import subprocess

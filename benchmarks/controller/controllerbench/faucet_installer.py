@@ -12,7 +12,7 @@ from pathlib import Path
 
 from atoll_core.errors import LabError
 from controllerbench.entries import DPID, FROM, TAP, TRUNK, Pair
-from controllerbench.ways import Way
+from controllerbench.installer import Installer
 
 _TIMEOUT_S = 180.0
 _ACL_TABLE = 0  # FAUCET's port_acl
@@ -20,7 +20,7 @@ _LOOK_EVERY_S = 0.02
 _SETTLED_S = 2.0  # after its first entry, it has sent all that a port without rules needs
 
 
-class Faucet(Way):
+class Faucet(Installer):
     """Write faucet.yaml, SIGHUP, and count the entries of the ACL table until all are there."""
 
     name = "FAUCET"

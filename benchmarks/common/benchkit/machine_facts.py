@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The machine that measured, so that somebody else's figures can be held against these."""
+"""The machine that measured, for comparison with figures of other machines."""
 
 import os
 import platform
@@ -33,7 +33,7 @@ def describe() -> dict[str, str]:
 
 
 def in_words(facts: Mapping[str, str]) -> str:
-    """The most of it on a line, as documents have it above their tables."""
+    """The main facts on one line, as above the tables of documents."""
     return (
         f"{facts['cpu']}, {facts['cores']} cores, {facts['machine']} machine, Linux {facts['kernel']}; "
         f"{facts['date']}, revision {facts['revision']}, load {facts['load_average']}."

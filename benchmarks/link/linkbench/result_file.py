@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results in a file of JSON, where later measurements replace those of the same name and leave the others."""
+"""The JSON file of results: a later measurement replaces the one of the same name."""
 
 import json
 from collections.abc import Sequence
@@ -16,7 +16,7 @@ _DECIMALS = 4
 
 
 def load(path: Path) -> list[Result]:
-    """What was measured before; nothing if there is no such file. Raises RunDirError for a file of another format."""
+    """The earlier results; none if there is no such file. Raises RunDirError for a file of another format."""
     if not path.exists():
         return []
     try:
@@ -31,13 +31,13 @@ def load(path: Path) -> list[Result]:
 
 
 def merged(old: Sequence[Result], new: Sequence[Result]) -> list[Result]:
-    """The new ones in place of old ones of the same measurement, cases in their order."""
+    """Replace old results by new ones of the same measurement; cases keep their order."""
     by_key = {result.key: result for result in old} | {result.key: result for result in new}
     return sorted(by_key.values(), key=table.order)
 
 
 def save(path: Path, machine: dict[str, str], results: Sequence[Result], promised: Sequence[dict[str, Any]]) -> None:
-    """Write all of it, figures as they are told."""
+    """Write all results, with rounded figures."""
     path.parent.mkdir(parents=True, exist_ok=True)
     rounded = [
         asdict(result)

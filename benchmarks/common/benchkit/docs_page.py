@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The place that the figures of a benchmark have in docs/benchmarks.md, between two marks; the prose is people's."""
+"""Write the figures of a benchmark into docs/benchmarks.md, between two marks; the prose around them stays."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -8,9 +8,9 @@ from atoll_core.errors import AtollError
 
 
 def put_figures(page: Path, subject: str, text: Callable[[], str]) -> None:
-    """Write what ``text`` makes between the marks that the page has for the figures of ``subject``.
+    """Write the result of ``text`` between the page's marks for the figures of ``subject``.
 
-    Raises AtollError where the page, or its marks, are not there.
+    Raises AtollError if the page or its marks are missing.
     """
     marks = [f"<!-- figures of {subject}: {end} -->" for end in ("begin", "end")]
     known = page.read_text(encoding="utf-8") if page.is_file() else ""

@@ -13,7 +13,7 @@ from typing import Self
 from atoll_core.errors import LabError, MachineError
 from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
 from atoll_emulation.this_machine.core_pinning import claimed_core
-from atoll_emulation.uml.guest import LATE, PLACE, Guest
+from atoll_emulation.uml.guest_init import LATE, PLACE, Guest
 from atoll_emulation.uml.kernel import UmlKernel, find_kernel
 
 CONSOLE = "console.log"
@@ -45,7 +45,7 @@ class VirtualClock:
 
 
 @dataclass(frozen=True, slots=True)
-class Ended:
+class CommandExit:
     """How a command inside the kernel ended."""
 
     status: int
@@ -72,7 +72,7 @@ class RunningKernel:
     ) -> None:
         self.stop()
 
-    def wait(self, timeout_s: float | None = None) -> Ended | None:
+    def wait(self, timeout_s: float | None = None) -> CommandExit | None:
         """How the command ended; None if it has not within ``timeout_s``.
 
         Raises LabError, with the console's last lines, when the kernel ended before the command did, or its virtual
@@ -90,7 +90,7 @@ class RunningKernel:
                 how = f"the User-Mode Linux kernel ended before `{command}` did"
             msg = f"{how}{self.last_words()}"
             raise LabError(msg)
-        return Ended(int(status), "".join(f"{line}\n" for line in self._lines()))
+        return CommandExit(int(status), "".join(f"{line}\n" for line in self._lines()))
 
     def stop(self) -> None:
         """Kill the kernel, if it is still there; nothing it had not written to the output directory is kept."""
@@ -177,7 +177,7 @@ def run_in_uml(
     clock: VirtualClock | None = None,
     memory_mb: int = _MEMORY_MB,
     environment: Mapping[str, str] | None = None,
-) -> Ended:
+) -> CommandExit:
     """Run ``command`` to its end inside a fresh kernel, the distribution's unless one is given; see ``start_in_uml``.
 
     Raises LabError when it does not end within ``limit_s``.

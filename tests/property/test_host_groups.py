@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from atoll_core.experiment.experiment import Protocol
-from atoll_core.lab.host_groups import Sides
+from atoll_core.experiment.host_groups import Sides
 from tests.support.labs import experiments, laboratories
 
 

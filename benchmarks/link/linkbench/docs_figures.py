@@ -1,26 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Puts tables and pictures of a file of results into docs/benchmarks.md, between two marks; the prose is people's."""
+"""Put tables and pictures of a file of results into docs/benchmarks.md, between two marks."""
 
 import json
 from collections.abc import Sequence
 from pathlib import Path
 
+from benchkit.docs_page import put_figures
+from benchkit.markdown import markdown_table
 from linkbench import figures, table
 from linkbench.collect import Result
-from linkbench.page import put_figures
-from linkbench.verdict import verdicts
+from linkbench.promises import verdicts
 
 
 def render(stored: Path, results: Sequence[Result], docs: Path) -> list[Path]:
-    """The files written. Raises AtollError where the page has no marks, before any picture is drawn."""
+    """Write the files and return them. Raises AtollError, before any picture is drawn, if the page has no marks."""
     page = docs / "benchmarks.md"
     pictures: list[Path] = []
 
     def text() -> str:
         pictures.extend(figures.draw(results, docs / "images"))
-        facts = json.loads(stored.read_text())["machine"]
+        facts = [[name.replace("_", " "), fact] for name, fact in json.loads(stored.read_text())["machine"].items()]
         parts = [
-            table.markdown(["machine", ""], [[name.replace("_", " "), fact] for name, fact in facts.items()]),
+            markdown_table([["machine", ""], *facts], left=2),
             "### What is promised",
             table.promises(verdicts(results)),
             table.tables(results),

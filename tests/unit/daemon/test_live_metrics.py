@@ -16,7 +16,7 @@ from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from atoll_core.description.loader import load_experiment
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Counters, MetricPoints
-from atoll_core.metrics.line_protocol import Point
+from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_daemon.event_log import MOST_WAITING, POINTS_PER_EVENT, EventListener, EventLog
 from atoll_daemon.live_metrics import LivePoints
 from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
@@ -56,8 +56,8 @@ async def taken(listener: EventListener) -> dict[str, Any]:
 async def test_points_of_a_second_come_together(watched: Watched) -> None:
     listener = watched.listen()
     with watched.points.of_run("geo-1"):
-        watched.points.take([Point("server", {"host": "w1"}, {"active": 3}, 7)])
-        watched.points.take([Point("server", {"host": "w2"}, {"active": 4}, 6)])
+        watched.points.take([MetricPoint("server", {"host": "w1"}, {"active": 3}, 7)])
+        watched.points.take([MetricPoint("server", {"host": "w2"}, {"active": 4}, 6)])
         message = await taken(listener)
     assert message == {
         "type": "points",
@@ -72,7 +72,7 @@ async def test_points_are_of_the_run_they_were_taken_in(watched: Watched) -> Non
     listener = watched.listen()
     watched.count("sat", {"t_ns": 1, "to_island": COUNTED})
     with watched.points.of_run("geo-1"):
-        watched.points.take([Point("event", {}, {"text": "step apply"}, 2)])
+        watched.points.take([MetricPoint("event", {}, {"text": "step apply"}, 2)])
     watched.count("sat", {"t_ns": 3, "to_island": COUNTED})
     runs = [(message["run"], message["t_ns"]) for message in [await taken(listener) for _ in range(3)]]
     assert runs == [(None, 9), ("geo-1", 2), (None, 9)]
@@ -119,7 +119,7 @@ async def test_while_nobody_watches_nothing_is_put_together(watched: Watched) ->
     """Whoever listens to events alone is nobody here; points of before are not for who comes later."""
     watched.listen(samples=False)
 
-    def never() -> Iterator[Point]:
+    def never() -> Iterator[MetricPoint]:
         raise AssertionError("somebody looked at the points")
         yield
 
@@ -132,7 +132,7 @@ async def test_while_nobody_watches_nothing_is_put_together(watched: Watched) ->
 
 async def test_figures_that_are_none_are_left_out_and_the_rest_is_json(watched: Watched) -> None:
     listener = watched.listen()
-    watched.points.take([Point("a", {}, {"x": math.nan, "y": 1}, 1), Point("b", {}, {"x": math.inf}, 2)])
+    watched.points.take([MetricPoint("a", {}, {"x": math.nan, "y": 1}, 1), MetricPoint("b", {}, {"x": math.inf}, 2)])
     message = await taken(listener)
     assert message["points"] == [["a", {}, {"y": 1}, 1]]
     json.dumps(message, allow_nan=False)
@@ -160,7 +160,7 @@ def test_metering_hands_on_what_it_spools_and_nothing_else(project: Path, tmp_pa
     """All points, in their order, without the tags that all of them have."""
     network, experiment = load_experiment(project / "examples/geo.yaml")
     run_dir = RunDir.create(tmp_path, "geo", 1_795_276_328_000_000_000)
-    handed: list[Point] = []
+    handed: list[MetricPoint] = []
     events = EventBus()
     events.subscribe(lambda event: handed.extend(event.points), MetricPoints)
     metering = MetricsRecorder(run_dir, network, experiment, events)
@@ -168,7 +168,7 @@ def test_metering_hands_on_what_it_spools_and_nothing_else(project: Path, tmp_pa
     metering.event("check", 6, {"src": "w1"})
     metering.box_line("sat", {"type": "counters", "t_ns": 7, "to_island": COUNTED, "to_world": COUNTED})
     metering.close()
-    spooled = [Point.parse(line) for line in read_spool(run_dir.path / SPOOL)]
+    spooled = [MetricPoint.parse(line) for line in read_spool(run_dir.path / SPOOL)]
     assert [(point.measurement, point.fields, point.t_ns) for point in spooled] == [
         (point.measurement, point.fields, point.t_ns) for point in handed
     ]

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``python -m linkbench.program MODULE [ARGUMENT...]``: a benchmark, or a part of one, that can be ended at any time.
+"""``python -m benchkit.program MODULE [ARGUMENT...]``: a benchmark, or a part of one, that can be ended at any time.
 
-Ctrl-C ends it with one line and exit code 130, SIGTERM with 143, at any moment, imports included; what it had made is
-taken away on the way out. A part, such as ``hostsbench.measure``, is silent: whoever started it has the line.
+Ctrl-C ends it with one line and exit code 130, SIGTERM with 143, at any time, imports included. Its files and processes
+are removed at the end. A part, such as ``hostsbench.measure``, is silent: the program that started it prints the line.
 """
 
 import contextlib
@@ -17,13 +17,13 @@ INTERRUPTED = 128 + signal.SIGINT
 def part(module: str, *arguments: str) -> list[str]:
     """The command line of a part of a benchmark, for a process of its own.
 
-    It begins with SIGINT ignored: an interpreter that starts would print a traceback until it minds that signal itself.
+    SIGINT is ignored at first, because an interpreter that is starting would print a traceback.
     """
-    return ["env", "--ignore-signal=INT", sys.executable, "-m", "linkbench.program", module, *arguments]
+    return ["env", "--ignore-signal=INT", sys.executable, "-m", "benchkit.program", module, *arguments]
 
 
 def main() -> None:
-    """Be the module; its exit code is this program's."""
+    """Run the module; its exit code is this program's."""
     module = sys.argv[1]
     sys.argv = sys.argv[1:]
     signal.signal(signal.SIGINT, signal.default_int_handler)
@@ -33,10 +33,10 @@ def main() -> None:
     except KeyboardInterrupt:
         signal.signal(signal.SIGINT, signal.SIG_IGN)
         if "." not in module:
-            sys.stderr.write("interrupted: what was not told yet is lost, and nothing is left running\n")
+            sys.stderr.write("interrupted: measurements not printed yet are lost; nothing is left running\n")
             sys.stderr.flush()
         with contextlib.suppress(OSError):
-            sys.stdout.flush()  # what was told into a file or a pipe
+            sys.stdout.flush()  # output into a file or a pipe
         # Not sys.exit: CPython 3.11 ends by the signal if it came within an exec of text, as dataclasses have.
         os._exit(INTERRUPTED)
 

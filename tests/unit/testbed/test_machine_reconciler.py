@@ -5,7 +5,7 @@ from typing import Any
 
 import pytest
 
-from atoll_testbed.machines import Machines
+from atoll_testbed.machine_reconciler import MachineReconciler
 
 
 @pytest.mark.parametrize("error", [OSError("no such device"), KeyError("w1")])
@@ -24,5 +24,5 @@ async def test_programs_are_restored_even_if_the_settings_are_not(error: Excepti
     platform: Any = Platform()
     services: Any = Services()
     with pytest.raises(type(error), match=str(error.args[0])):
-        await Machines(platform, services).restore(None)
+        await MachineReconciler(platform, services).restore(None)
     assert services.restored

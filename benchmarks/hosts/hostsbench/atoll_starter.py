@@ -2,7 +2,7 @@
 """atoll's way, as a run takes it: reach all machines, compare clocks, agree on an instant, start the jobs, which wait.
 
 A process of its own, so that its beginning counts. First it starts the program from nothing, then, connections being
-up, as often as it is told to. Prints a line of JSON for each.
+up, the given number of times. Prints a line of JSON for each.
 """
 
 import asyncio
@@ -36,7 +36,7 @@ async def main(fleet: Fleet, times: int) -> None:
 
 
 async def _start(place: HardwarePlatform, fleet: Fleet, turn: int) -> dict[str, Any]:
-    """What each says of its start, and how well their clocks are known."""
+    """The start stamp of each job, and the uncertainty of their clocks."""
     clocks = await place.compare_clocks()
     begin_ns = time.time_ns() + start_lead_ns(fleet.size)
     stamps: dict[str, int] = {}

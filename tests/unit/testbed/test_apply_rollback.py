@@ -8,7 +8,7 @@ from typing import Any, cast
 
 import pytest
 
-from atoll_controller.planner.diff import diff
+from atoll_controller.planner.entry_diff import diff
 from atoll_core.errors import LabError
 from atoll_core.events.events import Note, SwapEvent
 from atoll_core.experiment.experiment import Experiment

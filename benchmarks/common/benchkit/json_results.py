@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of a benchmark in a file of JSON, an object, as later measurements and the page's figures read them."""
+"""Results of a benchmark as a JSON file, which later measurements and the docs' figures read."""
 
 import json
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from atoll_core.errors import AtollError
 
 
 def read_results(path: Path, key: str) -> dict[str, Any]:
-    """What the file holds. ``key``: what results of this benchmark have at least. Raises AtollError otherwise."""
+    """Read a file of results. Raises AtollError if it cannot be read or has no ``key``."""
     try:
         known: object = json.loads(path.read_text(encoding="utf-8"))
     except FileNotFoundError:
@@ -26,7 +26,7 @@ def read_results(path: Path, key: str) -> dict[str, Any]:
 
 
 def read_earlier(path: Path, key: str) -> dict[str, Any]:
-    """The same of a file that need not be there: read before anything is measured, which would be lost otherwise."""
+    """Read a file that may be missing. Read it before measuring: a damaged one is then noticed in time."""
     return read_results(path, key) if path.exists() else {}
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from atoll_core.errors import AtollError
-from linkbench.results import read_earlier, read_results, write_results
+from benchkit.json_results import read_earlier, read_results, write_results
 
 
 def test_what_is_written_is_read_from_wherever_it_was_to_be(tmp_path: Path) -> None:

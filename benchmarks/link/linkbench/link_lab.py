@@ -24,7 +24,7 @@ _BUFFERS = "4096 131072 33554432"
 
 
 @dataclass(frozen=True, slots=True)
-class Port:
+class LabPort:
     """An interface, in a named network namespace or in this process's own."""
 
     netns: str | None
@@ -43,12 +43,12 @@ class Port:
         return int(json.loads(said)[0]["stats64"]["rx"]["packets"])
 
 
-WORLD = Port("world", "eth0")
-ISLAND = Port("island", "eth0")
-AT_BOX_FROM_WORLD = Port(None, "sat-w")
-AT_BOX_FROM_ISLAND = Port(None, "sat-i")
-TRUNK_HOST = Port("world", "trunk0")
-TRUNK_BOX = Port(None, TRUNK)
+WORLD = LabPort("world", "eth0")
+ISLAND = LabPort("island", "eth0")
+AT_BOX_FROM_WORLD = LabPort(None, "sat-w")
+AT_BOX_FROM_ISLAND = LabPort(None, "sat-i")
+TRUNK_HOST = LabPort("world", "trunk0")
+TRUNK_BOX = LabPort(None, TRUNK)
 
 
 def build() -> None:
@@ -68,7 +68,7 @@ def build() -> None:
 
 
 def inside(netns: str, command: Sequence[str]) -> str:
-    """Run a command in a machine to its end; what it printed."""
+    """Run a command in a machine to its end and return its output."""
     argv = ["ip", "netns", "exec", netns, *command]
     return subprocess.run(argv, check=True, capture_output=True, text=True).stdout
 
@@ -98,7 +98,7 @@ def _ip(command: str) -> None:
 
 
 def scratch() -> Path:
-    """A directory that is gone with this process."""
+    """A directory in memory that ends with this process's mount namespace."""
     directory = Path("/run/linkbench")
     directory.mkdir(exist_ok=True)
     return directory

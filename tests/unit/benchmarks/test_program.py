@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Benchmarks end with one line when they are interrupted (benchmarks/link/linkbench/program.py)."""
+"""Benchmarks end with one line when they are interrupted (benchmarks/common/benchkit/program.py)."""
 
 import os
 import signal
@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from linkbench.program import part
+from benchkit.program import part
 
 _WAITS = """
 import signal, sys, tempfile, time
@@ -46,7 +46,7 @@ def ended(folder: Path, process: subprocess.Popen[str], number: int) -> tuple[in
 
 def benchmark(name: str) -> list[str]:
     """The command line in a benchmark's ``run``."""
-    return [sys.executable, "-m", "linkbench.program", name, "word"]
+    return [sys.executable, "-m", "benchkit.program", name, "word"]
 
 
 @pytest.mark.parametrize("wait", ["time.sleep(60)", "exec('time.sleep(60)')"])
@@ -54,7 +54,7 @@ def test_an_interrupted_benchmark_says_so_in_a_line(tmp_path: Path, wait: str) -
     """And ends with 130, wherever it was: CPython ends by the signal after an exec of text, whatever comes then."""
     code, said = ended(tmp_path, started(tmp_path, "bench", wait, benchmark("bench")), signal.SIGINT)
     assert code == 130
-    assert said == "interrupted: what was not told yet is lost, and nothing is left running\n"
+    assert said == "interrupted: measurements not printed yet are lost; nothing is left running\n"
 
 
 def test_what_was_told_before_is_not_lost(tmp_path: Path) -> None:
@@ -89,4 +89,4 @@ def test_every_benchmark_is_started_so(project: Path) -> None:
     runs = sorted((project / "benchmarks").glob("*/run"))
     assert len(runs) >= 6
     for run in runs:
-        assert "-m linkbench.program " in run.read_text(), run
+        assert "-m benchkit.program " in run.read_text(), run

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The ways to start a program on all machines, each as its users take it."""
+"""The tools that start a program on all machines, each called as its users call it."""
 
 import json
 import os
@@ -26,7 +26,7 @@ Found = Mapping[str, list[Start]]
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class Starter:
     """One tool and how it is called. ``needs``: its program, and the package that has it."""
 
     name: str
@@ -35,7 +35,7 @@ class Way:
 
     @property
     def missing(self) -> str | None:
-        """What to do to have it here; None: it is here."""
+        """How to install it; None: it is installed."""
         program, package = self.needs
         return None if shutil.which(program) else f"apt install {package}"
 
@@ -46,13 +46,13 @@ class Way:
         return first if any(letter.isalpha() for letter in first) else f"{Path(self.needs[0]).name} {first}"
 
 
-def ways(binary: Path) -> tuple[Way, ...]:
+def starters(binary: Path) -> tuple[Starter, ...]:
     """All of them, ours first."""
     atoll = (str(binary), "")
     pssh, ansible = ("parallel-ssh", "pssh"), ("ansible", "ansible-core")
     return (
-        Way("atoll", atoll, _atoll),
-        Way("atoll hosts exec", atoll, lambda fleet, times: _shell("atoll hosts exec", _exec(fleet), fleet, times)),
+        Starter("atoll", atoll, _atoll),
+        Starter("atoll hosts exec", atoll, lambda fleet, times: _shell("atoll hosts exec", _exec(fleet), fleet, times)),
         *(_pssh(pssh, at_once) for at_once in (None, ALL)),
         *(_ansible(ansible, at_once) for at_once in (None, ALL)),
     )
@@ -62,7 +62,7 @@ def _atoll(fleet: Fleet, times: int) -> Found:
     """From nothing once a round; with connections up as often."""
     found: dict[str, list[Start]] = {COLD: [], WARM: []}
     for _ in range(times):
-        argv = [sys.executable, "-m", "hostsbench.atoll_way", fleet.folder, str(fleet.size), fleet.binary, "1"]
+        argv = [sys.executable, "-m", "hostsbench.atoll_starter", fleet.folder, str(fleet.size), fleet.binary, "1"]
         asked_ns = time.time_ns()
         done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=_LIMIT_S)
         if done.returncode != 0:
@@ -77,7 +77,7 @@ def _exec(fleet: Fleet) -> list[str]:
     return [str(atoll), "hosts", "exec", "--inventory", str(fleet.inventory), "--", "sh", "-c", fleet.shell_command()]
 
 
-def _pssh(needs: tuple[str, str], at_once: int | None) -> Way:
+def _pssh(needs: tuple[str, str], at_once: int | None) -> Starter:
     name = "pssh" if at_once is None else "pssh, all at once"
 
     def measure(fleet: Fleet, times: int) -> Found:
@@ -87,10 +87,10 @@ def _pssh(needs: tuple[str, str], at_once: int | None) -> Way:
         argv = ["parallel-ssh", *number, "-t", "0", "-h", str(hosts), "-x", f"-F {fleet.ssh_config}"]
         return _shell(name, [*argv, fleet.shell_command()], fleet, times)
 
-    return Way(name, needs, measure)
+    return Starter(name, needs, measure)
 
 
-def _ansible(needs: tuple[str, str], at_once: int | None) -> Way:
+def _ansible(needs: tuple[str, str], at_once: int | None) -> Starter:
     name = "Ansible" if at_once is None else "Ansible, all at once"
 
     def measure(fleet: Fleet, times: int) -> Found:
@@ -100,7 +100,7 @@ def _ansible(needs: tuple[str, str], at_once: int | None) -> Way:
         argv = ["ansible", "all", *number, "-i", str(inventory), "--ssh-common-args", f"-F {fleet.ssh_config}"]
         return _shell(name, [*argv, "-m", "shell", "-a", fleet.shell_command()], fleet, times)
 
-    return Way(name, needs, measure)
+    return Starter(name, needs, measure)
 
 
 def _shell(name: str, argv: list[str], fleet: Fleet, times: int) -> Found:
@@ -121,5 +121,5 @@ def _shell(name: str, argv: list[str], fleet: Fleet, times: int) -> Found:
             raise LabError(f"{name}: nothing was started: {said[-1]}")
         found.append(start_of(asked_ns, stamps))
         fleet.forget()
-        shutil.rmtree(home)  # Ansible keeps connections up, for whoever asks again soon
+        shutil.rmtree(home)  # Ansible keeps connections up for the next call
     return {name: found}
