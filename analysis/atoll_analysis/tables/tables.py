@@ -70,7 +70,7 @@ class Tables:
     folder: Path
     origin_ns: int  # where window 0 begins
     decoded: Mapping[str, Decoded]
-    arrival: str | None  # the packets that stand for "has reached the island": a capture's, ARRIVED, or None
+    arrival: str | None  # the packets that count as "have reached the island": a capture's, ARRIVED, or None
 
     def scan(self, name: str) -> pl.LazyFrame:
         """One table, lazily."""

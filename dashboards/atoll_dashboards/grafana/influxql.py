@@ -30,7 +30,7 @@ class Series:
 
     @property
     def condition(self) -> str:
-        """What stands behind WHERE."""
+        """The condition behind WHERE."""
         chosen = {"run": "$run", **self.where}
         parts = (f'"{tag}" =~ /^{pattern}$/' for tag, pattern in chosen.items())
         return " AND ".join((*parts, "$timeFilter"))

@@ -143,6 +143,6 @@ def _without_tls(said: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """What stands at the bottom of urllib3's errors, without addresses of objects."""
+    """The root cause of urllib3's errors, without addresses of objects."""
     text = " ".join(str(getattr(error, "reason", None) or error).split())
     return text.rpartition("): ")[2] or type(error).__name__

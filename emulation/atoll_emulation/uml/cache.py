@@ -115,7 +115,7 @@ def sha256(file: Path) -> str:
 
 
 def unused_kernels() -> list[Path]:
-    """What this user may remove: kernels of other recipes, and those with a newer release of their series beside."""
+    """The kernels that this user may remove: of other recipes, or with a newer release of their series in the cache."""
     unused: list[Path] = []
     for place in _writable_places():
         kept = _kept(place)

@@ -131,7 +131,7 @@ impl Probe {
         segment
     }
 
-    /// The part of TCP's and UDP's checksum that stands for the IP header (RFC 9293, 3.1; RFC 768).
+    /// The part of TCP's and UDP's checksum that covers the IP header (RFC 9293, 3.1; RFC 768).
     fn pseudo_header_sum(&self, length: usize) -> u32 {
         let words = |address: Ipv4Addr| {
             let bits = address.to_bits();
