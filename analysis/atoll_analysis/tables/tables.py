@@ -170,7 +170,7 @@ def _with_ends(packets: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _carrier(facts: RunData, label: Callable[[Chain], str]) -> pl.Expr:
-    """What ``label`` says of the chain that carried a packet of :func:`_with_ends`."""
+    """``label`` of the chain that carried a packet of :func:`_with_ends`."""
     return by_chain(facts.standing, label, "world_end", "island_end", pl.col("proto"), "t_ns")
 
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Grafana dashboards are made of: panels, variables, annotations, by Grafana's own builders.
+"""The parts of the Grafana dashboards: panels, variables, annotations, by Grafana's own builders.
 
 Only for making dashboards/atoll_dashboards/grafana/files/*.json; what installs them reads those files.
 """

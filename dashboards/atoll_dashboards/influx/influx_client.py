@@ -134,7 +134,7 @@ def _in_header(token: str) -> str:
 
 
 def _without_tls(said: str) -> str:
-    """What is wrong with TLS, and what to do about it, where that is known; ``said`` by the TLS library."""
+    """The TLS error and its remedy, if known; ``said``: the message of the TLS library."""
     if "WRONG_VERSION_NUMBER" in said:
         return f"what listens there speaks no TLS; write http:// ({said})"
     if "CERTIFICATE_VERIFY_FAILED" in said:

@@ -127,7 +127,7 @@ def unused_kernels() -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What became of the kernels that this version of atoll does not use."""
+    """The outcome for kernels that this version of atoll does not use."""
 
     removed: tuple[Path, ...]
     running: tuple[Path, ...]  # kept: something runs from them
@@ -217,7 +217,7 @@ def distrusted(place: Path) -> str | None:
 
 
 def _entries(directory: Path) -> list[Path]:
-    """What is in a directory, by name; nothing where there is none. Raises OSError."""
+    """The entries of a directory by name; none if it does not exist. Raises OSError."""
     try:
         return sorted(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):

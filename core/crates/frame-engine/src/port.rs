@@ -17,7 +17,7 @@ use std::io;
 const RECEIVE_BATCH: usize = 256;
 const ETHERNET_HEADER: usize = 14;
 
-/// What was found at a port; the greatest of several ports is what holds for all.
+/// The properties of a port; of several ports the greatest applies to all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Arrivals {
     None,

@@ -26,11 +26,11 @@ pub(crate) enum Request {
     /// Something wrong that is to be answered.
     #[serde(skip)]
     Mistaken {
-        /// What was asked for.
+        /// The requested operation.
         op: Op,
         /// Repeated in the answer.
         id: u64,
-        /// What is wrong with it.
+        /// The mistake in it.
         error: String,
     },
 }
@@ -95,11 +95,11 @@ pub(crate) fn parse(line: &str) -> Result<Request, serde_json::Error> {
     })
 }
 
-/// What answers requests: a link or a delay box.
+/// A link or a delay box, which answers requests.
 pub(crate) trait Emulation {
     /// Sums since the start and maxima since the last of these.
     type Counters: Serialize;
-    /// What passed since the last of these.
+    /// Counters since the last of these.
     type Measurement: Serialize;
 
     /// Change settings.

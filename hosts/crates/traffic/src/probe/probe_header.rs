@@ -51,7 +51,7 @@ pub struct ProbeHeader {
 pub struct Probe {
     /// Source address of the packet.
     pub source: Ipv4Addr,
-    /// Whom it is for.
+    /// Its destination.
     pub destination: Ipv4Addr,
     /// As in the IPv4 header.
     pub protocol: u8,
@@ -85,7 +85,7 @@ impl Probe {
         packet
     }
 
-    /// What follows the IPv4 header.
+    /// The header and payload behind the IPv4 header.
     fn segment(&self) -> Vec<u8> {
         let mark = self.mark.bytes();
         let ports = u32::from(DISCARD_PORT) << 16 | u32::from(DISCARD_PORT);
