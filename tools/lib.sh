@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-# Shared by the scripts beside it: where the project is, how to speak, which programs count.
+# Shared by the scripts of this directory: the project's path, messages, versions of programs that are new enough.
 # shellcheck shell=bash
 
 root=$(cd "$(dirname "${BASH_SOURCE[0]}")/.." && pwd)
 
-# A plain user's PATH lacks the sbin directories on Debian; the programs in them run for anyone.
+# On Debian a plain user's PATH does not have the sbin directories; the programs in them run for any user.
 PATH=$PATH:/usr/local/sbin:/usr/sbin:/sbin
 export PATH
 
@@ -23,7 +23,7 @@ fail() {
     complain "$@" || exit 1
 }
 
-# What apt, pip, uv and cargo say, among much else, when what they fetch from cannot be reached.
+# Messages of apt, pip, uv and cargo, among many others, when a server cannot be reached.
 unreachable='Temporary failure [a-z ]*resol[a-z]+|[Cc]ould not resolve host|Name or service not known|dns error'
 unreachable+='|[Cc]onnection refused|[Nn]etwork is unreachable|[Tt]imed out|Could not connect to server'
 

@@ -185,7 +185,7 @@ def _limits(limits: Limits) -> LimitFigures:
 
 
 def _box_figures(facts: RunData) -> dict[str, dict[str, int]]:
-    """What the kinds of boxes declare that their programs count."""
+    """The counters that the kinds of boxes declare for their programs."""
     declared = {box.name: [each.name for each in box.kind.counters] for box in facts.network.boxes if box.kind.counters}
     return {
         measured.box: {name: measured.sums[name] for name in declared[measured.box] if name in measured.sums}

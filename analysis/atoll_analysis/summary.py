@@ -134,7 +134,7 @@ class Summary(TypedDict):
     seed: int
     cut_short: str | None  # how a run that did not complete ended: "cancelled at step measure"
     origin_ns: int  # where window 0 of the tables begins: the start of the measurement, CLOCK_REALTIME
-    arrival: str | None  # the capture that stands for "has reached the island"
+    arrival: str | None  # the capture that counts as "has reached the island"
     duration_s: float | None  # of the measurement
     planned_s: float
     overhead_s: float | None  # wall time beyond the measurement
@@ -192,7 +192,7 @@ class Summary(TypedDict):
     loss_packets_captures: int | None
     loss_fraction: float | None
     tcp_payload_loss_bytes: int | None  # of all segments, those sent again included: what links lost of payload
-    lost_outside: LostOutside | None  # beside the boxes, by kernels; None: not counted
+    lost_outside: LostOutside | None  # outside the boxes, by kernels; None: not counted
     # traffic
     throughput_mbit_s: float | None
     goodput_mbit_s: float | None

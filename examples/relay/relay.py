@@ -29,7 +29,7 @@ ROUTES = ("link set lo up", "rule add fwmark 1 lookup 100", "route replace local
 
 
 def take_tcp(world: str, island: str) -> None:
-    """Have the kernel deliver TCP that comes in by these interfaces to PORT, whoever it is for."""
+    """Have the kernel deliver TCP that enters by these interfaces to PORT, whatever its destination."""
     rules = RULES.format(world=world, island=island, port=PORT)
     subprocess.run(["nft", "-f", "-"], input=rules, text=True, check=True)
     subprocess.run(["ip", "rule", "del", "fwmark", "1"], stderr=subprocess.DEVNULL, check=False)  # of an earlier start

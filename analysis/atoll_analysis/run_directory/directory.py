@@ -30,7 +30,7 @@ class RunDir:
     def __init__(self, path: Path) -> None:
         self.path = path
         self.name = path.name
-        """What the run is called; a directory seen under another name (in a virtual kernel) keeps it."""
+        """The name of the run; a directory seen under another name (in a virtual kernel) keeps it."""
         self._events: Appender | None = None
 
     @classmethod
@@ -144,7 +144,7 @@ class RunDir:
         replace_text(self.path / "summary.json", json.dumps(summary, indent=1) + "\n")
 
     def summary(self) -> dict[str, Any]:
-        """What the analysis wrote. Raises RunError when there was none."""
+        """The summary that the analysis wrote. Raises RunError if there is none."""
         path = self.path / "summary.json"
         try:
             return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))

@@ -11,7 +11,7 @@ from atoll_core.errors import RunDirError
 from atoll_core.metrics.line_protocol import MetricPoint
 
 SPOOL = "metrics.lp.zst"
-"""What it is called in a run directory."""
+"""Its name in a run directory."""
 
 _FRAME_S = 1.0
 _READ_BYTES = 1 << 20

@@ -8,7 +8,7 @@ from typing import Any
 from atoll_core.errors import RunDirError
 
 FORMAT = 2
-"""What this version writes. Raise it whenever an old reader would misread a new run, and add a migration."""
+"""The format that this version writes. Raise it whenever an old reader would misread a new run, and add a migration."""
 
 Manifest = dict[str, Any]
 Migration = Callable[[Manifest], Manifest]

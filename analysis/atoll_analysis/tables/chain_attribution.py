@@ -23,7 +23,7 @@ def by_chain(
     proto: pl.Expr,
     t_ns: str,
 ) -> pl.Expr:
-    """What ``label`` says of the chain that carries a row; its ends' addresses (UInt32) and its instant are columns.
+    """``label`` of the chain that carries a row; its ends' addresses (UInt32) and its instant are columns.
 
     ``proto``: the number of its protocol.
     """

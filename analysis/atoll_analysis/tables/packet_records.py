@@ -12,7 +12,7 @@ import numpy as np
 import polars as pl
 from polars.io.plugins import register_io_source
 
-from atoll_analysis.run_directory.atomic_files import told_error
+from atoll_analysis.run_directory.atomic_files import error_from_message
 from atoll_core.errors import RunError
 
 RECORD = np.dtype(
@@ -83,7 +83,7 @@ def decode(capture: Path, out: Path, side: IPv4Network, binary: Path) -> Decoded
         raise RunError(msg) from error
     if done.returncode != 0:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise told_error(out, said[-1], f"{capture.name} cannot be decoded: {said[-1]}")
+        raise error_from_message(out, said[-1], f"{capture.name} cannot be decoded: {said[-1]}")
     last = json.loads(done.stdout.strip().splitlines()[-1])
     return Decoded(int(last["packets"]), int(last.get("other_frames", 0)), bool(last.get("truncated", False)))
 

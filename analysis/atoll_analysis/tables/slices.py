@@ -7,7 +7,7 @@ from pathlib import Path
 
 import polars as pl
 
-from atoll_analysis.run_directory.atomic_files import plain_errors, told_error
+from atoll_analysis.run_directory.atomic_files import error_from_message, plain_errors
 
 _ROW_GROUP = 1 << 17  # rows: several groups of each capture are in memory while it is read
 
@@ -67,4 +67,4 @@ def sink(frame: pl.LazyFrame, path: Path, shown: Path | None = None) -> None:
         try:
             frame.sink_parquet(path, compression="zstd", compression_level=3, row_group_size=_ROW_GROUP)
         except pl.exceptions.PolarsError as error:
-            raise told_error(named, str(error), f"{named} could not be made: {error}") from error
+            raise error_from_message(named, str(error), f"{named} could not be made: {error}") from error

@@ -70,7 +70,7 @@ class Tables:
     folder: Path
     origin_ns: int  # where window 0 begins
     decoded: Mapping[str, Decoded]
-    arrival: str | None  # the packets that stand for "has reached the island": a capture's, ARRIVED, or None
+    arrival: str | None  # the packets that count as "have reached the island": a capture's, ARRIVED, or None
 
     def scan(self, name: str) -> pl.LazyFrame:
         """One table, lazily."""
@@ -170,7 +170,7 @@ def _with_ends(packets: pl.LazyFrame) -> pl.LazyFrame:
 
 
 def _carrier(facts: RunData, label: Callable[[Chain], str]) -> pl.Expr:
-    """What ``label`` says of the chain that carried a packet of :func:`_with_ends`."""
+    """``label`` of the chain that carried a packet of :func:`_with_ends`."""
     return by_chain(facts.standing, label, "world_end", "island_end", pl.col("proto"), "t_ns")
 
 

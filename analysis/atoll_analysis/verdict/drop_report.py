@@ -47,7 +47,7 @@ _AT_SOCKETS = {
         "as a rule a machine had no memory for them, look at net.ipv4.udp_mem there",
     ),
 }
-"""What each counter of a host means, and what helps. A run sets tcp_rmem of its end hosts itself, to tcp.buffer_max."""
+"""Meaning and remedy of each counter of a host. A run sets tcp_rmem of its end hosts itself, to tcp.buffer_max."""
 
 
 class Backlog(TypedDict):
@@ -155,7 +155,7 @@ def _waited(name: str, backlog: Backlog, lost: LostOutside) -> str:
 
 
 def _more_room(backlog: Backlog) -> str:
-    """What helps: room for a power of ten, for all of it twice had it come at one instant; none where there is much."""
+    """The remedy: room for a power of ten, for all of it twice had it come at one instant; none where there is much."""
     limit = backlog["limit_packets"] or 0
     if limit >= _MOST_ROOM:
         return "its processors are too slow for the load, which more room does not mend"
@@ -179,7 +179,7 @@ def _at_ports(ports: Mapping[str, SwitchPort]) -> Iterator[str]:
 
 
 def _larger_buffers(buffer: int, dropped: int) -> str:
-    """What helps: room for all that a port lost, twice, had it come at one instant; none where there is much."""
+    """The remedy: room for all that a port lost, twice, had it come at one instant; none where there is much."""
     if buffer >= _MOST_BUFFER:
         return "its processors are too slow for the load, which more room does not mend"
     room = _LEAST_BUFFER

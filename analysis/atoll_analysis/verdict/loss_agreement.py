@@ -73,7 +73,7 @@ def compared_links(stretches: Sequence[Section]) -> list[str]:
 
 
 def proofs(stretches: Sequence[Section], payload: Payload | None) -> list[str]:
-    """What captures prove, a line each."""
+    """The losses that captures prove, a line each."""
     lines = [_proof(each) for each in stretches if agrees(each)]
     if payload is not None and not payload["wrong"]:
         lines.append(_payload_proof(payload))

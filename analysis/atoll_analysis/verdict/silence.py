@@ -26,7 +26,7 @@ _RTTS = 3  # a first timeout is SRTT + 4 RTTVAR = 3 RTTs, RFC 6298, 2.2
 
 
 class SilenceFigures(TypedDict):
-    """What waited for a host while nothing new of TCP came from or reached it."""
+    """The flows or channels that waited for a host while no new TCP payload came from it or reached it."""
 
     host: str
     is_client: bool

@@ -59,7 +59,7 @@ def _fleet(folder: Path, size: int, sshd: str) -> Fleet:
 
 
 def _serve(binary: Path) -> subprocess.Popen[str]:
-    """Whom all channels ask."""
+    """Start the server of all channels."""
     process = subprocess.Popen([binary, "serve"], stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True)
     output, requests = cast("TextIO", process.stdout), cast("TextIO", process.stdin)
     requests.write(json.dumps({"listen": SERVER, "congestion_control": "cubic"}) + "\n")

@@ -206,7 +206,7 @@ def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Itera
 
 
 def _asked_rate(experiment: Experiment) -> tuple[str, str, float] | None:
-    """What TCP asks for by itself, in words, by which key of the traffic, and in bit/s; None: whatever there is.
+    """The load of TCP alone: in words, by which key of the traffic, and in bit/s; None: whatever there is.
 
     An open loop asks for what its flows come to. In a closed loop a channel waits for each flow, so it takes what it
     gets, unless servers send so slowly that flows take longer than the pauses between them: those are streams.

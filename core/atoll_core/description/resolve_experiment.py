@@ -200,7 +200,7 @@ class _Resolver:
                 yield BoxConfiguration(name, tuple(settings.items()))
 
     def is_unused(self, name: str, lab: Lab) -> bool:
-        """Whether no chain has this link; a misspelt hop may be it."""
+        """Whether no chain has this link; a misspelt hop counts as this link."""
         hops, known = hops_of(self.raw), (*lab.names("boxes"), *lab.names("taps"))
         meant = {nearest(hop, known) for hop in hops if hop not in known}
         return name not in {*hops, *meant} and self.parsed.whole("chain", "branches", "changes")

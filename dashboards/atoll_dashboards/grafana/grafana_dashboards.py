@@ -225,7 +225,7 @@ def world_latencies() -> Dashboard:
 
 
 def hosts_and_load() -> Dashboard:
-    """What servers send, clients receive, interfaces count."""
+    """Bytes that servers send and clients receive, and counters of interfaces."""
     chosen = {"host": "$host"}
     load, server = Series("load", ("host",), chosen), Series("server", ("host",), chosen)
     interface = Series("interface", ("host", "interface"), chosen)
@@ -351,7 +351,7 @@ def hosts_and_load() -> Dashboard:
 
 
 def switches_and_flows() -> Dashboard:
-    """What the switches count."""
+    """Counters of the switches."""
     chosen = {"switch": "$switch"}
     port = Series("switch_port", ("switch", "port"), chosen)
     entries = Series("flow_entries", ("switch", "app"), chosen)

@@ -50,10 +50,10 @@ class RunInDatabase:
 
 def grafana_address(environment: Mapping[str, str] | None = None) -> str:
     """Grafana's address without a slash at its end; empty if nobody said it. Raises UsageError when it is no URL."""
-    told = (os.environ if environment is None else environment).get(GRAFANA_VARIABLE, "")
-    if told:
-        require_url(told, GRAFANA_VARIABLE, "Grafana's", "http://127.0.0.1:3000")
-    return told.rstrip("/")
+    url = (os.environ if environment is None else environment).get(GRAFANA_VARIABLE, "")
+    if url:
+        require_url(url, GRAFANA_VARIABLE, "Grafana's", "http://127.0.0.1:3000")
+    return url.rstrip("/")
 
 
 def run_link(run: RunInDatabase) -> str:

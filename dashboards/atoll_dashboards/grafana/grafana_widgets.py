@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What the Grafana dashboards are made of: panels, variables, annotations, by Grafana's own builders.
+"""The parts of the Grafana dashboards: panels, variables, annotations, by Grafana's own builders.
 
 Only for making dashboards/atoll_dashboards/grafana/files/*.json; what installs them reads those files.
 """
@@ -191,12 +191,14 @@ def run_variable(query: str, *, multi: bool) -> Any:
     """The template variable of the runs that a query finds, the newest first, whatever it is called.
 
     Grafana sorts by what it shows: of ``geo-20260102T030405Z-1`` the instant and the number behind it; its experiment
-    is chosen beside it. A name without an instant is shown as it is.
+    is chosen next to it. A name without an instant is shown as it is.
     """
     shown = r"/^(?<value>(?:.*-(?=\d{8}T\d{6}Z))?(?<text>.*))$/"
     newest_first = dashboard.VariableSort.ALPHABETICAL_DESC
-    told = "The newest first. Set the time range to the run's, too: `atoll metrics load` prints a link that sets both."
-    return variable("run", "Run", query, multi=multi).regex(shown).sort(newest_first).description(told)
+    help_text = (
+        "The newest first. Set the time range to the run's, too: `atoll metrics load` prints a link that sets both."
+    )
+    return variable("run", "Run", query, multi=multi).regex(shown).sort(newest_first).description(help_text)
 
 
 def _to_aligned_runs(uid: str) -> Any:

@@ -30,7 +30,7 @@ class Series:
 
     @property
     def condition(self) -> str:
-        """What stands behind WHERE."""
+        """The condition behind WHERE."""
         chosen = {"run": "$run", **self.where}
         parts = (f'"{tag}" =~ /^{pattern}$/' for tag, pattern in chosen.items())
         return " AND ".join((*parts, "$timeFilter"))
@@ -41,7 +41,7 @@ class Series:
         return self._over_time(f'{aggregate}("{name}")', f'"{self.measurement}"', self.condition)
 
     def rate(self, name: str, factor: float = 1) -> str:
-        """What a sum grows by in a second, times a factor; each series of the measurement for itself."""
+        """The increase of a sum per second, times a factor; each series of the measurement by itself."""
         return self._mean_of(f"{self._growth(name)} * {_number(factor)}")
 
     def total_rate(self, name: str, factor: float = 1) -> str:

@@ -13,7 +13,7 @@ from atoll_dashboards.influx.influx_settings import InfluxSettings, influx_setti
 
 
 def settings_mark(environment: Mapping[str, str] | None = None, salt: str | None = None) -> str:
-    """What tells the user's settings from others, ``SALT.HMAC`` in hexadecimal: with one salt equal for equal ones.
+    """A mark of the user's settings, ``SALT.HMAC`` in hexadecimal: with one salt, equal for equal settings.
 
     No settings, and those that cannot be used, have marks as well.
     """
@@ -27,7 +27,7 @@ def settings_mark(environment: Mapping[str, str] | None = None, salt: str | None
 
 
 def other_database(mark: str, environment: Mapping[str, str] | None = None) -> str | None:
-    """What to tell who asked with this mark, and whose settings are not ours: where points go, and what to do."""
+    """The message to a client whose mark differs from ours: where points go, and the remedy."""
     salt, _, _ = mark.partition(".")
     if hmac.compare_digest(mark.encode(errors="replace"), settings_mark(environment, salt).encode()):
         return None

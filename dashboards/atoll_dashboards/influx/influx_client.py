@@ -134,7 +134,7 @@ def _in_header(token: str) -> str:
 
 
 def _without_tls(said: str) -> str:
-    """What is wrong with TLS, and what to do about it, where that is known; ``said`` by the TLS library."""
+    """The TLS error and its remedy, if known; ``said``: the message of the TLS library."""
     if "WRONG_VERSION_NUMBER" in said:
         return f"what listens there speaks no TLS; write http:// ({said})"
     if "CERTIFICATE_VERIFY_FAILED" in said:
@@ -143,6 +143,6 @@ def _without_tls(said: str) -> str:
 
 
 def _reason(error: BaseException) -> str:
-    """What stands at the bottom of urllib3's errors, without addresses of objects."""
+    """The root cause of urllib3's errors, without addresses of objects."""
     text = " ".join(str(getattr(error, "reason", None) or error).split())
     return text.rpartition("): ")[2] or type(error).__name__

@@ -25,7 +25,7 @@ _LOOK_S = 0.5
 _FIRST_WAIT_S = 0.5
 _LONGEST_WAIT_S = 5.0
 _NICENESS = 10
-_REASONS = 10  # told; a line that cannot be parsed is its own
+_REASONS = 10  # printed at most; a line that cannot be parsed is its own reason
 _SHORTEST_SHARD_NS = 3600 * 10**9
 _LONGEST_SERIES = 65_535  # bytes that InfluxDB takes of measurement and tags (models.MaxKeyLength)
 

@@ -95,7 +95,7 @@ class EmulatedLab:
     async def start(cls, network: Network, events: EventBus) -> "EmulatedLab":
         """Bring up namespaces, Open vSwitch and machines of ``network``.
 
-        Raises MachineError when the machine lacks something, LabError when the lab does not come up; nothing is left
+        Raises MachineError if a requirement is missing, LabError if the lab does not come up; nothing is left
         behind then.
         """
         await asyncio.to_thread(require_machine)
@@ -174,7 +174,7 @@ class EmulatedLab:
             raise LabError(self.dead.result() if self.dead.done() else "the lab does not answer")
         if unknown := answer.result()["unknown"]:
             raise LabError(unknown)
-        return {interface: PacketSocket(**told) for interface, told in answer.result()["sockets"].items()}
+        return {interface: PacketSocket(**counters) for interface, counters in answer.result()["sockets"].items()}
 
     async def request(self, **message: Any) -> None:
         """Send one line to the lab's first process. Does nothing when the lab has ended (see ``dead``)."""

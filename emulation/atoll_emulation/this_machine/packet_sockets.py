@@ -76,9 +76,9 @@ def parse_reply(reply: bytes) -> tuple[list[tuple[int, int, PacketSocket]], bool
             number = -struct.unpack_from("i", message)[0]
             raise OSError(number, os.strerror(number))
         _, _, _, inode, _, _ = _SOCKET.unpack_from(message)
-        told = dict(_attributes(message[_SOCKET.size :]))
-        memory = memoryview(told[_PACKET_DIAG_MEMINFO]).cast("I")
-        index = struct.unpack_from("I", told[_PACKET_DIAG_INFO])[0]
+        attributes = dict(_attributes(message[_SOCKET.size :]))
+        memory = memoryview(attributes[_PACKET_DIAG_MEMINFO]).cast("I")
+        index = struct.unpack_from("I", attributes[_PACKET_DIAG_INFO])[0]
         found.append((inode, index, PacketSocket(memory[_SK_MEMINFO_DROPS], memory[_SK_MEMINFO_RCVBUF])))
     return found, False
 

@@ -38,7 +38,7 @@ MODES = (
 )
 """ETSI EN 302 307-1, table 13, without the modes that another one beats in both figures; ascending."""
 
-_MARGIN_DB = 1.0  # for what the demodulator lacks of the ideal one, and for the time until a change takes effect
+_MARGIN_DB = 1.0  # for the losses of a real demodulator, and for the time until a change takes effect
 _HYSTERESIS_DB = 0.5  # more before going up, so that small variation does not make modes flutter
 
 

@@ -29,7 +29,7 @@ from atoll_emulation.trace_generators.rows import make_trace
 
 _RESOLUTION_NS = 1000  # of the delays written
 _NONE, _STEP, _DELAY_STEP = Duration(0), Duration(10 * 10**6), Duration(10_000)
-_LEAST_RATE = 1000  # bit/s, what a link may be told
+_LEAST_RATE = 1000  # bit/s, the least that a link accepts
 
 
 @dataclass(frozen=True, slots=True)

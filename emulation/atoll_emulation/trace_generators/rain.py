@@ -20,7 +20,7 @@ from atoll_emulation.trace_generators.acm import Acm
 from atoll_emulation.trace_generators.rows import make_trace
 
 _STEP = Duration(10**9)
-_LEAST_RATE = 1000  # bit/s, what a link may be told
+_LEAST_RATE = 1000  # bit/s, the least that a link accepts
 _RAIN_KELVIN = 275.0  # effective temperature of the medium, ITU-R P.618, 3
 
 

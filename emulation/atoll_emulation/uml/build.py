@@ -172,7 +172,7 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -
         configuration = (objects / ".config").read_text()
         if missing := missing_options(recipe.configuration, configuration):
             lacks = ", ".join(missing)
-            msg = f"{archive.name} does not have what virtual time needs: {lacks}; Linux {recipe.series} does"
+            msg = f"{archive.name} does not have the options for virtual time: {lacks}; Linux {recipe.series} does"
             raise LabError(msg)
         _compile(tools, make, recipe, progress)
         shim = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-o", str(result / SHIM), str(SHIM_SOURCE)]

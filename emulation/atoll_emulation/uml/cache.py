@@ -115,7 +115,7 @@ def sha256(file: Path) -> str:
 
 
 def unused_kernels() -> list[Path]:
-    """What this user may remove: kernels of other recipes, and those with a newer release of their series beside."""
+    """The kernels that this user may remove: of other recipes, or with a newer release of their series in the cache."""
     unused: list[Path] = []
     for place in _writable_places():
         kept = _kept(place)
@@ -127,7 +127,7 @@ def unused_kernels() -> list[Path]:
 
 @dataclass(frozen=True, slots=True)
 class Cleaned:
-    """What became of the kernels that this version of atoll does not use."""
+    """The outcome for kernels that this version of atoll does not use."""
 
     removed: tuple[Path, ...]
     running: tuple[Path, ...]  # kept: something runs from them
@@ -217,7 +217,7 @@ def distrusted(place: Path) -> str | None:
 
 
 def _entries(directory: Path) -> list[Path]:
-    """What is in a directory, by name; nothing where there is none. Raises OSError."""
+    """The entries of a directory by name; none if it does not exist. Raises OSError."""
     try:
         return sorted(directory.iterdir())
     except (FileNotFoundError, NotADirectoryError):

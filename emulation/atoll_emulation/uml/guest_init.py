@@ -46,7 +46,7 @@ class Guest:
     def init(self) -> str:
         """The script that furnishes the root: busybox alone, because set-user-id tools fail for a plain user.
 
-        The root is an overlay whose upper part is in memory. ``pivot_root`` rather than ``chroot``: whoever enters a
+        The root is an overlay with its upper part in memory. ``pivot_root``, not ``chroot``: a process that enters a
         mount namespace made inside (nsenter) would be outside the overlay. It moves the kernel's own helpers (modprobe)
         as well, so the modules must be where they look. ``nosuid``: to a plain user's root, set-user-id files belong
         to nobody.

@@ -57,7 +57,7 @@ class Recipe:
 
     @property
     def arguments(self) -> tuple[str, ...]:
-        """What the kernel's command line needs for the mode."""
+        """The parameters of the kernel's command line for the mode."""
         return ("seccomp=on",) if self.mode == "seccomp" else ()
 
     @property
@@ -104,7 +104,7 @@ def chosen_series() -> str | None:
 
 
 def wanted_recipes() -> tuple[Recipe, ...]:
-    """What to build, the best first: the series chosen by ATOLL_KERNEL, else the preferred ones.
+    """The recipes to build, the best first: the series chosen by ATOLL_KERNEL, else the preferred ones.
 
     Raises UsageError when a series without a recipe was chosen.
     """

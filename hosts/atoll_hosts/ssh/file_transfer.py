@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Fetch files from a machine over an SSH channel: resumed after an interruption, and checked by their checksums.
 
-A machine may have been compromised. It may send only the files that its jobs were told to write, each once and under
+A machine may have been compromised. It may send only the files that its jobs write by configuration, each once, by
 its own name, and never enough bytes to fill the disk here.
 """
 
@@ -59,7 +59,7 @@ class DiskQuota:
 def offered_files(machine: str, spool: Mapping[str, Any], asked: Collection[str]) -> tuple[OfferedFile, ...]:
     """The files in a machine's answer to ``files`` (docs/contracts.md, "Agent").
 
-    ``asked``: the names that its jobs were told to write. Raises LabError for any other or duplicate name.
+    ``asked``: the names that its jobs were configured to write. Raises LabError for any other or duplicate name.
     """
     files = [OfferedFile(file["name"], f"{spool['path']}/{file['name']}", file["bytes"]) for file in spool["files"]]
     names = [file.name for file in files]

@@ -193,13 +193,13 @@ def byte_row(
     link: LinkUnderTest, steady: tuple[float, float] | None, packet_bytes: int, tolerance: Tolerance
 ) -> CalibrationFigure:
     """The bytes that each packet counts in addition to its IP bytes, from the rate of small packets."""
-    row = row_of(link, "counted beside IP", "B", link.counted(0))
+    row = row_of(link, "counted in addition to IP", "B", link.counted(0))
     if steady is None or not steady[0]:
         return replace(row, state=CheckState.OFF, why="hardly anything came through")
     lost = link.lost(packet_bytes)
-    beside = link.settings.rate.bit_s / 8 / steady[0] * (1 - lost) - packet_bytes
+    counted = link.settings.rate.bit_s / 8 / steady[0] * (1 - lost) - packet_bytes
     allowed = tolerance.byte + lost * link.counted(packet_bytes)
-    return row.judged(beside, link.counted(0) - allowed, link.counted(0) + allowed)
+    return row.judged(counted, link.counted(0) - allowed, link.counted(0) + allowed)
 
 
 def queue_row(link: LinkUnderTest, mark: dict[str, Any]) -> CalibrationFigure:

@@ -87,7 +87,7 @@ class HardwarePlatform:
         self._reached = reached
         self._machines = {name: Machine(name, one.agent, None, one.clock.known_ns) for name, one in reached.items()}
         self._directories: dict[tuple[str, Path], Path] = {}
-        self._asked: dict[tuple[str, Path], set[str]] = {}  # names of files that jobs were told to write
+        self._asked: dict[tuple[str, Path], set[str]] = {}  # names of files that jobs were configured to write
         self._watchers = [asyncio.create_task(self._watch(one.agent)) for one in reached.values()]
 
     @classmethod
@@ -177,7 +177,7 @@ class HardwarePlatform:
         """Fetch the files of a run into its directory and remove them on the machines.
 
         Returns a line for each machine that failed; its files stay there for a week. If an agent has ended, the machine
-        is connected again. Files that its jobs were not told to write, and those beyond its disk quota, are refused.
+        is connected again. Files that are none of its jobs', and those beyond its disk quota, are refused.
         """
         quota = DiskQuota(shutil.disk_usage(run).free)
         machines = [machine for machine, of in self._directories if of == run]

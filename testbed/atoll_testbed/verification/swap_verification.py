@@ -138,7 +138,7 @@ async def verify_drained(testbed: ProbedLab, probes: Sequence[Probe], experiment
         attempt = 0
         while missing := left():
             if asyncio.get_running_loop().time() > deadline:
-                raise LabError("\n".join(f"{_told(way.probe)}: it did not arrive at {way.end}" for way in missing))
+                raise LabError("\n".join(f"{_words(way.probe)}: it did not arrive at {way.end}" for way in missing))
             await _send(testbed, missing, watch.session, attempt)
             attempt += 1
             await watch.until(lambda: not left(), INTERVAL_S)
@@ -178,7 +178,7 @@ def _way(network: Network, tables: SwitchTables, number: int, probe: Probe) -> _
     try:
         steps = tables.walk(frame, PortRef(probe.entry.switch, match.in_port), first=probe.entry)
     except PlanError as error:
-        raise LabError(f"{_told(probe)}: by the switches' tables, {error}") from error
+        raise LabError(f"{_words(probe)}: by the switches' tables, {error}") from error
     steps, end = of_one_sender(network, steps, probe.protocol, dst.name)
     reached = (step for step in steps if isinstance(step, Delivery))
     places = tuple((step.name, station(network, step.name, step.port)) for step in reached)
@@ -207,8 +207,8 @@ async def _send(testbed: ProbedLab, ways: Iterable[_Way], session: int, attempt:
 
     async def send(name: str) -> None:
         frames = [(way.probe.entry, way.frame(session, attempt)) for way in by_switch[name]]
-        told = await testbed.controller.send(testbed.network.switch(name).dpid, frames)
-        for way, refused in zip(by_switch[name], told, strict=True):
+        errors = await testbed.controller.send(testbed.network.switch(name).dpid, frames)
+        for way, refused in zip(by_switch[name], errors, strict=True):
             way.refused = refused
 
     await asyncio.gather(*map(send, by_switch))
@@ -230,35 +230,35 @@ def _effect(entry: FlowEntry) -> tuple[EntryId, tuple[Action, ...]]:
 
 def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, wanted: Collection[FlowEntry]) -> str | None:
     """The failure of a probe in one line; None if it has not failed."""
-    told = _told(way.probe)
+    probe = _words(way.probe)
     if way.refused:
-        return f"{told}: the switch refused to send it: {way.refused}"
+        return f"{probe}: the switch refused to send it: {way.refused}"
     taps = {tap.name for tap in network.taps}
 
     def far() -> str:
         return counted_path(way.steps[1:], rises, taps)
 
     if not watch.arrived(way.number, way.end, answer=False):
-        lost = f"{told}: sent {ATTEMPTS} times, it did not arrive at {way.end}"
+        lost = f"{probe}: sent {ATTEMPTS} times, it did not arrive at {way.end}"
         if not are_counters_prompt(network, way.steps[1:]):
             return lost
         return f"{lost}: {far()}; look at {where_to_look(network, way.steps[1:], rises, taps)}"
     missed = [name for name, place in way.stations if place is not None and not watch.passed(way.number, place)]
     if missed:
-        return f"{told}: it arrived at {way.end}, but did not reach {', '.join(missed)}: {far()}"
+        return f"{probe}: it arrived at {way.end}, but did not reach {', '.join(missed)}: {far()}"
     if not _took(way, watch):
         elsewhere = {each[0] for seen in watch.ways(way.number) for each in seen - way.sightings}
         where = (
             f"but also reached {', '.join(sorted(elsewhere))}" if elsewhere else "but no attempt took the whole path"
         )
-        return f"{told}: it arrived at {way.end}, {where}: {far()}"
+        return f"{probe}: it arrived at {way.end}, {where}: {far()}"
     if not _done(way, watch):
-        return f"{told}: it arrived at {way.end}, but no answer came back to {way.src.name}"
+        return f"{probe}: it arrived at {way.end}, but no answer came back to {way.src.name}"
     if any(rises.get(entry, 0) <= 0 for entry in way.entries if entry in wanted):
-        return f"{told}: it arrived at {way.end} by another path than this: {far()}"
+        return f"{probe}: it arrived at {way.end} by another path than this: {far()}"
     return None
 
 
-def _told(probe: Probe) -> str:
+def _words(probe: Probe) -> str:
     place = f"{probe.entry.switch}/{probe.entry.match.in_port}"
     return f"probe {probe.src} -> {probe.dst} through chain {probe.chain}, sent by {entry_text(probe.entry)} at {place}"

@@ -30,7 +30,7 @@ def test_a_link_is_what_its_experiment_says(tmp_path: Path) -> None:
             "delay",
             "jitter (interquartile)",
             "rate of IP packets",
-            "counted beside IP",
+            "counted in addition to IP",
             "queue",
             "RTT under load",
         }

@@ -36,7 +36,7 @@ def test_a_link_as_described_is_found_to_be_so(found: dict[str, dict[str, list[d
     assert measured["delay"] == pytest.approx(10, abs=0.005)
     assert measured["jitter (interquartile)"] < 0.005
     assert measured["rate of IP packets"] == pytest.approx(16, rel=RATES)
-    assert measured["counted beside IP"] == pytest.approx(0, abs=0.1)
+    assert measured["counted in addition to IP"] == pytest.approx(0, abs=0.1)
     assert 30 - MTU_KB < measured["queue"] <= 30
     assert 0 <= full["RTT under load"]["configured"] - measured["RTT under load"] <= 8 * MTU_KB / 16
 

@@ -19,7 +19,7 @@ PARTS: dict[str, Callable[[Path, Path], list[Path]]] = {
     "report": report_plots.make,
     "dashboards": dashboards.make,
 }
-"""What makes pictures: (run directory, where they go) -> the files."""
+"""Functions that make pictures: (run directory, directory of the pictures) -> the files."""
 
 
 def main() -> int:

@@ -48,7 +48,7 @@ def _here(argv: Sequence[str | Path]) -> Sequence[str]:
 
 
 class BrowserError(Exception):
-    """Chromium is not there, ended, or did not do what it was asked for; the message says what."""
+    """Chromium is not installed, ended, or failed a command; the message says which."""
 
 
 def find_browser() -> str | None:
@@ -140,7 +140,7 @@ class Browser:
         raise BrowserError(f"{method}: no answer within {limit_s:g} s")
 
     def listen(self, seconds: float) -> None:
-        """Take what Chromium says of its own accord, for so long."""
+        """Receive Chromium's events for a time."""
         until = time.monotonic() + seconds
         while self._read(until) is not None:
             pass
@@ -164,7 +164,7 @@ class Browser:
 
 
 class Page:
-    """One page. ``complaints``: its scripts' errors and what its console has as one; ``requests``: URLs asked for."""
+    """One page. ``complaints``: errors of its scripts and on its console; ``requests``: the URLs that it requested."""
 
     def __init__(self, browser: Browser, session: str) -> None:
         self.complaints: list[str] = []
@@ -200,7 +200,7 @@ class Page:
         self.call("Emulation.setDeviceMetricsOverride", width=width, height=height, deviceScaleFactor=1, mobile=False)
 
     def prefer(self, *, dark: bool) -> None:
-        """Say what the system prefers."""
+        """Set the preferences of the system, such as a dark theme."""
         scheme = "dark" if dark else "light"
         self.call("Emulation.setEmulatedMedia", features=[{"name": "prefers-color-scheme", "value": scheme}])
 
@@ -210,11 +210,11 @@ class Page:
             raise BrowserError(f"{url}: {error}")
 
     def value(self, expression: str) -> Any:
-        """What a JavaScript expression is, promises awaited. Raises BrowserError with the script's error."""
-        told = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
-        if details := told.get("exceptionDetails"):
+        """Evaluate a JavaScript expression; promises are awaited. Raises BrowserError with the script's error."""
+        answer = self.call("Runtime.evaluate", expression=expression, awaitPromise=True, returnByValue=True)
+        if details := answer.get("exceptionDetails"):
             raise BrowserError(details.get("exception", {}).get("description", details["text"]))
-        return told["result"].get("value")
+        return answer["result"].get("value")
 
     def wait(self, expression: str, limit_s: float = 60.0) -> Any:
         """Wait until an expression is true of the page, and return it (of an element, True).
@@ -288,8 +288,8 @@ class Page:
 
     def shot(self, file: Path) -> Path:
         """Write a picture of the window as PNG."""
-        told = self.call("Page.captureScreenshot", format="png", optimizeForSpeed=False)
-        file.write_bytes(base64.b64decode(told["data"]))
+        picture = self.call("Page.captureScreenshot", format="png", optimizeForSpeed=False)
+        file.write_bytes(base64.b64decode(picture["data"]))
         return file
 
     def _place(self, selector: str) -> dict[str, float]:

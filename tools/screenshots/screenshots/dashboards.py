@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Pictures of the Grafana dashboards' data: every panel's queries put to a real Grafana, its answers drawn.
 
-Not of Grafana's own page: what `tools/servers` builds is its back end, which reads the provisioned dashboards and asks
+Not of Grafana's own page: `tools/servers` builds its back end only, which reads the provisioned dashboards and asks
 the database. Colours and fonts are those of reports, panels, units, names and places are the dashboards'.
 """
 
@@ -92,9 +92,9 @@ def _picture(grafana: Grafana, file: Path, shown: RunDir, compared: list[RunDir]
         runs, begin_ms, end_ms = [_name(shown)], min(stamps) / 1e6, max(stamps) / 1e6
         marks = [
             Mark((at_ms - begin_ms) / 1e3, colour)
-            for kind, told in annotations(grafana, file, runs[0]).items()
+            for kind, marks in annotations(grafana, file, runs[0]).items()
             if (colour := _COLOURS.get(kind))
-            for at_ms, _ in told
+            for at_ms, _ in marks
         ]
     drawn = [_answered(grafana, panel, runs, begin_ms, end_ms) for panel in page["panels"]]
     figure = draw(f"{page['title']}   {', '.join(runs)}", drawn, marks, (end_ms - begin_ms) / 1e3)
@@ -142,5 +142,5 @@ def _in_dots(panel: dict[str, Any]) -> set[str]:
 
 
 def _column(frame: dict[str, Any]) -> str:
-    """What Grafana calls the figures of a frame."""
+    """Grafana's names of the figures of a frame."""
     return frame["schema"]["fields"][1]["config"]["displayNameFromDS"]

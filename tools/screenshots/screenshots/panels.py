@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 # pyright: reportUnknownMemberType=false
 # (matplotlib leaves the keyword arguments of its drawing methods untyped)
-"""A dashboard drawn from what its queries were answered: panels where Grafana has them, in the report's style."""
+"""A dashboard drawn from the answers to its queries: panels in Grafana's places, in the report's style."""
 
 from collections.abc import Sequence
 from dataclasses import dataclass, field
@@ -45,7 +45,7 @@ _SCALES: dict[str, tuple[tuple[float, str], ...]] = {
 
 @dataclass(frozen=True, slots=True)
 class Line:
-    """One series of a panel: seconds since the begin of what is shown, and figures in the panel's unit.
+    """One series of a panel: seconds since the begin of the time range, and figures in the panel's unit.
 
     ``dots``: each by itself; otherwise they are joined.
     """
@@ -66,7 +66,7 @@ class Mark:
 
 @dataclass(frozen=True, slots=True)
 class Drawn:
-    """A panel and what its queries were answered: ``lines``, or the ``rows`` of a table, the last first."""
+    """A panel and the answers to its queries: ``lines``, or the ``rows`` of a table, the last first."""
 
     panel: dict[str, Any]
     lines: list[Line] = field(default_factory=list[Line])
@@ -187,7 +187,7 @@ def _draw_table(axes: Axes, drawn: Drawn) -> None:
 
 
 def _scale(unit: str, lines: Sequence[Line]) -> tuple[float, str]:
-    """By what figures are divided, and what they then are."""
+    """The divisor of the figures, and their unit after division."""
     most = max((abs(figure) for line in lines for figure in line.figures), default=0.0)
     known = _SCALES[unit]
     return next(((factor, name) for factor, name in known if most >= factor), known[-1] if most else known[0])

@@ -153,7 +153,7 @@ impl<P: FrameProgram> Engine<P> {
             if events.request {
                 input.read()?;
                 while let Some(request) = input.next_request(P::parse) {
-                    // What arrived before the request is not subject to it.
+                    // Frames that arrived before the request are not subject to it.
                     let now = self.catch_up()?;
                     let answer = self.program.on_request(request, now, &mut self.out);
                     output.line(&answer);

@@ -16,7 +16,7 @@ use std::io;
 /// Frames taken from one port before the others are served; a few hundred microseconds of work.
 const RECEIVE_BATCH: usize = 256;
 
-/// What was found at a port; the greatest of several ports is what holds for all.
+/// The properties of a port; of several ports the greatest applies to all.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub(crate) enum Arrivals {
     None,

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a program that treats frames is to the engine.
+//! The interface between the engine and a program that treats frames.
 
 use crate::output::{FrameOutput, Outgoing};
 use atoll_netio::frame::Received;
@@ -36,10 +36,10 @@ pub struct Now {
 /// stamp, which has the time of its reading. A program that needs an order takes the latest so far, if that is later. Of
 /// several ports they may be out of order by as much as arrivals wait in the rings.
 pub trait FrameProgram {
-    /// What the program attaches to a frame that it emits, to find it again in [`FrameProgram::on_sent`]; `()` if
+    /// The value that the program attaches to a frame that it emits, to find it again in [`FrameProgram::on_sent`]; `()` if
     /// it does not look.
     type Tag;
-    /// What later lines of standard input ask for.
+    /// Requests: later lines of standard input.
     type Request: DeserializeOwned;
     /// Lines of standard output.
     type Line: Serialize;

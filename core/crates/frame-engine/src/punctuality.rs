@@ -112,7 +112,7 @@ impl Punctuality {
         }
     }
 
-    /// What passed since the last call.
+    /// The figures since the last call.
     pub fn measurement(&mut self) -> (Timing, Lateness) {
         let lateness = std::mem::take(&mut self.lateness);
         let timing = Timing {

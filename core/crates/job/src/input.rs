@@ -129,7 +129,7 @@ pub fn discard(descriptor: impl AsFd) -> io::Result<bool> {
     }
 }
 
-/// What [`Requests::wait`] waits for.
+/// The results of [`Requests::wait`].
 #[derive(Debug, PartialEq, Eq)]
 pub enum Event {
     /// A line of standard input.

@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What passed between two instants, from sums that only grow.
+//! Differences between two instants of sums that only grow.
 
 /// Sums that can be compared with those of an earlier instant.
 pub trait Since {
-    /// What was added since `before`. Sums that were read one after the other can be short of each other by a little:
+    /// The increase since `before`. Sums that were read one after the other can be short of each other by a little:
     /// that counts as nothing added.
     #[must_use]
     fn since(&self, before: &Self) -> Self;
@@ -61,7 +61,7 @@ macro_rules! sums {
 pub struct Marked<T>(T);
 
 impl<T: Since + Copy> Marked<T> {
-    /// What was added since the last call, to sums that are `now` these.
+    /// The increase of the sums, which are `now` these, since the last call.
     pub fn measure(&mut self, now: T) -> T {
         now.since(&std::mem::replace(&mut self.0, now))
     }

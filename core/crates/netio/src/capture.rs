@@ -12,15 +12,15 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 /// Which frames of an interface are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Direction {
-    /// What arrives and what this machine sends.
+    /// Frames that arrive and frames that this machine sends.
     Both,
     /// Frames that arrive, for any destination.
     In,
-    /// What this machine sends.
+    /// Frames that this machine sends.
     Out,
 }
 
-/// What the kernel did with the frames of the direction asked for.
+/// The kernel's counters of the captured direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub struct Counts {
     /// Put into the ring.
@@ -81,7 +81,7 @@ impl CaptureSocket {
         attach(&self.socket, &mut [statement(libc::BPF_RET, 0)])
     }
 
-    /// What happened since the last call.
+    /// The counters since the last call.
     ///
     /// # Errors
     /// None are expected.

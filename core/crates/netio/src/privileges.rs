@@ -89,7 +89,7 @@ fn only(kept: CapabilitySet) -> CapabilitySets {
 mod tests {
     use super::*;
 
-    /// What a child says of itself, by the name in /proc/self/status.
+    /// A field of a child's /proc/self/status.
     fn status(privileges: Privileges) -> impl Fn(&str) -> String {
         let mut command = Command::new("sh");
         command.args(["-c", "exec cat /proc/self/status"]); // by another program: what an exec makes of it

@@ -14,7 +14,7 @@ use std::sync::atomic::{AtomicU32, Ordering};
 
 /// Slots: at 1 Gbit/s of 1500-byte packets 98 ms, during which the engine may be off the processor.
 const FRAMES: u32 = 8192;
-/// What the kernel puts before the packet: header, address, alignment; generously.
+/// The space before the packet: the kernel's header, address, alignment; an upper bound.
 const HEADROOM_BYTES: u32 = 128;
 /// Large enough to be a multiple of every page and slot size here, small enough to be found in
 /// fragmented memory.

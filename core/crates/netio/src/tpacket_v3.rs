@@ -19,7 +19,7 @@ pub(crate) const BLOCK_BYTES: u32 = 131_072;
 /// Only checked by the kernel, not used: in version 3 frames take what they need.
 const FRAME_BYTES: u32 = 2048;
 /// Period of the timer that closes blocks which are not full; a frame waits for two of them at most. Each block is a
-/// wake-up of whoever captures, which is what a capture costs on a link with little traffic.
+/// wake-up of the capturing program, the main cost of a capture on a link with little traffic.
 const BLOCK_TIMEOUT_MS: u32 = 200;
 /// The block header, which describes its frames.
 const HEADER_OFFSET: usize = offset_of!(libc::tpacket_block_desc, hdr);

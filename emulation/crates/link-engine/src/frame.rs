@@ -18,7 +18,7 @@ pub(crate) struct Held {
     pub(crate) clamped_ns: u64,
 }
 
-/// What a link or delay box wants to know of a frame that was sent.
+/// The facts about a sent frame that a link or delay box needs.
 #[derive(Debug, Clone, Copy)]
 pub(crate) struct Passed {
     /// Direction or class it belongs to, as the program numbers them.

@@ -32,7 +32,7 @@ pub(crate) struct DirectionCounters {
     pub(crate) doubtful: Doubtful,
 }
 
-/// What `dropped_packets` and `dropped_bytes` are the sums of, in the order of [`CAUSES`].
+/// The parts of `dropped_packets` and `dropped_bytes`, in the order of [`CAUSES`].
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct DroppedByCause([Count; CAUSES.len()]);
 

@@ -24,11 +24,11 @@ pub(crate) enum Request {
     /// Something wrong that is to be answered.
     #[serde(skip)]
     Mistaken {
-        /// What was asked for.
+        /// The requested operation.
         op: Op,
         /// Repeated in the answer.
         id: u64,
-        /// What is wrong with it.
+        /// The mistake in it.
         error: String,
     },
 }
@@ -119,14 +119,14 @@ mod tests {
 
     #[test]
     fn who_asks_wrongly_is_told_if_it_can_be() {
-        let told = |line| match parse(line) {
+        let error = |line| match parse(line) {
             Ok(Request::Mistaken { op, id, error }) => (op, id, error.contains("`rate`")),
             other => panic!("{other:?}"),
         };
         let unknown = r#"{"op":"set","id":3,"direction":"to_world","rate":8}"#;
-        assert_eq!(told(unknown), (Op::Set, 3, true));
+        assert_eq!(error(unknown), (Op::Set, 3, true));
         let unknown = r#"{"op":"trace-start","id":4,"rate":8}"#;
-        assert_eq!(told(unknown), (Op::TraceStart, 4, true));
+        assert_eq!(error(unknown), (Op::TraceStart, 4, true));
         assert!(parse(r#"{"op":"jump","id":4}"#).is_err());
         assert!(parse("nonsense").is_err());
     }

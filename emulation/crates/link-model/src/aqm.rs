@@ -41,7 +41,7 @@ impl AqmSettings {
     /// Whether a queue can be managed by these settings.
     ///
     /// # Errors
-    /// What does not make sense.
+    /// The invalid setting.
     pub fn check(&self) -> Result<(), ConfigError> {
         match *self {
             Self::CoDel {

@@ -12,7 +12,7 @@ pub(crate) struct Arrival {
     pub(crate) queue_bytes: u64,
     /// For how long the queue has been empty; 0 if it is not.
     pub(crate) empty_ns: Nanoseconds,
-    /// What sending its bytes takes at the present rate: the time in which the average sees one empty queue
+    /// The transmission time of its bytes at the present rate: the time in which the average sees one empty queue
     /// while nobody arrives. 0: none.
     pub(crate) sending_ns: Nanoseconds,
 }

@@ -2,7 +2,7 @@
 //! The lines that links and delay boxes say on standard output, whichever backend they are made of
 //! (docs/contracts.md, "link", "delay" and "tc").
 //!
-//! What is counted differs, since the kernel knows less than the engine: it is a parameter here.
+//! The counters differ, since the kernel knows less than the engine: they are a parameter here.
 
 use serde::{Deserialize, Serialize};
 
@@ -20,7 +20,7 @@ pub enum Line<Counters, Measurement> {
         #[serde(flatten)]
         counters: Counters,
     },
-    /// What passed since the last of these.
+    /// Counters since the last of these.
     Mark {
         /// The request's.
         id: u64,
@@ -34,7 +34,7 @@ pub enum Line<Counters, Measurement> {
     Set(Answer),
     /// Answer to a request of that name.
     TraceStart(Answer),
-    /// What passed since the last mark; the last line.
+    /// Counters since the last mark; the last line.
     Done {
         /// The end of the measurement.
         t_ns: u64,

@@ -8,7 +8,7 @@ const TCA_STATS_BASIC: u16 = 1; // u64 bytes, u32 packets
 const TCA_STATS_QUEUE: u16 = 3; // u32 qlen, backlog, drops, requeues, overlimits
 const TCA_STATS_PKT64: u16 = 8; // u64 packets, where 32 bits do not hold them
 
-/// What the kernel counted at a queueing discipline or an action, since it was made.
+/// The kernel's counters of a queueing discipline or an action, since it was made.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
 pub(crate) struct Statistics {
     /// Passed on.

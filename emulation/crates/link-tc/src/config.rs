@@ -120,7 +120,7 @@ pub(crate) struct Qdisc {
 #[serde(deny_unknown_fields)]
 pub(crate) struct Filter {
     pub(crate) dev: String,
-    /// What it is attached to, such as `ffff:fff2` (clsact, ingress).
+    /// The handle that it is attached to, such as `ffff:fff2` (clsact, ingress).
     pub(crate) parent: Handle,
     /// Its preference.
     pub(crate) pref: u16,

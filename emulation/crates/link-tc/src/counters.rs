@@ -162,7 +162,7 @@ impl Counters {
         Ok(figures)
     }
 
-    /// What passed since the last call; a new measurement begins.
+    /// The counters since the last call; a new measurement begins.
     ///
     /// # Errors
     /// When what is to be read is gone.

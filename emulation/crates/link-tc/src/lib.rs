@@ -1,9 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
 //! `atoll-host tc`: a link or a delay box made of the kernel's own queueing disciplines.
 //!
-//! What is set comes ready for `ip -batch` and `tc -batch` from whoever planned it, together with what
-//! `tc qdisc show` must say afterwards and where the counters are. This program applies it, compares,
-//! reports as the link engine does, and undoes it.
+//! The settings come ready for `ip -batch` and `tc -batch` from the planner, together with the output
+//! expected of `tc qdisc show` and the places of the counters. This program applies them, compares,
+//! reports as the link engine does, and undoes them.
 //!
 //! ```text
 //! setup     tools: ip, tc         read back with `tc qdisc show` ──> expectation

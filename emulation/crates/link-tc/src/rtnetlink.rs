@@ -111,7 +111,7 @@ impl Kernel {
         Ok(found)
     }
 
-    /// What the first action of a filter counted; `None` if there is no such filter.
+    /// The counters of a filter's first action; `None` if there is no such filter.
     ///
     /// # Errors
     /// The kernel's error.

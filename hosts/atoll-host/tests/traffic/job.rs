@@ -127,7 +127,7 @@ pub fn scratch(name: &str) -> PathBuf {
     std::env::temp_dir().join(format!("atoll-traffic-{}-{name}", std::process::id()))
 }
 
-/// A server that sends `answer` to whoever connects and closes.
+/// A server that sends `answer` to each client and closes the connection.
 pub fn false_server(answer: Vec<u8>) -> SocketAddr {
     let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let address = listener.local_addr().unwrap();

@@ -143,7 +143,7 @@ fn an_absent_server_is_logged_and_not_hammered() {
 
 #[test]
 fn a_server_that_has_vanished_is_given_up_and_counted_and_the_channel_goes_on() {
-    // The connection stands and nothing ever comes by it, as from a box that is gone and closed nothing.
+    // The connection stays open and carries no data, as if a box had disappeared without closing it.
     let vanished = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
     let log = scratch("vanished");
     let config = json!({

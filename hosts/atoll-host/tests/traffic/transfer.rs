@@ -48,7 +48,7 @@ fn a_transfer_that_breaks_off_says_how_far_it_got_and_fails() {
         "atoll-host: transfer broken off after 10 of 1000 bytes received: the sender closed too early\n"
     );
 
-    // Nobody speaks: told to stop, it says so and exits with 0.
+    // No peer sends anything: on SIGTERM it reports that and exits with 0.
     let mut waiting = Job::start("transfer", &receive);
     waiting.next_of("progress");
     assert_eq!(waiting.stop()["complete"], false);

@@ -71,7 +71,7 @@ fn flows_of_drawn_sizes_keep_their_rate_and_arrive() {
     let sent = sender.next_of("done");
     let done = receiver.stop();
     let bytes = sent["sent_bytes"].as_u64().unwrap();
-    // A machine that stands still for more than 10 ms sends less, once; never more.
+    // A machine that stalls for more than 10 ms sends less, once; never more.
     assert!((2_700_000..=3_003_000).contains(&bytes), "{sent}");
     let flows = sent["flows_completed"].as_u64().unwrap();
     assert!(

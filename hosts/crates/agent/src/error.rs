@@ -47,7 +47,7 @@ pub enum AgentError {
     Tool {
         /// The tool, with the line of its input that failed where it is known.
         tool: String,
-        /// What it said, on one line.
+        /// Its message, on one line.
         message: String,
     },
     /// The machine is not what the settings describe.

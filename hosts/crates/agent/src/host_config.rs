@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What a machine of the experiment network needs, as pure text: sysctls and `ip -batch`.
+//! The configuration of a machine of the experiment network as text: sysctls and `ip -batch`. Pure.
 //!
 //! Interfaces have `arp off`: neighbours are permanent, so nothing may ever ask or answer on the
 //! wire. A routed box takes frames addressed to others (the network rewrites no MAC addresses):
@@ -40,7 +40,7 @@ pub struct NeighbourState {
     mac: String,
 }
 
-/// What a machine held before it was set up: its interfaces, and the
+/// The state of a machine before it was set up: its interfaces, and the
 /// permanent neighbours of all. (A route to the very prefix of an experiment route is not kept.)
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct MachineState {

@@ -222,7 +222,7 @@ pub fn read(sysctls: &[String], interfaces: &[String]) -> Result<Map<String, Val
             features_json(&offloads::read(interface)?),
         );
     }
-    // Not /sys/class/net: that shows the namespace of whoever mounted it.
+    // Not /sys/class/net: that shows the namespace in which it was mounted.
     let table = fs::read_to_string("/proc/thread-self/net/dev")
         .map_err(AgentError::file("/proc/thread-self/net/dev"))?;
     let mut counters = Map::new();

@@ -212,7 +212,7 @@ impl Job {
         self.leaf.as_ref()
     }
 
-    /// What may outlive the job: its process group, its control group, and the mark of its daemons.
+    /// The processes that may outlive the job: its process group, its control group, and the mark of its daemons.
     pub fn into_orphan(self) -> (Pid, Option<Leaf>, String) {
         (self.pid, self.leaf, self.mark)
     }

@@ -212,12 +212,12 @@ mod tests {
     #[test]
     fn only_a_failure_of_its_own_with_nearly_all_of_its_memory_may_be_for_want_of_it() {
         let limits = all();
-        let lacks = |status, peak| limits.may_lack_memory(&ended(status, 0, peak));
-        assert!([1 << 8, ABRT, SEGV].map(|status| lacks(status, 500_000_000)) == [true; 3]);
-        assert!(!lacks(1 << 8, 400_000_000), "it had enough");
-        assert!(!lacks(0, 500_000_000), "it succeeded");
+        let too_little = |status, peak| limits.may_lack_memory(&ended(status, 0, peak));
+        assert!([1 << 8, ABRT, SEGV].map(|status| too_little(status, 500_000_000)) == [true; 3]);
+        assert!(!too_little(1 << 8, 400_000_000), "it had enough");
+        assert!(!too_little(0, 500_000_000), "it succeeded");
         assert!(
-            !lacks(TERM, 500_000_000) && !lacks(KILL, 500_000_000),
+            !too_little(TERM, 500_000_000) && !too_little(KILL, 500_000_000),
             "it was ended"
         );
         assert!(!Limits::default().may_lack_memory(&ended(1 << 8, 0, u64::MAX)));

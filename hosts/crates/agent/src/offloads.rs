@@ -24,7 +24,7 @@ pub struct Feature {
 /// Features of one interface by the names `ethtool -k` gives them.
 pub type Features = BTreeMap<String, Feature>;
 
-/// What must be off in the experiment network. Headings: their members go off with them.
+/// The offloads that must be off in the experiment network. Headings: their members go off with them.
 const UNWANTED: [&str; 10] = [
     "rx-checksumming",
     "tx-checksumming",

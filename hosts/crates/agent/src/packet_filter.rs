@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What nftables does on a machine, as a script for `nft -f -`: frames addressed to others are taken
+//! The rules of nftables on a machine, as a script for `nft -f -`: frames addressed to others are taken
 //! in, packets are marked, dropped, or handed to a transparent proxy.
 //!
 //! Everything is in two tables of the agent's own. Their chains look at packets that come in by

@@ -103,13 +103,13 @@ pub enum Operation {
     Measure {
         /// The interval; 0: one last sample.
         every_ns: u64,
-        /// What to sample.
+        /// The objects to sample.
         #[serde(default)]
         hosts: Vec<Asked>,
     },
     /// Answer with one sample of [`Operation::Measure`].
     Sample {
-        /// What to sample.
+        /// The objects to sample.
         hosts: Vec<Asked>,
     },
     /// Heartbeat; not answered.

@@ -369,7 +369,7 @@ impl Supervisor {
     fn leave_nothing(mut self) {
         self.orphans = Orphans::default();
         drop(self.tree.take()); // kills what is in it
-        // What is being set is set to its end, which tools reach within their time limit, and undone then.
+        // Settings in progress are completed, which tools do within their time limit, and then undone.
         let held = self.worker.state.lock_within(TOOL_LIMIT + LAST_GRACE);
         child_reaper::kill_all(LAST_GRACE);
         match held {

@@ -125,7 +125,7 @@ pub fn restore(was: &[(String, String)]) -> Vec<String> {
         .collect()
 }
 
-/// As sysctl(8): dots separate, and a slash stands for a dot within a name (`eth0/5` is `eth0.5`). A name that would
+/// As sysctl(8): dots separate, and a slash represents a dot within a name (`eth0/5` is `eth0.5`). A name that would
 /// lead out of /proc/sys is none.
 fn path_of(name: &str) -> Result<PathBuf, AgentError> {
     let parts: Vec<String> = name.split('.').map(|part| part.replace('/', ".")).collect();

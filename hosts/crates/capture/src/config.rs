@@ -50,7 +50,7 @@ impl Config {
     /// A configuration from its JSON.
     ///
     /// # Errors
-    /// If it is missing or no JSON, lacks a field, or has one that is unknown, of the wrong type or out of range.
+    /// If it is missing or no JSON, or if a field is missing, unknown, of the wrong type or out of range.
     pub(crate) fn parse(line: &str) -> Result<Self, CaptureError> {
         let config: Self = atoll_job::configuration(line)
             .map_err(|error| CaptureError::Configuration(error.to_string()))?;

@@ -79,7 +79,7 @@ pub enum Invalid {
 #[error("unknown flow-size distribution '{0}'; known: published")]
 pub struct UnknownDistribution(String);
 
-/// What lies between two knots.
+/// The interpolation between two knots.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 enum Kind {
     Curve,

@@ -4,7 +4,7 @@
 /// Size of a record in a file.
 pub const RECORD_BYTES: usize = 64;
 
-/// What is known of one IPv4 packet. In a file, little endian:
+/// The record of one IPv4 packet. In a file, little endian:
 ///
 /// | offset | field | | offset | field |
 /// |---|---|---|---|---|

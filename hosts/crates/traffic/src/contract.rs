@@ -58,7 +58,7 @@ pub fn configurations<T: DeserializeOwned + Debug>(topic: &str, optional: &[&str
         .collect()
 }
 
-/// What `sender` says among the examples of `topic`.
+/// The messages of `sender` among the examples of `topic`.
 pub fn said<T: DeserializeOwned>(topic: &str, sender: &str) -> Vec<T> {
     let read = |message| serde_json::from_value(message).unwrap();
     examples(topic, sender).into_iter().map(read).collect()

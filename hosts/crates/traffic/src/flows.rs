@@ -29,7 +29,7 @@ struct Arguments {
     /// Flow-size distribution: its name, or as JSON in a job's configuration
     #[arg(long, default_value = "published", value_parser = distribution)]
     sizes: Distribution,
-    /// What those sizes count; printed is the payload that a client asks for
+    /// The meaning of those sizes; the payload that a client requests is printed
     #[arg(long, value_enum, default_value_t)]
     counts: Counts,
 }

@@ -12,7 +12,7 @@ pub use atoll_job::log_line;
 /// requests.
 ///
 /// # Errors
-/// If the line is missing, is no JSON, lacks a field, or has one that is unknown or of the wrong type.
+/// If the line is missing or no JSON, or if a field is missing, unknown or of the wrong type.
 pub fn configuration<T: DeserializeOwned>() -> Result<T, TrafficError> {
     let line = Input::standard()
         .first_line()

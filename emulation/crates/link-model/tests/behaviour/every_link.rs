@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What holds for every link and every sequence of arrivals.
+//! Properties of every link and every sequence of arrivals.
 
 use crate::loads::{
     any_link, arrivals, drain, jitters, new_link, offer, plain, traces, with_jitter,

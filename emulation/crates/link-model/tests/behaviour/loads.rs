@@ -160,7 +160,7 @@ pub fn drain(link: &mut Link<usize>) -> Vec<Departure<usize>> {
     while let Some(next_ns) = link.next_departure() {
         assert!(
             next_ns == 0 || link.pop_due(next_ns - 1).is_none(),
-            "before the instant it told"
+            "before the instant it announced"
         );
         while let Some(departure) = link.pop_due(next_ns) {
             assert!(departure.scheduled_ns <= next_ns, "early");

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! What links do, seen from outside.
+//! The behaviour of links, seen from outside.
 
 mod changes;
 mod every_link;

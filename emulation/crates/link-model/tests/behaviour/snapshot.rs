@@ -89,7 +89,7 @@ fn table(settings: &LinkSettings) -> String {
     table
 }
 
-/// Compare with `testdata/NAME.txt`; a table that differs is left beside the build for a look.
+/// Compare with `testdata/NAME.txt`; a table that differs is written to the build directory.
 fn assert_reviewed(name: &str, table: &str) {
     let reviewed = Path::new(env!("CARGO_MANIFEST_DIR"))
         .join("testdata")

@@ -30,13 +30,13 @@ pub struct Echo<'a> {
     pub kind: Kind,
     /// Source address of the packet.
     pub source: Ipv4Addr,
-    /// Whom it is for.
+    /// Its destination.
     pub destination: Ipv4Addr,
     /// Tells one pinging process from another.
     pub identifier: u16,
     /// The low 16 bits of the ping's number.
     pub sequence: u16,
-    /// What is echoed.
+    /// The echoed payload.
     pub payload: &'a [u8],
 }
 

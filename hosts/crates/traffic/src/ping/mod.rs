@@ -31,7 +31,7 @@ const SOCKET: u64 = 0;
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub struct PingConfig {
-    /// Whom to ping.
+    /// The hosts to ping.
     pub targets: Vec<Target>,
     /// From one ping of a target to its next.
     pub interval_ns: u64,

@@ -51,7 +51,7 @@ pub struct ProbeHeader {
 pub struct Probe {
     /// Source address of the packet.
     pub source: Ipv4Addr,
-    /// Whom it is for.
+    /// Its destination.
     pub destination: Ipv4Addr,
     /// As in the IPv4 header.
     pub protocol: u8,
@@ -85,7 +85,7 @@ impl Probe {
         packet
     }
 
-    /// What follows the IPv4 header.
+    /// The header and payload behind the IPv4 header.
     fn segment(&self) -> Vec<u8> {
         let mark = self.mark.bytes();
         let ports = u32::from(DISCARD_PORT) << 16 | u32::from(DISCARD_PORT);
@@ -131,7 +131,7 @@ impl Probe {
         segment
     }
 
-    /// The part of TCP's and UDP's checksum that stands for the IP header (RFC 9293, 3.1; RFC 768).
+    /// The part of TCP's and UDP's checksum that covers the IP header (RFC 9293, 3.1; RFC 768).
     fn pseudo_header_sum(&self, length: usize) -> u32 {
         let words = |address: Ipv4Addr| {
             let bits = address.to_bits();

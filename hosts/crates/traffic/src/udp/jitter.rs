@@ -23,7 +23,7 @@ impl Jitter {
         }
     }
 
-    /// What it is now.
+    /// Its present value.
     pub fn now_ns(&self) -> u64 {
         self.sixteenths >> 4
     }

@@ -12,7 +12,7 @@ use crate::job::emit;
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
-/// What was sent; instants are real time, bytes those of the IP packets.
+/// The packets sent; instants are real time, bytes those of the IP packets.
 #[expect(clippy::struct_field_names, reason = "the names of the message")]
 #[derive(Clone, Copy, Debug, Default, Serialize)]
 #[serde(tag = "type", rename = "done")]
