@@ -18,6 +18,7 @@ from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import RunError, UsageError
 from atoll_dashboards.compare.seed_groups import LEAST_SAMPLES, Group, group, pairs
 from atoll_dashboards.compare.similarity import Likeness, likeness
+from atoll_dashboards.compare.traffic_figures import TRAFFIC_FIGURES
 from atoll_dashboards.report.number_format import decimals, figure
 
 RATE = "Mbit/s"
@@ -327,6 +328,7 @@ FIGURES: dict[str, tuple[str, int, _Read]] = {
     "UDP out of order": ("", 0, _udp("reordered_packets")),
     "UDP jitter": ("ms", 3, _udp("jitter_ms")),
     "UDP jitter at most": ("ms", 3, _udp("jitter_max_ms")),
+    **TRAFFIC_FIGURES,
     "changes beyond the drain": ("ms", 2, _beyond_drain_ms),
     "lateness at most": ("ms", 3, lambda s: s["lateness_max_ms"]),
 }
