@@ -10,8 +10,8 @@ RAMP_SHARE = 0.2
 """The first part of a measurement, which says nothing about growth: flows begin together, and none has ended yet."""
 PARTS = 4
 GROWTH = 1.25
-"""Concurrency grows steadily if it is larger in each of four equal parts of the rest than in the part before, and in the
-last one by a quarter than in the first. Four parts of noise ascend once in 24 runs, and then grow by less."""
+"""Concurrency grows steadily if it is larger in each of four equal parts of the rest than in the part before, and in
+the last one larger by a quarter than in the first. Four parts of noise ascend in one run of 24, and by less."""
 
 
 class Concurrency(TypedDict):

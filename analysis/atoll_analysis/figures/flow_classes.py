@@ -56,8 +56,9 @@ class InitialWindow(TypedDict):
 def flow_classes(flows: pl.LazyFrame) -> list[FlowClass]:
     """Return the figures of each class, the smallest sizes first.
 
-    ``flows``: the columns size_bytes, start_ns, end_ns and outcome of the table ``channel_flows``. Flows that are cut by
-    the end of the run or fail are in ``flows`` alone: a class in which many are has the times of its faster flows.
+    ``flows``: the columns size_bytes, start_ns, end_ns and outcome of the table ``channel_flows``. Flows that fail or
+    that the end of the run cuts count as begun alone: the times of a class with many of them are those of its faster
+    flows.
     """
     size = pl.col("size_bytes")
     completed = (pl.col("outcome") == "completed") & (size > 0) & (pl.col("end_ns") > pl.col("start_ns"))

@@ -1,16 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Losses of a link by burst length, and the fate of its packets one after another."""
 
-from collections.abc import Iterator
-from typing import TypedDict
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict, cast
 
 import polars as pl
 
+from atoll_analysis.run_directory import RunDir
 from atoll_analysis.tables.capture_pairs import CapturePair, around_links
 from atoll_analysis.tables.lost_packets import sent_in_measurement
 from atoll_analysis.tables.probe_filter import of_changes
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables
+from atoll_core.description.link_trace import MOST_PACKETS
+from atoll_core.description.validation_messages import suggest
+from atoll_core.errors import RunError, UsageError
+
+if TYPE_CHECKING:
+    from atoll_analysis.summary import Summary
 
 GAP_PACKETS = 16
 """Gmin of RFC 3611, section 4.7.2: so many packets between two losses separate two bursts. A drop-tail queue that
@@ -62,12 +69,34 @@ def bursts(numbers: pl.Series, packets: int, pair: CapturePair) -> LossBursts:
     )
 
 
-def fates(numbers: pl.Series, packets: int) -> Iterator[bool]:
-    """Return of each of so many packets, in their order, whether it was lost; ``numbers`` as above."""
-    lost = iter(numbers)
-    following = next(lost, None)
-    for number in range(packets):
-        is_lost = number == following
-        yield is_lost
-        if is_lost:
-            following = next(lost, None)
+@dataclass(frozen=True, slots=True)
+class PacketFates:
+    """Of packets to the island that came to a link within the measurement, in their order: whether it lost them."""
+
+    link: str
+    lost: tuple[bool, ...]
+    came: int  # of which these are the first
+
+
+def fates_of_packets(run: RunDir, link: str | None = None) -> PacketFates:
+    """Return what became of the packets at a link, by default the slowest one; at most those of one loss trace.
+
+    Raises RunError if the run was not analysed or its captures do not show this, UsageError if there is no such link.
+    """
+    summary = cast("Summary", run.summary())
+    shown = summary.get("loss_bursts")
+    if shown is None:
+        raise RunError(f"{run.path}: analysed by an older version; run `atoll report {run.path}` to analyse it again")
+    box = link or summary["bottleneck"]
+    if box is None:
+        raise RunError(f"{run.path}: the run has no link")
+    if box not in summary["links"]:
+        raise UsageError(f"--link: unknown link {box!r}; {suggest(box, summary['links'], 'links')}")
+    if box not in shown or not shown[box]["packets"]:
+        raise RunError(f"{run.path}: no captures before and behind {box} show which packets it lost")
+    came = shown[box]["packets"]
+    count = min(came, MOST_PACKETS)
+    here = (pl.col("link") == box) & (pl.col("number") < count)
+    numbers = pl.scan_parquet(run.tables / "losses.parquet", glob=False).filter(here).select("number").collect()
+    lost = pl.Series(values=[False]).new_from_index(0, count).scatter(numbers["number"], values=True)
+    return PacketFates(box, tuple(lost), came)

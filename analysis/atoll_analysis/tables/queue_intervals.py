@@ -16,7 +16,9 @@ LEAST_WINDOW_S = 1.0
 least this: ten counters, and a queue that stays for less is no standing queue of a satellite link."""
 
 
-def queue_intervals(counters: pl.LazyFrame, direction: LinkDirection, packet_bytes: int, window_s: float) -> pl.DataFrame:
+def queue_intervals(
+    counters: pl.LazyFrame, direction: LinkDirection, packet_bytes: int, window_s: float
+) -> pl.DataFrame:
     """Return a row for each interval: t_ns (its end), seconds, least_bytes, most_bytes, idle, full, floor_bytes.
 
     ``counters``: of one direction of a link (table ``boxes``), within the measurement. ``packet_bytes``: of a full-size
@@ -27,7 +29,9 @@ def queue_intervals(counters: pl.LazyFrame, direction: LinkDirection, packet_byt
     rows = counters.sort("t_ns").collect(engine="streaming")
     seconds = pl.col("t_ns").diff() / 1e9
     # What has left the queue: the kernel's tc knows no idle time, and counts what it has sent after the propagation.
-    left = pl.col("in_bytes") - (pl.col("dropped_bytes") - pl.col("lost_after_bytes").fill_null(0)) - pl.col("queue_bytes")
+    left = (
+        pl.col("in_bytes") - (pl.col("dropped_bytes") - pl.col("lost_after_bytes").fill_null(0)) - pl.col("queue_bytes")
+    )
     room = direction.rate.bit_s / 8 * seconds - 2 * packet_bytes  # a packet may be half within the interval at each end
     idle = pl.coalesce(pl.col("idle_ns").diff() > 0, left.diff() < room).fill_null(value=False)
     most = pl.max_horizontal("queue_max_bytes", "queue_bytes")

@@ -15,8 +15,8 @@ concurrent          window, open (connections of the channels at its end, from t
 volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns, payload_first_ns,
                     payload_last_ns (of new TCP payload): island-bound at the arrival capture
 pings               target, seq, sent_ns, rtt_ns (null: lost)
-queue               link, t_ns, seconds, least_bytes, most_bytes, idle, full, floor_bytes: a row for each interval between
-                    the island-bound counters of a link within the measurement (queue_intervals)
+queue               link, t_ns, seconds, least_bytes, most_bytes, idle, full, floor_bytes: a row for each interval
+                    between the island-bound counters of a link within the measurement (queue_intervals)
 losses              link, number, t_ns, ip_bytes: a row for each packet to the island that a link lost within the
                     measurement; number: of those that came to the link, from 0. Of links between two captures
                     (capture_pairs)

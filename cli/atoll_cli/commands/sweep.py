@@ -10,6 +10,7 @@ from atoll_cli.commands.selection import lab_target, refuse
 from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending
 from atoll_cli.terminal.progress import EXIT_INVALID
+from atoll_cli.terminal.queue_table import print_queue_advice
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_cli.terminal.study_table import SweepProgress, duration_text, print_results
 from atoll_controller.planner.description_warnings import description_warnings
@@ -17,6 +18,7 @@ from atoll_controller.planner.virtual_cost import rough
 from atoll_core.errors import InterruptedByUserError, RunError
 from atoll_core.plural import counted
 from atoll_dashboards.compare.comparison import FIGURES
+from atoll_studies.queue_capacity import advice_json, queue_advice
 from atoll_studies.results import columns, read_results, results_json, write_tables
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory
@@ -137,6 +139,7 @@ def report_study(directory: Path, baseline: list[str], figures: list[str], out: 
     require_ending("--out", out, IMAGE_ENDINGS)
     place = StudyDirectory(directory)
     results = read_results(place, _baseline(baseline) if baseline else None, figures)
+    advice = queue_advice(results)
     written = write_tables(results, place.path)
     if out is not None:
         from atoll_studies.interval_plot import write_plot  # loads matplotlib
@@ -144,8 +147,10 @@ def report_study(directory: Path, baseline: list[str], figures: list[str], out: 
         write_plot(results, results.shown[0], out)
         written.append(out)
     if as_json:
-        print(json.dumps({**results_json(results), "written": list(map(str, written))}))
+        more = {"queue_capacity": advice_json(advice), "written": list(map(str, written))}
+        print(json.dumps({**results_json(results), **more}))
         return
     print_results(results)
+    print_queue_advice(advice)
     for path in written:
         print(f"written: {path}")

@@ -108,7 +108,9 @@ def _ping_sojourn(summary: Summary) -> tuple[KeyFigure, ...]:
     if not found:
         return ()
     beside = f"mean {figure(found['mean_ms'], '', 1)}, p95 {figure(found['p95_ms'], '', 1)}, p99 "
-    return (KeyFigure("ping sojourn p50", figure(found["p50_ms"], "ms", 1), f"{beside}{figure(found['p99_ms'], '', 1)}"),)
+    return (
+        KeyFigure("ping sojourn p50", figure(found["p50_ms"], "ms", 1), f"{beside}{figure(found['p99_ms'], '', 1)}"),
+    )
 
 
 def _bursts(summary: Summary) -> tuple[KeyFigure, ...]:
