@@ -37,7 +37,7 @@ def lost_packets(first: pl.LazyFrame, last: pl.LazyFrame, longest_ns: int) -> It
     key = pl.struct(_HEADERS).hash().alias("key")
     waiting = pl.DataFrame(schema={"t_ns": pl.Int64, "ip_bytes": pl.UInt32, "key": pl.UInt64, "number": pl.Int64})
     numbered = 0
-    arrived_ns = begin  # when the latest packet that has arrived was seen first
+    arrived = -1  # number of the latest packet that has arrived
     for start in range(begin, last_ns + 1, step):
         within = pl.col("t_ns").is_between(start, start + step, closed="left")
         came = first.filter(within).select("t_ns", "ip_bytes", key).collect(engine="streaming")
@@ -46,12 +46,12 @@ def lost_packets(first: pl.LazyFrame, last: pl.LazyFrame, longest_ns: int) -> It
         waiting = pl.concat([waiting, came.with_columns(numbers)])
         left = last.filter(within).select(key).collect(engine="streaming").to_series()
         passed = _passed(waiting["key"], left)
-        arrived_ns = max([arrived_ns, *waiting["t_ns"].filter(passed).tail(1)])
+        arrived = max([arrived, *waiting["number"].filter(passed).tail(1)])
         waiting = waiting.filter(~passed)
-        over = pl.col("t_ns") < start + step - longest_ns
+        over = pl.col("t_ns") < min(start + step, seen_until) - longest_ns
         yield waiting.filter(over).select("number", "t_ns", "ip_bytes")
         waiting = waiting.filter(~over)
-    yield waiting.filter(pl.col("t_ns") < arrived_ns).select("number", "t_ns", "ip_bytes")
+    yield waiting.filter(pl.col("number") < arrived).select("number", "t_ns", "ip_bytes")
 
 
 def longest_transit_ns(direction: LinkDirection) -> int:
