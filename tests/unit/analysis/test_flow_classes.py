@@ -55,7 +55,7 @@ def test_shares_within_the_initial_window_are_of_completed_flows_and_their_bytes
 
 
 def test_long_flows_count_while_they_are_open_in_the_measurement() -> None:
-    """One for the second half, one from before the measurement to its first quarter, one that never ended; no others."""
+    """One in the second half, one from before the measurement to its first quarter, one that never ended."""
     made = flows(
         (2_000_000, 15, 25, "completed"),
         (2_000_000, 5, 12.5, "completed"),
