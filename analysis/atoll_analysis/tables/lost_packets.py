@@ -75,15 +75,16 @@ def _passed(waiting: pl.Series, left: pl.Series) -> pl.Series:
     alike = came["key"].is_duplicated()
     one = came.filter(~alike)
     found = pl.DataFrame({"key": left}).join(one, on="key", how="left", maintain_order="left")
-    places = found["at"].drop_nulls().to_list()
+    passed = pl.Series(values=[False], dtype=pl.Boolean).new_from_index(0, len(came))
+    passed = passed.scatter(found["at"].drop_nulls(), values=True)
     if alike.any():
         candidates = dict(came.filter(alike).group_by("key", maintain_order=True).agg("at").iter_rows())
         after = pl.col("at").cum_max().forward_fill().fill_null(-1).cast(pl.Int64)
         undecided = found.with_columns(after=after).filter(pl.col("at").is_null() & pl.col("key").is_in([*candidates]))
-        for key, preceding in undecided.select("key", "after").iter_rows():
-            places += _first_behind(candidates[key], preceding)
-    passed = pl.Series(values=[False], dtype=pl.Boolean).new_from_index(0, len(came))
-    return passed.scatter(places, values=True) if places else passed
+        rows = undecided.select("key", "after").iter_rows()
+        places = [place for key, preceding in rows for place in _first_behind(candidates[key], preceding)]
+        passed = passed.scatter(places, values=True)
+    return passed
 
 
 def _first_behind(places: list[int], preceding: int) -> list[int]:
