@@ -84,10 +84,9 @@ def fates_of_packets(run: RunDir, link: str | None = None) -> PacketFates:
     Raises RunError if the run was not analysed or its captures do not show this, UsageError if there is no such link.
     """
     summary = cast("Summary", run.summary())
-    shown = summary.get("loss_bursts")
-    if shown is None:
+    if "loss_bursts" not in summary:
         raise RunError(f"{run.path}: analysed by an older version; run `atoll report {run.path}` to analyse it again")
-    box = link or summary["bottleneck"]
+    shown, box = summary["loss_bursts"], link or summary["bottleneck"]
     if box is None:
         raise RunError(f"{run.path}: the run has no link")
     if box not in summary["links"]:

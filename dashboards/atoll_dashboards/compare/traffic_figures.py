@@ -28,8 +28,9 @@ def _value(part: str, figure: str, factor: float = 1) -> _Read:
 
 def _of_class(number: int, name: str, percentile: str) -> _Read:
     def read(summary: Summary) -> float | None:
-        classes = cast("list[dict[str, Any]]", summary.get("flow_classes") or [])
-        return (classes[number][name] or {}).get(percentile) if classes else None
+        classes = cast("list[dict[str, dict[str, float] | None]]", summary.get("flow_classes") or [])
+        found = classes[number][name] if classes else None
+        return found[percentile] if found else None
 
     return read
 
