@@ -1,15 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analyse a run directory: tables and summary.json. Cancelled runs are analysed as far as there are data."""
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
+
+import polars as pl
 
 from atoll_analysis.figures import observables as seen
 from atoll_analysis.figures.chain_summary import chain_figures, change_figures, flows_failed_in_changes
 from atoll_analysis.figures.clock_drift import clock_figures
+from atoll_analysis.figures.concurrency import Concurrency, concurrency
 from atoll_analysis.figures.conservation import dropped_bytes, payload, stretches
+from atoll_analysis.figures.flow_classes import flow_classes, initial_window, long_flows, segment_bytes
+from atoll_analysis.figures.loss_bursts import LossBursts, loss_bursts
 from atoll_analysis.figures.losses import by_cause
 from atoll_analysis.figures.path_delays import base_rtts_ms
+from atoll_analysis.figures.regimes import RTTS, RegimeFigures, regime, swinging_share
+from atoll_analysis.figures.standing_queue import standing_queue
 from atoll_analysis.figures.start_skew import silent_starts, start_figures
 from atoll_analysis.figures.udp import udp_figures
 from atoll_analysis.run_directory import RunDir
@@ -23,8 +31,9 @@ from atoll_analysis.summary import (
 from atoll_analysis.tables.box_counters import Part, Sojourn, lateness_p99_ns
 from atoll_analysis.tables.job_logs import LoadService, load_service, ping_accounts, transfer_done
 from atoll_analysis.tables.probe_filter import most_bytes, of_changes
+from atoll_analysis.tables.queue_intervals import full_size_bytes, standing_window_s
 from atoll_analysis.tables.run_data import RunData, cut_short, read_run_data
-from atoll_analysis.tables.tables import Tables, build_tables, traffic_hosts
+from atoll_analysis.tables.tables import WINDOW_NS, Tables, build_tables, traffic_hosts
 from atoll_analysis.verdict.caveats import accounts, notes
 from atoll_analysis.verdict.drop_report import lost_outside, outside_notes
 from atoll_analysis.verdict.findings import Verdict, verdict_of
@@ -64,7 +73,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
     arrived = seen.totals(tables, tables.arrival, window) if tables.arrival and window else None
     compared = stretches(facts, tables)
     pings = seen.pings(tables, window)
-    base_rtt_ms = next((event["rtt_ns"] / 1e6 for event in facts.of_type("base_rtt")), None)
+    base_rtt_ms = None if facts.base_rtt_ns is None else facts.base_rtt_ns / 1e6
     rtt_max_ms = pings.rtt_max_ns / 1e6 if pings.rtt_max_ns is not None else None
     flows = seen.channel_flows(tables)
     servers, clients = (seen.host_volumes(tables, hosts) for hosts in traffic_hosts(facts))
@@ -73,6 +82,10 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
     service = load_service(logs) if window else LoadService(None, None)
     unsent, unstamped = ping_accounts(logs)
     p99_ns = lateness_p99_ns(facts.measurements)
+    channel_flows = tables.scan("channel_flows")
+    crowd = concurrency(tables.scan("concurrent"), round(window.seconds * 1e9 / WINDOW_NS)) if window else None
+    lost_in_bursts = loss_bursts(tables, facts)
+    intervals = tables.scan("queue").filter(pl.col("link") == (bottleneck.box if bottleneck else "")).collect()
     summary = Summary(
         verdict=Verdict.INVALID,
         reasons=[],
@@ -96,6 +109,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         sojourn_max_ms=round(rtt_max_ms - base_rtt_ms, 6)
         if rtt_max_ms is not None and base_rtt_ms is not None
         else None,
+        ping_sojourn=seen.ping_sojourn(tables, window, facts.base_rtt_ns),
         **_sojourn_bounds(facts),
         ping_sent=pings.sent,
         ping_lost=pings.lost,
@@ -125,8 +139,15 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         clamped_max_ms=max((part.clamped_max_ns / 1e6 for m in facts.measurements for part in m.parts), default=0.0),
         idle_s=slowest["idle_s"] if slowest else None,
         queue_full_s=slowest["queue_full_s"] if slowest else None,
+        standing_queue=standing_queue(
+            intervals, bottleneck.to_island.rate.bit_s, full_size_bytes(facts, bottleneck), standing_window_s(facts)
+        )
+        if bottleneck
+        else None,
+        regime=_regime(facts, bottleneck, intervals, links, lost_in_bursts, crowd) if bottleneck else None,
         chains=chain_figures(tables, facts) if facts.has_branches else {},
         changes=[change_figures(change, facts) for change in facts.changes],
+        loss_bursts=lost_in_bursts,
         stretches=compared,
         payload=payload(facts, tables),
         loss_bytes_captures=both[0].ip_bytes - both[1].ip_bytes if both else None,
@@ -148,6 +169,12 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         flows_silent=service.silent,
         flows_failed_in_changes=flows_failed_in_changes(tables, facts),
         mean_flow_bytes=flows.mean_bytes,
+        flow_classes=flow_classes(channel_flows) if facts.experiment.traffic.channels else [],
+        initial_window=initial_window(channel_flows, segment_bytes(facts))
+        if facts.experiment.traffic.channels
+        else None,
+        long_flows_mean=_long_flows(facts, channel_flows),
+        concurrency=crowd,
         connections=seen.connections(tables, facts),
         concurrent_flows_max=seen.concurrent_max(tables),
         fairness=service.fairness,
@@ -235,6 +262,38 @@ def _sojourn(measured: Sojourn) -> SojournFigures:
         p99_ms=measured.p99_ns / 1e6,
         max_ms=measured.max_ns / 1e6,
     )
+
+
+def _regime(
+    facts: RunData,
+    link: Link,
+    intervals: pl.DataFrame,
+    links: Mapping[str, LinkFigures],
+    bursts: Mapping[str, LossBursts],
+    crowd: Concurrency | None,
+) -> RegimeFigures:
+    """Return the regime at the slowest link."""
+    measured = facts.direction(link, "to_island")
+    dropped = [lost.packets for cause, lost in measured.losses.items() if cause in ("queue", "aqm")] if measured else []
+    span_s = RTTS * facts.base_rtt_ns / 1e9 if facts.base_rtt_ns is not None else None
+    is_open_loop = facts.experiment.traffic.flows_per_s is not None
+    return regime(
+        utilisation=links[link.box]["utilisation"],
+        queue_loss=sum(dropped) / measured.in_packets if measured and measured.in_packets and dropped else None,
+        burst_share=bursts[link.box]["burst_share"] if link.box in bursts else None,
+        swinging=None if span_s is None else swinging_share(intervals, span_s),
+        span_s=span_s,
+        grows=crowd["grows"] if crowd and is_open_loop else None,
+    )
+
+
+def _long_flows(facts: RunData, flows: pl.LazyFrame) -> float | None:
+    """Return how many flows that are larger than the bandwidth-delay product of the slowest link were open at once."""
+    link, window = facts.bottleneck, facts.window
+    if link is None or window is None or facts.base_rtt_ns is None:
+        return None
+    product_bytes = link.to_island.rate.bit_s * facts.base_rtt_ns // (8 * 10**9)
+    return long_flows(flows, product_bytes, window.start_ns, window.end_ns)
 
 
 def _terrestrial(facts: RunData) -> dict[str, TerrestrialRtt]:

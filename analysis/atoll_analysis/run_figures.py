@@ -7,6 +7,7 @@ from typing import Any, cast
 
 from atoll_analysis.figures.losses import CAUSES
 from atoll_analysis.summary import Summary
+from atoll_analysis.traffic_figures import TRAFFIC_FIGURES
 from atoll_core.errors import RunError
 
 RATE = "Mbit/s"
@@ -116,6 +117,7 @@ FIGURES: dict[str, tuple[str, int, _Read]] = {
     "UDP out of order": ("", 0, _udp("reordered_packets")),
     "UDP jitter": ("ms", 3, _udp("jitter_ms")),
     "UDP jitter at most": ("ms", 3, _udp("jitter_max_ms")),
+    **TRAFFIC_FIGURES,
     "changes beyond the drain": ("ms", 2, _beyond_drain_ms),
     "lateness at most": ("ms", 3, lambda s: s["lateness_max_ms"]),
 }

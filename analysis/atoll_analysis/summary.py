@@ -11,7 +11,12 @@ A flow is one direction of a connection. Flows are counted towards the island: e
 from typing import NotRequired, TypedDict
 
 from atoll_analysis.figures.clock_drift import ClockFigures
+from atoll_analysis.figures.concurrency import Concurrency
+from atoll_analysis.figures.flow_classes import FlowClass, InitialWindow
+from atoll_analysis.figures.loss_bursts import LossBursts
 from atoll_analysis.figures.losses import LostFigures
+from atoll_analysis.figures.regimes import RegimeFigures
+from atoll_analysis.figures.standing_queue import StandingQueue
 from atoll_analysis.figures.start_skew import StartFigures
 from atoll_analysis.figures.udp import UdpFigures
 from atoll_analysis.verdict.drop_report import LostOutside
@@ -60,7 +65,11 @@ class Volume(TypedDict):
 
 
 class SojournFigures(TypedDict):
-    """Time of all packets in a queue and being serialised (``boxes.Sojourn``); percentiles at most 1/16 too long."""
+    """Time in a queue.
+
+    Of a link: of all packets, serialisation included (``boxes.Sojourn``); percentiles at most 1/16 too long. Of the
+    ping series: RTT less base RTT, percentiles by linear interpolation.
+    """
 
     mean_ms: float | None
     p50_ms: float
@@ -145,6 +154,7 @@ class Summary(TypedDict):
     terrestrial_rtt_ms: dict[str, TerrestrialRtt]
     base_rtt_ms: float | None
     rtt_max_ms: float | None
+    ping_sojourn: SojournFigures | None  # None: no ping was answered, or the base RTT is unknown
     sojourn_max_ms: float | None  # the largest that a ping had; of all packets: links
     sojourn_bound_ms: float | None  # 8Q/R of all queues that a ping waits in, at their least rates; both directions
     sojourn_bound_to_island_ms: float | None  # those towards the island alone
@@ -179,10 +189,13 @@ class Summary(TypedDict):
     clamped_max_ms: float
     idle_s: float | None
     queue_full_s: float | None
+    standing_queue: StandingQueue | None  # of the bottleneck; None: its queue was not measured for a base RTT
+    regime: RegimeFigures | None  # of the bottleneck; None: there is none
     # chains
     chains: dict[str, ChainFigures]  # by name; empty if one carries everything
     changes: list[ChangeFigures]
     # loss
+    loss_bursts: dict[str, LossBursts]  # by link, of those between two captures
     stretches: list[Section]  # parts of the chains whose loss captures and links agree on, or do not
     payload: Payload | None  # None: packets are conserved between the captures world and island
     # between the captures world and island; None: boxes between them do not conserve packets, or a capture is missing
@@ -207,6 +220,10 @@ class Summary(TypedDict):
     flows_silent: int | None  # of these, given up because nothing came for three minutes; None: not counted
     flows_failed_in_changes: int  # of these, while a change moved traffic to or from stateful boxes
     mean_flow_bytes: float | None  # TCP payload of the completed
+    flow_classes: list[FlowClass]  # the channels' flows by size
+    initial_window: InitialWindow | None  # None: there are no channels
+    long_flows_mean: float | None  # open at once, larger than rate x base RTT of the bottleneck; None: not known
+    concurrency: Concurrency | None  # None: no capture, or a measurement too short for it
     concurrent_flows_max: int | None  # connections of the channels open at the end of a 100 ms window
     fairness: float | None  # Jain's index over what channels completed of what they asked for, the least of the clients
     longest_wait_ms: float | None  # of a ready channel for its service, the most of the clients

@@ -4,16 +4,17 @@
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from itertools import pairwise
 
 import polars as pl
 
-from atoll_analysis.figures.observables import ETHERNET_HEADER_BYTES, Totals, totals
+from atoll_analysis.figures.observables import Totals, totals
+from atoll_analysis.tables.capture_pairs import capture_pairs
+from atoll_analysis.tables.packet_records import ETHERNET_HEADER_BYTES
 from atoll_analysis.tables.probe_filter import most_bytes, of_changes
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables
 from atoll_analysis.verdict.loss_agreement import Payload, Section
-from atoll_core.experiment.experiment import Chain, Counted, Link, Protocol
+from atoll_core.experiment.experiment import Counted, Link, Protocol
 from atoll_core.plural import counted
 
 _DISCARD = 9  # the port of probes
@@ -26,7 +27,7 @@ def stretches(facts: RunData, tables: Tables) -> list[Section]:
     probes = of_changes(facts) if facts.changes else None
     found: list[Section] = []
     seen: dict[str, Totals | None] = {}
-    for first, last, boxes in _compared(facts, tables):
+    for first, last, boxes in capture_pairs(facts, tables.decoded):
         for name in (first, last):
             if name not in seen:
                 seen[name] = totals(tables, name, leaving_out=probes)
@@ -57,40 +58,6 @@ def dropped_bytes(facts: RunData, link: Link) -> int | None:
         return None
     header = ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
     return measured.dropped_bytes - header * measured.dropped_packets
-
-
-def _compared(facts: RunData, tables: Tables) -> Iterator[tuple[str, str, tuple[str, ...]]]:
-    """Return pairs of captures with the boxes between them, all of which conserve packets.
-
-    If one chain carries everything, all neighbouring captures. Otherwise each sees the packets of several chains, and
-    only both ports of a link see the same.
-    """
-    chains = {chain.hops for chain in facts.chains}
-    if len(chains) > 1:
-        for link in facts.links:
-            if {f"into-{link.box}", f"link-{link.box}"} <= tables.decoded.keys():
-                yield f"into-{link.box}", f"link-{link.box}", (link.box,)
-        return
-    conserving = {box.name for box in facts.network.boxes if box.conserves}
-    for (first, _), (last, boxes) in pairwise(_observers(facts, facts.chains[0], tables)):
-        if conserving.issuperset(boxes):
-            yield first, last, boxes
-
-
-def _observers(facts: RunData, chain: Chain, tables: Tables) -> Iterator[tuple[str, tuple[str, ...]]]:
-    """The captures on a chain, from world to island, each with the boxes since the one before."""
-    boxes = {box.name for box in facts.network.boxes}
-    links = {link.box for link in facts.links}
-    stations: list[str] = []
-    for hop in chain.hops:
-        stations += [f"into-{hop}", hop, f"link-{hop}"] if hop in links else [facts.tap_captures.get(hop, hop)]
-    passed: list[str] = []
-    for station in stations:
-        if station in boxes:
-            passed.append(station)
-        elif station in tables.decoded:
-            yield station, tuple(passed)
-            passed = []
 
 
 def payload(facts: RunData, tables: Tables) -> Payload | None:

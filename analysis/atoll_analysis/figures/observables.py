@@ -7,16 +7,14 @@ from pathlib import Path
 
 import polars as pl
 
-from atoll_analysis.summary import Capture, Volume
+from atoll_analysis.summary import Capture, SojournFigures, Volume
 from atoll_analysis.tables.job_logs import capture_counts
-from atoll_analysis.tables.packet_records import ECHO_REQUEST, ICMP, TCP
+from atoll_analysis.tables.packet_records import ECHO_REQUEST, ETHERNET_HEADER_BYTES, ICMP, TCP
 from atoll_analysis.tables.probe_filter import is_probe
 from atoll_analysis.tables.run_data import RunData, Window
-from atoll_analysis.tables.tables import WINDOW_NS, Tables, total
+from atoll_analysis.tables.tables import WINDOW_NS, Tables, in_window, total
 from atoll_core.experiment.experiment import Counted, Link
 from atoll_core.lab.network import Host, HostRole
-
-ETHERNET_HEADER_BYTES = 14
 
 
 @dataclass(frozen=True, slots=True)
@@ -94,15 +92,6 @@ def sent_by_link(tables: Tables, link: Link, window: Window) -> int | None:
     return None if sent is None else int(sent) + int(lost or 0)
 
 
-def in_window(tables: Tables, box: str, window: Window) -> pl.LazyFrame:
-    """The island-bound counters of a link box within the measurement."""
-    return tables.scan("boxes").filter(
-        (pl.col("box") == box)
-        & (pl.col("part") == "to_island")
-        & pl.col("t_ns").is_between(window.start_ns, window.end_ns)
-    )
-
-
 def queue_full_s(tables: Tables, link: Link, mtu: int, window: Window) -> float | None:
     """Return how long the queue was full: intervals in which a full-size packet, of ``mtu``, did not always fit."""
     rows = in_window(tables, link.box, window)
@@ -131,17 +120,40 @@ class Pings:
 
 def pings(tables: Tables, window: Window | None) -> Pings:
     """Return counts and the largest RTT of the ping series, of pings sent within the measurement."""
-    rows = tables.scan("pings")
-    if window is not None:
-        sent_within = pl.col("sent_ns").is_between(window.start_ns, window.end_ns, closed="left")
-        rows = rows.filter(sent_within | pl.col("sent_ns").is_null())  # a lost ping may not say when it was sent
-    found = rows.select(
+    found = _pings_within(tables, window).select(
         sent=pl.len(),
         lost=pl.col("rtt_ns").is_null().sum(),
         rtt_max_ns=pl.col("rtt_ns").max(),
         last_ns=pl.col("sent_ns").filter(pl.col("rtt_ns").is_not_null()).max(),
-    ).collect()
-    return Pings(**found.row(0, named=True))
+    )
+    return Pings(**found.collect().row(0, named=True))
+
+
+def ping_sojourn(tables: Tables, window: Window | None, base_rtt_ns: int | None) -> SojournFigures | None:
+    """Return what queues added to the RTTs of these pings; None without any answer, or without a base RTT."""
+    if base_rtt_ns is None:
+        return None
+    sojourn_ms = (pl.col("rtt_ns") - base_rtt_ns) / 1e6
+    found = (
+        _pings_within(tables, window)
+        .filter(pl.col("rtt_ns").is_not_null())
+        .select(
+            mean_ms=sojourn_ms.mean(),
+            **{f"p{percent}_ms": sojourn_ms.quantile(percent / 100, "linear") for percent in (50, 95, 99)},
+            max_ms=sojourn_ms.max(),
+        )
+        .collect()
+        .row(0, named=True)
+    )
+    return None if found["max_ms"] is None else SojournFigures(**found)
+
+
+def _pings_within(tables: Tables, window: Window | None) -> pl.LazyFrame:
+    rows = tables.scan("pings")
+    if window is None:
+        return rows
+    sent_within = pl.col("sent_ns").is_between(window.start_ns, window.end_ns, closed="left")
+    return rows.filter(sent_within | pl.col("sent_ns").is_null())  # a lost ping may not say when it was sent
 
 
 @dataclass(frozen=True, slots=True)

@@ -40,6 +40,7 @@ RECORD = np.dtype(
 )
 """Layout of one record, 64 bytes, little endian (docs/contracts.md, "flows and pcap")."""
 
+ETHERNET_HEADER_BYTES = 14
 ICMP, TCP, UDP = 1, 6, 17
 ECHO_REQUEST = 8
 

@@ -52,6 +52,11 @@ class RunData:
         return clients | (placed or had)
 
     @property
+    def base_rtt_ns(self) -> int | None:
+        """The round-trip time between the special hosts while every queue was empty; None: not measured."""
+        return next((int(event["rtt_ns"]) for event in self.of_type("base_rtt")), None)
+
+    @property
     def in_virtual_time(self) -> bool:
         """Whether the run was made in virtual time."""
         return "virtual" in self.manifest

@@ -15,6 +15,11 @@ concurrent          window, open (connections of the channels at its end, from t
 volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns, payload_first_ns,
                     payload_last_ns (of new TCP payload): island-bound at the arrival capture
 pings               target, seq, sent_ns, rtt_ns (null: lost)
+queue               link, t_ns, seconds, least_bytes, most_bytes, idle, full, floor_bytes: a row for each interval
+                    between the island-bound counters of a link within the measurement (queue_intervals)
+losses              link, number, t_ns, ip_bytes: a row for each packet to the island that a link lost within the
+                    measurement; number: of those that came to the link, from 0. Of links between two captures
+                    (capture_pairs)
 boxes               box, part (direction or VLAN id), t_ns, the box's counters: sums since its start, maxima of 100 ms
 channel_flows       client, chain (that carried it when it began) and the columns of the clients' flow logs
 udp                 of runs with UDP traffic: t_ns, and as the receiver had counted by then packets, bytes,
@@ -37,11 +42,14 @@ import polars as pl
 
 from atoll_analysis.run_directory.atomic_files import plain_errors, replacing
 from atoll_analysis.run_directory.directory import RunDir
+from atoll_analysis.tables.capture_pairs import around_links
 from atoll_analysis.tables.chain_attribution import by_chain
 from atoll_analysis.tables.job_logs import box_table, channel_flow_table, ping_table, udp_table
+from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
 from atoll_analysis.tables.packet_records import TCP, UDP, Decoded, decode, scan_records
-from atoll_analysis.tables.probe_filter import is_probe
-from atoll_analysis.tables.run_data import RunData
+from atoll_analysis.tables.probe_filter import is_probe, of_changes
+from atoll_analysis.tables.queue_intervals import full_size_bytes, queue_intervals, standing_window_s
+from atoll_analysis.tables.run_data import RunData, Window
 from atoll_analysis.tables.slices import Parts, sink, slices
 from atoll_core.experiment.experiment import Chain
 from atoll_core.lab.network import Host, HostRole
@@ -51,9 +59,10 @@ ARRIVED = "arrived"
 
 _FIN, _RST = 0x01, 0x04
 _TYPES = {
-    **dict.fromkeys(("capture", "chain", "client", "host", "protocol", "role", "server"), pl.String),
-    **dict.fromkeys(("to_island", "ended"), pl.Boolean),
+    **dict.fromkeys(("capture", "chain", "client", "host", "link", "protocol", "role", "server"), pl.String),
+    **dict.fromkeys(("to_island", "ended", "idle", "full"), pl.Boolean),
     "flow": pl.UInt32,
+    "seconds": pl.Float64,
 }
 """Of columns that are not Int64."""
 
@@ -99,8 +108,10 @@ def build_tables(run: RunDir, facts: RunData, binary: Path) -> Tables:
         _write(tables, "throughput", _throughput(tables, scratch))
         _write(tables, "flows", _flows(tables, facts, scratch))
         _write(tables, "concurrent", _concurrent(tables, facts, scratch))
+        _write(tables, "losses", _losses(tables, facts, scratch))
         if tables.arrival is not None and facts.has_branches:
             _write(tables, "chains", _chains(tables, facts, scratch))
+    _write(tables, "queue", _queue(tables, facts))
     _write(tables, "channel_flows", _channel_flows(run, facts))
     _write(tables, "volume", _volume(tables, facts))
     return tables
@@ -178,6 +189,15 @@ def island_bound(tables: Tables, facts: RunData, capture: str) -> pl.LazyFrame:
     """The island-bound packets of a capture, with the name of the chain that carried each in ``chain``."""
     packets = _with_ends(tables.packets(capture)).filter(pl.col("to_island") == 1)
     return packets.with_columns(chain=_carrier(facts, lambda chain: chain.name))
+
+
+def in_window(tables: Tables, box: str, window: Window) -> pl.LazyFrame:
+    """The island-bound counters of a link box within the measurement."""
+    return tables.scan("boxes").filter(
+        (pl.col("box") == box)
+        & (pl.col("part") == "to_island")
+        & pl.col("t_ns").is_between(window.start_ns, window.end_ns)
+    )
 
 
 def _first_packet_ns(run: RunDir, decoded: Mapping[str, Decoded]) -> int:
@@ -342,6 +362,30 @@ def _chains(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
             )
             found.append(sums.sort("window").select(pl.lit(chain).alias("chain"), pl.all()))
     return found.table()
+
+
+def _losses(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
+    columns = ("link", "number", "t_ns", "ip_bytes")
+    found = Parts(scratch, "losses", _empty(*columns))
+    probes = of_changes(facts) if facts.changes else None
+    for link, (first, last, _) in around_links(facts, tables.decoded):
+        sent = sent_in_measurement(tables.packets(first), facts, probes)
+        arrived = tables.packets(last).filter(pl.col("to_island") == 1)
+        for lost in lost_packets(sent, arrived, longest_transit_ns(link.to_island)):
+            rows = lost.lazy().with_columns(pl.col("ip_bytes").cast(pl.Int64), link=pl.lit(link.box))
+            found.append(rows.select(columns))
+    return found.table()
+
+
+def _queue(tables: Tables, facts: RunData) -> pl.LazyFrame:
+    found = [_empty("link", "t_ns", "seconds", "least_bytes", "most_bytes", "idle", "full", "floor_bytes")]
+    if facts.window is None:
+        return found[0]
+    for link in facts.links:
+        counters = in_window(tables, link.box, facts.window)
+        rows = queue_intervals(counters, link.to_island, full_size_bytes(facts, link), standing_window_s(facts))
+        found.append(rows.lazy().select(pl.lit(link.box).alias("link"), pl.all()))
+    return pl.concat(found)
 
 
 def _channel_flows(run: RunDir, facts: RunData) -> pl.LazyFrame:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`atoll link-traces rain|meo|leo`: write a trace that a link of an experiment can follow (docs/traces.md)."""
+"""`atoll link-traces rain|meo|leo|losses`: write a trace that a link of an experiment can follow (docs/traces.md)."""
 
 import json
 import shlex
@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # trace generators are loaded only to make a trace
     Q = TypeVar("Q", Rate, Duration, Size)
 
 link_traces = typer.Typer(
-    help="Make a trace that a link can follow: a rain fade, or satellite passes.",
+    help="Make a trace that a link can follow: a rain fade, satellite passes, or the losses of a run.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -176,6 +176,28 @@ _register(
     "leo",
     "Make a trace of a LEO shell (Starlink's first), hand-overs every 15 s: delay, blockage, and rate if asked for.",
 )
+
+
+@link_traces.command(epilog="Example: atoll link-traces losses runs/geo/20260102T030405Z-1 --out losses.txt")
+def losses(
+    run: Annotated[Path, typer.Argument(help="analysed run directory", metavar="RUN")],
+    out: Annotated[Path, typer.Option("--out", help="text file to write, for loss: {trace: FILE}", metavar="FILE")],
+    link: Annotated[str | None, typer.Option(help="link [default: the slowest one]", metavar="BOX")] = None,
+    as_json: Json = False,
+) -> None:
+    """Write which packets to the island a link of a run lost, one after the other: a file for `loss: {trace: FILE}`."""
+    from atoll_analysis.figures.loss_bursts import fates_of_packets
+    from atoll_analysis.run_directory import RunDir
+    from atoll_core.description.link_trace import loss_trace_text
+
+    found = fates_of_packets(RunDir.open(run), link)
+    write_file("--out", out, loss_trace_text(found.lost, [f"losses of {found.link} in {run}"]))
+    packets, lost = len(found.lost), sum(found.lost)
+    if as_json:
+        print(json.dumps({"trace": str(out), "link": found.link, "packets": packets, "lost": lost, "of": found.came}))
+        return
+    cut = f", the first of {found.came}" if found.came > packets else ""
+    print(f"{out}: {counted(packets, 'packet')} to the island through {found.link}{cut}, {lost} lost")
 
 
 def _quantity(kind: "type[Q]", option: str, text: str, low: str, high: str) -> "Q":

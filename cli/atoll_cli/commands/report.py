@@ -13,12 +13,14 @@ from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.selection import refuse
 from atoll_cli.terminal.output import require_ending, write_file
+from atoll_cli.terminal.queue_table import print_queue_advice
 from atoll_cli.terminal.results_text import print_results
 from atoll_core.errors import RunDirError
 from atoll_dashboards.report.report import write_report
 from atoll_dashboards.report.terminal_summary import print_summary
 from atoll_hosts.binary import find_binary
 from atoll_studies.comparison import comparable, compare
+from atoll_studies.queue_capacity import QueueAdvice, advice_json, queue_advice
 from atoll_studies.results import Results, read_results, results_json, write_tables
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.views.documents import FORMS, write_results
@@ -76,15 +78,19 @@ def report_study(directory: Path, view: View) -> None:
     require_ending("--out", view.out, FORMS)
     study = StudyDirectory(directory)
     results = read_results(study, view.levels(), view.figures)
-    _show(results, view, write_tables(results, study.path), {})
+    advice = queue_advice(results)
+    _show(results, view, write_tables(results, study.path), {"queue_capacity": advice_json(advice)}, advice)
 
 
-def _show(results: Results, view: View, written: list[Path], more: Mapping[str, Any]) -> None:
+def _show(
+    results: Results, view: View, written: list[Path], more: Mapping[str, Any], advice: Sequence[QueueAdvice] = ()
+) -> None:
     if (out := view.out) is not None:
         write_file("--out", out, lambda: written.extend(write_results(results, out, each_run=view.each_run)))
     if view.as_json:
         print(json.dumps({**results_json(results), **more, "written": list(map(str, written))}))
         return
     print_results(results, each_run=view.each_run)
+    print_queue_advice(advice)
     for path in written:
         print(f"written: {path}")

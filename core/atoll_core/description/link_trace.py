@@ -71,6 +71,11 @@ def read_loss_trace(text: str, file: str) -> FileContent[LossTrace]:
     return FileContent(None if reader.mistakes else LossTrace(file, tuple(lost)), tuple(reader.mistakes))
 
 
+def loss_trace_text(lost: Iterable[bool], remarks: Iterable[str] = ()) -> str:
+    """The text of a loss trace below ``remarks`` as comments; :func:`read_loss_trace` reads it."""
+    return "\n".join([*(f"# {remark}" for remark in remarks), *("01"[each] for each in lost)]) + "\n"
+
+
 def trace_csv(trace: LinkTrace, remarks: Iterable[str] = ()) -> str:
     """The CSV of a trace with the columns that it needs, below ``remarks`` as comments."""
     used = [column for column in COLUMNS if any(_CELL[column](row) for row in trace.rows)]

@@ -30,11 +30,13 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
     which = f" ({summary['bottleneck']})" if len(summary["links"]) > 1 else ""
     of_rate = f"of {Rate(link['rate_bit_s'])}{which}" if link else ""
     figures = (
+        *_regime(summary),
         KeyFigure("goodput", rate(summary["goodput_mbit_s"]), "new TCP payload reaching the island"),
         KeyFigure("throughput", rate(summary["throughput_mbit_s"]), "IP bytes reaching the island"),
         KeyFigure("utilisation", percent(summary["utilisation"]), of_rate),
         KeyFigure("loss to the island", percent(summary["loss_fraction"], 2), _losses(summary)),
         *_causes("lost to the island", link.get("losses") if link else None),
+        *_bursts(summary),
         *_causes("lost to the world", link.get("losses_to_world") if link else None),
         KeyFigure(
             "queue at most",
@@ -42,6 +44,8 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
             f"of {Size(link['queue_bytes'])}{which}" if link else "",
         ),
         *_queue_sojourn(link),
+        *_standing(summary),
+        *_ping_sojourn(summary),
         KeyFigure("largest ping sojourn", figure(summary["sojourn_max_ms"], "ms", 1), _bound(summary)),
         KeyFigure(
             "base RTT",
@@ -84,6 +88,40 @@ def _queue_sojourn(link: LinkFigures | None) -> tuple[KeyFigure, ...]:
     return (KeyFigure("queue sojourn", figure(told["max_ms"], "ms", 1), beside),)
 
 
+def _regime(summary: Summary) -> tuple[KeyFigure, ...]:
+    """None without a link, or if an older version analysed the run."""
+    found = summary.get("regime")
+    return (KeyFigure("regime", found["regime"] or "not known", found["because"]),) if found else ()
+
+
+def _standing(summary: Summary) -> tuple[KeyFigure, ...]:
+    found = summary.get("standing_queue")
+    if not found:
+        return ()
+    height = f", then {octets(found['mean_bytes'])}, {figure(found['mean_ms'], 'ms', 1)}" if found["share"] else ""
+    beside = f"of the time; more than {octets(found['least_bytes'])} for {figure(found['window_s'], 's', 1)}{height}"
+    return (KeyFigure("standing queue", percent(found["share"]), beside),)
+
+
+def _ping_sojourn(summary: Summary) -> tuple[KeyFigure, ...]:
+    found = summary.get("ping_sojourn")
+    if not found:
+        return ()
+    beside = f"mean {figure(found['mean_ms'], '', 1)}, p95 {figure(found['p95_ms'], '', 1)}, p99 "
+    return (
+        KeyFigure("ping sojourn p50", figure(found["p50_ms"], "ms", 1), f"{beside}{figure(found['p99_ms'], '', 1)}"),
+    )
+
+
+def _bursts(summary: Summary) -> tuple[KeyFigure, ...]:
+    """None if nothing was lost, or no captures show it."""
+    found = summary.get("loss_bursts", {}).get(summary["bottleneck"] or "")
+    if not found or not found["lost"]:
+        return ()
+    beside = f"of {counted(found['lost'], 'packet')}; {figure(found['mean'], '', 1)} in succession, at most "
+    return (KeyFigure("lost in bursts", percent(found["burst_share"]), f"{beside}{count(found['longest'])}"),)
+
+
 def _causes(name: str, losses: Mapping[str, LostFigures] | None) -> tuple[KeyFigure, ...]:
     """Packets that the link lost in one direction, by cause, if it lost any and the backend tells causes apart.
 
@@ -100,7 +138,17 @@ def _flows(summary: Summary) -> tuple[KeyFigure, ...]:
         return ()
     completed = summary["flows_completed"]
     mean = f"; mean {octets(summary['mean_flow_bytes'])}" if completed else ""
-    return (KeyFigure("flows completed", count(completed), f"to the island, one each connection{mean}"),)
+    figures = [KeyFigure("flows completed", count(completed), f"to the island, one each connection{mean}")]
+    window, crowd = summary.get("initial_window"), summary.get("concurrency")  # absent from older summaries
+    if window and window["flows_share"] is not None:
+        beside = f"of them, {percent(window['bytes_share'])} of their bytes: at most {octets(window['bytes'])}"
+        figures.append(KeyFigure("in the initial window", percent(window["flows_share"]), beside))
+    if crowd:
+        most = summary["concurrent_flows_max"]
+        growth = "; they grow steadily" if crowd["grows"] else ""
+        beside = f"on average, p95 {figure(crowd['p95'], '', 1)}, at most {count(most)}{growth}"
+        figures.append(KeyFigure("open flows", figure(crowd["mean"], "", 1), beside))
+    return tuple(figures)
 
 
 def _changes(summary: Summary) -> tuple[KeyFigure, ...]:

@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from atoll_analysis.figures.losses import CAUSES
 from atoll_analysis.summary import Summary, Volume
 from atoll_core.experiment.experiment import DIRECTIONS, Link, LinkDirection
+from atoll_dashboards.report import distribution_plots
 from atoll_dashboards.report.downsampling import cloud, extremes, share_points
 from atoll_dashboards.report.plot_style import (
     BLUE,
@@ -162,6 +163,16 @@ def queue(sources: Sources) -> Figure | None:
     below.step(
         t_s, counters["queue_bytes"].to_numpy() / 1e3, where="post", color=BROWN, linewidth=0.7, label="at their end"
     )
+    floor = extremes(sources.queue_floor(link.box), "floor_bytes")
+    if not floor.is_empty() and floor["floor_bytes"].sum():
+        below.step(
+            floor["t_s"].to_numpy(),
+            floor["floor_bytes"].to_numpy() / 1e3,
+            where="post",
+            color=INK,
+            linewidth=1.2,
+            label="did not drain",
+        )
     below.set_ylabel(f"queue of {link.box} (kB)" if sources.other_links else "queue (kB)")
     bound(below, capacity_kb, f"Q\n{capacity_kb:g} kB")
     _time_axis(below, sources, capacity_kb)
@@ -396,7 +407,8 @@ PLOTS = (
         "Queue of the satellite link",
         "Above: RTT of the ping series less the base RTT measured before the load; dashed: 8Q/R, what a full queue of "
         "Q bytes to the island adds at rate R (the least of a trace), and, where pings also waited on their way back, "
-        "what full queues add both ways. Below: bytes waiting in the queue to the island.",
+        "what full queues add both ways. Below: bytes waiting in the queue to the island; did not drain: the standing "
+        "queue, the least that remained for a base RTT, and at least for a second.",
         queue,
         over_time=True,
     ),
@@ -409,6 +421,14 @@ PLOTS = (
         "\N{LEFT DOUBLE QUOTATION MARK}where: before\N{RIGHT DOUBLE QUOTATION MARK} (the queue).",
         loss,
         over_time=True,
+    ),
+    Plot(
+        "bursts",
+        "Loss bursts",
+        "How many packets to the island the slowest link lost one directly after the other, from the captures before "
+        "and behind it: how often so many in succession, and how many packets that makes. A full queue still takes "
+        "small packets, which end a burst here.",
+        distribution_plots.bursts,
     ),
     Plot(
         "other-links",
@@ -438,6 +458,14 @@ PLOTS = (
         "Flows",
         "Left: time from connecting to the last byte of every completed flow. Right: how flows and bytes spread.",
         flows,
+    ),
+    Plot(
+        "flow-classes",
+        "Flows by size",
+        "Completion times and rates of completed flows by size of their payload, each class up to the bound below it. "
+        "n: completed, of those begun. The end of a run cuts slow flows more often than fast ones: a class with many "
+        "cut flows is slower than it looks.",
+        distribution_plots.flow_classes,
     ),
     Plot(
         "terrestrial",

@@ -86,6 +86,17 @@ class Sources:
             .filter(pl.col("t_s").is_between(0, self.seconds + WINDOW_S))
         )
 
+    def queue_floor(self, box: str) -> pl.DataFrame:
+        """t_s (the beginning of an interval) and floor_bytes, what did not drain of a link's queue to the island.
+
+        Empty for what older versions analysed.
+        """
+        if "standing_queue" not in self.summary:
+            return pl.DataFrame()
+        rows = self.table("queue").filter((pl.col("link") == box) & pl.col("floor_bytes").is_not_null())
+        begin = self.since_start("t_ns") - pl.col("seconds")
+        return rows.select("floor_bytes", t_s=begin).collect(engine="streaming")
+
     def drops(self, link: Link, direction: str = "to_island") -> pl.DataFrame:
         """Packets that a link lost in one direction: t_s (the end of an interval) and a column for each cause.
 

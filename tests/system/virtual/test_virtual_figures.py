@@ -165,6 +165,40 @@ def test_the_flows_are_those_the_seed_draws(run_dir: Path) -> None:
         assert ours == [(int(row["flow"]), int(row["size_bytes"])) for row in csv.DictReader(drawn.splitlines())]
 
 
+def test_flows_are_divided_by_size(summary: dict[str, Any]) -> None:
+    classes = summary["flow_classes"]
+    assert sum(each["completed"] for each in classes) == summary["flows_completed"]
+    assert sum(each["flows"] for each in classes) == summary["flows_completed"] + CHANNELS
+    least_rtt_s = (2 * DELAY_NS / 10**6 + min(TERRESTRIAL_MS.values())) / 1e3
+    assert classes[0]["completion_s"]["p50"] >= 2 * least_rtt_s
+    assert 0.5 < summary["initial_window"]["flows_share"] < 1
+    assert summary["concurrency"]["mean"] == pytest.approx(CHANNELS, rel=0.02)
+
+
+def test_each_lost_packet_is_known_and_the_link_counted_as_many(summary: dict[str, Any], run_dir: Path) -> None:
+    """Within the measurement, by two ways: packets of two captures, and the increase of the link's counters."""
+    counters = [json.loads(line) for line in (run_dir / "link.jsonl").read_text().splitlines()]
+    start_ns, end_ns = summary["origin_ns"], summary["origin_ns"] + 20 * 10**9
+    dropped = [
+        line["to_island"]["dropped_packets"]
+        for line in counters
+        if line["box"] == "sat" and line["type"] == "counters" and start_ns <= line["t_ns"] <= end_ns + 10**7
+    ]
+    bursts = summary["loss_bursts"]["sat"]
+    assert bursts["lost"] == dropped[-1] - dropped[0] > 0
+    assert sum(length * often for length, often in bursts["lengths"]) == bursts["lost"]
+    assert bursts["burst_share"] > 0.9, "a full queue drops packets one after the other, but for those that just fit"
+
+
+def test_queue_figures_agree_with_each_other(summary: dict[str, Any]) -> None:
+    assert summary["ping_sojourn"]["max_ms"] == pytest.approx(summary["sojourn_max_ms"])
+    assert summary["standing_queue"]["max_bytes"] <= summary["queue_max_bytes"] <= QUEUE_BYTES
+    regime = summary["regime"]
+    assert regime["utilisation"] == summary["utilisation"]
+    assert regime["span_s"] == pytest.approx(3 * summary["base_rtt_ms"] / 1e3)
+    assert regime["regime"] in {"pre-oscillation", "oscillation"}, "20 channels leave most of the link unused"
+
+
 def test_the_report_can_be_made_again_from_raw_data(run_dir: Path) -> None:
     before = (run_dir / "summary.json").read_bytes()
     for derived in ("summary.json", "report.html"):

@@ -54,6 +54,7 @@ distributions import none.csv --out x.csv
 distributions show none.csv
 latencies import none.txt --out x.yaml
 link calibrate none.yaml
+link-traces losses runs/none --out x.txt
 metrics load runs/none
 metrics check
 dashboards install

@@ -1,0 +1,143 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Flows of the channels by size class: completion times, rates, and what ended within the initial window."""
+
+from typing import Any, TypedDict
+
+import polars as pl
+
+from atoll_analysis.tables.run_data import RunData
+from atoll_core.experiment.experiment import Protocol
+from atoll_core.experiment.path_mtu import PathMtus
+
+BOUNDS_BYTES = (10_000, 100_000, 1_000_000, 10_000_000)
+"""Upper bounds of the size classes, in bytes of payload. With an initial window of 10 segments that doubles every round
+trip, a flow of 10 kB is sent in one round, one of 100 kB in three and one of 1 MB in seven: these classes are governed
+by the round-trip time. Flows of more than 1 MB, about the bandwidth-delay product of a GEO link of 16 Mbit/s, are
+governed by the queue and by losses. Those of more than 10 MB are the tail that short runs have few of."""
+
+PERCENTILES = (50, 90, 95, 99)
+
+INITIAL_WINDOW_SEGMENTS = 10
+"""RFC 6928; the default of Linux since 2.6.39."""
+
+_HEADERS_BYTES = 20 + 20 + 12
+"""Of IPv4 and of TCP with timestamps (RFC 7323), which Linux uses unless told not to."""
+
+
+class Percentiles(TypedDict):
+    """Percentiles of flows, by linear interpolation between the two nearest ranks."""
+
+    p50: float
+    p90: float
+    p95: float
+    p99: float
+
+
+class FlowClass(TypedDict):
+    """Flows of one size class; None: none was completed."""
+
+    above_bytes: int
+    to_bytes: int | None  # None: the largest ones
+    flows: int  # that were begun
+    completed: int
+    completed_bytes: int
+    completion_s: Percentiles | None  # from connecting to the last byte
+    rate_mbit_s: Percentiles | None  # size / completion time
+
+
+class InitialWindow(TypedDict):
+    """Completed flows that fit into the initial window: the server sends them without any acknowledgement."""
+
+    bytes: int  # payload of such a window
+    flows_share: float | None  # of the completed flows; None: there is none
+    bytes_share: float | None  # of their bytes
+
+
+def flow_classes(flows: pl.LazyFrame) -> list[FlowClass]:
+    """Return the figures of each class, the smallest sizes first.
+
+    ``flows``: the columns size_bytes, start_ns, end_ns and outcome of the table ``channel_flows``. Flows that fail or
+    that the end of the run cuts count as begun alone: the times of a class with many of them are those of its faster
+    flows.
+    """
+    size = pl.col("size_bytes")
+    completed = (pl.col("outcome") == "completed") & (size > 0) & (pl.col("end_ns") > pl.col("start_ns"))
+    seconds = (pl.col("end_ns") - pl.col("start_ns")) / 1e9
+    found = {
+        row["number"]: row
+        for row in flows.select(
+            number=pl.sum_horizontal((size > bound).cast(pl.Int64) for bound in BOUNDS_BYTES),
+            completed=completed,
+            bytes=pl.when(completed).then(size),
+            completion_s=pl.when(completed).then(seconds),
+            rate_mbit_s=pl.when(completed).then(8 * size / seconds / 1e6),
+        )
+        .group_by("number")
+        .agg(
+            pl.len().alias("flows"),
+            pl.col("completed", "bytes").sum(),
+            *(
+                pl.col(of).quantile(percent / 100, "linear").alias(f"{of} p{percent}")
+                for of in ("completion_s", "rate_mbit_s")
+                for percent in PERCENTILES
+            ),
+        )
+        .collect(engine="streaming")
+        .iter_rows(named=True)
+    }
+    bounds = zip((0, *BOUNDS_BYTES), (*BOUNDS_BYTES, None), strict=True)
+    return [_flow_class(above, to, found.get(number)) for number, (above, to) in enumerate(bounds)]
+
+
+def _flow_class(above_bytes: int, to_bytes: int | None, row: dict[str, Any] | None) -> FlowClass:
+    return FlowClass(
+        above_bytes=above_bytes,
+        to_bytes=to_bytes,
+        flows=row["flows"] if row else 0,
+        completed=row["completed"] if row else 0,
+        completed_bytes=row["bytes"] if row else 0,
+        completion_s=_percentiles("completion_s", row),
+        rate_mbit_s=_percentiles("rate_mbit_s", row),
+    )
+
+
+def _percentiles(name: str, row: dict[str, Any] | None) -> Percentiles | None:
+    if row is None or not row["completed"]:
+        return None
+    return Percentiles(p50=row[f"{name} p50"], p90=row[f"{name} p90"], p95=row[f"{name} p95"], p99=row[f"{name} p99"])
+
+
+def initial_window(flows: pl.LazyFrame, segment_bytes: int) -> InitialWindow:
+    """Return which share of completed flows, and of their bytes, fits into the initial window."""
+    window_bytes = INITIAL_WINDOW_SEGMENTS * segment_bytes
+    size = pl.col("size_bytes")
+    count, octets, within, bytes_within = (
+        flows.filter(pl.col("outcome") == "completed")
+        .select(
+            pl.len(),
+            size.sum().alias("bytes"),
+            (size <= window_bytes).sum().alias("within"),
+            pl.when(size <= window_bytes).then(size).sum().alias("bytes within"),
+        )
+        .collect(engine="streaming")
+        .row(0)
+    )
+    return InitialWindow(
+        bytes=window_bytes,
+        flows_share=within / count if count else None,
+        bytes_share=bytes_within / octets if octets else None,
+    )
+
+
+def segment_bytes(facts: RunData) -> int:
+    """Return the payload of a full-size segment between the first world server and the first island client."""
+    servers, clients = facts.network.world_hosts, facts.network.island_hosts
+    mtu = PathMtus(facts.network, facts.experiment).between(servers[0], clients[0], Protocol.TCP)
+    return mtu - _HEADERS_BYTES
+
+
+def long_flows(flows: pl.LazyFrame, least_bytes: int, start_ns: int, end_ns: int) -> float:
+    """Return how many flows of more than ``least_bytes`` were open on average between two instants."""
+    begin, end = pl.col("start_ns").clip(start_ns, end_ns), pl.col("end_ns").fill_null(end_ns).clip(start_ns, end_ns)
+    long = flows.filter(pl.col("size_bytes") > least_bytes)
+    return long.select((end - begin).sum()).collect(engine="streaming").item() / (end_ns - start_ns)

@@ -1,0 +1,101 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Losses of a link by burst length, and the fate of its packets one after another."""
+
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, TypedDict, cast
+
+import polars as pl
+
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.tables.capture_pairs import CapturePair, around_links
+from atoll_analysis.tables.lost_packets import sent_in_measurement
+from atoll_analysis.tables.probe_filter import of_changes
+from atoll_analysis.tables.run_data import RunData
+from atoll_analysis.tables.tables import Tables
+from atoll_core.description.link_trace import MOST_PACKETS
+from atoll_core.description.validation_messages import suggest
+from atoll_core.errors import RunError, UsageError
+
+if TYPE_CHECKING:
+    from atoll_analysis.summary import Summary
+
+GAP_PACKETS = 16
+"""Gmin of RFC 3611, section 4.7.2: so many packets between two losses separate two bursts. A drop-tail queue that
+overflows still takes small packets, and every packet that just fits, so that its losses are not all consecutive."""
+
+
+class LossBursts(TypedDict):
+    """What a link lost of the packets to the island that came to it within the measurement."""
+
+    first: str  # the captures before and behind it, which show this
+    last: str
+    packets: int  # that came to the link
+    lost: int
+    lengths: list[list[int]]  # consecutive packets lost and how often, ascending
+    longest: int
+    mean: float | None  # of the lengths; None: nothing was lost
+    burst_share: float | None  # of the lost packets: in bursts of at least two as RFC 3611 delimits them
+
+
+def loss_bursts(tables: Tables, facts: RunData) -> dict[str, LossBursts]:
+    """Return the bursts of every link whose captures show them."""
+    probes = of_changes(facts) if facts.changes else None
+    found: dict[str, LossBursts] = {}
+    for link, pair in around_links(facts, tables.decoded):
+        sent = sent_in_measurement(tables.packets(pair.first), facts, probes)
+        count = sent.select(pl.len()).collect(engine="streaming").item()
+        numbers = tables.scan("losses").filter(pl.col("link") == link.box).select("number").collect()["number"]
+        found[link.box] = bursts(numbers, count, pair)
+    return found
+
+
+def bursts(numbers: pl.Series, packets: int, pair: CapturePair) -> LossBursts:
+    """Return the bursts of lost packets. ``numbers``: theirs, ascending, of so many packets."""
+    received = numbers.diff() - 1  # between a lost packet and the one before
+    begins = (received != 0).fill_null(value=True)
+    lengths = begins.cast(pl.Int64).cum_sum().value_counts().group_by("count").len().sort("count")
+    near = (received < GAP_PACKETS).fill_null(value=False)
+    in_bursts = near | near.shift(-1, fill_value=False)
+    lost = len(numbers)
+    return LossBursts(
+        first=pair.first,
+        last=pair.last,
+        packets=packets,
+        lost=lost,
+        lengths=[list(row) for row in lengths.iter_rows()],
+        longest=max(lengths["count"], default=0),
+        mean=lost / int(begins.sum()) if lost else None,
+        burst_share=int(in_bursts.sum()) / lost if lost else None,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PacketFates:
+    """Of packets to the island that came to a link within the measurement, in their order: whether it lost them."""
+
+    link: str
+    lost: tuple[bool, ...]
+    came: int  # of which these are the first
+
+
+def fates_of_packets(run: RunDir, link: str | None = None) -> PacketFates:
+    """Return what became of the packets at a link, by default the slowest one; at most those of one loss trace.
+
+    Raises RunError if the run was not analysed or its captures do not show this, UsageError if there is no such link.
+    """
+    summary = cast("Summary", run.summary())
+    if "loss_bursts" not in summary:
+        raise RunError(f"{run.path}: analysed by an older version; run `atoll report {run.path}` to analyse it again")
+    shown, box = summary["loss_bursts"], link or summary["bottleneck"]
+    if box is None:
+        raise RunError(f"{run.path}: the run has no link")
+    if box not in summary["links"]:
+        raise UsageError(f"--link: unknown link {box!r}; {suggest(box, summary['links'], 'links')}")
+    if box not in shown or not shown[box]["packets"]:
+        raise RunError(f"{run.path}: no captures before and behind {box} show which packets it lost")
+    came = shown[box]["packets"]
+    count = min(came, MOST_PACKETS)
+    here = (pl.col("link") == box) & (pl.col("number") < count)
+    numbers = pl.scan_parquet(run.tables / "losses.parquet", glob=False).filter(here).select("number").collect()
+    lost = pl.Series(values=[False]).new_from_index(0, count).scatter(numbers["number"], values=True)
+    return PacketFates(box, tuple(lost), came)

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The regime of a run's slowest link: pre-oscillation, oscillation or congestion, with the numbers that decide.
+
+Criteria and their sources: docs/regimes.md.
+"""
+
+from enum import StrEnum
+from typing import TypedDict
+
+import polars as pl
+
+RTTS = 3
+"""A queue oscillates if it is full and empty within 2 to 3 round-trip times: senders hear of a drop one round trip
+later, and the queue drains in the next one."""
+
+SWINGING_SHARE = 0.1
+"""Oscillation: the queue is full and empty within three round trips in at least this share of the time. A single
+overflow, of one large flow's slow start, is over after a few round trips."""
+
+LOW_LOSS = 0.001
+"""Below it, losses to a full queue are low."""
+
+BURSTY_SHARE = 0.5
+"""Losses are bursty if at least this share of the lost packets is in bursts (RFC 3611). Of packets that are lost
+independently with a probability p, 1 - (1 - p)^32 are: 3 % at 0.1 %, half at 2 %."""
+
+HIGH_UTILISATION = 0.9
+"""From it on a link is used well; a lower one leaves room for flows that senders were made to hold back."""
+
+
+class Regime(StrEnum):
+    """What happens at the queue of a link."""
+
+    PRE_OSCILLATION = "pre-oscillation"
+    OSCILLATION = "oscillation"
+    CONGESTION = "congestion"
+    NONE = "none of the three"
+
+
+class RegimeFigures(TypedDict):
+    """The regime and what decides it; None: not measured, or not to be decided."""
+
+    regime: str | None  # of Regime
+    because: str  # in one sentence
+    utilisation: float | None
+    queue_loss: float | None  # share of the packets that came and were dropped by the full queue or its AQM
+    burst_share: float | None  # of the lost packets, as in ``loss_bursts``
+    swinging_share: float | None  # of the spans of three round trips: the queue was both full and empty within them
+    span_s: float | None  # three round trips
+    grows: bool | None  # the concurrency of an open loop; None: a closed loop, whose concurrency is bounded
+
+
+def swinging_share(intervals: pl.DataFrame, span_s: float) -> float | None:
+    """Return in which share of all spans of this length a queue was both full and empty; None if there is no span.
+
+    ``intervals``: one link's rows of the table ``queue``. Spans begin with each interval, and are at least one long.
+    """
+    usual_s = intervals["seconds"].median()
+    if not isinstance(usual_s, float) or usual_s <= 0:
+        return None
+    length = max(1, round(span_s / usual_s))
+    was = intervals.select(pl.col("full", "idle").cast(pl.Int8).rolling_max(length)).drop_nulls()
+    return None if was.is_empty() else int((was["full"] * was["idle"]).sum()) / len(was)
+
+
+def regime(
+    *,
+    utilisation: float | None,
+    queue_loss: float | None,
+    burst_share: float | None,
+    swinging: float | None,
+    span_s: float | None,
+    grows: bool | None,
+) -> RegimeFigures:
+    """Return the regime by these figures; ``burst_share`` is needed only if losses are not low."""
+    found, because = _decided(utilisation, queue_loss, burst_share, swinging, grows)
+    return RegimeFigures(
+        regime=found,
+        because=because,
+        utilisation=utilisation,
+        queue_loss=queue_loss,
+        burst_share=burst_share,
+        swinging_share=swinging,
+        span_s=span_s,
+        grows=grows,
+    )
+
+
+def _decided(
+    utilisation: float | None,
+    queue_loss: float | None,
+    burst_share: float | None,
+    swinging: float | None,
+    grows: bool | None,
+) -> tuple[Regime | None, str]:
+    if utilisation is None or queue_loss is None or swinging is None:
+        return None, "utilisation, losses or queue of the slowest link were not measured"
+    used, lost = f"utilisation {utilisation:.0%}", f"{queue_loss:.2%} lost to a full queue"
+    if grows:
+        return Regime.CONGESTION, f"open flows grow steadily in an open loop; {used}, {lost}"
+    is_used = utilisation >= HIGH_UTILISATION
+    if queue_loss < LOW_LOSS:
+        if is_used:
+            return Regime.NONE, f"{used} without losses that matter ({lost})"
+        return Regime.PRE_OSCILLATION, f"{lost}, {used}"
+    if burst_share is None:
+        return None, f"{lost}, but no captures show whether in bursts"
+    bursty = f"{burst_share:.0%} of the losses in bursts"
+    if burst_share < BURSTY_SHARE:
+        return Regime.NONE, f"losses are not bursty: {lost}, {bursty}"
+    if is_used:
+        return Regime.CONGESTION, f"{lost}, {bursty}, {used}"
+    swings = f"queue both full and empty within {RTTS} RTTs {swinging:.0%} of the time"
+    if swinging >= SWINGING_SHARE:
+        return Regime.OSCILLATION, f"{lost}, {bursty}, {used}; {swings}"
+    return Regime.PRE_OSCILLATION, f"overflows are single events: {swings}; {lost}, {used}"

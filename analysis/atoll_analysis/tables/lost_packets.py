@@ -1,0 +1,95 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Packets that a capture before a link has and the one behind it has not: which packet after which was lost.
+
+A packet is known again by its headers. The IPv4 identification distinguishes a segment that is sent again. Where
+packets are alike nevertheless (SYN-ACKs of Linux have the identification 0), the order decides: a link is a queue.
+"""
+
+from bisect import bisect_right
+from collections.abc import Iterator
+
+import polars as pl
+
+from atoll_analysis.tables.run_data import RunData
+from atoll_core.experiment.experiment import LinkDirection
+
+_HEADERS = ("src", "dst", "proto", "sport", "dport", "seq", "ack", "ip_id", "payload_bytes", "tcp_flags")
+_AT_ONCE = 1 << 17  # packets; those in flight are kept besides
+_ELSEWHERE_NS = 10**9  # how long a packet may be under way in other boxes, switches and stalls
+
+
+def lost_packets(first: pl.LazyFrame, last: pl.LazyFrame, longest_ns: int) -> Iterator[pl.DataFrame]:
+    """Return the packets of ``first`` that are not in ``last``: number (in ``first``, from 0), t_ns, ip_bytes.
+
+    ``longest_ns``: the longest time from one capture to the other. Packets of which ``last`` cannot say yet whether
+    they arrive are left out: none that was sent after them has arrived, and the capture ends. Memory does not grow with
+    the captures.
+    """
+    spans = [
+        frame.select(pl.len(), pl.col("t_ns").min().alias("begin"), pl.col("t_ns").max().alias("end"))
+        for frame in (first, last)
+    ]
+    (count, begin, end), (_, _, seen_until) = (span.collect(engine="streaming").row(0) for span in spans)
+    if not count or seen_until is None:
+        return
+    last_ns = min(max(end, seen_until), end + longest_ns)
+    step = 1 + (last_ns - begin) * _AT_ONCE // count
+    key = pl.struct(_HEADERS).hash().alias("key")
+    waiting = pl.DataFrame(schema={"t_ns": pl.Int64, "ip_bytes": pl.UInt32, "key": pl.UInt64, "number": pl.Int64})
+    numbered = 0
+    arrived = -1  # number of the latest packet that has arrived
+    for start in range(begin, last_ns + 1, step):
+        within = pl.col("t_ns").is_between(start, start + step, closed="left")
+        came = first.filter(within).select("t_ns", "ip_bytes", key).collect(engine="streaming")
+        numbers = pl.int_range(numbered, numbered + len(came), eager=True).alias("number")
+        numbered += len(came)
+        waiting = pl.concat([waiting, came.with_columns(numbers)])
+        left = last.filter(within).select(key).collect(engine="streaming").to_series()
+        passed = _passed(waiting["key"], left)
+        arrived = max([arrived, *waiting["number"].filter(passed).tail(1)])
+        waiting = waiting.filter(~passed)
+        over = pl.col("t_ns") < min(start + step, seen_until) - longest_ns
+        yield waiting.filter(over).select("number", "t_ns", "ip_bytes")
+        waiting = waiting.filter(~over)
+    yield waiting.filter(pl.col("number") < arrived).select("number", "t_ns", "ip_bytes")
+
+
+def longest_transit_ns(direction: LinkDirection) -> int:
+    """Return the longest time that a packet which is not lost takes through a link and what is around it."""
+    jitter_ns = direction.jitter.reach.ns if direction.jitter else 0
+    waiting_ns = direction.full_queue.ns + direction.longest_pause.ns
+    return direction.delays[1].ns + jitter_ns + waiting_ns + _ELSEWHERE_NS
+
+
+def sent_in_measurement(packets: pl.LazyFrame, facts: RunData, probes: pl.Expr | None) -> pl.LazyFrame:
+    """The island-bound packets of a capture within the measurement, without ``probes``."""
+    found = packets.filter(pl.col("to_island") == 1)
+    if facts.window is not None:
+        found = found.filter(pl.col("t_ns").is_between(facts.window.start_ns, facts.window.end_ns, closed="left"))
+    return found if probes is None else found.filter(~probes)
+
+
+def _passed(waiting: pl.Series, left: pl.Series) -> pl.Series:
+    """Of each key of ``waiting``, in their order, whether the packet is among those that ``left`` the link."""
+    came = pl.DataFrame({"key": waiting}).with_row_index("at")
+    alike = came["key"].is_duplicated()
+    one = came.filter(~alike)
+    found = pl.DataFrame({"key": left}).join(one, on="key", how="left", maintain_order="left")
+    passed = pl.Series(values=[False], dtype=pl.Boolean).new_from_index(0, len(came))
+    passed = passed.scatter(found["at"].drop_nulls(), values=True)
+    if alike.any():
+        candidates = dict(came.filter(alike).group_by("key", maintain_order=True).agg("at").iter_rows())
+        after = pl.col("at").cum_max().forward_fill().fill_null(-1).cast(pl.Int64)
+        undecided = found.with_columns(after=after).filter(pl.col("at").is_null() & pl.col("key").is_in([*candidates]))
+        rows = undecided.select("key", "after").iter_rows()
+        places = [place for key, preceding in rows for place in _first_behind(candidates[key], preceding)]
+        passed = passed.scatter(places, values=True)
+    return passed
+
+
+def _first_behind(places: list[int], preceding: int) -> list[int]:
+    """Take the first place behind the packet that left just before; if there is none, the first one."""
+    if not places:
+        return []
+    chosen = bisect_right(places, preceding)
+    return [places.pop(chosen if chosen < len(places) else 0)]

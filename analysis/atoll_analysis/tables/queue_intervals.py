@@ -1,0 +1,66 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The queue of a link in the intervals between its counters: least and most, whether it was empty or full, its floor.
+
+A standing queue is one that does not drain: what remains of it when bursts have passed. Its height is the floor here.
+"""
+
+import polars as pl
+
+from atoll_analysis.tables.packet_records import ETHERNET_HEADER_BYTES
+from atoll_analysis.tables.run_data import RunData
+from atoll_core.experiment.experiment import Counted, Link, LinkDirection
+from atoll_core.experiment.path_mtu import PathMtus
+
+LEAST_WINDOW_S = 1.0
+"""The floor is taken over one base RTT, the time in which senders react to a queue (RFC 8289, section 3.2), but over at
+least this: ten counters, and a queue that stays for less is no standing queue of a satellite link."""
+
+
+def queue_intervals(
+    counters: pl.LazyFrame, direction: LinkDirection, packet_bytes: int, window_s: float
+) -> pl.DataFrame:
+    """Return a row for each interval: t_ns (its end), seconds, least_bytes, most_bytes, idle, full, floor_bytes.
+
+    ``counters``: of one direction of a link (table ``boxes``), within the measurement. ``packet_bytes``: of a full-size
+    packet as the link counts it. ``idle``: at some instant the link had nothing to send. ``full``: at some instant such
+    a packet did not fit, or one was dropped for this. ``floor_bytes``: the largest minimum of the queue over all spans
+    of ``window_s`` that contain the interval; null if no span does.
+    """
+    rows = counters.sort("t_ns").collect(engine="streaming")
+    seconds = pl.col("t_ns").diff() / 1e9
+    # What has left the queue: the kernel's tc knows no idle time, and counts what it has sent after the propagation.
+    left = (
+        pl.col("in_bytes") - (pl.col("dropped_bytes") - pl.col("lost_after_bytes").fill_null(0)) - pl.col("queue_bytes")
+    )
+    room = direction.rate.bit_s / 8 * seconds - 2 * packet_bytes  # a packet may be half within the interval at each end
+    idle = pl.coalesce(pl.col("idle_ns").diff() > 0, left.diff() < room).fill_null(value=False)
+    most = pl.max_horizontal("queue_max_bytes", "queue_bytes")
+    dropped = pl.col("dropped_queue_packets").diff().fill_null(0) > 0
+    found = rows.select(
+        "t_ns",
+        seconds=seconds,
+        least_bytes=pl.when(idle).then(0).otherwise(pl.min_horizontal("queue_bytes", pl.col("queue_bytes").shift())),
+        most_bytes=most,
+        idle=idle,
+        full=(most > direction.queue.bytes - packet_bytes) | dropped,
+    ).slice(1)
+    span = max(1, round(window_s / _usual_s(found)))
+    least_of_span = found["least_bytes"].rolling_min(span)
+    floor = least_of_span.reverse().rolling_max(span, min_samples=1).reverse()
+    return found.with_columns(floor_bytes=floor)
+
+
+def standing_window_s(facts: RunData) -> float:
+    """Return the span over which the floor of a queue is taken."""
+    return max(LEAST_WINDOW_S, (facts.base_rtt_ns or 0) / 1e9)
+
+
+def full_size_bytes(facts: RunData, link: Link) -> int:
+    """Return the bytes of the longest packet that passes a link, as the link counts them."""
+    mtu = PathMtus(facts.network, facts.experiment).longest_at(facts.network.box(link.box))
+    return mtu + (ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0)
+
+
+def _usual_s(intervals: pl.DataFrame) -> float:
+    median = intervals["seconds"].median()
+    return median if isinstance(median, float) and median > 0 else LEAST_WINDOW_S

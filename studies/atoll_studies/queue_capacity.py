@@ -1,0 +1,213 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Recommended capacity of the slowest link's queue, from the runs of a study in which it is a factor.
+
+A good queue: transfers finish in reasonable time, little oscillation, good utilisation, no significant standing queue,
+and voice stays within its limits. The criteria and rules of thumb are in docs/regimes.md.
+"""
+
+import math
+from collections import Counter
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from statistics import median
+from typing import Any, cast
+
+from atoll_analysis.figures.regimes import SWINGING_SHARE
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.summary import Summary
+from atoll_studies.results import Results
+
+SLOWEST_TRANSFER = 1.25
+"""A transfer finishes in reasonable time if it takes at most this much of the shortest median of all capacities."""
+
+LEAST_UTILISATION = 0.9
+"""Of the highest median of all capacities: the load of the study may not fill the link at any of them."""
+
+MOST_STANDING = 0.1
+"""Share of time with a standing queue from which on it is significant."""
+
+VOICE_MS = 300.0
+"""One way, what voice allows; a call on a GEO link uses most of it before any queue."""
+VOICE_MARGINAL_MS = 400.0
+"""One way, what ITU-T G.114 allows in planning a network: between the two limits voice is marginal."""
+
+
+@dataclass(frozen=True, slots=True)
+class QueueRun:
+    """What a run says of its queue; None: not measured."""
+
+    queue_bytes: int
+    rate_bit_s: int
+    base_rtt_ms: float | None
+    transfer_s: float | None  # inf: it did not finish; None: there was none
+    utilisation: float | None
+    swinging: float | None
+    standing: float | None
+    long_flows: float | None
+    regime: str | None
+
+
+@dataclass(frozen=True, slots=True)
+class QueueLevel:
+    """One capacity: medians over its runs, and the criteria that it does not meet."""
+
+    queue_bytes: int
+    runs: int
+    transfer_s: float | None  # inf: in most runs it did not finish
+    utilisation: float | None
+    swinging: float | None
+    standing: float | None
+    voice_ms: float | None  # one way, with a full queue
+    regimes: tuple[tuple[str, int], ...]  # with the number of runs, the most frequent first
+    unmet: tuple[str, ...]
+
+    @property
+    def is_marginal_for_voice(self) -> bool:
+        """Whether voice is between its two limits."""
+        return self.voice_ms is not None and VOICE_MS < self.voice_ms <= VOICE_MARGINAL_MS
+
+
+@dataclass(frozen=True, slots=True)
+class QueueAdvice:
+    """The capacities of configurations that are otherwise the same, ascending, and the rules of thumb beside them."""
+
+    others: Mapping[str, str]  # levels of the other factors
+    levels: tuple[QueueLevel, ...]
+    product_bytes: int | None  # rate x base RTT (Villamizar and Song 1994)
+    long_flows: float | None  # open at once, median of all runs
+    root_bytes: int | None  # the product / sqrt(long flows), for at least one (Appenzeller, Keslassy and McKeown 2004)
+
+    @property
+    def recommended(self) -> QueueLevel:
+        """The capacity that leaves the fewest criteria unmet; of several, the smallest one."""
+        return min(self.levels, key=lambda level: (len(level.unmet), level.queue_bytes))
+
+
+def queue_advice(results: Results) -> list[QueueAdvice]:
+    """Return the advice for each combination of the other factors; none if the queue is no factor."""
+    found: dict[int, list[QueueRun]] = {}
+    for run in results.runs:
+        measured = _queue_run(cast("Summary", RunDir.open(run.attempt.path).summary()))
+        if measured is not None:
+            found.setdefault(run.configuration, []).append(measured)
+    capacity = {number: runs[0].queue_bytes for number, runs in found.items()}
+    others = _other_factors(results, capacity)
+    groups: dict[tuple[str, ...], list[QueueRun]] = {}
+    for number, runs in found.items():
+        levels = tuple(results.configurations[number][factor] for factor in others)
+        groups.setdefault(levels, []).extend(runs)
+    advice = [advise(dict(zip(others, levels, strict=True)), runs) for levels, runs in groups.items()]
+    return [each for each in advice if len(each.levels) > 1]
+
+
+def advise(others: Mapping[str, str], runs: Sequence[QueueRun]) -> QueueAdvice:
+    """Return the advice from runs that differ in their queue and seed alone; at least one."""
+    of_level: dict[int, list[QueueRun]] = {}
+    for run in sorted(runs, key=lambda run: run.queue_bytes):
+        of_level.setdefault(run.queue_bytes, []).append(run)
+    transfer_s = {queue: _median(run.transfer_s for run in level) for queue, level in of_level.items()}
+    utilisation = {queue: _median(run.utilisation for run in level) for queue, level in of_level.items()}
+    fastest_s = min((each for each in transfer_s.values() if each is not None), default=None)
+    fullest = max((each for each in utilisation.values() if each is not None), default=None)
+    rtt_ms, long = _median(run.base_rtt_ms for run in runs), _median(run.long_flows for run in runs)
+    product = None if rtt_ms is None else round(runs[0].rate_bit_s / 8 * rtt_ms / 1e3)
+    return QueueAdvice(
+        others=others,
+        levels=tuple(_level(level, fastest_s, fullest) for level in of_level.values()),
+        product_bytes=product,
+        long_flows=long,
+        root_bytes=None if product is None or long is None else round(product / math.sqrt(max(1.0, long))),
+    )
+
+
+def _level(runs: Sequence[QueueRun], fastest_s: float | None, fullest: float | None) -> QueueLevel:
+    queue_bytes, rtt_ms = runs[0].queue_bytes, _median(run.base_rtt_ms for run in runs)
+    transfer_s, utilisation = _median(run.transfer_s for run in runs), _median(run.utilisation for run in runs)
+    swinging, standing = _median(run.swinging for run in runs), _median(run.standing for run in runs)
+    voice_ms = None if rtt_ms is None else rtt_ms / 2 + 8e3 * queue_bytes / runs[0].rate_bit_s
+    checked = {
+        "transfer": transfer_s is not None
+        and fastest_s is not None
+        and (transfer_s == math.inf or transfer_s > SLOWEST_TRANSFER * fastest_s),
+        "oscillation": swinging is not None and swinging >= SWINGING_SHARE,
+        "utilisation": utilisation is not None and fullest is not None and utilisation < LEAST_UTILISATION * fullest,
+        "standing queue": standing is not None and standing >= MOST_STANDING,
+        "voice": voice_ms is not None and voice_ms > VOICE_MARGINAL_MS,
+    }
+    return QueueLevel(
+        queue_bytes=queue_bytes,
+        runs=len(runs),
+        transfer_s=transfer_s,
+        utilisation=utilisation,
+        swinging=swinging,
+        standing=standing,
+        voice_ms=voice_ms,
+        regimes=tuple(Counter(run.regime or "not known" for run in runs).most_common()),
+        unmet=tuple(name for name, fails in checked.items() if fails),
+    )
+
+
+def _queue_run(summary: Summary) -> QueueRun | None:
+    """What a summary says; None without a link. Older versions did not compute all of it."""
+    link = summary["links"].get(summary["bottleneck"] or "")
+    if link is None:
+        return None
+    standing, regime = summary.get("standing_queue"), summary.get("regime")
+    finished = summary["transfer_s"] if summary["transfer_complete"] else math.inf
+    return QueueRun(
+        queue_bytes=link["queue_bytes"],
+        rate_bit_s=link["rate_bit_s"],
+        base_rtt_ms=summary["base_rtt_ms"],
+        transfer_s=None if summary["transfer_bytes"] is None else finished,
+        utilisation=summary["utilisation"],
+        swinging=regime["swinging_share"] if regime else None,
+        standing=standing["share"] if standing else None,
+        long_flows=summary.get("long_flows_mean"),
+        regime=regime["regime"] if regime else None,
+    )
+
+
+def _other_factors(results: Results, capacity: Mapping[int, int]) -> tuple[str, ...]:
+    """The factors whose levels do not change the queue: those of configurations that differ in one factor alone."""
+
+    def changes_queue(factor: str) -> bool:
+        queues: dict[tuple[str, ...], set[int]] = {}
+        for number, queue_bytes in capacity.items():
+            levels = results.configurations[number]
+            queues.setdefault(tuple(level for name, level in levels.items() if name != factor), set()).add(queue_bytes)
+        return any(len(each) > 1 for each in queues.values())
+
+    return tuple(factor for factor in results.factors if not changes_queue(factor))
+
+
+def _median(values: Iterator[float | None]) -> float | None:
+    known = [each for each in values if each is not None]
+    return median(known) if known else None
+
+
+def advice_json(advice: Sequence[QueueAdvice]) -> list[dict[str, Any]]:
+    """The advice as ``--json`` prints it; a transfer that did not finish in most runs has no time."""
+    return [
+        {
+            "others": dict(each.others),
+            "recommended_bytes": each.recommended.queue_bytes,
+            "bandwidth_delay_product_bytes": each.product_bytes,
+            "long_flows": each.long_flows,
+            "product_by_root_bytes": each.root_bytes,
+            "levels": [
+                {
+                    "queue_bytes": level.queue_bytes,
+                    "runs": level.runs,
+                    "transfer_s": None if level.transfer_s == math.inf else level.transfer_s,
+                    "utilisation": level.utilisation,
+                    "full_and_empty_share": level.swinging,
+                    "standing_share": level.standing,
+                    "voice_ms": level.voice_ms,
+                    "regimes": dict(level.regimes),
+                    "unmet": list(level.unmet),
+                }
+                for level in each.levels
+            ],
+        }
+        for each in advice
+    ]

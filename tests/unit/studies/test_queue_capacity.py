@@ -1,0 +1,152 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The recommended queue capacity is the smallest that meets the criteria; rules of thumb stand beside it."""
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.summary import Summary
+from atoll_cli.commands.sweep import report_study
+from atoll_studies.points import make_points
+from atoll_studies.queue_capacity import QueueAdvice, QueueRun, advise, queue_advice
+from atoll_studies.results import read_results
+from atoll_studies.study import load_study
+from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
+from tests.support.sandbox import QUICK
+
+HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
+
+
+def run(queue_kb: int, **changes: Any) -> QueueRun:
+    """A run on a GEO link of 16 Mbit/s that meets every criterion, but for what is changed."""
+    usual: dict[str, Any] = {
+        "queue_bytes": 1000 * queue_kb,
+        "rate_bit_s": 16_000_000,
+        "base_rtt_ms": 560.0,
+        "transfer_s": 20.0,
+        "utilisation": 0.8,
+        "swinging": 0.0,
+        "standing": 0.0,
+        "long_flows": 16.0,
+        "regime": "pre-oscillation",
+    }
+    return QueueRun(**{**usual, **changes})
+
+
+def unmet(advice: QueueAdvice) -> dict[int, tuple[str, ...]]:
+    return {level.queue_bytes // 1000: level.unmet for level in advice.levels}
+
+
+def test_the_smallest_capacity_that_meets_all_criteria_is_recommended() -> None:
+    """In any order of runs; slow transfers, a link half used, swings, a standing queue and voice count against it."""
+    advice = advise(
+        {},
+        [
+            run(800, standing=0.3),
+            run(30, transfer_s=25.1),
+            run(60, utilisation=0.71),
+            run(120),
+            run(240),
+            run(90, swinging=0.1),
+        ],
+    )
+    assert unmet(advice) == {
+        30: ("transfer",),
+        60: ("utilisation",),
+        90: ("oscillation",),
+        120: (),
+        240: (),
+        800: ("standing queue", "voice"),
+    }
+    assert advice.recommended.queue_bytes == 120_000
+    assert [level.voice_ms for level in advice.levels] == [295, 310, 325, 340, 400, 680]
+    assert [level.is_marginal_for_voice for level in advice.levels] == [False, True, True, True, True, False]
+
+
+def test_rules_of_thumb_are_the_bandwidth_delay_product_and_its_part_by_the_root_of_long_flows() -> None:
+    advice = advise({}, [run(100), run(200)])
+    assert (advice.product_bytes, advice.long_flows, advice.root_bytes) == (1_120_000, 16, 280_000)
+    few = advise({}, [run(100, long_flows=0.2), run(200, long_flows=0.2)])
+    assert few.root_bytes == few.product_bytes
+    unknown = advise({}, [run(100, base_rtt_ms=None), run(200, base_rtt_ms=None)])
+    assert (unknown.product_bytes, unknown.root_bytes) == (None, None)
+
+
+def test_figures_are_medians_of_runs_and_a_transfer_that_does_not_end_is_the_slowest() -> None:
+    advice = advise({}, [run(100, transfer_s=math.inf), run(100, transfer_s=math.inf), run(100), run(200)])
+    first, second = advice.levels
+    assert (first.runs, first.transfer_s, first.unmet) == (3, math.inf, ("transfer",))
+    assert (second.transfer_s, advice.recommended) == (20, second)
+    neither = advise({}, [run(100, transfer_s=math.inf), run(200, transfer_s=math.inf)])
+    assert unmet(neither) == {100: ("transfer",), 200: ("transfer",)}
+    assert neither.recommended.queue_bytes == 100_000
+
+
+def test_a_criterion_that_no_run_measured_is_not_applied() -> None:
+    nothing = {"transfer_s": None, "utilisation": None, "swinging": None, "standing": None, "base_rtt_ms": None}
+    assert unmet(advise({}, [run(100, **nothing), run(800, **nothing)])) == {100: (), 800: ()}
+
+
+def study_with(tmp_path: Path, factors: str) -> StudyDirectory:
+    """A study whose runs have the queue of their level and a transfer that a small one slows down."""
+    file = tmp_path / "study.yaml"
+    file.write_text(f"name: made-up\nexperiment: {QUICK}\nrepetitions: 2\nfigures: [goodput]\nfactors:\n{factors}")
+    study = load_study(file)
+    points = make_points(study)
+    found = StudyDirectory(tmp_path / "s")
+    found.write(study, points)
+    for point in points:
+        made = found.working / point.id
+        made.mkdir(parents=True)
+        queue_bytes = study.configurations[point.configuration].experiment.link("sat").to_island.queue.bytes
+        summary = dict.fromkeys(Summary.__annotations__)
+        summary |= {"terrestrial_rtt_ms": {}, "changes": [], "channels": 0, "ping_sent": 0, "base_rtt_ms": 560.0}
+        summary |= {"bottleneck": "sat", "links": {"sat": {"queue_bytes": queue_bytes, "rate_bit_s": 16_000_000}}}
+        summary |= {"transfer_bytes": 10**7, "transfer_complete": True, "transfer_s": 1e6 / queue_bytes}
+        summary |= {"utilisation": 0.5, "goodput_mbit_s": 8.0, "long_flows_mean": 4.0}
+        summary |= {"regime": {"regime": "oscillation", "swinging_share": 0.02}, "standing_queue": {"share": 0.0}}
+        RunDir(made).write_manifest({"outcome": "completed"})
+        RunDir(made).write_summary(summary)
+        path = found.point_path(point.id) / "20260102T030405Z-1"
+        found.keep(made, point.id, Attempt(path, "valid", "", 9.5, HERE))
+    return found
+
+
+def test_a_report_of_a_study_recommends_a_capacity_for_each_other_level(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    place = study_with(
+        tmp_path, "  traffic.channels: [5, 50]\n  links.sat.to_island.queue: [30 kB, 60 kB, 100 kB, 110 kB]\n"
+    )
+    found = queue_advice(read_results(place))
+    assert [each.others for each in found] == [{"traffic.channels": "5"}, {"traffic.channels": "50"}]
+    assert [unmet(each) for each in found] == [{30: ("transfer",), 60: ("transfer",), 100: (), 110: ()}] * 2
+    report_study(place.path, [], [], None, as_json=False)
+    said = capsys.readouterr().out
+    assert "queue capacity (traffic.channels 50)" in said
+    assert (
+        "recommended: 100.00\u00a0kB, the smallest that meets all criteria; bandwidth-delay product 1.12\u00a0MB, "
+        "by the root of 4.0 long flows 560.00\u00a0kB"
+    ) in said
+    report_study(place.path, [], [], None, as_json=True)
+    advice = json.loads(capsys.readouterr().out)["queue_capacity"]
+    assert [each["recommended_bytes"] for each in advice] == [100_000, 100_000]
+    assert advice[0]["levels"][0] == {
+        "queue_bytes": 30_000,
+        "runs": 2,
+        "transfer_s": pytest.approx(33.333, abs=0.001),
+        "utilisation": 0.5,
+        "full_and_empty_share": 0.02,
+        "standing_share": 0.0,
+        "voice_ms": 295.0,
+        "regimes": {"oscillation": 2},
+        "unmet": ["transfer"],
+    }
+
+
+def test_a_study_whose_queue_is_no_factor_has_no_recommendation(tmp_path: Path) -> None:
+    assert queue_advice(read_results(study_with(tmp_path, "  traffic.channels: [5, 50]\n"))) == []
