@@ -10,6 +10,7 @@ Names are fixed, other parts of the house look jobs up by them: ``link-<box>``, 
 import hashlib
 from collections.abc import Iterator
 
+from atoll_controller.planner.box_config import box_uses
 from atoll_controller.planner.job_limits import MODEST
 from atoll_controller.planner.job_privileges import of_tcp
 from atoll_controller.planner.link_config import direction_config
@@ -99,12 +100,12 @@ def _programs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
 
 def _own_programs(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
     """The subcommands of atoll-host that run on boxes by their kind, of the boxes that are ever in a chain."""
-    settings = {each.box: dict(each.settings) for each in experiment.boxes}
-    for box in _ever_passed(experiment.as_used(network), experiment):
-        if box.kind.subcommand:
-            config = {"world": box.world.name, "island": box.island.name, **settings.get(box.name, {})}
-            name = f"{box.kind.subcommand}-{box.name}"
-            yield host_job(name, box.name, Phase.SERVICE, box.kind.subcommand, config, privileges=box.kind.privileges)
+    uses = box_uses(network, experiment)
+    for box in _ever_passed(network, experiment):
+        if box.name in uses:
+            kind, config = box.kind, box.kind.configuration(uses[box.name])
+            name = f"{kind.subcommand}-{box.name}"
+            yield host_job(name, box.name, Phase.SERVICE, kind.subcommand, config, privileges=kind.privileges)
 
 
 def _reports(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:

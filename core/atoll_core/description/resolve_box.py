@@ -61,6 +61,30 @@ def resolve_settings(box: ChainBox, given: Mapping[str, Any]) -> tuple[dict[str,
     return {key: to_json(getattr(resolved, key)) for key in settings.model_fields}, []
 
 
+def disagreements(
+    world: ChainBox, island: ChainBox, settings: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[str, str, str]]:
+    """Settings in which the two boxes of a pair must agree and do not: a box, the key, and the message.
+
+    ``settings``: by box. A box that is off agrees with every other one unless the kind encapsulates packets.
+    """
+    ends = [(box, settings.get(box.name, {})) for box in (world, island)]
+    off = [box for box, given in ends if given.get("mode") == "off"]
+    if len(off) == 1 and world.kind.encapsulates:
+        (on,) = (box for box in (world, island) if box not in off)
+        what = f"carries packets to it in {world.kind.encapsulates}"
+        yield (
+            off[0].name,
+            "mode",
+            f"box {off[0].name!r} is off, but {on.name!r}, which {what}, is on; write the same mode for both",
+        )
+    for key in () if off else world.kind.agree:
+        here, there = (given.get(key) for _, given in ends)
+        if here != there:
+            words = f"{key} is not the same for {world.name!r} and {island.name!r}, which are a pair"
+            yield island.name, key, f"{words}; write one value for both"
+
+
 def unknown_placeholders(program: Program) -> Iterator[tuple[str, str]]:
     """Keys of a program whose commands have unknown placeholders, each with a message.
 
