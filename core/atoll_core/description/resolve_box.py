@@ -48,7 +48,7 @@ def resolve_settings(box: ChainBox, given: Mapping[str, Any]) -> tuple[dict[str,
 
     ``given``: those of the experiment, which override the box's own. Values are JSON's; quantities in base units.
     """
-    settings, within = box.kind.settings, ("boxes", box.name)
+    settings, within = box.kind.settings and box.kind.settings(), ("boxes", box.name)
     written = {**dict(box.settings), **given}
     if settings is None:
         where = "its settings belong to links" if box.is_link else f"boxes of kind {box.kind.name} have none"

@@ -59,11 +59,14 @@ class BoxKind:
     ``has_program``: its program is the user's.
     ``subcommand``: the subcommand of atoll-host that runs on the box while a chain contains it, with ``privileges``.
     ``configuration``: what that program reads.
-    ``settings``: a subclass of ``atoll_core.description.raw_types.BoxSettings`` with a default for each; lab.yaml and
-    experiment.yaml override them. None: boxes of the kind have no settings. Only routed kinds have any, as all can be
-    switched to a plain router by ``mode: off``.
+    ``settings``: returns a subclass of ``atoll_core.description.raw_types.BoxSettings`` with a default for each;
+    lab.yaml and experiment.yaml override them. None: boxes of the kind have no settings. Only routed kinds have any, as
+    all can be switched to a plain router by ``mode: off``. A setting whose name ends with ``congestion_control`` is the
+    kernel's name of one, which is checked to be available.
     ``pair``: the kind with which it makes sense: a chain has as many boxes of one as of the other.
     ``ends_connections``: TCP connections end at the box, which opens others in their place.
+    ``connections_counter``: the counter of these connections. A run in which it stays 0 although TCP connections passed
+    the box's chains is invalid.
     ``answers_for_others``: it sends packets in the name of hosts (early acknowledgements), whose connections pass it.
     ``encapsulates``: the protocol of its outer packets ("udp"), in which it and its pair carry the packets of others.
     The plan gives each pair addresses for them (``atoll_core.experiment.tunnels``).
@@ -84,9 +87,10 @@ class BoxKind:
     has_program: bool = False
     subcommand: str = ""
     privileges: tuple[Privilege, ...] = field(default=())
-    settings: type[Any] | None = None
+    settings: Callable[[], type[Any]] | None = None
     pair: str = ""
     ends_connections: bool = False
+    connections_counter: str = ""
     answers_for_others: bool = False
     encapsulates: str = ""
     overhead_bytes: int = 0
@@ -140,12 +144,6 @@ class BoxKind:
         return self.forwarding is None
 
 
-def measurements_of_kinds() -> dict[str, Measurement]:
-    """The metrics of all kinds that have any, by name."""
-    kinds = (kind.measurement for kind in BoxKind.known.values())
-    return {found.name: found for found in kinds if found is not None}
-
-
 def register(kind: BoxKind) -> BoxKind:
     """Make a kind known to descriptions; returns it."""
     BoxKind.known[kind.name] = kind
@@ -163,6 +161,3 @@ PROGRAM = register(BoxKind("program", None, stateful=None, conserves_packets=Non
 
 EXTERNAL = register(BoxKind("external", None, stateful=None, conserves_packets=None, is_managed=False))
 """A device with two ports on which nothing is started: a modem, a hardware emulator."""
-
-BUILT_IN = (LINK, ROUTER, PROGRAM, EXTERNAL)
-"""The kinds that the JSON Schema of lab.yaml lists."""

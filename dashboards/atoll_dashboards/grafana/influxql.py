@@ -9,7 +9,7 @@ makes no spike.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from atoll_core.lab.box_kind import measurements_of_kinds
+from atoll_core.lab.network import measurements_of_kinds
 from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS, Measurement
 
 

@@ -71,7 +71,7 @@ def toy() -> Iterator[BoxKind]:
         conserves_packets=False,
         subcommand="toy",
         privileges=(Privilege.NET_RAW,),
-        settings=ToySettings,
+        settings=lambda: ToySettings,
         pair="toy",
         answers_for_others=True,
         encapsulates="udp",
@@ -342,7 +342,7 @@ def test_a_kind_that_nobody_declared_cannot_be_read(load: Load) -> None:
 @pytest.mark.parametrize(
     ("forwarding", "properties", "message"),
     [
-        (Forwarding.TRANSPARENT, {"settings": ToySettings}, "declare it routed"),
+        (Forwarding.TRANSPARENT, {"settings": lambda: ToySettings}, "declare it routed"),
         (Forwarding.ROUTED, {"ends_connections": True}, "declare it stateful"),
         (Forwarding.ROUTED, {"answers_for_others": True, "conserves_packets": True}, "cannot conserve packets"),
         (Forwarding.ROUTED, {"host_settings": toy_settings}, "declare its subcommand"),

@@ -11,7 +11,7 @@ from ruamel.yaml import YAML
 
 from atoll_cli.commands.dashboards import install
 from atoll_core.errors import UsageError
-from atoll_core.lab.box_kind import measurements_of_kinds
+from atoll_core.lab.network import measurements_of_kinds
 from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS
 from atoll_dashboards.grafana.grafana_client import DATA_SOURCE, FOLDER, Grafana, data_source
 from atoll_dashboards.grafana.grafana_dashboards import files
