@@ -80,8 +80,8 @@ const SO_MEMINFO: libc::c_int = 55;
 pub fn send_room(socket: impl AsFd) -> io::Result<usize> {
     let mut counts = [0_u32; 9]; // SK_MEMINFO_VARS of linux/sock_diag.h
     read_option(socket, libc::SOL_SOCKET, SO_MEMINFO, &mut counts)?;
-    let [size, queued] = [libc::SK_MEMINFO_SNDBUF, libc::SK_MEMINFO_WMEM_QUEUED]
-        .map(|index| counts[index as usize]);
+    let [size, queued] =
+        [libc::SK_MEMINFO_SNDBUF, libc::SK_MEMINFO_WMEM_QUEUED].map(|index| counts[index as usize]);
     Ok(size.saturating_sub(queued) as usize)
 }
 
