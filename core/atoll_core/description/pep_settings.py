@@ -5,8 +5,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from atoll_core.description.raw_experiment import BufferSize, CongestionControl
-from atoll_core.description.raw_types import Between, BoxSettings
+from atoll_core.description.raw_types import Between, BoxSettings, BufferSize, CongestionControl
 from atoll_core.units import Duration, Rate, Size
 
 _Window = Annotated[Size, Between(Size, "4096 B", "1 GB")]

@@ -10,6 +10,7 @@ from typing import Any
 
 from atoll_core.lab.box_kind import EXTERNAL, LINK, PROGRAM, ROUTER, BoxKind, Forwarding
 from atoll_core.lab.pep import PEP
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.metrics.metrics_schema import Measurement
 from atoll_core.plan.privilege import Privilege
 from atoll_core.units import Duration, Rate
@@ -25,17 +26,6 @@ def measurements_of_kinds() -> dict[str, Measurement]:
     """The metrics of all kinds of boxes that have any, by name."""
     kinds = (kind.measurement for kind in BoxKind.known.values())
     return {found.name: found for found in kinds if found is not None}
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class PortRef:
-    """A numbered port of a switch (OpenFlow port number)."""
-
-    switch: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.switch}/{self.port}"
 
 
 @dataclass(frozen=True, slots=True)
