@@ -34,7 +34,8 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
     The first tap of the chain that the experiment begins with is ``world``, the last one ``island``, one between them
     goes by its own name, as does one that only other chains ever pass. A single tap is ``island`` when a satellite
     emulator is before it. ``link-<box>`` has the island-bound packets that leave a link, ``into-<box>`` those that
-    enter it. Both are for links whose loss the taps alone cannot prove, as their chain has a box of the user.
+    enter it. Both are for links whose loss the taps alone cannot prove, as their chain has a box of the user, or one
+    that does not conserve packets.
     """
     known = {tap.name: tap for tap in network.taps}
     main = experiment.versions[0].chain.hops
@@ -51,14 +52,15 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
     at_links: list[CapturePoint] = []
     for link in map(network.box, reversed(links)):
         at_links.append(CapturePoint(f"link-{link.name}", link.name, link.island.name))
-        if _behind_foreign_boxes(network, experiment, link.name):
+        if _behind_other_boxes(network, experiment, link.name):
             at_links.append(CapturePoint(f"into-{link.name}", link.name, link.world.name))
     return (*points[:-1], *at_links, *points[-1:])
 
 
-def _behind_foreign_boxes(network: Network, experiment: Experiment, link: str) -> bool:
-    foreign = {box.name for box in network.boxes if box.kind.is_foreign}
-    return any(link in chain.hops and not foreign.isdisjoint(chain.hops) for chain in experiment.all_chains)
+def _behind_other_boxes(network: Network, experiment: Experiment, link: str) -> bool:
+    used = experiment.as_used(network).boxes
+    others = {box.name for box in used if box.kind.is_foreign or not box.conserves}
+    return any(link in chain.hops and not others.isdisjoint(chain.hops) for chain in experiment.all_chains)
 
 
 def jobs(
