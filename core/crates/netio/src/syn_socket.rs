@@ -20,7 +20,7 @@ pub enum Checksum {
 #[derive(Debug)]
 pub struct SynSocket(OwnedFd);
 
-/// `struct tpacket_auxdata` (linux/if_packet.h).
+/// `struct tpacket_auxdata` (`linux/if_packet.h`).
 #[repr(C)]
 struct AuxiliaryData {
     status: u32,
@@ -54,7 +54,7 @@ impl SynSocket {
         let socket = unsafe { OwnedFd::from_raw_fd(socket) };
         crate::capture::attach(&socket, &mut program())?;
         enable_auxiliary_data(&socket)?;
-        bind_protocol(&socket, interface.index, libc::ETH_P_IP)?;
+        bind_protocol(&socket, interface.index, libc::ETH_P_IP as u16)?;
         Ok(Self(socket))
     }
 

@@ -80,8 +80,8 @@ const SO_MEMINFO: libc::c_int = 55;
 pub fn send_room(socket: impl AsFd) -> io::Result<usize> {
     let mut counts = [0_u32; 9]; // SK_MEMINFO_VARS of linux/sock_diag.h
     read_option(socket, libc::SOL_SOCKET, SO_MEMINFO, &mut counts)?;
-    let [size, queued] =
-        [libc::SK_MEMINFO_SNDBUF, libc::SK_MEMINFO_WMEM_QUEUED].map(|index| counts[index as usize]);
+    let [size, queued] = [libc::SK_MEMINFO_SNDBUF, libc::SK_MEMINFO_WMEM_QUEUED]
+        .map(|index| counts[index.unsigned_abs() as usize]);
     Ok(size.saturating_sub(queued) as usize)
 }
 
@@ -191,7 +191,7 @@ mod tests {
         client.set_nonblocking(true).unwrap();
         let before = send_room(&client).unwrap();
         let mut sent = 0;
-        while let Ok(count) = client.write(&[0; 1 << 16]) {
+        while let Ok(count) = client.write(&[0; 1 << 12]) {
             sent += count as u64;
         }
         assert_eq!(send_room(&client).unwrap(), 0);

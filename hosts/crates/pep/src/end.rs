@@ -43,6 +43,10 @@ pub(crate) enum Reading {
 }
 
 /// The socket towards a peer.
+#[allow(
+    clippy::struct_excessive_bools,
+    reason = "each is a fact about the socket of its own"
+)]
 #[derive(Debug)]
 pub(crate) struct End {
     pub socket: Socket,

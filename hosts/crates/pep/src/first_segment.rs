@@ -76,7 +76,7 @@ impl FirstSegment {
         let segment = &self.packet[self.header_bytes..];
         let payload_bytes = segment.len() - usize::from(segment[12] >> 4) * 4;
         let acknowledged = self.sequence.wrapping_add(1 + payload_bytes as u32);
-        let mut answer = ip_header(&self.server, &self.client, TCP, TCP_HEADER_BYTES);
+        let mut answer = ip_header(self.server, self.client, TCP, TCP_HEADER_BYTES);
         answer.extend(self.server.port().to_be_bytes());
         answer.extend(self.client.port().to_be_bytes());
         answer.extend([0; 4]);
@@ -94,7 +94,7 @@ impl FirstSegment {
         const ICMP: u8 = 1;
         const DESTINATION_UNREACHABLE: u8 = 3;
         let quoted = &self.packet[..self.header_bytes + 8];
-        let mut answer = ip_header(&self.server, &self.client, ICMP, 8 + quoted.len());
+        let mut answer = ip_header(self.server, self.client, ICMP, 8 + quoted.len());
         answer.extend([DESTINATION_UNREACHABLE, code as u8, 0, 0, 0, 0, 0, 0]);
         answer.extend_from_slice(quoted);
         put_checksum(&mut answer[IP_HEADER_BYTES..], 2, 0);
@@ -135,12 +135,7 @@ fn put_checksum(bytes: &mut [u8], at: usize, initial_sum: u32) {
 }
 
 /// A header that the kernel completes with identification and checksum (raw(7)).
-fn ip_header(
-    from: &SocketAddrV4,
-    to: &SocketAddrV4,
-    protocol: u8,
-    payload_bytes: usize,
-) -> Vec<u8> {
+fn ip_header(from: SocketAddrV4, to: SocketAddrV4, protocol: u8, payload_bytes: usize) -> Vec<u8> {
     let total_bytes = (IP_HEADER_BYTES + payload_bytes) as u16;
     let mut header = vec![0x45, 0];
     header.extend(total_bytes.to_be_bytes());
@@ -159,7 +154,7 @@ mod tests {
     fn syn(payload: &[u8]) -> Vec<u8> {
         let client: SocketAddrV4 = "10.20.0.1:4321".parse().unwrap();
         let server: SocketAddrV4 = "10.10.0.1:80".parse().unwrap();
-        let mut packet = ip_header(&client, &server, TCP, TCP_HEADER_BYTES + 4 + payload.len());
+        let mut packet = ip_header(client, server, TCP, TCP_HEADER_BYTES + 4 + payload.len());
         packet.extend([0x10, 0xe1, 0, 80]);
         packet.extend(0xffff_fff0_u32.to_be_bytes());
         packet.extend([0, 0, 0, 0, 6 << 4, SYN, 0xff, 0xff, 0, 0, 0, 0]);

@@ -33,13 +33,13 @@ impl LearnedServers {
     }
 
     /// It did not accept.
-    pub(crate) fn forget(&mut self, server: &SocketAddrV4) {
-        self.until_ns.remove(server);
+    pub(crate) fn forget(&mut self, server: SocketAddrV4) {
+        self.until_ns.remove(&server);
     }
 
-    pub(crate) fn contains(&self, server: &SocketAddrV4, now_ns: u64) -> bool {
+    pub(crate) fn contains(&self, server: SocketAddrV4, now_ns: u64) -> bool {
         self.until_ns
-            .get(server)
+            .get(&server)
             .is_some_and(|&until_ns| until_ns > now_ns)
     }
 }
@@ -52,12 +52,12 @@ mod tests {
     fn a_server_is_known_for_a_time_or_until_it_refuses() {
         let server = "10.10.0.1:80".parse().unwrap();
         let mut servers = LearnedServers::new(100);
-        assert!(!servers.contains(&server, 1));
+        assert!(!servers.contains(server, 1));
         servers.learn(server, 1);
-        assert!(servers.contains(&server, 100));
-        assert!(!servers.contains(&server, 101));
+        assert!(servers.contains(server, 100));
+        assert!(!servers.contains(server, 101));
         servers.learn(server, 101);
-        servers.forget(&server);
-        assert!(!servers.contains(&server, 102));
+        servers.forget(server);
+        assert!(!servers.contains(server, 102));
     }
 }

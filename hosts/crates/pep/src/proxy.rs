@@ -302,7 +302,7 @@ impl Proxy {
         let is_early = match self.config.mode {
             Mode::After => false,
             Mode::Early => true,
-            Mode::Learned => self.learned.contains(&first.server, now_ns),
+            Mode::Learned => self.learned.contains(first.server, now_ns),
         };
         self.ids += 1;
         let connection = Connection::new(self.ids, first, (pair, side), server, now_ns);
@@ -328,7 +328,7 @@ impl Proxy {
     /// Tell a client that was not accepted.
     fn refuse(&mut self, entrance: usize, first: &FirstSegment, attempt: &Attempt) {
         let entrance = &self.entrances[entrance];
-        self.learned.forget(&first.server);
+        self.learned.forget(first.server);
         match attempt {
             Attempt::Refused => {
                 self.sums.refused_connections += 1;
@@ -438,7 +438,7 @@ impl Proxy {
                 if released {
                     // The client's socket is reset when it is closed, or accepted without being awaited.
                     let server = connection.addresses.1;
-                    self.learned.forget(&server);
+                    self.learned.forget(server);
                     *match attempt {
                         Attempt::Refused => &mut self.sums.refused_connections,
                         Attempt::Unreachable(_) => &mut self.sums.unreachable_connections,
