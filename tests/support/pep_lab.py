@@ -142,10 +142,7 @@ class Proxied:
     async def settled(self) -> dict[str, Any]:
         """Counters once no connection is left."""
         is_quiet = lambda: (
-            (  # noqa: E731
-                last := next((line for line in reversed(self.said) if line["type"] == "counters"), None)
-            )
-            is not None
+            (last := next((line for line in reversed(self.said) if line["type"] == "counters"), None)) is not None
             and not last["open_connections"] + last["pending_connections"]
         )
         await self.counters()
