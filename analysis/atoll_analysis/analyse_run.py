@@ -8,7 +8,12 @@ from typing import Any
 import polars as pl
 
 from atoll_analysis.figures import observables as seen
-from atoll_analysis.figures.chain_summary import chain_figures, change_figures, flows_failed_in_changes
+from atoll_analysis.figures.chain_summary import (
+    chain_figures,
+    change_figures,
+    completed_by_chain,
+    flows_failed_in_changes,
+)
 from atoll_analysis.figures.clock_drift import clock_figures
 from atoll_analysis.figures.concurrency import Concurrency, concurrency
 from atoll_analysis.figures.conservation import dropped_bytes, payload, stretches
@@ -22,6 +27,7 @@ from atoll_analysis.figures.start_skew import silent_starts, start_figures
 from atoll_analysis.figures.udp import udp_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import (
+    EndedConnections,
     LimitFigures,
     LinkFigures,
     SojournFigures,
@@ -46,8 +52,9 @@ from atoll_analysis.verdict.timeouts import (
     transfer_tries,
 )
 from atoll_analysis.verdict.verdict import judge
-from atoll_core.experiment.experiment import Limits, Link
+from atoll_core.experiment.experiment import Limits, Link, Protocol
 from atoll_core.experiment.path_mtu import PathMtus
+from atoll_core.lab.network import HostRole
 from atoll_core.plan.plan import Backend, Phase, terrestrial_allowance_ns
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK, bucket_bytes
 
@@ -193,6 +200,8 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
     )
     if figures := _box_figures(facts):
         summary["boxes"] = figures
+        if ended := _ended_connections(facts, tables, figures, transferred=bool(summary["transfer_received_bytes"])):
+            summary["ended_connections"] = ended
     findings = judge(summary)
     summary["reasons"] = [finding.text for finding in findings if finding.grave]
     summary["caveats"] = [finding.text for finding in findings if not finding.grave]
@@ -218,6 +227,30 @@ def _box_figures(facts: RunData) -> dict[str, dict[str, int]]:
         measured.box: {name: measured.sums[name] for name in declared[measured.box] if name in measured.sums}
         for measured in facts.measurements
         if measured.box in declared
+    }
+
+
+def _ended_connections(
+    facts: RunData, tables: Tables, figures: Mapping[str, Mapping[str, int]], *, transferred: bool
+) -> dict[str, EndedConnections]:
+    """The connections at boxes that end them, as the boxes and as clients count them."""
+    completed = completed_by_chain(tables)
+    ends = [facts.network.with_role(role)[:1] for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL)]
+    if transferred and all(ends):
+        (world,), (island,) = ends
+        carriers = {
+            facts.experiment.steered(each.version).carrier(world.address, island.address, Protocol.TCP).name
+            for each in facts.standing
+        }
+        if len(carriers) == 1:
+            completed[carriers.pop()] += 1
+    return {
+        box.name: EndedConnections(
+            counted=figures[box.name][box.kind.connections_counter],
+            completed=sum(count for name, count in completed.items() if facts.always_passes(name, box.name)),
+        )
+        for box in facts.network.boxes
+        if box.kind.connections_counter in figures.get(box.name, {})
     }
 
 

@@ -131,6 +131,13 @@ class ChangeFigures(TypedDict):
     failure: str | None
 
 
+class EndedConnections(TypedDict):
+    """TCP connections at a box that ends them."""
+
+    counted: int  # by the box, established within the measurement
+    completed: int  # of channels and transfer, by their clients, through chains that have the box in all versions
+
+
 class Summary(TypedDict):
     """summary.json."""
 
@@ -172,6 +179,7 @@ class Summary(TypedDict):
     bottleneck: str | None  # the slowest link's box; queue_max_bytes, utilisation and idle_s are its
     links: dict[str, LinkFigures]
     boxes: NotRequired[dict[str, dict[str, int]]]  # within the measurement; absent: no kind of box declares counters
+    ended_connections: NotRequired[dict[str, EndedConnections]]  # of boxes that end connections; absent: none counts
     queue_max_bytes: int | None
     windows_over_rate: int | None  # of all links
     scheduled_windows_over_rate: int | None

@@ -344,21 +344,12 @@ def apply(
     json: Json = False,
 ) -> None:
     """Apply an experiment to the running lab with the fewest changes; chains are swapped under traffic."""
-    from atoll_cli.commands.lab import apply_experiment
+    from atoll_cli.commands.lab import ApplyCommand, ApplyOptions, apply_experiment
     from atoll_cli.commands.selection import backend_for, lab_target
 
     target = lab_target(inventory)
-    apply_experiment(
-        target,
-        experiment,
-        backend_for(target, backend),
-        dry_run=dry_run,
-        at_once=at_once,
-        connections=connections,
-        probe=not no_probe,
-        strict=strict,
-        as_json=json,
-    )
+    options = ApplyOptions(dry_run, at_once, connections, not no_probe)
+    apply_experiment(ApplyCommand(target, experiment, backend_for(target, backend), options, strict, json))
 
 
 @app.command(cls=PlainArguments, epilog="Example: atoll run examples/geo.yaml --on virtual --duration '600 s'")

@@ -28,7 +28,8 @@ from atoll_core.experiment.experiment import (
 from atoll_core.experiment.flow_sizes import FlowSizes
 from atoll_core.experiment.traffic import SizesCount, Traffic, UdpTraffic
 from atoll_core.lab.box_kind import BoxKind
-from atoll_core.lab.network import ChainBox, DelayBox, Host, LatencyClass, PortRef, Switch, Tap, Trunk
+from atoll_core.lab.network import ChainBox, DelayBox, Host, LatencyClass, Switch, Tap, Trunk
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate, Size
 from atoll_dashboards.report.number_format import NOT_MEASURED
 

@@ -54,6 +54,11 @@ class Services:
                 found.append(TestbedChange("box", "modify", spec.host, "it is no longer at the beginning of its trace"))
         return tuple(found)
 
+    def superfluous(self, plan: Plan) -> frozenset[str]:
+        """The boxes with a running program that a plan does not have."""
+        wanted = _services_of(plan)
+        return frozenset(spec.host for name, (spec, _) in self._running.items() if name not in wanted)
+
     async def add(self, plan: Plan | None) -> None:
         """Start the plan's services that are not running; others continue unchanged.
 

@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+from collections.abc import Collection
 
 from atoll_core.plan.plan import HostSettings, Plan
 from atoll_testbed.box_services import Services
@@ -35,8 +36,11 @@ class MachineReconciler:
         await self._services.reconcile(plan, restart_traces=restart_traces)
 
     async def add(self, plan: Plan) -> None:
-        """Give the machines the settings of a plan and start its missing programs. Raises LabError."""
-        await self._set(plan)
+        """Give the machines the settings of a plan and start its missing programs. Raises LabError.
+
+        Boxes whose programs the plan does not have keep their settings, as packets may still pass them.
+        """
+        await self._set(plan, keep=self._services.superfluous(plan))
         await self._services.add(plan)
 
     async def restore(self, plan: Plan | None) -> None:
@@ -49,9 +53,10 @@ class MachineReconciler:
             raise
         await self._services.reconcile(plan, restart_traces=False)
 
-    async def _set(self, plan: Plan | None) -> None:
+    async def _set(self, plan: Plan | None, keep: Collection[str] = ()) -> None:
         wanted = {settings.host: settings for settings in plan.hosts} if plan is not None else {}
-        changed = [host for host in (wanted or self._settings) if self._settings.get(host) != wanted.get(host)]
+        differing = (host for host in (wanted or self._settings) if self._settings.get(host) != wanted.get(host))
+        changed = [host for host in differing if host not in keep]
 
         async def change(host: str) -> None:
             if self._settings.pop(host, None) is not None:

@@ -22,7 +22,8 @@ from typing import Any
 
 from atoll_core.experiment.experiment import Bernoulli, Counted, Distribution, Jitter, Link, LinkDirection, Where
 from atoll_core.lab import box_kind
-from atoll_core.lab.network import ChainBox, DelayBox, Interface, LatencyClass, PortRef
+from atoll_core.lab.network import ChainBox, DelayBox, Interface, LatencyClass
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tc_settings import TcSettings, delay_settings, link_settings
 from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary

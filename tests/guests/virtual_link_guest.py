@@ -21,7 +21,8 @@ from typing import Any
 from atoll_controller.planner.link_config import direction_config
 from atoll_core.experiment.experiment import Bernoulli, Counted, Link, LinkDirection
 from atoll_core.lab.box_kind import LINK
-from atoll_core.lab.network import MTU, ChainBox, Interface, PortRef
+from atoll_core.lab.network import MTU, ChainBox, Interface
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK, TcSettings, delay_settings, link_settings
 from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary

@@ -16,7 +16,8 @@ from atoll_controller.planner.entry_diff import diff
 from atoll_controller.tracing.table_model import Frame, Lookup, SwitchTables
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.network import Network, PortRef
+from atoll_core.lab.network import Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.tag_layout import Layout
 from tests.support.labs import experiments, laboratories

@@ -15,7 +15,7 @@ from tests.support.sandbox import ATOLL, GEO, ROOT, Sandbox
 
 _CHANGES = """
 changes:
-  - {at: 1 s, chain: [tap-w, coder-w, sat, coder-i, tap-i]}
+  - {at: 1 s, chain: [tap-w, pep-w, coder-w, sat, coder-i, tap-i]}
   - {at: 5 s, latency: {w1: rtt-50}}
 """
 _SERIES = re.compile(r"(?:\\.|[^\\ ])+")
@@ -62,11 +62,15 @@ def identity(line: str, by_ns: int = 0) -> Identity:
 
 
 def changed_run(directory: Path) -> Made:
-    """Make one, in a sandbox, in which chain and latency change; whose database is never there, which it notes."""
+    """Make one, in a sandbox, in which chain and latency change; whose database is never there, which it notes.
+
+    The new chain has a PEP, so that kinds of boxes have points, too.
+    """
+    lab = ROOT / "emulation/labs/island.yaml"
+    (directory / "lab.yaml").write_text(lab.read_text().replace("pep-w: {kind: router", "pep-w: {kind: pep"))
     experiment = directory / "geo.yaml"
-    experiment.write_text(
-        GEO.read_text().replace("lab: ../", f"lab: {ROOT}/").replace("start: 10 s", "start: 1 s") + _CHANGES
-    )
+    described = GEO.read_text().replace("../emulation/labs/island.yaml", "lab.yaml")
+    experiment.write_text(described.replace("start: 10 s", "start: 1 s") + _CHANGES)
     with Sandbox(directory) as sandbox:
         away = "ATOLL_INFLUX_URL=http://127.0.0.1:9"
         run = sandbox.run("env", away, ATOLL, "run", experiment, "--duration", "8 s", "--no-analysis", "--json")

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Figures of single chains, where a run has several, and of scheduled changes."""
 
+from collections import Counter
 from itertools import pairwise
 
 import polars as pl
@@ -33,6 +34,13 @@ def chain_figures(tables: Tables, facts: RunData) -> dict[str, ChainFigures]:
         name: _figures(facts, tables, chain, arrived.get(name), flows.get(name), lost.get(name))
         for name, chain in last.items()
     }
+
+
+def completed_by_chain(tables: Tables) -> Counter[str]:
+    """Return the number of completed flows of channels by the name of their chain."""
+    completed = tables.scan("channel_flows").filter(pl.col("outcome") == "completed")
+    rows = completed.group_by("chain").agg(flows=pl.len()).collect().iter_rows(named=True)
+    return Counter({row["chain"]: row["flows"] for row in rows})
 
 
 def _figures(

@@ -152,6 +152,10 @@ class RunData:
         own = {box.name for box in self.network.boxes if not box.conserves}
         return tuple(hop for hop in between if hop in own)
 
+    def always_passes(self, chain: str, box: str) -> bool:
+        """Whether a chain passes a box in all versions of the run that have a chain of this name."""
+        return all(box in each.hops for each in self.chains if each.name == chain)
+
     def passes_both(self, chain: Chain) -> bool:
         """Whether the chain has the taps of the captures world and island, in this order."""
         if self._end_taps is None:

@@ -8,6 +8,7 @@ from atoll_analysis.summary import Summary
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import ARRIVED, Tables
 from atoll_analysis.verdict.loss_agreement import Section, compared_links
+from atoll_core.experiment.experiment import Protocol
 from atoll_core.lab.network import HostRole
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import early
@@ -22,6 +23,7 @@ def notes(facts: RunData, tables: Tables, pings: Pings, found: Sequence[Section]
         *_arrivals(facts, tables),
         *_links(facts, tables, found),
         *_boxes(facts),
+        *_split_transfer(facts),
         *_latency(facts, pings),
         *_idle(facts),
     ]
@@ -109,6 +111,24 @@ def _boxes(facts: RunData) -> Iterator[str]:
                 f"{packets} reached {box.box} without checksum, which their receivers discard: switch checksum offload "
                 "off where they are sent (ethtool -K INTERFACE tx off)"
             )
+
+
+def _split_transfer(facts: RunData) -> Iterator[str]:
+    """Return a note if iperf3 sent through a box that ends connections: its sender sees only that box."""
+    ends = [facts.network.with_role(role)[:1] for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL)]
+    transfer = facts.experiment.transfer
+    if transfer is None or transfer.tool != "iperf3" or not all(ends):
+        return
+    (world,), (island,) = ends
+    splitting = {box.name for box in facts.network.boxes if box.ends_connections}
+    for each in facts.standing:
+        chain = facts.experiment.steered(each.version).carrier(world.address, island.address, Protocol.TCP)
+        if boxes := [hop for hop in chain.hops if hop in splitting]:
+            yield (
+                f"iperf3's sender counts bytes that {boxes[0]} has accepted, not those that arrived: its own rate is "
+                "too high; the rate here is that of the island's capture"
+            )
+            return
 
 
 def _latency(facts: RunData, pings: Pings) -> Iterator[str]:

@@ -28,6 +28,7 @@ def judge(summary: Summary) -> list[Finding]:
         *map(grave, (*_cut_short(summary), *_latency(summary))),
         *_lateness(summary),
         *map(grave, (*_boxes(summary), *_captures(summary), *_changes(summary), *losses)),
+        *_bypassed(summary),
         *judge_asked(summary),
         *judge_udp(summary.get("udp")),
         *judge_clocks(summary.get("clocks")),
@@ -110,6 +111,24 @@ def _boxes(summary: Summary) -> list[str]:
             windows = counted(link["scheduled_windows_over_rate"], "window")
             reasons.append(f"{box} scheduled {windows} of 100 ms above its rate, bound 0: an error of the emulator")
     return reasons
+
+
+def _bypassed(summary: Summary) -> Iterator[Finding]:
+    """Return findings for boxes that end connections and did not see those that passed their chains.
+
+    A connection that was established before the measurement began counts as completed only: one for each channel.
+    """
+    for box, seen in summary.get("ended_connections", {}).items():
+        missing = seen["completed"] - seen["counted"] - summary["channels"]
+        if seen["completed"] and not seen["counted"]:
+            passed = counted(seen["completed"], "TCP connection")
+            yield grave(f"PEP_BYPASSED: {box} saw no connection, but {passed} of its chains completed")
+        elif missing > 0:
+            yield Finding(
+                f"{box} saw {counted(seen['counted'], 'connection')}, but {seen['completed']} of its chains completed: "
+                "some bypassed it",
+                grave=False,
+            )
 
 
 def _captures(summary: Summary) -> list[str]:

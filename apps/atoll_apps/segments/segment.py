@@ -9,7 +9,8 @@ from enum import IntEnum
 from ipaddress import IPv4Network
 
 from atoll_apps.segments.routes import TrafficMatch
-from atoll_core.lab.network import PortRef, Tap
+from atoll_core.lab.network import Tap
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tag_layout import Direction
 
 _COOKIE_MARK = 0xA7  # the first byte of every cookie that atoll uses

@@ -4,7 +4,7 @@
 import asyncio
 import json
 import sys
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
@@ -46,6 +46,33 @@ class UpCommand:
     runtime: Runtime | None
     listen: str | None
     probe: bool
+    strict: bool
+    as_json: bool
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyOptions:
+    """How an experiment is applied, as in the query of `POST /v1/apply` (docs/api.md)."""
+
+    dry_run: bool = False
+    at_once: bool = False
+    connections: str = "reset"
+    probe: bool = True
+
+    @property
+    def query(self) -> dict[str, str]:
+        """The parameters of the request."""
+        return {name: str(given).lower() for name, given in asdict(self).items()}
+
+
+@dataclass(frozen=True, slots=True)
+class ApplyCommand:
+    """`atoll apply`: ``how`` has the query of `POST /v1/apply` (docs/api.md) but for the backend."""
+
+    target: LabTarget
+    path: Path
+    backend: Backend
+    how: ApplyOptions
     strict: bool
     as_json: bool
 
@@ -106,9 +133,7 @@ async def _up_and_apply(command: UpCommand, network: Network, experiment: Experi
         if experiment is None:
             return result
         print_progress(Progress("apply").to_line())
-        applied, _ = await _apply(
-            daemon, Description(command.file.path), backend=command.backend, probe=str(command.probe).lower()
-        )
+        applied, _ = await _apply(daemon, Description(command.file.path), command.backend, ApplyOptions(probe=command.probe))
         return result | {"changes": applied["changes"]}
 
 
@@ -139,7 +164,7 @@ async def listen_on(daemon: DaemonClient, address: str | None) -> str | None:
 
 
 async def _apply(
-    daemon: DaemonClient, description: Description, **how: str | None
+    daemon: DaemonClient, description: Description, backend: Backend, how: ApplyOptions
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Apply a description and print its progress; returns the answer, and the events of the swap if there was one."""
     swap: list[dict[str, Any]] = []
@@ -151,34 +176,21 @@ async def _apply(
             if line["state"] in _PRINTED_STATES:
                 print(line["text"], file=sys.stderr, flush=True)
 
-    return await daemon.stream("/v1/apply", description, take, **how), swap
+    return await daemon.stream("/v1/apply", description, take, backend=backend, **how.query), swap
 
 
-def apply_experiment(
-    target: LabTarget,
-    path: Path,
-    backend: Backend,
-    *,
-    dry_run: bool,
-    at_once: bool,
-    connections: str,
-    probe: bool,
-    strict: bool,
-    as_json: bool,
-) -> None:
+def apply_experiment(command: ApplyCommand) -> None:
     """`atoll apply`."""
     from atoll_testbed.box_connections import ConnectionPolicy
 
-    ConnectionPolicy.parse(connections)
-    network, experiment = load_experiment(path)
-    warnings = warn(description_warnings(network, experiment, backend, MININET), strict=strict)
-    require_applicable(network, experiment, target.platform, backend)
-    require_lab(target.platform, backend)
-    how = {"dry_run": str(dry_run).lower(), "at_once": str(at_once).lower(), "connections": connections}
-    how["probe"] = str(probe).lower()
-    done, swap = asyncio.run(_apply_to_running_lab(target, Description(path), backend=backend, **how))
-    changes = done["changes"]
-    if as_json:
+    ConnectionPolicy.parse(command.how.connections)
+    network, experiment = load_experiment(command.path)
+    warnings = warn(description_warnings(network, experiment, command.backend, MININET), strict=command.strict)
+    require_applicable(network, experiment, command.target.platform, command.backend)
+    require_lab(command.target.platform, command.backend)
+    done, swap = asyncio.run(_apply_to_running_lab(command))
+    changes, dry_run = done["changes"], command.how.dry_run
+    if command.as_json:
         answer = {"experiment": experiment.name, "dry_run": dry_run, "changes": changes, "swap": swap}
         print(json.dumps(answer | {"warnings": warnings}))
         return
@@ -191,13 +203,11 @@ def apply_experiment(
     )
 
 
-async def _apply_to_running_lab(
-    target: LabTarget, description: Description, **how: str
-) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    async with connected(target) as daemon:
+async def _apply_to_running_lab(command: ApplyCommand) -> tuple[dict[str, Any], list[dict[str, Any]]]:
+    async with connected(command.target) as daemon:
         if daemon is None:
-            raise LabError(no_lab_is_up(target))
-        return await _apply(daemon, description, **how)
+            raise LabError(no_lab_is_up(command.target))
+        return await _apply(daemon, Description(command.path), command.backend, command.how)
 
 
 def take_down(target: LabTarget, *, force: bool, as_json: bool) -> None:

@@ -117,9 +117,10 @@ def check(json: Json = False) -> None:
 @metrics.command(epilog="Example: atoll metrics names")
 def names() -> None:
     """Print all measurements with their tags, fields and units as Markdown."""
+    from atoll_core.lab.network import measurements_of_kinds
     from atoll_core.metrics.metrics_schema import schema_markdown
 
-    print(schema_markdown(), end="")
+    print(schema_markdown(measurements_of_kinds().values()), end="")
 
 
 def database_settings() -> "InfluxSettings":

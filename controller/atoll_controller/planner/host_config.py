@@ -5,11 +5,13 @@ There is no ARP and no MAC rewriting: end hosts and routed boxes have on-link ro
 peers' real MAC addresses; transparent boxes and capture hosts only listen.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
+from atoll_controller.planner.box_config import box_uses
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.path_mtu import PathMtus, Routes
+from atoll_core.lab.box_kind import BoxUse
 from atoll_core.lab.network import ChainBox, Host, Interface, Network
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, LegPair, RouteSettings
 
@@ -25,16 +27,19 @@ _SPARE_TABLE = 2  # of the spare ports' routes; 0 and from 253 on are the kernel
 def host_settings(network: Network, experiment: Experiment) -> tuple[HostSettings, ...]:
     """Settings of every machine, in the order of the description.
 
-    Only the MTUs of routes depend on the experiment: on all its chains, so that they are the same in all versions. An
-    external box has no settings: no agent manages it.
+    The MTUs of routes depend on the experiment's chains: on all of them, so that they are the same in all versions. The
+    needs of a box's kind depend on its settings. An external box has no settings: no agent manages it.
     """
     mtus = PathMtus(network, experiment)
+    uses = box_uses(network, experiment)
     world = _Peers(_neighbours(network.world_hosts))
     island = _Peers(_neighbours(network.island_hosts))
     return (
         *(_end_host(host, island if host.role.is_world else world, mtus.of_host(host)) for host in network.hosts),
         *(
-            _router(box, world, island, mtus) if box.routed else _listener(box.name, (box.world, box.island))
+            _of_kind(box, _router(box, world, island, mtus), uses)
+            if box.routed
+            else _listener(box.name, (box.world, box.island))
             for box in network.boxes
             if box.is_managed
         ),
@@ -107,6 +112,13 @@ def _router(box: ChainBox, world: _Peers, island: _Peers, mtus: PathMtus) -> Hos
         for number, legs in enumerate(box.pairs)
     )
     return HostSettings(box.name, interfaces, forwarding=True, legs=pairs)
+
+
+def _of_kind(box: ChainBox, router: HostSettings, uses: Mapping[str, BoxUse]) -> HostSettings:
+    """The settings of a routed box: those of a plain router, unless its kind has others and it is not off."""
+    if box.kind.host_settings is None or box.name not in uses:
+        return router
+    return box.kind.host_settings(router, uses[box.name])
 
 
 def _listener(machine: str, interfaces: tuple[Interface, ...]) -> HostSettings:

@@ -10,6 +10,7 @@ Names are fixed, other parts of the house look jobs up by them: ``link-<box>``, 
 import hashlib
 from collections.abc import Iterator
 
+from atoll_controller.planner.box_config import box_uses
 from atoll_controller.planner.job_limits import MODEST
 from atoll_controller.planner.job_privileges import of_tcp
 from atoll_controller.planner.link_config import direction_config
@@ -33,7 +34,8 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
     The first tap of the chain that the experiment begins with is ``world``, the last one ``island``, one between them
     goes by its own name, as does one that only other chains ever pass. A single tap is ``island`` when a satellite
     emulator is before it. ``link-<box>`` has the island-bound packets that leave a link, ``into-<box>`` those that
-    enter it. Both are for links whose loss the taps alone cannot prove, as their chain has a box of the user.
+    enter it. Both are for links whose loss the taps alone cannot prove, as their chain has a box of the user, or one
+    that does not conserve packets.
     """
     known = {tap.name: tap for tap in network.taps}
     main = experiment.versions[0].chain.hops
@@ -50,14 +52,15 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
     at_links: list[CapturePoint] = []
     for link in map(network.box, reversed(links)):
         at_links.append(CapturePoint(f"link-{link.name}", link.name, link.island.name))
-        if _behind_foreign_boxes(network, experiment, link.name):
+        if _behind_other_boxes(network, experiment, link.name):
             at_links.append(CapturePoint(f"into-{link.name}", link.name, link.world.name))
     return (*points[:-1], *at_links, *points[-1:])
 
 
-def _behind_foreign_boxes(network: Network, experiment: Experiment, link: str) -> bool:
-    foreign = {box.name for box in network.boxes if box.kind.is_foreign}
-    return any(link in chain.hops and not foreign.isdisjoint(chain.hops) for chain in experiment.all_chains)
+def _behind_other_boxes(network: Network, experiment: Experiment, link: str) -> bool:
+    used = experiment.as_used(network).boxes
+    others = {box.name for box in used if box.kind.is_foreign or not box.conserves}
+    return any(link in chain.hops and not others.isdisjoint(chain.hops) for chain in experiment.all_chains)
 
 
 def jobs(
@@ -99,12 +102,12 @@ def _programs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
 
 def _own_programs(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
     """The subcommands of atoll-host that run on boxes by their kind, of the boxes that are ever in a chain."""
-    settings = {each.box: dict(each.settings) for each in experiment.boxes}
-    for box in _ever_passed(experiment.as_used(network), experiment):
-        if box.kind.subcommand:
-            config = {"world": box.world.name, "island": box.island.name, **settings.get(box.name, {})}
-            name = f"{box.kind.subcommand}-{box.name}"
-            yield host_job(name, box.name, Phase.SERVICE, box.kind.subcommand, config, privileges=box.kind.privileges)
+    uses = box_uses(network, experiment)
+    for box in _ever_passed(network, experiment):
+        if box.name in uses:
+            kind, config = box.kind, box.kind.configuration(uses[box.name])
+            name = f"{kind.subcommand}-{box.name}"
+            yield host_job(name, box.name, Phase.SERVICE, kind.subcommand, config, privileges=kind.privileges)
 
 
 def _reports(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:

@@ -14,6 +14,7 @@ from atoll_core.experiment.experiment import Experiment, version_differences
 from atoll_core.lab.network import MTU
 from atoll_core.plan.flow_entry import FlowEntry, describe_actions
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan
+from atoll_core.plural import counted
 
 _NS_PER_MS = 1e6
 _LISTED = 3  # longer lists are only counted
@@ -77,11 +78,12 @@ def _switches(flows: Iterable[FlowEntry]) -> Iterator[str]:
 
 
 def _machines(hosts: Iterable[HostSettings]) -> Iterator[str]:
-    rows = [
-        (settings.host, interface.name, interface.mac, _setup(settings, interface))
-        for settings in hosts
-        for interface in settings.interfaces
-    ]
+    rows: list[tuple[str, ...]] = []
+    for settings in hosts:
+        rows += [(settings.host, each.name, each.mac, _setup(settings, each)) for each in settings.interfaces]
+        if settings.packet_rules or settings.sysctls:
+            rules = counted(len(settings.packet_rules), "packet rule")
+            rows.append((settings.host, "", "", f"{rules}, {', '.join(f'{key}={to}' for key, to in settings.sysctls)}"))
     yield from columns(rows, indent="  ")
 
 

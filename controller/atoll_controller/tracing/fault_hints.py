@@ -4,7 +4,8 @@
 from collections.abc import Collection, Iterable, Mapping
 
 from atoll_controller.tracing.table_model import Delivery, Step
-from atoll_core.lab.network import Network, PortRef
+from atoll_core.lab.network import Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import FlowEntry
 
 

@@ -1,15 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
 """experiment.yaml as it is written: one class for each mapping. ``resolve_experiment`` makes an Experiment of it."""
 
-import re
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, PlainValidator, WithJsonSchema
+from pydantic import Field
 
 from atoll_core.description.raw_link import RawDirection
 from atoll_core.description.raw_traffic import RawTraffic, RawUdp
-from atoll_core.description.raw_types import Between, Key, Name, Prefix, Raw, Share
-from atoll_core.errors import shown
+from atoll_core.description.raw_types import (
+    Between,
+    BufferSize,
+    CongestionControl,
+    Key,
+    Name,
+    Prefix,
+    Raw,
+    Share,
+)
 from atoll_core.experiment.experiment import USUAL_CAPTURES, USUAL_LIMITS, Counted, Protocol
 from atoll_core.units import Duration, Size
 
@@ -20,27 +27,10 @@ Start = Annotated[Duration, Between(Duration, "0 s", LONGEST_RUN)]
 ChangeTime = Annotated[Duration, Between(Duration, "1 ms", LONGEST_RUN)]
 PingInterval = Annotated[Duration, Between(Duration, "1 ms", "1 h")]
 TransferSize = Annotated[Size, Between(Size, "1 B", "1000 GB")]
-BufferSize = Annotated[Size, Between(Size, "4096 B", "1 GB")]
 SnapLength = Annotated[Size, Between(Size, "64 B", "65535 B")]
 LatenessLimit = Annotated[Duration, Between(Duration, "1 us", "1 h")]
 ShareLimit = Annotated[float, Share()]
 RingSize = Annotated[Size, Between(Size, "1048576 B", "1 GB")]
-
-_CONGESTION_CONTROL = re.compile(r"[a-z][a-z0-9_]{0,14}")  # TCP_CA_NAME_MAX is 16 with the terminating zero
-
-
-def _congestion_control(given: object) -> str:
-    if not isinstance(given, str) or not _CONGESTION_CONTROL.fullmatch(given):
-        msg = f"{shown(given)} is not a congestion control; write the kernel's name for it, such as cubic, bbr or reno"
-        raise ValueError(msg)
-    return given
-
-
-CongestionControl = Annotated[
-    str,
-    PlainValidator(_congestion_control),
-    WithJsonSchema({"type": "string", "pattern": f"^{_CONGESTION_CONTROL.pattern}$"}),
-]
 
 
 class RawLink(Raw):

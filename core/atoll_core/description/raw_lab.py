@@ -22,8 +22,8 @@ from atoll_core.description.raw_types import (
     Prefix,
     Raw,
 )
-from atoll_core.lab.box_kind import BUILT_IN, BoxKind, Forwarding
-from atoll_core.lab.network import HostRole
+from atoll_core.lab.box_kind import BoxKind, Forwarding
+from atoll_core.lab.network import BUILT_IN_KINDS, HostRole
 from atoll_core.plan.privilege import Privilege
 from atoll_core.units import Duration, Rate
 
@@ -147,7 +147,7 @@ def _kind(given: object) -> BoxKind:
 
 
 Kind = Annotated[
-    BoxKind, PlainValidator(_kind), WithJsonSchema({"type": "string", "enum": [kind.name for kind in BUILT_IN]})
+    BoxKind, PlainValidator(_kind), WithJsonSchema({"type": "string", "enum": [kind.name for kind in BUILT_IN_KINDS]})
 ]
 
 

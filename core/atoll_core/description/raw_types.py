@@ -18,7 +18,7 @@ from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
 from atoll_core.errors import shown
-from atoll_core.lab.network import PortRef
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate, Size
 
 PORT_MAX = 65279  # OFPP_MAX of OpenFlow 1.3 is 0xffffff00; OVS and 1.0 hardware end at 0xfeff
@@ -31,6 +31,7 @@ _NAME = re.compile(r"[a-z][a-z0-9-]{0,62}")
 _INTERFACE = re.compile(rf"[a-z][a-z0-9.-]{{0,{INTERFACE_NAME_MAX - 1}}}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _PORT = re.compile(r"([a-z][a-z0-9-]*)/([0-9]{1,5})")
+_CONGESTION_CONTROL = re.compile(r"[a-z][a-z0-9_]{0,14}")  # TCP_CA_NAME_MAX is 16 with the terminating zero
 _MOST_CAPACITY = 1_000_000
 _SHARE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
 _LONGEST_SHARE = 30  # characters
@@ -241,6 +242,13 @@ def _capacity(given: object) -> float:
     return float(given)
 
 
+def _congestion_control(given: object) -> str:
+    if not isinstance(given, str) or not _CONGESTION_CONTROL.fullmatch(given):
+        msg = f"{shown(given)} is not a congestion control; write the kernel's name for it, such as cubic, bbr or reno"
+        raise ValueError(msg)
+    return given
+
+
 def _pattern(pattern: str) -> WithJsonSchema:
     return WithJsonSchema({"type": "string", "pattern": f"^{pattern}$"})
 
@@ -279,3 +287,9 @@ Capacity = Annotated[
     WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_CAPACITY}),
 ]
 """The capacity of a client, relative to the other clients."""
+CongestionControl = Annotated[
+    str,
+    PlainValidator(_congestion_control),
+    WithJsonSchema({"type": "string", "pattern": f"^{_CONGESTION_CONTROL.pattern}$"}),
+]
+BufferSize = Annotated[Size, Between(Size, "4096 B", "1 GB")]

@@ -48,7 +48,7 @@ def resolve_settings(box: ChainBox, given: Mapping[str, Any]) -> tuple[dict[str,
 
     ``given``: those of the experiment, which override the box's own. Values are JSON's; quantities in base units.
     """
-    settings, within = box.kind.settings, ("boxes", box.name)
+    settings, within = box.kind.settings and box.kind.settings(), ("boxes", box.name)
     written = {**dict(box.settings), **given}
     if settings is None:
         where = "its settings belong to links" if box.is_link else f"boxes of kind {box.kind.name} have none"
@@ -59,6 +59,30 @@ def resolve_settings(box: ChainBox, given: Mapping[str, Any]) -> tuple[dict[str,
         errors = error.errors(include_url=False)
         return {}, [(str(each["loc"][0]), error_message(settings, each, within=within)) for each in errors]
     return {key: to_json(getattr(resolved, key)) for key in settings.model_fields}, []
+
+
+def disagreements(
+    world: ChainBox, island: ChainBox, settings: Mapping[str, Mapping[str, Any]]
+) -> Iterator[tuple[str, str, str]]:
+    """Settings in which the two boxes of a pair must agree and do not: a box, the key, and the message.
+
+    ``settings``: by box. A box that is off agrees with every other one unless the kind encapsulates packets.
+    """
+    ends = [(box, settings.get(box.name, {})) for box in (world, island)]
+    off = [box for box, given in ends if given.get("mode") == "off"]
+    if len(off) == 1 and world.kind.encapsulates:
+        (on,) = (box for box in (world, island) if box not in off)
+        what = f"carries packets to it in {world.kind.encapsulates}"
+        yield (
+            off[0].name,
+            "mode",
+            f"box {off[0].name!r} is off, but {on.name!r}, which {what}, is on; write the same mode for both",
+        )
+    for key in () if off else world.kind.agree:
+        here, there = (given.get(key) for _, given in ends)
+        if here != there:
+            words = f"{key} is not the same for {world.name!r} and {island.name!r}, which are a pair"
+            yield island.name, key, f"{words}; write one value for both"
 
 
 def unknown_placeholders(program: Program) -> Iterator[tuple[str, str]]:

@@ -7,7 +7,7 @@ from dataclasses import replace
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.referenced_files import ReferencedFiles
-from atoll_core.description.resolve_box import resolve_settings
+from atoll_core.description.resolve_box import disagreements, resolve_settings
 from atoll_core.description.resolve_chains import check_chains, hops_of
 from atoll_core.description.resolve_changes import check_changes, described_versions, resolve_version
 from atoll_core.description.resolve_lab import Lab
@@ -25,6 +25,7 @@ from atoll_core.experiment.experiment import (
     DIRECTIONS,
     BoxConfiguration,
     CaptureSettings,
+    Chain,
     Experiment,
     Limits,
     Link,
@@ -35,6 +36,7 @@ from atoll_core.experiment.experiment import (
     Transfer,
 )
 from atoll_core.experiment.path_mtu import PathMtus
+from atoll_core.experiment.tunnels import allocate_tunnels, pairs_of
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.units import Size
 
@@ -150,6 +152,7 @@ class _Resolver:
         self.check_roles(lab, network)
         if lab.is_wired and self.parsed.reads(("links",)):
             self.check_capacity(lab, network)
+        self.check_pairs(lab, network)
         self.check_udp(lab, network)
 
     def check_links(self, lab: Lab, network: Network) -> None:
@@ -198,6 +201,30 @@ class _Resolver:
                     self.mistakes.append(self.parsed.document.mistake(("boxes", name, key), message))
             if settings:
                 yield BoxConfiguration(name, tuple(settings.items()))
+
+    def check_pairs(self, lab: Lab, network: Network) -> None:
+        """Check that boxes of a pair agree, and that their outer packets have addresses."""
+        if self.mistakes or lab.mistakes:
+            return
+        experiment = self.experiment(lab.document.file)
+        places = self.places_of_chains(experiment)
+        settings = {each.box: dict(each.settings) for each in experiment.boxes}
+        for chain in experiment.all_chains:
+            for world, island in pairs_of(network, chain):
+                for box, key, message in disagreements(world, island, settings):
+                    written = key in self.raw.boxes.get(box, {})
+                    self.wrong(("boxes", box, key) if written else places[chain], message)
+        for chain, reason in () if self.mistakes else allocate_tunnels(network, experiment)[1]:
+            self.wrong(places[chain], reason)
+
+    def places_of_chains(self, experiment: Experiment) -> dict[Chain, Place]:
+        """Where each chain is described first."""
+        places: dict[Chain, Place] = {}
+        for described, version in zip(described_versions(self.raw), experiment.versions, strict=True):
+            places.setdefault(version.chain, described.chain_at)
+            for branch in version.branches:
+                places.setdefault(branch, described.branches[branch.name][1])
+        return places
 
     def is_unused(self, name: str, lab: Lab) -> bool:
         """Whether no chain has this link; a misspelt hop counts as this link."""

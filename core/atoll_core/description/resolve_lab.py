@@ -25,12 +25,12 @@ from atoll_core.lab.network import (
     LatencyClass,
     Network,
     PortPair,
-    PortRef,
     Program,
     Switch,
     Tap,
     Trunk,
 )
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.shortest_paths import Topology
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_core.units import Duration

@@ -448,6 +448,12 @@ class Experiment:
         named += [(f"tcp.servers.{server}", control) for server, control in self.tcp.servers]
         if self.transfer and self.transfer.congestion_control:
             named.append(("transfer.congestion_control", self.transfer.congestion_control))
+        named += [
+            (f"boxes.{each.box}.{key}", str(setting))
+            for each in self.boxes
+            for key, setting in each.settings
+            if key.endswith("congestion_control") and not each.is_off
+        ]
         found: dict[str, tuple[str, ...]] = {}
         for key, control in named:
             found[control] = (*found.get(control, ()), key)

@@ -83,6 +83,16 @@ class PathMtus:
         ]
         return min(max(here, default=box.mtu), box.mtu)
 
+    def least_at(self, box: ChainBox) -> int:
+        """IP bytes of the longest packet at a box that all chains through it carry whole."""
+        here = [
+            min(each.mtu for each in legs) + leg.overhead_bytes
+            for legs in self.legs.values()
+            for leg in legs
+            if leg.box == box.name
+        ]
+        return min(here, default=box.mtu)
+
     def of_host(self, host: Host) -> Routes:
         """The MTUs of a host's routes to the other end."""
         return self._routes(host.role.is_world, None, self._of_host(host), self._first[host.name])

@@ -1,12 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """The kinds of chain boxes. A kind is a declaration: other code asks its properties, and knows no kind by its name."""
 
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from ipaddress import IPv4Address
 from typing import Any, ClassVar
 
 from atoll_core.metrics.metrics_schema import LINK_NS, Measurement, MetricField
+from atoll_core.plan.plan import HostSettings
 from atoll_core.plan.privilege import Privilege
+
+Configuration = dict[str, Any]
+"""The first line that the program of a box reads, as JSON."""
 
 
 class Forwarding(StrEnum):
@@ -14,6 +20,30 @@ class Forwarding(StrEnum):
 
     TRANSPARENT = "transparent"  # frames leave as they came, VLAN tag included
     ROUTED = "routed"  # packets leave in frames of the box's own, untagged
+
+
+@dataclass(frozen=True, slots=True)
+class BoxUse:
+    """A box in an experiment, for the functions of its kind.
+
+    ``legs``: the names of its interfaces, world and island, of the first pair and then of the spare one.
+    ``settings``: resolved, quantities in base units. ``mtu``: IP bytes of the longest packet that all chains through
+    the box carry. ``tunnels``: of a kind that encapsulates, docs/box-kinds.md.
+    """
+
+    legs: tuple[tuple[str, str], ...]
+    settings: Mapping[str, Any]
+    world_hosts: tuple[IPv4Address, ...]
+    island_hosts: tuple[IPv4Address, ...]
+    mtu: int
+    tunnels: tuple[Configuration, ...] = ()
+
+
+def plain_configuration(use: BoxUse) -> Configuration:
+    """The names of the box's interfaces as ``world`` and ``island``, its settings, and its ``tunnels``, if any."""
+    (world, island), *_ = use.legs
+    tunnels = {"tunnels": list(use.tunnels)} if use.tunnels else {}
+    return {"world": world, "island": island, **use.settings, **tunnels}
 
 
 @dataclass(frozen=True, slots=True)
@@ -28,16 +58,24 @@ class BoxKind:
     ``is_managed``: an agent sets it up and starts programs there.
     ``has_program``: its program is the user's.
     ``subcommand``: the subcommand of atoll-host that runs on the box while a chain contains it, with ``privileges``.
-    Its configuration: the names of the box's interfaces as ``world`` and ``island``, and the box's settings.
-    ``settings``: a subclass of ``atoll_core.description.raw_types.BoxSettings`` with a default for each; lab.yaml and
-    experiment.yaml override them. None: boxes of the kind have no settings. Only routed kinds have any, as all can be
-    switched to a plain router by ``mode: off``.
+    ``configuration``: what that program reads.
+    ``settings``: returns a subclass of ``atoll_core.description.raw_types.BoxSettings`` with a default for each;
+    lab.yaml and experiment.yaml override them. None: boxes of the kind have no settings. Only routed kinds have any, as
+    all can be switched to a plain router by ``mode: off``. A setting whose name ends with ``congestion_control`` is the
+    kernel's name of one, which is checked to be available.
     ``pair``: the kind with which it makes sense: a chain has as many boxes of one as of the other.
     ``ends_connections``: TCP connections end at the box, which opens others in their place.
+    ``connections_counter``: the counter of these connections. A run in which it stays 0 although TCP connections passed
+    the box's chains is invalid.
     ``answers_for_others``: it sends packets in the name of hosts (early acknowledgements), whose connections pass it.
-    ``encapsulates``: the protocol of its outer packets ("udp"), in which it and its pair carry the packets of others;
+    ``encapsulates``: the protocol of its outer packets ("udp"), in which it and its pair carry the packets of others.
+    The plan gives each pair addresses for them (``atoll_core.experiment.tunnels``).
     ``overhead_bytes``: the bytes that a packet is longer between the two, which reduce the MTU of hosts.
+    ``agree``: settings that must be the same at both boxes of a pair. ``mode`` is one if the kind encapsulates.
+    ``host_settings``: makes the settings of its machine from those of a plain router. They should not depend on the
+    chains, so that a swap changes no machine that packets pass.
     ``counters``: sums that its program's counter lines and marks hold: metrics of the kind's name, figures of a run.
+    ``levels``: numbers of the counter lines that are no sums, such as open connections: metrics alone.
     """
 
     name: str
@@ -49,13 +87,18 @@ class BoxKind:
     has_program: bool = False
     subcommand: str = ""
     privileges: tuple[Privilege, ...] = field(default=())
-    settings: type[Any] | None = None
+    settings: Callable[[], type[Any]] | None = None
     pair: str = ""
     ends_connections: bool = False
+    connections_counter: str = ""
     answers_for_others: bool = False
     encapsulates: str = ""
     overhead_bytes: int = 0
+    agree: tuple[str, ...] = ()
+    configuration: Callable[[BoxUse], Configuration] = plain_configuration
+    host_settings: Callable[[HostSettings, BoxUse], HostSettings] | None = None
     counters: tuple[MetricField, ...] = ()
+    levels: tuple[MetricField, ...] = ()
 
     known: ClassVar[dict[str, "BoxKind"]] = {}
 
@@ -72,6 +115,9 @@ class BoxKind:
         if self.overhead_bytes and not (self.encapsulates and self.pair):
             msg = f"kind {self.name!r} makes packets longer: declare what it encapsulates them in, and its pair"
             raise ValueError(msg)
+        if self.host_settings and not self.subcommand:
+            msg = f"kind {self.name!r} has settings for its machine, which are for its program: declare its subcommand"
+            raise ValueError(msg)
 
     @classmethod
     def named(cls, name: str) -> "BoxKind":
@@ -87,10 +133,10 @@ class BoxKind:
     @property
     def measurement(self) -> Measurement | None:
         """The metrics of its boxes, if it has any of its own."""
-        if not self.counters:
+        if not self.counters and not self.levels:
             return None
         tags = (("box", "name of the box in lab.yaml"),)
-        return Measurement(self.name, f"the program of a {self.name}", LINK_NS, tags, self.counters)
+        return Measurement(self.name, f"the program of a {self.name}", LINK_NS, tags, (*self.counters, *self.levels))
 
     @property
     def is_foreign(self) -> bool:
@@ -115,6 +161,3 @@ PROGRAM = register(BoxKind("program", None, stateful=None, conserves_packets=Non
 
 EXTERNAL = register(BoxKind("external", None, stateful=None, conserves_packets=None, is_managed=False))
 """A device with two ports on which nothing is started: a modem, a hardware emulator."""
-
-BUILT_IN = (LINK, ROUTER, PROGRAM, EXTERNAL)
-"""The kinds that the JSON Schema of lab.yaml lists."""

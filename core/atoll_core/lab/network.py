@@ -8,23 +8,24 @@ from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
-from atoll_core.lab.box_kind import BoxKind, Forwarding
+from atoll_core.lab.box_kind import EXTERNAL, LINK, PROGRAM, ROUTER, BoxKind, Forwarding
+from atoll_core.lab.pep import PEP
+from atoll_core.lab.port_ref import PortRef
+from atoll_core.metrics.metrics_schema import Measurement
 from atoll_core.plan.privilege import Privilege
 from atoll_core.units import Duration, Rate
 
 MTU = 1500
 """The MTU of cables that declare none: Ethernet's (RFC 894)."""
 
+BUILT_IN_KINDS = (LINK, ROUTER, PEP, PROGRAM, EXTERNAL)
+"""The kinds of boxes that the JSON Schema of lab.yaml lists."""
 
-@dataclass(frozen=True, slots=True, order=True)
-class PortRef:
-    """A numbered port of a switch (OpenFlow port number)."""
 
-    switch: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.switch}/{self.port}"
+def measurements_of_kinds() -> dict[str, Measurement]:
+    """The metrics of all kinds of boxes that have any, by name."""
+    kinds = (kind.measurement for kind in BoxKind.known.values())
+    return {found.name: found for found in kinds if found is not None}
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,6 +4,7 @@
 docs/metrics.md contains the output of :func:`schema_markdown`. Every point of a run also has ``COMMON_TAGS``.
 """
 
+from collections.abc import Iterable
 from dataclasses import dataclass
 from textwrap import fill
 
@@ -407,15 +408,15 @@ MEASUREMENTS = (
         ),
     ),
 )
-"""Every measurement. A PEP's and a coder's statistics get measurements of their own, with the tag ``box``."""
+"""Every measurement but those that kinds of boxes declare."""
 
 BY_NAME = {measurement.name: measurement for measurement in MEASUREMENTS}
 
 
-def schema_markdown() -> str:
-    """The tables of docs/metrics.md."""
+def schema_markdown(of_kinds: Iterable[Measurement]) -> str:
+    """The tables of docs/metrics.md; ``of_kinds``: the measurements of kinds of boxes, which come last."""
     parts = ["| tag of every point | |", "|---|---|", *(f"| `{name}` | {what} |" for name, what in COMMON_TAGS.items())]
-    for each in MEASUREMENTS:
+    for each in (*MEASUREMENTS, *of_kinds):
         period = f"every {each.every_ns / 1e6:g} ms" if each.every_ns else "when it happens"
         sentences = f"{each.what[0].upper()}{each.what[1:]}. One point {period}."
         parts += ["", f"### {each.name}", fill(sentences, 100, break_on_hyphens=False), ""]

@@ -72,6 +72,7 @@ class Packets(StrEnum):
     SYN = "syn"  # the first of a TCP connection
     UDP = "udp"
     ICMP_ERRORS = "icmp-errors"  # from any router
+    TCP_ICMP_ERRORS = "tcp-icmp-errors"  # those about TCP
 
 
 class FilterVerdict(StrEnum):

@@ -484,6 +484,14 @@ class DirectionResponse(Response):
     queue_bytes: int
 
 
+class FigureResponse(Response):
+    """A number that a box has among its metrics."""
+
+    name: str
+    unit: str
+    what: str
+
+
 class DrawnBox(Response):
     """A box in the picture of a lab; a link that a chain contains has its configuration."""
 
@@ -491,6 +499,10 @@ class DrawnBox(Response):
     is_link: bool
     to_island: DirectionResponse | None = None
     to_world: DirectionResponse | None = None
+    counters: list[FigureResponse] = Field(
+        default=[], description="Sums in points of the measurement that is named after its kind."
+    )
+    levels: list[FigureResponse] = Field(default=[], description="Other numbers in these points.")
 
 
 class DrawnLatency(Response):

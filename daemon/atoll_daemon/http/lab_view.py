@@ -4,6 +4,7 @@
 from typing import Any
 
 from atoll_core.experiment.experiment import DIRECTIONS, Chain, Experiment, Link
+from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network
 from atoll_daemon.http.experiment_bodies import carries_tree, latency_classes
 
@@ -24,7 +25,12 @@ def picture(network: Network, experiment: Experiment | None, place: str, run: di
         "hosts": [{"name": host.name, "role": host.role.value, "ip": str(host.address)} for host in network.hosts],
         "chains": [_chain(chain, network) for chain in experiment.chains] if experiment else [],
         "boxes": {
-            box.name: {"kind": box.kind.name, "is_link": box.is_link, **_settings(links.get(box.name))}
+            box.name: {
+                "kind": box.kind.name,
+                "is_link": box.is_link,
+                **_settings(links.get(box.name)),
+                **_figures(box.kind),
+            }
             for box in network.boxes
         },
         "latencies": {server: {"class": name, "rtt_ns": rtts[name]} for server, name in latency},
@@ -44,6 +50,16 @@ def _chain(chain: Chain, network: Network) -> dict[str, Any]:
             for hop in chain.hops
         ],
         "carries": carries_tree(chain.carries),
+    }
+
+
+def _figures(kind: BoxKind) -> dict[str, Any]:
+    """The metrics that boxes of a kind have of their own; empty for those without any."""
+    parts = {"counters": kind.counters, "levels": kind.levels}
+    return {
+        part: [{"name": each.name, "unit": each.unit, "what": each.what} for each in fields]
+        for part, fields in parts.items()
+        if fields
     }
 
 

@@ -9,6 +9,7 @@ from grafana_foundation_sdk.builders.timeseries import Panel
 from grafana_foundation_sdk.cog.encoder import JSONEncoder
 from grafana_foundation_sdk.models.dashboard import Dashboard
 
+from atoll_core.lab.box_kind import BoxKind
 from atoll_dashboards.grafana.grafana_client import FOLDER
 from atoll_dashboards.grafana.grafana_widgets import (
     WIDTH,
@@ -452,9 +453,43 @@ PAGES: tuple[Callable[[], Dashboard], ...] = (
 )
 
 
+_UNITS = {"bytes": "bytes", "ns": "ns"}  # Grafana's words for units of fields; others are plain numbers
+_RATES = {"bytes": ("bps", _BITS), "packets": ("pps", 1), "ns": ("percentunit", 1e-9)}  # of sums, with the factor
+
+
+def boxes_of_kind(kind: BoxKind) -> Dashboard:
+    """The figures of boxes of a kind, a panel for each."""
+    of_box = Series(kind.name, ("box",), {"box": "$box"})
+    panels = [
+        *(
+            plot(each.name, unit, (of_box.rate(each.name, factor), "$tag_box"), what=each.what, every=_LINK_EVERY)
+            for each in kind.counters
+            for unit, factor in [_RATES.get(each.unit, ("ops", 1))]
+        ),
+        *(
+            plot(
+                each.name,
+                _UNITS.get(each.unit, "none"),
+                (of_box.level(each.name), "$tag_box"),
+                what=each.what,
+                every=_LINK_EVERY,
+            )
+            for each in kind.levels
+        ),
+    ]
+    return dashboard_page(
+        f"atoll-{kind.name}",
+        f"atoll: {kind.name}",
+        f"Counters of boxes of kind {kind.name}, in a second, and their other figures.",
+        panels,
+        [variable("box", "Box", tag_values(kind.name, "box", run="$run"), multi=True, everything=True)],
+    )
+
+
 def files() -> dict[str, str]:
-    """The text of each dashboard, by the name of its file."""
+    """The text of each dashboard, by the name of its file; kinds of boxes with figures have one each."""
     made = {make.__name__.replace("_", "-") + ".json": make() for make in PAGES}
+    made |= {f"{kind.name}.json": boxes_of_kind(kind) for kind in BoxKind.known.values() if kind.measurement}
     return {
         name: json.dumps(dashboard, cls=JSONEncoder, indent=1, sort_keys=True) + "\n"
         for name, dashboard in made.items()

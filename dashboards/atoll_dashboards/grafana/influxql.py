@@ -9,7 +9,8 @@ makes no spike.
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 
-from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS
+from atoll_core.lab.network import measurements_of_kinds
+from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS, Measurement
 
 
 @dataclass(frozen=True, slots=True)
@@ -24,9 +25,13 @@ class Series:
     where: Mapping[str, str] = field(default_factory=dict[str, str], hash=False)
 
     def __post_init__(self) -> None:
-        known = {*COMMON_TAGS, *(name for name, _ in BY_NAME[self.measurement].tags)}
+        known = {*COMMON_TAGS, *(name for name, _ in self._declared.tags)}
         if unknown := {*self.by, *self.where} - known:
             raise ValueError(f"{self.measurement} has no tag {min(unknown)!r}")
+
+    @property
+    def _declared(self) -> Measurement:
+        return {**BY_NAME, **measurements_of_kinds()}[self.measurement]
 
     @property
     def condition(self) -> str:
@@ -80,7 +85,7 @@ class Series:
         return f"SELECT {column} FROM {source} WHERE {condition} GROUP BY {groups} fill(none)"
 
     def _require(self, name: str) -> None:
-        if name not in {figure.name for figure in BY_NAME[self.measurement].fields}:
+        if name not in {figure.name for figure in self._declared.fields}:
             raise ValueError(f"{self.measurement} has no field {name!r}")
 
 

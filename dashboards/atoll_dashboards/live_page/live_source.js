@@ -200,7 +200,8 @@ export class LiveSource {
 
   async #read(run, held, signal) {
     while (!held.length && !signal.aborted) await pause(100); // queued messages carry the lab's time
-    const past = { newest: this.store.newest, now: this.now, signal };
+    const { newest, measurements } = this.store;
+    const past = { measurements, newest, now: this.now, signal };
     for await (const message of backfill(this.#api, run, past)) {
       this.store.take(message.points, run.id);
       this.#callbacks.changed();

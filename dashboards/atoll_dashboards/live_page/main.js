@@ -12,7 +12,7 @@ import * as shortcuts from "./shortcuts.js";
 import { LiveSource } from "./live_source.js";
 import { EventLog } from "./log.js";
 import * as theme from "./theme.js";
-import { showHosts, showMachines, showRun, showServers } from "./panels.js";
+import { showBoxes, showHosts, showMachines, showRun, showServers } from "./panels.js";
 import { chooseReplay, ReplayControls } from "./replay_controls.js";
 import { askToken, tokenReason } from "./token.js";
 import { TimeRange, WINDOWS } from "./time_range.js";
@@ -83,6 +83,7 @@ function draw() {
     replay ? null : (server) => controls.changeLatency(live.picture, server),
     disabledReason(live.busy, live.away),
   );
+  showBoxes(byId("boxes-panel"), byId("boxes"), picture, store, instant);
   showHosts(byId("hosts"), byId("hosts-summary"), picture, store, instant, replay && store.hosts.size ? "no figures here" : none);
   showMachines(byId("machines"), store, instant);
   if (replay) showLog(replay);

@@ -3,10 +3,11 @@
 
 import { isDisabled, setDisabled } from "./disabled_buttons.js";
 import { element, fill, say } from "./dom.js";
-import { bitRate, byteCount, elapsed, percent } from "./format.js";
+import { bitRate, byteCount, elapsed, percent, quantityText } from "./format.js";
 import { hostHealth, machineLoads } from "./host_health.js";
 
 const OLD_S = 3.2;
+const COUNTED_S = 1; // rates of counters are means of the last second
 
 /** A run's steps in their order (docs/contracts.md). */
 export const STEPS = [
@@ -177,6 +178,44 @@ export function showHosts(place, summary, picture, store, t, none) {
       : allWell,
   );
   summary.classList.toggle("grave", wrong.length > 0);
+}
+
+/**
+ * The figures of boxes with counters of their own at an instant: [{name, what, boxes: Map(box -> text)}]. Counters are shown
+ * per second. Pure.
+ */
+export function boxFigures(boxes, store, t) {
+  const rows = new Map();
+  for (const [box, { counters = [], levels = [] }] of Object.entries(boxes ?? {})) {
+    for (const figure of [...levels, ...counters]) {
+      const isSum = counters.includes(figure);
+      const key = `box/${box}/${figure.name}${isSum ? "/rate" : ""}`;
+      const value = isSum ? store.series(key).mean(t - COUNTED_S, t) : store.series(key).at(t, OLD_S);
+      const unit = figure.unit === "1" ? "" : figure.unit === "bytes" ? "B" : figure.unit;
+      const row = rows.get(figure.name) ?? { name: figure.name, what: figure.what, boxes: new Map() };
+      row.boxes.set(box, quantityText(value, isSum ? `${unit}/s` : unit));
+      rows.set(figure.name, row);
+    }
+  }
+  return [...rows.values()];
+}
+
+/** Show the counters of boxes, a column for each box; hidden if no box has any. */
+export function showBoxes(panel, place, picture, store, t) {
+  const rows = boxFigures(picture?.boxes, store, t);
+  const boxes = [...new Set(rows.flatMap((row) => [...row.boxes.keys()]))];
+  panel.hidden = !rows.length;
+  const wanted = JSON.stringify([boxes, rows.map((row) => row.name)]);
+  const lines = keep(place, wanted, ["", ...rows.map((row) => row.name)], (name) =>
+    name
+      ? element("tr", {}, element("th", { scope: "row" }, name.replaceAll("_", " ")), ...boxes.map(() => element("td", { class: "n" })))
+      : element("tr", {}, element("th", { scope: "col" }), ...boxes.map((box) => element("th", { scope: "col", class: "n" }, box))),
+  );
+  for (const row of rows) {
+    const line = lines.get(row.name);
+    line.title = row.what;
+    line.querySelectorAll("td").forEach((cell, index) => say(cell, row.boxes.get(boxes[index]) ?? ""));
+  }
 }
 
 const OVERLOADED = 0.95; // of all CPUs' time; measurements are doubtful beyond

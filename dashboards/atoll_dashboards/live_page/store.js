@@ -23,6 +23,7 @@ export class Store {
   #sums = new Map();
   #links = new Map();
   #hosts = new Map();
+  #kinds = new Set(); // of boxes with counters of their own: names of measurements
   #run = null;
   #least = []; // {run, from, rtt}: the first ping of each run, and its least RTT so far
 
@@ -47,6 +48,11 @@ export class Store {
     return this.#hosts;
   }
 
+  /** Names of the measurements that are kept; others only show that their host is alive. */
+  get measurements() {
+    return [...Object.keys(HANDLERS), ...this.#kinds];
+  }
+
   /** A series by its key; an empty one if no point of it has come. */
   series(key) {
     return this.#series.get(key) ?? EMPTY;
@@ -56,9 +62,10 @@ export class Store {
     return [...this.#series.keys()].filter((key) => key.startsWith(prefix));
   }
 
-  /** Take the configuration of links from `picture.boxes`, until points report it. */
+  /** Take the configuration of links from `picture.boxes`, until points report it, and the kinds of boxes with counters. */
   configure(boxes) {
     for (const [name, box] of Object.entries(boxes ?? {})) {
+      if (box.counters || box.levels) this.#kinds.add(box.kind);
       if (!box.is_link) continue;
       for (const direction of ["to_island", "to_world"]) {
         if (box[direction]) this.#setting(name, direction).now = box[direction];
@@ -90,7 +97,8 @@ export class Store {
       if (!Number.isFinite(t)) continue;
       if (measurement !== "event" && !(t <= this.newest)) this.newest = t;
       this.#heard(tags, t);
-      HANDLERS[measurement]?.(this, tags, fields, t, touched);
+      if (this.#kinds.has(measurement)) this.#box(tags.box, fields, t);
+      else HANDLERS[measurement]?.(this, tags, fields, t, touched);
     }
     this.#total(touched);
   }
@@ -183,6 +191,14 @@ export class Store {
     if (this.marks.length > MARKS) this.marks.shift();
   }
 
+  /** A box's counters: each as it is, and the rate at which it grows. */
+  #box(box, fields, t) {
+    for (const [name, value] of Object.entries(fields)) {
+      this.gauge(`box/${box}/${name}`, t, value, GAP_S.link, this.fast);
+      this.rate(`box/${box}/${name}/rate`, t, value, 1, GAP_S.link, this.fast);
+    }
+  }
+
   #ring(key, capacity) {
     let ring = this.#series.get(key);
     if (!ring) this.#series.set(key, (ring = new RingBuffer(capacity)));
@@ -248,7 +264,7 @@ const TOTALS = [
 
 const SHOWN_EVENTS = new Set(["whistle", "change", "swap", "applied", "note"]);
 
-/** The handler of each measurement; others only show that their host is alive. */
+/** The handler of each measurement of the table; those of box kinds have one in common. */
 const HANDLERS = {
   link: (store, tags, fields, t) => store.link(tags, fields, t),
   link_config: (store, tags, fields, t) => store.linkConfig(tags, fields, t),
@@ -296,6 +312,3 @@ const HANDLERS = {
     if (SHOWN_EVENTS.has(tags.kind)) store.mark(t, tags.kind, fields.text ?? tags.kind);
   },
 };
-
-/** Measurements that have a handler. */
-export const DRAWN = Object.keys(HANDLERS);

@@ -38,6 +38,8 @@ enum Command {
     Delay,
     /// Link or delay box by the kernel's traffic control (configuration on standard input)
     Tc,
+    /// Transparent TCP proxy that splits connections (configuration on standard input)
+    Pep,
     /// World server: sends as many bytes as each connection asks for
     Serve,
     /// Island client: channels that fetch flow after flow
@@ -80,6 +82,7 @@ fn main() -> ExitCode {
         Command::Link => atoll_link_engine::run_link(),
         Command::Delay => atoll_link_engine::run_delay(),
         Command::Tc => atoll_link_tc::run(),
+        Command::Pep => atoll_pep::run(),
         Command::Serve => atoll_traffic::run_serve(),
         Command::Load => atoll_traffic::run_load(),
         Command::Transfer => atoll_traffic::run_transfer(),

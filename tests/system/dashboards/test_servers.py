@@ -16,7 +16,7 @@ import pytest
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_core.description.loader import load_experiment
-from atoll_core.lab.network import HostRole
+from atoll_core.lab.network import HostRole, measurements_of_kinds
 from atoll_core.metrics.metrics_schema import BY_NAME
 from atoll_dashboards.grafana.grafana_client import Grafana, dashboard_files
 from atoll_dashboards.influx.influx_load import ALIGNED_NS
@@ -121,13 +121,13 @@ def test_a_run_ends_with_a_link_to_where_its_points_lie(demo: Demo) -> None:
 
 @pytest.mark.lab
 def test_every_place_has_points(changed: Made) -> None:
-    """Each measurement of the table; and of those that have several places, each place in the laboratory."""
+    """Each measurement of the tables; and of those that have several places, each place in the laboratory."""
     network, _ = load_experiment(GEO)
     found: dict[str, list[dict[str, str]]] = {}
     for line in changed.lines:
         measurement, tags, _ = identity(line)
         found.setdefault(measurement, []).append(dict(tags))
-    assert set(found) == set(BY_NAME)
+    assert set(found) == {*BY_NAME, *measurements_of_kinds()}
 
     def places(measurement: str, *tags: str) -> set[tuple[str, ...]]:
         return {tuple(each.get(tag, "") for tag in tags) for each in found[measurement]}

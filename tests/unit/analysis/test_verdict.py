@@ -368,3 +368,17 @@ def test_what_can_be_read_with_its_figure_is_a_caveat(changes: list[tuple[str, A
 )
 def test_what_chance_or_the_experiment_explains_is_no_finding(changes: list[tuple[str, Any]]) -> None:
     assert found(*changes) == []
+
+
+def ended(counted: int, completed: int) -> tuple[str, Any]:
+    return "ended_connections", {"pep-w": {"counted": counted, "completed": completed}}
+
+
+def test_a_pep_that_its_packets_bypass_makes_the_run_invalid() -> None:
+    """Connections that were established before the measurement are not missing: one for each of the four channels."""
+    assert judged(ended(0, 1)) == [
+        "PEP_BYPASSED: pep-w saw no connection, but 1 TCP connection of its chains completed"
+    ]
+    assert caveats(ended(0, 0)) == []
+    assert caveats(ended(37, 41)) == []
+    assert caveats(ended(36, 41)) == ["pep-w saw 36 connections, but 41 of its chains completed: some bypassed it"]

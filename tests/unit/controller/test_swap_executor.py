@@ -31,11 +31,11 @@ from atoll_core.lab.network import (
     LatencyClass,
     Network,
     PortPair,
-    PortRef,
     Switch,
     Tap,
     Trunk,
 )
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.plan import Plan
 from atoll_core.plan.tag_layout import UNTAGGED
 from atoll_core.units import Duration, Rate

@@ -4,6 +4,7 @@
 import json
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -23,21 +24,23 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.description.raw_types import Between, BoxSettings
 from atoll_core.errors import DescriptionError
 from atoll_core.experiment.experiment import Experiment, Protocol
-from atoll_core.lab.box_kind import ROUTER, BoxKind, Forwarding, register
+from atoll_core.lab.box_kind import ROUTER, BoxKind, BoxUse, Forwarding, register
 from atoll_core.lab.network import Network
 from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import MetricField
-from atoll_core.plan.plan import Phase
+from atoll_core.plan.plan import HostSettings, PacketMark, PacketRule, Packets, Phase
 from atoll_core.plan.privilege import Privilege
 from atoll_core.plan.tag_layout import UNTAGGED
 from atoll_core.units import Duration
 from atoll_daemon.http.lab_view import picture
 from atoll_dashboards.diagram.labels import box_words
+from atoll_dashboards.grafana.grafana_dashboards import files
 from atoll_hosts.binary import find_binary
 from atoll_testbed.calibration.link_calibration import links_under_test
 from atoll_testbed.metrics.metric_points import box_kinds, box_points
 from tests.support.synthetic_run import begin
 
+BARE = "chain: [tap-w, sat, tap-i]"
 WHOLE = "chain: [tap-w, pep-w, sat, pep-i, tap-i]"
 Load = Callable[..., tuple[Network, Experiment]]
 
@@ -46,9 +49,16 @@ class ToySettings(BoxSettings):
     """Settings of the toy."""
 
     copies: int = Field(default=1, ge=1, le=9, description="Copies of each packet; default 1.")
+    code: int = Field(default=0, description="Of both ends; default 0.")
     hold: Annotated[Duration, Between(Duration, "0 ms", "1 s")] = Field(
         default=Duration(5 * 10**6), description="Time that packets are held; default 5 ms."
     )
+
+
+def toy_settings(router: HostSettings, use: BoxUse) -> HostSettings:
+    """Those of a plain router, and UDP of the world's side is marked."""
+    rule = PacketRule((use.legs[0][0],), Packets.UDP, set_mark=PacketMark(4, 4))
+    return replace(router, packet_rules=(rule,), sysctls=(("net.ipv4.tcp_ecn", str(use.settings["copies"])),))
 
 
 @pytest.fixture
@@ -61,12 +71,15 @@ def toy() -> Iterator[BoxKind]:
         conserves_packets=False,
         subcommand="toy",
         privileges=(Privilege.NET_RAW,),
-        settings=ToySettings,
+        settings=lambda: ToySettings,
         pair="toy",
         answers_for_others=True,
         encapsulates="udp",
         overhead_bytes=60,
+        agree=("code",),
+        host_settings=toy_settings,
         counters=(MetricField("copied_packets", "packets", "sent twice"),),
+        levels=(MetricField("held_bytes", "bytes", "waiting"),),
     )
     yield register(kind)
     del BoxKind.known["toy"]
@@ -98,9 +111,9 @@ def settings_of(experiment: Experiment, box: str) -> dict[str, object]:
 
 
 def test_settings_of_the_experiment_override_those_of_the_lab_and_the_kind(load: Load) -> None:
-    assert settings_of(load()[1], "pep-w") == {"mode": "on", "copies": 1, "hold": 5_000_000}
+    assert settings_of(load()[1], "pep-w") == {"mode": "on", "copies": 1, "code": 0, "hold": 5_000_000}
     _, experiment = load(settings="{copies: 2, hold: 7 ms}", boxes="{pep-w: {copies: 3}}")
-    assert settings_of(experiment, "pep-w") == {"mode": "on", "copies": 3, "hold": 7_000_000}
+    assert settings_of(experiment, "pep-w") == {"mode": "on", "copies": 3, "code": 0, "hold": 7_000_000}
     assert settings_of(experiment, "pep-i")["copies"] == 1
     _, experiment = load(boxes="{pep-w: {copies: 3}}", given=("boxes.pep-w.copies=4",))
     assert settings_of(experiment, "pep-w")["copies"] == 4
@@ -116,6 +129,31 @@ def test_settings_of_the_experiment_override_those_of_the_lab_and_the_kind(load:
         (WHOLE, "{coder-w: {copies: 2}}", "unknown setting 'copies'; boxes of kind router have none; remove it"),
         (WHOLE, "{sat: {rate: 2}}", "unknown setting 'rate'; its settings belong to links; remove it"),
         ("chain: [tap-w, pep-w, sat, tap-i]", "{}", "'pep-w' is a toy, which needs a toy at its other end"),
+        (
+            WHOLE,
+            "{pep-i: {mode: off}}",
+            "box 'pep-i' is off, but 'pep-w', which carries packets to it in udp, is on; write the same mode for both",
+        ),
+        (
+            WHOLE,
+            "{pep-w: {code: 1}}",
+            "code is not the same for 'pep-w' and 'pep-i', which are a pair; write one value for both",
+        ),
+        (
+            f"{BARE}\nbranches: {{coded: {{carries: {{protocol: tcp}}, chain: [tap-w, pep-w, sat, pep-i]}}}}",
+            "{}",
+            "'coded': it carries TCP only, but the packets in which 'pep-w' and 'pep-i' carry its packets are UDP",
+        ),
+        (
+            f"{WHOLE}\nbranches: {{voice: {{carries: {{protocol: udp}}, chain: [tap-w, sat, tap-i]}}}}",
+            "{}",
+            "chain: the packets in which 'pep-w' and 'pep-i' carry its packets are UDP, which branch 'voice' carries",
+        ),
+        (
+            f"{BARE}\nbranches: {{few: {{carries: {{island: 10.20.0.1/32}}, chain: [tap-w, pep-w, sat, pep-i]}}}}",
+            "{}",
+            "need an address in each of 10.10.0.0/16 and 10.20.0.1/32 that no host has and no other chain; widen",
+        ),
     ],
 )
 def test_a_mistake_has_its_line_and_its_remedy(load: Load, chain: str, boxes: str, message: str) -> None:
@@ -136,19 +174,63 @@ def test_its_program_runs_on_its_machine_with_its_settings(load: Load) -> None:
     jobs = {job.name: job for job in make_plan(network, experiment).jobs}
     job = jobs["toy-pep-w"]
     assert (job.host, job.phase, job.privileges) == ("pep-w", Phase.SERVICE, (Privilege.NET_RAW,))
-    assert job.config == {"world": "pep-w-w", "island": "pep-w-i", "mode": "on", "copies": 3, "hold": 5_000_000}
-    assert "toy-pep-i" in jobs
-    assert any(each.host == "pep-w" for each in host_settings(network, experiment))
+    tunnel = {
+        "carries": {"world": "10.10.0.0/16", "island": "10.20.0.0/16", "protocol": None},
+        "peer_at": "island",
+        "address": "10.10.255.254",
+        "peer_address": "10.20.255.254",
+        "peer_mac": network.box("pep-i").world.mac,
+    }
+    settings = {"mode": "on", "copies": 3, "code": 0, "hold": 5_000_000}
+    assert job.config == {"world": "pep-w-w", "island": "pep-w-i", **settings, "tunnels": [tunnel]}
+    (other,) = (jobs["toy-pep-i"].config or {})["tunnels"]
+    ends = {"address": "10.20.255.254", "peer_address": "10.10.255.254", "peer_mac": network.box("pep-w").island.mac}
+    assert other == tunnel | ends | {"peer_at": "world"}
     assert "toy-pep-w" not in {job.name for job in make_plan(*load("chain: [tap-w, sat, tap-i]")).jobs}
 
 
+def machine(network: Network, experiment: Experiment, host: str) -> HostSettings:
+    return next(each for each in host_settings(network, experiment) if each.host == host)
+
+
+def test_its_machine_is_set_as_the_kind_declares(load: Load) -> None:
+    """In a chain or not, so that no swap changes a machine that packets pass."""
+    network, experiment = load(boxes="{pep-w: {copies: 3}}")
+    found = machine(network, experiment, "pep-w")
+    assert found.packet_rules == (PacketRule(("pep-w-w",), Packets.UDP, set_mark=PacketMark(4, 4)),)
+    assert found.sysctls == (("net.ipv4.tcp_ecn", "3"),)
+    assert found.forwarding
+    assert found.legs
+    bare = load("chain: [tap-w, sat, tap-i]", boxes="{pep-w: {copies: 3}}")
+    assert machine(*bare, "pep-w").packet_rules == found.packet_rules
+    assert not machine(network, experiment, "coder-w").packet_rules
+
+
+def test_each_chain_has_outer_addresses_that_its_flow_entries_match(load: Load) -> None:
+    """Outer packets of a branch are in its prefix; those of the main chain are in no branch's."""
+    branches = "{half: {carries: {island: 10.20.0.4/30}, chain: [tap-w, pep-w, sat, pep-i]}}"
+    network, experiment = load(f"{WHOLE}\nbranches: {branches}")
+    plan = make_plan(network, experiment)
+    config = next(job.config for job in plan.jobs if job.name == "toy-pep-w") or {}
+    ends = [(each["carries"]["island"], each["address"], each["peer_address"]) for each in config["tunnels"]]
+    assert ends == [
+        ("10.20.0.4/30", "10.10.255.254", "10.20.0.7"),
+        ("10.20.0.0/16", "10.10.255.253", "10.20.255.254"),
+    ]
+    tables = SwitchTables(network, plan.flows)
+    for _, source, destination in ends:
+        outer = Frame(IPv4Address(source), IPv4Address(destination), None, Protocol.UDP.number)
+        walked = {str(step) for step in tables.walk(outer, network.box("pep-w").island.attached)}
+        assert any("sat" in step for step in walked), walked
+
+
 def test_switched_off_it_is_a_plain_router(load: Load, tmp_path: Path) -> None:
-    """No program, and captures around it are compared."""
-    network, experiment = load(boxes="{pep-w: {mode: off}}")
-    assert {job.name for job in make_plan(network, experiment).jobs if "toy" in job.name} == {"toy-pep-i"}
+    """No program and no settings of its own, and captures around it are compared."""
+    network, experiment = load(boxes="{pep-w: {mode: off}, pep-i: {mode: off}}")
+    assert not [job.name for job in make_plan(network, experiment).jobs if "toy" in job.name]
+    assert not machine(network, experiment, "pep-w").packet_rules
     used = experiment.as_used(network)
     assert (used.box("pep-w").kind, used.box("pep-w").stateful, used.box("pep-w").conserves) == (ROUTER, False, True)
-    assert used.box("pep-i") == network.box("pep-i")
     run = begin(tmp_path, experiment, network)
     assert read_run_data(run).network == used
 
@@ -207,14 +289,17 @@ def test_probes_of_tcp_end_where_connections_end(load: Load, *, ends_connections
 
 def test_what_its_program_counts_is_a_metric_and_a_figure_of_the_run(load: Load, tmp_path: Path) -> None:
     network, experiment = load()
-    line = {"type": "counters", "t_ns": 7, "copied_packets": 5, "other": 1}
+    line = {"type": "counters", "t_ns": 7, "copied_packets": 5, "held_bytes": 60, "other": 1}
     assert list(box_points("pep-w", line, {}, box_kinds(network))) == [
-        MetricPoint("toy", {"box": "pep-w"}, {"copied_packets": 5}, 7)
+        MetricPoint("toy", {"box": "pep-w"}, {"copied_packets": 5, "held_bytes": 60}, 7)
     ]
     assert not list(box_points("sat", line, {}, box_kinds(network)))
     run = begin(tmp_path, experiment, network, ())
     marks = [("begin", 3), ("swap", 4), ("end", 5)]
-    told = [{"type": "mark", "box": "pep-w", "t_ns": 9, "mark": name, "copied_packets": n} for name, n in marks]
+    told = [
+        {"type": "mark", "box": "pep-w", "t_ns": 9, "mark": name, "copied_packets": n, "held_bytes": 60}
+        for name, n in marks
+    ]
     run.path.joinpath("link.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in told), encoding="utf-8")
     assert analyse(run, find_binary())["boxes"] == {"pep-w": {"copied_packets": 9}}
 
@@ -222,9 +307,27 @@ def test_what_its_program_counts_is_a_metric_and_a_figure_of_the_run(load: Load,
 def test_people_see_its_name(load: Load) -> None:
     network, experiment = load()
     drawn = picture(network, experiment, "mininet")
-    assert drawn["boxes"]["pep-w"] == {"kind": "toy", "is_link": False}
+    assert drawn["boxes"]["pep-w"] == {
+        "kind": "toy",
+        "is_link": False,
+        "counters": [{"name": "copied_packets", "unit": "packets", "what": "sent twice"}],
+        "levels": [{"name": "held_bytes", "unit": "bytes", "what": "waiting"}],
+    }
+    assert drawn["boxes"]["coder-w"] == {"kind": "router", "is_link": False}
     assert {"name": "pep-w", "kind": "toy", "is_link": False} in drawn["chains"][0]["hops"]
     assert [line.text for line in box_words(network.box("pep-w"), experiment)][:2] == ["pep-w", "toy"]
+
+
+def test_what_its_program_counts_has_a_dashboard(toy: BoxKind) -> None:
+    """A panel for each figure; kinds without figures have no dashboard."""
+    page = json.loads(files()["toy.json"])
+    panels = [(each["title"], each["fieldConfig"]["defaults"]["unit"]) for each in page["panels"]]
+    assert panels == [("copied_packets", "pps"), ("held_bytes", "bytes")]
+    queries = [target["query"] for each in page["panels"] for target in each["targets"]]
+    assert all('FROM "toy"' in query for query in queries)
+    del BoxKind.known["toy"]
+    assert files().keys() & {"toy.json", "router.json", "link.json"} == set()
+    register(toy)
 
 
 def test_a_kind_that_nobody_declared_cannot_be_read(load: Load) -> None:
@@ -239,9 +342,10 @@ def test_a_kind_that_nobody_declared_cannot_be_read(load: Load) -> None:
 @pytest.mark.parametrize(
     ("forwarding", "properties", "message"),
     [
-        (Forwarding.TRANSPARENT, {"settings": ToySettings}, "declare it routed"),
+        (Forwarding.TRANSPARENT, {"settings": lambda: ToySettings}, "declare it routed"),
         (Forwarding.ROUTED, {"ends_connections": True}, "declare it stateful"),
         (Forwarding.ROUTED, {"answers_for_others": True, "conserves_packets": True}, "cannot conserve packets"),
+        (Forwarding.ROUTED, {"host_settings": toy_settings}, "declare its subcommand"),
         (Forwarding.ROUTED, {"overhead_bytes": 28}, "declare what it encapsulates them in, and its pair"),
     ],
 )

@@ -11,6 +11,7 @@ from ruamel.yaml import YAML
 
 from atoll_cli.commands.dashboards import install
 from atoll_core.errors import UsageError
+from atoll_core.lab.network import measurements_of_kinds
 from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS
 from atoll_dashboards.grafana.grafana_client import DATA_SOURCE, FOLDER, Grafana, data_source
 from atoll_dashboards.grafana.grafana_dashboards import files
@@ -33,8 +34,9 @@ def page(request: pytest.FixtureRequest) -> dict[str, Any]:
 
 def test_queries_use_names_of_the_table_only(page: dict[str, Any]) -> None:
     """Measurements, tags and fields, whatever the panel."""
-    known = {*COMMON_TAGS, *BY_NAME}
-    for measurement in BY_NAME.values():
+    measurements = {**BY_NAME, **measurements_of_kinds()}
+    known = {*COMMON_TAGS, *measurements}
+    for measurement in measurements.values():
         known |= {name for name, _ in measurement.tags} | {figure.name for figure in measurement.fields}
     texts = [target["query"] for panel in page["panels"] for target in panel["targets"]]
     texts += [each["query"] for each in (*page["annotations"]["list"], *page["templating"]["list"])]
@@ -63,7 +65,7 @@ def test_a_dashboard_is_whole(page: dict[str, Any]) -> None:
 def test_dashboards_have_names_of_their_own() -> None:
     """By which links and installations know them."""
     pages = [json.loads(text) for text in files().values()]
-    assert len({each["uid"] for each in pages}) == len({each["title"] for each in pages}) == len(pages) == 6
+    assert len({each["uid"] for each in pages}) == len({each["title"] for each in pages}) == len(pages) == 7
 
 
 def test_what_is_provisioned_is_what_is_installed(project: Path) -> None:

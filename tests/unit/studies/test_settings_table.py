@@ -23,7 +23,8 @@ from atoll_core.experiment.experiment import (
     Where,
 )
 from atoll_core.experiment.flow_sizes import FlowSizes, Interpolation
-from atoll_core.lab.network import PortRef, Program, Trunk
+from atoll_core.lab.network import Program, Trunk
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate, Size
 from atoll_studies.settings import settings_table
 from tests.support.synthetic_run import experiment, network

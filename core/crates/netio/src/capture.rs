@@ -152,7 +152,7 @@ fn statement(code: u32, operand: u32) -> libc::sock_filter {
 }
 
 /// Replace the socket's filter.
-fn attach(socket: &OwnedFd, program: &mut [libc::sock_filter]) -> io::Result<()> {
+pub(crate) fn attach(socket: &OwnedFd, program: &mut [libc::sock_filter]) -> io::Result<()> {
     let filter = libc::sock_fprog {
         len: program.len() as libc::c_ushort,
         filter: program.as_mut_ptr(),

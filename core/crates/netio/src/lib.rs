@@ -18,6 +18,7 @@ pub mod process;
 pub mod receive;
 pub mod rt_scheduling;
 pub mod shutdown_signal;
+pub mod syn_socket;
 mod syscall;
 pub mod tcp_options;
 mod tpacket_v2;

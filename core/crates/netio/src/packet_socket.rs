@@ -45,10 +45,15 @@ fn index_of(interface: u32) -> io::Result<libc::c_int> {
 /// Bind `socket` to the interface with this number, promiscuous, for all protocols.
 pub(crate) fn bind(socket: &OwnedFd, interface: u32) -> io::Result<()> {
     make_promiscuous(socket, interface)?;
+    bind_protocol(socket, interface, libc::ETH_P_ALL as u16)
+}
+
+/// Bind `socket` to the interface with this number, for one protocol (`linux/if_ether.h`).
+pub(crate) fn bind_protocol(socket: &OwnedFd, interface: u32, protocol: u16) -> io::Result<()> {
     // SAFETY: `sockaddr_ll` is plain old data, for which all zeros is a value.
     let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
     address.sll_family = libc::AF_PACKET as libc::c_ushort;
-    address.sll_protocol = (libc::ETH_P_ALL as u16).to_be();
+    address.sll_protocol = protocol.to_be();
     address.sll_ifindex = index_of(interface)?;
     // SAFETY: pointer and length describe `address`, which the kernel only reads.
     check(unsafe {

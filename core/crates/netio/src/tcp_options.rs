@@ -47,6 +47,111 @@ pub fn set_max_pacing_rate(socket: impl AsFd, bytes_s: u64) -> io::Result<()> {
     })
 }
 
+/// The largest window that `socket` announces (`TCP_WINDOW_CLAMP`, tcp(7)). Connections that a listening socket accepts inherit
+/// it.
+///
+/// # Errors
+/// Those of setsockopt(2); none are expected of a TCP socket.
+pub fn set_window_clamp(socket: impl AsFd, bytes: u32) -> io::Result<()> {
+    set_tcp_number(socket, libc::TCP_WINDOW_CLAMP, bytes)
+}
+
+fn set_tcp_number(socket: impl AsFd, name: libc::c_int, number: u32) -> io::Result<()> {
+    // SAFETY: the option's contents are one int that lives during the call, and its size is given.
+    check(unsafe {
+        libc::setsockopt(
+            socket.as_fd().as_raw_fd(),
+            libc::IPPROTO_TCP,
+            name,
+            (&raw const number).cast(),
+            size_of::<u32>() as libc::socklen_t,
+        )
+    })
+}
+
+/// Option of level `SOL_SOCKET` (asm-generic/socket.h; Linux 4.12).
+const SO_MEMINFO: libc::c_int = 55;
+
+/// Bytes that the send buffer of `socket` has room for. The kernel also counts what it needs to manage them, and accepts
+/// up to a segment more.
+///
+/// # Errors
+/// Those of getsockopt(2); none are expected.
+pub fn send_room(socket: impl AsFd) -> io::Result<usize> {
+    let mut counts = [0_u32; 9]; // SK_MEMINFO_VARS of linux/sock_diag.h
+    read_option(socket, libc::SOL_SOCKET, SO_MEMINFO, &mut counts)?;
+    let [size, queued] = [libc::SK_MEMINFO_SNDBUF, libc::SK_MEMINFO_WMEM_QUEUED]
+        .map(|index| counts[index.unsigned_abs() as usize]);
+    Ok(size.saturating_sub(queued) as usize)
+}
+
+/// Progress of a TCP connection, by one of its ends (`TCP_INFO`, linux/tcp.h).
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct TcpProgress {
+    /// Nothing can be sent or received any more: both directions are closed and acknowledged, or the connection was reset.
+    pub closed: bool,
+    /// Smoothed round-trip time; 0: not measured.
+    pub rtt_us: u32,
+    /// Payload, SYN and FIN that the peer has acknowledged.
+    pub acknowledged_bytes: u64,
+    /// Payload received in order.
+    pub received_bytes: u64,
+    /// Segments sent and not acknowledged.
+    pub unacknowledged_segments: u32,
+    /// Payload in the send buffer that was never sent.
+    pub unsent_bytes: u32,
+    /// Time since the peer's last acknowledgement of anything, a keepalive probe included.
+    pub since_acknowledgement_ms: u32,
+}
+
+impl TcpProgress {
+    /// Whether the peer has everything that was sent.
+    #[must_use]
+    pub fn is_flushed(&self) -> bool {
+        self.unacknowledged_segments == 0 && self.unsent_bytes == 0
+    }
+}
+
+/// Progress of the connection of `socket`.
+///
+/// # Errors
+/// Those of getsockopt(2); none are expected of a TCP socket.
+pub fn progress(socket: impl AsFd) -> io::Result<TcpProgress> {
+    const CLOSED: u8 = 7; // TCP_CLOSE of linux/tcp_states.h
+    // SAFETY: `tcp_info` is plain old data, for which all zeros is a value; an older kernel fills in less of it.
+    let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
+    read_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
+    Ok(TcpProgress {
+        closed: info.tcpi_state == CLOSED,
+        rtt_us: info.tcpi_rtt,
+        acknowledged_bytes: info.tcpi_bytes_acked,
+        received_bytes: info.tcpi_bytes_received,
+        unacknowledged_segments: info.tcpi_unacked,
+        unsent_bytes: info.tcpi_notsent_bytes,
+        since_acknowledgement_ms: info.tcpi_last_ack_recv,
+    })
+}
+
+/// Read an option into `contents`, any content of which must be valid.
+fn read_option<T>(
+    socket: impl AsFd,
+    level: libc::c_int,
+    name: libc::c_int,
+    contents: &mut T,
+) -> io::Result<()> {
+    let mut length = size_of::<T>() as libc::socklen_t;
+    // SAFETY: pointer and length describe `contents`; the callers' types are numbers, arrays and structures of numbers.
+    check(unsafe {
+        libc::getsockopt(
+            socket.as_fd().as_raw_fd(),
+            level,
+            name,
+            std::ptr::from_mut(contents).cast(),
+            &raw mut length,
+        )
+    })
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -76,5 +181,27 @@ mod tests {
         assert!(!readable(&receiver, 0));
         drop(sender);
         assert!(readable(&receiver, 10));
+    }
+
+    #[test]
+    fn progress_shows_bytes_and_the_end_and_room_shrinks_by_what_waits() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let mut client = TcpStream::connect(listener.local_addr().unwrap()).unwrap();
+        let (server, _) = listener.accept().unwrap();
+        client.set_nonblocking(true).unwrap();
+        let before = send_room(&client).unwrap();
+        let mut sent = 0;
+        while let Ok(count) = client.write(&[0; 1 << 12]) {
+            sent += count as u64;
+        }
+        assert_eq!(send_room(&client).unwrap(), 0);
+        assert!(before > 0);
+        let of_client = progress(&client).unwrap();
+        let of_server = progress(&server).unwrap();
+        assert!(!of_client.closed && !of_client.is_flushed());
+        assert!(of_server.received_bytes <= sent && of_server.received_bytes > 0);
+        drop(server); // with unread data: RST
+        assert!(readable(&client, 10));
+        assert!(progress(&client).unwrap().closed);
     }
 }

@@ -27,6 +27,10 @@ impl Packets {
             Self::IcmpErrors => {
                 "icmp type { destination-unreachable, time-exceeded, parameter-problem }"
             }
+            // Behind 8 bytes of ICMP is the IPv4 header of the packet that it is about; its tenth byte is the protocol.
+            Self::TcpIcmpErrors => {
+                "icmp type { destination-unreachable, time-exceeded, parameter-problem } @th,136,8 6"
+            }
         }
     }
 }

@@ -172,6 +172,8 @@ pub enum Packets {
     Udp,
     /// ICMP messages about other packets. They may come from any router.
     IcmpErrors,
+    /// Those about TCP.
+    TcpIcmpErrors,
 }
 
 /// The fate of a packet.

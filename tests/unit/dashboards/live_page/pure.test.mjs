@@ -14,7 +14,7 @@ const { downsample, gapsOf } = await page("downsample.js");
 const { boundaries, segmentRates, sharedBoxes } = await page("segment_rates.js");
 const { hostHealth, machineLoads } = await page("host_health.js");
 const { TimeRange } = await page("time_range.js");
-const { sendingOf, STEPS, stepStates } = await page("panels.js");
+const { boxFigures, sendingOf, STEPS, stepStates } = await page("panels.js");
 const { fitsBehindAxis } = await page("charts.js");
 const { whyNotReplayed } = await page("replay_controls.js");
 const { tokenReason } = await page("token.js");
@@ -578,4 +578,27 @@ test("a run whose lab went before it was over does not look as if it went on", a
   vanish();
   live.stop();
   assert.deepEqual([live.run.id, live.run.state, live.run.verdict], ["geo-1", "ended", "connection lost"]);
+});
+
+test("boxes whose kind declares figures are shown with them: sums per second, others as they are", () => {
+  const coded = { name: "coded_packets", unit: "packets", what: "sent" };
+  const held = { name: "held_bytes", unit: "bytes", what: "waiting" };
+  const boxes = { "coder-w": { kind: "coder", is_link: false, counters: [coded], levels: [held] }, "pep-w": { kind: "router" } };
+  const store = new Store();
+  store.configure(boxes);
+  assert.ok(store.measurements.includes("coder"));
+  assert.ok(!store.measurements.includes("router"));
+  const point = (index) => ["coder", { box: "coder-w" }, { coded_packets: 5 * index, held_bytes: 1200 }, ns(T + index / 10)];
+  store.take(Array.from({ length: 30 }, (_, index) => point(index)));
+  store.take([["router", { box: "pep-w" }, { packets: 1 }, ns(T + 2)]]);
+  const rows = boxFigures(boxes, store, T + 2.9);
+  assert.deepEqual(
+    rows.map((row) => [row.name, [...row.boxes]]),
+    [
+      ["held_bytes", [["coder-w", "1.20\u00a0kB"]]],
+      ["coded_packets", [["coder-w", "50.0\u00a0packets/s"]]],
+    ],
+  );
+  assert.deepEqual(boxFigures(boxes, store, T + 60)[0].boxes.get("coder-w"), "");
+  assert.deepEqual(boxFigures({ "pep-w": boxes["pep-w"] }, store, T), []);
 });

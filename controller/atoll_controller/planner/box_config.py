@@ -1,0 +1,60 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The boxes whose kinds have a program, as an experiment uses them (docs/box-kinds.md)."""
+
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.path_mtu import PathMtus
+from atoll_core.experiment.tunnels import Tunnel, allocate_tunnels
+from atoll_core.lab.box_kind import BoxUse, Configuration
+from atoll_core.lab.network import ChainBox, Network
+
+
+def box_uses(network: Network, experiment: Experiment) -> dict[str, BoxUse]:
+    """Every box that has a program by its kind and is not off, by its name, in a chain or not.
+
+    Raises PlanError if the packets of a chain cannot be encapsulated.
+    """
+    tunnels, refused = allocate_tunnels(network, experiment)
+    if refused:
+        raise PlanError("; ".join(f"chain {chain.name!r}: {reason}" for chain, reason in refused))
+    boxes = [box for box in experiment.as_used(network).boxes if box.kind.subcommand]
+    if not boxes:
+        return {}
+    settings = {each.box: dict(each.settings) for each in experiment.boxes}
+    mtus = PathMtus(network, experiment)
+    return {
+        box.name: BoxUse(
+            legs=tuple((pair.world.name, pair.island.name) for pair in box.pairs),
+            settings=settings.get(box.name, {}),
+            world_hosts=tuple(host.address for host in network.world_hosts),
+            island_hosts=tuple(host.address for host in network.island_hosts),
+            mtu=mtus.least_at(box),
+            tunnels=tuple(_tunnels(network, box, tunnels)),
+        )
+        for box in boxes
+    }
+
+
+def _tunnels(network: Network, box: ChainBox, tunnels: tuple[Tunnel, ...]) -> list[Configuration]:
+    """The tunnels that end at a box, the first one that carries a packet first."""
+    found: list[Configuration] = []
+    for tunnel in sorted(tunnels, key=lambda each: -each.carries.precedence):
+        ends = (tunnel.world, tunnel.world_address), (tunnel.island, tunnel.island_address)
+        if box.name not in (tunnel.world, tunnel.island):
+            continue
+        (_, address), (peer, peer_address) = ends if box.name == tunnel.world else ends[::-1]
+        facing = network.box(peer).world if box.name == tunnel.world else network.box(peer).island
+        found.append(
+            {
+                "carries": {
+                    "world": str(tunnel.carries.world or network.world),
+                    "island": str(tunnel.carries.island or network.island),
+                    "protocol": tunnel.carries.protocol and tunnel.carries.protocol.number,
+                },
+                "peer_at": "island" if box.name == tunnel.world else "world",
+                "address": str(address),
+                "peer_address": str(peer_address),
+                "peer_mac": facing.mac,
+            }
+        )
+    return found

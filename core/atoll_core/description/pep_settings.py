@@ -1,0 +1,79 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The settings of PEPs (``atoll_core.lab.pep``) as lab.yaml and experiment.yaml have them."""
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from atoll_core.description.raw_types import Between, BoxSettings, BufferSize, CongestionControl
+from atoll_core.units import Duration, Rate, Size
+
+_Window = Annotated[Size, Between(Size, "4096 B", "1 GB")]
+_Unsent = Annotated[Size, Between(Size, "4096 B", "1 GB")]
+_Pacing = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
+_InitialWindow = Annotated[int, Field(ge=1, le=1000)]
+
+
+class PepSettings(BoxSettings):
+    """Settings of a PEP. Those that begin with ``world`` or ``island`` are of its connections on that side."""
+
+    accept: Literal["after", "early", "learned"] = Field(
+        default="after",
+        description="When a client is accepted: after its server has accepted; early, at once; learned, at once if "
+        "the server's address and port accepted lately; default after.",
+    )
+    learned_for: Annotated[Duration, Between(Duration, "1 s", "24 h")] = Field(
+        default=Duration(600 * 10**9), description="How long an accepting server is remembered; default 600 s."
+    )
+    world_congestion_control: CongestionControl = Field(
+        default="cubic", description="Congestion control towards world hosts; default cubic."
+    )
+    island_congestion_control: CongestionControl = Field(
+        default="cubic", description="Congestion control towards island hosts; default cubic."
+    )
+    world_pacing: _Pacing | None = Field(
+        default=None, description="Most TCP payload that one connection sends towards the world; default unlimited."
+    )
+    island_pacing: _Pacing | None = Field(
+        default=None, description="Most TCP payload that one connection sends towards the island; default unlimited."
+    )
+    world_unsent: _Unsent | None = Field(
+        default=None, description="Most unsent bytes in a socket (TCP_NOTSENT_LOWAT); default the kernel's."
+    )
+    island_unsent: _Unsent | None = Field(
+        default=None, description="Most unsent bytes in a socket (TCP_NOTSENT_LOWAT); default the kernel's."
+    )
+    world_window: _Window | None = Field(
+        default=None, description="Largest receive window offered to the world; default that of the buffer."
+    )
+    island_window: _Window | None = Field(
+        default=None, description="Largest receive window offered to the island; default that of the buffer."
+    )
+    world_initial_window: _InitialWindow | None = Field(
+        default=None, description="Initial congestion window towards the world, in segments; default the kernel's."
+    )
+    island_initial_window: _InitialWindow | None = Field(
+        default=None, description="Initial congestion window towards the island, in segments; default the kernel's."
+    )
+    buffer_max: BufferSize = Field(
+        default=Size(16 * 10**6),
+        description="Most that socket buffers of either side may grow to; default 16 MB.",
+    )
+    ecn: bool = Field(default=False, description="Explicit congestion notification; default false.")
+    mss_clamp: bool = Field(
+        default=True,
+        description="Whether segments of both sides fit the smallest MTU of the chain; default true.",
+    )
+    silence: Annotated[Duration, Between(Duration, "2 s", "24 h")] = Field(
+        default=Duration(120 * 10**9), description="A peer without an answer for so long has vanished; default 120 s."
+    )
+    handshake: Annotated[Duration, Between(Duration, "1 s", "1 h")] = Field(
+        default=Duration(60 * 10**9), description="Most time for both sides to be established; default 60 s."
+    )
+    flush: Annotated[Duration, Between(Duration, "0 s", "1 h")] = Field(
+        default=Duration(10 * 10**9),
+        description="Most time for data before a reset to be acknowledged by the other side; default 10 s.",
+    )
+    connections_max: int = Field(
+        default=20_000, ge=1, le=500_000, description="Most connections at a time; default 20000."
+    )

@@ -1,0 +1,119 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pairs of boxes that carry a chain's packets within packets of their own, and the addresses of these outer packets.
+
+The addresses are in the prefixes of the chain, so that the flow entries between the two boxes match outer packets, too.
+No host has them, and no other chain carries packets between them.
+"""
+
+from collections.abc import Iterable, Iterator
+from dataclasses import dataclass
+from ipaddress import IPv4Address, IPv4Network
+
+from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
+from atoll_core.lab.network import ChainBox, Network
+
+
+@dataclass(frozen=True, slots=True)
+class Tunnel:
+    """The way of a chain's packets between a pair of boxes; chains of different versions with equal traffic share it.
+
+    ``world``, ``island``: the boxes' names. The addresses are those of the outer packets.
+    """
+
+    world: str
+    island: str
+    carries: TrafficSelector
+    world_address: IPv4Address
+    island_address: IPv4Address
+
+
+def pairs(boxes: Iterable[ChainBox]) -> Iterator[tuple[ChainBox, ChainBox]]:
+    """The pairs among the boxes of a chain, the one at the world's end first; of nested pairs the inner one first."""
+    waiting: list[ChainBox] = []
+    for box in boxes:
+        if waiting and waiting[-1].kind.pair == box.kind.name:
+            yield waiting.pop(), box
+        elif box.kind.pair:
+            waiting.append(box)
+
+
+def pairs_of(network: Network, chain: Chain) -> tuple[tuple[ChainBox, ChainBox], ...]:
+    """The pairs of a chain (see :func:`pairs`)."""
+    boxes = {box.name: box for box in network.boxes}
+    return tuple(pairs(boxes[hop] for hop in chain.hops if hop in boxes))
+
+
+def allocate_tunnels(
+    network: Network, experiment: Experiment
+) -> tuple[tuple[Tunnel, ...], tuple[tuple[Chain, str], ...]]:
+    """The tunnels of all versions of an experiment, and the chains that can have none, each with the reason.
+
+    Equal inputs give equal addresses: the highest ones that are free.
+    """
+    used = experiment.as_used(network)
+    steered = tuple(experiment.steered(version) for version in experiment.versions)
+    wanted: dict[tuple[str, str, TrafficSelector], list[tuple[Experiment, Chain, Protocol]]] = {}
+    for version in steered:
+        for chain in version.chains:
+            for world, island in pairs_of(used, chain):
+                if world.kind.encapsulates:
+                    found = wanted.setdefault((world.name, island.name, chain.carries), [])
+                    found.append((version, chain, Protocol(world.kind.encapsulates)))
+    taken = {host.address for host in network.hosts}
+    tunnels: list[Tunnel] = []
+    refused: dict[Chain, str] = {}
+    for (world, island, carries), uses in wanted.items():
+        found = _free_addresses(network, carries, uses, taken)
+        if found is None:
+            refused.setdefault(uses[0][1], _reason(network, world, island, uses))
+            continue
+        taken |= {*found}
+        tunnels.append(Tunnel(world, island, carries, *found))
+    return tuple(tunnels), tuple(refused.items())
+
+
+def _free_addresses(
+    network: Network,
+    carries: TrafficSelector,
+    uses: list[tuple[Experiment, Chain, Protocol]],
+    taken: set[IPv4Address],
+) -> tuple[IPv4Address, IPv4Address] | None:
+    """Two addresses between which the chains of ``uses`` carry packets; None if there are none."""
+    chains = [chain for version, _, _ in uses for chain in version.chains]
+    worlds = _candidates(network.world, carries.world, [each.carries.world for each in chains], taken)
+    islands = _candidates(network.island, carries.island, [each.carries.island for each in chains], taken)
+    for world in worlds:
+        for island in islands:
+            if all(version.carrier(world, island, protocol) == chain for version, chain, protocol in uses):
+                return world, island
+    return None
+
+
+def _candidates(
+    network: IPv4Network, prefix: IPv4Network | None, others: Iterable[IPv4Network | None], taken: set[IPv4Address]
+) -> list[IPv4Address]:
+    """The highest free address of each part of ``prefix`` that the prefixes of ``others`` cut it into."""
+    own = prefix or network
+    inside = {each for each in others if each is not None and each.subnet_of(own)}
+    tops = {own[-1], *(each[-1] for each in inside), *(each[0] - 1 for each in inside)}
+    unusable = {*taken, network[0], network[-1]}
+    found: set[IPv4Address] = set()
+    for top in tops:
+        address = top
+        while address in own and address in unusable:
+            address -= 1
+        if address in own:
+            found.add(address)
+    return sorted(found, reverse=True)
+
+
+def _reason(network: Network, world: str, island: str, uses: list[tuple[Experiment, Chain, Protocol]]) -> str:
+    version, chain, protocol = uses[0]
+    outer = f"the packets in which {world!r} and {island!r} carry its packets are {protocol.value.upper()}"
+    selector = chain.carries
+    if selector.protocol and selector.protocol is not protocol:
+        return f"it carries {selector.protocol.value.upper()} only, but {outer}; select its traffic by prefixes alone"
+    if thieves := [each.name for each in version.chains if each.carries.protocol is protocol is not selector.protocol]:
+        return f"{outer}, which branch {thieves[0]!r} carries; select the traffic of that branch by prefixes alone"
+    within = f"{selector.world or network.world} and {selector.island or network.island}"
+    return f"{outer}, and need an address in each of {within} that no host has and no other chain; widen the prefixes"

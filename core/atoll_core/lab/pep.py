@@ -1,0 +1,178 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The PEP: a box that splits TCP connections, transparently to both hosts (docs/pep.md).
+
+Its machine hands it packets by the rules of docs/contracts.md, "pep". Bit 0 of a packet's mark delivers it to this
+machine's sockets; bits 1 and 2 name the pair of legs; bit 3 is set on SYNs from the world.
+"""
+
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Any
+
+from atoll_core.lab.box_kind import BoxKind, BoxUse, Configuration, Forwarding, register
+from atoll_core.metrics.metrics_schema import MetricField
+from atoll_core.plan.plan import (
+    FilterVerdict,
+    HostSettings,
+    LocalDelivery,
+    PacketMark,
+    PacketRule,
+    Packets,
+)
+from atoll_core.plan.privilege import Privilege
+
+_LOCAL = PacketMark(1, 1)
+_LOCAL_TABLE = 100
+_PAIR_MASK = 6
+_FROM_WORLD = 8
+_SYN_MASK = _LOCAL.mask | _PAIR_MASK | _FROM_WORLD
+_FIRST_PORT = 5001
+_TCP_HEADERS = 40  # IPv4 and TCP without options (RFC 9293, 3.7.1)
+_SIDES = ("world", "island")
+
+# tcp(7): minimum and initial buffer, kernel defaults.
+_RECEIVE_BUFFER = "4096 131072"
+_SEND_BUFFER = "4096 16384"
+
+
+def _mark(pair: int) -> int:
+    return pair << 1
+
+
+def _ports(pair: int) -> dict[str, int]:
+    """The ports of the listeners for clients of either side."""
+    return {side: _FIRST_PORT + 2 * pair + number for number, side in enumerate(_SIDES)}
+
+
+def _configuration(use: BoxUse) -> Configuration:
+    given = use.settings
+    return {
+        "pairs": [
+            {"world": world, "island": island, "mark": _mark(pair), "ports": _ports(pair)}
+            for pair, (world, island) in enumerate(use.legs)
+        ],
+        "local_mark": _LOCAL.value,
+        "world_mark": _FROM_WORLD,
+        "hosts": {"world": [str(each) for each in use.world_hosts], "island": [str(each) for each in use.island_hosts]},
+        "mode": given["accept"],
+        "legs": {side: _leg(use, side) for side in _SIDES},
+        "learned_for_ns": given["learned_for"],
+        "handshake_ns": given["handshake"],
+        "connections_max": given["connections_max"],
+        "silence_ns": given["silence"],
+        "flush_ns": given["flush"],
+    }
+
+
+def _leg(use: BoxUse, side: str) -> dict[str, Any]:
+    given = use.settings
+    found = {
+        "congestion_control": given[f"{side}_congestion_control"],
+        "pacing_bit_s": given[f"{side}_pacing"],
+        "notsent_lowat_bytes": given[f"{side}_unsent"],
+        "window_clamp_bytes": given[f"{side}_window"],
+        "mss_bytes": use.mtu - _TCP_HEADERS if given["mss_clamp"] else None,
+    }
+    return {key: value for key, value in found.items() if value is not None}
+
+
+def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
+    given = use.settings
+    windows = {
+        name: given[f"{side}_initial_window"] for pair in use.legs for side, name in zip(_SIDES, pair, strict=True)
+    }
+    return replace(
+        router,
+        interfaces=tuple(
+            replace(each, routes=tuple(replace(route, initial_window=windows[each.name]) for route in each.routes))
+            for each in router.interfaces
+        ),
+        sysctls=(
+            ("net.ipv4.tcp_rmem", f"{_RECEIVE_BUFFER} {max(given['buffer_max'], 131072)}"),
+            ("net.ipv4.tcp_wmem", f"{_SEND_BUFFER} {max(given['buffer_max'], 16384)}"),
+            ("net.ipv4.tcp_ecn", "1" if given["ecn"] else "0"),
+            ("net.ipv4.tcp_no_metrics_save", "1"),
+            ("net.ipv4.tcp_tw_reuse", "1"),
+        ),
+        legs=tuple(
+            replace(legs, mark=PacketMark(_mark(pair), _PAIR_MASK), accept_foreign=True)
+            for pair, legs in enumerate(router.legs)
+        ),
+        local=LocalDelivery(_LOCAL_TABLE, _LOCAL),
+        packet_rules=tuple(_rules(use)),
+    )
+
+
+def _rules(use: BoxUse) -> Iterator[PacketRule]:
+    """SYNs are the program's, which sends them again by ``lo``; other TCP goes to its sockets or is answered by RST."""
+    world, island = ([pair[side] for pair in use.legs] for side in (0, 1))
+    legs = (*world, *island)
+    drop, accept = FilterVerdict.DROP, FilterVerdict.ACCEPT
+    yield PacketRule(legs, Packets.SYN, verdict=drop)
+    yield PacketRule(legs, Packets.TCP, transparent_socket=True, set_mark=_LOCAL, verdict=accept)
+    for pair, names in enumerate(use.legs):
+        for side, name in zip(_SIDES, names, strict=True):
+            port = _ports(pair)[side]
+            yield PacketRule((name,), Packets.TCP, set_mark=_LOCAL, tproxy_port=port, verdict=accept)
+    yield PacketRule(legs, Packets.TCP, verdict=drop)
+    for pair in range(len(use.legs)):
+        for side, extra in zip(_SIDES, (_FROM_WORLD, 0), strict=True):
+            mark = PacketMark(_LOCAL.value | extra | _mark(pair), _SYN_MASK)
+            yield PacketRule(("lo",), Packets.SYN, mark=mark, tproxy_port=_ports(pair)[side], verdict=accept)
+    yield PacketRule(legs, Packets.TCP_ICMP_ERRORS, set_mark=_LOCAL, verdict=accept)
+
+
+def _settings() -> type[Any]:
+    """Imported when a description is read: the programs of an emulated lab do without pydantic."""
+    from atoll_core.description.pep_settings import PepSettings
+
+    return PepSettings
+
+
+PEP = register(
+    BoxKind(
+        "pep",
+        Forwarding.ROUTED,
+        stateful=True,
+        conserves_packets=False,
+        subcommand="pep",
+        privileges=(Privilege.NET_ADMIN, Privilege.NET_RAW, Privilege.NET_BIND_SERVICE),
+        settings=_settings,
+        ends_connections=True,
+        connections_counter="connections",
+        configuration=_configuration,
+        host_settings=_host_settings,
+        counters=(
+            MetricField("connections", "1", "connections established on both sides"),
+            MetricField("refused_connections", "1", "refused by their server"),
+            MetricField("unreachable_connections", "1", "whose server was unreachable"),
+            MetricField("unanswered_connections", "1", "given up before they were established"),
+            MetricField("unaccepted_connections", "1", "others that ended before they were established"),
+            MetricField("ignored_syns", "1", "beyond a limit"),
+            MetricField("to_island_bytes", "bytes", "payload passed to sockets towards the island"),
+            MetricField("to_world_bytes", "bytes", "payload passed to sockets towards the world"),
+            MetricField("client_first_ends", "1", "connections that their client closed first"),
+            MetricField("server_first_ends", "1", "connections that their server closed first"),
+            MetricField("client_resets", "1", "connections reset by their client"),
+            MetricField("server_resets", "1", "connections reset by their server"),
+            MetricField("client_vanished_ends", "1", "connections whose client vanished"),
+            MetricField("server_vanished_ends", "1", "connections whose server vanished"),
+            MetricField("own_resets", "1", "connections reset by the PEP, as by a swap"),
+        ),
+        levels=(
+            MetricField("open_connections", "1", "connections established on both sides that have not ended"),
+            MetricField("pending_connections", "1", "connections not established on both sides yet"),
+            MetricField("held_bytes", "bytes", "received from one side and not acknowledged by the other"),
+            MetricField("held_max_bytes", "bytes", "largest value since the previous point"),
+            MetricField("buffered_bytes", "bytes", "those of held_bytes that are in the program itself"),
+            MetricField("buffered_max_bytes", "bytes", "largest value since the previous point"),
+            MetricField("world_rtt_median_ns", "ns", "median of smoothed RTTs towards world hosts"),
+            MetricField("world_rtt_max_ns", "ns", "largest smoothed RTT towards world hosts"),
+            MetricField("island_rtt_median_ns", "ns", "median of smoothed RTTs towards island hosts"),
+            MetricField("island_rtt_max_ns", "ns", "largest smoothed RTT towards island hosts"),
+            MetricField("pipes", "1", "pipes of the program"),
+            MetricField("memory_bytes", "bytes", "resident memory of the program"),
+        ),
+    )
+)
+"""A proxy that splits TCP connections, on one side of the satellite link or on both."""

@@ -1,0 +1,278 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: the first line of standard input (docs/contracts.md, "pep").
+
+use crate::error::PepError;
+use serde::{Deserialize, Serialize};
+use std::net::Ipv4Addr;
+
+/// The first line of standard input.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Pairs of legs, at least one.
+    pub pairs: Vec<Pair>,
+    /// The bit of a mark that delivers a packet to this machine.
+    pub local_mark: u32,
+    /// The bit of the mark of a SYN that arrived at a world leg.
+    pub world_mark: u32,
+    /// The hosts that may use the proxy.
+    pub hosts: BySide<Vec<Ipv4Addr>>,
+    /// When clients are accepted.
+    pub mode: Mode,
+    /// Settings of sockets.
+    #[serde(default)]
+    pub legs: BySide<Leg>,
+    #[serde(default = "default_learned_for_ns")]
+    pub learned_for_ns: u64,
+    #[serde(default = "default_handshake_ns")]
+    pub handshake_ns: u64,
+    #[serde(default = "default_pending_max")]
+    pub pending_max: usize,
+    #[serde(default = "default_connections_max")]
+    pub connections_max: usize,
+    #[serde(default = "default_silence_ns")]
+    pub silence_ns: u64,
+    #[serde(default = "default_flush_ns")]
+    pub flush_ns: u64,
+}
+
+const SECOND_NS: u64 = 1_000_000_000;
+const LEAST_SILENCE_NS: u64 = 2 * SECOND_NS;
+
+fn default_learned_for_ns() -> u64 {
+    600 * SECOND_NS
+}
+
+fn default_handshake_ns() -> u64 {
+    60 * SECOND_NS
+}
+
+fn default_pending_max() -> usize {
+    2000
+}
+
+fn default_connections_max() -> usize {
+    20_000
+}
+
+fn default_silence_ns() -> u64 {
+    120 * SECOND_NS
+}
+
+fn default_flush_ns() -> u64 {
+    10 * SECOND_NS
+}
+
+/// A pair of legs.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Pair {
+    /// Name of the interface towards the world.
+    pub world: String,
+    /// Name of the interface towards the island.
+    pub island: String,
+    /// The mark of the proxy's sockets.
+    pub mark: u32,
+    /// Its listeners, by the side of the client.
+    pub ports: BySide<u16>,
+}
+
+impl Pair {
+    /// The interface of a side.
+    pub(crate) fn interface(&self, side: Side) -> &str {
+        match side {
+            Side::World => &self.world,
+            Side::Island => &self.island,
+        }
+    }
+}
+
+/// A side of the proxy.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Side {
+    World,
+    Island,
+}
+
+impl Side {
+    pub(crate) const BOTH: [Self; 2] = [Self::World, Self::Island];
+
+    pub(crate) fn opposite(self) -> Self {
+        match self {
+            Self::World => Self::Island,
+            Self::Island => Self::World,
+        }
+    }
+}
+
+/// One of each side's.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BySide<T> {
+    pub world: T,
+    pub island: T,
+}
+
+impl<T> BySide<T> {
+    pub(crate) fn of(&self, side: Side) -> &T {
+        match side {
+            Side::World => &self.world,
+            Side::Island => &self.island,
+        }
+    }
+
+    pub(crate) fn of_mut(&mut self, side: Side) -> &mut T {
+        match side {
+            Side::World => &mut self.world,
+            Side::Island => &mut self.island,
+        }
+    }
+}
+
+/// When a client is accepted.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Mode {
+    /// When its server has accepted.
+    After,
+    /// At once.
+    Early,
+    /// At once if the server accepted lately.
+    Learned,
+}
+
+/// Settings of the sockets of a side; the kernel's apply where there is none.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Leg {
+    #[serde(default)]
+    pub congestion_control: Option<String>,
+    /// Payload of a connection.
+    #[serde(default)]
+    pub pacing_bit_s: Option<u64>,
+    #[serde(default)]
+    pub notsent_lowat_bytes: Option<u32>,
+    #[serde(default)]
+    pub window_clamp_bytes: Option<u32>,
+    #[serde(default)]
+    pub mss_bytes: Option<u32>,
+}
+
+/// `TCP_MAXSEG` takes no other (tcp(7); Linux: `TCP_MIN_MSS`, and the largest MTU of the laboratory).
+const MSS_BYTES: std::ops::RangeInclusive<u32> = 88..=8960;
+
+impl Config {
+    /// A configuration from its JSON.
+    ///
+    /// # Errors
+    /// If it is missing or no JSON, lacks a field, or has one that is unknown, of the wrong type or out of range.
+    pub(crate) fn parse(line: &str) -> Result<Self, PepError> {
+        let config: Self = atoll_job::configuration(line)
+            .map_err(|error| PepError::Configuration(error.to_string()))?;
+        config
+            .check()
+            .map_err(|what| PepError::Configuration(format!("configuration: {what}")))?;
+        Ok(config)
+    }
+
+    fn check(&self) -> Result<(), String> {
+        if self.pairs.is_empty() {
+            return Err("pairs: there is none".to_owned());
+        }
+        let bits = [self.local_mark, self.world_mark];
+        let shared = self
+            .pairs
+            .iter()
+            .any(|pair| pair.mark & (bits[0] | bits[1]) != 0);
+        if bits.contains(&0) || bits[0] & bits[1] != 0 || shared {
+            return Err("marks: local_mark, world_mark and those of pairs share bits, or one of the first two is 0".to_owned());
+        }
+        if self.silence_ns < LEAST_SILENCE_NS {
+            return Err(format!("silence_ns: must be at least {LEAST_SILENCE_NS}"));
+        }
+        for (name, number) in [
+            ("handshake_ns", self.handshake_ns),
+            ("pending_max", self.pending_max as u64),
+            ("connections_max", self.connections_max as u64),
+        ] {
+            if number == 0 {
+                return Err(format!("{name}: must not be 0"));
+            }
+        }
+        for leg in Side::BOTH.map(|side| self.legs.of(side)) {
+            let numbers = [
+                ("pacing_bit_s", leg.pacing_bit_s, 1000),
+                (
+                    "notsent_lowat_bytes",
+                    leg.notsent_lowat_bytes.map(u64::from),
+                    1,
+                ),
+                (
+                    "window_clamp_bytes",
+                    leg.window_clamp_bytes.map(u64::from),
+                    1500,
+                ),
+            ];
+            for (name, number, least) in numbers {
+                if number.is_some_and(|number| number < least) {
+                    return Err(format!("legs: {name}: must be at least {least}"));
+                }
+            }
+            if leg
+                .mss_bytes
+                .is_some_and(|bytes| !MSS_BYTES.contains(&bytes))
+            {
+                let (least, most) = (MSS_BYTES.start(), MSS_BYTES.end());
+                return Err(format!(
+                    "legs: mss_bytes: must be between {least} and {most}"
+                ));
+            }
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::examples;
+
+    const REQUIRED: [&str; 5] = ["pairs", "local_mark", "world_mark", "hosts", "mode"];
+
+    #[test]
+    fn the_contracts_examples_are_taken_and_nothing_more_or_less() {
+        for example in examples("pep", "keeper") {
+            Config::parse(&example.to_string()).unwrap();
+            let mut more = example.clone();
+            more["surprise"] = 1.into();
+            assert!(Config::parse(&more.to_string()).is_err());
+            for field in REQUIRED {
+                let mut less = example.clone();
+                less.as_object_mut().unwrap().remove(field);
+                assert!(
+                    Config::parse(&less.to_string()).is_err(),
+                    "not missed: {field}"
+                );
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_out_of_range_is_named() {
+        let example = &examples("pep", "keeper")[1];
+        for (place, number, what) in [
+            ("/silence_ns", 1_u64, "silence_ns"),
+            ("/pending_max", 0, "pending_max"),
+            ("/legs/island/mss_bytes", 20, "mss_bytes"),
+            ("/legs/island/pacing_bit_s", 20, "pacing_bit_s"),
+            ("/world_mark", 1, "marks"),
+            ("/pairs/1/mark", 8, "marks"),
+        ] {
+            let mut wrong = example.clone();
+            *wrong.pointer_mut(place).unwrap() = number.into();
+            let said = Config::parse(&wrong.to_string()).unwrap_err().to_string();
+            assert!(said.contains(what), "{said}");
+        }
+    }
+}

@@ -1,0 +1,285 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A connection of a client through the proxy, from its first segment to its end.
+
+use crate::config::{BySide, Side};
+use crate::counters::Sums;
+use crate::end::{End, Failure, Peer};
+use crate::first_segment::FirstSegment;
+use crate::request::Listed;
+use crate::transfer::{Direction, Plumbing, Turn};
+use std::net::SocketAddrV4;
+
+/// Client and server: one connection at a time has both.
+pub(crate) type Addresses = (SocketAddrV4, SocketAddrV4);
+
+/// How far a connection has come.
+#[derive(Debug)]
+pub(crate) enum Stage {
+    /// The server has not answered yet. The client may be accepted already.
+    Connecting {
+        first: FirstSegment,
+        /// The client gets its SYN-ACK.
+        released: bool,
+    },
+    /// The server has accepted, and the client is to acknowledge.
+    Accepting,
+    /// Established on both sides.
+    Open,
+    /// Both streams have ended, and are to be acknowledged.
+    Closing,
+    /// One peer is gone. The other one is reset when it has acknowledged everything, or at this time.
+    Resetting { until_ns: u64 },
+    /// Its sockets can be closed.
+    Over,
+}
+
+/// What was last read of a connection's sockets.
+#[derive(Debug, Clone, Copy, Default)]
+pub(crate) struct Sample {
+    pub held_bytes: u64,
+    pub rtt_ns: BySide<Option<u64>>,
+}
+
+/// A connection.
+#[derive(Debug)]
+pub(crate) struct Connection {
+    /// Distinguishes it from an earlier one with the same slot.
+    pub id: u64,
+    pub addresses: Addresses,
+    pub pair: usize,
+    pub client_side: Side,
+    pub began_ns: u64,
+    pub stage: Stage,
+    /// None before it was accepted.
+    pub client: Option<End>,
+    pub server: End,
+    to_server: Direction,
+    to_client: Direction,
+    /// Whose FIN came first.
+    first_end: Option<Peer>,
+    pub sample: Sample,
+    /// It is in the queue of those with something to do.
+    pub is_queued: bool,
+}
+
+/// What to do with a connection.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Next {
+    /// Wait for an event.
+    Wait,
+    /// Continue as soon as others had their turn.
+    Continue,
+    /// Continue when there is less in memory.
+    WaitForMemory,
+    /// Look again soon whether everything is acknowledged.
+    Look,
+    /// Close its sockets.
+    End,
+}
+
+impl Connection {
+    pub(crate) fn new(
+        id: u64,
+        first: FirstSegment,
+        (pair, client_side): (usize, Side),
+        server: End,
+        now_ns: u64,
+    ) -> Self {
+        Self {
+            id,
+            addresses: (first.client, first.server),
+            pair,
+            client_side,
+            began_ns: now_ns,
+            stage: Stage::Connecting {
+                first,
+                released: false,
+            },
+            client: None,
+            server,
+            to_server: Direction::default(),
+            to_client: Direction::default(),
+            first_end: None,
+            sample: Sample::default(),
+            is_queued: false,
+        }
+    }
+
+    /// Whether it is not established on both sides yet.
+    pub(crate) fn is_pending(&self) -> bool {
+        matches!(self.stage, Stage::Connecting { .. } | Stage::Accepting)
+    }
+
+    /// Whether it is established on both sides.
+    pub(crate) fn is_established(&self) -> bool {
+        !self.is_pending() && !matches!(self.stage, Stage::Over)
+    }
+
+    /// Do what the sockets of an established connection are ready for: a bounded amount of work.
+    pub(crate) fn advance(
+        &mut self,
+        plumbing: &mut Plumbing,
+        sums: &mut Sums,
+        now_ns: u64,
+        flush_ns: u64,
+    ) -> Next {
+        let Some(client) = &mut self.client else {
+            return Next::Wait;
+        };
+        let before = (self.to_server.passed_bytes, self.to_client.passed_bytes);
+        let turns = [
+            self.to_server.pass(client, &mut self.server, plumbing),
+            self.to_client.pass(&mut self.server, client, plumbing),
+        ];
+        let server_side = self.client_side.opposite();
+        for (side, direction, before) in [
+            (server_side, &self.to_server, before.0),
+            (self.client_side, &self.to_client, before.1),
+        ] {
+            let sum = match side {
+                Side::World => &mut sums.to_world_bytes,
+                Side::Island => &mut sums.to_island_bytes,
+            };
+            *sum += direction.passed_bytes - before;
+        }
+        if self.first_end.is_none() {
+            use crate::end::Reading::Finished;
+            self.first_end = match (client.reading, self.server.reading) {
+                (Finished, _) => Some(Peer::Client),
+                (_, Finished) => Some(Peer::Server),
+                _ => None,
+            };
+        }
+        if client.failure.is_some() || self.server.failure.is_some() {
+            return self.reset(sums, now_ns, flush_ns);
+        }
+        if client.has_ended() && self.server.has_ended() {
+            self.stage = Stage::Closing;
+            return self.close(sums);
+        }
+        if turns.contains(&Turn::More) {
+            Next::Continue
+        } else if turns.contains(&Turn::Full) {
+            Next::WaitForMemory
+        } else {
+            Next::Wait
+        }
+    }
+
+    /// Both streams have ended: the connection has when both peers have acknowledged that.
+    fn close(&mut self, sums: &mut Sums) -> Next {
+        let ends = self.client.iter().chain([&self.server]);
+        for end in ends {
+            if end.progress().is_some_and(|progress| !progress.closed) {
+                return Next::Wait;
+            }
+        }
+        match self.first_end {
+            Some(Peer::Client) => sums.client_first_ends += 1,
+            _ => sums.server_first_ends += 1,
+        }
+        Next::End
+    }
+
+    /// One peer is gone: deliver what it sent before, then reset the other one.
+    fn reset(&mut self, sums: &mut Sums, now_ns: u64, flush_ns: u64) -> Next {
+        use crate::end::Reading::Open;
+        let Some(client) = &self.client else {
+            return Next::End;
+        };
+        let until_ns = if let Stage::Resetting { until_ns } = self.stage {
+            until_ns
+        } else {
+            let (peer, failure) = match (client.failure, self.server.failure) {
+                (Some(failure), _) => (Peer::Client, failure),
+                (None, failure) => (Peer::Server, failure.unwrap_or(Failure::Reset)),
+            };
+            *match (peer, failure) {
+                (Peer::Client, Failure::Reset) => &mut sums.client_resets,
+                (Peer::Server, Failure::Reset) => &mut sums.server_resets,
+                (Peer::Client, Failure::Vanished) => &mut sums.client_vanished_ends,
+                (Peer::Server, Failure::Vanished) => &mut sums.server_vanished_ends,
+            } += 1;
+            now_ns + flush_ns
+        };
+        self.stage = Stage::Resetting { until_ns };
+        let (gone, other, direction) = if client.failure.is_some() {
+            (client, &self.server, &self.to_server)
+        } else {
+            (&self.server, client, &self.to_client)
+        };
+        let is_delivered = || {
+            let all_read = gone.reading != Open;
+            let flushed = other
+                .progress()
+                .is_none_or(|progress| progress.is_flushed());
+            all_read && direction.is_empty() && flushed
+        };
+        if other.failure.is_some() || now_ns >= until_ns || is_delivered() {
+            return Next::End;
+        }
+        Next::Look
+    }
+
+    /// Forget what was not delivered.
+    pub(crate) fn discard(&mut self, plumbing: &mut Plumbing) {
+        self.to_server.discard(plumbing);
+        self.to_client.discard(plumbing);
+    }
+
+    /// Read what the kernel knows of both sockets; a peer that is silent for too long has vanished. Returns whether one has.
+    pub(crate) fn take_sample(&mut self, silence_ns: u64) -> bool {
+        let Some(client) = &mut self.client else {
+            return false;
+        };
+        let server = &mut self.server;
+        let (Some(of_client), Some(of_server)) = (client.progress(), server.progress()) else {
+            return false;
+        };
+        let held = |received: u64, acknowledged: u64| received.saturating_sub(acknowledged);
+        self.sample.held_bytes = held(of_client.received_bytes, of_server.acknowledged_bytes)
+            + held(of_server.received_bytes, of_client.acknowledged_bytes);
+        let server_side = self.client_side.opposite();
+        let mut has_vanished = false;
+        for (side, end, progress) in [
+            (self.client_side, client, of_client),
+            (server_side, server, of_server),
+        ] {
+            let rtt_ns = u64::from(progress.rtt_us) * 1000;
+            *self.sample.rtt_ns.of_mut(side) = (rtt_ns > 0).then_some(rtt_ns);
+            let silent_ns = u64::from(progress.since_acknowledgement_ms) * 1_000_000;
+            if !progress.closed && !progress.is_flushed() && silent_ns > silence_ns {
+                end.fail(Failure::Vanished);
+                has_vanished = true;
+            }
+        }
+        has_vanished
+    }
+
+    /// As an answer to a request lists it.
+    pub(crate) fn listed(&self, now_ns: u64) -> Listed {
+        let (to_world, to_island) = match self.client_side {
+            Side::Island => (&self.to_server, &self.to_client),
+            Side::World => (&self.to_client, &self.to_server),
+        };
+        Listed {
+            client: self.addresses.0,
+            server: self.addresses.1,
+            pair: self.pair,
+            client_side: self.client_side,
+            state: match self.stage {
+                Stage::Connecting { .. } => "connecting",
+                Stage::Accepting => "accepting",
+                Stage::Open => "open",
+                Stage::Closing => "closing",
+                Stage::Resetting { .. } | Stage::Over => "resetting",
+            },
+            to_island_bytes: to_island.passed_bytes,
+            to_world_bytes: to_world.passed_bytes,
+            held_bytes: self.sample.held_bytes,
+            world_rtt_ns: self.sample.rtt_ns.world,
+            island_rtt_ns: self.sample.rtt_ns.island,
+            age_ns: now_ns.saturating_sub(self.began_ns),
+        }
+    }
+}

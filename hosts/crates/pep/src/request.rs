@@ -1,0 +1,160 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Requests, one line of JSON each, and their answers (docs/contracts.md, "pep").
+
+use crate::config::{Mode, Side};
+use serde::{Deserialize, Serialize};
+use std::net::SocketAddrV4;
+
+/// A request.
+#[derive(Debug, Clone, PartialEq, Eq, Deserialize)]
+#[serde(tag = "op", rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Request {
+    /// End a measurement, begin the next one.
+    Mark { id: u64 },
+    /// The mode of new connections.
+    Set { id: u64, mode: Mode },
+    /// Reset the connections of a pair, or all.
+    Reset {
+        id: u64,
+        #[serde(default)]
+        pair: Option<usize>,
+    },
+    /// List those that hold the most bytes.
+    Connections { id: u64, limit: usize },
+    /// Something wrong that is to be answered.
+    #[serde(skip)]
+    Mistaken { op: String, id: u64, error: String },
+}
+
+/// An answer to any request but a mark.
+#[derive(Debug, Serialize)]
+pub(crate) struct Answer {
+    /// What was requested.
+    #[serde(rename = "type")]
+    pub op: String,
+    pub id: u64,
+    pub t_ns: u64,
+    pub ok: bool,
+    #[serde(flatten)]
+    pub content: Content,
+}
+
+/// The rest of an answer.
+#[derive(Debug, Serialize)]
+#[serde(untagged)]
+pub(crate) enum Content {
+    Nothing {},
+    Error { error: String },
+    Ended { connections: usize },
+    Listed { connections: Vec<Listed> },
+}
+
+/// A connection.
+#[derive(Debug, Serialize)]
+pub(crate) struct Listed {
+    pub client: SocketAddrV4,
+    pub server: SocketAddrV4,
+    pub pair: usize,
+    pub client_side: Side,
+    pub state: &'static str,
+    pub to_island_bytes: u64,
+    pub to_world_bytes: u64,
+    pub held_bytes: u64,
+    pub world_rtt_ns: Option<u64>,
+    pub island_rtt_ns: Option<u64>,
+    pub age_ns: u64,
+}
+
+/// Parse a request.
+///
+/// # Errors
+/// The line is no request and has no id to answer.
+pub(crate) fn parse(line: &str) -> Result<Request, serde_json::Error> {
+    /// As much as an answer needs.
+    #[derive(Deserialize)]
+    struct Address {
+        op: String,
+        id: u64,
+    }
+
+    serde_json::from_str(line).or_else(|error| match serde_json::from_str(line) {
+        Ok(Address { op, id }) => Ok(Request::Mistaken {
+            op,
+            id,
+            error: error.to_string(),
+        }),
+        Err(_) => Err(error),
+    })
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::examples;
+
+    #[test]
+    fn requests_of_the_contract_are_understood() {
+        let read: Vec<Request> = examples("pep-control", "keeper")
+            .iter()
+            .map(|line| parse(&line.to_string()).unwrap())
+            .collect();
+        let mode = Mode::Early;
+        assert_eq!(
+            read[..2],
+            [Request::Mark { id: 7 }, Request::Set { id: 9, mode }]
+        );
+        let pair = Some(0);
+        assert_eq!(
+            read[2..4],
+            [
+                Request::Reset { id: 10, pair },
+                Request::Reset { id: 12, pair: None }
+            ]
+        );
+        assert_eq!(read[4], Request::Connections { id: 11, limit: 100 });
+        assert!(matches!(&read[5], Request::Mistaken { op, id: 13, .. } if op == "set"));
+        assert!(parse("nonsense").is_err());
+    }
+
+    #[test]
+    fn answers_are_those_of_the_contract() {
+        let listed = Listed {
+            client: "10.20.0.1:4000".parse().unwrap(),
+            server: "10.10.0.1:80".parse().unwrap(),
+            pair: 0,
+            client_side: Side::Island,
+            state: "open",
+            to_island_bytes: 100_000,
+            to_world_bytes: 8,
+            held_bytes: 2896,
+            world_rtt_ns: Some(5_100_000),
+            island_rtt_ns: None,
+            age_ns: 1_500_000_000,
+        };
+        let known = examples("pep-control", "pep");
+        let contents = [
+            Content::Nothing {},
+            Content::Ended { connections: 12 },
+            Content::Listed {
+                connections: vec![listed],
+            },
+            Content::Error {
+                error: known[3]["error"].as_str().unwrap().to_owned(),
+            },
+            Content::Error {
+                error: known[4]["error"].as_str().unwrap().to_owned(),
+            },
+        ];
+        assert_eq!(contents.len(), known.len());
+        for (content, known) in contents.into_iter().zip(known) {
+            let answer = Answer {
+                op: known["type"].as_str().unwrap().to_owned(),
+                id: known["id"].as_u64().unwrap(),
+                t_ns: known["t_ns"].as_u64().unwrap(),
+                ok: !matches!(content, Content::Error { .. }),
+                content,
+            };
+            assert_eq!(serde_json::to_value(answer).unwrap(), known);
+        }
+    }
+}

@@ -1,0 +1,187 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The proxy's sockets: listeners, connections to servers, packet sockets that see first segments, raw ones.
+//!
+//! Each carries the mark of its pair of legs. All TCP sockets linger for no time: whatever closes one that is not closed
+//! on both sides yet, the death of this process included, resets the connection, so that no peer takes what is missing
+//! for an end.
+
+use crate::config::{Config, Leg, Pair, Side};
+use crate::error::PepError;
+use crate::first_segment::FirstSegment;
+use atoll_netio::interface::Interface;
+use atoll_netio::syn_socket::SynSocket;
+use atoll_netio::tcp_options::{set_max_pacing_rate, set_window_clamp};
+use rustix::io::Errno;
+use rustix::net::sockopt;
+use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
+use std::io;
+use std::net::{Ipv4Addr, SocketAddrV4};
+use std::time::Duration;
+
+/// Connections that may wait to be accepted: as many as `net.core.somaxconn` allows, which caps it (listen(2)).
+const BACKLOG: i32 = i32::MAX;
+
+/// Only the headers are of this program's making: "raw" (raw(7), `IPPROTO_RAW`).
+const RAW: i32 = 255;
+
+/// One of a pair's sides.
+pub(crate) struct Entrance {
+    pub pair: usize,
+    /// The clients' side.
+    pub side: Side,
+    pub interface: String,
+    pub listener: Socket,
+    pub seen: SynSocket,
+    /// Sends to this machine's own listener.
+    again: Socket,
+    /// Sends to clients.
+    answers: Socket,
+}
+
+/// Open the sockets of all sides of all pairs.
+pub(crate) fn open(config: &Config) -> Result<Vec<Entrance>, PepError> {
+    let sides = config
+        .pairs
+        .iter()
+        .enumerate()
+        .flat_map(|(number, pair)| Side::BOTH.map(|side| entrance(config, number, pair, side)));
+    sides.collect()
+}
+
+fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> Result<Entrance, PepError> {
+    let interface = find(pair.interface(side))?;
+    let port = *pair.ports.of(side);
+    let listener = transparent(pair.mark, config.legs.of(side), config.silence_ns)?;
+    let doing = format!("listen on 127.0.0.1:{port}");
+    let listen = |listener: &Socket| {
+        listener.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into())?;
+        listener.listen(BACKLOG)
+    };
+    listen(&listener).map_err(PepError::of(doing))?;
+    let to_listener = match side {
+        Side::World => pair.mark | config.local_mark | config.world_mark,
+        Side::Island => pair.mark | config.local_mark,
+    };
+    let raw = |mark| raw(mark).map_err(PepError::of("open a raw socket"));
+    Ok(Entrance {
+        pair: number,
+        side,
+        listener,
+        seen: SynSocket::open(&interface)
+            .map_err(PepError::of(format!("receive at {}", interface.name)))?,
+        again: raw(to_listener)?,
+        answers: raw(pair.mark)?,
+        interface: interface.name,
+    })
+}
+
+impl Entrance {
+    /// Deliver a first segment to the listener, as if it had just arrived.
+    pub(crate) fn release(&self, first: &FirstSegment) -> io::Result<()> {
+        let to = SocketAddrV4::new(*first.server.ip(), 0);
+        self.again.send_to(first.packet(), &to.into()).map(|_| ())
+    }
+
+    /// Send a packet to the client of a first segment. A packet that cannot be sent is one that is lost.
+    pub(crate) fn answer(&self, first: &FirstSegment, packet: &[u8]) {
+        let to = SocketAddrV4::new(*first.client.ip(), 0);
+        let _ = self.answers.send_to(packet, &to.into());
+    }
+}
+
+/// Begin to connect to `server` from the address and port of `client`; the socket becomes writable when the connection is
+/// established or has failed.
+pub(crate) fn connect(
+    config: &Config,
+    pair: usize,
+    side: Side,
+    client: SocketAddrV4,
+    server: SocketAddrV4,
+) -> io::Result<Socket> {
+    let leg = config.legs.of(side);
+    let socket = transparent(config.pairs[pair].mark, leg, config.silence_ns)
+        .map_err(|error| io::Error::other(error.to_string()))?;
+    socket.bind(&client.into())?;
+    match socket.connect(&SockAddr::from(server)) {
+        Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => Err(error),
+        _ => Ok(socket),
+    }
+}
+
+fn find(name: &str) -> Result<Interface, PepError> {
+    let wrong = |why: &str| PepError::Configuration(format!("cannot receive at {name}: {why}"));
+    let interface = Interface::find(name).map_err(|error| wrong(&error.to_string()))?;
+    let is_up = interface
+        .is_up()
+        .map_err(|error| wrong(&error.to_string()))?;
+    is_up
+        .then_some(interface)
+        .ok_or_else(|| wrong("the interface is down"))
+}
+
+fn raw(mark: u32) -> io::Result<Socket> {
+    let socket = Socket::new(
+        Domain::IPV4,
+        Type::RAW.nonblocking(),
+        Some(Protocol::from(RAW)),
+    )?;
+    socket.set_mark(mark)?;
+    Ok(socket)
+}
+
+/// A TCP socket that may have any address, with all settings. Those of a listener are inherited by what it accepts.
+fn transparent(mark: u32, leg: &Leg, silence_ns: u64) -> Result<Socket, PepError> {
+    let opened = || -> io::Result<Socket> {
+        let socket = Socket::new(
+            Domain::IPV4,
+            Type::STREAM.nonblocking(),
+            Some(Protocol::TCP),
+        )?;
+        socket.set_ip_transparent_v4(true)?;
+        socket.set_reuse_address(true)?;
+        socket.set_mark(mark)?;
+        socket.set_linger(Some(Duration::ZERO))?;
+        // Whether to wait for more was the peer's decision: its segments are passed on as they come.
+        socket.set_tcp_nodelay(true)?;
+        socket.set_tcp_keepalive(&keepalive(silence_ns))?;
+        if let Some(bit_s) = leg.pacing_bit_s {
+            set_max_pacing_rate(&socket, bit_s / 8)?;
+        }
+        if let Some(bytes) = leg.notsent_lowat_bytes {
+            socket.set_tcp_notsent_lowat(bytes)?;
+        }
+        if let Some(bytes) = leg.window_clamp_bytes {
+            set_window_clamp(&socket, bytes)?;
+        }
+        if let Some(bytes) = leg.mss_bytes {
+            socket.set_tcp_mss(bytes)?;
+        }
+        Ok(socket)
+    };
+    let socket = opened().map_err(PepError::of("set up a socket"))?;
+    if let Some(name) = &leg.congestion_control {
+        sockopt::set_tcp_congestion(&socket, name).map_err(|error| {
+            let file = "/proc/sys/net/ipv4/tcp_available_congestion_control";
+            let available = std::fs::read_to_string(file);
+            let available = available.as_deref().map_or("unknown", str::trim);
+            let error = io::Error::from(error);
+            PepError::Configuration(format!(
+                "the kernel refuses congestion control '{name}': {error}; available here: {available}"
+            ))
+        })?;
+    }
+    Ok(socket)
+}
+
+/// Probes of an idle connection that find out within `silence_ns` that its peer has vanished, half of it being idle.
+fn keepalive(silence_ns: u64) -> TcpKeepalive {
+    const PROBES: u64 = 6;
+    let seconds = silence_ns / 1_000_000_000;
+    let idle_s = (seconds / 2).max(1);
+    let probing_s = (seconds - idle_s).max(1);
+    let interval_s = (probing_s / PROBES).max(1);
+    TcpKeepalive::new()
+        .with_time(Duration::from_secs(idle_s))
+        .with_interval(Duration::from_secs(interval_s))
+        .with_retries((probing_s / interval_s) as u32)
+}

@@ -1,0 +1,248 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Passing bytes from one socket to another: by copying few, by a pipe (splice(2)) many, and never more than the far
+//! socket has room for. What it does not take after all is kept here, at most as much as one read.
+
+use crate::end::{End, Failure, Reading};
+use atoll_netio::tcp_options::send_room;
+use rustix::event::epoll;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use std::io;
+
+/// Read into memory at once. A read that fills it is followed by splices, until one brings less.
+const COPY_BYTES: usize = 1 << 16;
+
+/// Wanted capacity of the pipe: what a user may have without privileges (`fs.pipe-max-size`).
+const PIPE_BYTES: usize = 1 << 20;
+
+/// Passed in one turn of a direction.
+const TURN_BYTES: usize = 1 << 18;
+
+/// In this program's memory, of all connections together, when no more is read.
+const BUFFERED_MAX_BYTES: u64 = 64 << 20;
+
+/// What all transfers share: one pipe, empty between transfers, and memory.
+pub(crate) struct Plumbing {
+    pub epoll: OwnedFd,
+    pipe: (OwnedFd, OwnedFd),
+    pipe_bytes: usize,
+    memory: Box<[u8]>,
+    /// In the `rest` of all directions.
+    pub buffered_bytes: u64,
+}
+
+impl Plumbing {
+    pub(crate) fn new(epoll: OwnedFd) -> io::Result<Self> {
+        let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
+        // A smaller one is enough where the user has no more left (pipe(7)).
+        let pipe_bytes = fcntl_setpipe_size(&pipe.1, PIPE_BYTES).unwrap_or(COPY_BYTES);
+        Ok(Self {
+            epoll,
+            pipe,
+            pipe_bytes,
+            memory: vec![0; COPY_BYTES].into(),
+            buffered_bytes: 0,
+        })
+    }
+
+    /// Whether no more is to be read before some of what is buffered has gone.
+    pub(crate) fn is_full(&self) -> bool {
+        self.buffered_bytes >= BUFFERED_MAX_BYTES
+    }
+}
+
+/// One direction of a connection.
+#[derive(Debug, Default)]
+pub(crate) struct Direction {
+    /// Read and not yet taken by the far socket.
+    rest: Vec<u8>,
+    /// Much is coming: the pipe pays.
+    is_bulk: bool,
+    /// Taken by the far socket.
+    pub passed_bytes: u64,
+}
+
+/// How a turn ended.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Turn {
+    /// Nothing can be done until a socket is ready.
+    Waiting,
+    /// There may be more to do at once.
+    More,
+    /// There is too much in memory.
+    Full,
+}
+
+impl Direction {
+    /// Whether nothing is on its way in this program.
+    pub(crate) fn is_empty(&self) -> bool {
+        self.rest.is_empty()
+    }
+
+    /// Forget what was not delivered.
+    pub(crate) fn discard(&mut self, plumbing: &mut Plumbing) {
+        plumbing.buffered_bytes -= self.rest.len() as u64;
+        self.rest = Vec::new();
+    }
+
+    /// Pass on what there is, a bounded amount, and the end of the stream behind it.
+    pub(crate) fn pass(&mut self, from: &mut End, to: &mut End, plumbing: &mut Plumbing) -> Turn {
+        let turn = self.pass_bytes(from, to, plumbing);
+        if from.reading == Reading::Finished && self.is_empty() && to.failure.is_none() {
+            to.shut_down();
+        }
+        turn
+    }
+
+    fn pass_bytes(&mut self, from: &mut End, to: &mut End, plumbing: &mut Plumbing) -> Turn {
+        let until = self.passed_bytes + TURN_BYTES as u64;
+        while to.failure.is_none() && to.writable {
+            if !self.rest.is_empty() {
+                self.flush(to, plumbing);
+                continue;
+            }
+            if from.reading != Reading::Open || !from.readable {
+                break;
+            }
+            if self.passed_bytes >= until {
+                return Turn::More;
+            }
+            if plumbing.is_full() {
+                return Turn::Full;
+            }
+            match send_room(&to.socket) {
+                Ok(0) => to.wait_for_room(&plumbing.epoll),
+                Ok(room) if self.is_bulk && room >= COPY_BYTES => {
+                    self.splice(from, to, plumbing, room);
+                }
+                Ok(room) => self.copy(from, to, plumbing, room),
+                Err(error) => to.fail(Failure::of(&error)),
+            }
+        }
+        if to.failure.is_some() {
+            self.discard(plumbing);
+        }
+        Turn::Waiting
+    }
+
+    fn flush(&mut self, to: &mut End, plumbing: &mut Plumbing) {
+        let taken = give(to, &self.rest);
+        self.passed_bytes += taken as u64;
+        plumbing.buffered_bytes -= taken as u64;
+        self.rest.drain(..taken);
+        if self.rest.is_empty() {
+            self.rest = Vec::new();
+        }
+    }
+
+    fn copy(&mut self, from: &mut End, to: &mut End, plumbing: &mut Plumbing, room: usize) {
+        let wanted = room.min(COPY_BYTES);
+        let memory = &mut plumbing.memory[..wanted];
+        let count = match recv(&from.socket, memory, RecvFlags::empty()) {
+            Ok((count, _)) => from.has_read(count, wanted),
+            Err(error) => return from.has_not_read(error),
+        };
+        self.is_bulk = count == COPY_BYTES;
+        let taken = give(to, &plumbing.memory[..count]);
+        self.passed_bytes += taken as u64;
+        if taken < count {
+            plumbing.buffered_bytes += (count - taken) as u64;
+            self.rest.extend_from_slice(&plumbing.memory[taken..count]);
+        }
+    }
+
+    fn splice(&mut self, from: &mut End, to: &mut End, plumbing: &mut Plumbing, room: usize) {
+        let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
+        let wanted = room.min(plumbing.pipe_bytes);
+        let (out, into) = (&plumbing.pipe.0, &plumbing.pipe.1);
+        let count = match splice(&from.socket, None, into, None, wanted, flags) {
+            // The pipe may have been full before the socket was empty.
+            Ok(count) => from.has_read(count, count),
+            Err(error) => return from.has_not_read(error),
+        };
+        self.is_bulk = count >= COPY_BYTES;
+        let mut left = count;
+        while left > 0 {
+            match splice(out, None, &to.socket, None, left, flags) {
+                Ok(taken) => left -= taken,
+                Err(error) => {
+                    to.has_not_taken(error);
+                    break;
+                }
+            }
+        }
+        self.passed_bytes += (count - left) as u64;
+        // The next transfer needs the pipe empty.
+        while left > 0 {
+            let Ok(read) = rustix::io::read(out, &mut *plumbing.memory) else {
+                break;
+            };
+            self.rest.extend_from_slice(&plumbing.memory[..read]);
+            plumbing.buffered_bytes += read as u64;
+            left -= read;
+        }
+    }
+}
+
+/// Write; how much was taken.
+fn give(to: &mut End, bytes: &[u8]) -> usize {
+    if bytes.is_empty() {
+        return 0;
+    }
+    match send(&to.socket, bytes, SendFlags::NOSIGNAL) {
+        Ok(taken) => {
+            // A short write makes the kernel report when there is room again.
+            to.writable = taken == bytes.len();
+            taken
+        }
+        Err(error) => {
+            to.has_not_taken(error);
+            0
+        }
+    }
+}
+
+impl End {
+    /// Note a read of `count` of the `wanted` bytes; returns `count`.
+    fn has_read(&mut self, count: usize, wanted: usize) -> usize {
+        if count == 0 {
+            self.reading = match self.failure {
+                None => Reading::Finished,
+                Some(_) => Reading::Failed,
+            };
+        }
+        // Fewer than wanted: the socket is empty, and its next bytes are an event of their own (epoll(7)). An end that is
+        // behind them already is none.
+        self.readable = count == wanted || self.ending;
+        count
+    }
+
+    fn has_not_read(&mut self, error: Errno) {
+        match error {
+            Errno::AGAIN => self.readable = false,
+            Errno::INTR => {}
+            _ => {
+                self.fail(Failure::of(&error.into()));
+                self.reading = Reading::Failed;
+            }
+        }
+    }
+
+    fn has_not_taken(&mut self, error: Errno) {
+        match error {
+            Errno::AGAIN => self.writable = false,
+            Errno::INTR => {}
+            _ => self.fail(Failure::of(&error.into())),
+        }
+    }
+
+    /// Have the kernel report when there is room, at once if there is some by now. Sockets report it by themselves only after
+    /// they have refused something.
+    fn wait_for_room(&mut self, epoll: &OwnedFd) {
+        self.writable = false;
+        // It fails for descriptors that are not watched, and these are.
+        let _ = epoll::modify(epoll, &self.socket, self.token(), End::events());
+    }
+}

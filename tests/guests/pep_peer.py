@@ -1,0 +1,255 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Hosts behind a proxy: ``pep_peer.py serve ADDRESS``, or ``pep_peer.py SCENARIO ADDRESS [NUMBER]`` for a client.
+
+Each port of the server ends connections in its own way. A client prints one line about what it saw.
+"""
+
+import asyncio
+import contextlib
+import errno
+import hashlib
+import json
+import os
+import socket
+import struct
+import sys
+import threading
+import time
+
+PAYLOAD = bytes(range(251)) * 1000  # 251 is prime: no power of two is a period of it
+SIZE = 100_000
+
+DOWNLOAD, DIGEST, RESETTING, RECORDING, TALKING, PATIENT, UNREACHABLE = range(8000, 8007)
+CLOSED = 81
+
+LINGER_NOT = struct.pack("ii", 1, 0)
+
+
+def reset(connection: socket.socket) -> None:
+    """End a connection by RST."""
+    connection.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+    connection.close()
+
+
+def read_all(connection: socket.socket) -> tuple[bytes, str]:
+    """All that comes, and how it ended."""
+    data = bytearray()
+    try:
+        while piece := connection.recv(1 << 16):
+            data += piece
+    except OSError as error:
+        return bytes(data), errno.errorcode[error.errno or 0]
+    return bytes(data), "FIN"
+
+
+# The server
+
+
+def download(connection: socket.socket) -> None:
+    """The server closes first, and at once."""
+    connection.recv(100)
+    connection.sendall(PAYLOAD[:SIZE])
+    connection.shutdown(socket.SHUT_WR)
+    read_all(connection)
+    connection.close()
+
+
+def digest(connection: socket.socket) -> None:
+    """The client half-closes first."""
+    data, how = read_all(connection)
+    peer = "{}:{}".format(*connection.getpeername())
+    connection.sendall(json.dumps([len(data), hashlib.sha256(data).hexdigest(), how, peer]).encode())
+    connection.close()
+
+
+def resetting(connection: socket.socket) -> None:
+    """RST after some data."""
+    connection.recv(100)
+    connection.sendall(PAYLOAD[:SIZE])
+    time.sleep(0.5)  # a kernel discards what it has not sent before a RST
+    reset(connection)
+
+
+recorded: list[tuple[int, str]] = []
+
+
+def recording(connection: socket.socket) -> None:
+    """Remember what came and how it ended; a connection that says nothing asks for that."""
+    data, how = read_all(connection)
+    if data:
+        recorded.append((len(data), how))
+    else:
+        connection.sendall(json.dumps(recorded).encode())
+    connection.close()
+
+
+def talking(connection: socket.socket) -> None:
+    """Talk on after the client's FIN."""
+    data, _ = read_all(connection)
+    for _ in range(5):
+        time.sleep(0.1)
+        connection.sendall(data)
+    connection.close()
+
+
+def patient(connection: socket.socket) -> None:
+    """Say hello, wait for the end, and report it."""
+    connection.sendall(b"hello")
+    _, how = read_all(connection)
+    print(json.dumps({"type": "ended", "how": how}), flush=True)
+    connection.close()
+
+
+def serve(address: str) -> None:
+    """Serve all ports."""
+    os.environ["PYTHONUNBUFFERED"] = "1"
+    threading.stack_size(1 << 18)
+
+    def accept(listener: socket.socket, serve_one: object) -> None:
+        while True:
+            connection, _ = listener.accept()
+            threading.Thread(target=serve_one, args=(connection,), daemon=True).start()  # type: ignore[arg-type]
+
+    waits = {
+        DOWNLOAD: download,
+        DIGEST: digest,
+        RESETTING: resetting,
+        RECORDING: recording,
+        TALKING: talking,
+        PATIENT: patient,
+    }
+    for port, serve_one in waits.items():
+        listener = socket.create_server((address, port), backlog=4096)
+        threading.Thread(target=accept, args=(listener, serve_one), daemon=True).start()
+    print('{"type":"ready"}', flush=True)
+    threading.Event().wait()
+
+
+# Clients
+
+
+def connected(address: str, port: int, own_port: int = 0) -> socket.socket:
+    """A connection to the server."""
+    return socket.create_connection((address, port), 30, ("10.20.0.1", own_port) if own_port else None)
+
+
+def addresses(address: str) -> object:
+    """What the server sees of a client with a port of its own choice, after a megabyte and a half-close."""
+    data = PAYLOAD * 4
+    with connected(address, DIGEST, 543) as client:
+        peer = client.getpeername()
+        client.sendall(data)
+        client.shutdown(socket.SHUT_WR)
+        count, found, how, seen = json.loads(client.makefile().read())
+    return [peer, count == len(data), found == hashlib.sha256(data).hexdigest(), how, seen]
+
+
+def attempt(address: str, port: str) -> object:
+    """The error of a connection, or what comes of it."""
+    try:
+        with connected(address, int(port)) as client:
+            return ["connected", read_all(client)[1]]
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0, str(error))
+
+
+def resets(address: str) -> object:
+    """The server resets a connection."""
+    with connected(address, RESETTING) as client:
+        client.sendall(b"go")
+        data, how = read_all(client)
+    return [data == PAYLOAD[:SIZE], how]
+
+
+def client_resets(address: str) -> object:
+    """What the server has seen of a client that sends and resets."""
+    client = connected(address, RECORDING)
+    client.sendall(PAYLOAD[:1000])
+    time.sleep(0.3)
+    reset(client)
+    time.sleep(0.5)
+    with connected(address, RECORDING) as client:
+        client.shutdown(socket.SHUT_WR)
+        return json.loads(client.makefile().read())
+
+
+def half_closed(address: str) -> object:
+    """The client has closed its half long before the server ends."""
+    with connected(address, TALKING) as client:
+        client.sendall(b"hello")
+        client.shutdown(socket.SHUT_WR)
+        return [part.decode() if isinstance(part, bytes) else part for part in read_all(client)]
+
+
+def waiting(address: str, seconds: str = "0") -> object:
+    """Connect, and report how the connection ends; the client says something after ``seconds``."""
+    with connected(address, PATIENT) as client:
+        assert client.recv(5) == b"hello"
+        print(json.dumps({"type": "ready"}), flush=True)
+        if wait_s := float(seconds):
+            time.sleep(wait_s)
+            client.sendall(b"still there?")
+        return read_all(client)[1]
+
+
+async def _fetch(address: str) -> str:
+    reader, writer = await asyncio.open_connection(address, DOWNLOAD)
+    try:
+        writer.write(b"go")
+        data = await reader.read(-1)
+    except OSError as error:
+        return errno.errorcode[error.errno or 0]
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+    return "whole" if data == PAYLOAD[:SIZE] else f"{len(data)} bytes"
+
+
+async def _fetches(address: str, count: int) -> dict[str, int]:
+    found = await asyncio.gather(*(_fetch(address) for _ in range(count)))
+    return {what: found.count(what) for what in sorted(set(found))}
+
+
+def downloads(address: str, count: str) -> object:
+    """Downloads at the same time, whose server closes first."""
+    return asyncio.run(_fetches(address, int(count)))
+
+
+def flood(address: str, count: str) -> object:
+    """First segments without any interest in an answer."""
+    raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
+    raw.bind(("10.20.0.1", 0))
+    source, target = socket.inet_aton("10.20.0.1"), socket.inet_aton(address)
+    for number in range(int(count)):
+        segment = struct.pack("!HHIIBBHHH", 10000 + number, CLOSED + 1, number, 0, 5 << 4, 2, 65535, 0, 0)
+        pseudo = source + target + struct.pack("!BBH", 0, 6, len(segment))
+        total = sum(struct.unpack("!16H", pseudo + segment))
+        total = (total >> 16) + (total & 0xFFFF)
+        checksum = ~(total + (total >> 16)) & 0xFFFF
+        raw.sendto(segment[:16] + struct.pack("!H", checksum) + segment[18:], (address, 0))
+    return "sent"
+
+
+def datagram(address: str) -> object:
+    """The answer to a datagram for a port without a socket."""
+    with socket.socket(socket.AF_INET, socket.SOCK_DGRAM) as client:
+        client.settimeout(10)
+        client.connect((address, 9))
+        client.send(b"anybody?")
+        try:
+            client.recv(1)
+        except OSError as error:
+            return errno.errorcode[error.errno or 0]
+    return "answered"
+
+
+SCENARIOS = (addresses, attempt, resets, client_resets, half_closed, waiting, downloads, flood, datagram)
+
+if __name__ == "__main__":
+    role, *words = sys.argv[1:]
+    if role == "serve":
+        serve(*words)
+    else:
+        scenario = next(each for each in SCENARIOS if each.__name__ == role)
+        print(json.dumps(scenario(*words)))

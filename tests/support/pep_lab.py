@@ -1,0 +1,167 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A host on each side of a box that runs the proxy ``atoll-host pep``, as docs/contracts.md describes it."""
+
+import sys
+from collections.abc import Collection
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any
+
+from atoll_core.plan.plan import (
+    FilterVerdict,
+    LocalDelivery,
+    PacketMark,
+    PacketRule,
+    Packets,
+)
+from atoll_hosts.binary import find_binary
+from atoll_hosts.job import Job
+from tests.support.agent_lab import READY_S, TWO_PAIRS, Machines, ends, eventually
+
+PEER = Path(__file__).parents[1] / "guests" / "pep_peer.py"
+
+LOCAL = PacketMark(1, 1)
+WORLD_MARK = 8
+MARKS = (PacketMark(0, 6), PacketMark(2, 6))
+_FIRST_PORT = 5001
+_ACCEPT, _DROP = FilterVerdict.ACCEPT, FilterVerdict.DROP
+
+
+def _ports(pair: int) -> tuple[int, int]:
+    """The listeners for clients of the world and of the island."""
+    return _FIRST_PORT + 2 * pair, _FIRST_PORT + 2 * pair + 1
+
+
+def _rules() -> tuple[PacketRule, ...]:
+    every = tuple(each.name for each in TWO_PAIRS.interfaces)
+    pairs = [
+        (legs, mark, _ports(number)) for number, (legs, mark) in enumerate(zip(TWO_PAIRS.legs, MARKS, strict=True))
+    ]
+    strays = [
+        PacketRule((leg,), Packets.TCP, set_mark=LOCAL, tproxy_port=port, verdict=_ACCEPT)
+        for legs, _, ports in pairs
+        for leg, port in zip((legs.world, legs.island), ports, strict=True)
+    ]
+    again = [
+        PacketRule(("lo",), Packets.SYN, mark=PacketMark(mark.value | side | 1, 15), tproxy_port=port, verdict=_ACCEPT)
+        for _, mark, ports in pairs
+        for side, port in zip((WORLD_MARK, 0), ports, strict=True)
+    ]
+    return (
+        PacketRule(every, Packets.SYN, verdict=_DROP),
+        PacketRule(every, Packets.TCP, transparent_socket=True, set_mark=LOCAL, verdict=_ACCEPT),
+        *strays,
+        PacketRule(every, Packets.TCP, verdict=_DROP),
+        *again,
+        PacketRule(every, Packets.TCP_ICMP_ERRORS, set_mark=LOCAL, verdict=_ACCEPT),
+    )
+
+
+SETTINGS = replace(
+    TWO_PAIRS,
+    legs=tuple(replace(legs, mark=mark) for legs, mark in zip(TWO_PAIRS.legs, MARKS, strict=True)),
+    local=LocalDelivery(100, LOCAL),
+    packet_rules=_rules(),
+    sysctls=(("net.ipv4.tcp_tw_reuse", "1"), ("net.ipv4.tcp_no_metrics_save", "1")),
+)
+"""Of the box."""
+
+
+def config(**settings: Any) -> dict[str, Any]:
+    """The configuration of the proxy: its defaults, and ``settings``."""
+    pairs = [
+        {
+            "world": legs.world,
+            "island": legs.island,
+            "mark": mark.value,
+            "ports": dict(zip(("world", "island"), _ports(number), strict=True)),
+        }
+        for number, (legs, mark) in enumerate(zip(TWO_PAIRS.legs, MARKS, strict=True))
+    ]
+    hosts = {"world": ["10.10.0.1"], "island": ["10.20.0.1"]}
+    return {
+        "pairs": pairs,
+        "local_mark": LOCAL.value,
+        "world_mark": WORLD_MARK,
+        "hosts": hosts,
+        "mode": "after",
+        **settings,
+    }
+
+
+@dataclass
+class Proxied:
+    """The machines, by their network namespaces, and the proxy."""
+
+    lab: Machines
+    box: str
+    pairs: list[tuple[str, str]]  # world and island host of each pair of legs
+    said: list[dict[str, Any]]
+    proxy: Job | None = None
+
+    @property
+    def world(self) -> str:
+        """The world host at the first pair."""
+        return self.pairs[0][0]
+
+    @property
+    def island(self) -> str:
+        """The island host at the first pair."""
+        return self.pairs[0][1]
+
+    async def start(self, **settings: Any) -> Job:
+        """Start the proxy."""
+        argv = [str(find_binary()), "pep"]
+        self.said.clear()
+        self.proxy = await self.lab.agent.start_job(
+            "pep", argv, netns=self.box, config=config(**settings), on_line=self.said.append
+        )
+        await self.proxy.ready(READY_S)
+        return self.proxy
+
+    async def server(self, pair: int = 0) -> Job:
+        """Start the servers of tests/guests/pep_peer.py at the world host of a pair."""
+        job = await self.lab.agent.start_job(
+            f"servers-{pair}", [sys.executable, str(PEER), "serve", "10.10.0.1"], netns=self.pairs[pair][0]
+        )
+        await job.ready(READY_S)
+        return job
+
+    async def client(self, scenario: str, *words: str, pair: int = 0) -> str:
+        """Play a client of tests/guests/pep_peer.py at the island host of a pair; what it prints."""
+        argv = " ".join([sys.executable, str(PEER), scenario, "10.10.0.1", *words])
+        return (await self.lab.run(self.pairs[pair][1], argv)).strip()
+
+    async def counters(self) -> dict[str, Any]:
+        """Counters that were printed after this call."""
+        count = len(self.said)
+        newer = lambda: any(line["type"] == "counters" for line in self.said[count:])  # noqa: E731
+        await eventually(newer, "the proxy prints counters")
+        return [line for line in self.said if line["type"] == "counters"][-1]
+
+    async def settled(self) -> dict[str, Any]:
+        """Counters once no connection is left."""
+        is_quiet = lambda: (
+            (last := next((line for line in reversed(self.said) if line["type"] == "counters"), None)) is not None
+            and not last["open_connections"] + last["pending_connections"]
+        )
+        await self.counters()
+        await eventually(is_quiet, "all connections end")
+        return await self.counters()
+
+    async def answer(self, **request: Any) -> dict[str, Any]:
+        """Send a request with an id; its answer."""
+        assert self.proxy
+        await self.proxy.send(request)
+        found = lambda: [line for line in self.said if line.get("id") == request["id"]]  # noqa: E731
+        await eventually(lambda: bool(found()), "the proxy answers")
+        return found()[0]
+
+
+async def proxied(lab: Machines, pairs: Collection[int] = (0, 1)) -> Proxied:
+    """The machines, with all settings, without the proxy."""
+    box = await lab.add("box")
+    await lab.run(box, "ip link set lo up")
+    legs = [await ends(lab, box, TWO_PAIRS.interfaces[2 * pair : 2 * pair + 2], f"-{pair}") for pair in pairs]
+    await lab.agent.set_host(SETTINGS, box)
+    return Proxied(lab, box, legs, [])

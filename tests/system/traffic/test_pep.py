@@ -1,0 +1,214 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The proxy ``atoll-host pep`` between a world and an island host: addresses, accept modes, every ending, limits."""
+
+import asyncio
+import json
+import sys
+from collections.abc import AsyncIterator
+from pathlib import Path
+
+import pytest
+
+from atoll_hosts.job import Job
+from tests.support.agent_lab import READY_S, eventually, machines
+from tests.support.pep_lab import PEER, Proxied, proxied
+
+pytestmark = pytest.mark.lab
+
+SECOND_NS = 1_000_000_000
+
+
+@pytest.fixture
+async def pep(tmp_path: Path) -> AsyncIterator[Proxied]:
+    """A box with two pairs of legs, hosts at each, and servers at the first."""
+    async with machines(tmp_path) as lab:
+        found = await proxied(lab)
+        await found.server()
+        yield found
+
+
+async def test_both_hosts_see_each_other_on_both_pairs(pep: Proxied) -> None:
+    """Also a client with a privileged port; a megabyte arrives exactly, before the client's half-close."""
+    await pep.start()
+    await pep.server(1)
+    for pair in (0, 1):
+        found = json.loads(await pep.client("addresses", pair=pair))
+        assert found == [["10.10.0.1", 8001], True, True, "FIN", "10.20.0.1:543"]
+    counted = await pep.settled()
+    assert counted["connections"] == counted["client_first_ends"] == 2
+    assert counted["to_world_bytes"] == 2 * 4 * 251_000
+
+
+async def test_other_packets_are_routed(pep: Proxied) -> None:
+    """ICMP both ways, and errors about datagrams."""
+    await pep.start()
+    assert "3 received" in await pep.lab.run(pep.island, "ping -c 3 -i 0.05 -W 10 10.10.0.1")
+    assert json.loads(await pep.client("datagram")) == "ECONNREFUSED"
+
+
+REJECT = (
+    "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'"
+    " && nft add rule ip t c tcp dport 8006 reject with icmp type host-unreachable"
+)
+
+
+async def test_a_client_is_accepted_after_its_server(pep: Proxied) -> None:
+    """A refusal is a refusal, an unreachable server is unreachable."""
+    await pep.start()
+    await pep.lab.run(pep.world, REJECT)
+    assert json.loads(await pep.client("attempt", "81")) == "ECONNREFUSED"
+    assert json.loads(await pep.client("attempt", "8006")) == "EHOSTUNREACH"
+    counted = await pep.settled()
+    assert (counted["refused_connections"], counted["unreachable_connections"]) == (1, 1)
+    assert counted["connections"] == 0
+
+
+ONCE = """
+import socket
+
+with socket.create_server(("10.10.0.1", 82)) as listener:
+    print('{"type":"ready"}', flush=True)
+    listener.accept()
+"""
+
+
+async def test_a_client_may_be_accepted_early(pep: Proxied) -> None:
+    """Then a refusal is a reset. By what it has learned, the proxy does so for servers that accepted before."""
+    await pep.start(mode="early")
+    assert "ECONNRESET" in json.loads(await pep.client("attempt", "81")), "before or after connect() returns"
+    assert json.loads(await pep.client("addresses"))[3] == "FIN"
+    assert (await pep.answer(op="set", id=1, mode="learned"))["ok"]
+    assert json.loads(await pep.client("attempt", "81")) == "ECONNREFUSED"
+    argv = [sys.executable, "-c", ONCE]
+    job = await pep.lab.agent.start_job("once", argv, netns=pep.world)
+    await job.ready(READY_S)
+    assert json.loads(await pep.client("attempt", "82")) == ["connected", "FIN"]
+    await job.wait()
+    assert "ECONNRESET" in json.loads(await pep.client("attempt", "82")), "it is learned"
+    assert json.loads(await pep.client("attempt", "82")) == "ECONNREFUSED", "and forgotten"
+    refused = await pep.answer(op="set", id=2, mode="sometimes")
+    assert not refused["ok"]
+
+
+async def test_resets_are_passed_on_behind_the_data(pep: Proxied) -> None:
+    """Of either side."""
+    await pep.start()
+    assert json.loads(await pep.client("resets")) == [True, "ECONNRESET"]
+    assert json.loads(await pep.client("client_resets")) == [[1000, "ECONNRESET"]]
+    counted = await pep.settled()
+    assert (counted["server_resets"], counted["client_resets"]) == (1, 1)
+
+
+async def test_half_closed_connections_live_on(pep: Proxied) -> None:
+    await pep.start()
+    assert json.loads(await pep.client("half_closed")) == ["hello" * 5, "FIN"]
+
+
+async def slow_leg(pep: Proxied) -> None:
+    """8 Mbit/s towards the island."""
+    await pep.lab.run(pep.box, "tc qdisc add dev box-i root tbf rate 8mbit burst 5000 limit 30000")
+
+
+async def test_a_slow_leg_truncates_nothing(pep: Proxied) -> None:
+    """32 downloads of 100,000 bytes whose server closes first and at once."""
+    await pep.start()
+    await slow_leg(pep)
+    assert json.loads(await pep.client("downloads", "32")) == {"whole": 32}
+    counted = await pep.settled()
+    assert counted["server_first_ends"] == counted["connections"] == 32
+    assert counted["to_island_bytes"] == 32 * 100_000
+    assert (counted["held_bytes"], counted["buffered_bytes"]) == (0, 0)
+
+
+async def test_a_thousand_connections_at_once(pep: Proxied) -> None:
+    """All arrive whole, and no descriptor is left."""
+    job = await pep.start()
+    before = await descriptors(pep, job.pid)
+    assert json.loads(await pep.client("downloads", "1000")) == {"whole": 1000}
+    counted = await pep.settled()
+    assert counted["connections"] == counted["server_first_ends"] == 1000
+    assert await descriptors(pep, job.pid) == before
+
+
+async def descriptors(pep: Proxied, pid: int) -> int:
+    """Open ones of a process."""
+    return len((await pep.lab.run(None, f"ls /proc/{pid}/fd")).splitlines())
+
+
+async def waiting(pep: Proxied, *words: str) -> tuple[Job, list[str]]:
+    """A client with an open connection; the job and its output."""
+    argv = [sys.executable, str(PEER), "waiting", "10.10.0.1", *words]
+    output: list[str] = []
+    name = "-".join(["waiting", *words])
+    job = await pep.lab.agent.start_job(name, argv, netns=pep.island, on_output=output.append)
+    await job.ready(READY_S)
+    return job, output
+
+
+async def test_a_killed_proxy_leaves_no_connection_hanging(pep: Proxied) -> None:
+    """Both peers are reset at once; the next proxy serves on; and nothing of the first is left."""
+    killed = await pep.start()
+    client, output = await waiting(pep)
+    await pep.lab.run(None, f"kill -KILL {killed.pid}")
+    await killed.wait()
+    await client.wait()
+    assert json.loads(output[-1]) == "ECONNRESET"
+    assert not await pep.lab.run(pep.box, "ss -Htan")
+    await pep.start()
+    assert json.loads(await pep.client("half_closed")) == ["hello" * 5, "FIN"]
+
+
+async def test_requests_reset_and_list_connections(pep: Proxied) -> None:
+    job = await pep.start()
+    client, output = await waiting(pep)
+    found = (await pep.answer(op="connections", id=3, limit=5))["connections"]
+    assert [(one["server"], one["state"], one["to_island_bytes"]) for one in found] == [("10.10.0.1:8005", "open", 5)]
+    assert (await pep.answer(op="reset", id=4, pair=1))["connections"] == 0
+    assert not (await pep.answer(op="reset", id=5, pair=2))["ok"]
+    assert (await pep.answer(op="reset", id=6, pair=0))["connections"] == 1
+    await client.wait()
+    assert json.loads(output[-1]) == "ECONNRESET"
+    mark = await pep.answer(op="mark", id=7)
+    assert (mark["connections"], mark["own_resets"]) == (1, 1)
+    await job.stop()
+    assert (await job.wait()).code == 0
+    assert (pep.said[-1]["type"], pep.said[-1]["connections"]) == ("done", 0), "since the mark"
+
+
+async def test_a_peer_that_vanished_is_noticed(pep: Proxied) -> None:
+    """Without data by keepalive, with data by its silence; the other peer is reset."""
+    await pep.start(silence_ns=3 * SECOND_NS)
+    idle, idle_said = await waiting(pep)
+    talking, talking_said = await waiting(pep, "1")
+    await pep.lab.run(pep.world, "ip link set w-eth0 down")
+    for job, said in ((idle, idle_said), (talking, talking_said)):
+        await asyncio.wait_for(job.wait(), 60)
+        assert json.loads(said[-1]) == "ECONNRESET"
+    assert (await pep.settled())["server_vanished_ends"] == 2
+
+
+async def test_half_open_connections_are_bounded(pep: Proxied) -> None:
+    """Of a flood of first segments to a server that does not answer, so many are pending and the rest is ignored."""
+    await pep.start(pending_max=20, handshake_ns=2 * SECOND_NS)
+    await pep.lab.run(pep.world, "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'"
+                      " && nft add rule ip t c tcp dport 82 drop")  # fmt: skip
+    assert json.loads(await pep.client("flood", "200")) == "sent"
+    counted = await pep.counters()
+    assert counted["pending_connections"] == 20
+    assert counted["ignored_syns"] == 180
+    await eventually(lambda: pep.said[-1].get("pending_connections") == 0, "they are given up")
+    assert json.loads(await pep.client("half_closed")) == ["hello" * 5, "FIN"]
+
+
+async def test_strangers_cannot_use_it(pep: Proxied) -> None:
+    """Neither the rules nor the proxy take packets of a host that is not the experiment's."""
+    await pep.start()
+    await pep.lab.run(pep.island, "ip address add 10.20.0.99/32 dev i-eth0")
+    found = await pep.lab.run(
+        pep.island,
+        f'{sys.executable} -c \'import socket; socket.create_connection(("10.10.0.1", 8004), 2, ("10.20.0.99", 0))\'',
+        check=False,
+    )
+    assert not found
+    counted = await pep.settled()
+    assert counted["connections"] == counted["ignored_syns"] == 0
