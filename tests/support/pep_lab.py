@@ -9,6 +9,8 @@ from typing import Any
 
 from atoll_core.plan.plan import (
     FilterVerdict,
+    HostSettings,
+    LegPair,
     LocalDelivery,
     PacketMark,
     PacketRule,
@@ -16,7 +18,7 @@ from atoll_core.plan.plan import (
 )
 from atoll_hosts.binary import find_binary
 from atoll_hosts.job import Job
-from tests.support.agent_lab import READY_S, TWO_PAIRS, Machines, ends, eventually
+from tests.support.agent_lab import ISLAND, READY_S, TWO_PAIRS, WORLD, Machines, ends, eventually
 
 PEER = Path(__file__).parents[1] / "guests" / "pep_peer.py"
 
@@ -132,39 +134,61 @@ class Proxied:
         argv = " ".join([sys.executable, str(PEER), scenario, "10.10.0.1", *words])
         return (await self.lab.run(self.pairs[pair][1], argv)).strip()
 
+    def _counters(self) -> list[dict[str, Any]]:
+        return [line for line in self.said if line["type"] == "counters"]
+
     async def counters(self) -> dict[str, Any]:
         """Counters that were printed after this call."""
-        count = len(self.said)
-        newer = lambda: any(line["type"] == "counters" for line in self.said[count:])  # noqa: E731
-        await eventually(newer, "the proxy prints counters")
-        return [line for line in self.said if line["type"] == "counters"][-1]
+        before = len(self._counters())
+        await eventually(lambda: len(self._counters()) > before, "the proxy prints counters")
+        return self._counters()[-1]
 
     async def settled(self) -> dict[str, Any]:
         """Counters once no connection is left."""
-        is_quiet = lambda: (
-            (  # noqa: E731
-                last := next((line for line in reversed(self.said) if line["type"] == "counters"), None)
-            )
-            is not None
-            and not last["open_connections"] + last["pending_connections"]
-        )
-        await self.counters()
-        await eventually(is_quiet, "all connections end")
+        last = await self.counters()
+        for _ in range(300):
+            if not last["open_connections"] + last["pending_connections"]:
+                break
+            last = await self.counters()
+        assert not last["open_connections"] + last["pending_connections"], last
         return await self.counters()
 
     async def answer(self, **request: Any) -> dict[str, Any]:
         """Send a request with an id; its answer."""
         assert self.proxy
         await self.proxy.send(request)
-        found = lambda: [line for line in self.said if line.get("id") == request["id"]]  # noqa: E731
-        await eventually(lambda: bool(found()), "the proxy answers")
-        return found()[0]
+        await eventually(lambda: any(line.get("id") == request["id"] for line in self.said), "the proxy answers")
+        return next(line for line in self.said if line.get("id") == request["id"])
 
 
 async def proxied(lab: Machines, pairs: Collection[int] = (0, 1)) -> Proxied:
-    """The machines, with all settings, without the proxy."""
+    """The machines, with all settings, without the proxy; no hosts at other pairs than ``pairs``."""
     box = await lab.add("box")
     await lab.run(box, "ip link set lo up")
     legs = [await ends(lab, box, TWO_PAIRS.interfaces[2 * pair : 2 * pair + 2], f"-{pair}") for pair in pairs]
     await lab.agent.set_host(SETTINGS, box)
     return Proxied(lab, box, legs, [])
+
+
+async def behind_a_router(lab: Machines, mtu: int) -> Proxied:
+    """The same, with a router between the box and the world host at the first pair, which has a smaller MTU there."""
+    box, router = await lab.add("box"), await lab.add("router")
+    await lab.run(box, "ip link set lo up")
+    await lab.run(router, "ip link set lo up && ip address add 192.0.2.1/32 dev lo")
+    to_world, to_box, *spare = TWO_PAIRS.interfaces
+    world, island = await lab.add("world"), await lab.add("island")
+    between = tuple(
+        replace(leg, name=f"r-{leg.name}", mac=f"02:00:00:00:04:{number:02x}")
+        for number, leg in enumerate((to_world, to_box))
+    )
+    await lab.cable((world, WORLD), (router, between[0]))
+    await lab.cable((router, between[1]), (box, to_world))
+    await lab.cable((box, to_box), (island, ISLAND))
+    await lab.cable((box, spare[0]), (box, spare[1]))
+    await lab.agent.set_host(HostSettings("world", (WORLD,)), world)
+    await lab.agent.set_host(HostSettings("island", (ISLAND,)), island)
+    legs = LegPair(between[0].name, between[1].name, accept_foreign=True)
+    narrow = (replace(between[0], mtu=mtu), between[1])
+    await lab.agent.set_host(HostSettings("router", narrow, forwarding=True, legs=(legs,)), router)
+    await lab.agent.set_host(SETTINGS, box)
+    return Proxied(lab, box, [(world, island)], [])

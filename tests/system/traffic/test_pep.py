@@ -11,7 +11,7 @@ import pytest
 
 from atoll_hosts.job import Job
 from tests.support.agent_lab import READY_S, eventually, machines
-from tests.support.pep_lab import PEER, Proxied, proxied
+from tests.support.pep_lab import PEER, Proxied, behind_a_router, proxied
 
 pytestmark = pytest.mark.lab
 
@@ -212,3 +212,26 @@ async def test_strangers_cannot_use_it(pep: Proxied) -> None:
     assert not found
     counted = await pep.settled()
     assert counted["connections"] == counted["ignored_syns"] == 0
+
+
+async def test_a_smaller_mtu_is_found_by_the_proxy_and_hidden_from_the_client(tmp_path: Path) -> None:
+    """The error about the proxy's segments is applied to its own leg, and is not forwarded."""
+    async with machines(tmp_path) as lab:
+        pep = await behind_a_router(lab, 1400)
+        await pep.server()
+        await pep.start()
+        assert json.loads(await pep.client("addresses")) == [["10.10.0.1", 8001], True, True, "FIN", "10.20.0.1:543"]
+        seen = [await pep.lab.run(netns, "nstat -asz IcmpInDestUnreachs") for netns in (pep.box, pep.island)]
+        errors = [int(text.split()[-2]) for text in seen]
+        assert errors[0] > 0
+        assert errors[1] == 0
+
+
+async def test_a_clamped_segment_needs_no_such_error(tmp_path: Path) -> None:
+    """The segments of a leg with a largest size fit."""
+    async with machines(tmp_path) as lab:
+        pep = await behind_a_router(lab, 1400)
+        await pep.server()
+        await pep.start(legs={"world": {"mss_bytes": 1348}, "island": {}})
+        assert json.loads(await pep.client("addresses"))[1:4] == [True, True, "FIN"]
+        assert "IcmpInDestUnreachs              0" in await pep.lab.run(pep.box, "nstat -asz IcmpInDestUnreachs")
