@@ -10,14 +10,13 @@ from typing import Any
 from atoll_core.plan.plan import (
     FilterVerdict,
     HostSettings,
-    LegPair,
     LocalDelivery,
     PacketMark,
     PacketRule,
     Packets,
 )
 from atoll_hosts.binary import find_binary
-from atoll_hosts.job import Job
+from atoll_hosts.job import Job, OnLine
 from tests.support.agent_lab import ISLAND, READY_S, TWO_PAIRS, WORLD, Machines, ends, eventually
 
 PEER = Path(__file__).parents[1] / "guests" / "pep_peer.py"
@@ -91,6 +90,14 @@ def config(**settings: Any) -> dict[str, Any]:
     }
 
 
+async def start(lab: Machines, name: str, netns: str, on_line: OnLine | None = None, **settings: Any) -> Job:
+    """Start a proxy."""
+    argv = [str(find_binary()), "pep"]
+    job = await lab.agent.start_job(name, argv, netns=netns, config=config(**settings), on_line=on_line)
+    await job.ready(READY_S)
+    return job
+
+
 @dataclass
 class Proxied:
     """The machines, by their network namespaces, and the proxy."""
@@ -113,12 +120,8 @@ class Proxied:
 
     async def start(self, **settings: Any) -> Job:
         """Start the proxy."""
-        argv = [str(find_binary()), "pep"]
         self.said.clear()
-        self.proxy = await self.lab.agent.start_job(
-            "pep", argv, netns=self.box, config=config(**settings), on_line=self.said.append
-        )
-        await self.proxy.ready(READY_S)
+        self.proxy = await start(self.lab, "pep", self.box, self.said.append, **settings)
         return self.proxy
 
     async def server(self, pair: int = 0) -> Job:
@@ -170,25 +173,27 @@ async def proxied(lab: Machines, pairs: Collection[int] = (0, 1)) -> Proxied:
     return Proxied(lab, box, legs, [])
 
 
-async def behind_a_router(lab: Machines, mtu: int) -> Proxied:
-    """The same, with a router between the box and the world host at the first pair, which has a smaller MTU there."""
-    box, router = await lab.add("box"), await lab.add("router")
+async def behind_another(lab: Machines, mtu: int, other: HostSettings = TWO_PAIRS) -> tuple[Proxied, str]:
+    """The same, with another box between this one and the world host at the first pair; the other's namespace.
+
+    ``mtu``: of the other's leg towards the world. ``other``: its settings, those of a router or of a proxy.
+    """
+    box, router = await lab.add("box"), await lab.add("other")
     await lab.run(box, "ip link set lo up")
-    await lab.run(router, "ip link set lo up && ip address add 192.0.2.1/32 dev lo")
-    to_world, to_box, *spare = TWO_PAIRS.interfaces
+    await lab.run(router, "ip link set lo up && ip address add 192.0.2.1/32 dev lo")  # its errors come from there
     world, island = await lab.add("world"), await lab.add("island")
-    between = tuple(
-        replace(leg, name=f"r-{leg.name}", mac=f"02:00:00:00:04:{number:02x}")
-        for number, leg in enumerate((to_world, to_box))
+    legs = tuple(
+        replace(leg, mac=f"02:00:00:00:04:{number:02x}", mtu=mtu if leg.name == "box-w" else leg.mtu)
+        for number, leg in enumerate(other.interfaces)
     )
-    await lab.cable((world, WORLD), (router, between[0]))
-    await lab.cable((router, between[1]), (box, to_world))
-    await lab.cable((box, to_box), (island, ISLAND))
-    await lab.cable((box, spare[0]), (box, spare[1]))
+    own = TWO_PAIRS.interfaces
+    await lab.cable((world, WORLD), (router, legs[0]))
+    await lab.cable((router, legs[1]), (box, own[0]))
+    await lab.cable((box, own[1]), (island, ISLAND))
+    for netns, (_, _, *spare) in ((router, legs), (box, own)):
+        await lab.cable((netns, spare[0]), (netns, spare[1]))
     await lab.agent.set_host(HostSettings("world", (WORLD,)), world)
     await lab.agent.set_host(HostSettings("island", (ISLAND,)), island)
-    legs = LegPair(between[0].name, between[1].name, accept_foreign=True)
-    narrow = (replace(between[0], mtu=mtu), between[1])
-    await lab.agent.set_host(HostSettings("router", narrow, forwarding=True, legs=(legs,)), router)
+    await lab.agent.set_host(replace(other, host="other", interfaces=legs), router)
     await lab.agent.set_host(SETTINGS, box)
-    return Proxied(lab, box, [(world, island)], [])
+    return Proxied(lab, box, [(world, island)], []), router
