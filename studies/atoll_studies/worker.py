@@ -96,16 +96,31 @@ class _Worker:
         return await compress_and_analyse(run)
 
     async def _live(self) -> dict[str, Any]:
-        from atoll_studies.live_attempt import run_on_daemon
+        """Run on the lab that is up, else on one of its own, which is taken down afterwards; returns the summary."""
+        from atoll_core.description.loader import DescriptionFile
+        from atoll_daemon.client import Description, lab_in_use
 
-        def note_run(path: Path) -> None:
-            self._run = RunDir.open(path)
+        def take(line: dict[str, Any]) -> None:
+            if line["type"] == "run":
+                self._run = RunDir.open(Path(line["run_dir"]))
 
         inventory = self._directory.study()["inventory"]
         target = LabTarget(self._platform, Path(inventory) if inventory else None)
-        summary = await run_on_daemon(target, self._point, self._working, note_run)
+        described = self._point["description"]
+        experiment = DescriptionFile.read(Path(described["file"]), described["settings"])
+        started_ns = time.time_ns()
+        async with lab_in_use(target, Description(experiment.lab_path()), take, wait=True) as daemon:
+            done = await daemon.stream(
+                "/v1/runs",
+                Description(experiment.path, experiment.settings),
+                take,
+                runs=str(self._working),
+                backend=self._request.options.backend,
+                started_ns=str(started_ns),
+            )
         if self._run is None or from_json(Experiment, self._run.manifest()["experiment"]) != self._request.experiment:
             raise LabError("the description of the experiment has changed since the sweep began; sweep again")
+        summary: dict[str, Any] = done["summary"]
         return summary
 
     def discard(self) -> None:
