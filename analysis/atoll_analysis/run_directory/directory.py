@@ -11,8 +11,7 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.run_directory.atomic_files import Appender, plain_errors, replace_text
-from atoll_analysis.run_directory.compression import compress
+from atoll_analysis.run_directory.atomic_files import Appender, plain_errors, replace_text, replacing
 from atoll_analysis.run_directory.migrations import FORMAT, migrated, migrated_event
 from atoll_core.errors import RunDirError, RunError
 
@@ -22,6 +21,10 @@ COMPLETED = "completed"
 
 A run that was killed says "running" forever.
 """
+
+
+# Level 1 takes a capture of 69 MB to a fifth in 0.2 s; level 3 takes twice as long and makes nothing smaller of it.
+_ZSTD_LEVEL = 1
 
 
 class RunDir:
@@ -89,7 +92,7 @@ class RunDir:
         Raises RunError (disk full, say): the captures that did not fit are left uncompressed.
         """
         with ThreadPoolExecutor(max_workers=2) as pool:  # zstandard leaves the interpreter's lock to others meanwhile
-            return tuple(pool.map(compress, sorted(self.captures.glob("*.pcap"))))
+            return tuple(pool.map(_compress, sorted(self.captures.glob("*.pcap"))))
 
     # Manifest
 
@@ -182,3 +185,14 @@ def _make_first_free(parent: Path, stamp: str) -> Path:
             number += 1
         else:
             return path
+
+
+def _compress(capture: Path) -> Path:
+    """Replace ``x.pcap`` by ``x.pcap.zst``; returns the new path. Raises RunError, the original untouched."""
+    import zstandard
+
+    compressed = capture.with_name(f"{capture.name}.zst")
+    with replacing(compressed) as temporary, capture.open("rb") as source, temporary.open("wb") as sink:
+        zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True).copy_stream(source, sink)
+    capture.unlink(missing_ok=True)  # another report of the same run may have been as fast
+    return compressed

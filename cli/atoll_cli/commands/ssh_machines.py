@@ -12,6 +12,8 @@ from collections.abc import Awaitable, Callable, Sequence
 from pathlib import Path
 from typing import Any
 
+import asyncssh
+
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import AtollError, UsageError
@@ -25,7 +27,7 @@ from atoll_hosts.ssh.installation import install_binary
 from atoll_hosts.ssh.remote_agent import start_agent
 
 MachineFacts = dict[str, Any]
-HostCommand = Callable[[SshConnections, InventoryMachine], Awaitable[MachineFacts]]
+HostCommand = Callable[[asyncssh.SSHClientConnection, InventoryMachine], Awaitable[MachineFacts]]
 
 
 def enroll_keys(file: Path, names: Sequence[str], *, yes: bool, as_json: bool) -> int:
@@ -80,12 +82,8 @@ def _confirmed(count: int) -> bool:
 def install_binaries(file: Path, names: Sequence[str], *, as_json: bool) -> int:
     """`atoll hosts install`; returns the exit code."""
 
-    async def work(connections: SshConnections, machine: InventoryMachine) -> MachineFacts:
-        connection = await connections.connect(machine.name, machine.access)
-        try:
-            done = await install_binary(connection, machine.name, machine.access, machine.arch)
-        finally:
-            connection.abort()
+    async def work(connection: asyncssh.SSHClientConnection, machine: InventoryMachine) -> MachineFacts:
+        done = await install_binary(connection, machine.name, machine.access, machine.arch)
         return {"arch": done.arch, "binary": done.binary, "sha256": done.sha256, "bytes_sent": done.bytes_sent}
 
     def words(facts: MachineFacts) -> str:
@@ -98,15 +96,11 @@ def install_binaries(file: Path, names: Sequence[str], *, as_json: bool) -> int:
 def ping_agents(file: Path, names: Sequence[str], *, as_json: bool) -> int:
     """`atoll hosts ping`; returns the exit code."""
 
-    async def work(connections: SshConnections, machine: InventoryMachine) -> MachineFacts:
-        connection = await connections.connect(machine.name, machine.access)
-        try:
-            agent = await start_agent(connection, machine.name, machine.access)
-            clock = await clock_offset(agent)
-            hello = agent.hello
-            await agent.close()
-        finally:
-            connection.abort()
+    async def work(connection: asyncssh.SSHClientConnection, machine: InventoryMachine) -> MachineFacts:
+        agent = await start_agent(connection, machine.name, machine.access)
+        clock = await clock_offset(agent)
+        hello = agent.hello
+        await agent.close()
         return {
             "version": hello["version"],
             "arch": hello["arch"],
@@ -127,14 +121,10 @@ def ping_agents(file: Path, names: Sequence[str], *, as_json: bool) -> int:
 def show_status(file: Path, names: Sequence[str], *, as_json: bool) -> int:
     """`atoll hosts status`; returns the exit code."""
 
-    async def work(connections: SshConnections, machine: InventoryMachine) -> MachineFacts:
-        connection = await connections.connect(machine.name, machine.access)
-        try:
-            agent = await start_agent(connection, machine.name, machine.access)
-            facts = {**agent.hello, **await agent.describe()}
-            await agent.close()
-        finally:
-            connection.abort()
+    async def work(connection: asyncssh.SSHClientConnection, machine: InventoryMachine) -> MachineFacts:
+        agent = await start_agent(connection, machine.name, machine.access)
+        facts = {**agent.hello, **await agent.describe()}
+        await agent.close()
         for word in ("type", "id", "ok", "pid"):
             facts.pop(word, None)
         there = facts["interfaces"]
@@ -159,12 +149,8 @@ def _status_words(facts: MachineFacts) -> str:
 def run_command(file: Path, names: Sequence[str], command: Sequence[str], *, as_json: bool) -> int:
     """`atoll hosts exec`; returns 0 if the command's exit status was 0 on every machine, else 1."""
 
-    async def work(connections: SshConnections, machine: InventoryMachine) -> MachineFacts:
-        connection = await connections.connect(machine.name, machine.access)
-        try:
-            done = await connection.run(shlex.join(command), check=False)
-        finally:
-            connection.abort()
+    async def work(connection: asyncssh.SSHClientConnection, _: InventoryMachine) -> MachineFacts:
+        done = await connection.run(shlex.join(command), check=False)
         return {"code": done.returncode, "stdout": str(done.stdout or ""), "stderr": str(done.stderr or "")}
 
     def words(facts: MachineFacts) -> str:
@@ -193,7 +179,7 @@ def _everywhere(
     as_json: bool,
     good: Callable[[MachineFacts], bool] = lambda _: True,
 ) -> int:
-    """Do ``work`` on all machines in parallel and print each result as it arrives; returns 1 if any failed."""
+    """Do ``work`` over SSH on all machines in parallel; print each result as it arrives; returns 1 if any failed."""
     machines = chosen_machines(file, names)
 
     def print_outcome(outcome: Outcome[MachineFacts]) -> None:
@@ -204,7 +190,15 @@ def _everywhere(
 
     async def everywhere() -> list[Outcome[MachineFacts]]:
         async with SshConnections() as connections:
-            return await on_each(machines, lambda machine: work(connections, machine), print_outcome)
+
+            async def on_machine(machine: InventoryMachine) -> MachineFacts:
+                connection = await connections.connect(machine.name, machine.access)
+                try:
+                    return await work(connection, machine)
+                finally:
+                    connection.abort()
+
+            return await on_each(machines, on_machine, print_outcome)
 
     outcomes = asyncio.run(everywhere())
     ok = all(outcome.found is not None and good(outcome.found) for outcome in outcomes)

@@ -24,43 +24,21 @@ export function segmentRates(nodes, store, t, shared = new Map()) {
 }
 
 function segment(before, after, store, t, shared) {
-  const counted = [atWorldSide(after, store, t), atIslandSide(before, store, t)].filter(
+  const counted = [ratesAt(after, "w", store, t), ratesAt(before, "i", store, t)].filter(
     (rates) => Number.isFinite(rates?.to_island) || Number.isFinite(rates?.to_world),
   );
   const { box, ...rates } = counted.find((each) => !shared.has(each.box)) ?? counted[0] ?? { to_island: NaN, to_world: NaN };
   return { ...rates, of: shared.get(box) ?? null };
 }
 
-function atWorldSide(hop, store, t) {
+/** The rates that a hop counts at one of its sides: w, towards the world, or i, towards the island. */
+function ratesAt(hop, side, store, t) {
   if (!hop) return null;
   const box = hop.name;
-  if (hop.is_link)
-    return {
-      box,
-      to_island: linkRate(store, box, "to_island", "in", t),
-      to_world: linkRate(store, box, "to_world", "out", t),
-    };
-  return {
-    box,
-    to_island: interfaceRate(store, box, "w", "rx", t),
-    to_world: interfaceRate(store, box, "w", "tx", t),
-  };
-}
-
-function atIslandSide(hop, store, t) {
-  if (!hop) return null;
-  const box = hop.name;
-  if (hop.is_link)
-    return {
-      box,
-      to_island: linkRate(store, box, "to_island", "out", t),
-      to_world: linkRate(store, box, "to_world", "in", t),
-    };
-  return {
-    box,
-    to_island: interfaceRate(store, box, "i", "tx", t),
-    to_world: interfaceRate(store, box, "i", "rx", t),
-  };
+  const [arriving, leaving] = side === "w" ? ["to_island", "to_world"] : ["to_world", "to_island"];
+  return hop.is_link
+    ? { box, [arriving]: linkRate(store, box, arriving, "in", t), [leaving]: linkRate(store, box, leaving, "out", t) }
+    : { box, [arriving]: interfaceRate(store, box, side, "rx", t), [leaving]: interfaceRate(store, box, side, "tx", t) };
 }
 
 function linkRate(store, link, direction, what, t) {

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import atoll_studies.live_attempt
+import atoll_daemon.client
 import atoll_studies.worker
 from atoll_core.errors import LabError
 from atoll_studies.points import make_points
@@ -39,10 +39,10 @@ def test_an_atoll_that_was_changed_during_the_sweep_makes_no_attempt(tmp_path: P
 def test_a_run_that_does_not_begin_has_an_exit_code_of_its_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    async def refused(*_: object) -> None:
+    def refused(*_: object, wait: bool) -> None:
         raise LabError("another run is in progress")
 
-    monkeypatch.setattr(atoll_studies.live_attempt, "run_on_daemon", refused)
+    monkeypatch.setattr(atoll_daemon.client, "lab_in_use", refused)
     file = tmp_path / "study.yaml"
     file.write_text(f"name: s\nexperiment: {QUICK}\nplatform: mininet\n")
     study, directory = load_study(file), StudyDirectory(tmp_path / "s")
