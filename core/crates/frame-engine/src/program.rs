@@ -36,7 +36,7 @@ pub struct Now {
 /// stamp, which has the time of its reading. A program that needs an order takes the latest so far, if that is later. Of
 /// several ports they may be out of order by as much as arrivals wait in the rings.
 pub trait FrameProgram {
-    /// The value that the program attaches to a frame that it emits, to find it again in [`FrameProgram::on_sent`]; `()` if
+    /// A value that the program attaches to an emitted frame, to find it again in [`FrameProgram::on_sent`]; `()` if
     /// it does not look.
     type Tag;
     /// Requests: later lines of standard input.
