@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-controller bench-hosts bench-link bench-metrics bench-planning bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -107,6 +107,9 @@ bench-metrics: setup ## 100,000 points a second into a real InfluxDB; ARGS="--la
 
 bench-planning: setup ## how long plans and swaps of up to a thousand hosts take, a minute; ARGS="--quick", "--help"
 	@benchmarks/planning/run $(ARGS)
+
+bench-pep: setup ## the proxy beside plain routing and PEPsal, four minutes; ARGS="--quick", "--pepsal FILE", "--help"
+	@benchmarks/pep/run $(ARGS)
 
 bench-virtual: kernel ## how long experiments in virtual time take, and two at once; ARGS="--quick", "--help"
 	@benchmarks/virtual/run $(ARGS)

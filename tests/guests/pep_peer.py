@@ -20,7 +20,6 @@ PAYLOAD = bytes(range(251)) * 1000  # 251 is prime: no power of two is a period 
 SIZE = 100_000
 
 DOWNLOAD, DIGEST, RESETTING, RECORDING, TALKING, PATIENT, UNREACHABLE = range(8000, 8007)
-CLOSED = 81
 
 LINGER_NOT = struct.pack("ii", 1, 0)
 
@@ -216,13 +215,13 @@ def downloads(address: str, count: str) -> object:
     return asyncio.run(_fetches(address, int(count)))
 
 
-def flood(address: str, count: str) -> object:
-    """First segments without any interest in an answer."""
+def flood(address: str, port: str, count: str) -> object:
+    """First segments without any interest in an answer: the kernel, which has no socket for it, resets."""
     raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
     raw.bind(("10.20.0.1", 0))
     source, target = socket.inet_aton("10.20.0.1"), socket.inet_aton(address)
     for number in range(int(count)):
-        segment = struct.pack("!HHIIBBHHH", 10000 + number, CLOSED + 1, number, 0, 5 << 4, 2, 65535, 0, 0)
+        segment = struct.pack("!HHIIBBHHH", 10000 + number, int(port), number, 0, 5 << 4, 2, 65535, 0, 0)
         pseudo = source + target + struct.pack("!BBH", 0, 6, len(segment))
         total = sum(struct.unpack("!16H", pseudo + segment))
         total = (total >> 16) + (total & 0xFFFF)

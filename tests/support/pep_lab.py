@@ -9,14 +9,15 @@ from typing import Any
 
 from atoll_core.plan.plan import (
     FilterVerdict,
+    HostSettings,
     LocalDelivery,
     PacketMark,
     PacketRule,
     Packets,
 )
 from atoll_hosts.binary import find_binary
-from atoll_hosts.job import Job
-from tests.support.agent_lab import READY_S, TWO_PAIRS, Machines, ends, eventually
+from atoll_hosts.job import Job, OnLine
+from tests.support.agent_lab import ISLAND, READY_S, TWO_PAIRS, WORLD, Machines, ends, eventually
 
 PEER = Path(__file__).parents[1] / "guests" / "pep_peer.py"
 
@@ -89,6 +90,14 @@ def config(**settings: Any) -> dict[str, Any]:
     }
 
 
+async def start(lab: Machines, name: str, netns: str, on_line: OnLine | None = None, **settings: Any) -> Job:
+    """Start a proxy."""
+    argv = [str(find_binary()), "pep"]
+    job = await lab.agent.start_job(name, argv, netns=netns, config=config(**settings), on_line=on_line)
+    await job.ready(READY_S)
+    return job
+
+
 @dataclass
 class Proxied:
     """The machines, by their network namespaces, and the proxy."""
@@ -111,12 +120,8 @@ class Proxied:
 
     async def start(self, **settings: Any) -> Job:
         """Start the proxy."""
-        argv = [str(find_binary()), "pep"]
         self.said.clear()
-        self.proxy = await self.lab.agent.start_job(
-            "pep", argv, netns=self.box, config=config(**settings), on_line=self.said.append
-        )
-        await self.proxy.ready(READY_S)
+        self.proxy = await start(self.lab, "pep", self.box, self.said.append, **settings)
         return self.proxy
 
     async def server(self, pair: int = 0) -> Job:
@@ -132,36 +137,63 @@ class Proxied:
         argv = " ".join([sys.executable, str(PEER), scenario, "10.10.0.1", *words])
         return (await self.lab.run(self.pairs[pair][1], argv)).strip()
 
+    def _counters(self) -> list[dict[str, Any]]:
+        return [line for line in self.said if line["type"] == "counters"]
+
     async def counters(self) -> dict[str, Any]:
         """Counters that were printed after this call."""
-        count = len(self.said)
-        newer = lambda: any(line["type"] == "counters" for line in self.said[count:])  # noqa: E731
-        await eventually(newer, "the proxy prints counters")
-        return [line for line in self.said if line["type"] == "counters"][-1]
+        before = len(self._counters())
+        await eventually(lambda: len(self._counters()) > before, "the proxy prints counters")
+        return self._counters()[-1]
 
     async def settled(self) -> dict[str, Any]:
         """Counters once no connection is left."""
-        is_quiet = lambda: (
-            (last := next((line for line in reversed(self.said) if line["type"] == "counters"), None)) is not None
-            and not last["open_connections"] + last["pending_connections"]
-        )
-        await self.counters()
-        await eventually(is_quiet, "all connections end")
+        last = await self.counters()
+        for _ in range(300):
+            if not last["open_connections"] + last["pending_connections"]:
+                break
+            last = await self.counters()
+        assert not last["open_connections"] + last["pending_connections"], last
         return await self.counters()
 
     async def answer(self, **request: Any) -> dict[str, Any]:
         """Send a request with an id; its answer."""
         assert self.proxy
         await self.proxy.send(request)
-        found = lambda: [line for line in self.said if line.get("id") == request["id"]]  # noqa: E731
-        await eventually(lambda: bool(found()), "the proxy answers")
-        return found()[0]
+        await eventually(lambda: any(line.get("id") == request["id"] for line in self.said), "the proxy answers")
+        return next(line for line in self.said if line.get("id") == request["id"])
 
 
 async def proxied(lab: Machines, pairs: Collection[int] = (0, 1)) -> Proxied:
-    """The machines, with all settings, without the proxy."""
+    """The machines, with all settings, without the proxy; no hosts at other pairs than ``pairs``."""
     box = await lab.add("box")
     await lab.run(box, "ip link set lo up")
     legs = [await ends(lab, box, TWO_PAIRS.interfaces[2 * pair : 2 * pair + 2], f"-{pair}") for pair in pairs]
     await lab.agent.set_host(SETTINGS, box)
     return Proxied(lab, box, legs, [])
+
+
+async def behind_another(lab: Machines, mtu: int, other: HostSettings = TWO_PAIRS) -> tuple[Proxied, str]:
+    """The same, with another box between this one and the world host at the first pair; the other's namespace.
+
+    ``mtu``: of the other's leg towards the world. ``other``: its settings, those of a router or of a proxy.
+    """
+    box, router = await lab.add("box"), await lab.add("other")
+    await lab.run(box, "ip link set lo up")
+    await lab.run(router, "ip link set lo up && ip address add 192.0.2.1/32 dev lo")  # its errors come from there
+    world, island = await lab.add("world"), await lab.add("island")
+    legs = tuple(
+        replace(leg, mac=f"02:00:00:00:04:{number:02x}", mtu=mtu if leg.name == "box-w" else leg.mtu)
+        for number, leg in enumerate(other.interfaces)
+    )
+    own = TWO_PAIRS.interfaces
+    await lab.cable((world, WORLD), (router, legs[0]))
+    await lab.cable((router, legs[1]), (box, own[0]))
+    await lab.cable((box, own[1]), (island, ISLAND))
+    for netns, (_, _, *spare) in ((router, legs), (box, own)):
+        await lab.cable((netns, spare[0]), (netns, spare[1]))
+    await lab.agent.set_host(HostSettings("world", (WORLD,)), world)
+    await lab.agent.set_host(HostSettings("island", (ISLAND,)), island)
+    await lab.agent.set_host(replace(other, host="other", interfaces=legs), router)
+    await lab.agent.set_host(SETTINGS, box)
+    return Proxied(lab, box, [(world, island)], []), router

@@ -11,7 +11,7 @@ import pytest
 
 from atoll_hosts.job import Job
 from tests.support.agent_lab import READY_S, eventually, machines
-from tests.support.pep_lab import PEER, Proxied, proxied
+from tests.support.pep_lab import PEER, SETTINGS, Proxied, behind_another, proxied, start
 
 pytestmark = pytest.mark.lab
 
@@ -192,12 +192,22 @@ async def test_half_open_connections_are_bounded(pep: Proxied) -> None:
     await pep.start(pending_max=20, handshake_ns=2 * SECOND_NS)
     await pep.lab.run(pep.world, "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'"
                       " && nft add rule ip t c tcp dport 82 drop")  # fmt: skip
-    assert json.loads(await pep.client("flood", "200")) == "sent"
+    assert json.loads(await pep.client("flood", "82", "200")) == "sent"
     counted = await pep.counters()
     assert counted["pending_connections"] == 20
     assert counted["ignored_syns"] == 180
     await eventually(lambda: pep.said[-1].get("pending_connections") == 0, "they are given up")
     assert json.loads(await pep.client("half_closed")) == ["hello" * 5, "FIN"]
+
+
+async def test_half_open_connections_make_room(pep: Proxied) -> None:
+    """Clients that never complete their handshakes with servers that accept keep others out for a moment at most."""
+    await pep.start(pending_max=20)
+    assert json.loads(await pep.client("flood", "8004", "200")) == "sent"
+    counted = await pep.counters()
+    assert counted["pending_connections"] == 20
+    assert json.loads(await pep.client("half_closed")) == ["hello" * 5, "FIN"]
+    assert (await pep.counters())["unaccepted_connections"] > 0
 
 
 async def test_strangers_cannot_use_it(pep: Proxied) -> None:
@@ -212,3 +222,41 @@ async def test_strangers_cannot_use_it(pep: Proxied) -> None:
     assert not found
     counted = await pep.settled()
     assert counted["connections"] == counted["ignored_syns"] == 0
+
+
+async def test_a_smaller_mtu_is_found_by_the_proxy_and_hidden_from_the_client(tmp_path: Path) -> None:
+    """The error about the proxy's segments is applied to its own leg, and is not forwarded."""
+    async with machines(tmp_path) as lab:
+        pep, _ = await behind_another(lab, 1400)
+        await pep.server()
+        await pep.start()
+        assert json.loads(await pep.client("addresses")) == [["10.10.0.1", 8001], True, True, "FIN", "10.20.0.1:543"]
+        seen = [await pep.lab.run(netns, "nstat -asz IcmpInDestUnreachs") for netns in (pep.box, pep.island)]
+        errors = [int(text.split()[-2]) for text in seen]
+        assert errors[0] > 0
+        assert errors[1] == 0
+
+
+async def test_a_clamped_segment_needs_no_such_error(tmp_path: Path) -> None:
+    """The segments of a leg with a largest size fit."""
+    async with machines(tmp_path) as lab:
+        pep, _ = await behind_another(lab, 1400)
+        await pep.server()
+        await pep.start(legs={"world": {"mss_bytes": 1348}, "island": {}})
+        assert json.loads(await pep.client("addresses"))[1:4] == [True, True, "FIN"]
+        assert "IcmpInDestUnreachs              0" in await pep.lab.run(pep.box, "nstat -asz IcmpInDestUnreachs")
+
+
+@pytest.mark.parametrize("mode", ["after", "early"])
+async def test_a_connection_may_pass_two_proxies(tmp_path: Path, mode: str) -> None:
+    """Hosts see each other's addresses, resets and refusals through both; the second one tells the first one."""
+    async with machines(tmp_path) as lab:
+        pep, other = await behind_another(lab, 1500, SETTINGS)
+        await pep.server()
+        await start(lab, "other", other)
+        await pep.start(mode=mode)
+        assert json.loads(await pep.client("addresses")) == [["10.10.0.1", 8001], True, True, "FIN", "10.20.0.1:543"]
+        assert json.loads(await pep.client("resets")) == [True, "ECONNRESET"]
+        refusal = json.loads(await pep.client("attempt", "81"))
+        assert ("ECONNREFUSED" if mode == "after" else "ECONNRESET") in refusal
+        assert json.loads(await pep.client("downloads", "100")) == {"whole": 100}

@@ -172,6 +172,7 @@ fn set(names: &[&str]) -> String {
 
 #[cfg(test)]
 mod tests {
+    use super::*;
     use crate::settings::tests::box_with_spare_legs;
 
     #[test]
@@ -212,6 +213,15 @@ mod tests {
             ]
         );
         assert!(script.contains("elements = { 10.10.0.1, 10.20.0.1 };"));
+    }
+
+    #[test]
+    fn errors_about_tcp_are_told_by_the_packet_that_they_quote() {
+        let mut settings = box_with_spare_legs();
+        settings.packet_rules[3].packets = Packets::TcpIcmpErrors;
+        let script = settings.nft_script();
+        let rule = "parameter-problem } @th,136,8 6 meta mark set meta mark & 0xfffffffe | 0x1\n";
+        assert!(script.contains(rule), "{script}");
     }
 
     #[test]

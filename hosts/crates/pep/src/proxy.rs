@@ -41,6 +41,10 @@ const LOOK_NS: u64 = 10_000_000;
 /// Taken from one socket in one turn of the loop.
 const TAKEN_PER_TURN: usize = 256;
 
+/// A client that has not completed its handshake by then makes room for others, when too many are pending: twice the time
+/// after which a lost SYN is repeated, and the round trip of a satellite.
+const HALF_OPEN_NS: u64 = 3_000_000_000;
+
 const EVENTS: usize = 1024;
 
 /// The longest packet of a first segment, with data in it.
@@ -92,6 +96,8 @@ struct Proxy {
     queue: VecDeque<usize>,
     waiting_for_memory: Vec<usize>,
     resetting: BTreeSet<usize>,
+    /// When those are looked at next.
+    look_at_ns: u64,
     /// To be removed when all events of a turn are served.
     over: Vec<usize>,
     learned: LearnedServers,
@@ -148,6 +154,7 @@ impl Proxy {
             queue: VecDeque::new(),
             waiting_for_memory: Vec::new(),
             resetting: BTreeSet::new(),
+            look_at_ns: 0,
             over: Vec::new(),
             learned: LearnedServers::new(config.learned_for_ns),
             plumbing,
@@ -214,7 +221,7 @@ impl Proxy {
         let now_ns = monotonic_ns();
         let mut until_ns = counters_at_ns;
         if !self.resetting.is_empty() {
-            until_ns = until_ns.min(now_ns + LOOK_NS);
+            until_ns = until_ns.min(self.look_at_ns);
         }
         let memory_waits = !self.waiting_for_memory.is_empty() && !self.plumbing.is_full();
         if !self.queue.is_empty() || memory_waits {
@@ -278,9 +285,8 @@ impl Proxy {
             }
             return;
         }
-        if self.pending >= self.config.pending_max as u64
-            || self.connections.len() >= self.config.connections_max
-        {
+        let has_room = self.pending < self.config.pending_max as u64 || self.make_room(now_ns);
+        if !has_room || self.connections.len() >= self.config.connections_max {
             self.sums.ignored_syns += 1;
             return;
         }
@@ -313,6 +319,21 @@ impl Proxy {
         if is_early {
             self.release(slot);
         }
+    }
+
+    /// Give up the connection whose client has not completed its handshake for the longest time; whether there is one.
+    fn make_room(&mut self, now_ns: u64) -> bool {
+        let is_half_open = |&(slot, id): &(usize, u64)| {
+            let connection = self.connections.get(slot).filter(|one| one.id == id);
+            connection.is_some_and(|one| {
+                matches!(one.stage, Stage::Accepting) && now_ns >= one.began_ns + HALF_OPEN_NS
+            })
+        };
+        let Some(&(slot, _)) = self.handshakes.iter().find(|one| is_half_open(one)) else {
+            return false;
+        };
+        self.give_up(slot);
+        true
     }
 
     /// Let the kernel shake hands with the client.
@@ -487,8 +508,11 @@ impl Proxy {
                 }
             }
         }
-        for slot in self.resetting.clone() {
-            self.enqueue(slot);
+        if now_ns >= self.look_at_ns {
+            self.look_at_ns = now_ns + LOOK_NS;
+            for slot in self.resetting.clone() {
+                self.enqueue(slot);
+            }
         }
         for _ in 0..self.queue.len() {
             let Some(slot) = self.queue.pop_front() else {

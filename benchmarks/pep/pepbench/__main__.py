@@ -1,0 +1,98 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``benchmarks/pep/run``: throughput of every way in turn, several times, and downloads behind a slow leg."""
+
+import argparse
+import asyncio
+import os
+import shutil
+import tempfile
+from pathlib import Path
+from statistics import median
+
+from atoll_core.errors import AtollError
+from linkbench.machine import describe, in_words
+from linkbench.page import put_figures
+from linkbench.results import write_results
+from pepbench.ways import PEPSAL, PROXY, ROUTER, between, bulk_bit_s, downloads
+
+_DOWNLOADS = 32
+_REMEDY = "left out; name its executable by --pepsal (docs/benchmarks.md tells how to build it)"
+
+
+def main() -> None:
+    """Measure and print; ``--render`` also puts the tables where the documents have them."""
+    parser = argparse.ArgumentParser(prog="benchmarks/pep/run", description=__doc__)
+    parser.add_argument("--seconds", type=float, default=2, help="of each measurement of throughput (2)")
+    parser.add_argument("--rounds", type=int, default=5, help="of all ways (5)")
+    parser.add_argument("--quick", action="store_true", help="one round of a second")
+    parser.add_argument("--pepsal", type=Path, metavar="FILE", help="PEPsal's executable, if it is not on PATH")
+    parser.add_argument("--render", type=Path, metavar="FILE", help="a document that holds the tables")
+    parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
+    options = parser.parse_args()
+    try:
+        asyncio.run(_measure(options))
+    except AtollError as error:
+        parser.exit(error.exit_code, f"{error}\n")
+
+
+async def _measure(options: argparse.Namespace) -> None:
+    rounds, seconds = (1, 1) if options.quick else (options.rounds, options.seconds)
+    pepsal = _executable(options.pepsal)
+    ways = [ROUTER, PROXY, *([PEPSAL] if pepsal else [])]
+    machine = describe()
+    bulk: dict[str, dict[str, list[float]]] = {}
+    ended: dict[str, dict[str, int]] = {}
+    with tempfile.TemporaryDirectory() as scratch:
+        for offloads in (False, True):
+            rates = bulk[_frames(offloads=offloads)] = {way: [] for way in ways}
+            for _ in range(rounds):
+                for way in ways:  # a slow spell of the machine meets all of them
+                    async with between(way, pepsal, Path(scratch), offloads=offloads) as found:
+                        rates[way].append(await bulk_bit_s(found, seconds))
+        for way in ways:
+            async with between(way, pepsal, Path(scratch), offloads=False) as found:
+                ended[way] = await downloads(found, _DOWNLOADS)
+    text = "\n\n".join([in_words(machine), _bulk_table(bulk), _ended_table(ended)])
+    print(text)
+    if not pepsal:
+        print(f"{PEPSAL}: {_REMEDY}")
+    if options.json:
+        write_results(options.json, {"machine": machine, "bulk_bit_s": bulk, "downloads": ended})
+    if options.render:
+        put_figures(options.render, "the proxy", lambda: f"\n\n{text}\n\n")
+
+
+def _executable(named: Path | None) -> Path | None:
+    found = str(named) if named else shutil.which("pepsal")
+    if found and not os.access(found, os.X_OK):
+        raise AtollError(f"{found} is not an executable file")
+    return Path(found).absolute() if found else None
+
+
+def _frames(*, offloads: bool) -> str:
+    return "up to 64 kB (offloads on)" if offloads else "of 1500 bytes"
+
+
+def _bulk_table(bulk: dict[str, dict[str, list[float]]]) -> str:
+    lines = [
+        "| packets | way | Gbit/s, median | least | most | / routing, median of rounds |",
+        "|---|---|---:|---:|---:|---:|",
+    ]
+    for frames, rates in bulk.items():
+        for way, found in rates.items():
+            ratio = median(own / routed for own, routed in zip(found, rates[ROUTER], strict=True))
+            gbit_s = [f"{rate / 1e9:.2f}" for rate in (median(found), min(found), max(found))]
+            lines.append(f"| {' | '.join([frames, way, *gbit_s, f'{ratio:.2f}'])} |")
+    return "\n".join(lines)
+
+
+def _ended_table(ended: dict[str, dict[str, int]]) -> str:
+    lines = ["| way | downloads | whole | others |", "|---|---:|---:|---|"]
+    for way, found in ended.items():
+        others = ", ".join(f"{count} of {what}" for what, count in found.items() if what != "whole")
+        lines.append(f"| {way} | {sum(found.values())} | {found.get('whole', 0)} | {others or 'none'} |")
+    return "\n".join(lines)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,88 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Ways between a world and an island host: a router, the proxy, and PEPsal."""
+
+import json
+import shlex
+import tempfile
+from collections.abc import AsyncGenerator
+from contextlib import asynccontextmanager
+from dataclasses import replace
+from pathlib import Path
+
+from atoll_core.plan.plan import FilterVerdict, HostSettings, LocalDelivery, PacketRule, Packets
+from tests.support.agent_lab import TWO_PAIRS, Machines, ends, eventually, machines
+from tests.support.pep_lab import LOCAL, SETTINGS, Proxied
+
+ROUTER, PROXY, PEPSAL = "routing", "atoll-host pep", "PEPsal"
+
+_FIRST_PAIR = tuple(each.name for each in TWO_PAIRS.interfaces[:2])
+_PEPSAL_PORT = 5000
+_PEPSAL_SETTINGS = replace(
+    TWO_PAIRS,
+    local=LocalDelivery(100, LOCAL),
+    packet_rules=(
+        PacketRule(_FIRST_PAIR, Packets.TCP, transparent_socket=True, set_mark=LOCAL, verdict=FilterVerdict.ACCEPT),
+        PacketRule(("box-i",), Packets.TCP, set_mark=LOCAL, tproxy_port=_PEPSAL_PORT, verdict=FilterVerdict.ACCEPT),
+    ),
+)
+_PEPSAL_ADDRESS = "10.20.0.200"  # servers see it, and not the client
+
+
+@asynccontextmanager
+async def between(way: str, pepsal: Path | None, directory: Path, *, offloads: bool) -> AsyncGenerator[Proxied]:
+    """The hosts with a box between them, ready for connections. ``offloads``: of all interfaces, on."""
+    own = Path(tempfile.mkdtemp(dir=directory))
+    async with machines(own) as lab:
+        box = await lab.add("box")
+        await lab.run(box, "ip link set lo up")
+        pairs = [await ends(lab, box, TWO_PAIRS.interfaces[:2], "-0")]
+        await ends(lab, box, TWO_PAIRS.interfaces[2:], "-1")
+        found = Proxied(lab, box, pairs, [])
+        settings = {ROUTER: TWO_PAIRS, PROXY: SETTINGS, PEPSAL: _PEPSAL_SETTINGS}[way]
+        await lab.agent.set_host(settings, box)
+        if offloads:
+            await _offload(lab, [(box, _FIRST_PAIR), (found.world, ("w-eth0",)), (found.island, ("i-eth0",))])
+        if way == PROXY:
+            await found.start()
+        elif way == PEPSAL and pepsal:
+            await _start_pepsal(found, pepsal, settings)
+        yield found
+
+
+async def _offload(lab: Machines, machines_: list[tuple[str, tuple[str, ...]]]) -> None:
+    for netns, interfaces in machines_:
+        for interface in interfaces:
+            await lab.run(netns, f"ethtool -K {interface} tx on sg on tso on gso on gro on")
+
+
+async def _start_pepsal(found: Proxied, pepsal: Path, settings: HostSettings) -> None:
+    """PEPsal connects to servers from an address of the box, which the world host needs to know."""
+    mac = settings.interfaces[0].mac
+    await found.lab.run(
+        found.box,
+        f"ip address add {_PEPSAL_ADDRESS}/32 dev box-w"
+        f" && ip route replace 10.10.0.0/16 dev box-w scope link src {_PEPSAL_ADDRESS}",
+    )
+    await found.lab.run(found.world, f"ip neighbour add {_PEPSAL_ADDRESS} lladdr {mac} dev w-eth0")
+    argv = [str(pepsal), "-p", str(_PEPSAL_PORT), "-c", "1000", "-C", "cubic"]
+    await found.lab.agent.start_job("pepsal", argv, netns=found.box, stdout="/dev/null", stderr="/dev/null")
+    listens = f"until ss -Htln 'sport = :{_PEPSAL_PORT}' | grep -q .; do sleep 0.05; done"
+    await found.lab.run(found.box, f"timeout 10 sh -c {shlex.quote(listens)}")
+
+
+async def bulk_bit_s(found: Proxied, seconds: float) -> float:
+    """What an iperf3 client at the island receives in a download."""
+    said: list[str] = []
+    argv = ["iperf3", "-s", "-1", "-B", "10.10.0.1", "--forceflush"]
+    server = await found.lab.agent.start_job("iperf3", argv, netns=found.world, on_output=said.append)
+    await eventually(lambda: any("listening" in line for line in said), "iperf3 listens")
+    result = json.loads(await found.lab.run(found.island, f"iperf3 -J -R -c 10.10.0.1 -t {seconds:g}"))
+    await server.wait()
+    return float(result["end"]["sum_received"]["bits_per_second"])
+
+
+async def downloads(found: Proxied, count: int) -> dict[str, int]:
+    """Downloads of 100,000 bytes at once behind 8 Mbit/s, whose server closes first: what became of them."""
+    await found.lab.run(found.box, "tc qdisc add dev box-i root tbf rate 8mbit burst 5000 limit 30000")
+    await found.server()
+    return json.loads(await found.client("downloads", str(count)))
