@@ -19,7 +19,7 @@ import time
 PAYLOAD = bytes(range(251)) * 1000  # 251 is prime: no power of two is a period of it
 SIZE = 100_000
 
-DOWNLOAD, DIGEST, RESETTING, RECORDING, TALKING, PATIENT, UNREACHABLE = range(8000, 8007)
+DOWNLOAD, DIGEST, RESETTING, RECORDING, TALKING, PATIENT, ENDLESS = range(8000, 8007)
 
 LINGER_NOT = struct.pack("ii", 1, 0)
 
@@ -99,6 +99,13 @@ def patient(connection: socket.socket) -> None:
     connection.close()
 
 
+def endless(connection: socket.socket) -> None:
+    """Send until the client is gone."""
+    with contextlib.suppress(OSError):
+        while True:
+            connection.sendall(PAYLOAD)
+
+
 def serve(address: str) -> None:
     """Serve all ports."""
     os.environ["PYTHONUNBUFFERED"] = "1"
@@ -116,6 +123,7 @@ def serve(address: str) -> None:
         RECORDING: recording,
         TALKING: talking,
         PATIENT: patient,
+        ENDLESS: endless,
     }
     for port, serve_one in waits.items():
         listener = socket.create_server((address, port), backlog=4096)
@@ -191,6 +199,14 @@ def waiting(address: str, seconds: str = "0") -> object:
         return read_all(client)[1]
 
 
+def stalled(address: str) -> object:
+    """Ask for an endless download, and never read."""
+    with connected(address, ENDLESS):
+        print(json.dumps({"type": "ready"}), flush=True)
+        time.sleep(3600)
+    return None
+
+
 async def _fetch(address: str) -> str:
     reader, writer = await asyncio.open_connection(address, DOWNLOAD)
     try:
@@ -243,7 +259,7 @@ def datagram(address: str) -> object:
     return "answered"
 
 
-SCENARIOS = (addresses, attempt, resets, client_resets, half_closed, waiting, downloads, flood, datagram)
+SCENARIOS = (addresses, attempt, resets, client_resets, half_closed, waiting, stalled, downloads, flood, datagram)
 
 if __name__ == "__main__":
     role, *words = sys.argv[1:]

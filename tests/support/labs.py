@@ -8,8 +8,10 @@ from ipaddress import IPv4Address, IPv4Network
 
 from hypothesis import strategies as st
 
+from atoll_core.description.resolve_box import resolve_settings
 from atoll_core.experiment.experiment import (
     MAIN,
+    BoxConfiguration,
     Chain,
     Counted,
     Experiment,
@@ -165,4 +167,10 @@ def experiment(network: Network, hops: Sequence[str], latency: Sequence[tuple[st
         transfer=Transfer(Size(10_000_000), Duration(10 * 10**9), "atoll", 5201),
         ping=PingSeries(Duration(10**8)),
         tcp=TcpSettings("cubic", ecn=False, buffer_max=Size(16_000_000)),
+        boxes=tuple(
+            BoxConfiguration(box.name, tuple(settings.items()))
+            for box in network.boxes
+            for settings in [resolve_settings(box, {})[0]]
+            if settings
+        ),
     )

@@ -23,6 +23,7 @@ PEER = Path(__file__).parents[1] / "guests" / "pep_peer.py"
 
 LOCAL = PacketMark(1, 1)
 WORLD_MARK = 8
+PRIVILEGES = ("net-admin", "net-raw", "net-bind-service")
 MARKS = (PacketMark(0, 6), PacketMark(2, 6))
 _FIRST_PORT = 5001
 _ACCEPT, _DROP = FilterVerdict.ACCEPT, FilterVerdict.DROP
@@ -93,7 +94,9 @@ def config(**settings: Any) -> dict[str, Any]:
 async def start(lab: Machines, name: str, netns: str, on_line: OnLine | None = None, **settings: Any) -> Job:
     """Start a proxy."""
     argv = [str(find_binary()), "pep"]
-    job = await lab.agent.start_job(name, argv, netns=netns, config=config(**settings), on_line=on_line)
+    job = await lab.agent.start_job(
+        name, argv, netns=netns, config=config(**settings), on_line=on_line, privileges=PRIVILEGES
+    )
     await job.ready(READY_S)
     return job
 

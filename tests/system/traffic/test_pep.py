@@ -48,7 +48,7 @@ async def test_other_packets_are_routed(pep: Proxied) -> None:
 
 REJECT = (
     "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'"
-    " && nft add rule ip t c tcp dport 8006 reject with icmp type host-unreachable"
+    " && nft add rule ip t c tcp dport 8010 reject with icmp type host-unreachable"
 )
 
 
@@ -57,7 +57,7 @@ async def test_a_client_is_accepted_after_its_server(pep: Proxied) -> None:
     await pep.start()
     await pep.lab.run(pep.world, REJECT)
     assert json.loads(await pep.client("attempt", "81")) == "ECONNREFUSED"
-    assert json.loads(await pep.client("attempt", "8006")) == "EHOSTUNREACH"
+    assert json.loads(await pep.client("attempt", "8010")) == "EHOSTUNREACH"
     counted = await pep.settled()
     assert (counted["refused_connections"], counted["unreachable_connections"]) == (1, 1)
     assert counted["connections"] == 0
@@ -143,6 +143,23 @@ async def waiting(pep: Proxied, *words: str) -> tuple[Job, list[str]]:
     job = await pep.lab.agent.start_job(name, argv, netns=pep.island, on_output=output.append)
     await job.ready(READY_S)
     return job, output
+
+
+async def test_a_client_that_does_not_read_holds_up_its_own_server_alone(pep: Proxied) -> None:
+    """What is held is bounded by the buffers of two sockets, almost nothing of it in the program."""
+    await pep.start()
+    argv = [sys.executable, str(PEER), "stalled", "10.10.0.1"]
+    stalled = await pep.lab.agent.start_job("stalled", argv, netns=pep.island)
+    await stalled.ready(READY_S)
+    await asyncio.sleep(1)
+    before = await pep.counters()
+    assert json.loads(await pep.client("downloads", "20")) == {"whole": 20}
+    after = await pep.counters()
+    assert after["to_island_bytes"] - before["to_island_bytes"] == 20 * 100_000
+    assert 0 < after["held_bytes"] < 50_000_000
+    assert after["buffered_bytes"] <= 1 << 16
+    await stalled.stop(0, "KILL")
+    assert (await pep.settled())["client_resets"] == 1
 
 
 async def test_a_killed_proxy_leaves_no_connection_hanging(pep: Proxied) -> None:
