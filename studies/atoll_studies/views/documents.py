@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atoll_studies.results import Results, figures_table, results_json, runs_table, units_of
-from atoll_studies.views.tables import Table, headline, tables
+from atoll_studies.views.tables import OVER_RUNS, Table, headline, tables
 
 if TYPE_CHECKING:
     import polars as pl
@@ -81,6 +81,7 @@ def page(results: Results, plots: Sequence[tuple[str, str, bytes]] = ()) -> str:
         title=results.name,
         headline=headline(results),
         tables=list(tables(results, each_run=True)),
+        over_runs=OVER_RUNS,
         plots=[(title, file, base64.b64encode(svg).decode()) for title, file, svg in plots],
     )
 
