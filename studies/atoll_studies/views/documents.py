@@ -38,6 +38,8 @@ def write_results(results: Results, path: Path, *, each_run: bool = False) -> li
         case _:
             from atoll_studies.views.plots import figure_plot, image
 
+            if not results.shown:
+                raise UsageError(f"--out {path}: there is no figure that a run measured")
             content = image(figure_plot(results, results.shown[0]), form)
     path.write_bytes(content)
     return [path]
