@@ -85,7 +85,7 @@ class ConfigurationFigure:
         return _mean(self.values)
 
 
-@dataclass(frozen=True, slots=True)
+@dataclass(frozen=True)
 class Results:
     """Runs by configuration and seed, and estimates over the runs that count."""
 
@@ -114,7 +114,11 @@ class Results:
 
     def of(self, configuration: int, figure: str) -> ConfigurationFigure | None:
         """One figure of one configuration."""
-        return next((f for f in self.figures if f.configuration == configuration and f.figure == figure), None)
+        return self._by_configuration.get((configuration, figure))
+
+    @functools.cached_property
+    def _by_configuration(self) -> dict[tuple[int, str], ConfigurationFigure]:
+        return {(each.configuration, each.figure): each for each in self.figures}
 
     def values(self, configuration: int, figure: str) -> dict[int, float]:
         """The measured values of a figure by seed."""

@@ -28,6 +28,8 @@ Rows = tuple[tuple[str, tuple[str, ...]], ...]
 SEED = "seed"
 """The origin that distinguishes samples of one experiment."""
 
+_CHANNELS = "channels"
+
 # Parts of an origin that say nothing of likeness, or are shown elsewhere.
 _WITHOUT_MEANING = ("started", "outcome", "seed", "host", "plan (SHA-256)", "format")
 _TOLD_ABOVE = ("name", "seed", "chain", "branches")  # keys of an experiment that are among what runs are
@@ -47,8 +49,14 @@ class Likeness:
 
     @property
     def unlike(self) -> Rows:
-        """Properties that differ, except settings."""
-        return tuple(row for row in self.origins if differ(row))
+        """Properties that differ, except settings, and except channels of clients that follow from a setting."""
+        return tuple(row for row in self.origins if differ(row) and not self._follows(row))
+
+    def _follows(self, row: tuple[str, tuple[str, ...]]) -> bool:
+        """Whether a row is that of channels, and equal for all runs that ask for equally many."""
+        name, texts = row
+        asked = next((each.texts for each in self.described if each.key == "traffic.channels"), ())
+        return name == _CHANNELS and len(set(zip(asked, texts, strict=False))) == len(set(asked)) > 1
 
     @cached_property
     def settings(self) -> Rows:
@@ -132,7 +140,7 @@ def _what(experiment: Experiment, network: Network, placement: tuple[ChannelAllo
         "lab file": Path(network.file).name,
         SEED: str(experiment.seed),
         **{name: hops(chain) for name, chain in chains.items()},
-        **({"channels": _dealt(placement)} if placement else {}),
+        **({_CHANNELS: _dealt(placement)} if placement else {}),
     }
 
 

@@ -211,9 +211,12 @@ class _Flow:
         return min(1448, self.size - 1448 * segment)
 
 
-def simulate(base: Path, seconds: int = 10, seed: int = 1) -> RunDir:
-    """A whole run: TCP-like channels over a GEO link of 16 Mbit/s with a drop-tail queue of 100 kB."""
-    asked = experiment(duration=Duration(seconds * 10**9), seed=seed)
+def simulate(base: Path, seconds: int = 10, seed: int = 1, **changes: Any) -> RunDir:
+    """A whole run: TCP-like channels over a GEO link of 16 Mbit/s with a drop-tail queue of 100 kB.
+
+    ``changes``: of the experiment's fields.
+    """
+    asked = experiment(duration=Duration(seconds * 10**9), seed=seed, **changes)
     run = begin(base, asked, network())
     _Simulation(run, asked, Random(seed)).execute()
     return run

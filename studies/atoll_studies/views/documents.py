@@ -8,8 +8,9 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from atoll_core.errors import UsageError
 from atoll_studies.results import Results, figures_table, results_json, runs_table, units_of
-from atoll_studies.views.tables import Table, headline, tables
+from atoll_studies.views.tables import OVER_RUNS, Table, headline, tables
 
 if TYPE_CHECKING:
     import polars as pl
@@ -38,6 +39,8 @@ def write_results(results: Results, path: Path, *, each_run: bool = False) -> li
         case _:
             from atoll_studies.views.plots import figure_plot, image
 
+            if not results.shown:
+                raise UsageError(f"--out {path}: there is no figure that a run measured")
             content = image(figure_plot(results, results.shown[0]), form)
     path.write_bytes(content)
     return [path]
@@ -81,6 +84,7 @@ def page(results: Results, plots: Sequence[tuple[str, str, bytes]] = ()) -> str:
         title=results.name,
         headline=headline(results),
         tables=list(tables(results, each_run=True)),
+        over_runs=OVER_RUNS,
         plots=[(title, file, base64.b64encode(svg).decode()) for title, file, svg in plots],
     )
 

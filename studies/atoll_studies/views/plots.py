@@ -17,12 +17,13 @@ from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
 from matplotlib.colors import Normalize
 from matplotlib.figure import Figure
-from matplotlib.ticker import FixedLocator, NullLocator
+from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_figures import FIGURES
 from atoll_core.errors import UsageError
+from atoll_core.plural import counted
 from atoll_core.units import Duration, Rate, Size
 from atoll_dashboards.report.plot_style import (
     BLUE,
@@ -49,8 +50,10 @@ _MOST_CURVES = 8
 _MOST_PANELS = 6
 _ROW_IN = 0.34
 _SPREAD = 0.22  # of single runs around their row
+_MOST_BANDS = 4  # distributions whose ranges can be told apart
+_DODGE = 0.012  # of the axis, between curves, so that intervals don't cover each other
 _GRID = 200  # instants at which distributions are compared
-_LOG_FROM = 10  # an axis whose greatest value is so many times its least one is logarithmic
+_LOG_FROM = 5  # an axis whose greatest value is so many times its least one is logarithmic
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +119,9 @@ def figure_plot(results: Results, figure: str) -> Figure:
                 _over(panel, results, found, axis, numeric[axis], differences=differences)
             _label(panel, figure, found, differences=differences, vertical=axis is not None)
         if axis is not None and len(panels[0].get_legend_handles_labels()[0]) > 1:
-            drawn.legend(*panels[0].get_legend_handles_labels(), loc="outside lower center", ncols=4)
+            others = ", ".join(factor for factor in results.factors if factor != axis)
+            handles = panels[0].get_legend_handles_labels()
+            drawn.legend(*handles, title=others, title_fontsize=9, loc="outside lower center", ncols=4)
     return drawn
 
 
@@ -150,12 +155,18 @@ def _over(
     differences: bool,
 ) -> None:
     """A curve for each combination of the other factors' levels: medians and their intervals over a factor."""
-    for number, (label, configurations) in enumerate(_curves(results, [axis]).items()):
+    ordered = sorted({position: level for level, position in positions.items()}.items())
+    low, high = ordered[0][0], ordered[-1][0]
+    logarithmic = low > 0 and high >= _LOG_FROM * low
+    curves = _curves(results, [axis])
+    for number, (label, configurations) in enumerate(curves.items()):
+        shift = _DODGE * (number - (len(curves) - 1) / 2)
         points: list[tuple[float, Estimate]] = []
         for each in found:
             estimate = _shown(results, each, differences=differences)[0]
             if estimate is not None and each.configuration in configurations:
-                points.append((positions[results.configurations[each.configuration][axis]], estimate))
+                x = positions[results.configurations[each.configuration][axis]]
+                points.append((x * (high / low) ** shift if logarithmic else x + (high - low) * shift, estimate))
         points.sort(key=lambda point: point[0])
         if points:
             panel.errorbar(
@@ -171,8 +182,7 @@ def _over(
             )
     if differences:
         panel.axhline(0, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
-    ordered = sorted({position: level for level, position in positions.items()}.items())
-    if ordered[0][0] > 0 and ordered[-1][0] >= _LOG_FROM * ordered[0][0]:
+    if logarithmic:
         panel.set_xscale("log")
     panel.xaxis.set_minor_locator(NullLocator())
     panel.xaxis.set_major_locator(FixedLocator([position for position, _ in ordered]))
@@ -204,13 +214,19 @@ def _label(
     unit = FIGURES[figure][0]
     name = f"{'difference' if differences else figure}{f' ({unit})' if unit else ''}"
     (panel.set_ylabel if vertical else panel.set_xlabel)(name)
-    estimates = [each.difference.median if differences and each.difference else each.median for each in found]
+    if differences:
+        estimates = [each.difference.median for each in found if each.difference]
+    else:
+        estimates = [each.median for each in found]
     levels = sorted({round(100 * each.level, 1) for each in estimates if each.level})
-    at = " to ".join(f"{level:g} %" for level in dict.fromkeys((levels[0], levels[-1]))) if levels else ""
-    what = "from the baseline, same seeds" if differences else "median"
-    said = f"{what}, interval at {at}" if at else what
-    panel.set_title(said if vertical else f"{said}; grey: {'pairs' if differences else 'runs'}", fontsize=8.5,
-                    fontweight="normal", color=INK)  # fmt: skip
+    said = "paired with the baseline" if differences else "median"
+    said += (
+        f", interval at {' to '.join(f'{level:g}' for level in dict.fromkeys((levels[0], levels[-1])))} %"
+        if levels
+        else ""
+    )
+    said += "" if vertical else "; grey: pairs" if differences else "; grey: runs"
+    panel.set_title(said, fontsize=8.5, fontweight="normal", color=INK)
 
 
 def _curves(results: Results, without: Sequence[str]) -> dict[str, list[int]]:
@@ -272,7 +288,7 @@ def heat_map(results: Results, figure: str) -> Figure | None:
     scale = Normalize(min(medians.values()), max(medians.values()))
     unit = FIGURES[figure][0]
     with common_style():
-        size = (1.4 + len(panels) * (0.5 + 0.75 * len(x)), 1.5 + 0.42 * len(y))
+        size = (1.4 + len(panels) * (0.5 + 0.75 * len(x)), max(2.9, 1.5 + 0.42 * len(y)))
         drawn = Figure(figsize=size, layout="constrained")
         axes: list[Axes] = list(drawn.subplots(1, len(panels), squeeze=False, sharey=True)[0])
         for panel, (label, configurations) in zip(axes, panels.items(), strict=True):
@@ -320,20 +336,29 @@ def completion_times(results: Results) -> Figure | None:
         drawn = Figure(figsize=(0.75 * WIDTH_IN, 3.8), layout="constrained")
         axes = drawn.subplots()
         for place, (number, runs) in enumerate(sorted(distributions.items())):
-            shares = np.array([np.searchsorted(seconds, grid, side="right") / len(seconds) for seconds in runs])
+            shares = np.array([_shares(seconds, grid) for seconds in runs])
             colour = _COLOURS[place]
             label = configuration_name(results, number) if results.factors else None
             axes.plot(grid, np.median(shares, axis=0), color=colour, linewidth=1.5, label=label)
-            if len(runs) > 1:
+            if len(runs) > 1 and len(distributions) <= _MOST_BANDS:
                 axes.fill_between(grid, shares.min(axis=0), shares.max(axis=0), color=colour, alpha=0.16, linewidth=0)
         axes.set_xscale("log")
-        axes.set_ylim(0, 1)
+        axes.xaxis.set_major_locator(LogLocator(subs=(1, 2, 5)))
+        axes.xaxis.set_major_formatter(StrMethodFormatter("{x:g}"))
+        axes.xaxis.set_minor_formatter(NullFormatter())
+        axes.set_ylim(0, 1.02)
         axes.set_xlabel("flow completion time (s)")
         axes.set_ylabel("share of the flows")
-        left_out = len(results.configurations) - len(distributions)
-        more = f"; {left_out} more configurations are not shown" if left_out else ""
-        axes.set_title(f"median of the runs' distributions; shaded: least to greatest{more}", fontsize=8.5,
-                       fontweight="normal", color=INK)  # fmt: skip
+        left_out = len({run.configuration for run in results.runs}) - len(distributions)
+        said = "median of the runs' distributions"
+        said += "; shaded: least to greatest" if len(distributions) <= _MOST_BANDS else ""
+        said += f"; {counted(left_out, 'configuration')} not shown" if left_out else ""
+        axes.set_title(said, fontsize=8.5, fontweight="normal", color=INK)
         if results.factors:
             axes.legend(loc="lower right")
     return drawn
+
+
+def _shares(seconds: NDArray[np.float64], grid: NDArray[np.float64]) -> NDArray[np.float64]:
+    """The shares of sorted values that are at most each value of the grid."""
+    return np.searchsorted(seconds, grid, side="right") / len(seconds)

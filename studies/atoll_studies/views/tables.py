@@ -18,6 +18,9 @@ from atoll_studies.similarity import SEED, Rows, grouped
 from atoll_studies.statistics import LEVEL, Estimate, Paired, least_runs
 from atoll_studies.study_directory import FAILED
 
+OVER_RUNS = "over runs"
+"""Title of the table of figures."""
+
 MOST_COLUMNS = 6  # of runs or configurations; more of them are rows
 _LONGEST_LABEL = 36  # characters of levels in front of figures; longer ones have a table of their own
 _LONGEST_SETTING = 40  # characters of a setting in a table; longer ones are listed, each text once
@@ -229,7 +232,7 @@ def _figures(results: Results, *, hidden: bool) -> Table:
     notes = (*_same_of_all(equal), *_notes(results), *hint)
     factors = ", ".join(factor.rpartition(".")[2] for factor in results.factors) if _labelled(results) else ""
     columns = (factors, *_FIGURE_COLUMNS, *(_DIFFERENCE_COLUMNS if compared else ()))
-    return Table("over runs", columns, tuple(sections), texts=1, notes=notes)
+    return Table(OVER_RUNS, columns, tuple(sections), texts=1, notes=notes)
 
 
 def _figure_row(results: Results, each: ConfigurationFigure, *, compared: bool) -> Iterator[str]:

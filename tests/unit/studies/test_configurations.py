@@ -294,11 +294,16 @@ def test_names_of_configurations_and_numbers_of_runs() -> None:
     assert by_number([1, 3, 4, 5, 7, 8]) == "#1 #3-5 #7 #8"
 
 
-def test_runs_none_of_which_is_valid_count_nowhere(runs: Runs) -> None:
+def test_runs_none_of_which_is_valid_count_nowhere(runs: Runs, tmp_path: Path) -> None:
     bad = [runs(seed, goodput_mbit_s=1.0, verdict="invalid", reasons=["late"]) for seed in (1, 2)]
     found = compare(bad)
     assert ([run.number for run in found.others], found.runs, found.figures) == ([1, 2], (), ())
     assert not found.sampled
+    for form in (".html", ".md", ".csv", ".parquet", ".json"):
+        report_comparison([run.path for run in bad], View(out=tmp_path / f"none{form}"))
+        assert (tmp_path / f"none{form}").exists()
+    with pytest.raises(UsageError, match="no run of the comparison measured 'goodput'"):
+        report_comparison([run.path for run in bad], View(["goodput"], out=tmp_path / "none.svg"))
 
 
 def test_what_others_are_held_against_has_a_sample() -> None:
