@@ -110,7 +110,8 @@ def test_a_queue_swings_in_spans_in_which_it_is_both_full_and_empty() -> None:
 
 def decided(**changes: Any) -> str | None:
     """The regime of an oscillating link, but for some figures."""
-    usual: dict[str, Any] = {"utilisation": 0.5, "queue_loss": 0.02, "burst_share": 0.9, "swinging": 0.4, "span_s": 1.5, "grows": None}
+    usual: dict[str, Any] = {"utilisation": 0.5, "queue_loss": 0.02, "burst_share": 0.9}
+    usual |= {"swinging": 0.4, "span_s": 1.5, "grows": None}
     return regime(**{**usual, **changes})["regime"]
 
 
