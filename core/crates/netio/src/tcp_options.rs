@@ -56,6 +56,14 @@ pub fn set_window_clamp(socket: impl AsFd, bytes: u32) -> io::Result<()> {
     set_tcp_number(socket, libc::TCP_WINDOW_CLAMP, bytes)
 }
 
+/// How often `socket` repeats a SYN, or if it listens, a SYN-ACK (`TCP_SYNCNT`, tcp(7)).
+///
+/// # Errors
+/// `EINVAL` if it is not between 1 and 127.
+pub fn set_handshake_attempts(socket: impl AsFd, repeated: u32) -> io::Result<()> {
+    set_tcp_number(socket, libc::TCP_SYNCNT, repeated)
+}
+
 fn set_tcp_number(socket: impl AsFd, name: libc::c_int, number: u32) -> io::Result<()> {
     // SAFETY: the option's contents are one int that lives during the call, and its size is given.
     check(unsafe {

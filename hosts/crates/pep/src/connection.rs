@@ -49,6 +49,8 @@ pub(crate) struct Connection {
     pub pair: usize,
     pub client_side: Side,
     pub began_ns: u64,
+    /// When it is given up if it is pending.
+    pub until_ns: u64,
     pub stage: Stage,
     /// None before it was accepted.
     pub client: Option<End>,
@@ -83,7 +85,7 @@ impl Connection {
         first: FirstSegment,
         (pair, client_side): (usize, Side),
         server: End,
-        now_ns: u64,
+        (now_ns, until_ns): (u64, u64),
     ) -> Self {
         Self {
             id,
@@ -91,6 +93,7 @@ impl Connection {
             pair,
             client_side,
             began_ns: now_ns,
+            until_ns,
             stage: Stage::Connecting {
                 first,
                 released: false,

@@ -25,7 +25,8 @@ use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use slab::Slab;
 use socket2::Socket;
-use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -44,6 +45,10 @@ const TAKEN_PER_TURN: usize = 256;
 /// A client that has not completed its handshake by then makes room for others, when too many are pending: twice the time
 /// after which a lost SYN is repeated, and the round trip of a satellite.
 const HALF_OPEN_NS: u64 = 3_000_000_000;
+
+/// A client that has not completed its handshake by then is gone: the kernel has repeated the SYN-ACK as often as `sockets`
+/// lets it. A client that is slow all the same repeats its SYN, which begins a new connection.
+const ACCEPTING_NS: u64 = 16_000_000_000;
 
 const EVENTS: usize = 1024;
 
@@ -90,8 +95,8 @@ struct Proxy {
     slots: HashMap<Addresses, usize>,
     ids: u64,
     pending: u64,
-    /// Slots and ids of connections that were pending, in the order of their beginning.
-    handshakes: VecDeque<(usize, u64)>,
+    /// Until when, slots and ids of connections that were pending.
+    handshakes: BinaryHeap<Reverse<(u64, usize, u64)>>,
     /// Those with something to do.
     queue: VecDeque<usize>,
     waiting_for_memory: Vec<usize>,
@@ -150,7 +155,7 @@ impl Proxy {
             slots: HashMap::new(),
             ids: 0,
             pending: 0,
-            handshakes: VecDeque::new(),
+            handshakes: BinaryHeap::new(),
             queue: VecDeque::new(),
             waiting_for_memory: Vec::new(),
             resetting: BTreeSet::new(),
@@ -311,10 +316,12 @@ impl Proxy {
             Mode::Learned => self.learned.contains(first.server, now_ns),
         };
         self.ids += 1;
-        let connection = Connection::new(self.ids, first, (pair, side), server, now_ns);
+        let until_ns = now_ns + self.config.handshake_ns;
+        let times = (now_ns, until_ns);
+        let connection = Connection::new(self.ids, first, (pair, side), server, times);
         let slot = self.connections.insert(connection);
         self.slots.insert(addresses, slot);
-        self.handshakes.push_back((slot, self.ids));
+        self.handshakes.push(Reverse((until_ns, slot, self.ids)));
         self.pending += 1;
         if is_early {
             self.release(slot);
@@ -323,13 +330,10 @@ impl Proxy {
 
     /// Give up the connection whose client has not completed its handshake for the longest time; whether there is one.
     fn make_room(&mut self, now_ns: u64) -> bool {
-        let is_half_open = |&(slot, id): &(usize, u64)| {
-            let connection = self.connections.get(slot).filter(|one| one.id == id);
-            connection.is_some_and(|one| {
-                matches!(one.stage, Stage::Accepting) && now_ns >= one.began_ns + HALF_OPEN_NS
-            })
-        };
-        let Some(&(slot, _)) = self.handshakes.iter().find(|one| is_half_open(one)) else {
+        let half_open = self.connections.iter().filter(|(_, one)| {
+            matches!(one.stage, Stage::Accepting) && now_ns >= one.began_ns + HALF_OPEN_NS
+        });
+        let Some((slot, _)) = half_open.min_by_key(|(_, one)| one.began_ns) else {
             return false;
         };
         self.give_up(slot);
@@ -447,6 +451,10 @@ impl Proxy {
                 connection.stage = Stage::Accepting;
                 if connection.client.is_some() {
                     self.establish(slot, now_ns);
+                } else {
+                    connection.until_ns = connection.until_ns.min(now_ns + ACCEPTING_NS);
+                    let entry = (connection.until_ns, slot, connection.id);
+                    self.handshakes.push(Reverse(entry));
                 }
             }
             Err(error) => {
@@ -545,16 +553,16 @@ impl Proxy {
 
     /// Give up connections that were not established in time.
     fn expire(&mut self, now_ns: u64) {
-        while let Some(&(slot, id)) = self.handshakes.front() {
+        while let Some(&Reverse((until_ns, slot, id))) = self.handshakes.peek() {
+            if now_ns < until_ns {
+                return;
+            }
+            self.handshakes.pop();
             let connection = self.connections.get(slot).filter(|one| one.id == id);
-            if let Some(connection) = connection.filter(|one| one.is_pending()) {
-                if now_ns < connection.began_ns + self.config.handshake_ns {
-                    return;
-                }
+            if connection.is_some_and(Connection::is_pending) {
                 self.sums.unanswered_connections += 1;
                 self.end_pending(slot);
             }
-            self.handshakes.pop_front();
         }
     }
 

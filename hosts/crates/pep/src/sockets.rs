@@ -10,7 +10,7 @@ use crate::error::PepError;
 use crate::first_segment::FirstSegment;
 use atoll_netio::interface::Interface;
 use atoll_netio::syn_socket::SynSocket;
-use atoll_netio::tcp_options::{set_max_pacing_rate, set_window_clamp};
+use atoll_netio::tcp_options::{set_handshake_attempts, set_max_pacing_rate, set_window_clamp};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
@@ -20,6 +20,9 @@ use std::time::Duration;
 
 /// Connections that may wait to be accepted: as many as `net.core.somaxconn` allows, which caps it (listen(2)).
 const BACKLOG: i32 = i32::MAX;
+
+/// So often is a SYN-ACK repeated: after 1, 3 and 7 s, and given up after 15 s.
+const SYN_ACKS_REPEATED: u32 = 3;
 
 /// Only the headers are of this program's making: "raw" (raw(7), `IPPROTO_RAW`).
 const RAW: i32 = 255;
@@ -54,6 +57,7 @@ fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> Result<E
     let listener = transparent(pair.mark, config.legs.of(side), config.silence_ns)?;
     let doing = format!("listen on 127.0.0.1:{port}");
     let listen = |listener: &Socket| {
+        set_handshake_attempts(listener, SYN_ACKS_REPEATED)?;
         listener.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into())?;
         listener.listen(BACKLOG)
     };
