@@ -98,8 +98,7 @@ class _Worker:
 
     async def _live(self) -> dict[str, Any]:
         """Run on the lab that is up, else on one of its own, which is taken down afterwards; returns the summary."""
-        from atoll_core.description.loader import DescriptionFile
-        from atoll_daemon.client import Description, lab_in_use
+        from atoll_studies.live_attempt import run_on_daemon
 
         def take(line: dict[str, Any]) -> None:
             if line["type"] == "run":

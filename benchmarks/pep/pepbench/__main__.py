@@ -10,9 +10,9 @@ from pathlib import Path
 from statistics import median
 
 from atoll_core.errors import AtollError
-from benchkit.machine_facts import describe, in_words
 from benchkit.docs_page import put_figures
 from benchkit.json_results import write_results
+from benchkit.machine_facts import describe, in_words
 from pepbench.ways import PEPSAL, PROXY, ROUTER, between, bulk_bit_s, downloads
 
 _DOWNLOADS = 32

@@ -133,7 +133,9 @@ async def _up_and_apply(command: UpCommand, network: Network, experiment: Experi
         if experiment is None:
             return result
         print_progress(Progress("apply").to_line())
-        applied, _ = await _apply(daemon, Description(command.file.path), command.backend, ApplyOptions(probe=command.probe))
+        applied, _ = await _apply(
+            daemon, Description(command.file.path), command.backend, ApplyOptions(probe=command.probe)
+        )
         return result | {"changes": applied["changes"]}
 
 
