@@ -50,10 +50,12 @@ class Provenance:
     kernel: str  # release: of the virtual kernel, else of the machine
     mode: str | None = None  # of the virtual kernel
     build: str | None = None  # its directory, named after the recipe
+    inventory: str | None = None  # the beginning of the SHA-256 of its file, on real machines
 
     def __str__(self) -> str:
         kernel = f"Linux {self.kernel}" + (f" ({self.mode}, {self.build})" if self.build else "")
-        return f"atoll {self.revision or 'of unknown revision'} on {self.platform}, {kernel}"
+        machines = f", inventory {self.inventory}" if self.inventory else ""
+        return f"atoll {self.revision or 'of unknown revision'} on {self.platform}, {kernel}{machines}"
 
 
 @dataclass(frozen=True, slots=True)

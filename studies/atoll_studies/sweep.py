@@ -82,7 +82,8 @@ class Sweep:
 
     def require_machine(self) -> None:
         """Check that the runs can be made here. Raises MachineError, PlanError, DescriptionError."""
-        self._origin = provenance(self.study.platform, require_platform(self.study, self.directory.path))
+        kernel = require_platform(self.study, self.directory.path)
+        self._origin = provenance(self.study.platform, kernel, self.inventory)
 
     def read(self, *, resume: bool, mix: bool) -> None:
         """Read the directory, and find the points that are left. ``resume``: there may be runs. ``mix``: of any origin.

@@ -3,6 +3,8 @@
 
 import asyncio
 import json
+import os
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -137,7 +139,11 @@ def report_study(directory: Path, baseline: list[str], figures: list[str], out: 
     require_ending("--out", out, IMAGE_ENDINGS)
     place = StudyDirectory(directory)
     results = read_results(place, _baseline(baseline) if baseline else None, figures)
-    written = write_tables(results, place.path)
+    written: list[Path] = []
+    if os.access(directory, os.W_OK | os.X_OK):
+        written += write_tables(results, directory)
+    else:
+        print(f"{directory}: this user may not write there; the tables are not written", file=sys.stderr)
     if out is not None:
         from atoll_studies.interval_plot import write_plot  # loads matplotlib
 
