@@ -122,7 +122,7 @@ bench-hosts: setup ## one program started on a hundred machines, beside pssh and
 
 lock: setup ## choose the Python packages' versions again (requirements.lock)
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
-		--extra dev pyproject.toml --output-file requirements.lock
+		--extra dev --extra cluster pyproject.toml --output-file requirements.lock
 
 msrv: ## prove that the workspace builds with the oldest supported Rust
 	@tools/msrv

@@ -8,7 +8,7 @@ import os
 import random
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, Field, dataclass, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 

@@ -92,14 +92,14 @@ class _Worker:
         self._require_programs()
         self._require_descriptions(self._run)
         made = self._run.path
-        kept = self._free_path(made.name)
+        kept = self._directory.free_path(self._id, made.name)
         if outcome != FAILED:
             self._run.write_summary({**self._run.summary(), "run_dir": str(kept)})
         self._directory.keep(made, self._id, Attempt(kept, outcome, message, wall_s, origin))
         shutil.rmtree(self._working, ignore_errors=True)
 
     def _require_programs(self) -> None:
-        """Raise RunError if a file of a box's program is not as it was when the sweep began. New ones are its output."""
+        """Raise RunError if a file of a box's program differs from when the sweep began. New ones are output."""
         found = dict(program_files(self._request.network))
         if changed := [name for name, digest in self._point["programs"].items() if found.get(name) != digest]:
             folder = Path(self._request.network.file).parent
@@ -115,14 +115,6 @@ class _Worker:
             raise RunError(f"{request.experiment.file}: {_CHANGED}")
         if self._inventory is None and from_json(Network, manifest["network"]) != request.network:
             raise RunError(f"{request.network.file}: {_CHANGED}")
-
-    def _free_path(self, name: str) -> Path:
-        """The path of the attempt: its run's name, or the next one that is free."""
-        stamp, _, number = name.rpartition("-")
-        count = int(number)
-        while (path := self._directory.point_path(self._id) / f"{stamp}-{count}").exists():
-            count += 1
-        return path
 
     async def _virtual(self, kernel: UmlKernel) -> dict[str, Any]:
         run = self._run = create_run(self._working, self._request, time.time_ns())

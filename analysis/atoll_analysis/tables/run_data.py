@@ -46,7 +46,7 @@ class RunData:
 
     @property
     def placement(self) -> dict[str, int]:
-        """How many channels each client has at first, those without any included; of older runs by the jobs they had."""
+        """How many channels each client has at first, or none; of older runs by the jobs they had."""
         clients = dict.fromkeys((host.name for host in self.network.with_role(HostRole.ISLAND_CLIENT)), 0)
         placed = {each.host: each.channels for each in self.plan.placement}
         had = {job.host: len((job.config or {}).get("channels", ())) for job in self.plan.jobs if is_load(job)}

@@ -32,6 +32,7 @@ def sweep_study(
     directory: Path | None,
     inventory: Path | None,
     jobs: int | None,
+    scheduler: str | None,
     *,
     resume: bool,
     mix: bool,
@@ -53,7 +54,8 @@ def sweep_study(
         strict=strict,
     )
     place = StudyDirectory((directory or DEFAULT_PARENT / study.name).resolve())
-    sweep = Sweep(study, place, target.inventory)
+    refuse(bool(scheduler and jobs), "--jobs: a cluster makes one run for each thread of its workers; leave it out")
+    sweep = Sweep(study, place, target.inventory, scheduler)
     sweep.require_machine()
     jobs = sweep.jobs(jobs)
     sweep.read(resume=resume or dry_run, mix=mix or dry_run)

@@ -452,9 +452,7 @@ class Experiment:
     def _over_time(self, ways: list[LinkDirection]) -> LinkDirection:
         if len(set(ways)) == 1:
             return ways[0]
-        rows = (
-            TraceRow(version.at, way.rate, way.delay) for version, way in zip(self.versions, ways, strict=True)
-        )
+        rows = (TraceRow(version.at, way.rate, way.delay) for version, way in zip(self.versions, ways, strict=True))
         return replace(
             ways[0],
             rate=max(way.rate for way in ways),

@@ -89,7 +89,9 @@ class Qdisc:
         """The line for ``tc -batch``."""
         where = f"parent {self.parent}" if self.parent else "root"
         table = f"stab linklayer ethernet overhead -{_ETHERNET_HEADER} " if self.ip_bytes else ""
-        return f"qdisc {self.command} dev {self.dev} {where} handle {self.handle} {table}{self.kind} {self.words}".rstrip()
+        return (
+            f"qdisc {self.command} dev {self.dev} {where} handle {self.handle} {table}{self.kind} {self.words}".rstrip()
+        )
 
 
 @dataclass(frozen=True, slots=True)

@@ -77,7 +77,9 @@ def test_changes_happen_at_their_times_and_a_seed_draws_the_same(tmp_path: Path,
     assert summary["udp"]["sent_mbit_s"] == pytest.approx(1.6, rel=0.001)
 
     (window,) = [event for event in events(path) if event["type"] == "window"]
-    pings = pl.read_parquet(path / "tables" / "pings.parquet").with_columns(at_ns=pl.col("sent_ns") - window["start_ns"])
+    pings = pl.read_parquet(path / "tables" / "pings.parquet").with_columns(
+        at_ns=pl.col("sent_ns") - window["start_ns"]
+    )
     for since, until, rtt_ms in ((6.1, 7.9, 20), (8.1, 9.9, 40)):
         within = pings.filter(pl.col("at_ns").is_between(since * second, until * second))
         assert within["rtt_ns"].min() / 1e6 == pytest.approx(rtt_ms, abs=0.01 if backend == "tc" else 1)

@@ -2,7 +2,7 @@
 """Points: known by what they depend on, in an order that is random within a repetition."""
 
 import shutil
-from dataclasses import dataclass, field
+from dataclasses import field, make_dataclass
 from enum import StrEnum
 from pathlib import Path
 
@@ -80,21 +80,14 @@ class Way(StrEnum):
 
 
 def test_a_field_that_is_added_to_a_class_changes_no_id_until_it_is_used() -> None:
-    @dataclass(frozen=True)
-    class Loss:
-        probability: float
-
-    before = _compared(Loss(0.5))
-
-    @dataclass(frozen=True)
-    class Loss:
-        probability: float
-        limit: int | None = None
-        way: Way = field(default=Way.NEW, metadata={"unrecorded": Way.OLD})
-
-    assert _compared(Loss(0.5, way=Way.OLD)) == before
-    assert _compared(Loss(0.5)) != before  # what data without the field do not mean
-    assert _compared(Loss(0.5, limit=0, way=Way.OLD)) != before
+    was = make_dataclass("Loss", [("probability", float)], frozen=True)
+    before = _compared(was(0.5))
+    limit = ("limit", int | None, None)
+    way = ("way", Way, field(default=Way.NEW, metadata={"unrecorded": Way.OLD}))
+    now = make_dataclass("Loss", [("probability", float), limit, way], frozen=True)
+    assert _compared(now(0.5, way=Way.OLD)) == before
+    assert _compared(now(0.5)) != before  # what data without the field do not mean
+    assert _compared(now(0.5, limit=0, way=Way.OLD)) != before
     assert _compared(Bernoulli(0.5)) != _compared(Bernoulli(0.5, Where.BEFORE))
 
 
@@ -125,7 +118,7 @@ def test_contents_of_traces_and_programs_count(folder: Path) -> None:
         ("[python3, relay.py]", "relay.py"),
         ("[./relay.py]", "relay.py"),
         ("[relay, --config=conf/relay.json]", "conf/relay.json"),
-        ('[sh, -c, "cd . && exec python3 \'relay.py\' >/dev/null; true"]', "relay.py"),
+        ("[sh, -c, \"cd . && exec python3 'relay.py' >/dev/null; true\"]", "relay.py"),
         ("[python3, -m, relay, conf]", "conf/deep/more.json"),
     ],
 )
