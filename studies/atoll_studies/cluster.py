@@ -10,7 +10,7 @@ import ipaddress
 import shutil
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
-from typing import TYPE_CHECKING
+from typing import Any
 from urllib.parse import urlsplit
 
 from atoll_analysis.run_directory import RunDir
@@ -19,8 +19,7 @@ from atoll_studies.pool import Ended, attempt_all
 from atoll_studies.remote_attempt import Returned, make_attempt, read_inputs, unpack
 from atoll_studies.study_directory import FAILED, StudyDirectory
 
-if TYPE_CHECKING:
-    from distributed import Client
+Client = Any  # distributed.Client, which has only some of its types
 
 _CONNECT_S = 10
 _KILLED = -9
@@ -51,13 +50,13 @@ def _is_loopback(host: str) -> bool:
 
 
 @contextlib.asynccontextmanager
-async def _connected(address: str) -> AsyncGenerator["Client"]:
+async def _connected(address: str) -> AsyncGenerator[Client]:
     try:
-        from distributed import Client
+        import distributed
     except ImportError:
         raise MachineError("--scheduler needs the package distributed; install atoll[cluster]") from None
     try:
-        client = await Client(
+        client: Client = await distributed.Client(
             address, asynchronous=True, timeout=_CONNECT_S, direct_to_workers=False, set_as_default=False
         )
     except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
@@ -107,7 +106,7 @@ class Cluster:
 
             await attempt_all(points, attempt, lambda: max(1, _threads(client)), on_start, on_end)
 
-    async def _returned(self, client: "Client", point: str) -> Returned:
+    async def _returned(self, client: Client, point: str) -> Returned:
         from distributed import CancelledError, KilledWorker
 
         inputs = await asyncio.to_thread(read_inputs, self._study, point)
@@ -138,7 +137,7 @@ class Cluster:
         shutil.rmtree(working, ignore_errors=True)
 
 
-def _threads(client: "Client") -> int:
+def _threads(client: Client) -> int:
     """The threads of the workers that the scheduler has now, as it last told this client."""
     workers = client.scheduler_info(n_workers=-1)["workers"]
     return sum(int(worker["nthreads"]) for worker in workers.values())

@@ -81,16 +81,13 @@ def test_changes_of_the_load_have_the_shape_of_an_example(project: Path) -> None
     changes = """changes=[{at: 10 s, traffic: {channels: 21, flow_sizes: {distribution: 10 kB, counts: ip}}},
         {at: 20 s, traffic: {flows_per_s: 50}, udp: {rate: 4 Mbit/s}}]"""
     settings = ["traffic={channels: 20, flows_per_s: 40}", "udp={rate: 2 Mbit/s}", changes]
-    planned = [job for job in jobs(*load_experiment(project / "examples" / "geo.yaml", settings)) if job.config]
-    for job in (job for job in planned if job.name in ("load-i3", "udp-send")):
-        (example,) = (each for each in examples(project, job.argv[-1], "keeper") if "changes" in each)
-        assert job.config.keys() == example.keys()
-        first = max(job.config["changes"], key=len)
-        assert shape(first) == shape(example["changes"][0]), job.name
-    assert {job.name for job in planned if "changes" in job.config} == {
-        "udp-send",
-        *(f"load-i{client}" for client in range(1, 7)),
-    }
+    described = load_experiment(project / "examples" / "geo.yaml", settings)
+    planned = {job.name: job.config for job in jobs(*described) if job.config and "changes" in job.config}
+    assert set(planned) == {"udp-send", *(f"load-i{client}" for client in range(1, 7))}
+    for name, topic in (("load-i3", "load"), ("udp-send", "udp")):
+        (example,) = (each for each in examples(project, topic, "keeper") if "changes" in each)
+        assert planned[name].keys() == example.keys()
+        assert shape(max(planned[name]["changes"], key=len)) == shape(example["changes"][0])
 
 
 def test_what_udp_came_to_is_read_from_the_last_words_of_both_ends(project: Path, tmp_path: Path) -> None:

@@ -35,7 +35,7 @@ _PACKET_COPIES = 3  # of bytes in flight: at the sender, on the link, and the ke
 
 
 def wall_time(network: Network, experiment: Experiment, backend: Backend) -> Duration:
-    """The estimated wall time of the whole run: set-up, load and analysis. Of a load that changes, with most channels."""
+    """The estimated wall time of the whole run: set-up, load and analysis; as if it always had its most channels."""
     experiment = _busiest(experiment)
     flows, packets = _flows_and_packets(experiment)
     wall_s = _START_S + _MACHINE_S * len(network.machines) + _IDLE * experiment.duration.s
