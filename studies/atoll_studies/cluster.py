@@ -56,6 +56,9 @@ async def _connected(address: str) -> AsyncGenerator[Client]:
     except ImportError:
         raise MachineError("--scheduler needs the package distributed; install atoll[cluster]") from None
     try:
+        security: Any = distributed.Security()  # of Dask's configuration
+        if address.startswith("tls:") and security.get_connection_args("client")["ssl_context"] is None:
+            raise MachineError(f"--scheduler {address}: Dask's configuration has no keys for TLS (docs/studies.md)")
         client: Client = await distributed.Client(
             address, asynchronous=True, timeout=_CONNECT_S, direct_to_workers=False, set_as_default=False
         )
@@ -86,7 +89,7 @@ class Cluster:
 
         async def count() -> int:
             async with _connected(self._address) as client:
-                return _threads(client)
+                return await _threads(client)
 
         if not (found := asyncio.run(count())):
             raise MachineError(f"the scheduler at {self._address} has no workers; start some (docs/studies.md)")
@@ -104,7 +107,10 @@ class Cluster:
                     await asyncio.to_thread(self._keep, point, returned)
                 return Ended(point, returned.exit_code, returned.message)
 
-            await attempt_all(points, attempt, lambda: max(1, _threads(client)), on_start, on_end)
+            async def jobs() -> int:
+                return max(1, await _threads(client))  # without a worker, one waits for the next
+
+            await attempt_all(points, attempt, jobs, on_start, on_end)
 
     async def _returned(self, client: Client, point: str) -> Returned:
         from distributed import CancelledError, KilledWorker
@@ -137,7 +143,7 @@ class Cluster:
         shutil.rmtree(working, ignore_errors=True)
 
 
-def _threads(client: Client) -> int:
-    """The threads of the workers that the scheduler has now, as it last told this client."""
-    workers = client.scheduler_info(n_workers=-1)["workers"]
-    return sum(int(worker["nthreads"]) for worker in workers.values())
+async def _threads(client: Client) -> int:
+    """The threads of the workers that the scheduler has now."""
+    threads: dict[str, int] = await client.nthreads()
+    return sum(threads.values())

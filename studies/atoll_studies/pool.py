@@ -4,7 +4,7 @@
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable, Coroutine, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -38,7 +38,7 @@ Attempt = Callable[[str], Coroutine[Any, Any, Ended]]
 async def attempt_all(
     points: Iterable[str],
     attempt: Attempt,
-    jobs: Callable[[], int],
+    jobs: Callable[[], Awaitable[int]],
     on_start: Callable[[str], None],
     on_end: Callable[[Ended], bool],
 ) -> None:
@@ -50,7 +50,7 @@ async def attempt_all(
     running: set[asyncio.Task[Ended]] = set()
     try:
         while queue or running:
-            while queue and len(running) < jobs():
+            while queue and len(running) < await jobs():
                 point = queue.popleft()
                 on_start(point)
                 running.add(asyncio.create_task(attempt(point)))
@@ -83,7 +83,11 @@ class Pool:
         self, points: Iterable[str], on_start: Callable[[str], None], on_end: Callable[[Ended], bool]
     ) -> None:
         """Make attempts at the points, as :func:`attempt_all` does."""
-        await attempt_all(points, self._attempt, lambda: self._jobs, on_start, on_end)
+
+        async def jobs() -> int:
+            return self._jobs
+
+        await attempt_all(points, self._attempt, jobs, on_start, on_end)
 
     async def _attempt(self, point: str) -> Ended:
         process = await asyncio.create_subprocess_exec(

@@ -376,6 +376,11 @@ class SteeringVersion:
     udp_rate: Rate | None = None
     links: tuple[Link, ...] = ()
 
+    @property
+    def steering(self) -> tuple[Chain, tuple[Chain, ...], tuple[tuple[str, str], ...]]:
+        """What the switches have."""
+        return self.chain, self.branches, self.latency
+
 
 @dataclass(frozen=True, slots=True)
 class Experiment:

@@ -115,3 +115,26 @@ def test_a_scheduler_without_workers_and_one_that_there_is_not_are_one_line(tmp_
     done = atoll(tmp_path, "sweep", "study.yaml", "s", "--scheduler", address)
     (line,) = done.stderr.splitlines()
     assert "no connection to the scheduler at tcp://127.0.0.1:" in line
+
+
+def test_keys_of_dasks_configuration_open_a_scheduler_with_tls(tmp_path: Path) -> None:
+    """With them the sweep learns that there is no worker; without them it does not try."""
+    (tmp_path / "study.yaml").write_text(STUDY)
+    key, certificate = tmp_path / "key.pem", tmp_path / "cert.pem"
+    made = ["openssl", "req", "-x509", "-newkey", "rsa:2048", "-nodes", "-subj", "/CN=atoll", "-days", "2"]
+    subprocess.run([*made, "-keyout", key, "-out", certificate], check=True, capture_output=True)
+    tls = {f"DASK_DISTRIBUTED__COMM__TLS__{end}__{what}": str(path)
+           for end in ("CLIENT", "SCHEDULER") for what, path in (("CERT", certificate), ("KEY", key))}  # fmt: skip
+    tls["DASK_DISTRIBUTED__COMM__TLS__CA_FILE"] = str(certificate)
+    words = ("--host", "127.0.0.1", "--port", "0", "--protocol", "tls")
+    log = tmp_path / "scheduler.log"
+    with process(log, "dask_scheduler", *words, **tls):
+        address = wait_for(r"Scheduler at:\s+(tls://\S+)", log)
+        command = [ATOLL, "sweep", "study.yaml", "s", "--scheduler", address]
+        told = [
+            subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment).stderr
+            for environment in ({**os.environ, **tls}, dict(os.environ))
+        ]
+    assert "has no workers" in told[0]
+    assert "Dask's configuration has no keys for TLS" in told[1]
+    assert [len(each.splitlines()) for each in told] == [1, 1]
