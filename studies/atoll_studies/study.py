@@ -21,6 +21,9 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
+from atoll_core.units import Duration
+from atoll_studies.flow_sample import Control
+from atoll_studies.stopping import Stop
 
 MOST_POINTS = 100_000
 
@@ -67,12 +70,15 @@ class Study:
     platform: str
     backend: Backend
     factors: tuple[Factor, ...]
-    seeds: tuple[int, ...]  # that all configurations share; a repetition each
+    seeds: tuple[int, ...]  # that all configurations share; a repetition each; with ``stop``, of the most there may be
     order_seed: int
     attempts: int
     baseline: tuple[tuple[str, str], ...]  # (factor, level)
     figures: tuple[str, ...]
     configurations: tuple[Configuration, ...]
+    warm_up: str | None = None  # MSER_5 or a duration, as atoll_studies.warm_up reads it
+    stop: Stop | None = None
+    control: Control | None = None
 
 
 def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collection[str] = ()) -> Study:
@@ -128,6 +134,7 @@ class _Resolver:
         self.refuse_replaced_keys()
         baseline = self.baseline(factors)
         self.check_figures()
+        self.check_stop()
         seeds = self.raw.seeds or []
         if seeds and self.raw.repetitions is not None:
             self.wrong(("repetitions",), "both 'repetitions' and 'seeds'; keep one of them")
@@ -139,7 +146,8 @@ class _Resolver:
         configurations = tuple(self.configurations(factors))
         if self.mistakes:
             raise DescriptionError(self.mistakes)
-        first, repetitions = configurations[0].experiment.seed, self.raw.repetitions or 1
+        self.check_warm_up(configurations)
+        first, repetitions = configurations[0].experiment.seed, self.most_repetitions
         if not seeds and first + repetitions - 1 > LAST_SEED:
             self.wrong(("repetitions",), f"seeds from {first} on end after {LAST_SEED}; write fewer, or 'seeds'")
             raise DescriptionError(self.mistakes)
@@ -155,7 +163,19 @@ class _Resolver:
             baseline=baseline,
             figures=tuple(self.raw.figures),
             configurations=configurations,
+            warm_up=None if self.raw.warm_up is None else str(self.raw.warm_up),
+            stop=None
+            if (stop := self.raw.stop) is None
+            else Stop(stop.figure, stop.half_width, stop.min, stop.max, stop.step),
+            control=None if (control := self.raw.control) is None else Control(control.flows, control.largest.bytes),
         )
+
+    @property
+    def most_repetitions(self) -> int:
+        """Runs of each combination, the most there may be."""
+        if self.raw.stop is not None:
+            return self.raw.stop.max
+        return self.raw.repetitions or len(self.raw.seeds or (1,))
 
     def backend(self) -> Backend:
         if self.raw.backend is not None:
@@ -163,7 +183,7 @@ class _Resolver:
         return Backend.TC if self.raw.platform == VIRTUAL else Backend.ENGINE
 
     def factors(self) -> Iterator[Factor]:
-        runs = self.raw.repetitions or len(self.raw.seeds or (1,))
+        runs = self.most_repetitions
         for name, levels in self.raw.factors.items():
             runs *= len(levels)
             if isinstance(levels, dict):
@@ -249,6 +269,25 @@ class _Resolver:
                 self.wrong(
                     ("figures", index), f"unknown figure {shown(name)}; {suggest(name, self.known_figures, 'figures')}"
                 )
+
+    def check_stop(self) -> None:
+        stop = self.raw.stop
+        if stop is None:
+            return
+        for key, given in (("repetitions", self.raw.repetitions), ("seeds", self.raw.seeds)):
+            if given is not None:
+                self.wrong((key,), f"both 'stop' and '{key}'; 'stop' has the number of repetitions, remove '{key}'")
+        if self.known_figures and stop.figure not in self.known_figures:
+            known = suggest(stop.figure, self.known_figures, "figures")
+            self.wrong(("stop", "figure"), f"unknown figure {shown(stop.figure)}; {known}")
+        if stop.min > stop.max:
+            self.wrong(("stop", "min"), f"min {stop.min} is more than max {stop.max}")
+
+    def check_warm_up(self, configurations: Sequence[Configuration]) -> None:
+        shortest = min(each.experiment.duration for each in configurations)
+        if isinstance(self.raw.warm_up, Duration) and self.raw.warm_up >= shortest:
+            self.wrong(("warm_up",), f"{self.raw.warm_up} is not shorter than the duration, {shortest}; write less")
+            raise DescriptionError(self.mistakes)
 
     def configurations(self, factors: Sequence[Factor]) -> Iterator[Configuration]:
         """Load every combination. A mistake is reported once: at the level that causes it alone, if there is one."""

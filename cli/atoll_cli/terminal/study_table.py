@@ -10,9 +10,10 @@ from rich.live import Live
 from rich.table import Table
 from rich.text import Text
 
-from atoll_core.plural import counted, listed, significant
+from atoll_cli.terminal.study_notes import control_tables, design_sentences, estimate_texts
+from atoll_core.plural import counted, listed
 from atoll_studies.results import ConfigurationFigure, Results
-from atoll_studies.statistics import LEVEL, Estimate, least_runs
+from atoll_studies.statistics import LEVEL, least_runs
 from atoll_studies.sweep import PointState, State, Sweep
 
 if TYPE_CHECKING:
@@ -24,10 +25,10 @@ _MARKS = {
     State.DONE: ("✓", "green"),
     State.INVALID: ("✗", "red"),
     State.FAILED: ("!", "red"),
+    State.OPTIONAL: ("", ""),
 }
 _REFRESH_HZ = 2
 _MOST_MARKS = 40  # seeds of one configuration that are shown one by one
-_DIGITS = 4
 
 
 class SweepProgress:
@@ -68,7 +69,8 @@ class SweepProgress:
 
     def _footer(self) -> str:
         counts = self._sweep.counts()
-        text = f"{counts[State.DONE]} of {counted(len(self._sweep.points), 'run')} done"
+        text = f"{counts[State.DONE]} of {counted(self._sweep.taken, 'run')} done"
+        text += f", {counts[State.OPTIONAL]} more if needed" if counts[State.OPTIONAL] else ""
         for state, words in ((State.RUNNING, "running"), (State.INVALID, "invalid"), (State.FAILED, "failed")):
             text += f", {counts[state]} {words}" if counts[state] else ""
         left_s = self._sweep.time_left_s(self._jobs)
@@ -119,7 +121,10 @@ def print_results(results: Results) -> None:
         if measured:
             console.print(_figure_table(results, figure, measured))
             console.print()
-    for sentence in _sentences(results):
+    for table in control_tables(results):
+        console.print(table)
+        console.print()
+    for sentence in (*_sentences(results), *design_sentences(results)):
         console.print(sentence, style="dim", soft_wrap=True)
     for label, attempt in results.invalid:
         console.print(f"{attempt.outcome}: {label}: {attempt.message} ({attempt.path})", soft_wrap=True)
@@ -142,10 +147,10 @@ def _figure_table(results: Results, figure: str, measured: list[tuple[int, Confi
         for heading in ("difference", "interval", "level", "pairs"):
             table.add_column(heading, justify="right", no_wrap=True)
     for number, each in measured:
-        row = [*results.configurations[number].values(), str(each.median.runs), *_estimate(each.median)]
+        row = [*results.configurations[number].values(), str(each.median.runs), *estimate_texts(each.median)]
         if each.difference is not None:
             pair = each.difference
-            row += [*_estimate(pair.median, sign="+"), f"{pair.median.runs}, {pair.higher} up {pair.lower} down"]
+            row += [*estimate_texts(pair.median, sign="+"), f"{pair.median.runs}, {pair.higher} up {pair.lower} down"]
         table.add_row(*row)
     return table
 
@@ -156,18 +161,6 @@ def _measured(results: Results, figure: str) -> Iterator[tuple[int, int]]:
         measured = len(results.values(number, figure))
         if measured:
             yield measured, sum(run.configuration == number for run in results.runs)
-
-
-def _estimate(estimate: Estimate, sign: str = "") -> tuple[str, str, str]:
-    if not estimate.level:
-        return _number(estimate.value, sign), "", ""
-    between = f"{_number(estimate.low, sign)} to {_number(estimate.high, sign)}"
-    return _number(estimate.value, sign), between, f"{100 * estimate.level:.1f} %"
-
-
-def _number(value: float, sign: str) -> str:
-    text = significant(value, _DIGITS) if value else "0"
-    return f"+{text}" if sign and value > 0 else text
 
 
 def _sentences(results: Results) -> Iterator[str]:
