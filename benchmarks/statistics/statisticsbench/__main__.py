@@ -33,7 +33,7 @@ def main() -> int:
                 json.dumps(asdict(each))
                 if asked.json
                 else f"{each.figure:<20} {each.pairs:3} pairs  correlation {each.correlation:+.2f}  "
-                f"means {each.of_means:5.2f}  ranks {each.of_ranks:5.2f}"
+                f"means {each.of_means:5.2f}  ranks {each.of_ranks:5.2f}  medians {each.of_medians:5.2f}"
             )
         return 0
     studies = 100 if asked.quick else asked.studies

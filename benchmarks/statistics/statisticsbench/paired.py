@@ -23,7 +23,10 @@ class Widths:
     pairs: int
     correlation: float
     of_means: float  # Student's t intervals (Welch) of the difference of means
-    of_ranks: float  # Hodges and Lehmann's shift (Mann and Whitney), and the median difference (order statistics)
+    of_ranks: float  # Hodges and Lehmann's shift: of Mann and Whitney, and of Wilcoxon's signed ranks
+    of_medians: (
+        float  # the shift of Mann and Whitney, and the median difference by order statistics, as results have it
+    )
 
 
 def widths(directory: Path) -> tuple[Results, list[Widths]]:
@@ -49,6 +52,7 @@ def _widths(results: Results) -> Iterator[Widths]:
             count,
             float(np.corrcoef(first, second)[0, 1]),
             float(unpaired / paired),
+            _shift_width(first, second) / _signed_rank_width(second - first),
             _shift_width(first, second) / _median_width(second - first),
         )
 
@@ -59,6 +63,16 @@ def _median_width(differences: Any) -> float:
     # scaled to 95 %, as the levels of order statistics come in steps
     level = coverage(len(differences), 0.5, low, high)
     return float((ordered[high - 1] - ordered[low - 1]) * ndtri(0.975) / ndtri((1 + level) / 2))
+
+
+def _signed_rank_width(differences: Any) -> float:
+    """The interval of the centre of symmetric differences (Hollander, Wolfe, Chicken, 3rd edition, section 3.3)."""
+    count = len(differences)
+    above, below = np.triu_indices(count)
+    ordered = np.sort((differences[above] + differences[below]) / 2)
+    deviation = math.sqrt(count * (count + 1) * (2 * count + 1) / 24)
+    rank = max(1, math.floor(count * (count + 1) / 4 + 0.5 - ndtri(0.975) * deviation))
+    return float(ordered[-rank] - ordered[rank - 1])
 
 
 def _shift_width(first: Any, second: Any) -> float:
