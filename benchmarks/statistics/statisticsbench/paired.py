@@ -24,9 +24,7 @@ class Widths:
     correlation: float
     of_means: float  # Student's t intervals (Welch) of the difference of means
     of_ranks: float  # Hodges and Lehmann's shift: of Mann and Whitney, and of Wilcoxon's signed ranks
-    of_medians: (
-        float  # the shift of Mann and Whitney, and the median difference by order statistics, as results have it
-    )
+    of_medians: float  # the shift of Mann and Whitney, and the median difference that results have
 
 
 def widths(directory: Path) -> tuple[Results, list[Widths]]:

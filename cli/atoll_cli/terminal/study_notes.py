@@ -66,7 +66,7 @@ def _controlled(each: ConfigurationFigure, controlled: Controlled) -> tuple[str,
 
 def design_sentences(results: Results) -> Iterator[str]:
     """Sentences on warm-up, stopping, the largest flow that a run has time for, and replaced runs."""
-    if results.warm_up.rule != "none":
+    if results.warm_up.seconds:
         yield (
             f"{listed(TRIMMED)}: without the first {results.warm_up.seconds:g} s of each run "
             f"(warm_up: {results.warm_up.rule}); other figures are of the whole measurement"
