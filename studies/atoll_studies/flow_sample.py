@@ -9,7 +9,7 @@ channel with a large flow begins fewer, and the expectation of their mean is unk
 
 import math
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -44,17 +44,17 @@ class Control:
 def first_sizes(sizes: FlowSizes, seed: int, channels: int, flows: int) -> Any:
     """The sizes of the first flows of every channel: an array of ``channels`` rows, in bytes, not rounded down."""
     channel, flow = np.arange(channels, dtype=np.uint64)[:, None], np.arange(flows, dtype=np.uint64)
-    state: Any = np.zeros((channels, flows), np.uint64)
-    coordinates: tuple[Any, ...] = (np.uint64(seed), channel, flow)
-    for coordinate in coordinates:
+    state = cast("Any", np.zeros((channels, flows), np.uint64))
+    for coordinate in cast("tuple[Any, ...]", (np.uint64(seed), channel, flow)):
         state = _mixed((state ^ coordinate) + _STEP)
     drawn = _mixed(state + _STEP + _STEP)  # the second number of the flow's generator; the first one is its server
     probability = drawn.astype(float) / 2.0**64
     knots = np.asarray([knot[0] for knot in sizes.knots], float) / WHOLE
     octets = np.asarray([knot[1] for knot in sizes.knots], float)
     if sizes.kind is Interpolation.STEPS:
-        return octets[np.minimum(np.searchsorted(knots, probability, side="right"), len(octets) - 1)]
-    return np.exp(np.interp(probability, knots, np.log(octets)))
+        after = cast("Any", np.searchsorted(knots, probability, side="right"))
+        return octets[np.minimum(after, len(octets) - 1)]
+    return np.exp(cast("Any", np.interp(probability, knots, np.log(octets))))
 
 
 _STEP = np.uint64(0x9E3779B97F4A7C15)

@@ -3,7 +3,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 
@@ -111,7 +111,7 @@ def _filled(sizes: FlowSizes, control: Control) -> Callable[[Any, int], tuple[An
     logarithms: Any = np.log(np.array([knot[1] for knot in sizes.knots], float))
 
     def draw(random: Any, n: int) -> tuple[Any, Any]:
-        drawn: Any = np.exp(np.interp(random.random((n, 20 * control.flows)), knots, logarithms))
+        drawn: Any = np.exp(cast("Any", np.interp(random.random((n, 20 * control.flows)), knots, logarithms)))
         brought = np.minimum(drawn, 20e6).sum(1)
         goodput = 14 * (1 - np.exp(-brought / 20e6)) + random.normal(0, 0.4, n)
         return goodput, np.minimum(drawn, control.largest_bytes).mean(1)
