@@ -87,7 +87,7 @@ def queue_advice(results: Results) -> list[QueueAdvice]:
     """Return the advice for each combination of the other factors; none if the queue is no factor."""
     found: dict[int, list[QueueRun]] = {}
     for run in results.runs:
-        measured = _queue_run(cast("Summary", RunDir.open(run.attempt.path).summary()))
+        measured = _queue_run(cast("Summary", RunDir.open(run.path).summary()))
         if measured is not None:
             found.setdefault(run.configuration, []).append(measured)
     capacity = {number: runs[0].queue_bytes for number, runs in found.items()}
