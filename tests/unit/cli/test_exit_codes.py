@@ -137,7 +137,20 @@ def test_each_verb_that_reads_a_file_is_tried_without_it() -> None:
     tried = {" ".join(word for word in line.split() if "." not in word) for line in NOTHING_THERE.split("\n")}
     without = {name for name in verbs() if not any(words.startswith(name) for words in tried)}
     traces = {f"link-traces {kind}" for kind in ("rain", "meo", "leo")}
-    assert without == {"shell", "metrics names", "kernel status", "kernel path", "kernel clean"} | traces
+    assert (
+        without
+        == {
+            "shell",
+            "metrics names",
+            "kernel status",
+            "kernel path",
+            "kernel clean",
+            "runs list",
+            "runs verify",
+            "runs drop-captures",
+        }
+        | traces
+    )
 
 
 def test_words_that_are_wrong_are_one_line_in_the_words_of_the_verb(tmp_path: Path, project: Path) -> None:
