@@ -121,4 +121,4 @@ FIGURES: dict[str, tuple[str, int, _Read]] = {
     "changes beyond the drain": ("ms", 2, _beyond_drain_ms),
     "lateness at most": ("ms", 3, lambda s: s["lateness_max_ms"]),
 }
-"""By name: unit, digits after the point, and where it stands in the summary."""
+"""By name: unit, digits after the point, and how it is read from the summary."""

@@ -67,4 +67,4 @@ TRAFFIC_FIGURES: dict[str, tuple[str, int, _Read]] = {
     "open flows": ("", 1, _value("concurrency", "mean")),
     "long flows": ("", 2, lambda summary: summary.get("long_flows_mean")),
 }
-"""By name: unit, digits after the point, and where it stands in the summary. Classes are those of flow sizes."""
+"""By name: unit, digits after the point, and how it is read from the summary. Classes are those of flow sizes."""

@@ -24,7 +24,7 @@ class Study:
         return f"atoll.open_study({str(self.path)!r})"
 
     def runs(self) -> pl.DataFrame:
-        """A row for each usable run: factors, seed, every figure (docs/studies.md). It reads the directory anew."""
+        """A row for each usable run: factors, seed, every figure (docs/studies.md). Each call reads the directory."""
         return runs_table(read_results(self._directory))
 
     def figures(self, names: Sequence[str] = (), baseline: Mapping[str, str] | None = None) -> pl.DataFrame:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 
 import typer
 
-from atoll_cli.terminal.options import Json, PlotFile, integer_option, number_option
+from atoll_cli.terminal.options import Json, PlainArguments, PlotFile, integer_option, number_option
 from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
 from atoll_core.errors import PlanError
 from atoll_core.plural import counted
@@ -178,7 +178,9 @@ _register(
 )
 
 
-@link_traces.command(epilog="Example: atoll link-traces losses runs/geo/20260102T030405Z-1 --out losses.txt")
+@link_traces.command(
+    cls=PlainArguments, epilog="Example: atoll link-traces losses runs/geo/20260102T030405Z-1 --out losses.txt"
+)
 def losses(
     run: Annotated[Path, typer.Argument(help="analysed run directory", metavar="RUN")],
     out: Annotated[Path, typer.Option("--out", help="text file to write, for loss: {trace: FILE}", metavar="FILE")],

@@ -44,9 +44,9 @@ def _row(level: QueueLevel) -> tuple[str, ...]:
 def _sentence(advice: QueueAdvice) -> str:
     best = advice.recommended
     unmet = f", which does not meet {listed(best.unmet)}" if best.unmet else ", the smallest that meets all criteria"
-    beside = ""
+    rules = ""
     if advice.product_bytes is not None:
-        beside = f"; bandwidth-delay product {octets(advice.product_bytes)}"
+        rules = f"; bandwidth-delay product {octets(advice.product_bytes)}"
     if advice.root_bytes is not None:
-        beside += f", by the root of {figure(advice.long_flows, '', 1)} long flows {octets(advice.root_bytes)}"
-    return f"recommended: {octets(best.queue_bytes)}{unmet}{beside}"
+        rules += f", by the root of {figure(advice.long_flows, '', 1)} long flows {octets(advice.root_bytes)}"
+    return f"recommended: {octets(best.queue_bytes)}{unmet}{rules}"

@@ -77,7 +77,7 @@ def test_no_way_is_named_that_would_be_refused_in_turn(tmp_path: Path, times: Ti
     """A run in virtual time that was killed has neither the end of its measurement nor the host's clock."""
     killed = spooled(tmp_path)
     killed.update_manifest({"virtual": {"clock": {"start_ns": 5}}})
-    with pytest.raises(RunDirError, match=r"; there is no instant to lay its points at$"):
+    with pytest.raises(RunDirError, match=r"; its points cannot be placed in time$"):
         loadable([killed.path], times)
 
 

@@ -11,14 +11,14 @@ import pytest
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
-from atoll_dashboards.compare.comparison import compare
-from atoll_dashboards.compare.traffic_figures import TRAFFIC_FIGURES
+from atoll_analysis.traffic_figures import TRAFFIC_FIGURES
 from atoll_dashboards.report.distribution_plots import bursts, flow_classes
 from atoll_dashboards.report.key_figures import key_figures
 from atoll_dashboards.report.plots import queue
 from atoll_dashboards.report.report import report_page
 from atoll_dashboards.report.report_data import Sources, read_sources
 from atoll_hosts.binary import find_binary
+from atoll_studies.comparison import compare
 from tests.support.synthetic_run import simulate
 
 NEW_KEYS = ("concurrency", "flow_classes", "initial_window", "long_flows_mean", "loss_bursts")
@@ -115,7 +115,6 @@ def test_a_summary_of_an_older_version_lacks_them_and_nothing_else(run: RunDir) 
     other.mkdir()
     RunDir(other).write_manifest(run.manifest())
     (other / "summary.json").write_text(json.dumps(old.summary))
-    values = {each.name: each.values for each in compare([run, RunDir(other)]).figures}
-    first, second = values["flow time p50, to 10 kB"]
+    first, second = (each.figures["flow time p50, to 10 kB"] for each in compare([run, RunDir(other)]).all_runs)
     assert first is not None
     assert second is None

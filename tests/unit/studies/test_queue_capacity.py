@@ -10,7 +10,7 @@ import pytest
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
-from atoll_cli.commands.sweep import report_study
+from atoll_cli.commands.report import View, report_study
 from atoll_studies.points import make_points
 from atoll_studies.queue_capacity import QueueAdvice, QueueRun, advise, queue_advice
 from atoll_studies.results import read_results
@@ -125,14 +125,14 @@ def test_a_report_of_a_study_recommends_a_capacity_for_each_other_level(
     found = queue_advice(read_results(place))
     assert [each.others for each in found] == [{"traffic.channels": "5"}, {"traffic.channels": "50"}]
     assert [unmet(each) for each in found] == [{30: ("transfer",), 60: ("transfer",), 100: (), 110: ()}] * 2
-    report_study(place.path, [], [], None, as_json=False)
+    report_study(place.path, View())
     said = capsys.readouterr().out
     assert "queue capacity (traffic.channels 50)" in said
     assert (
         "recommended: 100.00\u00a0kB, the smallest that meets all criteria; bandwidth-delay product 1.12\u00a0MB, "
         "by the root of 4.0 long flows 560.00\u00a0kB"
     ) in said
-    report_study(place.path, [], [], None, as_json=True)
+    report_study(place.path, View(as_json=True))
     advice = json.loads(capsys.readouterr().out)["queue_capacity"]
     assert [each["recommended_bytes"] for each in advice] == [100_000, 100_000]
     assert advice[0]["levels"][0] == {

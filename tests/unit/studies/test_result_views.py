@@ -174,9 +174,10 @@ def test_too_few_runs_for_medians_have_distributions_all_the_same(grid: Results)
 
 
 def test_a_study_and_the_comparison_of_its_runs_say_the_same(
-    summary: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str]
+    summary: dict[str, Any], tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Names of factors, levels, estimates and differences."""
+    monkeypatch.delenv("COLUMNS", raising=False)  # a worker of pytest-xdist has it
     file = tmp_path / "study.yaml"
     file.write_text(
         f"name: both\nexperiment: {QUICK}\nrepetitions: 3\nfactors:\n  links.sat.to_island.queue: [50 kB, 100 kB]\n"

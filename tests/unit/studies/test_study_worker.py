@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-import atoll_daemon.client
+import atoll_studies.live_attempt
 import atoll_studies.worker
 from atoll_core.errors import LabError
 from atoll_studies.points import make_points
@@ -42,7 +42,7 @@ def test_a_run_that_does_not_begin_has_an_exit_code_of_its_own(
     def refused(*_: object, wait: bool) -> None:
         raise LabError("another run is in progress")
 
-    monkeypatch.setattr(atoll_daemon.client, "lab_in_use", refused)
+    monkeypatch.setattr(atoll_studies.live_attempt, "lab_in_use", refused)
     file = tmp_path / "study.yaml"
     file.write_text(f"name: s\nexperiment: {QUICK}\nplatform: mininet\n")
     study, directory = load_study(file), StudyDirectory(tmp_path / "s")
