@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """A run directory as a value: its summary, its tables and packets as Polars frames."""
 
-import os
 from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
@@ -9,7 +8,6 @@ from typing import Any, cast
 
 import polars as pl
 
-from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.codec import from_json
@@ -17,7 +15,7 @@ from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import RunDirError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
-from atoll_dashboards.report.report import write_report
+from atoll_dashboards.report.report import analyse_again
 from atoll_hosts.binary import find_binary
 
 _PACKETS = "packets-"
@@ -87,11 +85,7 @@ class Run:
 
         Raises RunDirError if this user cannot write there, RunError if the analysis fails.
         """
-        if not os.access(self.path, os.W_OK | os.X_OK):
-            raise RunDirError(f"{self.path}: this user may not write there; copy the directory and analyse the copy")
-        self._directory.compress_captures()
-        analyse(self._directory, find_binary())
-        write_report(self._directory)
+        analyse_again(self._directory, find_binary())
         self.__dict__.pop("summary", None)
         return self.summary
 

@@ -2,21 +2,18 @@
 """`atoll report`: analyse a run directory again, or show the results of a study or of several runs."""
 
 import json
-import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.selection import refuse
 from atoll_cli.terminal.output import require_ending, write_file
 from atoll_cli.terminal.queue_table import print_queue_advice
 from atoll_cli.terminal.results_text import print_results
-from atoll_core.errors import RunDirError
-from atoll_dashboards.report.report import write_report
+from atoll_dashboards.report.report import analyse_again
 from atoll_dashboards.report.terminal_summary import print_summary
 from atoll_hosts.binary import find_binary
 from atoll_studies.comparison import comparable, compare
@@ -28,13 +25,7 @@ from atoll_studies.views.documents import FORMS, write_results
 
 def rebuild(path: Path, *, as_json: bool) -> None:
     """`atoll report RUN`. Raises RunDirError if this user cannot write to the run directory."""
-    run_dir = RunDir.open(path)
-    if not os.access(run_dir.path, os.W_OK | os.X_OK):
-        msg = f"{path}: this user may not write there; copy the directory and analyse the copy"
-        raise RunDirError(msg)
-    run_dir.compress_captures()
-    summary = analyse(run_dir, find_binary())
-    page = write_report(run_dir)
+    summary, page = analyse_again(RunDir.open(path), find_binary())
     if as_json:
         print(json.dumps({**summary, "report": str(page)}))
     else:

@@ -5,16 +5,31 @@
 """
 
 import argparse
+import os
 import sys
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import replace_text
-from atoll_core.errors import AtollError
+from atoll_core.errors import AtollError, RunDirError
 
 if TYPE_CHECKING:
     from atoll_dashboards.report.report_data import Sources
+
+
+def analyse_again(run: RunDir, binary: Path) -> tuple[dict[str, Any], Path]:
+    """Write tables, summary and report of a run from its raw data; returns the summary and the report's path.
+
+    ``binary``: the atoll-host executable. Raises RunDirError if this user cannot write there, and as
+    :func:`atoll_analysis.analyse`.
+    """
+    if not os.access(run.path, os.W_OK | os.X_OK):
+        msg = f"{run.path}: this user may not write there; copy the directory and analyse the copy"
+        raise RunDirError(msg)
+    run.compress_captures()
+    return analyse(run, binary), write_report(run)
 
 
 def write_report(run: RunDir) -> Path:
