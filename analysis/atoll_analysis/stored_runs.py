@@ -2,26 +2,22 @@
 """Run directories on the disk: found, listed, verified, and made smaller. Reads no tables but their number of rows."""
 
 import os
-import struct
-import time
 from collections.abc import Iterable, Iterator
 from contextlib import suppress
 from dataclasses import dataclass
+from ipaddress import IPv4Network
 from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import plain_errors
 from atoll_analysis.run_directory.directory import RUNNING
-from atoll_core.errors import AtollError, RunDirError
+from atoll_core.errors import AtollError, RunDirError, RunError
 
 NOT_ANALYSED = "not analysed"
 """The verdict of a run without a summary."""
 
-_PCAP_HEADER = 24  # bytes of a classic pcap file, and 16 of each record
-_RECORD = struct.Struct("<IIII")
-_CHUNK = 1 << 20
-_STILL_WRITING_S = 120.0  # a run in progress writes every 100 ms
+_ANY = IPv4Network("0.0.0.0/0")
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,10 +76,11 @@ def stored_run(path: Path) -> StoredRun:
     )
 
 
-def verify_run(path: Path) -> list[str]:
+def verify_run(path: Path, binary: Path) -> list[str]:
     """The damages of a run, a line each; none if every file is whole and captures agree with their tables.
 
-    Captures of a run that was killed may end in the middle of a packet; that is reported, too.
+    ``binary``: the atoll-host executable, which decodes captures. Those of a run that was killed may end in the middle
+    of a packet; that is reported, too.
     """
     try:
         run = RunDir.open(path)
@@ -99,16 +96,7 @@ def verify_run(path: Path) -> list[str]:
         if capture is None:
             found += [] if dropped else [f"{run.captures / name}.pcap.zst: there is no such file"]
             continue
-        packets, damage = _count_packets(capture)
-        if damage:
-            found.append(f"{capture}: {damage} after {packets} packets")
-        table = run.tables / f"packets-{name}.parquet"
-        if table.exists():
-            rows = _rows(table)
-            if isinstance(rows, int) and rows != packets and not damage:
-                found.append(
-                    f"{table}: {rows} packets, but {packets} in {capture.name}; `atoll report {path}` makes it again"
-                )
+        found += _damages(capture, run.tables / f"packets-{name}.parquet", binary)
     for table in sorted(run.tables.glob("*.parquet")):
         if isinstance(problem := _rows(table), str):
             found.append(f"{table}: {problem}; `atoll report {path}` makes it again")
@@ -129,8 +117,7 @@ def drop_captures(path: Path) -> int:
     """
     run = RunDir.open(path)
     manifest = run.manifest()
-    latest = max((each.stat().st_mtime for each in path.iterdir()), default=0.0)
-    if manifest.get("outcome", RUNNING) == RUNNING and time.time() - latest < _STILL_WRITING_S:
+    if manifest.get("outcome", RUNNING) == RUNNING and run.written_lately():
         raise RunDirError(f"{path}: the run is in progress")
     if not (path / "summary.json").exists() or not list(run.tables.glob("packets-*.parquet")):
         raise RunDirError(f"{path}: not analysed, so its captures are all there is; `atoll report {path}` analyses it")
@@ -143,6 +130,22 @@ def drop_captures(path: Path) -> int:
         with plain_errors(each):
             each.unlink()
     return sum(freed.values())
+
+
+def _damages(capture: Path, table: Path, binary: Path) -> list[str]:
+    """What is wrong with a capture, or with the table of its packets."""
+    from atoll_analysis.tables.packet_records import decode
+
+    try:
+        decoded = decode(capture, Path(os.devnull), _ANY, binary)
+    except RunError as error:
+        return [f"{capture}: {error}"]
+    if decoded.truncated:
+        return [f"{capture}: ends within a packet, after {decoded.packets} IPv4 packets"]
+    rows = _rows(table) if table.exists() else decoded.packets
+    if isinstance(rows, str) or rows == decoded.packets:
+        return []
+    return [f"{table}: {rows} packets, but {decoded.packets} in {capture.name}; analyse the run again"]
 
 
 def _size(path: Path) -> int:
@@ -162,28 +165,3 @@ def _rows(table: Path) -> int | str:
         return int(pl.scan_parquet(table, glob=False).select(pl.len()).collect().item())
     except (pl.exceptions.PolarsError, OSError) as error:
         return f"cannot be read ({str(error).splitlines()[0]})"
-
-
-def _count_packets(capture: Path) -> tuple[int, str]:
-    """The number of whole packets of a capture, and what is wrong with it ("": nothing)."""
-    import zstandard
-
-    packets, left, skip = 0, b"", _PCAP_HEADER
-    try:
-        with capture.open("rb") as file:
-            source = zstandard.ZstdDecompressor().stream_reader(file) if capture.suffix == ".zst" else file
-            while chunk := source.read(_CHUNK):
-                at, data = 0, left + chunk
-                while True:
-                    step = min(skip, len(data) - at)
-                    at, skip = at + step, skip - step
-                    if skip or len(data) - at < _RECORD.size:
-                        break
-                    skip = _RECORD.size + _RECORD.unpack_from(data, at)[2]
-                    packets += 1
-                left = data[at:]
-    except (zstandard.ZstdError, OSError) as error:
-        return packets, f"damaged ({error})"
-    if skip or left:
-        return packets - bool(skip and packets), "cut off"
-    return packets, ""

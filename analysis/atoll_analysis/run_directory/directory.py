@@ -5,6 +5,7 @@ Raw data (manifest, events, captures, logs, metrics) is only added to; derived d
 """
 
 import json
+import time
 from collections.abc import Iterator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from datetime import UTC, datetime
@@ -12,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.run_directory.atomic_files import Appender, plain_errors, replace_text, replacing
+from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_analysis.run_directory.migrations import FORMAT, migrated, migrated_event
 from atoll_core.errors import RunDirError, RunError
 
@@ -25,6 +27,19 @@ A run that was killed says "running" forever.
 
 # Level 1 takes a capture of 69 MB to a fifth in 0.2 s; level 3 takes twice as long and makes nothing smaller of it.
 _ZSTD_LEVEL = 1
+
+
+COUNTERS_FILE = "link.jsonl"
+"""Lines of links and delay boxes."""
+
+PROGRESS = "logs/progress.jsonl"
+"""Progress of a run in virtual time: lines as a daemon would stream them (docs/contracts.md)."""
+
+ABANDONED_S = 120.0
+"""A run that is `running` but has written nothing for this time was killed: links write every 100 ms, and a run in
+virtual time is aborted after the same time."""
+
+_GROWING = ("manifest.json", "events.jsonl", COUNTERS_FILE, SPOOL, PROGRESS)
 
 
 class RunDir:
@@ -85,6 +100,11 @@ class RunDir:
             if path.exists():
                 return path
         return None
+
+    def written_lately(self) -> bool:
+        """Whether a file that a run in progress writes to was written within ``ABANDONED_S``."""
+        latest_s = max(_modified_s(self.path / file) for file in _GROWING)
+        return latest_s > time.time() - ABANDONED_S
 
     def compress_captures(self) -> tuple[Path, ...]:
         """Turn every captures/*.pcap into *.pcap.zst; a capture cut by a kill stays as usable as it was.
@@ -173,6 +193,14 @@ def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:
                 continue
             if isinstance(found, dict):
                 yield cast("dict[str, Any]", found)
+
+
+def _modified_s(path: Path) -> float:
+    """When a file was modified, in s since 1970; 0 if there is none."""
+    try:
+        return path.stat().st_mtime_ns / 1e9
+    except OSError:
+        return 0.0
 
 
 def _make_first_free(parent: Path, stamp: str) -> Path:

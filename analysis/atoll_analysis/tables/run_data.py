@@ -5,7 +5,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from atoll_analysis.run_directory.directory import COMPLETED, RUNNING, RunDir, read_json_lines
+from atoll_analysis.run_directory.directory import COMPLETED, COUNTERS_FILE, RUNNING, RunDir, read_json_lines
 from atoll_analysis.tables.box_counters import BoxMeasurement, Part, Stalls, measurements, stalls
 from atoll_analysis.tables.change_timeline import ScheduledChange, SteeringPeriod, changes, standing
 from atoll_core.codec import from_json
@@ -233,7 +233,7 @@ def read_run_data(run: RunDir) -> RunData:
     marks: list[Mapping[str, Any]] = []
     span_ns = (window.start_ns, window.end_ns) if window else None
     stalled = stalls(
-        _noting_marks(read_json_lines(run.path / "link.jsonl"), marks), experiment.limits.stall.ns, span_ns
+        _noting_marks(read_json_lines(run.path / COUNTERS_FILE), marks), experiment.limits.stall.ns, span_ns
     )
     return RunData(
         run_dir=str(run.path),
@@ -268,7 +268,7 @@ def _window(events: tuple[dict[str, Any], ...], run: RunDir) -> Window | None:
         for line in read_json_lines(log)
         if line.get("type") == "started"
     ]
-    box_lines = read_json_lines(run.path / "link.jsonl")
+    box_lines = read_json_lines(run.path / COUNTERS_FILE)
     last = max((int(line["t_ns"]) for line in box_lines if "t_ns" in line), default=0)
     return Window(min(started), last) if started and min(started) < last else None
 

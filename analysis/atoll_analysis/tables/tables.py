@@ -41,7 +41,7 @@ from pathlib import Path
 import polars as pl
 
 from atoll_analysis.run_directory.atomic_files import plain_errors, replacing
-from atoll_analysis.run_directory.directory import RunDir
+from atoll_analysis.run_directory.directory import COUNTERS_FILE, RunDir
 from atoll_analysis.tables.capture_pairs import around_links
 from atoll_analysis.tables.chain_attribution import by_chain
 from atoll_analysis.tables.job_logs import box_table, channel_flow_table, ping_table, udp_table
@@ -102,7 +102,7 @@ def build_tables(run: RunDir, facts: RunData, binary: Path) -> Tables:
     tables = Tables(run.tables, origin, decoded, _arrival(run, facts, decoded))
     with _scratch(run) as scratch:
         _write(tables, "pings", ping_table(run.logs, scratch))
-        _write(tables, "boxes", box_table(run.path / "link.jsonl", scratch))
+        _write(tables, "boxes", box_table(run.path / COUNTERS_FILE, scratch))
         if facts.experiment.udp is not None:
             _write(tables, "udp", udp_table(run.logs, scratch))
         _write(tables, "throughput", _throughput(tables, scratch))

@@ -81,8 +81,10 @@ def verify(paths: RunPaths, json: Json = False) -> None:
     Exit code 1: something is.
     """
     from atoll_analysis.stored_runs import find_runs, verify_run
+    from atoll_hosts.binary import find_binary
 
-    damages = {str(path): verify_run(path) for path in find_runs(paths)}
+    binary = find_binary()
+    damages = {str(path): verify_run(path, binary) for path in find_runs(paths)}
     if json:
         print(json_text.dumps({"runs": damages}))
     else:

@@ -7,6 +7,7 @@ from functools import partial
 from pathlib import Path
 from typing import IO, Any
 
+from atoll_analysis.run_directory.directory import COUNTERS_FILE
 from atoll_analysis.run_directory.migrations import migrated_event
 from atoll_core.errors import RunDirError
 from atoll_core.lab.box_kind import BoxKind
@@ -14,7 +15,6 @@ from atoll_core.lab.network import Network
 from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_testbed.metrics.metric_points import FIGURES_OF_CHECKS, box_kinds, box_points, class_names, event_point
 
-COUNTERS_FILE = "link.jsonl"
 _EVENTS = "events.jsonl"
 _READ_BYTES = 1 << 18  # at a time: about twenty seconds of a link's counters
 

@@ -6,7 +6,6 @@ call them from a thread.
 """
 
 import json
-import time
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from datetime import UTC, datetime
@@ -14,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.run_directory.directory import RUNNING
+from atoll_analysis.run_directory.directory import COUNTERS_FILE, RUNNING
 from atoll_analysis.run_directory.metrics_spool import SPOOL, SpoolTail
 from atoll_core.errors import AtollError, RunDirError
 from atoll_core.events.events import with_text
@@ -23,17 +22,12 @@ from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import COMMON_TAGS
 from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.http.lab_view import picture
-from atoll_daemon.replays.raw_log_reader import COUNTERS_FILE, RawLogTail
+from atoll_daemon.replays.raw_log_reader import RawLogTail
 from atoll_testbed.metrics.metric_points import FIGURES_OF_CHECKS
 from atoll_testbed.run.run_request import read_request
-from atoll_testbed.virtual.guest_main import PROGRESS
 
 MOST_LISTED = 200
 """Only the latest runs are listed; older ones can be requested by their ids."""
-
-ABANDONED_S = 120.0
-"""A run that is `running` but has written nothing for this time was killed: links write every 100 ms, and a run in
-virtual time is aborted after the same time."""
 
 _NO_EVENTS = FIGURES_OF_CHECKS - {"terrestrial", "base_rtt"}  # left out: there may be one for each pair of hosts
 
@@ -132,11 +126,7 @@ class Replay:
 
     def growing(self) -> bool:
         """Whether the run is still being written."""
-        if self._read_facts().outcome != RUNNING:
-            return False
-        files = ("manifest.json", "events.jsonl", COUNTERS_FILE, SPOOL, PROGRESS)
-        latest_ns = max(_state(self._dir.path / file)[0] for file in files)
-        return latest_ns / 1e9 > time.time() - ABANDONED_S
+        return self._read_facts().outcome == RUNNING and self._dir.written_lately()
 
     def whole(self) -> JsonObject:
         """The run without its points: summary, pictures, events, and the times of its start and end.

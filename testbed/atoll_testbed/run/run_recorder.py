@@ -13,6 +13,7 @@ from typing import Any
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import Appender
+from atoll_analysis.run_directory.directory import COUNTERS_FILE
 from atoll_analysis.run_directory.manifest_writer import ManifestWriter
 from atoll_controller.fabric.flow_installer import read_tables, table_of
 from atoll_controller.planner.planner import plan_sha256
@@ -47,7 +48,7 @@ class RunRecorder:
         self.manifest = ManifestWriter(run_dir)
         self._experiment = experiment
         self._events = events
-        self._lines = Appender(run_dir.path / "link.jsonl")
+        self._lines = Appender(run_dir.path / COUNTERS_FILE)
         self.metering = MetricsRecorder(run_dir, network, experiment, events)
         self._job_files: dict[str, Appender] = {}
         self._output_bytes: Counter[str] = Counter()  # by job, and by box for link.jsonl

@@ -15,6 +15,7 @@ from typing import Any
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import Appender
+from atoll_analysis.run_directory.directory import PROGRESS
 from atoll_core.errors import AtollError
 from atoll_core.events.event_bus import EventBus, reporting
 from atoll_core.events.events import STREAMED, StepBegun
@@ -24,9 +25,6 @@ from atoll_testbed.platforms.base import EmulatedPlatform
 from atoll_testbed.run.run import Run
 from atoll_testbed.run.run_request import plan_run, read_request
 from atoll_testbed.testbed import Testbed
-
-PROGRESS = "logs/progress.jsonl"
-"""The file of progress lines in the run directory, as a daemon would stream them (docs/contracts.md)."""
 
 _READ_EVERY_S = 1.0
 """While nothing but the load goes on, jobs' lines are read together: being woken for each of thirty a second costs

@@ -19,7 +19,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.run_directory.directory import RUNNING
+from atoll_analysis.run_directory.directory import COUNTERS_FILE, PROGRESS, RUNNING
 from atoll_controller.planner.virtual_cost import memory
 from atoll_core.errors import AtollError, RunError
 from atoll_core.events.events import Progress
@@ -29,7 +29,6 @@ from atoll_emulation.uml.guest_init import OUTPUT
 from atoll_emulation.uml.kernel import UmlKernel
 from atoll_hosts.binary import VARIABLE, find_binary
 from atoll_testbed.run.run_request import RunRequest
-from atoll_testbed.virtual.guest_main import PROGRESS
 from atoll_testbed.virtual.precompile import compile_stale, module_folders
 
 TakeLine = Callable[[dict[str, Any]], None]
@@ -205,7 +204,7 @@ class _Follower:
         self._progress(line)
 
     def _raise_if_stuck(self, running: RunningKernel) -> None:
-        files = (self._dir.path / PROGRESS, self._dir.path / "link.jsonl", self._dir.path / "events.jsonl")
+        files = (self._dir.path / PROGRESS, self._dir.path / COUNTERS_FILE, self._dir.path / "events.jsonl")
         size = sum(map(_size, files))
         now = time.monotonic()
         if size != self._grown[0]:

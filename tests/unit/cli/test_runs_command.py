@@ -11,6 +11,7 @@ from pathlib import Path
 import pytest
 
 from atoll_analysis.stored_runs import verify_run
+from atoll_hosts.binary import find_binary
 
 
 @pytest.fixture(scope="module")
@@ -56,7 +57,7 @@ def test_runs_are_listed_and_filtered(runs: Path) -> None:
 
 
 def test_whole_runs_have_no_damage(runs: Path) -> None:
-    assert [verify_run(path) for path in sorted(runs.iterdir())] == [[], []]
+    assert [verify_run(path, find_binary()) for path in sorted(runs.iterdir())] == [[], []]
     assert atoll("runs", "verify", runs).stdout == "2 runs: 2 whole, 0 damaged\n"
 
 
@@ -75,7 +76,7 @@ def test_whole_runs_have_no_damage(runs: Path) -> None:
 def test_a_damaged_file_is_named(runs: Path, file: str, damage: Callable[[Path], object]) -> None:
     run = min(runs.iterdir())
     damage(run / file)
-    [line] = verify_run(run)
+    [line] = verify_run(run, find_binary())
     assert line.startswith(str(run / file).removesuffix("/summary.json"))
     done = atoll("runs", "verify", runs)
     assert (done.returncode, done.stdout.splitlines()[0]) == (1, line)
@@ -90,7 +91,7 @@ def test_dropped_captures_leave_tables_and_results(runs: Path) -> None:
     assert answer["freed_bytes"] == {str(first): held}
     assert [each["run_dir"] for each in answer["kept"]] == [str(second)]
     assert "not analysed, so its captures are all there is" in done.stderr
-    assert verify_run(first) == []
+    assert verify_run(first, find_binary()) == []
     assert list((second / "captures").iterdir())
     again = atoll("report", first)
     assert again.returncode != 0

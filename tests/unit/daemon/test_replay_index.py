@@ -7,11 +7,12 @@ from typing import Any
 
 import pytest
 
+from atoll_analysis.run_directory.directory import ABANDONED_S
 from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_core.errors import RunDirError
 from atoll_core.events.events import with_text
 from atoll_daemon.http.http_errors import RequestError
-from atoll_daemon.replays.replay_index import ABANDONED_S, MOST_LISTED, Replay, Replays
+from atoll_daemon.replays.replay_index import MOST_LISTED, Replay, Replays
 from tests.support.watched_run import SECOND_NS, WatchedRun
 
 
