@@ -54,6 +54,7 @@ from atoll_analysis.verdict.timeouts import (
 from atoll_analysis.verdict.verdict import judge
 from atoll_core.experiment.experiment import Limits, Link, Protocol
 from atoll_core.experiment.path_mtu import PathMtus
+from atoll_core.experiment.setting_texts import settings_tree
 from atoll_core.lab.network import HostRole
 from atoll_core.plan.plan import Backend, Phase, terrestrial_allowance_ns
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK, bucket_bytes
@@ -99,6 +100,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         caveats=[],
         notes=notes(facts, tables, pings, compared),
         experiment=facts.experiment.name,
+        settings=settings_tree(facts.experiment),
         run_dir=facts.run_dir,
         seed=facts.experiment.seed,
         cut_short=cut_short(facts),

@@ -1,14 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of a run in summary.json, from which the verdict is judged and the report is made.
 
-None means "not measured" (no tap, no transfer, cut short). Loss, queue, utilisation and rate are those of the
-island-bound direction unless a key says otherwise. Queue and utilisation count what the link's rate counts (IP bytes,
-or Ethernet frames); all other bytes are IP bytes.
-
-A flow is one direction of a connection. Flows are counted towards the island: each connection of a channel is one.
+The comment of each key is its meaning in docs/results.md, which is written from here (summary_keys).
 """
 
-from typing import NotRequired, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from atoll_analysis.figures.clock_drift import ClockFigures
 from atoll_analysis.figures.concurrency import Concurrency
@@ -25,233 +21,273 @@ from atoll_analysis.verdict.silence import SilenceFigures
 
 
 class LimitFigures(TypedDict):
-    """The bounds of the verdict that the experiment set (atoll_core.experiment.experiment.Limits)."""
+    """The bounds of the verdict that the experiment set (`limits` of experiment.yaml)."""
 
-    lateness_p99_ms: float
-    stall_ms: float
-    stalled_share: float
-    lateness_of_rtt: float
-    failed_flows: float
+    lateness_p99_ms: float  # 99th percentile of the lateness
+    stall_ms: float  # lateness from which a box counts as stalled
+    stalled_share: float  # share of the measurement that stalls may last
+    lateness_of_rtt: float  # largest lateness as a share of the base RTT
+    failed_flows: float  # share of flows that may fail
 
 
 class TerrestrialRtt(TypedDict):
-    """A server's terrestrial RTT in ms: the RTT of the whole path without links and the lab's own delay."""
+    """A server's terrestrial RTT: that of its path without the satellite links and the delay of the lab itself."""
 
-    configured: float
-    measured: float
-    tolerance: float  # what they may differ by
+    configured: float  # in ms, as configured
+    measured: float  # in ms, as measured before the run
+    tolerance: float  # in ms, the most by which the two may differ
 
 
 class Capture(TypedDict):
     """Completeness of one capture."""
 
-    captured: int | None  # packets, as the capture counts them; None: it did not say
-    dropped: int | None  # that its ring had no room for; None: it did not say
-    unchecked: int | None  # of the captured, without the checksum that their sender left to hardware; None: likewise
+    captured: int | None  # packets that the capture counted; None: it reported no count
+    dropped: int | None  # packets that it had no buffer for; None: it reported no count
+    unchecked: int | None  # captured packets whose sender left the checksum to hardware; None: it reported no count
     decoded: int | None  # packets in the file; None: there is no file
-    other_frames: int  # not IPv4
-    truncated: bool
+    other_frames: int  # frames that are not IPv4
+    truncated: bool  # the file ends within a packet
 
 
 class Volume(TypedDict):
-    """Bytes that one host sent towards or received on the island."""
+    """Traffic to the island that one host sent or received."""
 
-    goodput_bytes: int
-    share: float  # of its role's total
-    first_s: float | None  # from the start of the measurement; None: never seen
-    last_s: float | None
-    payload_first_s: float | None  # likewise, of new TCP payload
-    payload_last_s: float | None
+    goodput_bytes: int  # new TCP payload from or to the host
+    share: float  # its share in the total of all hosts of its role
+    first_s: float | None  # first packet, from the start of the measurement; None: there was none
+    last_s: float | None  # last packet, likewise
+    payload_first_s: float | None  # first packet with new TCP payload, likewise
+    payload_last_s: float | None  # last packet with new TCP payload, likewise
 
 
 class SojournFigures(TypedDict):
     """Time in a queue.
 
-    Of a link: of all packets, serialisation included (``boxes.Sojourn``); percentiles at most 1/16 too long. Of the
-    ping series: RTT less base RTT, percentiles by linear interpolation.
+    Of a link: of all packets, serialisation included; percentiles at most 1/16 too long. Of the ping series: RTT minus
+    base RTT, percentiles by linear interpolation.
     """
 
-    mean_ms: float | None
-    p50_ms: float
-    p95_ms: float
-    p99_ms: float
-    max_ms: float
+    mean_ms: float | None  # mean; None: an older version did not sum it
+    p50_ms: float  # median
+    p95_ms: float  # 95th percentile
+    p99_ms: float  # 99th percentile
+    max_ms: float  # maximum
 
 
 class LinkFigures(TypedDict):
-    """One satellite link between the marks, island-bound but for ``*_to_world``."""
+    """One satellite link within the measurement, in the direction to the island except ``*_to_world``."""
 
-    chains: list[str]  # that ever pass it, by name
-    rate_bit_s: int
-    queue_bytes: int
-    queue_max_bytes: int | None
-    loss_bytes: int | None  # IP bytes dropped, whatever the cause
-    losses: dict[
-        str, LostFigures
-    ]  # by cause (atoll_analysis.figures.losses.CAUSES), those that the backend tells apart
-    sojourn: SojournFigures | None  # None: the backend does not measure it, or nothing was sent
-    loss_fraction: float | None  # packets dropped of those that came
-    loss_fraction_to_world: float | None
-    losses_to_world: dict[str, LostFigures]
-    idle_s: float | None  # the link had nothing to send
-    queue_full_s: float | None  # 100 ms intervals in which a full-size packet would at some instant not have fitted
-    windows_over_rate: (
-        int | None
-    )  # 100 ms windows captured at the output port; None: no capture, or no lateness to judge
+    chains: list[str]  # names of the chains that pass the link at any time
+    rate_bit_s: int  # configured rate
+    queue_bytes: int  # configured capacity of the queue
+    queue_max_bytes: int | None  # most bytes in the queue; None: not measured
+    loss_bytes: int | None  # dropped IP bytes, whatever the cause; None: not counted
+    losses: dict[str, LostFigures]  # losses by cause, those that the backend tells apart
+    sojourn: SojournFigures | None  # time in the queue; None: the backend does not measure it, or no packet was sent
+    loss_fraction: float | None  # dropped packets as a share of those that came; None: not counted
+    loss_fraction_to_world: float | None  # the same in the direction to the world
+    losses_to_world: dict[str, LostFigures]  # losses by cause in the direction to the world
+    idle_s: float | None  # time in which the link had nothing to send; None: not measured
+    # total of the 100 ms intervals in which at some instant a full-size packet did not fit into the queue; None: not
+    # measured
+    queue_full_s: float | None
+    # 100 ms windows in which the capture behind the link has more than the link's rate; None: no capture, or lateness
+    # was not measured
+    windows_over_rate: int | None
+    # 100 ms windows in which the box scheduled more departures than the rate allows; None: not counted
     scheduled_windows_over_rate: int | None
-    utilisation: float | None  # within the measurement
+    utilisation: float | None  # share of the link's capacity that was used within the measurement; None: not measured
 
 
 class ChainFigures(TypedDict):
     """Traffic of one chain towards the island, by its arrival capture and the version that was active at arrival."""
 
-    carries: str  # "the rest", or whose traffic
-    hops: list[str]  # of its last version
-    arrival: str | None  # capture
-    throughput_mbit_s: float | None
-    goodput_mbit_s: float | None
-    flows_completed: int
-    mean_flow_bytes: float | None
-    loss_bytes: int | None  # IP bytes between the captures world and island; None: not both, or the chains changed
-    loss_fraction: float | None  # of packets, likewise
+    carries: str  # `the rest`, or the traffic that the chain carries
+    hops: list[str]  # boxes of its last version
+    arrival: str | None  # capture where its packets count as arrived; None: there is none
+    throughput_mbit_s: float | None  # IP bytes that arrived, over the measurement; None: no capture
+    goodput_mbit_s: float | None  # new TCP payload that arrived, over the measurement; None: no capture
+    flows_completed: int  # completed flows of channels
+    mean_flow_bytes: float | None  # mean TCP payload of these; None: there is none
+    # IP bytes lost between the captures `world` and `island`; None: a capture is missing, or the chains changed
+    loss_bytes: int | None
+    loss_fraction: float | None  # share of packets lost between these captures; None: likewise
 
 
 class ChangeFigures(TypedDict):
     """One scheduled change."""
 
-    number: int  # from 1
-    what: list[str]
-    planned_s: float  # since the start of the measurement
-    began_s: float | None  # None: not attempted
-    lateness_ms: float | None
-    turned_ms: float | None  # after it began: when packets had turned to the new version
-    duration_s: float | None  # until the version before had drained and its entries were gone
-    drain_s: float | None  # how much of this was the drain
-    beyond_drain_ms: float | None
-    failure: str | None
+    number: int  # number of the change, from 1
+    what: list[str]  # what it changes, a line each
+    planned_s: float  # planned time, from the start of the measurement
+    began_s: float | None  # when it began; None: it was not attempted
+    lateness_ms: float | None  # how much later than planned it began; None: it was not attempted
+    turned_ms: float | None  # time from its begin until all packets took the new version; None: not known
+    # time from its begin until the entries of the old version were deleted; None: not completed
+    duration_s: float | None
+    drain_s: float | None  # the part of this time that was the drain; None: no drain
+    beyond_drain_ms: float | None  # time of the change beyond its drain; None: not completed
+    failure: str | None  # error that ended it; None: no error
 
 
 class EndedConnections(TypedDict):
     """TCP connections at a box that ends them."""
 
-    counted: int  # by the box, established within the measurement
-    completed: int  # of channels and transfer, by their clients, through chains that have the box in all versions
+    counted: int  # connections established within the measurement, as the box counts them
+    # flows of channels and transfers that were completed through chains that always have the box, as their clients
+    # count them
+    completed: int
 
 
 class Summary(TypedDict):
-    """summary.json."""
+    """The whole of summary.json.
 
-    verdict: str  # atoll_analysis.verdict.findings.Verdict
-    reasons: list[str]  # why it is invalid
-    caveats: list[str]  # figures beyond a bound that the results must be read with
-    notes: list[str]  # what could not be measured or judged, and why
-    experiment: str
-    run_dir: str
-    seed: int
-    cut_short: str | None  # how a run that did not complete ended: "cancelled at step measure"
-    origin_ns: int  # where window 0 of the tables begins: the start of the measurement, CLOCK_REALTIME
-    arrival: str | None  # the capture that counts as "has reached the island"
-    duration_s: float | None  # of the measurement
-    planned_s: float
-    overhead_s: float | None  # wall time beyond the measurement
-    drained: bool
-    limits: LimitFigures
-    clocks: ClockFigures | None  # None: the measurement did not end, or an older version made the run
+    Loss, queue, utilisation and rate are those of the direction to the island unless a key says otherwise. Queue and
+    utilisation count what the link's rate counts (IP packets or Ethernet frames); all other bytes are IP bytes. Each
+    connection of a channel is one flow.
+    """
+
+    verdict: str  # `valid`, `valid with caveats` or `invalid`
+    reasons: list[str]  # why the run is invalid, a sentence each
+    caveats: list[str]  # figures beyond a bound, which the results must be read with, a sentence each
+    notes: list[str]  # what could not be measured or judged, and why, a sentence each
+    experiment: str  # name of the experiment
+    settings: dict[str, Any]  # settings of the experiment as texts, in the shape of experiment.yaml, the unset left out
+    run_dir: str  # the run directory
+    seed: int  # seed of the run
+    cut_short: str | None  # how a run that did not complete ended (`cancelled at step measure`); None: it completed
+    origin_ns: int  # start of the measurement, CLOCK_REALTIME: window 0 of the tables begins here
+    arrival: str | None  # the capture whose packets count as arrived on the island; None: there is none
+    duration_s: float | None  # duration of the measurement; None: it did not begin or end
+    planned_s: float  # duration that the experiment asks for
+    overhead_s: float | None  # wall time of the run beyond the measurement; None: not known
+    drained: bool  # all packets had left the chain when the run ended
+    limits: LimitFigures  # bounds of the verdict that the experiment set
+    # steps and drifts of clocks; None: the measurement did not end, or an older version made the run
+    clocks: ClockFigures | None
     # latency
-    terrestrial_rtt_ms: dict[str, TerrestrialRtt]
-    base_rtt_ms: float | None
-    rtt_max_ms: float | None
-    ping_sojourn: SojournFigures | None  # None: no ping was answered, or the base RTT is unknown
-    sojourn_max_ms: float | None  # the largest that a ping had; of all packets: links
-    sojourn_bound_ms: float | None  # 8Q/R of all queues that a ping waits in, at their least rates; both directions
-    sojourn_bound_to_island_ms: float | None  # those towards the island alone
-    sojourn_bound_to_world_ms: float | None
-    ping_sent: int
-    ping_lost: int
-    ping_planned: int | None  # within the measurement; None: no ping series
-    ping_last_s: float | None  # when the last one that was answered was sent, from the start of the measurement
-    ping_path_loss: float | None  # share of packets that the links of the ping series dropped, both directions
-    ping_blocked_share: float  # of the measured time, at most: a link of their way was blocked by its trace
-    base_rtt_shortest_ms: float | None  # of all paths, as configured
-    ping_unsent: int | None  # refused by the kernel of the host that pings, and so lost; None: the job did not say
-    ping_unstamped: int | None  # answered, with a stamp that is not the kernel's; None: likewise
+    terrestrial_rtt_ms: dict[str, TerrestrialRtt]  # terrestrial RTTs by server
+    base_rtt_ms: float | None  # RTT of the pings' path without any queue; None: not measured
+    rtt_max_ms: float | None  # largest RTT of a ping; None: no ping was answered
+    # time that pings waited in queues; None: no ping was answered, or the base RTT is unknown
+    ping_sojourn: SojournFigures | None
+    sojourn_max_ms: float | None  # longest time that a ping waited in queues (of all packets: `links`)
+    # time that all full queues of the pings' path can add to an RTT, at their lowest rates, both directions together
+    sojourn_bound_ms: float | None
+    sojourn_bound_to_island_ms: float | None  # the part of this bound that is to the island
+    sojourn_bound_to_world_ms: float | None  # the part of this bound that is to the world
+    ping_sent: int  # pings sent within the measurement
+    ping_lost: int  # pings without an answer
+    ping_planned: int | None  # pings that the measurement has room for; None: no ping series
+    # when the last answered ping was sent, from the start of the measurement; None: none was answered
+    ping_last_s: float | None
+    # share of packets that the links of the pings' path dropped, both directions; None: not known
+    ping_path_loss: float | None
+    # upper bound of the share of the measurement in which a trace blocked a link of the pings' path
+    ping_blocked_share: float
+    base_rtt_shortest_ms: float | None  # shortest base RTT of all paths, as configured; None: there are no paths
+    ping_unsent: int | None  # pings that the kernel of the sending host refused; they count as lost; None: not counted
+    ping_unstamped: int | None  # answered pings without a time stamp of the kernel; None: not counted
     # link and queue
-    bottleneck: str | None  # the slowest link's box; queue_max_bytes, utilisation and idle_s are its
-    links: dict[str, LinkFigures]
-    boxes: NotRequired[dict[str, dict[str, int]]]  # within the measurement; absent: no kind of box declares counters
-    ended_connections: NotRequired[dict[str, EndedConnections]]  # of boxes that end connections; absent: none counts
-    queue_max_bytes: int | None
-    windows_over_rate: int | None  # of all links
+    # name of the slowest link's box; queue, utilisation and idle time in this object are that link's; None: no link
+    bottleneck: str | None
+    links: dict[str, LinkFigures]  # figures of each satellite link, by the name of its box
+    # counters that kinds of boxes declare, by box, within the measurement; absent: no kind declares any
+    boxes: NotRequired[dict[str, dict[str, int]]]
+    # connections at boxes that end them, by box; absent: no box counts them
+    ended_connections: NotRequired[dict[str, EndedConnections]]
+    queue_max_bytes: int | None  # most bytes in the queue of the slowest link; None: not measured
+    # 100 ms windows of all links in which captures show more than the link's rate; None: not judged
+    windows_over_rate: int | None
+    # 100 ms windows in which boxes scheduled more departures than the link's rate allows; None: not counted
     scheduled_windows_over_rate: int | None
-    lateness_max_ms: float | None  # of link and delay boxes
-    lateness_p99_ms: float | None
-    stalls: int | None  # of link and delay boxes; None: lateness was not measured
-    stalled_s: float | None  # how long all stalls together lasted
+    lateness_max_ms: float | None  # largest lateness of a departure from link and delay boxes; None: not measured
+    lateness_p99_ms: float | None  # 99th percentile of the lateness, of the box where it is largest; None: not measured
+    # stalls of link and delay boxes: times in which packets were due and none left; None: lateness was not measured
+    stalls: int | None
+    stalled_s: float | None  # total time of these stalls; None: likewise
     overloaded: list[str]  # boxes that lost packets at their own sockets
-    oversize_packets: int  # larger than the MTU, refused by links and delay boxes
-    unknown_vlan_packets: int  # frames of no class, lost in delay boxes
-    unread_packets: int  # lost at the boxes' own sockets
-    unstamped_packets: int  # taken to have arrived when a box read them
-    no_checksum_packets: int  # of senders that leave checksums to hardware: receivers discard them
-    clamped_packets: int  # known to a box too late for their instants; their lateness counts from these
-    clamped_max_ms: float
-    idle_s: float | None
+    oversize_packets: int  # packets larger than the MTU, which link and delay boxes refused
+    unknown_vlan_packets: int  # frames without a latency class, which delay boxes dropped
+    unread_packets: int  # packets lost at the sockets of the boxes
+    # packets without an arrival time from the kernel; the time at which the box read them counts
+    unstamped_packets: int
+    no_checksum_packets: int  # packets whose sender left the checksum to hardware: receivers discard them
+    # packets that a box received too late to send them at their instant; their lateness counts from then
+    clamped_packets: int
+    clamped_max_ms: float  # the most by which such a packet was too late
+    idle_s: float | None  # time in which the slowest link had nothing to send; None: not measured
+    # total of the 100 ms intervals in which the queue of the slowest link was full at some instant; None: not measured
     queue_full_s: float | None
-    standing_queue: StandingQueue | None  # of the bottleneck; None: its queue was not measured for a base RTT
-    regime: RegimeFigures | None  # of the bottleneck; None: there is none
+    # standing queue of the slowest link; None: its queue was not measured for a base RTT
+    standing_queue: StandingQueue | None
+    regime: RegimeFigures | None  # regime of the slowest link; None: there is no link
     # chains
-    chains: dict[str, ChainFigures]  # by name; empty if one carries everything
-    changes: list[ChangeFigures]
+    chains: dict[str, ChainFigures]  # traffic of each chain by its name; empty if one chain carries everything
+    changes: list[ChangeFigures]  # scheduled changes in their order
     # loss
-    loss_bursts: dict[str, LossBursts]  # by link, of those between two captures
-    stretches: list[Section]  # parts of the chains whose loss captures and links agree on, or do not
-    payload: Payload | None  # None: packets are conserved between the captures world and island
-    # between the captures world and island; None: boxes between them do not conserve packets, or a capture is missing
-    loss_bytes_captures: int | None  # without the probes of scheduled changes, which taps may miss
-    loss_bytes_link: int | None
-    probed_bytes_max: int  # the most of loss_bytes_link that can be such probes
+    loss_bursts: dict[str, LossBursts]  # bursts of lost packets by link, of links between two captures
+    # parts of the chains between two captures: whether captures and links count the same losses
+    stretches: list[Section]
+    # TCP payload at both ends of the chains; None: all boxes between the captures conserve packets
+    payload: Payload | None
+    # IP bytes in the capture `world` that are missing in `island`, probes of changes left out; None: a box between
+    # them does not conserve packets, or a capture is missing
+    loss_bytes_captures: int | None
+    loss_bytes_link: int | None  # IP bytes that the links between these captures count as dropped; None: not counted
+    probed_bytes_max: int  # upper bound of the bytes of probes of changes in `loss_bytes_link`
+    # packets in the capture `world` that are missing in `island`; None: as `loss_bytes_captures`
     loss_packets_captures: int | None
-    loss_fraction: float | None
-    tcp_payload_loss_bytes: int | None  # of all segments, those sent again included: what links lost of payload
-    lost_outside: LostOutside | None  # outside the boxes, by kernels; None: not counted
+    loss_fraction: float | None  # share of packets to the island that the slowest link dropped; None: not counted
+    # TCP payload that is missing in the capture `island`, segments sent again included; None: as `loss_bytes_captures`
+    tcp_payload_loss_bytes: int | None
+    lost_outside: LostOutside | None  # packets that kernels dropped outside the boxes; None: not counted
     # traffic
-    throughput_mbit_s: float | None
+    throughput_mbit_s: float | None  # IP bytes that reached the island, over the measurement; None: no capture there
+    # new TCP payload that reached the island, over the measurement; None: no capture there
     goodput_mbit_s: float | None
-    utilisation: float | None
-    channels: int
+    utilisation: float | None  # share of the slowest link's capacity that was used; None: not measured
+    channels: int  # channels that the experiment asks for
     placement: dict[str, int]  # channels of each client
-    start: StartFigures | None  # None: no client said when it began
-    connections: int | None  # of the channels, however they ended, at the arrival capture; None: there is none
-    flows_completed: int  # of the channels: all that was asked for came
-    flows_cut: int  # by the end of the run
-    flows_failed: int
-    flows_silent: int | None  # of these, given up because nothing came for three minutes; None: not counted
-    flows_failed_in_changes: int  # of these, while a change moved traffic to or from stateful boxes
-    mean_flow_bytes: float | None  # TCP payload of the completed
-    flow_classes: list[FlowClass]  # the channels' flows by size
-    initial_window: InitialWindow | None  # None: there are no channels
-    long_flows_mean: float | None  # open at once, larger than rate x base RTT of the bottleneck; None: not known
-    concurrency: Concurrency | None  # None: no capture, or a measurement too short for it
-    concurrent_flows_max: int | None  # connections of the channels open at the end of a 100 ms window
-    fairness: float | None  # Jain's index over what channels completed of what they asked for, the least of the clients
-    longest_wait_ms: float | None  # of a ready channel for its service, the most of the clients
-    servers: dict[str, Volume]
-    clients: dict[str, Volume]
-    silences: list[SilenceFigures]  # of them, while something waited for them
-    # Tries of the connections of all flows, at least, if none of them had payload; None: one had, or there was no flow.
+    start: StartFigures | None  # when the clients' programs began; None: no client reported it
+    connections: int | None  # connections of the channels at the island, however they ended; None: no capture there
+    flows_completed: int  # flows of the channels that received all they asked for
+    flows_cut: int  # flows that the end of the run interrupted
+    flows_failed: int  # flows that failed
+    # failed flows that were given up because nothing came for three minutes; None: not counted
+    flows_silent: int | None
+    flows_failed_in_changes: int  # failed flows that failed while a change moved traffic to or from stateful boxes
+    mean_flow_bytes: float | None  # mean TCP payload of the completed flows; None: no flow was completed
+    flow_classes: list[FlowClass]  # flows of the channels by size
+    initial_window: InitialWindow | None  # flows that fit into the initial window of TCP; None: there are no channels
+    # mean number of flows open at once that are larger than the bandwidth-delay product; None: not known
+    long_flows_mean: float | None
+    concurrency: Concurrency | None  # open connections over time; None: no capture, or the measurement is too short
+    concurrent_flows_max: int | None  # most connections open at the end of a 100 ms window; None: no capture
+    # Jain's index over the share of its demand that each channel completed, of the client where it is lowest; None:
+    # not known
+    fairness: float | None
+    # longest time that a channel with a flow to begin waited for its program; None: not known
+    longest_wait_ms: float | None
+    servers: dict[str, Volume]  # traffic of each world server, by name
+    clients: dict[str, Volume]  # traffic of each island client, by name
+    silences: list[SilenceFigures]  # hosts from which nothing came while something waited for them
+    # least number of connection attempts of all flows, if none of them received payload; None: one did, or there was
+    # no flow
     flow_tries: int | None
-    path_loss: float  # the largest share of packets that the links of a chain lost, both directions, not while blocked
+    # largest share of packets that the links of a chain dropped, both directions, times of blocked links left out
+    path_loss: float
     # transfer
-    transfer_bytes: int | None  # asked for
-    transfer_room_s: float | None  # from its start to the end of the measurement, as planned
-    transfer_received_bytes: int | None
-    transfer_complete: bool | None
-    transfer_tries: int | None  # of its connection, for certain, if nothing ever arrived; None: no transfer
-    transfer_failure: str | None  # why it broke off, as its programs say
-    transfer_s: float | None
-    transfer_mbit_s: float | None
-    # UDP; None: none was asked for
-    udp: UdpFigures | None
+    transfer_bytes: int | None  # size of the transfer that the experiment asks for; None: no transfer
+    # planned time from the start of the transfer to the end of the measurement; None: no transfer
+    transfer_room_s: float | None
+    transfer_received_bytes: int | None  # bytes of the transfer that its receiver got; None: no transfer, or not known
+    transfer_complete: bool | None  # the transfer was received in full; None: no transfer, or not known
+    transfer_tries: int | None  # least number of attempts of its connection, if nothing arrived; None: no transfer
+    transfer_failure: str | None  # error of the transfer's programs; None: no error
+    transfer_s: float | None  # time that the transfer took; None: it did not complete
+    transfer_mbit_s: float | None  # rate of the transfer; None: it did not complete
+    udp: UdpFigures | None  # UDP traffic; None: the experiment has none
     # quality of the captures
-    captures: dict[str, Capture]
-    whistles: dict[str, dict[str, bool]]  # capture: {"start": seen, "end": seen}
+    captures: dict[str, Capture]  # completeness of each capture, by name
+    whistles: dict[str, dict[str, bool]]  # by capture, whether it has the whistle packets of `start` and `end`

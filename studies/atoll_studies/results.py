@@ -35,7 +35,7 @@ RUNS, FIGURE_TABLE = "runs", "figures"
 """Names of the tables' files, without .csv or .parquet."""
 
 
-_ORIGIN_COLUMNS = ("point", "run", "wall_s", "platform", "revision", "kernel", "kernel_mode")
+ORIGIN_COLUMNS = ("point", "run", "wall_s", "platform", "revision", "kernel", "kernel_mode")
 _ESTIMATE = ("", "_low", "_high", "_level")
 FIGURE_COLUMNS: dict[str, type] = {
     **dict.fromkeys(("figure", "unit"), str),
@@ -268,7 +268,7 @@ def column_name(figure: str, unit: str) -> str:
 def columns() -> frozenset[str]:
     """The columns that the tables have besides factors."""
     figures = {column_name(name, unit) for name, (unit, _, _) in FIGURES.items()}
-    return frozenset({"seed", "verdict", *figures, *_ORIGIN_COLUMNS, *FIGURE_COLUMNS})
+    return frozenset({"seed", "verdict", *figures, *ORIGIN_COLUMNS, *FIGURE_COLUMNS})
 
 
 def runs_table(results: Results) -> "pl.DataFrame":
@@ -286,7 +286,7 @@ def runs_table(results: Results) -> "pl.DataFrame":
                 "seed": run.seed,
                 "verdict": run.verdict,
                 **{column_name(name, FIGURES[name][0]): run.figures[name] for name in present},
-                **dict(zip(_ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *by), strict=True)),
+                **dict(zip(ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *by), strict=True)),
             }
         )
     return pl.DataFrame(rows, infer_schema_length=None)

@@ -16,11 +16,11 @@ from typing import Any
 from atoll_core.codec import from_json, to_json
 from atoll_core.experiment.channel_allocation import ChannelAllocation
 from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.setting_texts import UNSET, Setting, hops, settings_table, short_hash
 from atoll_core.lab.network import Network
 from atoll_core.plural import counted
 from atoll_dashboards.report import provenance
 from atoll_dashboards.report.number_format import NOT_MEASURED
-from atoll_studies.settings import UNSET, Setting, hops, settings_table, short_hash
 
 Rows = tuple[tuple[str, tuple[str, ...]], ...]
 """A name, and its text for each run."""

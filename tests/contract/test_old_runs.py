@@ -15,6 +15,7 @@ from atoll_core.platforms import LabTarget
 from atoll_daemon.http.tcp_listener import ListenAddress
 from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.replays.watch_server import serving_page
+from tests.support.result_schema import assert_as_documented
 
 
 @pytest.fixture
@@ -42,6 +43,7 @@ NEW = {
     "loss_bursts",
     "ping_sojourn",
     "regime",
+    "settings",
     "standing_queue",
 }
 """Keys that the summary did not have when these runs were made (docs/decisions/0048-figures-are-added.md)."""
@@ -60,6 +62,7 @@ def test_analysis_of_old_runs_gives_the_summary_of_then(old_runs: list[Path]) ->
         assert told == now
         assert {key: now[key] for key in then} == {**then, "run_dir": str(run)}
         assert now.keys() - then.keys() == NEW
+        assert_as_documented(run)
         assert (run / "report.html").stat().st_size > 100_000
 
 

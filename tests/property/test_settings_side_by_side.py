@@ -14,10 +14,10 @@ from atoll_core.codec import to_json
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Experiment, LinkTrace, LossTrace
 from atoll_core.experiment.flow_sizes import FlowSizes
+from atoll_core.experiment.setting_texts import settings_table
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network
 from atoll_core.units import Duration, Rate, Size
-from atoll_studies.settings import settings_table
 from atoll_studies.similarity import Likeness, likeness
 
 ROOT = Path(__file__).parents[2]

@@ -18,15 +18,15 @@ DRIFT_MS = 50.0
 class Drift(TypedDict):
     """Drift of a machine's clock against that of the machine that ran the experiment, over the measurement."""
 
-    drift_ms: float
-    bound_ms: float  # of the measurement's error
+    drift_ms: float  # drift within the measurement; positive: the machine's clock is fast
+    bound_ms: float  # largest error of this measurement
 
 
 class ClockFigures(TypedDict):
     """Steps and drifts from the comparison before the measurement to its end."""
 
-    step_ms: float  # by which CLOCK_REALTIME was set, the furthest; positive: forward
-    drifts: dict[str, Drift]  # of machines with clocks of their own
+    step_ms: float  # largest step of CLOCK_REALTIME; positive: forward
+    drifts: dict[str, Drift]  # drift of each machine that has a clock of its own
 
 
 def clock_figures(facts: RunData) -> ClockFigures | None:

@@ -17,11 +17,11 @@ the last one larger by a quarter than in the first. Four parts of noise ascend i
 class Concurrency(TypedDict):
     """The channels' open connections at the ends of 100 ms windows of the measurement."""
 
-    mean: float
-    p50: float
-    p95: float
-    parts: list[float]  # means of four equal parts, without the first fifth
-    grows: bool
+    mean: float  # mean of open connections
+    p50: float  # median
+    p95: float  # 95th percentile
+    parts: list[float]  # means of four equal parts of the measurement, its first fifth left out
+    grows: bool  # each part has more open connections than the one before (docs/regimes.md)
 
 
 def concurrency(windows: pl.LazyFrame, count: int) -> Concurrency | None:

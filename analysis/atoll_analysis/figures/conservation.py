@@ -84,7 +84,7 @@ def payload(facts: RunData, tables: Tables) -> Payload | None:
         received_bytes=None,
         wrong=[],
     )
-    received = _received(facts, tables)
+    received = _received(tables)
     rows = sent.join(came, on=pair, how="full", coalesce=True).sort(pair).collect(engine="streaming")
     for server, port, client, world, largest, island, still_open in rows.iter_rows():
         if not (server in hosts and client in hosts and _passes_both(facts, hosts[server], hosts[client])):
@@ -136,9 +136,8 @@ def _passes_both(facts: RunData, world: IPv4Address, island: IPv4Address) -> boo
     return all(facts.passes_both(each.carrier(world, island, Protocol.TCP)) for each in versions)
 
 
-def _received(facts: RunData, tables: Tables) -> dict[tuple[str, str], tuple[int, bool]]:
+def _received(tables: Tables) -> dict[tuple[str, str], tuple[int, bool]]:
     """Return the payload that each client received from each server, and whether all of its flows were completed."""
-    names = {f"{host.address}:{facts.experiment.traffic.port}": host.name for host in facts.network.hosts}
     rows = (
         tables.scan("channel_flows")
         .group_by("server", "client")
@@ -146,7 +145,7 @@ def _received(facts: RunData, tables: Tables) -> dict[tuple[str, str], tuple[int
         .collect()
     )
     return {
-        (names[server], client): (received, finished)
+        (server, client): (received, finished)
         for server, client, received, finished in rows.iter_rows()
-        if server in names
+        if server is not None
     }

@@ -27,30 +27,30 @@ _HEADERS_BYTES = 20 + 20 + 12
 class Percentiles(TypedDict):
     """Percentiles of flows, by linear interpolation between the two nearest ranks."""
 
-    p50: float
-    p90: float
-    p95: float
-    p99: float
+    p50: float  # median
+    p90: float  # 90th percentile
+    p95: float  # 95th percentile
+    p99: float  # 99th percentile
 
 
 class FlowClass(TypedDict):
     """Flows of one size class; None: none was completed."""
 
-    above_bytes: int
-    to_bytes: int | None  # None: the largest ones
-    flows: int  # that were begun
-    completed: int
-    completed_bytes: int
-    completion_s: Percentiles | None  # from connecting to the last byte
-    rate_mbit_s: Percentiles | None  # size / completion time
+    above_bytes: int  # flows of this class are larger
+    to_bytes: int | None  # and at most this large; None: the class of the largest
+    flows: int  # flows begun
+    completed: int  # flows completed
+    completed_bytes: int  # total size of these
+    completion_s: Percentiles | None  # time from connecting to the last byte; None: no flow was completed
+    rate_mbit_s: Percentiles | None  # size divided by this time; None: no flow was completed
 
 
 class InitialWindow(TypedDict):
     """Completed flows that fit into the initial window: the server sends them without any acknowledgement."""
 
-    bytes: int  # payload of such a window
-    flows_share: float | None  # of the completed flows; None: there is none
-    bytes_share: float | None  # of their bytes
+    bytes: int  # TCP payload that the initial window holds
+    flows_share: float | None  # share of the completed flows that fit into it; None: no flow was completed
+    bytes_share: float | None  # share of the completed flows' bytes in such flows; None: no flow was completed
 
 
 def flow_classes(flows: pl.LazyFrame) -> list[FlowClass]:

@@ -27,14 +27,15 @@ overflows still takes small packets, and every packet that just fits, so that it
 class LossBursts(TypedDict):
     """What a link lost of the packets to the island that came to it within the measurement."""
 
-    first: str  # the captures before and behind it, which show this
-    last: str
-    packets: int  # that came to the link
-    lost: int
-    lengths: list[list[int]]  # consecutive packets lost and how often, ascending
-    longest: int
-    mean: float | None  # of the lengths; None: nothing was lost
-    burst_share: float | None  # of the lost packets: in bursts of at least two as RFC 3611 delimits them
+    first: str  # the capture before the link
+    last: str  # the capture behind the link
+    packets: int  # packets to the island that came to the link
+    lost: int  # packets that are missing in the capture behind it
+    lengths: list[list[int]]  # pairs of a burst length (packets lost in a row) and how often it occurred, ascending
+    longest: int  # longest burst, in packets
+    mean: float | None  # mean burst length; None: nothing was lost
+    # share of lost packets in bursts of at least two, as RFC 3611 delimits them; None: nothing was lost
+    burst_share: float | None
 
 
 def loss_bursts(tables: Tables, facts: RunData) -> dict[str, LossBursts]:

@@ -22,8 +22,8 @@ _BY_COUNTER = {"queue": "queue", "loss": "random", "aqm": "aqm", "blocked": "tra
 class LostFigures(TypedDict):
     """A link's losses by one cause."""
 
-    packets: int
-    bytes: int | None  # as the link counts them; None: the backend does not know
+    packets: int  # packets lost by this cause
+    bytes: int | None  # their bytes, as the link counts them; None: the backend does not count them
 
 
 def cause_of(counter: str, direction: LinkDirection) -> str:

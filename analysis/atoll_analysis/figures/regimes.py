@@ -40,14 +40,16 @@ class Regime(StrEnum):
 class RegimeFigures(TypedDict):
     """The regime and what decides it; None: not measured, or not to be decided."""
 
-    regime: str | None  # of Regime
-    because: str  # in one sentence
-    utilisation: float | None
-    queue_loss: float | None  # share of the packets that came and were dropped by the full queue or its AQM
-    burst_share: float | None  # of the lost packets, as in ``loss_bursts``
-    swinging_share: float | None  # of the spans of three round trips: the queue was both full and empty within them
-    span_s: float | None  # three round trips
-    grows: bool | None  # the concurrency of an open loop; None: a closed loop, whose concurrency is bounded
+    regime: str | None  # `pre-oscillation`, `oscillation` or `congestion`; None: not decided
+    because: str  # the reason, in one sentence
+    utilisation: float | None  # utilisation of the link; None: not measured
+    queue_loss: float | None  # share of packets that the full queue or its AQM dropped; None: not counted
+    burst_share: float | None  # share of lost packets that were lost in bursts, as in `loss_bursts`; None: not measured
+    # share of spans of three RTTs in which the queue was both full and empty; None: not measured
+    swinging_share: float | None
+    span_s: float | None  # length of these spans; None: the base RTT is not known
+    # the concurrency of an open loop grows steadily; None: a closed loop, whose concurrency is bounded
+    grows: bool | None
 
 
 def swinging_share(intervals: pl.DataFrame, span_s: float) -> float | None:

@@ -12,14 +12,14 @@ TARGET_MS = 5.0
 class StandingQueue(TypedDict):
     """The standing queue of a link within the measurement (``floor_bytes`` of the table ``queue``)."""
 
-    window_s: float  # over which the queue did not drain
-    least_bytes: int  # a floor below it is no standing queue: one full-size packet, or 5 ms at the link's rate
-    share: float  # of the measured time
-    longest_s: float
-    mean_bytes: float | None  # of its height while it stood; None: it never did
-    max_bytes: int
-    mean_ms: float | None  # the time that this much takes at the link's rate
-    max_ms: float
+    window_s: float  # time over which a queue must not drain to count as standing
+    least_bytes: int  # a lower floor is no standing queue: one full-size packet, or 5 ms at the link's rate
+    share: float  # share of the measurement in which a queue stood
+    longest_s: float  # longest time without interruption in which a queue stood
+    mean_bytes: float | None  # mean height while it stood; None: it never did
+    max_bytes: int  # largest height
+    mean_ms: float | None  # the time that this height takes at the link's rate; None: likewise
+    max_ms: float  # the time that this takes at the link's rate
 
 
 def standing_queue(

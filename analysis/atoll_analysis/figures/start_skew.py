@@ -17,12 +17,13 @@ START_SPREAD_MS = 50.0
 class StartFigures(TypedDict):
     """Start times of the clients' programs, by the clock of the machine that ran the experiment."""
 
-    hosts: dict[str, float]  # milliseconds behind the instant agreed upon, by client; negative: before it
-    spread_ms: float  # between the first one and the last one
-    late_p50_ms: float
-    late_max_ms: float
-    clock_bound_ms: float | None  # what the measurement of their clocks leaves uncertain; None: they share one
-    silent: list[str]  # clients that did not say when they began
+    hosts: dict[str, float]  # ms between the agreed start and the start of each client; negative: it began early
+    spread_ms: float  # time between the first and the last client
+    late_p50_ms: float  # median of these
+    late_max_ms: float  # maximum of these
+    # largest error of these times by the comparison of clocks; None: all clients share one clock
+    clock_bound_ms: float | None
+    silent: list[str]  # clients that did not report when they began
 
 
 def start_figures(facts: RunData, logs: Path) -> StartFigures | None:

@@ -16,17 +16,17 @@ RATE_TOLERANCE = 0.01
 class UdpFigures(TypedDict):
     """UDP towards the island; bytes are IP bytes. None: not reported."""
 
-    rate_bit_s: int  # asked for
-    sent_mbit_s: float | None  # over the time that was asked for
-    received_mbit_s: float | None  # likewise
-    sent_packets: int | None
-    received_packets: int | None
-    lost_packets: int | None  # sent and not received, whatever the reason
-    loss_fraction: float | None
-    reordered_packets: int | None  # came after one with a higher number of the same flow
-    jitter_ms: float | None  # interarrival jitter at the end, RFC 3550
-    jitter_max_ms: float | None
-    flows_completed: int | None
+    rate_bit_s: int  # rate that the experiment asks for
+    sent_mbit_s: float | None  # rate sent, over the time that the experiment asks for
+    received_mbit_s: float | None  # rate received, over the same time
+    sent_packets: int | None  # packets sent
+    received_packets: int | None  # packets received
+    lost_packets: int | None  # packets sent and not received, whatever the reason
+    loss_fraction: float | None  # the same as a share of the packets sent
+    reordered_packets: int | None  # packets that came after a later one of the same flow
+    jitter_ms: float | None  # interarrival jitter at the end (RFC 3550)
+    jitter_max_ms: float | None  # largest interarrival jitter
+    flows_completed: int | None  # flows completed; None: one constant stream, or not reported
 
 
 def udp_figures(udp: UdpTraffic, seconds: float, logs: Path) -> UdpFigures:

@@ -12,38 +12,11 @@ from typing import Any
 import polars as pl
 
 from atoll_analysis.run_directory.directory import read_json_lines
-from atoll_analysis.tables.box_counters import CAUSES, parts
+from atoll_analysis.tables.box_counters import parts
 from atoll_analysis.tables.row_spool import RowSpool
+from atoll_analysis.tables.table_schemas import TABLES
 
-_COUNTERS = (
-    "in_packets",
-    "in_bytes",
-    "out_packets",
-    "out_bytes",
-    "dropped_packets",
-    "dropped_bytes",
-    "oversize_packets",
-    "queue_bytes",
-    "queue_max_bytes",
-    "held_packets",
-    "idle_ns",
-    "lost_after_bytes",
-    "lateness_max_ns",
-    *(f"dropped_{cause}_{unit}" for cause in CAUSES for unit in ("packets", "bytes")),
-)
-_UDP = ("t_ns", "packets", "bytes", "lost_packets", "reordered_packets", "jitter_ns")
-_FLOW_LOG: dict[str, type[pl.DataType]] = {
-    "channel": pl.Int64,
-    "flow": pl.Int64,
-    "server": pl.String,
-    "size_bytes": pl.Int64,
-    "received_bytes": pl.Int64,
-    "start_ns": pl.Int64,
-    "connected_ns": pl.Int64,
-    "first_byte_ns": pl.Int64,
-    "end_ns": pl.Int64,
-    "outcome": pl.String,
-}
+_FLOW_LOG = {name: kind for name, kind in TABLES["channel_flows"].types.items() if name not in ("client", "chain")}
 
 
 def ping_table(logs: Path, scratch: Path) -> pl.LazyFrame:
@@ -60,7 +33,7 @@ def ping_table(logs: Path, scratch: Path) -> pl.LazyFrame:
 
 def box_table(path: Path, scratch: Path) -> pl.LazyFrame:
     """link.jsonl: each counters line, a row for each direction or class; null for counters that a box does not have."""
-    rows = RowSpool(scratch, "boxes", ["box", "part"], ["t_ns", *_COUNTERS], "t_ns")
+    rows = RowSpool(scratch, "boxes", ["box", "part"], list(TABLES["boxes"].columns)[2:], "t_ns")
     for line in read_json_lines(path):
         if line.get("type") == "counters":
             for part, found in parts(line):
@@ -82,7 +55,7 @@ def channel_flow_table(logs: Path) -> pl.LazyFrame:
 
 def udp_table(logs: Path, scratch: Path) -> pl.LazyFrame:
     """logs/udp-receive.out: the receiver's counts every 100 ms; null where an older version did not report a count."""
-    rows = RowSpool(scratch, "udp", [], _UDP, "t_ns")
+    rows = RowSpool(scratch, "udp", [], list(TABLES["udp"].columns), "t_ns")
     for line in read_json_lines(logs / "udp-receive.out"):
         if line.get("type") == "counters":
             rows.append((), line)

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets read, and tables written, in slices of bounded size: memory does not grow with the length of a run."""
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -60,11 +60,19 @@ class Parts:
         return pl.scan_parquet(self._files, glob=False) if self._files else self._empty
 
 
-def sink(frame: pl.LazyFrame, path: Path, shown: Path | None = None) -> None:
+def sink(
+    frame: pl.LazyFrame, path: Path, shown: Path | None = None, *, metadata: Mapping[str, str] | None = None
+) -> None:
     """Write a frame to a Parquet file. Raises RunError, which names ``shown`` if given, when that is not possible."""
     named = shown or path
     with plain_errors(named):
         try:
-            frame.sink_parquet(path, compression="zstd", compression_level=3, row_group_size=_ROW_GROUP)
+            frame.sink_parquet(
+                path,
+                compression="zstd",
+                compression_level=3,
+                row_group_size=_ROW_GROUP,
+                metadata=dict(metadata or {}),
+            )
         except pl.exceptions.PolarsError as error:
             raise error_from_message(named, str(error), f"{named} could not be made: {error}") from error

@@ -1,34 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Captures and logs to Parquet tables: one file a table in tables/, rebuilt as a whole.
 
-Times: ``t_ns`` CLOCK_REALTIME; ``window`` counts 100 ms from the start of the measurement (negative before it).
-Directions: ``to_island`` true for packets to the island's prefix. Bytes are IP bytes.
-
-packets-<capture>   a row a packet, columns of records.SCHEMA
-throughput          capture, window, to_island, packets, ip_bytes, tcp_payload_bytes, goodput_bytes;
-                    windows without packets have no row
-flows               capture, flow, protocol (tcp or udp), server, sport (the server's), client, first_ns, last_ns, and
-                    of the island-bound direction packets, ip_bytes, tcp_payload_bytes, goodput_bytes (of UDP, of which
-                    nothing is sent twice, all payload); ended: the client has acknowledged the server's FIN
-concurrent          window, open (connections of the channels at its end, from their first packet to the last new
-                    payload of the server or its first FIN), receiving (those with payload within it)
-volume              host, role, packets, ip_bytes, goodput_bytes, first_ns, last_ns, payload_first_ns,
-                    payload_last_ns (of new TCP payload): island-bound at the arrival capture
-pings               target, seq, sent_ns, rtt_ns (null: lost)
-queue               link, t_ns, seconds, least_bytes, most_bytes, idle, full, floor_bytes: a row for each interval
-                    between the island-bound counters of a link within the measurement (queue_intervals)
-losses              link, number, t_ns, ip_bytes: a row for each packet to the island that a link lost within the
-                    measurement; number: of those that came to the link, from 0. Of links between two captures
-                    (capture_pairs)
-boxes               box, part (direction or VLAN id), t_ns, the box's counters: sums since its start, maxima of 100 ms
-channel_flows       client, chain (that carried it when it began) and the columns of the clients' flow logs
-udp                 of runs with UDP traffic: t_ns, and as the receiver had counted by then packets, bytes,
-                    lost_packets, reordered_packets, jitter_ns
-
-Of runs whose chains have arrival captures of their own there is also packets-arrived: what reached the island through
-each chain, at that chain's arrival capture; it counts as a capture in the tables above. Of runs with several chains:
-
-chains              chain, window, packets, ip_bytes, goodput_bytes: island-bound at the arrival capture
+The columns of each are in table_schemas.
 """
 
 import tempfile
@@ -51,6 +24,7 @@ from atoll_analysis.tables.probe_filter import is_probe, of_changes
 from atoll_analysis.tables.queue_intervals import full_size_bytes, queue_intervals, standing_window_s
 from atoll_analysis.tables.run_data import RunData, Window
 from atoll_analysis.tables.slices import Parts, sink, slices
+from atoll_analysis.tables.table_schemas import TABLES, schema_of
 from atoll_core.experiment.experiment import Chain
 from atoll_core.lab.network import Host, HostRole
 
@@ -58,14 +32,6 @@ ARRIVED = "arrived"
 """Name used in place of a capture when no single capture at the island sees the traffic of all chains."""
 
 _FIN, _RST = 0x01, 0x04
-_TYPES = {
-    **dict.fromkeys(("capture", "chain", "client", "host", "link", "protocol", "role", "server"), pl.String),
-    **dict.fromkeys(("to_island", "ended", "idle", "full"), pl.Boolean),
-    "flow": pl.UInt32,
-    "seconds": pl.Float64,
-}
-"""Of columns that are not Int64."""
-
 _FLOWS, _WINDOWS, _PACKETS = 1 << 14, 1 << 13, 1 << 17  # of a slice
 
 WINDOW_NS = 100_000_000
@@ -239,8 +205,7 @@ def _window(tables: Tables) -> pl.Expr:
 
 def _throughput(tables: Tables, scratch: Path) -> pl.LazyFrame:
     tcp = pl.col("proto") == TCP
-    columns = ("capture", "window", "to_island", "packets", "ip_bytes", "tcp_payload_bytes", "goodput_bytes")
-    found = Parts(scratch, "throughput", _empty(*columns))
+    found = Parts(scratch, "throughput", TABLES["throughput"].empty())
     for name in _captures(tables):
         for each in slices(tables.packets(name), _window(tables), _WINDOWS):
             sums = each.packets.group_by(window=_window(tables), to_island=pl.col("to_island").cast(pl.Boolean)).agg(
@@ -254,9 +219,7 @@ def _throughput(tables: Tables, scratch: Path) -> pl.LazyFrame:
 
 
 def _flows(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
-    ends = ("protocol", "server", "sport", "client", "first_ns", "last_ns")
-    sums = ("packets", "ip_bytes", "tcp_payload_bytes", "goodput_bytes")
-    found = Parts(scratch, "flows", _empty("capture", "flow", *ends, *sums, "ended"))
+    found = Parts(scratch, "flows", TABLES["flows"].empty())
     named = pl.col("server", "client").replace_strict(_host_names(facts), default=None, return_dtype=pl.String)
     transport = (pl.col("proto") == TCP) | ((pl.col("proto") == UDP) & ~is_probe())
     for name in _captures(tables):
@@ -301,7 +264,7 @@ def _by_flow(packets: pl.LazyFrame) -> pl.DataFrame:
 
 
 def _concurrent(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
-    found = Parts(scratch, "concurrent", _empty("window", "open", "receiving"))
+    found = Parts(scratch, "concurrent", TABLES["concurrent"].empty())
     if tables.arrival is None:
         return found.table()
     window, port = _window(tables), facts.experiment.traffic.port
@@ -314,7 +277,7 @@ def _concurrent(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
         only(window, bound & (pl.col("new_payload_bytes") > 0)).max(),
         only(window, bound & (pl.col("tcp_flags") & _FIN != 0)).min(),
     )
-    spans = Parts(scratch, "spans", _empty("flow", "first", "last"))
+    spans = Parts(scratch, "spans", pl.LazyFrame(schema={"flow": pl.UInt32, "first": pl.Int64, "last": pl.Int64}))
     for each in slices(packets, pl.col("flow"), _FLOWS):
         spans.append(each.packets.group_by("flow").agg(first=window.min(), last=pl.coalesce(last, window.max())))
     first, last = spans.table().select(pl.col("first").min(), pl.col("last").max()).collect(engine="streaming").row(0)
@@ -352,7 +315,7 @@ def _open_in(tables: Tables, windows: range, spans: pl.LazyFrame, packets: pl.La
 
 def _chains(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
     packets = island_bound(tables, facts, tables.arrival or "")
-    found = Parts(scratch, "chains", _empty("chain", "window", "packets", "ip_bytes", "goodput_bytes"))
+    found = Parts(scratch, "chains", TABLES["chains"].empty())
     for chain in sorted({chain.name for chain in facts.chains}):
         for each in slices(packets.filter(pl.col("chain") == chain), _window(tables), _WINDOWS):
             sums = each.packets.group_by(window=_window(tables)).agg(
@@ -365,20 +328,19 @@ def _chains(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
 
 
 def _losses(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
-    columns = ("link", "number", "t_ns", "ip_bytes")
-    found = Parts(scratch, "losses", _empty(*columns))
+    found = Parts(scratch, "losses", TABLES["losses"].empty())
     probes = of_changes(facts) if facts.changes else None
     for link, (first, last, _) in around_links(facts, tables.decoded):
         sent = sent_in_measurement(tables.packets(first), facts, probes)
         arrived = tables.packets(last).filter(pl.col("to_island") == 1)
         for lost in lost_packets(sent, arrived, longest_transit_ns(link.to_island)):
             rows = lost.lazy().with_columns(pl.col("ip_bytes").cast(pl.Int64), link=pl.lit(link.box))
-            found.append(rows.select(columns))
+            found.append(rows.select(TABLES["losses"].columns.keys()))
     return found.table()
 
 
 def _queue(tables: Tables, facts: RunData) -> pl.LazyFrame:
-    found = [_empty("link", "t_ns", "seconds", "least_bytes", "most_bytes", "idle", "full", "floor_bytes")]
+    found = [TABLES["queue"].empty()]
     if facts.window is None:
         return found[0]
     for link in facts.links:
@@ -391,6 +353,7 @@ def _queue(tables: Tables, facts: RunData) -> pl.LazyFrame:
 def _channel_flows(run: RunDir, facts: RunData) -> pl.LazyFrame:
     hosts, port = facts.network.hosts, facts.experiment.traffic.port
     servers = {f"{host.address}:{port}": int(host.address) for host in hosts}
+    names = {f"{host.address}:{port}": host.name for host in hosts}
     clients = {host.name: int(host.address) for host in hosts}
     chain = by_chain(
         facts.standing, lambda chain: chain.name, "world_end", "island_end", pl.lit(TCP, pl.UInt8), "start_ns"
@@ -400,6 +363,7 @@ def _channel_flows(run: RunDir, facts: RunData) -> pl.LazyFrame:
         .with_columns(
             world_end=pl.col("server").replace_strict(servers, default=None, return_dtype=pl.UInt32),
             island_end=pl.col("client").replace_strict(clients, default=None, return_dtype=pl.UInt32),
+            server=pl.col("server").replace_strict(names, default=None, return_dtype=pl.String),
         )
         .with_columns(chain=chain)
         .drop("world_end", "island_end")
@@ -408,8 +372,7 @@ def _channel_flows(run: RunDir, facts: RunData) -> pl.LazyFrame:
 
 def _volume(tables: Tables, facts: RunData) -> pl.LazyFrame:
     if tables.arrival is None:
-        times = ("first_ns", "last_ns", "payload_first_ns", "payload_last_ns")
-        return _empty("host", "role", "packets", "ip_bytes", "goodput_bytes", *times)
+        return TABLES["volume"].empty()
     names = _host_names(facts)
     packets = tables.packets(tables.arrival).filter(pl.col("to_island") == 1)
     payload = (pl.col("proto") == TCP) & (pl.col("new_payload_bytes") > 0)
@@ -450,14 +413,10 @@ def traffic_hosts(facts: RunData) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
 # Writing
 
 
-def _empty(*columns: str) -> pl.LazyFrame:
-    return pl.LazyFrame(schema={column: _TYPES.get(column, pl.Int64) for column in columns})
-
-
 def _write(tables: Tables, name: str, frame: pl.LazyFrame) -> None:
     _replace(frame, tables.folder / f"{name}.parquet")
 
 
 def _replace(frame: pl.LazyFrame, path: Path) -> None:
     with replacing(path) as temporary:
-        sink(frame, temporary, path)
+        sink(frame, temporary, path, metadata=schema_of(path.stem).units)

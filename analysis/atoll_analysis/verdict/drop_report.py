@@ -53,26 +53,27 @@ _AT_SOCKETS = {
 class Backlog(TypedDict):
     """Packets dropped by a machine because too many waited for one of its processors."""
 
-    dropped_packets: int
-    on_cables_packets: int | None  # of them on an emulated lab's own cables; None: on a machine of its own
+    dropped_packets: int  # packets dropped
+    on_cables_packets: int | None  # those of them on the cables of an emulated lab; None: a machine of its own
     limit_packets: int | None  # net.core.netdev_max_backlog; None: not known
 
 
 class SwitchPort(TypedDict):
     """Frames dropped at a port of an emulated lab's Open vSwitch, because its socket's buffer was full."""
 
-    dropped_packets: int
-    receive_buffer_bytes: int
+    dropped_packets: int  # frames dropped
+    receive_buffer_bytes: int  # size of the socket's buffer
 
 
 class LostOutside(TypedDict):
     """Drops outside the boxes from the begin of their measurement to its end."""
 
-    machines: dict[str, Backlog]  # that dropped any
-    hosts: dict[str, dict[str, int]]  # by what their sockets counted, those that counted any
-    ports: dict[str, SwitchPort]  # that lost any; of an emulated lab
-    uncounted: dict[str, str]  # machines of which nothing is known, and why; SWITCH_PORTS likewise
-    beside: list[str]  # machines and ports whose losses cannot make captures and link disagree
+    machines: dict[str, Backlog]  # machines that dropped packets
+    # hosts whose sockets dropped packets: the counts by the kernel's name of the cause
+    hosts: dict[str, dict[str, int]]
+    ports: dict[str, SwitchPort]  # ports of an emulated lab's switches that dropped frames
+    uncounted: dict[str, str]  # machines whose drops are not known, and why; `the switches' ports` likewise
+    beside: list[str]  # machines and ports whose drops cannot make captures and link disagree
 
 
 def lost_outside(manifest: Mapping[str, Any], between: Collection[str]) -> LostOutside | None:

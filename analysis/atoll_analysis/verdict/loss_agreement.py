@@ -17,26 +17,26 @@ _NAMED = 3  # pairs of hosts in a reason
 class Section(TypedDict):
     """Part of a chain between two captures, in which only links may lose packets. Bytes are IP bytes to the island."""
 
-    first: str  # capture
-    last: str
-    boxes: list[str]  # between them, from world to island
-    links: list[str]  # of them
-    declared: list[str]  # of them, whose description says that they conserve packets
-    captured_bytes: int  # that the first capture has and the last has not
-    counted_bytes: int  # that the links counted as dropped
-    probed_bytes_max: int  # the most of them that can be probes of scheduled changes, which captures leave out
+    first: str  # its first capture
+    last: str  # its last capture
+    boxes: list[str]  # boxes between the two, from world to island
+    links: list[str]  # those of them that are links
+    declared: list[str]  # those of them whose description declares that they conserve packets
+    captured_bytes: int  # bytes that the first capture has and the last does not
+    counted_bytes: int  # bytes that the links count as dropped
+    probed_bytes_max: int  # upper bound of the bytes of probes of changes among these
 
 
 class Payload(TypedDict):
     """TCP payload to the island, each byte once, of connections whose chain has boxes that do not conserve packets."""
 
-    boxes: list[str]  # that do not
-    world_bytes: int  # in the capture world
-    island_bytes: int  # in the capture island
-    open_connections: int  # that had not ended at the island
-    held_bytes_max: int  # the most that boxes can hold of those
-    received_bytes: int | None  # by the channels' clients, as they say; None: by none
-    wrong: list[str]  # what does not fit, in words, by server (with its port) and client
+    boxes: list[str]  # boxes that do not conserve packets
+    world_bytes: int  # TCP payload in the capture `world`
+    island_bytes: int  # TCP payload in the capture `island`
+    open_connections: int  # connections that had not ended at the island
+    held_bytes_max: int  # upper bound of the payload that boxes can hold of these connections
+    received_bytes: int | None  # payload that the channels' clients received, by their own logs; None: no log
+    wrong: list[str]  # disagreements in words, by server (with its port) and client
 
 
 def agrees(each: Section) -> bool:

@@ -28,14 +28,14 @@ _RTTS = 3  # a first timeout is SRTT + 4 RTTVAR = 3 RTTs, RFC 6298, 2.2
 class SilenceFigures(TypedDict):
     """The flows or channels that waited for a host while no new TCP payload came from it or reached it."""
 
-    host: str
-    is_client: bool
-    never: bool  # it was silent through the whole run
-    from_s: float  # from the start of the measurement
-    to_s: float
-    waiting: int  # flows that were begun to a server, channels of a client
-    tries: int  # without an answer, of all of them
-    successive: int  # the most of one of them
+    host: str  # the host
+    is_client: bool  # it is an island client; else a world server
+    never: bool  # nothing came in the whole run
+    from_s: float  # begin of the silence, from the start of the measurement
+    to_s: float  # end of the silence, from the start of the measurement
+    waiting: int  # flows begun to a server, or channels of a client
+    tries: int  # attempts of all of them without an answer
+    successive: int  # most attempts in a row of one of them
 
 
 @dataclass(frozen=True, slots=True)

@@ -120,18 +120,18 @@ def _traces_begin_s(facts: RunData) -> float:
 
 def _begun(tables: Tables, facts: RunData, servers: Mapping[str, PayloadSpan]) -> list[Begun]:
     """The flows that began before or ended after anything was seen of their server."""
-    addresses = {f"{host.address}:{facts.experiment.traffic.port}": host.name for host in traffic_hosts(facts)[0]}
+    names = {host.name for host in traffic_hosts(facts)[0]}
     seen: Mapping[str, Interval] = {
         name: (math.inf, -math.inf) if each.first_s is None or each.last_s is None else (each.first_s, each.last_s)
         for name, each in servers.items()
     }
-    server = pl.col("server").replace_strict(addresses, default=None, return_dtype=pl.String)
     rows = (
         tables.scan("channel_flows")
+        .filter(pl.col("server").is_in(names))
         .select(
             "client",
             "channel",
-            server=server,
+            "server",
             start_s=(pl.col("start_ns") - tables.origin_ns) / 1e9,
             end_s=(pl.col("end_ns") - tables.origin_ns) / 1e9,
             received_bytes=pl.col("received_bytes").fill_null(0),

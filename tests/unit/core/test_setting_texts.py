@@ -23,10 +23,10 @@ from atoll_core.experiment.experiment import (
     Where,
 )
 from atoll_core.experiment.flow_sizes import FlowSizes, Interpolation
+from atoll_core.experiment.setting_texts import settings_table, settings_tree
 from atoll_core.lab.network import Program, Trunk
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate, Size
-from atoll_studies.settings import settings_table
 from tests.support.synthetic_run import experiment, network
 
 DASH = "\N{EN DASH}"
@@ -44,6 +44,13 @@ def to_island(**changes: Any) -> Experiment:
     asked = experiment()
     link = asked.links[0]
     return replace(asked, links=(replace(link, to_island=replace(link.to_island, **changes)),))
+
+
+def test_settings_of_one_experiment_have_the_shape_of_its_file() -> None:
+    tree = settings_tree(to_island(loss=Bernoulli(0.01)))
+    assert tree["links"]["sat"]["to_island"]["loss"] == "1 %"
+    assert tree["traffic"]["port"] == "5001"
+    assert "changes" not in tree  # unset
 
 
 def lossy(loss: Loss | None) -> Experiment:

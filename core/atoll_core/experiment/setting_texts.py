@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of several descriptions, compared one by one, under the keys of their files.
+"""Settings of descriptions as texts, under the keys of their files; those of several descriptions compared one by one.
 
 Pure. Every setting comes out exactly once. Where descriptions hold different kinds of a thing (a transfer or none, two
 models of loss), the thing is one setting, because its parts have no counterparts.
@@ -31,10 +31,12 @@ from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import ChainBox, DelayBox, Host, LatencyClass, Switch, Tap, Trunk
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate, Size
-from atoll_dashboards.report.number_format import NOT_MEASURED
 
 UNSET = "none"
-"""What stands for a setting that a description leaves out and that has no value then."""
+"""Text of a setting that a description leaves out and that has no value then."""
+
+NO_COUNTERPART = "\N{EN DASH}"
+"""Text of a part that only other descriptions have."""
 
 _NAMES: dict[type[Any], tuple[str, ...]] = {
     Link: ("box",),
@@ -105,6 +107,22 @@ def settings_table(key: str, things: Sequence[Any]) -> Iterator[Setting]:
         yield from settings_table(below, [each.get(name, _ABSENT) for each in known])
 
 
+def settings_tree(experiment: Experiment) -> dict[str, Any]:
+    """Return the settings of an experiment as texts, in the shape of experiment.yaml, without those that are unset.
+
+    ``{"links": {"sat": {"to_island": {"rate": "16 Mbit/s"}}}}``
+    """
+    tree: dict[str, Any] = {}
+    for setting in settings_table("", [experiment]):
+        *above, last = setting.key.split(".")
+        if setting.texts[0] != UNSET:
+            branch = tree
+            for key in above:
+                branch = branch.setdefault(key, {})
+            branch[last] = setting.texts[0]
+    return tree
+
+
 def short_hash(data: Any) -> str:
     """Return the beginning of the SHA-256 of JSON, which distinguishes values with equal names."""
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_DIGITS]
@@ -170,7 +188,7 @@ def _words(thing: Any) -> str:
         case None | ():
             return UNSET
         case _Absent():
-            return NOT_MEASURED
+            return NO_COUNTERPART
         case bool():
             return str(thing).lower()
         case float():

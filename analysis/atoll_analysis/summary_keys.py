@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The keys of summary.json with their types, units and meanings, read from the types that the analysis is written in.
+
+The meaning of a key is the comment at its line in the source.
+"""
+
+import inspect
+import io
+import re
+import tokenize
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Any, get_args, is_typeddict
+
+from atoll_analysis.summary import Summary
+from atoll_analysis.tables.table_schemas import unit_of
+
+_KEY = re.compile(r"^    (\w+): ")
+
+
+@dataclass(frozen=True, slots=True)
+class Key:
+    """One key of an object in summary.json."""
+
+    name: str
+    type: str  # as Python writes it: ``dict[str, LinkFigures]``
+    meaning: str
+
+    @property
+    def unit(self) -> str:
+        """The unit that the name ends with; "" if it has none."""
+        return unit_of(self.name)
+
+
+@dataclass(frozen=True, slots=True)
+class KeyGroup:
+    """The keys of one type of object, in the order of the source."""
+
+    name: str
+    meaning: str
+    keys: tuple[Key, ...]
+
+
+def key_groups() -> list[KeyGroup]:
+    """Return ``Summary`` and every type below it, each once, in the order in which a reader comes to them."""
+    return [KeyGroup(kind.__name__, inspect.getdoc(kind) or "", tuple(_keys(kind))) for kind in _types_below(Summary)]
+
+
+def _types_below(kind: type[Any]) -> list[type[Any]]:
+    found: dict[type[Any], None] = {kind: None}
+    for hint in inspect.get_annotations(kind, eval_str=True).values():
+        for each in _typed_dicts(hint):
+            found |= dict.fromkeys(_types_below(each))
+    return list(found)
+
+
+def _typed_dicts(hint: Any) -> Iterator[type[Any]]:
+    if is_typeddict(hint):
+        yield hint
+    for part in get_args(hint):
+        yield from _typed_dicts(part)
+
+
+def _keys(kind: type[Any]) -> Iterator[Key]:
+    hints = inspect.get_annotations(kind)
+    meanings = _meanings(kind)
+    for name, hint in hints.items():
+        yield Key(name, _text(hint), meanings.get(name, ""))
+
+
+def _text(hint: Any) -> str:
+    if isinstance(hint, type) and not get_args(hint):
+        return hint.__name__
+    text = re.sub(r"(?:\w+\.)+(\w+)", r"\1", str(hint))
+    return re.sub(r"NotRequired\[(.*)\]$", r"\1", text)
+
+
+def _meanings(kind: type[Any]) -> dict[str, str]:
+    """Return the comment of each key: at the end of its statement, or on lines of its own above it."""
+    found: dict[str, str] = {}
+    name = ""
+    above: list[str] = []
+    for token in tokenize.generate_tokens(io.StringIO(inspect.getsource(kind)).readline):
+        alone = token.line.lstrip().startswith("#")
+        if token.type == tokenize.COMMENT:
+            text = token.string.removeprefix("#").strip()
+            if alone:
+                above.append(text)
+            else:
+                line = _KEY.match(token.line)
+                name = line[1] if line else name
+                found[name] = " ".join(filter(None, (found.get(name, ""), text)))
+        elif (line := _KEY.match(token.line)) and line[1] != name:
+            name = line[1]
+            if above:
+                found[name], above = " ".join(above), []
+    return found

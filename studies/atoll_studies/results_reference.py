@@ -1,0 +1,161 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/results.md: every table, column and key of the results of runs and studies, from what the code is made of.
+
+python -m atoll_studies.results_reference docs/results.md
+"""
+
+import inspect
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from atoll_analysis.run_figures import FIGURES
+from atoll_analysis.summary_keys import KeyGroup, key_groups
+from atoll_analysis.tables.table_schemas import TABLES, TableSchema, unit_of
+from atoll_studies.results import FIGURE_COLUMNS, ORIGIN_COLUMNS, column_name
+
+_HEAD = """\
+# Results
+
+Reference of the files with results: every table, column, unit and key.
+`python -m atoll_studies.results_reference docs/results.md` writes this page from the code.
+
+| file | content |
+|---|---|
+| `RUN/tables/*.parquet` | [tables of a run](#tables-of-a-run): packets, flows, queues, losses |
+| `RUN/summary.json` | [summary of a run](#summary-of-a-run): verdict and figures |
+| `STUDY/runs.csv`, `runs.parquet` | [a study's runs](#tables-of-a-study), a row each |
+| `STUDY/figures.csv`, `figures.parquet` | [a study's figures](#tables-of-a-study) over its runs |
+
+The unit of a column or key is at the end of its name: `goodput_mbit_s` is in Mbit/s. In Parquet files it is also in
+the metadata, under `unit:` and the name of the column. Hosts have their names of lab.yaml.
+"""
+
+_TABLES = """\
+## Tables of a run
+
+`t_ns` and other instants are CLOCK_REALTIME. Bytes are those of IP packets unless a column says otherwise.
+"""
+
+_SUMMARY = """\
+## Summary of a run
+
+None (`null` in JSON) means: not measured. Shares are fractions of 1.
+"""
+
+_STUDY = """\
+## Tables of a study
+
+Both tables begin with a column for each factor of the study. The columns of figures are those of
+[figures by name](#figures-by-name); a figure that no run measured has no column.
+
+`runs`: a row for each run whose figures count.
+"""
+
+_FIGURES = """\
+## Figures by name
+
+`atoll report --figure`, `figures` of a study and the tables of studies use these names. The slowest link is meant
+where a figure is one of a link. Losses by a cause that no run had are left out.
+"""
+
+_RUN_COLUMNS = {
+    "seed": "seed of the run",
+    "verdict": "`valid`, `valid with caveats` or `invalid`",
+    "point": "id of the run in its study",
+    "run": "the run directory",
+    "wall_s": "wall time of the run",
+    "platform": "`virtual`, `mininet` or `hardware`",
+    "revision": "revision of atoll",
+    "kernel": "release of the kernel",
+    "kernel_mode": "mode of the virtual kernel",
+}
+_PARTS = {
+    "": "",
+    "_low": ", lower end of its confidence interval",
+    "_high": ", upper end of its confidence interval",
+    "_level": ", level of this interval: 0.95 is 95 %",
+}
+_FIGURE_COLUMNS = {
+    "figure": "name of the figure",
+    "unit": "its unit",
+    "runs": "runs that measured it",
+    **{f"median{part}": f"median over the runs{text}" for part, text in _PARTS.items()},
+    "quartile_1": "first quartile",
+    "quartile_3": "third quartile",
+    "least": "minimum",
+    "greatest": "maximum",
+    **{f"mean{part}": f"mean over the runs{text}" for part, text in _PARTS.items()},
+    "baseline": "label of the configuration that this one is compared with",
+    "pairs": "pairs of runs with the same seed",
+    **{
+        f"difference{part}": f"median difference from the baseline in these pairs{text}"
+        for part, text in _PARTS.items()
+    },
+    "pairs_higher": "pairs in which this configuration has the higher value",
+    "pairs_lower": "pairs in which this configuration has the lower value",
+}
+
+
+def reference() -> str:
+    """Return the page as Markdown."""
+    return "\n".join(_page())
+
+
+def _page() -> Iterator[str]:
+    yield _HEAD
+    yield _TABLES
+    for name, schema in TABLES.items():
+        yield from _table_of(name, schema)
+    yield _SUMMARY
+    for group in key_groups():
+        yield from _keys_of(group)
+    yield _STUDY
+    yield from _rows(("column", "unit", "meaning"), _meant(_RUN_COLUMNS, ("seed", "verdict", *ORIGIN_COLUMNS)))
+    yield "`figures`: a row for each combination of levels and each figure.\n"
+    yield from _rows(("column", "unit", "meaning"), _meant(_FIGURE_COLUMNS, FIGURE_COLUMNS))
+    yield _FIGURES
+    figures = ((name, unit, f"`{column_name(name, unit)}`") for name, (unit, *_) in FIGURES.items())
+    yield from _rows(("figure", "unit", "column"), figures)
+
+
+def _meant(meanings: dict[str, str], columns: Iterable[str]) -> Iterator[tuple[str, ...]]:
+    for name in columns:
+        yield f"`{name}`", unit_of(name), meanings[name]
+
+
+def _table_of(name: str, schema: TableSchema) -> Iterator[str]:
+    yield f"### `{name}`\n"
+    yield f"A row is {schema.rows}.\n"
+    yield from _rows(
+        ("column", "type", "unit", "meaning"),
+        ((f"`{key}`", str(column.type()), unit_of(key), column.meaning) for key, column in schema.columns.items()),
+    )
+
+
+def _keys_of(group: KeyGroup) -> Iterator[str]:
+    yield f"### {group.name}\n"
+    yield inspect.cleandoc(group.meaning).replace("``", "`") + "\n"
+    yield from _rows(
+        ("key", "type", "unit", "meaning"),
+        ((f"`{key.name}`", _linked(key.type), key.unit, key.meaning.replace("``", "`")) for key in group.keys),
+    )
+
+
+def _linked(kind: str) -> str:
+    """The type, with a link to the keys of an object."""
+    for group in key_groups():
+        kind = kind.replace(group.name, f"[{group.name}](#{group.name.lower()})")
+    return kind.replace("|", "or")
+
+
+def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
+    yield f"| {' | '.join(head)} |"
+    yield "|" + "---|" * len(head)
+    for row in rows:
+        yield f"| {' | '.join(row)} |"
+    yield ""
+
+
+if __name__ == "__main__":
+    Path(sys.argv[1]).write_text(reference(), encoding="utf-8")

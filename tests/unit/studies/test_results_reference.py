@@ -1,0 +1,35 @@
+# SPDX-License-Identifier: Apache-2.0
+"""docs/results.md follows the code: every table, column and key has a meaning there."""
+
+from pathlib import Path
+
+from atoll_analysis.summary_keys import key_groups
+from atoll_analysis.tables.table_schemas import TABLES, unit_of
+from atoll_studies.results_reference import reference
+from tests.support.result_schema import mismatches
+
+
+def test_the_page_is_the_one_that_the_code_gives(project: Path) -> None:
+    assert (project / "docs/results.md").read_text() == reference()
+
+
+def test_every_key_and_column_has_a_meaning() -> None:
+    keys = [(group.name, key) for group in key_groups() for key in group.keys]
+    assert len(keys) > 200
+    assert [f"{group}.{key.name}" for group, key in keys if not key.meaning] == []
+    assert [group.name for group in key_groups() if not group.meaning] == []
+    columns = [(table, name, column) for table, schema in TABLES.items() for name, column in schema.columns.items()]
+    assert [f"{table}.{name}" for table, name, column in columns if not column.meaning] == []
+
+
+def test_units_are_read_from_names() -> None:
+    units = {"goodput_mbit_s": "Mbit/s", "rate_bit_s": "bit/s", "t_ns": "ns", "seconds": "s", "lost_packets": "packets"}
+    assert {name: unit_of(name) for name in units} == units
+    assert unit_of("loss_bytes_captures") == "bytes"
+    assert [unit_of(name) for name in ("bytes_share", "flows", "server", "utilisation")] == [""] * 4
+
+
+def test_a_summary_that_is_not_as_documented_is_noticed() -> None:
+    assert mismatches({"a": 1}, dict[str, float | None], "s") == []
+    assert mismatches({"a": "1"}, dict[str, float | None], "s") == ["s.a: '1' is not <class 'float'>"]
+    assert mismatches([True], list[int], "s") == ["s[0]: True is not <class 'int'>"]
