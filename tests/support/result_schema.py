@@ -40,10 +40,11 @@ def mismatches(value: Any, hint: Any, at: str) -> list[str]:
         return [line for place, each in enumerate(value) for line in mismatches(each, parts[0], f"{at}[{place}]")]
     if origin is dict and isinstance(value, dict):
         return [line for key, each in value.items() for line in mismatches(each, parts[1], f"{at}.{key}")]
-    kinds = {float: (float, int), None: type(None)}.get(hint, hint)
-    right = isinstance(value, kinds) if origin is None and hint is not Any else hint is Any
-    right = right and not (isinstance(value, bool) and hint in (int, float))
-    return [] if right else [f"{at}: {value!r:.60} is not {hint}"]
+    if hint is Any:
+        return []
+    numeric = hint in (int, float)
+    right = isinstance(value, (int, float) if hint is float else origin or hint)
+    return [] if right and not (numeric and isinstance(value, bool)) else [f"{at}: {value!r:.60} is not {hint}"]
 
 
 def _of_object(value: Any, kind: type[Any], at: str) -> list[str]:

@@ -10,6 +10,7 @@ from typing import Any
 import polars as pl
 import pytest
 
+from tests.support.result_schema import assert_as_documented
 from tests.support.sandbox import ATOLL, QUICK, ROOT
 
 pytestmark = pytest.mark.virtual
@@ -69,6 +70,7 @@ def test_flows_of_recorded_sizes_have_that_many_ip_bytes(tmp_path: Path) -> None
 def test_the_example_has_the_loads_it_describes(tmp_path: Path) -> None:
     """Ten seconds of it: a valid run with think times, the least size, the servers' limit, and UDP at its rate."""
     path, summary = run(tmp_path, experiment=LOADS)
+    assert_as_documented(path)
     assert summary["udp"]["sent_mbit_s"] == pytest.approx(2, rel=0.01)
     done = [row for row in flows(path) if row["outcome"] == "completed"]
     assert min(int(row["size_bytes"]) for row in done) >= 200
