@@ -73,8 +73,10 @@ def start(
     """
     if on not in (VIRTUAL, MININET, HARDWARE):
         raise UsageError(f"on={on!r}: unknown platform; known platforms: virtual, mininet, hardware")
-    if (on == HARDWARE) != (inventory is not None):
-        raise UsageError(f"on={on!r}: hardware needs an inventory, other platforms have none")
+    if on == HARDWARE and inventory is None:
+        raise UsageError("on='hardware': give inventory=, the path of the inventory file")
+    if on != HARDWARE and inventory is not None:
+        raise UsageError(f"on={on!r}: inventory is for hardware only; leave it out")
     file = DescriptionFile.read(
         Path(experiment), tuple(setting_text(key, value) for key, value in (settings or {}).items())
     )

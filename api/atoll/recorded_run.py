@@ -103,7 +103,7 @@ class Run:
 
     def _planned(self, kind: type[Any], key: str) -> Any:
         if key not in self.manifest:
-            raise RunDirError(f"{self.path}: the run ended before it was planned (no '{key}' in manifest.json)")
+            raise RunDirError(f"{self.path}: the run ended before its plan was computed: manifest.json has no '{key}'")
         return from_json(kind, self.manifest[key])
 
 

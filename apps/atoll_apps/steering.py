@@ -170,8 +170,8 @@ def _shadowed(same: list[CompiledEntry], lines: dict[str, str]) -> Iterator[str]
         one, other = high.segment.gap_id.chain, low.segment.gap_id.chain
         yield (
             f"{lines[other]}: entry '{low.entry.why}' of {_app(low)} on {low.entry.switch} is never reached: "
-            f"chain {one!r} ({lines[one]}) takes all its frames by '{high.entry.why}' of {_app(high)}; "
-            f"let {one!r} carry less, or {other!r} something else"
+            f"entry '{high.entry.why}' ({_app(high)}) of chain {one!r} ({lines[one]}) has a higher priority and "
+            f"matches the same frames; narrow `carries` of {one!r}, or change `carries` of {other!r}"
         )
 
 

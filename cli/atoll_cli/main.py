@@ -63,7 +63,7 @@ PlatformOption = Annotated[
     str | None,
     typer.Option(
         "--on",
-        help="platform: mininet, virtual (in virtual time) or hardware "
+        help="platform: mininet, virtual (virtual time) or hardware "
         "[default: hardware if an inventory is named, else mininet]",
         metavar="PLATFORM",
         show_default=False,
@@ -144,7 +144,7 @@ def atoll(
         bool, typer.Option("--version", help="print the version", is_eager=True, callback=_print_version)
     ] = False,
 ) -> None:
-    """A satellite-Internet testbed for islands: topologies switched by OpenFlow, not by recabling."""
+    """A testbed for satellite Internet access of islands. OpenFlow entries steer all traffic; no cable is moved."""
     del version
 
 
@@ -169,7 +169,10 @@ def check(
     strict: Strict = False,
     json: Json = False,
 ) -> None:
-    """Check descriptions and report every mistake; changes nothing."""
+    """Check descriptions and report every mistake.
+
+    Changes nothing.
+    """
     from atoll_cli.commands.check import check as check_files
 
     if not (files or machine or inventory):
@@ -195,7 +198,10 @@ def plan(
     backend: BackendOption = None,
     strict: Strict = False,
 ) -> None:
-    """Print the plan of an experiment: flow entries, settings of hosts, jobs."""
+    """Print the plan of an experiment.
+
+    The plan has the flow entries of switches, the settings of hosts, and the jobs on hosts.
+    """
     from atoll_cli.commands.plan import print_plan
     from atoll_cli.commands.selection import backend_for, experiment_file, lab_target, network_on
 
@@ -226,7 +232,7 @@ def trace(
         ),
     ] = None,
     live: Annotated[
-        bool, typer.Option("--live", help="send probe packets through the running lab; traffic may continue")
+        bool, typer.Option("--live", help="send probe packets through the lab that is up; its traffic continues")
     ] = False,
     probes: Annotated[
         int | None, integer_option("--probes", "with --live: number of probes, ten a second [default: 5]", 1, 1000)
@@ -234,7 +240,10 @@ def trace(
     inventory: InventoryOption = None,
     json: Json = False,
 ) -> None:
-    """Show the path of a packet: switches with their flow entries, boxes, taps, delays."""
+    """Show the path of a packet through the lab.
+
+    The path has the switches with their flow entries, the boxes, the taps and the delays.
+    """
     from atoll_cli.commands.selection import lab_target, refuse
     from atoll_cli.commands.trace import print_live_trace, print_packet_trace, print_trace
 
@@ -268,8 +277,9 @@ def calibrate(
     inventory: InventoryOption = None,
     json: Json = False,
 ) -> None:
-    """Test delay alone, rate alone and both together on every link; exit code 1 if a figure is out of bounds.
+    """Test the delay and the rate of every link.
 
+    Tests the delay alone, the rate alone, and both together. Exit code 1: a figure is out of bounds.
     Uses the lab that is up, or brings one up for the test. The experiment is applied to it.
     """
     from atoll_cli.commands.calibrate import calibrate_links
@@ -296,7 +306,10 @@ def up(
     strict: Strict = False,
     json: Json = False,
 ) -> None:
-    """Bring the lab up and leave it up; an experiment is applied to it as well."""
+    """Bring a lab up and leave it up.
+
+    If FILE is an experiment, its lab is brought up and the experiment is applied.
+    """
     from atoll_cli.commands.lab import UpCommand, bring_up
     from atoll_cli.commands.selection import backend_for, lab_target, refuse
     from atoll_core.description.loader import DescriptionFile
@@ -332,8 +345,8 @@ def apply(
     connections: Annotated[
         str,
         typer.Option(
-            help="connections that a swap breaks, such as those of PEPs: reset them, or first wait for their end "
-            "(at most a minute, or 'wait:LIMIT')",
+            help="connections that the change would break, such as those of a PEP: reset them, or first wait until "
+            "they end (at most 1 min, or LIMIT with 'wait:LIMIT')",
             metavar="reset|wait[:LIMIT]",
         ),
     ] = "reset",
@@ -343,7 +356,10 @@ def apply(
     strict: Strict = False,
     json: Json = False,
 ) -> None:
-    """Apply an experiment to the running lab with the fewest changes; chains are swapped under traffic."""
+    """Apply an experiment to the lab that is up.
+
+    Makes the smallest possible change. Chains can be changed while traffic flows.
+    """
     from atoll_cli.commands.lab import ApplyCommand, ApplyOptions, apply_experiment
     from atoll_cli.commands.selection import backend_for, lab_target
 
@@ -367,14 +383,17 @@ def run(
     ] = False,
     no_metrics: Annotated[
         bool,
-        typer.Option("--no-metrics", help="do not record metrics; runs in virtual time with and without them differ"),
+        typer.Option("--no-metrics", help="do not record metrics (in virtual time this changes packet timing)"),
     ] = False,
     full_matrix: Annotated[
-        bool, typer.Option("--full-matrix", help="before the run, ping every pair of hosts instead of each host once")
+        bool,
+        typer.Option("--full-matrix", help="before the run, ping every pair of hosts, not only one pair for each host"),
     ] = False,
     verify_repeat: Annotated[
         bool,
-        typer.Option("--verify-repeat", help="with --on virtual: run twice and compare captures, tables and summary"),
+        typer.Option(
+            "--verify-repeat", help="with --on virtual: make the run twice and compare captures, tables and summary"
+        ),
     ] = False,
     settings: Settings = None,
     seed: SeedOption = None,
@@ -382,9 +401,9 @@ def run(
     strict: Strict = False,
     json: Json = False,
 ) -> None:
-    """Run an experiment: check the paths, measure, analyse, report.
+    """Run an experiment and report the result.
 
-    Uses the lab that is up, or brings one up for the run.
+    Checks the paths, measures, analyses, and writes a report. Uses the lab that is up, or brings one up for the run.
     """
     from atoll_cli.commands.run_arguments import RunArguments
     from atoll_cli.commands.selection import backend_for, experiment_file, lab_target, refuse
@@ -396,7 +415,7 @@ def run(
         verify_repeat and not virtual,
         f"--verify-repeat: runs on {target.platform} are not repeatable; use --on virtual",
     )
-    refuse(verify_repeat and no_analysis, "--verify-repeat compares results of the analysis; leave out --no-analysis")
+    refuse(verify_repeat and no_analysis, "--verify-repeat needs the analysis; leave out --no-analysis")
     refuse(listen is not None and virtual, "--listen: a run in virtual time has no API; use --on mininet")
     refuse(keep and virtual, "--keep: a lab in virtual time exists for one run only; use --on mininet")
     refuse(
@@ -430,22 +449,26 @@ def sweep(
         Path | None, typer.Argument(help="directory of the study [default: runs/studies/NAME]", metavar="DIR")
     ] = None,
     resume: Annotated[
-        bool, typer.Option("--resume", help="keep the runs that are in the directory, and make the others")
+        bool, typer.Option("--resume", help="keep the runs that are in the directory, and make the missing ones")
     ] = False,
     mix: Annotated[
         bool, typer.Option("--mix", help="keep runs that another version of atoll or another kernel made")
     ] = False,
     jobs: Annotated[
-        int | None, integer_option("--jobs", "runs at a time in virtual time [default: the cores]", 1, 1024)
+        int | None,
+        integer_option("--jobs", "number of parallel runs in virtual time [default: number of cores]", 1, 1024),
     ] = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="print the runs with wall time and disk space; make none")
+        bool, typer.Option("--dry-run", help="print the planned runs, their wall time and disk space; make no run")
     ] = False,
     inventory: InventoryOption = None,
     strict: Strict = False,
     json: Json = False,
 ) -> None:
-    """Run a study: every combination of its factors' levels, with every seed; then tables and statistics."""
+    """Run a study: many settings and seeds.
+
+    Runs every combination of the factors' levels with every seed. Then prints tables and statistics.
+    """
     from atoll_cli.commands.sweep import sweep_study
 
     raise typer.Exit(
@@ -465,11 +488,11 @@ def report(
         list[Path], typer.Argument(help="run directory, or a study's; with --compare two or more", metavar="RUN...")
     ],
     compare: Annotated[
-        bool, typer.Option("--compare", help="compare runs: a study whose factors are the settings that differ")
+        bool, typer.Option("--compare", help="compare runs; the settings in which they differ are the factors")
     ] = False,
     figures: Annotated[
         list[str] | None,
-        typer.Option("--figure", help="only this figure, such as 'transfer time'; repeatable", metavar="NAME"),
+        typer.Option("--figure", help="show only this figure, such as 'transfer time'; repeatable", metavar="NAME"),
     ] = None,
     baseline: Annotated[
         list[str] | None,
@@ -489,14 +512,21 @@ def report(
         ),
     ] = None,
     each: Annotated[
-        bool, typer.Option("--per-run", help="also the figures of every run; --out writes them as the table")
+        bool,
+        typer.Option(
+            "--per-run", help="also show the figures of every run; --out FILE.csv then has a row for each run"
+        ),
     ] = False,
     mixed_kernels: Annotated[
-        bool, typer.Option("--mixed-kernels", help="with --compare: allow virtual-time runs of different kernels")
+        bool, typer.Option("--mixed-kernels", help="with --compare: allow runs in virtual time on different kernels")
     ] = False,
     json: Json = False,
 ) -> None:
-    """Analyse a run again and write its report, or show the results of a study or of several runs; needs no testbed."""
+    """Report a run, a study or a comparison.
+
+    For one run: analyse it again and write its report. For a study, or several runs with --compare: show the results.
+    Needs no lab.
+    """
     from atoll_cli.commands.report import View, rebuild, report_comparison, report_study
     from atoll_cli.commands.selection import refuse
 
@@ -523,11 +553,16 @@ def watch(
         str, typer.Option(help="TCP port of the page; without a host, on the loopback address", metavar="[HOST:]PORT")
     ] = "8470",
     browser: Annotated[bool, typer.Option("--open", help="open the page in a browser")] = False,
-    runs: Annotated[Path, typer.Option(help="directory whose runs can be replayed", metavar="DIR")] = Path("runs"),
+    runs: Annotated[Path, typer.Option(help="directory with the runs to offer for replay", metavar="DIR")] = Path(
+        "runs"
+    ),
     inventory: InventoryOption = None,
     json: Json = False,
 ) -> None:
-    """Serve the live page until Ctrl-C; it shows the running lab, later labs, and replays of runs."""
+    """Serve the live page until Ctrl-C.
+
+    The page shows the lab that is up, later labs, and replays of runs.
+    """
     from atoll_cli.commands.selection import lab_target
     from atoll_cli.commands.watch import watch_lab
 
@@ -537,7 +572,7 @@ def watch(
 @app.command(epilog="Example: atoll down")
 def down(
     force: Annotated[
-        bool, typer.Option("--force", help="end a run in progress, too; its measurements are kept")
+        bool, typer.Option("--force", help="also if a run is in progress: end it and keep its measurements")
     ] = False,
     inventory: InventoryOption = None,
     json: Json = False,
@@ -551,7 +586,10 @@ def down(
 
 @app.command(epilog="Example: atoll status --json")
 def status(inventory: InventoryOption = None, json: Json = False) -> None:
-    """Show the state of the lab; exit code 1 if the lab has failed, or the last lab did."""
+    """Show the state of the lab.
+
+    Exit code 1: the lab has failed, or no lab is up and the last one failed.
+    """
     from atoll_cli.commands.lab import print_status
     from atoll_cli.commands.selection import lab_target
 
@@ -560,7 +598,10 @@ def status(inventory: InventoryOption = None, json: Json = False) -> None:
 
 @app.command(epilog="Example: echo nodes | atoll shell")
 def shell() -> None:
-    """Open Mininet's CLI on the running lab; piped input runs as a script."""
+    """Open Mininet's CLI on the lab that is up.
+
+    Standard input from a pipe is run as a script.
+    """
     from atoll_cli.commands.selection import lab_target
     from atoll_cli.commands.shell import open_shell
 

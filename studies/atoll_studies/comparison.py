@@ -62,7 +62,7 @@ def _nothing_to_compare(run: RunDir) -> str | None:
     if manifest.get("outcome") == RUNNING:
         return f"is being made; if it was killed, `atoll report {run.path}` analyses what there is of it"
     if "plan" not in manifest:
-        return f"nothing to analyse: it ended before it was planned ({manifest.get('outcome')})"
+        return f"nothing to analyse: the run ended before its plan was computed ({manifest.get('outcome')})"
     if manifest.get("outcome") != COMPLETED:
         how = str(manifest["outcome"]).partition("\n")[0]
         return f"{how}; `atoll report {run.path}` analyses what there is of it"

@@ -60,7 +60,7 @@ class _Worker:
         if wanted is not None and origin != Provenance(**wanted):
             raise RunError(
                 f"atoll or its kernel was changed during the sweep, from {Provenance(**wanted)} to {origin}; "
-                "--resume --mix goes on with it, another directory starts a new study"
+                "continue with `--resume --mix` (results then say so), or choose another directory for a new study"
             )
         outcome, message = FAILED, ""
         try:

@@ -223,7 +223,10 @@ def read_run_data(run: RunDir) -> RunData:
         network = from_json(Network, manifest["network"])
         plan = from_json(Plan, manifest["plan"])
     except KeyError as missing:
-        msg = f"{run.path}: nothing to analyse, the run ended before it was planned (no {missing} in manifest.json)"
+        msg = (
+            f"{run.path}: nothing to analyse: the run ended before its plan was computed "
+            f"(manifest.json has no {missing})"
+        )
         raise RunDirError(msg) from missing
     except (TypeError, ValueError) as error:
         msg = f"{run.path}: manifest.json does not hold what format {manifest['format']} says: {error}"

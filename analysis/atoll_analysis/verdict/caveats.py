@@ -33,40 +33,43 @@ def accounts(summary: Summary) -> Iterator[str]:
     """Return caveats from the counts of pings and captures."""
     if summary["ping_unsent"]:
         yield (
-            f"the kernel refused to send {counted(summary['ping_unsent'], 'ping')} of the series: no route, or no room "
-            "in a queue of its own host; they count as lost"
+            f"the kernel refused to send {counted(summary['ping_unsent'], 'ping')} of the series: the host had no "
+            "route, or a full send queue; these pings count as lost"
         )
     if summary["ping_unstamped"]:
         yield (
-            f"{counted(summary['ping_unstamped'], 'answered ping')} had a stamp that is not the kernel's: RTT and "
-            "sojourn include the time that the pinging program waited for a processor"
+            f"{counted(summary['ping_unstamped'], 'answered ping')} had no kernel timestamp: RTT and sojourn time "
+            "include the time that the ping program waited for a processor"
         )
     for name, capture in summary["captures"].items():
         if capture["unchecked"]:
             yield (
-                f"capture {name} holds {counted(capture['unchecked'], 'frame')} whose checksum their sender left to "
-                "hardware: offloads are on there, and its packets may be larger than those on the wire"
+                f"capture {name} has {counted(capture['unchecked'], 'frame')} without a computed checksum: the sender "
+                "has offloads enabled, so captured packets may be larger than those on the wire"
             )
 
 
 def _arrivals(facts: RunData, tables: Tables) -> Iterator[str]:
     if not facts.links:
         yield (
-            "no chain has a satellite link: there is no rate, queue or loss to measure"
+            "no chain has a satellite link: link rate, queue and loss were not measured"
             if len(facts.chains) > 1
-            else "the chain has no satellite link: there is no rate, queue or loss to measure"
+            else "the chain has no satellite link: link rate, queue and loss were not measured"
         )
     if tables.arrival is None:
-        yield "no capture of what reaches the island: throughput, goodput, flows and shares were not measured"
+        yield "no tap captures island traffic: throughput, goodput, flows and shares were not measured"
     elif tables.arrival == ARRIVED:
         found = {chain: facts.arrival(chain, tables.decoded) for chain in facts.chains}
         seen = ", ".join(dict.fromkeys(name for name in found.values() if name is not None))
-        yield f"chains end at taps of their own: what reached the island is put together from the captures {seen}"
+        yield f"each chain has its own last tap: island traffic is merged from captures {seen}"
         unseen = dict.fromkeys(chain.name for chain, name in found.items() if name is None)
         if unseen:
-            yield f"no capture of what reaches the island through chain {', '.join(unseen)}: it is missing everywhere"
+            yield (
+                f"no tap captures the island traffic of chain {', '.join(unseen)}: its traffic is missing from all "
+                "figures"
+            )
     elif "island" not in tables.decoded:
-        yield f"no island tap: throughput and goodput are those of capture {tables.arrival}, behind the link"
+        yield f"no island tap: throughput and goodput were computed from capture {tables.arrival}, behind the link"
 
 
 def _links(facts: RunData, tables: Tables, found: Sequence[Section]) -> Iterator[str]:
@@ -74,19 +77,23 @@ def _links(facts: RunData, tables: Tables, found: Sequence[Section]) -> Iterator
     compared = {*(link.box for link in tapped), *compared_links(found)}
     untapped = [link.box for link in facts.links if link.box not in compared]
     if untapped:
-        what = (
-            "the link: its loss is the link's" if len(facts.links) == 1 else f"{', '.join(untapped)}: loss is a link's"
-        )
-        yield f"no captures on both sides of {what} own count, not confirmed"
+        counters = "the link's own counter" if len(untapped) == 1 else "the links' own counters"
+        yield f"the loss of {', '.join(untapped)} is from {counters}; no captures on both sides confirm it"
     if facts.links and not facts.measurements:
-        yield "the boxes' measurement did not end: lateness, loss at the link and queue maximum are unknown"
+        yield (
+            "the boxes did not report the end of the measurement: lateness, loss at the link and queue maximum are "
+            "unknown"
+        )
     if any(way.trace for link in facts.links for way in (link.to_island, link.to_world)):
-        yield "a link followed a trace: utilisation is of its highest rate, sojourn above the RTT it began with"
+        yield (
+            "a link followed a trace: utilisation is relative to its highest rate; sojourn time is RTT minus the RTT "
+            "at the start"
+        )
     if facts.manifest.get("backend") == Backend.TC:
         for link, way, serialisation in early(facts.network, facts.links):
             yield (
-                f"tc played {link.box}: after a pause a packet leaves {way.replace('_', ' the ')} without its "
-                f"serialisation, {serialisation.ms:.1f} ms for one of full size; RTTs are too short by it"
+                f"{link.box} was emulated by tc: {way.replace('_', ' the ')}, the first packet after an idle time gets "
+                f"no serialisation delay (up to {serialisation.ms:.1f} ms), so its RTT is too short by that"
             )
     if facts.in_virtual_time:
         yield "virtual time: the clock stops while a machine computes, so no departure can be late"
@@ -96,20 +103,29 @@ def _boxes(facts: RunData) -> Iterator[str]:
     """Return caveats for frames with inexact arrival times, and for frames that no receiver accepts."""
     for box in facts.measurements:
         if box.unread_packets:
-            yield f"{box.box} lost {counted(box.unread_packets, 'packet')} at its own socket, in no other count"
+            yield (
+                f"{box.box} lost {counted(box.unread_packets, 'packet')} at its own socket; "
+                "no other figure includes them"
+            )
         if box.unstamped_packets:
             packets = counted(box.unstamped_packets, "packet")
-            yield f"{packets} reached {box.box} without a usable receive stamp: they count as arrived when it read them"
+            yield (
+                f"{packets} reached {box.box} without a receive timestamp: the time at which {box.box} read them is "
+                "used as their arrival"
+            )
         clamped = [part for part in box.parts if part.clamped_packets]
         if clamped:
             packets = counted(sum(part.clamped_packets for part in clamped), "packet")
             latest_ms = max(part.clamped_max_ns for part in clamped) / 1e6
-            yield f"{box.box} knew of {packets} too late, at most by {latest_ms:.3f} ms, which their lateness includes"
+            yield (
+                f"{box.box} received {packets} up to {latest_ms:.3f} ms after they arrived; this is included in their "
+                "lateness"
+            )
         if box.no_checksum_packets:
             packets = counted(box.no_checksum_packets, "packet")
             yield (
-                f"{packets} reached {box.box} without checksum, which their receivers discard: switch checksum offload "
-                "off where they are sent (ethtool -K INTERFACE tx off)"
+                f"{packets} reached {box.box} without a checksum; receivers discard such packets: disable checksum "
+                "offload at the sender (ethtool -K INTERFACE tx off)"
             )
 
 
@@ -125,8 +141,8 @@ def _split_transfer(facts: RunData) -> Iterator[str]:
         chain = facts.experiment.steered(each.version).carrier(world.address, island.address, Protocol.TCP)
         if boxes := [hop for hop in chain.hops if hop in splitting]:
             yield (
-                f"iperf3's sender counts bytes that {boxes[0]} has accepted, not those that arrived: its own rate is "
-                "too high; the rate here is that of the island's capture"
+                f"iperf3's sender counts bytes that {boxes[0]} accepted, not bytes that the client received, so its "
+                "rate is too high; atoll shows the rate of the island's capture instead"
             )
             return
 
@@ -137,11 +153,17 @@ def _latency(facts: RunData, pings: Pings) -> Iterator[str]:
     elif facts.links and pings.sent == 0:
         yield "no ping was recorded in the measurement: queue sojourn times are unknown"
     if len(facts.ping_links) > 1:
-        yield "the ping series changed links: sojourn times are above the RTT it began with"
+        yield (
+            "the ping series changed to another link: sojourn times are relative to the RTT at the start of the ping "
+            "series"
+        )
     special = {host.name for host in facts.network.with_role(HostRole.WORLD_SPECIAL)}
     held = {tuple(pair for pair in each.version.latency if pair[0] in special) for each in facts.standing}
     if len(held) > 1:
-        yield "the special server's latency changed: sojourn times are above the RTT that the ping series began with"
+        yield (
+            "the special server's latency changed: sojourn times are relative to the RTT at the start of the ping "
+            "series"
+        )
 
 
 def _idle(facts: RunData) -> Iterator[str]:
@@ -149,4 +171,4 @@ def _idle(facts: RunData) -> Iterator[str]:
     placed, channels = facts.plan.placement, facts.experiment.traffic.channels
     idle = [f"{each.host} (capacity {each.capacity:g})" for each in placed if not each.channels]
     if idle and channels >= len(placed):
-        yield f"none of the {channels} channels fell to {', '.join(idle)}"
+        yield f"{', '.join(idle)} got none of the {channels} channels"

@@ -27,24 +27,28 @@ _MOST_BUFFER = 1 << 23  # 0.4 s of 100 Mbit/s: who waits behind so many is late 
 
 _UNDELIVERED_DATAGRAMS = "udp.undelivered"
 
-_MORE_TCP_BUFFER = "raise the experiment's tcp.buffer_max, for a box net.ipv4.tcp_rmem there"
-_WHOLE_CHECKSUMS = "look for offloads that leave checksums to hardware, and for whatever changes packets on their way"
+_MORE_TCP_BUFFER = "raise tcp.buffer_max of the experiment; for a box, raise net.ipv4.tcp_rmem on its machine"
+_WHOLE_CHECKSUMS = "check for checksum offloads, and for boxes that change packets"
 
 _AT_SOCKETS = {
-    "tcp.listen_drops": ("connection", "not taken, the listen queue being full", "raise net.core.somaxconn there"),
-    "tcp.backlog_dropped": ("TCP segment", "dropped, a socket's backlog being full", _MORE_TCP_BUFFER),
-    "tcp.receive_queue_dropped": ("TCP segment", "dropped, a socket's receive queue being full", _MORE_TCP_BUFFER),
-    "tcp.checksum_errors": ("TCP segment", "damaged, a checksum being wrong", _WHOLE_CHECKSUMS),
+    "tcp.listen_drops": (
+        "connection",
+        "not accepted because the listen queue was full",
+        "raise net.core.somaxconn there",
+    ),
+    "tcp.backlog_dropped": ("TCP segment", "dropped because a socket's backlog was full", _MORE_TCP_BUFFER),
+    "tcp.receive_queue_dropped": ("TCP segment", "dropped because a socket's receive queue was full", _MORE_TCP_BUFFER),
+    "tcp.checksum_errors": ("TCP segment", "discarded because of a wrong checksum", _WHOLE_CHECKSUMS),
     "udp.receive_buffer_errors": (
         "datagram",
-        "dropped, a socket's receive buffer being full",
+        "dropped because a socket's receive buffer was full",
         "raise net.core.rmem_max of the machine",
     ),
-    "udp.checksum_errors": ("datagram", "damaged, a checksum being wrong", _WHOLE_CHECKSUMS),
+    "udp.checksum_errors": ("datagram", "discarded because of a wrong checksum", _WHOLE_CHECKSUMS),
     _UNDELIVERED_DATAGRAMS: (
         "datagram",
-        "not given to a program for another reason",
-        "as a rule a machine had no memory for them, look at net.ipv4.udp_mem there",
+        "not delivered to a program for another reason",
+        "usually the machine had no memory for them; check net.ipv4.udp_mem there",
     ),
 }
 """Meaning and remedy of each counter of a host. A run sets tcp_rmem of its end hosts itself, to tcp.buffer_max."""
@@ -148,7 +152,7 @@ def _may_be_blamed(machine: str, lost: LostOutside) -> bool:
 
 def _waited(name: str, backlog: Backlog, lost: LostOutside) -> str:
     dropped, ours, limit = backlog["dropped_packets"], backlog["on_cables_packets"], backlog["limit_packets"]
-    where = "" if ours is None else f", {min(ours, dropped) or 'none'} of them on the laboratory's own cables"
+    where = "" if ours is None else f" ({min(ours, dropped) or 'none'} of them on the lab's own cables)"
     bound = "" if limit is None else f"; net.core.netdev_max_backlog is {limit}"
     waited = f"{counted(dropped, 'packet')} that waited for a processor{where}{bound}"
     beside = " (not between the captures)" if name in _beside(lost) else ""
@@ -159,7 +163,7 @@ def _more_room(backlog: Backlog) -> str:
     """The remedy: room for a power of ten, for all of it twice had it come at one instant; none where there is much."""
     limit = backlog["limit_packets"] or 0
     if limit >= _MOST_ROOM:
-        return "its processors are too slow for the load, which more room does not mend"
+        return "its processors are too slow for the load; a longer backlog does not help"
     room = _LEAST_ROOM
     while room < min(_MOST_ROOM, 2 * (limit + backlog["dropped_packets"])):
         room *= 10
@@ -182,11 +186,11 @@ def _at_ports(ports: Mapping[str, SwitchPort]) -> Iterator[str]:
 def _larger_buffers(buffer: int, dropped: int) -> str:
     """The remedy: room for all that a port lost, twice, had it come at one instant; none where there is much."""
     if buffer >= _MOST_BUFFER:
-        return "its processors are too slow for the load, which more room does not mend"
+        return "its processors are too slow for the load; larger buffers do not help"
     room = _LEAST_BUFFER
     while room < min(_MOST_BUFFER, 2 * (buffer + dropped * _FRAME_BYTES)):
         room *= 2
-    return f"`sysctl -w net.core.rmem_default={room}` before the laboratory is brought up"
+    return f"`sysctl -w net.core.rmem_default={room}` before the lab is brought up"
 
 
 def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
@@ -202,9 +206,9 @@ def _unknown(uncounted: Mapping[str, str]) -> Iterator[str]:
     machines = {name: why for name, why in uncounted.items() if name != SWITCH_PORTS}
     if machines:
         why = next(iter(machines.values()))
-        yield f"what {_listed([_called(name) for name in machines])} dropped outside the boxes is unknown: {why}"
+        yield f"drops outside the boxes are unknown for {_listed([_called(name) for name in machines])}: {why}"
     if SWITCH_PORTS in uncounted:
-        yield f"what was lost at Open vSwitch's own sockets is unknown: {uncounted[SWITCH_PORTS]}"
+        yield f"drops at Open vSwitch's own sockets are unknown: {uncounted[SWITCH_PORTS]}"
 
 
 def _listed(parts: Sequence[str]) -> str:
@@ -220,4 +224,4 @@ def _count(found: Mapping[str, int], counter: str) -> int:
 
 
 def _called(machine: str) -> str:
-    return "the laboratory's machine" if machine == EMULATION else machine
+    return "the lab's machine" if machine == EMULATION else machine

@@ -75,7 +75,7 @@ def _lateness(summary: Summary) -> Iterator[Finding]:
     stalled_ms = (summary.get("stalled_s") or 0.0) * 1e3
     bound_ms = limits["stalled_share"] * (summary["duration_s"] or 0.0) * 1e3
     yield Finding(
-        f"{counted(stalls, 'stall')} of departures, together {stalled_ms:.2f} ms, bound {bound_ms:g} ms; "
+        f"departures stalled {counted(stalls, 'time')}, {stalled_ms:.2f} ms in total, bound {bound_ms:g} ms; "
         f"the latest departure was {latest or 0.0:.2f} ms late, bound {late_bound:g} ms",
         grave=stalled_ms > bound_ms,
     )
@@ -100,16 +100,22 @@ def _boxes(summary: Summary) -> list[str]:
         )
     if summary["unknown_vlan_packets"]:
         reasons.append(
-            f"a delay box lost {counted(summary['unknown_vlan_packets'], 'packet')} of no latency class, bound 0"
+            f"a delay box dropped {counted(summary['unknown_vlan_packets'], 'packet')} "
+            "whose VLAN tag belongs to no latency class, bound 0"
         )
     for box, link in summary["links"].items():
         if link["windows_over_rate"]:
             rate = link["rate_bit_s"] / 1e6
             windows = counted(link["windows_over_rate"], "window")
-            reasons.append(f"{windows} of 100 ms behind {box} above its {rate:g} Mbit/s, bound 0")
+            reasons.append(
+                f"{box}: the capture behind it has {windows} of 100 ms above the link's {rate:g} Mbit/s, bound 0"
+            )
         if link["scheduled_windows_over_rate"]:
             windows = counted(link["scheduled_windows_over_rate"], "window")
-            reasons.append(f"{box} scheduled {windows} of 100 ms above its rate, bound 0: an error of the emulator")
+            reasons.append(
+                f"{box}: departures were scheduled above the link's rate in {windows} of 100 ms, bound 0: "
+                "a bug of the emulator"
+            )
     return reasons
 
 
@@ -122,11 +128,14 @@ def _bypassed(summary: Summary) -> Iterator[Finding]:
         missing = seen["completed"] - seen["counted"] - summary["channels"]
         if seen["completed"] and not seen["counted"]:
             passed = counted(seen["completed"], "TCP connection")
-            yield grave(f"PEP_BYPASSED: {box} saw no connection, but {passed} of its chains completed")
+            yield grave(
+                f"PEP_BYPASSED: {box} saw no connection, but {passed} on chains through {box} completed: "
+                "traffic bypasses it"
+            )
         elif missing > 0:
             yield Finding(
-                f"{box} saw {counted(seen['counted'], 'connection')}, but {seen['completed']} of its chains completed: "
-                "some bypassed it",
+                f"{box} saw {counted(seen['counted'], 'connection')}, but {seen['completed']} on chains through {box} "
+                "completed: some bypassed it",
                 grave=False,
             )
 

@@ -17,7 +17,7 @@ if TYPE_CHECKING:  # importers are loaded only to import
     from atoll_core.experiment.flow_sizes import FlowSizes
 
 distributions = typer.Typer(
-    help="Import flow-size distributions from flow records, or show them.",
+    help="Import or show flow-size distributions.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -102,7 +102,8 @@ async def _up(command: UpCommand, described: tuple[Network, Experiment | None], 
     if command.as_json:
         print(json.dumps(made | {"warnings": warnings}))
     else:
-        applied = f", {experiment.name} applied ({counted(len(made['changes']), 'change')})" if experiment else ""
+        changes = counted(len(made["changes"]), "change")
+        applied = f"; experiment '{experiment.name}' applied ({changes})" if experiment else ""
         print(f"{network.name} {'was up already' if made['already'] else 'is up'}{applied}")
     return 0
 
@@ -200,8 +201,8 @@ def apply_experiment(command: ApplyCommand) -> None:
         print(line)
     swapped = f" {swap[-1]['text']};" if swap else ""
     print(
-        f"{counted(len(changes), 'change')} {'would be made' if dry_run else 'made'};{swapped} "
-        f"{experiment.name} on {network.name}"
+        f"{counted(len(changes), 'change')} {'would be made' if dry_run else 'made'} on {network.name};{swapped} "
+        f"experiment '{experiment.name}' is {'not applied (dry run)' if dry_run else 'applied'}"
     )
 
 

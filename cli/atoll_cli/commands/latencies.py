@@ -13,7 +13,7 @@ from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic
 
 latencies = typer.Typer(
-    help="Import latencies of world servers from RTTs to real servers.",
+    help="Import latencies of world servers from RTTs.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:  # trace generators are loaded only to make a trace
     Q = TypeVar("Q", Rate, Duration, Size)
 
 link_traces = typer.Typer(
-    help="Make a trace that a link can follow: a rain fade, satellite passes, or the losses of a run.",
+    help="Make a link trace: rain fade, passes, losses.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

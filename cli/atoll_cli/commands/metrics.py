@@ -19,7 +19,7 @@ if TYPE_CHECKING:  # the database's client is loaded only where it is used
     from atoll_dashboards.influx.influx_settings import InfluxSettings
 
 metrics = typer.Typer(
-    help="Load metrics of runs into InfluxDB, or list their names.",
+    help="Load runs into InfluxDB; list metrics.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )

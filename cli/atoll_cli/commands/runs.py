@@ -13,7 +13,7 @@ from atoll_core.errors import AtollError
 from atoll_core.plural import counted
 
 runs = typer.Typer(
-    help="List runs on the disk, verify their files, delete their captures.",
+    help="List or verify runs; delete their captures.",
     no_args_is_help=True,
     rich_markup_mode=None,
 )
@@ -29,19 +29,19 @@ RunPaths = Annotated[list[Path], typer.Argument(help="run directories, or direct
 def list_(
     folders: Folders = None,
     experiment: Annotated[
-        str | None, typer.Option(help="only of this experiment", metavar="NAME", show_default=False)
+        str | None, typer.Option(help="only runs of this experiment", metavar="NAME", show_default=False)
     ] = None,
     verdict: Annotated[
         str | None,
         typer.Option(
-            help="only with this verdict: valid, invalid, or 'valid with caveats', 'not analysed'",
+            help="only runs with this verdict: valid, invalid, 'valid with caveats' or 'not analysed'",
             metavar="VERDICT",
             show_default=False,
         ),
     ] = None,
     platform: Annotated[
         str | None,
-        typer.Option(help="only of this platform: virtual, mininet, hardware", metavar="NAME", show_default=False),
+        typer.Option(help="only runs on this platform: virtual, mininet, hardware", metavar="NAME", show_default=False),
     ] = None,
     json: Json = False,
 ) -> None:
@@ -76,9 +76,9 @@ def list_(
 
 @runs.command(cls=PlainArguments, epilog="Example: atoll runs verify runs/geo/*")
 def verify(paths: RunPaths, json: Json = False) -> None:
-    """Read every capture and table of runs, and report what is damaged.
+    """Read every capture and table of runs and report damaged files.
 
-    Exit code 1: something is.
+    Exit code 1: a file is damaged.
     """
     from atoll_analysis.stored_runs import find_runs, verify_run
     from atoll_hosts.binary import find_binary
@@ -100,8 +100,8 @@ def verify(paths: RunPaths, json: Json = False) -> None:
 def drop_captures(paths: RunPaths, json: Json = False) -> None:
     """Delete the captures of runs; tables, summary and report stay.
 
-    The runs cannot be analysed again. Runs that were not analysed, and those in progress, keep their captures.
-    Exit code 1: there were such runs.
+    The runs cannot be analysed again. Runs that were not analysed and runs in progress keep their captures.
+    Exit code 1: the captures of a run were kept.
     """
     from atoll_analysis.stored_runs import drop_captures as drop
     from atoll_analysis.stored_runs import find_runs

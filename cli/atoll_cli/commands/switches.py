@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from atoll_switches.configuration import ControllerAddress
 
 switches = typer.Typer(
-    help="List the lab's switches: identity, connection state, installed and free flow entries.",
+    help="List switches, their flow entries and counters.",
     invoke_without_command=True,
     rich_markup_mode=None,
     epilog="Example: atoll switches --json",

@@ -191,14 +191,14 @@ class Reconciler:
                 channel.lost_s = min(channel.lost_s, self._restarts[-1])
         names = [switch.name for switch in self._network.switches if switch.dpid in present]
         away = [switch.name for switch in self._network.switches if switch.dpid not in present]
-        without = f" without {', '.join(away)}" if away else ""
+        without = f"; not connected: {', '.join(away)}" if away else ""
         try:
             async with self._changing:
                 changes: tuple[FlowChange, ...] = ()
                 if self.plan is not None:
                     changes = await self._bring(self.plan, only=names)
         except LabError as error:
-            self._note(f"controller restarted{without}, but the switches could not be repaired: {error}")
+            self._note(f"controller restarted{without}; repair of the other switches failed: {error}")
             return
         self._note(f"controller restarted{without}; {_repairs(changes)}")
 
@@ -287,7 +287,7 @@ class Reconciler:
                     return
                 changes = await self._bring(self.plan, only={switch.name})
         except LabError as error:
-            self._note(f"{switch.name} {reason}, but could not be repaired: {error}")
+            self._note(f"{switch.name} {reason}; its repair failed: {error}")
             return
         if changes or always_note:
             self._note(f"{switch.name} {reason}; {_repairs(changes)}")

@@ -54,9 +54,15 @@ class RawLogTail:
                 try:
                     found = [point.line()[0] for line in lines for point in points_of(json.loads(line))]
                 except (AttributeError, KeyError, TypeError, ValueError) as error:
-                    raise RunDirError(f"{self._run}: its counters or events are damaged: {error!r}") from None
+                    raise RunDirError(
+                        f"{file.name}: a line of this file is damaged: {_problem(error)}; the run cannot be replayed"
+                    ) from None
                 if frame := "".join(f"{line}\n" for line in found if line is not None):
                     yield frame.encode()
+
+
+def _problem(error: Exception) -> str:
+    return f"key {error} is missing" if isinstance(error, KeyError) else str(error)
 
 
 def _counter_points(classes: dict[int, str], kinds: dict[str, BoxKind], line: _Line) -> Iterator[MetricPoint]:

@@ -84,7 +84,7 @@ def _queue_sojourn(link: LinkFigures | None) -> tuple[KeyFigure, ...]:
         return ()
     p50, p95, p99 = (significant(told[percentile], 2) for percentile in ("p50_ms", "p95_ms", "p99_ms"))
     mean = "" if told["mean_ms"] is None else f"mean {figure(told['mean_ms'], '', 1)}, "
-    beside = f"at most, of all packets; {mean}to 6 %: p50 {p50}, p95 {p95}, p99 {p99}"
+    beside = f"maximum over all packets; {mean}p50 {p50}, p95 {p95}, p99 {p99} ms (percentiles within 6 %)"
     return (KeyFigure("queue sojourn", figure(told["max_ms"], "ms", 1), beside),)
 
 

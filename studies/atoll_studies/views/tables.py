@@ -70,7 +70,7 @@ def headline(results: Results) -> str:
     if len(results.all_runs) == 1:
         return runs
     if any(name != SEED for name, _ in likeness.unlike):
-        return f"{runs}, different in more than their settings"
+        return f"{runs}; not only their settings differ: see 'not alike'"
     differing = [*(["settings"] if likeness.settings else []), *(["seeds"] if len(results.seeds) > 1 else [])]
     how = f"alike but for their {' and '.join(differing)}" if differing else "identical in all recorded properties"
     return f"{runs}, {how}"

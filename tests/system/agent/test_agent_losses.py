@@ -89,8 +89,8 @@ async def test_what_sockets_have_no_room_for_is_told_of_their_host(tmp_path: Pat
     assert 0 < counted["udp.receive_buffer_errors"] == counted["udp.in_errors"] < SENT
     assert 0 < counted["tcp.listen_drops"] < CALLS
     listening, receiving = told(found)
-    assert "the listen queue being full (full " in listening
-    assert "a socket's receive buffer being full (full " in receiving
+    assert "because the listen queue was full (full " in listening
+    assert "because a socket's receive buffer was full (full " in receiving
 
 
 async def test_a_checksum_that_is_wrong_is_damage_and_a_syn_sent_again_is_none(tmp_path: Path) -> None:
@@ -108,5 +108,5 @@ async def test_a_checksum_that_is_wrong_is_damage_and_a_syn_sent_again_is_none(t
     found = drop_increase(begin, end, None)
     assert found["hosts"] == {"wrong": {"tcp.checksum_errors": 2, "udp.checksum_errors": 1, "udp.in_errors": 1}}
     segments, datagrams = told(found)
-    assert segments.startswith("2 TCP segments were damaged, a checksum being wrong (wrong 2): ")
-    assert datagrams.startswith("1 datagram was damaged, a checksum being wrong (wrong 1): ")
+    assert segments.startswith("2 TCP segments were discarded because of a wrong checksum (wrong 2): ")
+    assert datagrams.startswith("1 datagram was discarded because of a wrong checksum (wrong 1): ")

@@ -44,7 +44,7 @@ async def test_a_backlog_that_is_overrun_is_named_as_the_cause(tmp_path: Path) -
     assert counted["dropped_packets"] > 10
     assert 0 < counted["on_cables_packets"] == counted["dropped_packets"] - loopback, "the machine has no other program"
     assert summary["lost_outside"]["machines"].keys() == {EMULATION}
-    sentence = f"the laboratory's machine dropped {counted['dropped_packets']} packets that waited for a processor, "
+    sentence = f"the lab's machine dropped {counted['dropped_packets']} packets that waited for a processor ("
     limit = "; net.core.netdev_max_backlog is 1000000: "  # again, when the measurement ends
     assert summary["loss_bytes_captures"] != summary["loss_bytes_link"]
     (reason,) = [reason for reason in summary["reasons"] if reason.startswith("captures show a loss of ")]

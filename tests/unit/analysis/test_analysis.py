@@ -365,7 +365,7 @@ def test_a_client_too_weak_for_a_channel_is_told(tmp_path: Path, binary: Path) -
     run = begin(tmp_path, experiment(), replace(lab, hosts=weak))
     summary = analyse(run, binary)
     assert summary["placement"] == {"i1": 4, "i2": 4, "i3": 4, "i4": 4, "i5": 4, "i6": 0}
-    assert "none of the 20 channels fell to i6 (capacity 0.01)" in summary["notes"]
+    assert "i6 (capacity 0.01) got none of the 20 channels" in summary["notes"]
 
 
 def test_a_transfer_by_another_tool_is_measured_at_the_island(tmp_path: Path, binary: Path) -> None:

@@ -117,8 +117,8 @@ def test_a_branch_with_a_link_and_a_tap_of_its_own_is_measured_there(tmp_path: P
     assert coded["goodput_mbit_s"] == pytest.approx(20 * 8000 / 10 / 1e6)
     assert (main_chain["flows_completed"], coded["flows_completed"]) == (2, 1)
     assert (main_chain["loss_fraction"], coded["loss_fraction"]) == (0.2, None)
-    assert any("put together from the captures island, tap-m" in note for note in summary["notes"])
-    assert any("no captures on both sides of meo" in note for note in summary["notes"])
+    assert any("island traffic is merged from captures island, tap-m" in note for note in summary["notes"])
+    assert any("the loss of meo is from the link's own counter" in note for note in summary["notes"])
     page = write_report(run).read_text()
     assert "What each chain carried" in page
     assert "Links, to the island" in page
@@ -133,7 +133,7 @@ def test_a_window_above_the_rate_of_any_link_makes_the_run_invalid(tmp_path: Pat
     write(run, {"world": [(0, DOWN)], "island": [(0, DOWN)], "link-sat": [], "tap-m": burst, "link-meo": burst})
     write_boxes(run, {"sat": 0, "meo": 0})
     reasons = analyse(run, find_binary())["reasons"]
-    assert "1 window of 100 ms behind meo above its 32 Mbit/s, bound 0" in reasons
+    assert "meo: the capture behind it has 1 window of 100 ms above the link's 32 Mbit/s, bound 0" in reasons
 
 
 def test_captures_that_do_not_see_the_same_chains_are_not_compared(tmp_path: Path) -> None:

@@ -63,7 +63,5 @@ def test_what_iperf3s_sender_reports_is_the_peps(tmp_path: Path, tool: str, mode
     transfer = {"size": 10_000, "start": 0, "tool": tool, "port": 5002}
     boxes = [{"box": "pep-w", "settings": [["mode", mode]]}]
     summary = analyse(with_pep(tmp_path, 10_000, transfer=transfer, boxes=boxes), find_binary())
-    found = [
-        note for note in summary["notes"] if note.startswith("iperf3's sender counts bytes that pep-w has accepted")
-    ]
+    found = [note for note in summary["notes"] if note.startswith("iperf3's sender counts bytes that pep-w accepted")]
     assert len(found) == notes

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A run whose link followed a trace: its figures stand, and what they refer to is said."""
+"""A run whose link followed a trace: its figures are valid, and the report says what they are relative to."""
 
 from dataclasses import replace
 from pathlib import Path
@@ -42,8 +42,8 @@ def test_a_run_on_a_slow_link_that_tc_played_says_how_much_rtts_are_too_short(tm
     slow = replace(asked.links[0].to_world, rate=Rate(64_000))
     run = begin(tmp_path, replace(asked, links=(replace(asked.links[0], to_world=slow),)), network())
     said = (
-        "tc played sat: after a pause a packet leaves to the world without its serialisation, 187.5 ms for one of full "
-        "size; RTTs are too short by it"
+        "sat was emulated by tc: to the world, the first packet after an idle time gets no serialisation delay "
+        "(up to 187.5 ms), so its RTT is too short by that"
     )
     for backend, expected in (("engine", False), ("tc", True)):
         run.update_manifest({"backend": backend})

@@ -186,4 +186,6 @@ def test_runs_recorded_before_have_no_capture_of_what_enters_a_link(tmp_path: Pa
     run.write_manifest(manifest)
     reasons, summary = judged(run)
     assert reasons == []
-    assert any("its loss is the link's own count, not confirmed" in note for note in summary["notes"])
+    assert any(
+        "is from the link's own counter; no captures on both sides confirm it" in note for note in summary["notes"]
+    )

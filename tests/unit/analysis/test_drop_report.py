@@ -25,11 +25,11 @@ from atoll_testbed.run.kernel_drops import DropSample, drop_increase
 from tests.unit.analysis.test_verdict import VALID
 
 CAUSE = (
-    "the laboratory's machine dropped 312 packets that waited for a processor, 310 of them on the laboratory's own "
-    "cables; net.core.netdev_max_backlog is 1000: `sysctl -w net.core.netdev_max_backlog=10000`"
+    "the lab's machine dropped 312 packets that waited for a processor (310 of them on the lab's own cables); "
+    "net.core.netdev_max_backlog is 1000: `sysctl -w net.core.netdev_max_backlog=10000`"
 )
 PLACES = frozenset({"rack-1", "s1/2", "s1/10"})  # between the captures
-WHOLE_CHECKSUMS = "look for offloads that leave checksums to hardware, and for whatever changes packets on their way"
+WHOLE_CHECKSUMS = "check for checksum offloads, and for boxes that change packets"
 
 
 def outside_remarks(lost: LostOutside | None, *, blamed: bool) -> list[str]:
@@ -105,13 +105,16 @@ def test_what_rose_between_two_looks_is_kept_by_machine_and_host(told: dict[str,
     }
     assert outside_remarks(lost_outside({"lost_outside": found}, PLACES), blamed=False) == [
         CAUSE,
-        "3 connections were not taken, the listen queue being full (w1 3): raise net.core.somaxconn there",
-        f"1 TCP segment was damaged, a checksum being wrong (w1 1): {WHOLE_CHECKSUMS}",
-        "4 datagrams were dropped, a socket's receive buffer being full (w1 4): raise net.core.rmem_max of the machine",
-        f"2 datagrams were damaged, a checksum being wrong (w1 2): {WHOLE_CHECKSUMS}",
+        "3 connections were not accepted because the listen queue was full (w1 3): raise net.core.somaxconn there",
+        f"1 TCP segment was discarded because of a wrong checksum (w1 1): {WHOLE_CHECKSUMS}",
         (
-            "1 datagram was not given to a program for another reason (w1 1): "
-            "as a rule a machine had no memory for them, look at net.ipv4.udp_mem there"
+            "4 datagrams were dropped because a socket's receive buffer was full (w1 4): raise net.core.rmem_max of "
+            "the machine"
+        ),
+        f"2 datagrams were discarded because of a wrong checksum (w1 2): {WHOLE_CHECKSUMS}",
+        (
+            "1 datagram was not delivered to a program for another reason (w1 1): "
+            "usually the machine had no memory for them; check net.ipv4.udp_mem there"
         ),
     ]
 
@@ -158,7 +161,7 @@ def test_room_is_advised_that_a_kernel_takes(dropped: int) -> None:
         return cause.rpartition(": ")[2]
 
     assert advised(1000) == advised(None) == "`sysctl -w net.core.netdev_max_backlog=1000000`"
-    assert advised(1_000_000) == "its processors are too slow for the load, which more room does not mend"
+    assert advised(1_000_000) == "its processors are too slow for the load; a longer backlog does not help"
 
 
 def test_an_agent_that_cannot_tell_leaves_its_machine_unknown(told: dict[str, Any]) -> None:
@@ -168,7 +171,7 @@ def test_an_agent_that_cannot_tell_leaves_its_machine_unknown(told: dict[str, An
         found = drop_increase({"rack-1": begin}, {"rack-1": end}, None)
         assert found == {"machines": {}, "hosts": {}, "ports": None, "uncounted": {"rack-1": mute.unknown}}
     assert outside_remarks(lost_outside({"lost_outside": found}, PLACES), blamed=True) == [
-        "what rack-1 dropped outside the boxes is unknown: the agent of rack-1 speaks protocol 1.1"
+        "drops outside the boxes are unknown for rack-1: the agent of rack-1 speaks protocol 1.1"
     ]
     told["machine"]["backlog_dropped_packets"] = None
     found = drop_increase({EMULATION: DropSample(told)}, {EMULATION: later(told, w1__tcp__listen_drops=2)}, None)
@@ -214,7 +217,7 @@ def test_another_programs_packets_are_blamed_for_nothing() -> None:
     (reason,) = reasons(summary(0, 4000))
     assert reason.endswith("they must be equal")
     (remark,) = remarks(summary(0, 4000))
-    assert "312 packets that waited for a processor, none of them on the laboratory's own cables; " in remark
+    assert "312 packets that waited for a processor (none of them on the lab's own cables); " in remark
 
 
 def test_what_is_not_between_the_captures_is_blamed_for_nothing(told: dict[str, Any]) -> None:
@@ -247,15 +250,15 @@ def test_many_hosts_or_machines_are_one_line() -> None:
     hosts = {f"w{number}": {"tcp.backlog_dropped": 2} for number in range(1, 9)}
     (line,) = outside_remarks(LostOutside(machines={}, hosts=hosts, ports={}, uncounted={}, beside=[]), blamed=False)
     assert line == (
-        "16 TCP segments were dropped, a socket's backlog being full (w1 2, w2 2, w3 2, w4 2, w5 2 and 3 more): "
-        "raise the experiment's tcp.buffer_max, for a box net.ipv4.tcp_rmem there"
+        "16 TCP segments were dropped because a socket's backlog was full (w1 2, w2 2, w3 2, w4 2, w5 2 and 3 more): "
+        "raise tcp.buffer_max of the experiment; for a box, raise net.ipv4.tcp_rmem on its machine"
     )
     uncounted = {f"rack-{number}": f"the agent of rack-{number} has ended" for number in range(1, 8)}
     (line,) = outside_remarks(
         LostOutside(machines={}, hosts={}, ports={}, uncounted=uncounted, beside=[]), blamed=False
     )
     assert line == (
-        "what rack-1, rack-2, rack-3, rack-4, rack-5 and 2 more dropped outside the boxes is unknown: "
+        "drops outside the boxes are unknown for rack-1, rack-2, rack-3, rack-4, rack-5 and 2 more: "
         "the agent of rack-1 has ended"
     )
 
@@ -278,7 +281,7 @@ def test_what_rose_at_the_switches_own_sockets_is_kept_by_port(told: dict[str, A
     (cause,) = likely_causes(lost)
     assert cause == (
         "43 packets were lost at Open vSwitch's own sockets (s1/2 40, s1/10 3), whose receive buffers have "
-        "212992 bytes each: `sysctl -w net.core.rmem_default=1048576` before the laboratory is brought up"
+        "212992 bytes each: `sysctl -w net.core.rmem_default=1048576` before the lab is brought up"
     )
     assert outside_remarks(lost, blamed=False) == [cause]
     assert outside_remarks(lost, blamed=True) == [], "told once"
@@ -287,10 +290,10 @@ def test_what_rose_at_the_switches_own_sockets_is_kept_by_port(told: dict[str, A
 @pytest.mark.parametrize(
     ("buffer", "dropped", "remedy"),
     [
-        (212_992, 1, "`sysctl -w net.core.rmem_default=1048576` before the laboratory is brought up"),
-        (212_992, 700, "`sysctl -w net.core.rmem_default=4194304` before the laboratory is brought up"),
-        (212_992, 10**9, "`sysctl -w net.core.rmem_default=8388608` before the laboratory is brought up"),
-        (8_388_608, 10, "its processors are too slow for the load, which more room does not mend"),
+        (212_992, 1, "`sysctl -w net.core.rmem_default=1048576` before the lab is brought up"),
+        (212_992, 700, "`sysctl -w net.core.rmem_default=4194304` before the lab is brought up"),
+        (212_992, 10**9, "`sysctl -w net.core.rmem_default=8388608` before the lab is brought up"),
+        (8_388_608, 10, "its processors are too slow for the load; larger buffers do not help"),
     ],
 )
 def test_buffers_are_advised_that_would_have_held_it(buffer: int, dropped: int, remedy: str) -> None:
@@ -311,8 +314,8 @@ def test_sockets_that_the_kernel_does_not_tell_of_are_unknown(told: dict[str, An
         assert likely_causes(lost_outside({"lost_outside": found}, PLACES)) == []
     found = drop_increase({EMULATION: mute}, {EMULATION: unread}, None)
     assert outside_remarks(lost_outside({"lost_outside": found}, PLACES), blamed=False) == [
-        "what w1 dropped outside the boxes is unknown: its counters could not be read",
-        f"what was lost at Open vSwitch's own sockets is unknown: {mute.ports_unknown}",
+        "drops outside the boxes are unknown for w1: its counters could not be read",
+        f"drops at Open vSwitch's own sockets are unknown: {mute.ports_unknown}",
     ]
 
 

@@ -129,11 +129,20 @@ def test_a_run_at_all_its_bounds_is_valid() -> None:
         ),
         (("overloaded", ["delay"]), "delay lost packets at its own socket: the machine was too busy"),
         (("oversize_packets", 2), "2 packets larger than the MTU reached a box: some interface has offloads enabled"),
-        (("unknown_vlan_packets", 4), "a delay box lost 4 packets of no latency class, bound 0"),
-        (("links.sat.windows_over_rate", 3), "3 windows of 100 ms behind sat above its 16 Mbit/s, bound 0"),
+        (
+            ("unknown_vlan_packets", 4),
+            "a delay box dropped 4 packets whose VLAN tag belongs to no latency class, bound 0",
+        ),
+        (
+            ("links.sat.windows_over_rate", 3),
+            "sat: the capture behind it has 3 windows of 100 ms above the link's 16 Mbit/s, bound 0",
+        ),
         (
             ("links.sat.scheduled_windows_over_rate", 1),
-            "sat scheduled 1 window of 100 ms above its rate, bound 0: an error of the emulator",
+            (
+                "sat: departures were scheduled above the link's rate in 1 window of 100 ms, bound 0: "
+                "a bug of the emulator"
+            ),
         ),
         (
             ("loss_bytes_link", 4710),
@@ -199,14 +208,14 @@ STALL = (("lateness_max_ms", 10.4), ("lateness_p99_ms", 0.2), ("stalls", 1), ("s
 def test_one_late_departure_on_a_geo_link_is_a_caveat_with_its_figures() -> None:
     """99.98 % of the packets left within 0.2 ms: a stall of 10 ms changes no figure of RTTs of 500 ms."""
     assert caveats(*STALL) == [
-        "1 stall of departures, together 10.40 ms, bound 60 ms; the latest departure was 10.40 ms late, bound 50 ms"
+        "departures stalled 1 time, 10.40 ms in total, bound 60 ms; the latest departure was 10.40 ms late, bound 50 ms"
     ]
 
 
 def test_stalls_are_judged_by_how_much_of_the_measured_time_they_cover() -> None:
     assert len(caveats(*STALL, ("stalls", 6), ("stalled_s", 0.06))) == 1
     (reason,) = judged(*STALL, ("stalls", 7), ("stalled_s", 0.061))
-    assert reason.startswith("7 stalls of departures, together 61.00 ms, bound 60 ms")
+    assert reason.startswith("departures stalled 7 times, 61.00 ms in total, bound 60 ms")
 
 
 @pytest.mark.parametrize(("rtt_ms", "bound"), [(20.0, "5"), (50.0, "5"), (80.0, "8"), (None, "5")])
@@ -377,8 +386,13 @@ def ended(counted: int, completed: int) -> tuple[str, Any]:
 def test_a_pep_that_its_packets_bypass_makes_the_run_invalid() -> None:
     """Connections that were established before the measurement are not missing: one for each of the four channels."""
     assert judged(ended(0, 1)) == [
-        "PEP_BYPASSED: pep-w saw no connection, but 1 TCP connection of its chains completed"
+        (
+            "PEP_BYPASSED: pep-w saw no connection, but 1 TCP connection on chains through pep-w completed: traffic "
+            "bypasses it"
+        )
     ]
     assert caveats(ended(0, 0)) == []
     assert caveats(ended(37, 41)) == []
-    assert caveats(ended(36, 41)) == ["pep-w saw 36 connections, but 41 of its chains completed: some bypassed it"]
+    assert caveats(ended(36, 41)) == [
+        "pep-w saw 36 connections, but 41 on chains through pep-w completed: some bypassed it"
+    ]

@@ -99,7 +99,7 @@ async def test_a_controller_is_replaced_while_a_switch_is_away(known: bool, monk
     missing = {name: table.popitem()[1] for name, table in lab.next.tables.items()}
     lab.controller.die()
     note = await lab.told("controller restarted")
-    assert note == f"controller restarted without sw-2; 1 flow entries repaired: add '{missing['sw-1'].why}'"
+    assert note == f"controller restarted; not connected: sw-2; 1 flow entries repaired: add '{missing['sw-1'].why}'"
     await asyncio.wait_for(lab.reconciler.settled(), LIMIT_S)
     assert SwitchConnection("sw-2", "down") in lab.seen
     lab.next.switches[2] = SwitchState(2, up=True)

@@ -280,7 +280,7 @@ def test_up_to_six_runs_are_columns_of_a_terminal(
     """In a hundred of its columns, every number on one line and in the column of its run."""
     lines = printed(compare([*runs, *runs, *runs][:number]), monkeypatch, capsys)
     assert max(map(len, lines)) <= 100
-    assert lines[0] == f"{number} runs, different in more than their settings"
+    assert lines[0] == f"{number} runs; not only their settings differ: see 'not alike'"
     head = next(line for line in lines if line.split() == [f"#{each + 1}" for each in range(number)])
     goodput = next(line for line in lines if line.startswith("goodput, Mbit/s"))
     ends = [match.end() for match in re.finditer(r"\d+\.\d{3}( \S+%| =)?", goodput)]
@@ -395,7 +395,10 @@ def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
     report_comparison([early.path, runs[0].path, going.path, runs[1].path], View(as_json=True))
     told = capsys.readouterr()
     assert told.err.splitlines() == [
-        f"left out: {early.path}: nothing to analyse: it ended before it was planned (cancelled at step switches)",
+        (
+            f"left out: {early.path}: nothing to analyse: the run ended before its plan was computed (cancelled at "
+            "step switches)"
+        ),
         (
             f"left out: {going.path}: is being made; if it was killed, `atoll report {going.path}` analyses what "
             "there is of it"
