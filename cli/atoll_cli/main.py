@@ -438,6 +438,14 @@ def sweep(
     jobs: Annotated[
         int | None, integer_option("--jobs", "runs at a time in virtual time [default: the cores]", 1, 1024)
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler",
+            help="make the runs on the workers of this Dask scheduler: tls://HOST:PORT, or tcp:// on this machine",
+            metavar="ADDRESS",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="print the runs with wall time and disk space; make none")
     ] = False,
@@ -450,7 +458,16 @@ def sweep(
 
     raise typer.Exit(
         sweep_study(
-            study, directory, inventory, jobs, resume=resume, mix=mix, dry_run=dry_run, strict=strict, as_json=json
+            study,
+            directory,
+            inventory,
+            jobs,
+            scheduler,
+            resume=resume,
+            mix=mix,
+            dry_run=dry_run,
+            strict=strict,
+            as_json=json,
         )
     )
 

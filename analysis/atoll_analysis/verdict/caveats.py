@@ -81,7 +81,10 @@ def _links(facts: RunData, tables: Tables, found: Sequence[Section]) -> Iterator
     if facts.links and not facts.measurements:
         yield "the boxes' measurement did not end: lateness, loss at the link and queue maximum are unknown"
     if any(way.trace for link in facts.links for way in (link.to_island, link.to_world)):
-        yield "a link followed a trace: utilisation is of its highest rate, sojourn above the RTT it began with"
+        yield (
+            "a link followed a trace or was changed: utilisation is of its highest rate, sojourn above the RTT it "
+            "began with"
+        )
     if facts.manifest.get("backend") == Backend.TC:
         for link, way, serialisation in early(facts.network, facts.links):
             yield (
