@@ -47,7 +47,7 @@ class RegimeFigures(TypedDict):
     burst_share: float | None  # of the lost packets, as in ``loss_bursts``
     swinging_share: float | None  # of the spans of three round trips: the queue was both full and empty within them
     span_s: float | None  # three round trips
-    grows: bool | None  # the concurrency of an open loop; None: a closed loop, whose concurrency is bounded
+    grows: bool | None  # the concurrency of an open loop; None: of a closed loop, or of a load that changes
 
 
 def swinging_share(intervals: pl.DataFrame, span_s: float) -> float | None:

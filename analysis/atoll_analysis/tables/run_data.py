@@ -90,8 +90,8 @@ class RunData:
 
     def links_of(self, chain: Chain) -> tuple[Link, ...]:
         """The satellite links of a chain, from world to island."""
-        links = {link.box: link for link in self.experiment.links_over_time}
-        return tuple(links[hop] for hop in chain.hops if hop in links)
+        links = {box.name for box in self.network.boxes if box.is_link}
+        return tuple(self.experiment.link(hop) for hop in chain.hops if hop in links)
 
     @property
     def links(self) -> tuple[Link, ...]:

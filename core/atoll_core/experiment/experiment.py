@@ -486,8 +486,8 @@ class Experiment:
         return replace(network, boxes=tuple(boxes)) if off else network
 
     def link(self, box: str) -> Link:
-        """Settings of the satellite emulator of that name (KeyError otherwise)."""
-        return {link.box: link for link in self.links}[box]
+        """The satellite emulator of that name over the whole run (KeyError otherwise)."""
+        return {link.box: link for link in self.links_over_time}[box]
 
     def congestion_control(self, host: str) -> str:
         """The congestion control of a host's sockets, but for those of the transfer."""
