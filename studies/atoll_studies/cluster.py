@@ -10,13 +10,14 @@ import ipaddress
 import shutil
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
+from pathlib import Path
 from typing import Any
 from urllib.parse import urlsplit
 
 from atoll_analysis.run_directory import RunDir
 from atoll_core.errors import MachineError, UsageError
 from atoll_studies.pool import Ended, attempt_all
-from atoll_studies.remote_attempt import Returned, make_attempt, read_inputs, unpack
+from atoll_studies.remote_attempt import Inputs, Returned, make_attempt, read_inputs, unpack
 from atoll_studies.study_directory import FAILED, StudyDirectory
 
 Client = Any  # distributed.Client, which has only some of its types
@@ -116,7 +117,7 @@ class Cluster:
         from distributed import CancelledError, KilledWorker
 
         inputs = await asyncio.to_thread(read_inputs, self._study, point)
-        future = client.submit(make_attempt, inputs, pure=False)
+        future = client.submit(_attempt_on_worker, inputs, pure=False)
         try:
             return await future
         except KilledWorker as error:
@@ -141,6 +142,13 @@ class Cluster:
             run.write_summary({**run.summary(), "run_dir": str(kept)})
         self._study.keep(made, point, replace(attempt, path=kept))
         shutil.rmtree(working, ignore_errors=True)
+
+
+def _attempt_on_worker(inputs: Inputs) -> Returned:
+    """The task. Dask removes the worker's folder when the worker ends; if it is killed, when the next one starts."""
+    from distributed import get_worker
+
+    return make_attempt(inputs, Path(get_worker().local_directory))
 
 
 async def _threads(client: Client) -> int:

@@ -53,9 +53,9 @@ def read_inputs(directory: StudyDirectory, identity: str) -> Inputs:
     return Inputs(directory.study(), point, files)
 
 
-def make_attempt(inputs: Inputs) -> Returned:
-    """Make an attempt in a folder of its own, which is removed. The worker of a cluster calls it."""
-    with tempfile.TemporaryDirectory(prefix="atoll-attempt-") as folder:
+def make_attempt(inputs: Inputs, within: Path) -> Returned:
+    """Make an attempt in a folder of its own, which is removed."""
+    with tempfile.TemporaryDirectory(prefix="attempt-", dir=within) as folder:
         place = Path(folder)
         for name, content in inputs.files.items():
             path = place / "lab" / name

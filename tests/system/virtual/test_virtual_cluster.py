@@ -19,29 +19,28 @@ from tests.support.virtual_runs import HANGS_S, atoll
 
 pytestmark = pytest.mark.virtual
 
+_END_S = 20  # for a worker, which first waits for its task
+
 STUDY = f"name: tiny\nexperiment: {QUICK}\nfactors: {{traffic.channels: [6, 12]}}\nseeds: [1, 2]\n"
 
 
 @contextmanager
 def process(log: Path, *words: str, **environment: str) -> Generator[subprocess.Popen[bytes]]:
-    """A process of Dask with its output in a file; it is killed at the end."""
-    command = [
-        sys.executable,
-        "-m",
-        "distributed.cli." + words[0],
-        *words[1:],
-        "--no-dashboard",
-        "--dashboard-address",
-        "127.0.0.1:0",
-    ]
+    """A process of Dask on loopback with its output in a file; it is ended at the end."""
+    command = [sys.executable, "-m", "distributed.cli." + words[0], *words[1:]]
+    command += ["--host", "127.0.0.1", "--no-dashboard", "--dashboard-address", "127.0.0.1:0"]
     with log.open("wb") as output:
-        own = {**os.environ, **environment}
+        own = {**os.environ, "DASK_TEMPORARY_DIRECTORY": str(log.parent / "dask"), **environment}
         running = subprocess.Popen(command, stdout=output, stderr=output, env=own, cwd=log.parent)
         try:
             yield running
         finally:
-            running.kill()
-            running.wait()
+            running.terminate()
+            try:
+                running.wait(_END_S)
+            except subprocess.TimeoutExpired:
+                running.kill()
+                running.wait()
 
 
 def wait_for(pattern: str, log: Path) -> str:
@@ -56,7 +55,7 @@ def wait_for(pattern: str, log: Path) -> str:
 @contextmanager
 def scheduler(folder: Path) -> Generator[str]:
     """The address of a scheduler on this machine."""
-    with process(folder / "scheduler.log", "dask_scheduler", "--host", "127.0.0.1", "--port", "0"):
+    with process(folder / "scheduler.log", "dask_scheduler", "--port", "0"):
         yield wait_for(r"Scheduler at:\s+(tcp://\S+)", folder / "scheduler.log")
 
 
@@ -64,9 +63,9 @@ def scheduler(folder: Path) -> Generator[str]:
 def worker(folder: Path, name: str, address: str) -> Generator[subprocess.Popen[bytes]]:
     """A worker with folders of its own."""
     place = folder / name
-    (place / "home").mkdir(parents=True)
-    (place / "tmp").mkdir()
-    words = ("--no-nanny", "--nthreads", "1", "--name", name, "--local-directory", str(place / "dask"))
+    for each in ("home", "tmp"):
+        (place / each).mkdir(parents=True, exist_ok=True)
+    words = ("--no-nanny", "--nthreads", "1", "--name", name)
     own = {"HOME": str(place / "home"), "TMPDIR": str(place / "tmp")}
     with process(place / "log", "dask_worker", address, *words, **own) as running:
         wait_for(r"(Registered to)", place / "log")
@@ -85,14 +84,18 @@ def test_workers_that_share_nothing_return_the_runs_and_one_that_is_killed_loses
             text=True,
         )
         until = time.monotonic() + HANGS_S
-        while not list((tmp_path / "one" / "tmp").glob("atoll-attempt-*/study/working/*/*/*/link.jsonl")):
+        while not list((tmp_path / "one" / "dask").glob("*/worker-*/attempt-*/study/working/*/*/*/link.jsonl")):
             assert sweep.poll() is None, sweep.communicate()
             assert time.monotonic() < until
             time.sleep(0.05)
         os.kill(started["one"].pid, signal.SIGKILL)
         out, errors = sweep.communicate(timeout=4 * HANGS_S)
         assert sweep.returncode == 0, errors
-        assert list((tmp_path / "two" / "tmp").iterdir()) == []
+        assert list((tmp_path / "one" / "dask").glob("*/worker-*/attempt-*")) != []
+        workers.enter_context(worker(tmp_path, "one", address))  # removes the folder of the killed one
+        left = [each for name in ("one", "two") for each in (tmp_path / name).glob("dask/*/worker-*/attempt-*")]
+        assert left == []
+        assert [list((tmp_path / name / "tmp").iterdir()) for name in ("one", "two")] == [[], []]
     answer = json.loads(out)
     assert (answer["missing"], answer["invalid"], answer["points"]["done"]) == (0, [], 4)
     kept = sorted((tmp_path / "s").glob("points/*/*/attempt.json"))
@@ -126,7 +129,7 @@ def test_keys_of_dasks_configuration_open_a_scheduler_with_tls(tmp_path: Path) -
     tls = {f"DASK_DISTRIBUTED__COMM__TLS__{end}__{what}": str(path)
            for end in ("CLIENT", "SCHEDULER") for what, path in (("CERT", certificate), ("KEY", key))}  # fmt: skip
     tls["DASK_DISTRIBUTED__COMM__TLS__CA_FILE"] = str(certificate)
-    words = ("--host", "127.0.0.1", "--port", "0", "--protocol", "tls")
+    words = ("--port", "0", "--protocol", "tls")
     log = tmp_path / "scheduler.log"
     with process(log, "dask_scheduler", *words, **tls):
         address = wait_for(r"Scheduler at:\s+(tls://\S+)", log)

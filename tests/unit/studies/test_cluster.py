@@ -58,13 +58,10 @@ def test_only_virtual_runs_are_made_elsewhere(tmp_path: Path) -> None:
         Sweep(study, directory, scheduler="tcp://127.0.0.1:1")
 
 
-def test_a_worker_with_another_atoll_makes_no_attempt_and_leaves_nothing(
-    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_a_worker_with_another_atoll_makes_no_attempt_and_leaves_nothing(tmp_path: Path) -> None:
     own = tmp_path / "worker"
     own.mkdir()
-    monkeypatch.setattr("tempfile.tempdir", str(own))
-    returned = make_attempt(read_inputs(*swept(tmp_path, "mininet")))
+    returned = make_attempt(read_inputs(*swept(tmp_path, "mininet")), own)
     assert (returned.archive, returned.exit_code) == (b"", 1)
     assert "changed during the sweep, from atoll another on mininet" in returned.message
     assert list(own.iterdir()) == []
