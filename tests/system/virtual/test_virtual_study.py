@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from tests.support.killed_sweeps import STUDY, captures, kill_at_random, left_after_death
-from tests.support.sandbox import ATOLL
+from tests.support.sandbox import ATOLL, ROOT
 from tests.support.virtual_runs import HANGS_S, atoll
 
 pytestmark = pytest.mark.virtual
@@ -89,3 +89,12 @@ def test_a_sweep_with_nothing_left_to_do_makes_no_run_and_its_report_is_the_same
     assert plot.read_bytes().startswith(b"%PDF")
     assert tables == {path.name: path.read_bytes() for path in undisturbed.glob("*.csv")}
     assert {"runs.csv", "figures.csv"} == set(tables)
+
+
+@pytest.mark.parametrize("study", sorted((ROOT / "examples/studies").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_dry_run_of_a_study_to_copy_from_lists_its_runs_and_makes_none(tmp_path: Path, study: Path) -> None:
+    done = atoll(tmp_path, "sweep", study, "s", "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert len(answer["order"]) == answer["runs"] == answer["points"]["waiting"] > 0
+    assert list(tmp_path.iterdir()) == []
