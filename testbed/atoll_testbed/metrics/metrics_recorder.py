@@ -14,7 +14,7 @@ from atoll_controller.fabric.flow_installer import table_of
 from atoll_core.errors import AtollError, RunError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import MetricPoints
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.experiment import Experiment, Link
 from atoll_core.lab.network import Network, Switch
 from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import SECOND_NS
@@ -55,7 +55,7 @@ class MetricsRecorder:
         self._network = network
         self._experiment = experiment
         self._standing: Callable[[], Experiment] = lambda: experiment
-        self._links = experiment.links  # as they are configured now
+        self._links: tuple[Link, ...] = experiment.links  # as they are configured now
         self._classes, self._kinds = class_names(network), box_kinds(network)
         self._common = {
             "testbed": network.name,
@@ -104,7 +104,7 @@ class MetricsRecorder:
             self._events.publish(MetricPoints([point]))
         links = self._links
         if kind == "change" and fields.get("state") == "end":
-            self._links = self._experiment.versions[fields["change"]].links or links
+            self._links = self._experiment.versions[int(fields["change"])].links or links
         if self._links != links or (kind == "swap" and fields.get("state") == "turned"):
             self._write(self._configured(t_ns))
 
