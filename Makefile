@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-studies bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -117,6 +117,9 @@ bench-virtual: kernel ## how long experiments in virtual time take, and two at o
 release: ## atoll-host as one static file for x86-64, aarch64 and armv7, each of them run; ARGS="aarch64" builds one
 	@tools/release $(ARGS)
 
+bench-studies: kernel ## what a sweep gains by several runs at a time, and twenty kill -9; ARGS="--quick", "--only", "--help"
+	@benchmarks/studies/run $(ARGS)
+
 bench-traffic: setup ## short flows per second, compared with nginx with ab and wrk, two minutes; ARGS="--quick"; "--fairness" of channels, half an hour; "--help"
 	@benchmarks/traffic/run $(ARGS)
 
@@ -125,7 +128,7 @@ bench-hosts: setup ## one program started on a hundred machines, compared with p
 
 lock: setup ## choose the Python packages' versions again (requirements.lock)
 	@$(BIN)/uv pip compile --quiet --upgrade --universal --generate-hashes --no-emit-index-url --no-header \
-		--extra dev pyproject.toml --output-file requirements.lock
+		--extra dev --extra cluster pyproject.toml --output-file requirements.lock
 
 msrv: ## prove that the workspace builds with the oldest supported Rust
 	@tools/msrv

@@ -194,7 +194,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         flow_tries=flow_tries(tables, facts, {**servers, **clients}, flows.completed, ping_last_s),
         path_loss=path_loss(facts),
         **_transfer(facts, tables, logs),
-        udp=udp_figures(facts.experiment.udp, facts.experiment.duration.s, logs)
+        udp=udp_figures(facts.experiment.mean_udp_rate, facts.experiment.duration.s, logs)
         if facts.experiment.udp and window
         else None,
         captures=seen.capture_quality(tables, facts, logs),
@@ -311,14 +311,15 @@ def _regime(
     measured = facts.direction(link, "to_island")
     dropped = [lost.packets for cause, lost in measured.losses.items() if cause in ("queue", "aqm")] if measured else []
     span_s = RTTS * facts.base_rtt_ns / 1e9 if facts.base_rtt_ns is not None else None
-    is_open_loop = facts.experiment.traffic.flows_per_s is not None
+    load, *others = facts.experiment.loads
+    is_steady = load.flows_per_s is not None and all(other == load for other in others)
     return regime(
         utilisation=links[link.box]["utilisation"],
         queue_loss=sum(dropped) / measured.in_packets if measured and measured.in_packets and dropped else None,
         burst_share=bursts[link.box]["burst_share"] if link.box in bursts else None,
         swinging=None if span_s is None else swinging_share(intervals, span_s),
         span_s=span_s,
-        grows=crowd["grows"] if crowd and is_open_loop else None,
+        grows=crowd["grows"] if crowd and is_steady else None,
     )
 
 

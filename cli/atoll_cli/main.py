@@ -458,6 +458,14 @@ def sweep(
         int | None,
         integer_option("--jobs", "number of parallel runs in virtual time [default: number of cores]", 1, 1024),
     ] = None,
+    scheduler: Annotated[
+        str | None,
+        typer.Option(
+            "--scheduler",
+            help="make the runs on the workers of this Dask scheduler: tls://HOST:PORT, or tcp:// on this machine",
+            metavar="ADDRESS",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="print the planned runs, their wall time and disk space; make no run")
     ] = False,
@@ -473,7 +481,16 @@ def sweep(
 
     raise typer.Exit(
         sweep_study(
-            study, directory, inventory, jobs, resume=resume, mix=mix, dry_run=dry_run, strict=strict, as_json=json
+            study,
+            directory,
+            inventory,
+            jobs,
+            scheduler,
+            resume=resume,
+            mix=mix,
+            dry_run=dry_run,
+            strict=strict,
+            as_json=json,
         )
     )
 

@@ -59,7 +59,7 @@ class LivePoints:
         if self._metered or not self._events.sampled:
             return
         if self._due is None and testbed.experiment is not None:
-            self.take(link_config_points(testbed.experiment, now_ns))
+            self.take(link_config_points(testbed.experiment.links, now_ns))
         self.take(box_points(event.box, event.line, class_names(testbed.network), box_kinds(testbed.network)))
 
     def _hand_on(self) -> None:

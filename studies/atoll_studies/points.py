@@ -1,12 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
 """The points of a study: their identity and their order."""
 
+import contextlib
 import hashlib
 import json
 import os
 import random
+import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, fields, is_dataclass, replace
+from dataclasses import Field, dataclass, fields, is_dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -33,6 +35,7 @@ class Point:
     request: Mapping[str, Any]  # a RunRequest, in JSON
     description: Path
     settings: tuple[str, ...]  # that turn the description into the request's experiment
+    programs: Mapping[str, str]  # files that programs of boxes name, with the SHA-256 of their contents
 
     @property
     def label(self) -> str:
@@ -48,6 +51,7 @@ class Point:
             "repetition": self.repetition,
             "seed": self.seed,
             "description": {"file": str(self.description.absolute()), "settings": list(self.settings)},
+            "programs": dict(self.programs),
             "request": dict(self.request),
         }
 
@@ -78,6 +82,7 @@ def make_points(study: Study) -> list[Point]:
                 request=request.with_seed(seed),
                 description=study.experiment,
                 settings=(*configuration.settings, f"seed={seed}"),
+                programs=request.programs,
             )
             for number, (configuration, request) in enumerate(zip(study.configurations, requests, strict=True))
         ]
@@ -92,13 +97,16 @@ class _Request:
 
     digest: str
     content: Mapping[str, Any]
+    programs: Mapping[str, str]
 
     @classmethod
     def of(cls, study: Study, configuration: Configuration) -> "_Request":
         network, experiment = configuration.network, replace(configuration.experiment, seed=0)
         request = run_request(network, experiment, study.backend, study.platform)
-        asked = [_compared(request), list(program_files(network))]
-        return cls(hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest(), to_json(request))
+        programs = dict(sorted(program_files(network)))
+        asked = [_compared(request), programs]
+        digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
+        return cls(digest, to_json(request), programs)
 
     def identity(self, seed: int, repetition: int) -> str:
         return hashlib.sha256(f"{self.digest} {seed} {repetition}".encode()).hexdigest()[:_ID_DIGITS]
@@ -117,27 +125,55 @@ def run_request(network: Network, experiment: Experiment, backend: Backend, plat
 def _compared(thing: Any) -> Any:
     """The JSON of a value, of its compared fields only: places of files are no part of what is asked for.
 
-    Contents of traces and flow sizes are.
+    Contents of traces and flow sizes are. A field with the value that it has in data made before the field existed is
+    left out, so that a field that is added to a class changes no id.
     """
     if is_dataclass(thing) and not isinstance(thing, type):
         if hasattr(thing, "UNITS") or hasattr(type(thing), "named"):
             return to_json(thing)
-        held = {each.name: _compared(getattr(thing, each.name)) for each in fields(thing) if each.compare}
+        compared = {each.name: (getattr(thing, each.name), _absent(each)) for each in fields(thing) if each.compare}
+        held = {name: _compared(value) for name, (value, absent) in compared.items() if value != absent}
         return {"kind": type(thing).__name__, **held}
     if isinstance(thing, (list, tuple)):
         return [_compared(each) for each in cast("tuple[Any, ...]", thing)]
     return to_json(thing)
 
 
+def _absent(field: Field[Any]) -> Any:
+    """The value of a field that is absent, as ``from_json`` reads it; MISSING if it may not be."""
+    return field.metadata.get("unrecorded", field.default)
+
+
+_BETWEEN_NAMES = re.compile(r"[\s='\",;:|&<>(){}`]+")  # in a word of a command: an option's value, or a shell's script
+
+
 def program_files(network: Network) -> Iterator[tuple[str, str]]:
-    """The files that programs of boxes name in the folder of the lab, with the SHA-256 of their contents."""
-    folder = Path(network.file).parent
-    for box in network.boxes:
-        program = box.program
-        for word in (*program.start, *program.stop, *program.report) if program else ():
-            path = folder / word
-            try:
-                if not Path(word).is_absolute() and path.is_file():
-                    yield word, hashlib.sha256(path.read_bytes()).hexdigest()
-            except (OSError, ValueError):  # an argument that is no name of a file
-                continue
+    """The files in the lab's folder that commands of boxes name, with the SHA-256 of their contents.
+
+    A name may be a word of a command, an option's value (``--file=NAME``) or a part of a shell's script. Of a folder
+    all files count. Files that such a file reads, and is not told of, do not count.
+    """
+    folder = Path(os.path.abspath(network.file)).parent  # noqa: PTH100 (Path.absolute keeps `..`)
+    words = {
+        part
+        for box in network.boxes
+        if (program := box.program)
+        for word in (*program.start, *program.stop, *program.report)
+        for part in (word, *_BETWEEN_NAMES.split(word))
+    }
+    for path in sorted({path for word in words for path in _files_named(folder, word)}):
+        with contextlib.suppress(OSError):  # what cannot be read is used by no program of this user
+            yield str(path.relative_to(folder)), hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _files_named(folder: Path, word: str) -> list[Path]:
+    """The files within a folder that a word names: one, or all of a folder below it."""
+    try:
+        path = Path(os.path.abspath(folder / word))  # noqa: PTH100
+        if path == folder or not path.is_relative_to(folder):
+            return []
+        if path.is_dir():
+            return [each for each in path.rglob("*") if each.is_file() and "__pycache__" not in each.parts]
+        return [path] if path.is_file() else []
+    except (OSError, ValueError):  # an argument that is no name of a file
+        return []

@@ -4,14 +4,16 @@
 import asyncio
 import sys
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Awaitable, Callable, Coroutine, Iterable
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from atoll_core.errors import RunError
 from atoll_studies.study_directory import NoAttemptError
 
 _LAST_LINES = 10  # of a worker's standard error: several for a DescriptionError or a traceback
+_LOOK_S = 1.0  # between two looks at how many there may be: workers of a cluster come and go
 _END_S = 60.0  # for a process that was asked to end: a lab of real time takes itself down
 
 
@@ -29,8 +31,45 @@ class Ended:
         return self.exit_code != 0
 
 
+Attempt = Callable[[str], Coroutine[Any, Any, Ended]]
+"""Makes an attempt at a point; cancelled, it ends what it started."""
+
+
+async def attempt_all(
+    points: Iterable[str],
+    attempt: Attempt,
+    jobs: Callable[[], Awaitable[int]],
+    on_start: Callable[[str], None],
+    on_end: Callable[[Ended], bool],
+) -> None:
+    """Make attempts at the points in their order, ``jobs`` at a time. ``on_end`` returns whether one is tried again.
+
+    Raises RunError if an attempt cannot be recorded.
+    """
+    queue = deque(points)
+    running: set[asyncio.Task[Ended]] = set()
+    try:
+        while queue or running:
+            while queue and len(running) < await jobs():
+                point = queue.popleft()
+                on_start(point)
+                running.add(asyncio.create_task(attempt(point)))
+            done, running = await asyncio.wait(running, timeout=_LOOK_S, return_when=asyncio.FIRST_COMPLETED)
+            for task in done:
+                ended = task.result()
+                if ended.exit_code > 0 and ended.exit_code != NoAttemptError.exit_code:
+                    raise RunError(ended.message or f"an attempt at point {ended.point} could not be recorded")
+                if on_end(ended):
+                    queue.append(ended.point)
+    finally:
+        for task in running:
+            task.cancel()
+        if running:
+            await asyncio.gather(*running, return_exceptions=True)
+
+
 class Pool:
-    """Makes attempts at points until none is left.
+    """Makes attempts as processes of this machine.
 
     The processes die with this one, even after ``kill -9``, and what they started dies with them. Signals of the
     terminal do not reach them: cancelled, :meth:`run` ends them.
@@ -39,36 +78,16 @@ class Pool:
     def __init__(self, study: Path, jobs: int) -> None:
         self._study = study
         self._jobs = jobs
-        self._queue: deque[str] = deque()
 
     async def run(
         self, points: Iterable[str], on_start: Callable[[str], None], on_end: Callable[[Ended], bool]
     ) -> None:
-        """Make attempts at the points in their order. ``on_end`` returns whether the point is tried again, at the end.
+        """Make attempts at the points, as :func:`attempt_all` does."""
 
-        Raises RunError if an attempt cannot be recorded.
-        """
-        self._queue = deque(points)
-        running: dict[asyncio.Task[Ended], str] = {}
-        try:
-            while self._queue or running:
-                while self._queue and len(running) < self._jobs:
-                    point = self._queue.popleft()
-                    on_start(point)
-                    running[asyncio.create_task(self._attempt(point))] = point
-                done, _ = await asyncio.wait(running, return_when=asyncio.FIRST_COMPLETED)
-                for task in done:
-                    del running[task]
-                    ended = task.result()
-                    if ended.exit_code > 0 and ended.exit_code != NoAttemptError.exit_code:
-                        raise RunError(ended.message or f"an attempt at point {ended.point} could not be recorded")
-                    if on_end(ended):
-                        self._queue.append(ended.point)
-        finally:
-            for task in running:
-                task.cancel()
-            if running:
-                await asyncio.gather(*running, return_exceptions=True)
+        async def jobs() -> int:
+            return self._jobs
+
+        await attempt_all(points, self._attempt, jobs, on_start, on_end)
 
     async def _attempt(self, point: str) -> Ended:
         process = await asyncio.create_subprocess_exec(
@@ -90,5 +109,10 @@ class Pool:
                 process.kill()
                 await process.wait()
             raise
-        lines = errors.decode(errors="replace").strip().splitlines()
-        return Ended(point, process.returncode or 0, "\n".join(lines[-_LAST_LINES:]))
+        return Ended(point, process.returncode or 0, last_lines(errors))
+
+
+def last_lines(errors: bytes) -> str:
+    """The end of a worker's standard error."""
+    lines = errors.decode(errors="replace").strip().splitlines()
+    return "\n".join(lines[-_LAST_LINES:])

@@ -50,10 +50,12 @@ class Provenance:
     kernel: str  # release: of the virtual kernel, else of the machine
     mode: str | None = None  # of the virtual kernel
     build: str | None = None  # its directory, named after the recipe
+    inventory: str | None = None  # the beginning of the SHA-256 of its file, on real machines
 
     def __str__(self) -> str:
         kernel = f"Linux {self.kernel}" + (f" ({self.mode}, {self.build})" if self.build else "")
-        return f"atoll {self.revision or 'of unknown revision'} on {self.platform}, {kernel}"
+        machines = f", inventory {self.inventory}" if self.inventory else ""
+        return f"atoll {self.revision or 'of unknown revision'} on {self.platform}, {kernel}{machines}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -157,15 +159,25 @@ class StudyDirectory:
 
     def attempts(self, identity: str) -> list[Attempt]:
         """The completed attempts at a point, in the order of their beginning."""
-        found: list[Attempt] = []
-        for path in sorted(self.point_path(identity).glob("*/attempt.json")):
-            about = _read_json(path, f"{path}: there is no such file")
-            try:
-                origin = Provenance(**about["provenance"])
-                found.append(Attempt(path.parent, about["outcome"], about["message"], float(about["wall_s"]), origin))
-            except (KeyError, TypeError, ValueError) as error:
-                raise RunDirError(f"{path}: damaged ({error!r}); remove {path.parent}") from None
-        return found
+        return [self.attempt_in(path.parent) for path in sorted(self.point_path(identity).glob("*/attempt.json"))]
+
+    def attempt_in(self, path: Path) -> Attempt:
+        """The completed attempt in a directory. Raises RunDirError."""
+        file = path / "attempt.json"
+        about = _read_json(file, f"{file}: there is no such file")
+        try:
+            origin = Provenance(**about["provenance"])
+            return Attempt(path, about["outcome"], about["message"], float(about["wall_s"]), origin)
+        except (KeyError, TypeError, ValueError) as error:
+            raise RunDirError(f"{file}: damaged ({error!r}); remove {path}") from None
+
+    def free_path(self, identity: str, name: str) -> Path:
+        """The path of an attempt that is added: the name of its run, or the next one that is free."""
+        stamp, _, number = name.rpartition("-")
+        count = int(number)
+        while (path := self.point_path(identity) / f"{stamp}-{count}").exists():
+            count += 1
+        return path
 
     def count_attempts(self) -> int:
         """The number of completed attempts at all points, those that are no longer of the study too."""

@@ -16,6 +16,7 @@ from atoll_core.units import Duration, Size
 from atoll_emulation.this_machine.core_pinning import usable_cores
 from atoll_emulation.this_machine.host_requirements import require_virtual_machine
 from atoll_emulation.uml.kernel import UmlKernel
+from atoll_studies.cluster import Cluster
 from atoll_studies.points import Point, make_points, run_request
 from atoll_studies.pool import Ended, Pool
 from atoll_studies.study import Study
@@ -69,8 +70,12 @@ class Prediction:
 class Sweep:
     """The work on a study's directory: :meth:`require_machine`, :meth:`read`, :meth:`run`."""
 
-    def __init__(self, study: Study, directory: StudyDirectory, inventory: Path | None = None) -> None:
+    def __init__(
+        self, study: Study, directory: StudyDirectory, inventory: Path | None = None, scheduler: str | None = None
+    ) -> None:
+        """``scheduler``: address of a Dask scheduler, whose workers make the runs. Raises UsageError."""
         self.inventory = inventory
+        self.cluster = _cluster(study, directory, scheduler) if scheduler else None
         self.study = study
         self.directory = directory
         self.estimates = [_estimated_s(study, number) for number in range(len(study.configurations))]
@@ -82,7 +87,8 @@ class Sweep:
 
     def require_machine(self) -> None:
         """Check that the runs can be made here. Raises MachineError, PlanError, DescriptionError."""
-        self._origin = provenance(self.study.platform, require_platform(self.study, self.directory.path))
+        kernel = require_platform(self.study, self.directory.path)
+        self._origin = provenance(self.study.platform, kernel, self.inventory)
 
     def read(self, *, resume: bool, mix: bool) -> None:
         """Read the directory, and find the points that are left. ``resume``: there may be runs. ``mix``: of any origin.
@@ -130,12 +136,16 @@ class Sweep:
     def jobs(self, wanted: int | None) -> int:
         """The number of attempts at a time: as wanted, or one a core as far as memory allows; in real time one.
 
+        Of a cluster the number of its workers' threads.
+
         Raises UsageError for several in real time, MachineError if not even one has the memory.
         """
         if self.study.platform != VIRTUAL:
             if wanted not in (None, 1):
                 raise UsageError(f"--jobs {wanted}: runs on {self.study.platform} are made one at a time")
             return 1
+        if self.cluster is not None:
+            return self.cluster.jobs()
         largest = max(self.study.configurations, key=lambda each: memory(each.network, each.experiment))
         fitting = fitting_runs(largest.experiment, memory(largest.network, largest.experiment))
         return wanted or min(usable_cores(), fitting)
@@ -174,7 +184,8 @@ class Sweep:
         await compile_stale(module_folders(), lambda _: None)  # once, not in every process
         waiting = [each.point.id for each in self.points.values() if each.state is State.WAITING]
         try:
-            await Pool(self.directory.path, jobs).run(waiting, self._started, self._ended)
+            pool = self.cluster or Pool(self.directory.path, jobs)
+            await pool.run(waiting, self._started, self._ended)
         finally:
             self.directory.clear_working()
 
@@ -192,6 +203,12 @@ class Sweep:
         each.state, each.began = self._state(each), None
         self.on_change(each)
         return each.state is State.WAITING
+
+
+def _cluster(study: Study, directory: StudyDirectory, address: str) -> Cluster:
+    if study.platform != VIRTUAL:
+        raise UsageError(f"--scheduler {address}: runs on {study.platform} are made on this machine; leave it out")
+    return Cluster(directory, address)
 
 
 def require_platform(study: Study, runs: Path) -> UmlKernel | None:

@@ -8,6 +8,7 @@ run did not begin, and may be tried again.
 
 import asyncio
 import contextlib
+import hashlib
 import platform
 import shutil
 import signal
@@ -21,22 +22,32 @@ from atoll_core.codec import from_json
 from atoll_core.description.loader import DescriptionFile
 from atoll_core.errors import AtollError, InterruptedByUserError, LabError, RunError
 from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
 from atoll_core.platforms import VIRTUAL, LabTarget
 from atoll_emulation.this_machine.core_pinning import claimed_core
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
+from atoll_studies.points import program_files
 from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory, unwritten
 from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_request import RunRequest, create_run, installed_version, revision
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
 
+_CHANGED = "changed during the sweep; --resume makes runs of what is there now"
 _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
-def provenance(where: str, kernel: UmlKernel | None) -> Provenance:
-    """What makes the attempts of this process. ``kernel``: in virtual time."""
+def provenance(where: str, kernel: UmlKernel | None, inventory: Path | None = None) -> Provenance:
+    """What makes the attempts of this process. ``kernel``: in virtual time. ``inventory``: of real machines.
+
+    Raises RunError if the inventory cannot be read.
+    """
     made_by = revision() or installed_version()
     if kernel is None:
-        return Provenance(made_by, where, platform.release())
+        try:
+            machines = hashlib.sha256(inventory.read_bytes()).hexdigest()[:12] if inventory else None
+        except OSError as error:
+            raise RunError(f"{inventory}: cannot be read: {error.strerror}") from None
+        return Provenance(made_by, where, platform.release(), inventory=machines)
     return Provenance(made_by, where, kernel.release, kernel.mode, kernel.executable.parent.name)
 
 
@@ -47,6 +58,9 @@ class _Worker:
         self._id: str = point["id"]
         self._request = from_json(RunRequest, point["request"])
         self._platform = self._request.platform
+        self._about = directory.study()
+        inventory = self._about["inventory"]
+        self._inventory = Path(inventory) if inventory else None
         self._working = directory.working / self._id
         self._run: RunDir | None = None
 
@@ -55,13 +69,15 @@ class _Worker:
         began = time.monotonic()
         shutil.rmtree(self._working, ignore_errors=True)
         kernel = find_virtual_kernel() if self._platform == VIRTUAL else None
-        origin = provenance(self._platform, kernel)
-        wanted = self._directory.study()["provenance"]
+        origin = provenance(self._platform, kernel, self._inventory)
+        wanted = self._about["provenance"]
         if wanted is not None and origin != Provenance(**wanted):
             raise RunError(
-                f"atoll or its kernel was changed during the sweep, from {Provenance(**wanted)} to {origin}; "
-                "continue with `--resume --mix` (results then say so), or choose another directory for a new study"
+                f"atoll, its kernel or the inventory was changed during the sweep, from {Provenance(**wanted)} to "
+                f"{origin}; continue with `--resume --mix` (results then say so), or choose another directory for a "
+                "new study"
             )
+        self._require_programs()
         outcome, message = FAILED, ""
         try:
             summary = await (self._live() if kernel is None else self._virtual(kernel))
@@ -75,20 +91,32 @@ class _Worker:
         wall_s = time.monotonic() - began
         if self._run is None:
             raise RunError("the run has no directory")
+        self._require_programs()
+        self._require_descriptions(self._run)
         made = self._run.path
-        kept = self._free_path(made.name)
+        kept = self._directory.free_path(self._id, made.name)
         if outcome != FAILED:
             self._run.write_summary({**self._run.summary(), "run_dir": str(kept)})
         self._directory.keep(made, self._id, Attempt(kept, outcome, message, wall_s, origin))
         shutil.rmtree(self._working, ignore_errors=True)
 
-    def _free_path(self, name: str) -> Path:
-        """The path of the attempt: its run's name, or the next one that is free."""
-        stamp, _, number = name.rpartition("-")
-        count = int(number)
-        while (path := self._directory.point_path(self._id) / f"{stamp}-{count}").exists():
-            count += 1
-        return path
+    def _require_programs(self) -> None:
+        """Raise RunError if a file of a box's program differs from when the sweep began. New ones are output."""
+        found = dict(program_files(self._request.network))
+        if changed := [name for name, digest in self._point["programs"].items() if found.get(name) != digest]:
+            folder = Path(self._request.network.file).parent
+            raise RunError(f"{folder / changed[0]}: {_CHANGED}")
+
+    def _require_descriptions(self, run: RunDir) -> None:
+        """Raise RunError if the daemon, which reads them again, found other descriptions than the sweep did.
+
+        On real machines the lab has their interfaces, too, so that only the experiment is compared.
+        """
+        manifest, request = run.manifest(), self._request
+        if from_json(Experiment, manifest["experiment"]) != request.experiment:
+            raise RunError(f"{request.experiment.file}: {_CHANGED}")
+        if self._inventory is None and from_json(Network, manifest["network"]) != request.network:
+            raise RunError(f"{request.network.file}: {_CHANGED}")
 
     async def _virtual(self, kernel: UmlKernel) -> dict[str, Any]:
         run = self._run = create_run(self._working, self._request, time.time_ns())
@@ -104,13 +132,12 @@ class _Worker:
             if line["type"] == "run":
                 self._run = RunDir.open(Path(line["run_dir"]))
 
-        inventory = self._directory.study()["inventory"]
-        target = LabTarget(self._platform, Path(inventory) if inventory else None)
+        target = LabTarget(self._platform, self._inventory)
         about = self._point["description"]
         file = DescriptionFile.read(Path(about["file"]), about["settings"])
         summary = await run_on_daemon(target, file, self._request.options.backend, self._working, take)
-        if self._run is None or from_json(Experiment, self._run.manifest()["experiment"]) != self._request.experiment:
-            raise LabError("the description of the experiment has changed since the sweep began; sweep again")
+        if self._run is None:
+            raise LabError("the run has no directory")
         return summary
 
     def discard(self) -> None:

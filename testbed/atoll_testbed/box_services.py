@@ -16,7 +16,7 @@ from atoll_hosts.job import Job
 from atoll_testbed.platforms.base import Platform
 from atoll_testbed.testbed_diff import TestbedChange
 
-_MARK_TIMEOUT_S = 10.0
+_ANSWER_TIMEOUT_S = 10.0
 _STOP_TIMEOUT_S = 5.0  # for a program that has been asked to end
 _START_S = 1.0  # a program that ends within this time has not started; an interpreter finds a syntax error much earlier
 
@@ -34,9 +34,9 @@ class Services:
         self._on_failure = on_failure
         self._running: dict[str, tuple[JobSpec, Job]] = {}
         self._watchers: set[asyncio.Task[None]] = set()
-        self._marks: dict[int, asyncio.Future[dict[str, Any]]] = {}
-        self._next_mark = 1
-        self._traces_begun: set[str] = set()  # services whose links have left the beginning of their trace
+        self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}  # by id of the request
+        self._next_id = 1
+        self._moved_on: set[str] = set()  # services whose links follow their trace, or were changed
 
     def changes(self, plan: Plan, *, restart_traces: bool) -> tuple[TestbedChange, ...]:
         """The changes that lead to the services of a plan; ``restart_traces``: traces begin again."""
@@ -50,8 +50,8 @@ class Services:
                 found.append(TestbedChange("box", "add", spec.host, f"{' '.join(spec.argv)} is not running"))
             elif self._running[name][0] != spec:
                 found.append(TestbedChange("box", "modify", spec.host, "its configuration differs from the plan"))
-            elif restart_traces and name in self._traces_begun:
-                found.append(TestbedChange("box", "modify", spec.host, "it is no longer at the beginning of its trace"))
+            elif restart_traces and name in self._moved_on:
+                found.append(TestbedChange("box", "modify", spec.host, "its link is no longer as it began"))
         return tuple(found)
 
     def superfluous(self, plan: Plan) -> frozenset[str]:
@@ -84,14 +84,14 @@ class Services:
     async def reconcile(self, plan: Plan | None, *, restart_traces: bool) -> None:
         """Make the running services those of a plan: stop those that differ or are not in it, start missing ones.
 
-        Without a plan, stop all. ``restart_traces``: also restart links that have left the beginning of their trace.
+        Without a plan, stop all. ``restart_traces``: also restart links that follow their trace, or were changed.
         Raises LabError.
         """
         wanted = _services_of(plan)
         for name, (spec, job) in list(self._running.items()):
-            restarted = job.exit is not None or (restart_traces and name in self._traces_begun)
+            restarted = job.exit is not None or (restart_traces and name in self._moved_on)
             if restarted or wanted.get(name) != spec:
-                self._traces_begun.discard(name)
+                self._moved_on.discard(name)
                 del self._running[name]  # before it ends, so that its watcher does not report a failure
                 await self._end(spec, job)
         await self.add(plan)
@@ -110,26 +110,39 @@ class Services:
         for name, (spec, job) in self._running.items():
             if not _is_ours(spec):
                 continue  # users' programs have no marks
-            number, self._next_mark = self._next_mark, self._next_mark + 1
-            answer = self._marks[number] = asyncio.get_running_loop().create_future()
-            await job.send({"op": "mark", "id": number})
-            try:
-                async with asyncio.timeout(_MARK_TIMEOUT_S):
-                    answers[spec.host] = await answer
-            except TimeoutError:
-                msg = f"{name} did not answer within {_MARK_TIMEOUT_S:g} s"
-                raise LabError(msg) from None
-            finally:
-                del self._marks[number]
+            answers[spec.host] = await self._ask(name, job, {"op": "mark"})
         return answers
+
+    async def set_link(self, box: str, request: dict[str, Any]) -> None:
+        """Change a running link. Raises LabError if it refuses."""
+        name = f"link-{box}"
+        if name not in self._running:
+            raise LabError(f"{name} is not running")
+        self._moved_on.add(name)
+        answer = await self._ask(name, self._running[name][1], request)
+        if not answer["ok"]:
+            raise LabError(f"{name}: {answer['error']}")
+
+    async def _ask(self, name: str, job: Job, request: dict[str, Any]) -> dict[str, Any]:
+        """Send a request, and return the answer. Raises LabError."""
+        number, self._next_id = self._next_id, self._next_id + 1
+        answer = self._answers[number] = asyncio.get_running_loop().create_future()
+        try:
+            await job.send({**request, "id": number})
+            async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                return await answer
+        except TimeoutError:
+            raise LabError(f"{name} did not answer within {_ANSWER_TIMEOUT_S:g} s") from None
+        finally:
+            del self._answers[number]
 
     async def start_traces(self) -> tuple[str, ...]:
         """Make every link that follows a trace begin it now; returns the boxes. :meth:`reconcile` can restart them."""
         begun: list[str] = []
         for name, (spec, job) in self._running.items():
             if _follows_trace(spec):
-                number, self._next_mark = self._next_mark, self._next_mark + 1
-                self._traces_begun.add(name)
+                number, self._next_id = self._next_id, self._next_id + 1
+                self._moved_on.add(name)
                 await job.send({"op": "trace-start", "id": number})
                 begun.append(spec.host)
         return tuple(begun)
@@ -190,8 +203,8 @@ class Services:
         self._events.publish(ProgramOutput(job, line))
 
     def _take(self, box: str, line: dict[str, Any]) -> None:
-        if line.get("type") == "mark":
-            answer = self._marks.get(line.get("id", 0))
+        if line.get("type") in ("mark", "set"):
+            answer = self._answers.get(line.get("id", 0))
             if answer is not None and not answer.done():
                 answer.set_result(line)
             return

@@ -261,6 +261,10 @@ class Testbed:
         """Make every link that follows a trace begin it now; returns the boxes. An immediate apply restarts traces."""
         return await self._services.start_traces()
 
+    async def set_link(self, box: str, request: dict[str, Any]) -> None:
+        """Change a running link (docs/contracts.md, "link"). An immediate apply begins anew. Raises LabError."""
+        await self._services.set_link(box, request)
+
     async def settled(self) -> None:
         """Wait until a restarted controller has repaired the switches and a swap has ended."""
         await self._switches.settled()

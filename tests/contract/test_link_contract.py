@@ -10,7 +10,9 @@ from typing import Any
 
 import pytest
 
+from atoll_controller.planner.change_schedule import plan_schedule
 from atoll_controller.planner.job_plan import jobs
+from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.plan.plan import Backend
 
@@ -85,3 +87,13 @@ def test_planned_tc_settings_are_those_of_the_example(project: Path) -> None:
     planned = [job.config for job in jobs(*load_experiment(project / "examples" / "geo.yaml"), Backend.TC)]
     for example in examples(project, "tc", "keeper")[:2]:
         assert example in planned
+
+
+def test_a_planned_change_of_a_tc_link_is_that_of_the_example(project: Path) -> None:
+    change = "{rate: 8 Mbit/s, delay: 270 ms, queue: 50 kB, loss: 0.1 %}"
+    settings = [f"changes=[{{at: 10 s, links: {{sat: {{to_island: {change}}}}}}}]"]
+    described = load_experiment(project / "examples" / "geo.yaml", settings)
+    (planned,) = plan_schedule(*described, make_plan(*described, Backend.TC), Backend.TC)
+    (asked,) = planned.links
+    example = examples(project, "tc", "keeper")[3]
+    assert asked.request | {"id": example["id"]} == example

@@ -30,6 +30,7 @@ def test_a_point_is_written_and_read_as_in_the_example(tmp_path: Path, example: 
         request=example["request"],
         description=Path(described["file"]),
         settings=tuple(described["settings"]),
+        programs=example["programs"],
     )
     assert point.to_json() == example
     directory = StudyDirectory(tmp_path)

@@ -13,8 +13,7 @@ from atoll_analysis.verdict.findings import grave
 from atoll_controller.planner import calibration_jobs
 from atoll_controller.planner.job_plan import jobs
 from atoll_core.description.loader import load_experiment
-from atoll_core.experiment.traffic import UdpTraffic
-from atoll_core.units import Rate, Size
+from atoll_core.units import Rate
 
 TOPICS = ("serve", "load", "transfer", "ping", "capture")
 
@@ -78,18 +77,31 @@ def test_loads_of_every_kind_have_the_shape_of_an_example(project: Path, load: s
         assert shape(job.config) in known, (job.name, job.config)
 
 
+def test_changes_of_the_load_have_the_shape_of_an_example(project: Path) -> None:
+    changes = """changes=[{at: 10 s, traffic: {channels: 21, flow_sizes: {distribution: 10 kB, counts: ip}}},
+        {at: 20 s, traffic: {flows_per_s: 50}, udp: {rate: 4 Mbit/s}}]"""
+    settings = ["traffic={channels: 20, flows_per_s: 40}", "udp={rate: 2 Mbit/s}", changes]
+    described = load_experiment(project / "examples" / "geo.yaml", settings)
+    planned = {job.name: job.config for job in jobs(*described) if job.config and "changes" in job.config}
+    assert set(planned) == {"udp-send", *(f"load-i{client}" for client in range(1, 7))}
+    for name, topic in (("load-i3", "load"), ("udp-send", "udp")):
+        (example,) = (each for each in examples(project, topic, "keeper") if "changes" in each)
+        assert planned[name].keys() == example.keys()
+        assert shape(max(planned[name]["changes"], key=len)) == shape(example["changes"][0])
+
+
 def test_what_udp_came_to_is_read_from_the_last_words_of_both_ends(project: Path, tmp_path: Path) -> None:
-    udp = UdpTraffic(Rate(8000), "published", 5301, Size(1500), 4)
+    asked = Rate(8000)
     said = {end: examples(project, "udp", end)[-1] for end in ("send", "receive")}
     for end, words in said.items():
         (tmp_path / f"udp-{end}.out").write_text(json.dumps(words) + "\n")
-    found = udp_figures(udp, 1.0, tmp_path)
+    found = udp_figures(asked, 1.0, tmp_path)
     assert (found["sent_packets"], found["received_packets"], found["lost_packets"]) == (2, 5, -3)
     assert (found["jitter_ms"], found["reordered_packets"], found["flows_completed"]) == (0.0, 1, 1)
     assert found["sent_mbit_s"] == 0.024
     assert list(judge_udp(found)) == [grave("UDP was sent at 0.024 Mbit/s, asked for 0.008 Mbit/s ± 1%")]
     assert list(judge_udp({**found, "sent_mbit_s": 0.00799})) == []
-    assert udp_figures(udp, 1.0, tmp_path / "nothing")["sent_mbit_s"] is None
+    assert udp_figures(asked, 1.0, tmp_path / "nothing")["sent_mbit_s"] is None
 
 
 @pytest.mark.parametrize("topic", [*TOPICS, "udp"])

@@ -140,5 +140,5 @@ def flows_failed_in_changes(tables: Tables, facts: RunData) -> int:
         ):
             continue
         within = failed.filter(pl.col("end_ns").is_between(change.began_ns, min(change.over_ns + rtt_ns, NEVER_NS)))
-        found += min(facts.experiment.traffic.channels, within.select(pl.len()).collect().item())
+        found += min(facts.experiment.most_channels, within.select(pl.len()).collect().item())
     return found

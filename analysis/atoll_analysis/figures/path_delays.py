@@ -45,7 +45,7 @@ def carriers(
 
 def links_of(experiment: Experiment, chain: Chain) -> tuple[Link, ...]:
     """The satellite links of a chain."""
-    return tuple(link for link in experiment.links if link.box in chain.hops)
+    return tuple(link for link in experiment.links_over_time if link.box in chain.hops)
 
 
 def blocked_s(links: Iterable[Link], offset_s: float, end_s: float) -> tuple[Interval, ...]:

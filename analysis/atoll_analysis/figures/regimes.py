@@ -48,7 +48,8 @@ class RegimeFigures(TypedDict):
     # share of spans of three RTTs in which the queue was both full and empty; None: not measured
     swinging_share: float | None
     span_s: float | None  # length of these spans; None: the base RTT is not known
-    # the concurrency of an open loop grows steadily; None: a closed loop, whose concurrency is bounded
+    # the concurrency of an open loop grows steadily; None: a closed loop, whose concurrency is bounded, or a load that
+    # changes
     grows: bool | None
 
 

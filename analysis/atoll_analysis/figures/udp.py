@@ -7,7 +7,7 @@ from typing import Any, TypedDict
 
 from atoll_analysis.run_directory.directory import read_json_lines
 from atoll_analysis.verdict.findings import Finding, grave
-from atoll_core.experiment.traffic import UdpTraffic
+from atoll_core.units import Rate
 
 RATE_TOLERANCE = 0.01
 """The sender keeps its rate within 1 %, or the run is not the one that was asked for."""
@@ -16,7 +16,7 @@ RATE_TOLERANCE = 0.01
 class UdpFigures(TypedDict):
     """UDP towards the island; bytes are IP bytes. None: not reported."""
 
-    rate_bit_s: int  # rate that the experiment asks for
+    rate_bit_s: int  # mean rate that the experiment asks for
     sent_mbit_s: float | None  # rate sent, over the time that the experiment asks for
     received_mbit_s: float | None  # rate received, over the same time
     sent_packets: int | None  # packets sent
@@ -29,13 +29,13 @@ class UdpFigures(TypedDict):
     flows_completed: int | None  # flows completed; None: one constant stream, or not reported
 
 
-def udp_figures(udp: UdpTraffic, seconds: float, logs: Path) -> UdpFigures:
-    """Return the figures of UDP traffic that was sent for a number of seconds."""
+def udp_figures(asked: Rate, seconds: float, logs: Path) -> UdpFigures:
+    """Return the figures of UDP traffic that was sent for a number of seconds, at the rate asked for on average."""
     sent, received = _done(logs / "udp-send.out"), _done(logs / "udp-receive.out")
     sent_packets, packets = sent.get("sent_packets"), received.get("packets")
     lost = sent_packets - packets if sent_packets is not None and packets is not None else None
     return UdpFigures(
-        rate_bit_s=udp.rate.bit_s,
+        rate_bit_s=asked.bit_s,
         sent_mbit_s=_mbit_s(sent.get("sent_bytes"), seconds),
         received_mbit_s=_mbit_s(received.get("bytes"), seconds),
         sent_packets=sent_packets,

@@ -48,13 +48,15 @@ def changes(experiment: Experiment, events: Sequence[RecordedEvent]) -> tuple[Sc
 
 
 def standing(experiment: Experiment, found: Sequence[ScheduledChange]) -> tuple[SteeringPeriod, ...]:
-    """Return the versions that were active, in order of time, the first one from the beginning on."""
-    later = [
-        SteeringPeriod(change.shifted_ns, version)
-        for change, version in zip(found, experiment.versions[1:], strict=True)
-        if change.shifted_ns is not None
-    ]
-    return (SteeringPeriod(0, experiment.versions[0]), *later)
+    """Return the versions that were active, in order of time, the first one from the beginning on.
+
+    A change of load and links alone begins no period.
+    """
+    periods = [SteeringPeriod(0, experiment.versions[0])]
+    for change, version in zip(found, experiment.versions[1:], strict=True):
+        if change.shifted_ns is not None and version.steering != periods[-1].version.steering:
+            periods.append(SteeringPeriod(change.shifted_ns, version))
+    return tuple(periods)
 
 
 def _change(number: int, what: tuple[str, ...], told: list[RecordedEvent]) -> ScheduledChange:

@@ -10,6 +10,7 @@ from atoll_analysis.tables.box_counters import BoxMeasurement, Part, Stalls, mea
 from atoll_analysis.tables.change_timeline import ScheduledChange, SteeringPeriod, changes, standing
 from atoll_core.codec import from_json
 from atoll_core.errors import RunDirError
+from atoll_core.experiment.channel_allocation import allocate_channels
 from atoll_core.experiment.experiment import Chain, Experiment, Link, Protocol
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import JobSpec, Phase, Plan
@@ -45,7 +46,7 @@ class RunData:
 
     @property
     def placement(self) -> dict[str, int]:
-        """How many channels each client has, those without any included; of older runs by the jobs they had."""
+        """How many channels each client has at first, or none; of older runs by the jobs they had."""
         clients = dict.fromkeys((host.name for host in self.network.with_role(HostRole.ISLAND_CLIENT)), 0)
         placed = {each.host: each.channels for each in self.plan.placement}
         had = {job.host: len((job.config or {}).get("channels", ())) for job in self.plan.jobs if is_load(job)}
@@ -55,6 +56,16 @@ class RunData:
     def base_rtt_ns(self) -> int | None:
         """The round-trip time between the special hosts while every queue was empty; None: not measured."""
         return next((int(event["rtt_ns"]) for event in self.of_type("base_rtt")), None)
+
+    @property
+    def lasting_placement(self) -> dict[str, int]:
+        """How many channels each client has throughout, in every version of the load."""
+        least = min(load.channels for load in self.experiment.loads)
+        if least == self.experiment.traffic.channels:
+            return self.placement
+        clients = self.network.with_role(HostRole.ISLAND_CLIENT)
+        allocated = allocate_channels(least, [host.capacity for host in clients])
+        return {host.name: len(channels) for host, channels in zip(clients, allocated, strict=True)}
 
     @property
     def in_virtual_time(self) -> bool:

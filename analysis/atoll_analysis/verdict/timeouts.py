@@ -26,7 +26,7 @@ def silence_figures(
 ) -> list[SilenceFigures]:
     """The silences of servers and clients; none without a measurement, an arrival capture or traffic."""
     rtts = base_rtts_ms(facts.network, facts.experiment)
-    channels = facts.placement
+    channels = facts.lasting_placement
     if facts.window is None or not any(channels.values()) or rtts is None or not clients:
         return []
     world, island = traffic_hosts(facts)
@@ -152,8 +152,9 @@ def _begun(tables: Tables, facts: RunData, servers: Mapping[str, PayloadSpan]) -
 def _longest_pause_s(facts: RunData) -> float:
     """For how long a channel is idle at most, but with a probability of ``FALSE_ALARM``."""
     traffic = facts.experiment.traffic
-    if traffic.flows_per_s is not None:
-        return -math.log(FALSE_ALARM) * traffic.channels / traffic.flows_per_s
+    means = [load.channels / load.flows_per_s for load in facts.experiment.loads if load.flows_per_s is not None]
+    if means:
+        return -math.log(FALSE_ALARM) * max(means)
     if traffic.think is None:
         return 0.0
     random = traffic.think.distribution is ThinkTime.EXPONENTIAL

@@ -43,7 +43,7 @@ def print_plan(
     slack = timer_slack(platform)
     warnings = warn(description_warnings(*described, backend, platform), strict=strict)
     plan = make_plan(*described, backend, slack=slack)
-    schedule = plan_schedule(*described, plan)
+    schedule = plan_schedule(*described, plan, backend, slack)
     notes = [*inexact(described[0], described[1].links, slack)] if backend is Backend.TC else []
     notes += [estimate_text(wall_time(*described, backend), memory(*described))] if platform == VIRTUAL else []
     if drawing is not None:

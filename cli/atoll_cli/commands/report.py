@@ -2,6 +2,7 @@
 """`atoll report`: analyse a run directory again, or show the results of a study or of several runs."""
 
 import json
+import os
 import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -65,12 +66,16 @@ def report_comparison(paths: Sequence[Path], view: View, *, mixed_kernels: bool 
 
 
 def report_study(directory: Path, view: View) -> None:
-    """`atoll report STUDY`: its results; also writes its tables into its directory."""
+    """`atoll report STUDY`: its results; also writes its tables into its directory, unless it is read-only."""
     require_ending("--out", view.out, FORMS)
-    study = StudyDirectory(directory)
-    results = read_results(study, view.levels(), view.figures)
+    results = read_results(StudyDirectory(directory), view.levels(), view.figures)
     advice = queue_advice(results)
-    _show(results, view, write_tables(results, study.path), {"queue_capacity": advice_json(advice)}, advice)
+    written: list[Path] = []
+    if os.access(directory, os.W_OK | os.X_OK):
+        written += write_tables(results, directory)
+    else:
+        print(f"{directory}: this user may not write there; the tables are not written", file=sys.stderr)
+    _show(results, view, written, {"queue_capacity": advice_json(advice)}, advice)
 
 
 def _show(

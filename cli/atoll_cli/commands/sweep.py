@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_analysis.run_figures import FIGURES
-from atoll_cli.commands.selection import lab_target
+from atoll_cli.commands.selection import lab_target, refuse
 from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.progress import EXIT_INVALID
 from atoll_cli.terminal.results_text import print_results
@@ -30,6 +30,7 @@ def sweep_study(
     directory: Path | None,
     inventory: Path | None,
     jobs: int | None,
+    scheduler: str | None,
     *,
     resume: bool,
     mix: bool,
@@ -51,7 +52,8 @@ def sweep_study(
         strict=strict,
     )
     place = StudyDirectory((directory or DEFAULT_PARENT / study.name).resolve())
-    sweep = Sweep(study, place, target.inventory)
+    refuse(bool(scheduler and jobs), "--jobs: a cluster makes one run for each thread of its workers; leave it out")
+    sweep = Sweep(study, place, target.inventory, scheduler)
     sweep.require_machine()
     jobs = sweep.jobs(jobs)
     sweep.read(resume=resume or dry_run, mix=mix or dry_run)

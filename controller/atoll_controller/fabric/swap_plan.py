@@ -112,7 +112,7 @@ def chain_drain_ns(experiment: Experiment, chain: Chain) -> int:
 
     ``SLACK_NS`` is the allowance for boxes other than links.
     """
-    links = [link for link in experiment.links if link.box in chain.hops]
+    links = [link for link in experiment.links_over_time if link.box in chain.hops]
     ways = [[link.to_island for link in links], [link.to_world for link in links]]
     return SLACK_NS + max(sum(map(_direction_drain_ns, way)) for way in ways)
 

@@ -3,14 +3,17 @@
 
 from collections.abc import Iterator
 from dataclasses import dataclass
+from itertools import pairwise
 
 from atoll_apps.steering import steer
 from atoll_controller.fabric.swap_plan import Swap, plan_swap
+from atoll_controller.planner.link_changes import LinkRequest, link_requests
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError
 from atoll_core.experiment.experiment import Experiment, SteeringVersion
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry
-from atoll_core.plan.plan import Plan
+from atoll_core.plan.plan import Backend, Plan
+from atoll_core.plan.tc_settings import TIMER_SLACK
 from atoll_core.units import Duration
 from atoll_switches.capability_profile import refuse_unsupported
 
@@ -22,7 +25,8 @@ class Scheduled:
     number: int
     version: SteeringVersion
     experiment: Experiment  # as it is steered from then on
-    swap: Swap
+    swap: Swap  # without stages if chains and latencies stay
+    links: tuple[LinkRequest, ...] = ()  # the load's changes are in the configurations of its jobs
 
     @property
     def least(self) -> Duration:
@@ -30,18 +34,25 @@ class Scheduled:
         return Duration(sum(stage.wait_ns for stage in self.swap.stages))
 
 
-def plan_schedule(network: Network, experiment: Experiment, plan: Plan) -> tuple[Scheduled, ...]:
+def plan_schedule(
+    network: Network,
+    experiment: Experiment,
+    plan: Plan,
+    backend: Backend = Backend.ENGINE,
+    slack: Duration = TIMER_SLACK,
+) -> tuple[Scheduled, ...]:
     """Every scheduled change in order of time; each swap starts from the layout that the one before it leaves.
 
-    ``plan``: that of the experiment, with which it begins. Raises DescriptionError naming the line of the first change
-    whose version does not fit a switch, or whose versions cannot be distinguished, and of changes too close to each
-    other or to the end.
+    ``plan``: that of the experiment, with which it begins. ``backend``, ``slack``: as of the plan. Raises
+    DescriptionError naming the line of the first change whose version does not fit a switch, whose versions cannot be
+    distinguished, or whose links the backend cannot change, and of changes too close to each other or to the end.
     """
     before, layout, entries = experiment.steered(experiment.versions[0]), plan.layout, plan.flows
     found: list[Scheduled] = []
-    for number, version in enumerate(experiment.versions[1:], start=1):
+    for number, (was, version) in enumerate(pairwise(experiment.versions), start=1):
         after = experiment.steered(version)
         try:
+            links = tuple(link_requests(network, experiment, was, version, backend, slack))
             swap = plan_swap(network, before, layout, after)
             for held in _states(entries, swap):
                 refuse_unsupported(network, held)
@@ -50,7 +61,7 @@ def plan_schedule(network: Network, experiment: Experiment, plan: Plan) -> tuple
             raise DescriptionError(
                 [Diagnostic(experiment.file, version.line, f"{place}: {line}") for line in str(error).splitlines()]
             ) from None
-        found.append(Scheduled(number, version, after, swap))
+        found.append(Scheduled(number, version, after, swap, links))
         before, layout = after, swap.layout
         entries = steer(network, after, layout).entries
     _require_time(experiment, found)

@@ -21,9 +21,9 @@ def of_client(traffic: Traffic, channels: int) -> JobLimits:
     return _sockets(traffic, channels)
 
 
-def of_server(traffic: Traffic) -> JobLimits:
+def of_server(traffic: Traffic, channels: int) -> JobLimits:
     """For a server: one connection of each channel, and one that is not closed yet."""
-    return _sockets(traffic, 2 * traffic.channels)
+    return _sockets(traffic, 2 * channels)
 
 
 def _sockets(traffic: Traffic, count: int) -> JobLimits:

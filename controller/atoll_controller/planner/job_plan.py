@@ -151,7 +151,10 @@ def _boxes(network: Network, experiment: Experiment, backend: Backend, slack: Du
     delays = _delay_boxes_used(network, experiment)
     if backend is Backend.TC:
         return (
-            *(_tc("link", link_settings(network.box(link.box), link, slack)) for link in experiment.links),
+            *(
+                _tc("link", link_settings(network.box(link.box), link, slack, over_time))
+                for link, over_time in zip(experiment.links, experiment.links_over_time, strict=True)
+            ),
             *(_tc("delay", delay_settings(box)) for box in delays),
         )
     return (
@@ -293,5 +296,5 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
 
 def _longest_rtt_ns(experiment: Experiment) -> int:
     """Of a path through every link, with all queues full."""
-    ways = [way for link in experiment.links for way in (link.to_island, link.to_world)]
+    ways = [way for link in experiment.links_over_time for way in (link.to_island, link.to_world)]
     return sum(way.delays[1].ns + way.full_queue.ns for way in ways)

@@ -2,6 +2,7 @@
 """The jobs that make the load: world servers and island channels, UDP sender and receiver; and pings."""
 
 from collections.abc import Sequence
+from itertools import pairwise
 from typing import Any
 
 from atoll_controller.planner.job_limits import MODEST, of_client, of_server
@@ -21,10 +22,10 @@ _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     """Servers and channels; channels are allocated to island clients by capacity. A client without any has no job."""
-    traffic = experiment.traffic
+    traffic, most = experiment.traffic, experiment.most_channels
     servers = network.with_role(HostRole.WORLD_SERVER)
     clients = network.with_role(HostRole.ISLAND_CLIENT)
-    if not (traffic.channels and servers and clients):
+    if not (most and servers and clients):
         return ()
     listening = {host.name: f"{host.address}:{traffic.port}" for host in servers}
     found: list[JobSpec] = []
@@ -33,47 +34,63 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         if traffic.write_rate:
             config["write_rate_bit_s"] = traffic.write_rate.bit_s
         keeps = of_tcp(config["congestion_control"], traffic.port)
-        found.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, of_server(traffic), keeps))
+        found.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, of_server(traffic, most), keeps))
     pauses = (way.longest_pause.ns for link in experiment.links for way in (link.to_island, link.to_world))
     longest_ns = max(pauses, default=0)
     # TCP's timeouts double in a pause: the first try behind it comes at most as long after it as it was long.
     silence = {"silence_ns": _SILENCE_NS + 2 * longest_ns} if longest_ns else {}
-    for client, channels in zip(clients, _dealt(network, experiment), strict=True):
-        if not channels:
+    loads = [_allocated(network, load.channels) for load in experiment.loads]
+    for index, client in enumerate(clients):
+        channels = [load[index] for load in loads]  # of each version
+        if not any(channels):
             continue
         config = {
             "seed": experiment.seed,
-            "channels": list(channels),
+            "channels": list(channels[0]),
             "servers": list(listening.values()),
-            "flow_sizes": traffic.distribution.config,
-            **({"counts": traffic.sizes_count.value} if traffic.sizes_count is not SizesCount.PAYLOAD else {}),
+            **_sizes(traffic),
             **_pace(traffic),
+            **_changes(experiment, channels),
             "start_at_ns": 0,
             "duration_ns": experiment.duration.ns,
             "congestion_control": experiment.congestion_control(client.name),
             **silence,
             "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
         }
-        limits = of_client(traffic, len(channels))
+        limits = of_client(traffic, max(map(len, channels)))
         keeps = of_tcp(config["congestion_control"])
         found.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits, keeps))
     return tuple(found)
 
 
 def placement(network: Network, experiment: Experiment) -> tuple[ChannelAllocation, ...]:
-    """How many channels each island client gets, in the lab's order; nothing where there are none."""
-    if not experiment.traffic.channels:
+    """How many channels each island client gets at first, in the lab's order; nothing where there never are any."""
+    if not experiment.most_channels:
         return ()
     clients = network.with_role(HostRole.ISLAND_CLIENT)
-    dealt = _dealt(network, experiment)
+    allocated = _allocated(network, experiment.traffic.channels)
     return tuple(
-        ChannelAllocation(host.name, host.capacity, len(part)) for host, part in zip(clients, dealt, strict=True)
+        ChannelAllocation(host.name, host.capacity, len(part)) for host, part in zip(clients, allocated, strict=True)
     )
 
 
-def _dealt(network: Network, experiment: Experiment) -> tuple[tuple[int, ...], ...]:
-    capacities = [host.capacity for host in network.with_role(HostRole.ISLAND_CLIENT)]
-    return allocate_channels(experiment.traffic.channels, capacities)
+def _allocated(network: Network, channels: int) -> tuple[tuple[int, ...], ...]:
+    return allocate_channels(channels, [host.capacity for host in network.with_role(HostRole.ISLAND_CLIENT)])
+
+
+def _changes(experiment: Experiment, channels: Sequence[tuple[int, ...]]) -> dict[str, Any]:
+    """The changes of a client's load during the run; nothing where there are none. ``channels``: in every version."""
+    found: list[dict[str, Any]] = []
+    loads = list(zip(experiment.versions, experiment.loads, channels, strict=True))
+    for (_, was, before), (version, load, after) in pairwise(loads):
+        change: dict[str, Any] = {"channels": list(after)} if after != before else {}
+        if _sizes(load) != _sizes(was):
+            change |= {"counts": load.sizes_count.value, **_sizes(load)}
+        if _pace(load) != _pace(was):
+            change |= _pace(load)
+        if change:
+            found.append({"after_ns": version.at.ns, **change})
+    return {"changes": found} if found else {}
 
 
 def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
@@ -83,7 +100,7 @@ def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         return ()
     world, island = ends
     address = f"{island.address}:{udp.port}"
-    send = {
+    send: dict[str, Any] = {
         "role": "send",
         "connect": address,
         "rate_bit_s": udp.rate.bit_s,
@@ -92,6 +109,13 @@ def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         "duration_ns": experiment.duration.ns,
         "flows": {"flow_sizes": udp.distribution.config, "seed": experiment.seed, "parallel": udp.parallel},
     }
+    rates = [
+        {"after_ns": after.at.ns, "rate_bit_s": after.udp_rate.bit_s}
+        for before, after in pairwise(experiment.versions)
+        if after.udp_rate is not None and after.udp_rate != before.udp_rate
+    ]
+    if rates:
+        send["changes"] = rates
     receive = {"role": "receive", "listen": address, "each": False}
     return (
         host_job("udp-receive", island.name, Phase.SERVER, "udp", receive, MODEST, of_port(udp.port)),
@@ -117,6 +141,11 @@ def host_job(
     """A job of ``atoll-host``; ``privileges``: those of its configuration, in addition to its subcommand's."""
     keeps = (*of_subcommand(subcommand), *privileges)
     return JobSpec(name, host, phase, ("atoll-host", subcommand), config, limits=limits, privileges=keeps)
+
+
+def _sizes(traffic: Traffic) -> dict[str, Any]:
+    of_ip = traffic.sizes_count is not SizesCount.PAYLOAD
+    return {"flow_sizes": traffic.distribution.config, **({"counts": traffic.sizes_count.value} if of_ip else {})}
 
 
 def _pace(traffic: Traffic) -> dict[str, Any]:

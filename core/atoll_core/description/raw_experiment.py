@@ -5,8 +5,8 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
-from atoll_core.description.raw_link import RawDirection
-from atoll_core.description.raw_traffic import RawTraffic, RawUdp
+from atoll_core.description.raw_link import RawDirection, RawDirectionChange
+from atoll_core.description.raw_traffic import RawTraffic, RawTrafficChange, RawUdp, RawUdpChange
 from atoll_core.description.raw_types import (
     Between,
     BufferSize,
@@ -73,8 +73,19 @@ class RawBranch(Raw):
     )
 
 
+class RawLinkChange(Raw):
+    """Settings of one satellite emulator from a change on; a direction that is left out stays unchanged."""
+
+    to_island: RawDirectionChange = Field(
+        default=RawDirectionChange(), description="Towards the island.", examples=["{rate: 8 Mbit/s}"]
+    )
+    to_world: RawDirectionChange = Field(
+        default=RawDirectionChange(), description="Towards the world.", examples=["{rate: 2 Mbit/s}"]
+    )
+
+
 class RawChange(Raw):
-    """A change of chains or latencies during the run; keys that are left out stay unchanged."""
+    """A change of chains, latencies, load or links during the run; keys that are left out stay unchanged."""
 
     at: ChangeTime = Field(description="Time of the change, after the start of the channels.", examples=["20 s"])
     chain: list[str] | None = Field(
@@ -91,6 +102,15 @@ class RawChange(Raw):
         default={},
         description="Latency class of servers from then on, null for none; others keep theirs.",
         examples=["{w1: rtt-90}"],
+    )
+    traffic: RawTrafficChange | None = Field(
+        default=None, description="The load from then on.", examples=["{channels: 40}"]
+    )
+    udp: RawUdpChange | None = Field(default=None, description="UDP from then on.", examples=["{rate: 4 Mbit/s}"])
+    links: dict[Key, RawLinkChange] = Field(
+        default={},
+        description="Settings of links from then on; others keep theirs.",
+        examples=["{sat: {to_island: {rate: 8 Mbit/s}}}"],
     )
 
 
@@ -216,7 +236,7 @@ class RawExperiment(Raw):
     )
     changes: list[RawChange] = Field(
         default=[],
-        description="Changes of chains and latencies during the run, in order of time.",
+        description="Changes of chains, latencies, load and links during the run, in order of time.",
         examples=["[{at: 20 s, chain: [tap-w, coder-w, sat, coder-i, tap-i]}, {at: 40 s, latency: {w1: rtt-90}}]"],
     )
     traffic: RawTraffic = Field(description="The load.", examples=["{channels: 20}"])

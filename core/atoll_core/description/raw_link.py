@@ -248,3 +248,14 @@ class RawDirection(Raw):
         description="CSV file with rate, delay, loss and blockage as functions of time, relative to this file.",
         examples=["traces/geo-rain.csv"],
     )
+
+
+class RawDirectionChange(Raw):
+    """One direction of a link from a change on; keys that are left out stay unchanged."""
+
+    rate: LinkRate | None = Field(default=None, description="Rate from then on.", examples=["8 Mbit/s"])
+    delay: Delay | None = Field(default=None, description="Propagation delay from then on.", examples=["270 ms"])
+    queue: Queue | None = Field(default=None, description="Byte queue from then on.", examples=["50 kB"])
+    loss: RawLoss | None = Field(
+        default=None, description="Loss of the link from then on; null for none.", examples=["0.1 %"]
+    )

@@ -147,3 +147,25 @@ class RawUdp(Raw):
         ge=1, le=1000, default=4, description="Number of simultaneous flows; default 4.", examples=[4]
     )
     port: int = Field(ge=1, le=65535, default=5301, description="UDP port of the receiver; default 5301.")
+
+
+class RawTrafficChange(Raw):
+    """The load from a change on; keys that are left out stay unchanged."""
+
+    channels: int | None = Field(
+        ge=0, le=100_000, default=None, description="Channels from then on; default those before.", examples=[40]
+    )
+    flow_sizes: RawFlowSizes | None = Field(
+        default=None,
+        description="Sizes of the flows that begin from then on; default those before.",
+        examples=["published", "10 kB", "{distribution: sizes.csv, counts: ip}"],
+    )
+    flows_per_s: FlowsPerSecond | None = Field(
+        default=None, description="Of an open loop: flows started per second from then on.", examples=[100]
+    )
+
+
+class RawUdpChange(Raw):
+    """UDP from a change on."""
+
+    rate: UdpRate = Field(description="IP bytes a second of all flows together, from then on.", examples=["4 Mbit/s"])

@@ -1,18 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The versions of an experiment's steering: at the start, and after each of its ``changes``.
+"""The versions of an experiment: at the start, and after each of its ``changes``.
 
-A change has the differences to the version before. The chain, branches and latencies that it does not name stay.
-``null`` removes a branch or a latency.
+A change has the differences to the version before. Chain, branches, latencies, load and settings of links that it does
+not name stay. ``null`` removes a branch, a latency or a loss.
 """
 
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from atoll_core.description.parser import Parsed
-from atoll_core.description.raw_experiment import RawBranch, RawChange, RawExperiment
+from atoll_core.description.raw_experiment import RawBranch, RawChange, RawExperiment, RawLink, RawLinkChange
+from atoll_core.description.raw_traffic import RawTraffic, RawUdp
+from atoll_core.description.raw_types import Raw
 from atoll_core.description.validation_messages import on_line, suggest
 from atoll_core.description.yaml_document import Place
-from atoll_core.experiment.experiment import MAIN, Chain, SteeringVersion, TrafficSelector
+from atoll_core.experiment.experiment import DIRECTIONS, MAIN, Chain, SteeringVersion, TrafficSelector
 from atoll_core.units import Duration
 
 Wrong = Callable[[Place, str], None]
@@ -28,11 +31,15 @@ class DescribedVersion:
     chain_at: Place
     branches: Mapping[str, tuple[RawBranch, Place]]
     latency: Mapping[str, str]
+    traffic: RawTraffic
+    udp: RawUdp | None
+    links: Mapping[str, RawLink]
 
     @property
-    def steers(self) -> tuple[object, ...]:
-        """Its chains and latencies, for comparisons."""
-        return self.chain, {name: branch for name, (branch, _) in self.branches.items()}, dict(self.latency)
+    def content(self) -> tuple[object, ...]:
+        """All that a change may change, for comparisons."""
+        branches = {name: branch for name, (branch, _) in self.branches.items()}
+        return self.chain, branches, dict(self.latency), self.traffic, self.udp, dict(self.links)
 
     @property
     def hops(self) -> tuple[str, ...]:
@@ -44,7 +51,10 @@ class DescribedVersion:
 def described_versions(raw: RawExperiment) -> tuple[DescribedVersion, ...]:
     """Every version, in the order of the file."""
     branches = {name: (branch, ("branches", name)) for name, branch in raw.branches.items()}
-    versions = [DescribedVersion(Duration(0), (), tuple(raw.chain), ("chain",), branches, raw.latency)]
+    first = DescribedVersion(
+        Duration(0), (), tuple(raw.chain), ("chain",), branches, raw.latency, raw.traffic, raw.udp, raw.links
+    )
+    versions = [first]
     for index, change in enumerate(raw.changes):
         versions.append(_changed(versions[-1], change, ("changes", index)))
     return tuple(versions)
@@ -65,7 +75,23 @@ def _changed(before: DescribedVersion, change: RawChange, place: Place) -> Descr
         chain_at=(*place, "chain") if named else before.chain_at,
         branches=branches,
         latency=latency,
+        traffic=before.traffic.model_copy(update=_given(change.traffic)),
+        udp=before.udp and before.udp.model_copy(update=_given(change.udp)),
+        links={name: _changed_link(link, change.links.get(name)) for name, link in before.links.items()},
     )
+
+
+def _given(change: Raw | None) -> dict[str, Any]:
+    """The keys that a change has; null is left out but where it removes a loss."""
+    given = {key: getattr(change, key) for key in change.model_fields_set} if change else {}
+    return {key: value for key, value in given.items() if value is not None or key == "loss"}
+
+
+def _changed_link(link: RawLink, change: RawLinkChange | None) -> RawLink:
+    if change is None:
+        return link
+    ways = {name: getattr(link, name).model_copy(update=_given(getattr(change, name))) for name in DIRECTIONS}
+    return link.model_copy(update=ways)
 
 
 def resolve_version(parsed: Parsed[RawExperiment], version: DescribedVersion) -> SteeringVersion:
@@ -89,7 +115,7 @@ def resolve_version(parsed: Parsed[RawExperiment], version: DescribedVersion) ->
 
 
 def check_changes(parsed: Parsed[RawExperiment], wrong: Wrong) -> None:
-    """Report changes out of order, after the end, without effect, or of unknown branches to ``wrong``."""
+    """Report changes out of order, after the end, without effect, or of what there is not, to ``wrong``."""
     for place, message in _mistakes(parsed):
         wrong(place, message)
 
@@ -104,13 +130,38 @@ def _mistakes(parsed: Parsed[RawExperiment]) -> Iterator[tuple[Place, str]]:
         if before.place and change.at <= before.at and parsed.reads(*ats):
             first = f"{change.at} is not after change {index} at {before.at}{on_line(line(before.place))}"
             yield (*after.place, "at"), f"{first}; list them in order of time, merge those of one instant"
-        steering = ("chain", "branches", "latency", "changes")
-        if change.chain is None and not change.branches and not change.latency:
+        sections = ("chain", "branches", "latency", "traffic", "udp", "links", "changes")
+        if not change.model_fields_set - {"at"}:
             if parsed.reads(after.place):
-                yield after.place, "it changes nothing; name a chain, branches or latency"
-        elif before.steers == after.steers and parsed.whole(*steering) and parsed.reads(*((key,) for key in steering)):
+                yield after.place, "it changes nothing; name a chain, branches, latency, traffic, udp or links"
+        elif wrong := list(_load_mistakes(parsed, change, after)):
+            yield from wrong
+        elif (
+            before.content == after.content and parsed.whole(*sections) and parsed.reads(*((key,) for key in sections))
+        ):
             yield after.place, "it changes nothing: all of this is already in effect; remove it"
         for name, branch in change.branches.items():
             if branch is None and name not in before.branches and parsed.whole("branches", "changes"):
                 known = suggest(name, before.branches, "branches")
                 yield (*after.place, "branches", name), f"no branch {name!r} exists then; {known}"
+
+
+def _load_mistakes(
+    parsed: Parsed[RawExperiment], change: RawChange, after: DescribedVersion
+) -> Iterator[tuple[Place, str]]:
+    raw = parsed.raw
+    if change.udp and raw.udp is None and parsed.whole("udp"):
+        yield (*after.place, "udp"), "the experiment has no UDP whose rate could change; add 'udp' to it"
+    if change.traffic and change.traffic.flows_per_s is not None and raw.traffic.flows_per_s is None:
+        place = (*after.place, "traffic", "flows_per_s")
+        yield place, "the load is a closed loop; write flows_per_s in the experiment's traffic, too, or change channels"
+    if after.traffic.flows_per_s is not None and after.traffic.channels == 0:
+        yield (*after.place, "traffic"), "flows_per_s begins flows, and 0 channels have none; keep at least 1 channel"
+    for name, link in change.links.items():
+        place = (*after.place, "links", name)
+        if name not in raw.links and parsed.whole("links"):
+            yield place, f"{name!r} has no settings that could change; {suggest(name, raw.links, 'links')}"
+        elif name in raw.links:
+            for way in DIRECTIONS:
+                if _given(getattr(link, way)) and getattr(raw.links[name], way).trace is not None:
+                    yield (*place, way), "it follows a trace; write the change into that"

@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from atoll_core.description.parser import Parsed
-from atoll_core.description.raw_experiment import RawExperiment
+from atoll_core.description.raw_experiment import RawExperiment, RawLink
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.resolve_box import disagreements, resolve_settings
 from atoll_core.description.resolve_chains import check_chains, hops_of
@@ -75,6 +75,7 @@ class _Resolver:
         self.traffic, wrong = resolve_traffic(self.raw.traffic, parsed, files)
         self.udp, also_wrong = resolve_udp(self.raw.udp, parsed, files) if self.raw.udp else (None, ())
         self.mistakes += (*wrong, *also_wrong)
+        self.versions = tuple(self.resolve_versions(files))
         self.boxes: tuple[BoxConfiguration, ...] = ()
 
     def wrong(self, place: Place, message: str) -> None:
@@ -84,7 +85,7 @@ class _Resolver:
 
     def experiment(self, lab: str) -> Experiment:
         raw, line = self.raw, self.parsed.document.line
-        versions = tuple(resolve_version(self.parsed, version) for version in described_versions(raw))
+        versions = self.versions
         transfer = raw.transfer and Transfer(
             raw.transfer.size,
             raw.transfer.start,
@@ -131,11 +132,36 @@ class _Resolver:
         """Links in the order of the chain, then those that are in no chain."""
         hops = hops_of(self.raw)
         for name in sorted(self.raw.links, key=lambda name: (*hops, name).index(name)):
-            raw, document = self.raw.links[name], self.parsed.document
-            to_island, wrong = resolve_direction(raw.to_island, ("links", name, "to_island"), self.parsed, files)
-            to_world, also_wrong = resolve_direction(raw.to_world, ("links", name, "to_world"), self.parsed, files)
-            self.mistakes += (*wrong, *also_wrong)
-            yield Link(name, to_island, to_world, raw.counts, document.line(("links", name)))
+            yield self.resolve_link(self.raw.links[name], ("links", name), files)
+
+    def resolve_link(self, raw: RawLink, place: Place, files: ReferencedFiles) -> Link:
+        to_island, wrong = resolve_direction(raw.to_island, (*place, "to_island"), self.parsed, files)
+        to_world, also_wrong = resolve_direction(raw.to_world, (*place, "to_world"), self.parsed, files)
+        self.mistakes += (*wrong, *also_wrong)
+        return Link(str(place[-1]), to_island, to_world, raw.counts, self.parsed.document.line(place))
+
+    def resolve_versions(self, files: ReferencedFiles) -> Iterator[SteeringVersion]:
+        """Every version; with load or links if any change names them."""
+        changes = self.raw.changes
+        traffic, links = self.traffic, self.links
+        named = [any(getattr(change, key) for change in changes) for key in ("traffic", "udp", "links")]
+        for version, change in zip(described_versions(self.raw), (None, *changes), strict=True):
+            if change and change.traffic:
+                traffic, wrong = resolve_traffic(version.traffic, self.parsed, files, (*version.place, "traffic"))
+                self.mistakes += wrong
+            if change and change.links:
+                links = tuple(
+                    self.resolve_link(version.links[link.box], (*version.place, "links", link.box), files)
+                    if link.box in change.links
+                    else link
+                    for link in links
+                )
+            yield replace(
+                resolve_version(self.parsed, version),
+                traffic=traffic if named[0] else None,
+                udp_rate=version.udp.rate if named[1] and version.udp else None,
+                links=links if named[2] else (),
+            )
 
     def check_times(self) -> None:
         transfer, duration = self.raw.transfer, self.raw.duration
@@ -166,15 +192,22 @@ class _Resolver:
                 self.wrong(("links", name), f"box {name!r} is a {kind}, which has no link settings; remove them")
             elif self.is_unused(name, lab):
                 self.wrong(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
-        for link in self.links:
-            if link.box in boxes and boxes[link.box].is_link:
-                self.check_queues(link, boxes[link.box].mtu)
+        for place, links in self.described_links():
+            for link in links:
+                if link.box in boxes and boxes[link.box].is_link:
+                    self.check_queues(link, boxes[link.box].mtu, (*place, "links", link.box))
 
-    def check_queues(self, link: Link, mtu: int) -> None:
+    def described_links(self) -> Iterator[tuple[Place, tuple[Link, ...]]]:
+        """The links at the start, and those that a change names."""
+        yield (), self.links
+        for index, (change, version) in enumerate(zip(self.raw.changes, self.versions[1:], strict=True)):
+            yield ("changes", index), tuple(link for link in version.links if link.box in change.links)
+
+    def check_queues(self, link: Link, mtu: int, place: Place) -> None:
         for name, direction in zip(DIRECTIONS, (link.to_island, link.to_world), strict=True):
             if direction.queue.bytes < mtu:
                 text = f"{direction.queue} is too small; it must be at least {mtu} B (one MTU), or no full-size packet"
-                self.wrong(("links", link.box, name, "queue"), f"{text} ever fits")
+                self.wrong((*place, name, "queue"), f"{text} ever fits")
 
     def check_udp(self, lab: Lab, network: Network) -> None:
         """Check that a packet fits on its path; the default is as long as the path allows, 1500 B at most."""
@@ -266,7 +299,8 @@ class _Resolver:
                 self.wrong(place, f"a host of role {roles[server].value} sends no load; name world servers only")
 
     def check_roles(self, lab: Lab, network: Network) -> None:
-        load = self.raw.traffic.channels > 0 and self.parsed.reads(("traffic", "channels"))
+        load = any(each.traffic.channels > 0 for each in described_versions(self.raw))
+        load = load and self.parsed.reads(("traffic", "channels"))
         needed = _NEEDED | (_NEEDED_FOR_LOAD if load else {})
         for role, why in needed.items():
             if not network.with_role(role) and lab.parsed and lab.parsed.reads_all("hosts", "role"):
@@ -274,8 +308,8 @@ class _Resolver:
 
     def check_capacity(self, lab: Lab, network: Network) -> None:
         """Check that cables are as fast as the links, in every version."""
-        for version in described_versions(self.raw):
-            steerings = tuple(self.steerings(network, resolve_version(self.parsed, version)))
+        for version in self.versions:
+            steerings = tuple(self.steerings(network, version))
             if steerings:
                 self.check_steerings(lab, network, steerings)
 
@@ -302,7 +336,7 @@ class _Resolver:
         """Each chain with at least one link, as far as its hops are known."""
         known = {box.name for box in network.boxes} | {tap.name for tap in network.taps}
         for each in (version.chain, *version.branches):
-            links = tuple(link for link in self.links if link.box in each.hops)
+            links = tuple(link for link in version.links or self.links if link.box in each.hops)
             if links:
                 hops = tuple(hop for hop in each.hops if hop in known)
                 yield TrunkSteering(hops, links, version.latency)

@@ -14,15 +14,15 @@ from atoll_core.units import Size
 
 
 def resolve_traffic(
-    raw: RawTraffic, parsed: Parsed[RawExperiment], files: ReferencedFiles
+    raw: RawTraffic, parsed: Parsed[RawExperiment], files: ReferencedFiles, at: Place = ("traffic",)
 ) -> tuple[Traffic, tuple[Diagnostic, ...]]:
-    """The channels' load, and the mistakes in it or in the file that it names."""
+    """The channels' load, and the mistakes in it or in the file that it names. ``at``: where its sizes are."""
     document, asked = parsed.document, raw.flow_sizes
-    readable = parsed.reads(("traffic", "flow_sizes"), ("traffic", "pro_rate"))
-    sizes, mistakes = _sizes(asked.distribution, ("traffic", "flow_sizes"), document, files)
+    readable = parsed.reads((*at, "flow_sizes"), ("traffic", "pro_rate"))
+    sizes, mistakes = _sizes(asked.distribution, (*at, "flow_sizes"), document, files)
     of_ip = asked.counts is SizesCount.IP
     pro_rate = raw.pro_rate or (Size(LEAST_IP_BYTES) if of_ip else None)
-    place = ("traffic", "pro_rate" if raw.pro_rate else "flow_sizes")
+    place: Place = ("traffic", "pro_rate") if raw.pro_rate and at == ("traffic",) else (*at, "flow_sizes")
     if not readable:
         pass  # placeholders are not compared
     elif of_ip and pro_rate and pro_rate.bytes < LEAST_IP_BYTES:
@@ -49,7 +49,7 @@ def resolve_traffic(
         flows_per_s=raw.flows_per_s,
         write_rate=raw.write_rate,
         sizes_count=asked.counts,
-        line=parsed.document.line(("traffic", "channels")),
+        line=parsed.document.line((*at, "channels")),
     )
     return traffic, mistakes
 

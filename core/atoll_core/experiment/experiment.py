@@ -11,6 +11,7 @@ from typing import Any
 from atoll_core.experiment.traffic import Traffic, UdpTraffic
 from atoll_core.lab.box_kind import ROUTER
 from atoll_core.lab.network import Network
+from atoll_core.plural import counted
 from atoll_core.units import Duration, Rate, Size
 
 
@@ -361,13 +362,24 @@ USUAL_LIMITS = Limits(Duration(10**6), Duration(5 * 10**6), 0.001, 0.1, 0.1)
 
 @dataclass(frozen=True, slots=True)
 class SteeringVersion:
-    """Chains and latencies from an instant of the run on, until the next version."""
+    """Chains, latencies, load and links from an instant of the run on, until the next version.
+
+    Load and links are those of the experiment if no change names them.
+    """
 
     at: Duration  # since the load began
     chain: Chain
     branches: tuple[Chain, ...]
     latency: tuple[tuple[str, str], ...]
     line: int = field(default=0, compare=False)  # of the change in the experiment's file; 0: unknown
+    traffic: Traffic | None = None
+    udp_rate: Rate | None = None
+    links: tuple[Link, ...] = ()
+
+    @property
+    def steering(self) -> tuple[Chain, tuple[Chain, ...], tuple[tuple[str, str], ...]]:
+        """What the switches have."""
+        return self.chain, self.branches, self.latency
 
 
 @dataclass(frozen=True, slots=True)
@@ -405,8 +417,53 @@ class Experiment:
         return self.schedule or (SteeringVersion(Duration(0), self.chain, self.branches, self.latency),)
 
     def steered(self, version: SteeringVersion) -> "Experiment":
-        """The experiment while that version is active. Boxes, captures and load are those of all versions."""
+        """The experiment with the chains and latencies of a version. Boxes, captures and load are those of all."""
         return replace(self, chain=version.chain, branches=version.branches, latency=version.latency)
+
+    @property
+    def loads(self) -> tuple[Traffic, ...]:
+        """The load of every version."""
+        return tuple(version.traffic or self.traffic for version in self.versions)
+
+    @property
+    def most_channels(self) -> int:
+        """The largest number of channels of any version."""
+        return max(load.channels for load in self.loads)
+
+    @property
+    def mean_udp_rate(self) -> Rate:
+        """The rate of UDP over the whole run; 0 without UDP."""
+        rates = [version.udp_rate or (self.udp.rate if self.udp else Rate(0)) for version in self.versions]
+        ends = [*(version.at.ns for version in self.versions[1:]), self.duration.ns]
+        spans = [end - version.at.ns for version, end in zip(self.versions, ends, strict=True)]
+        return Rate(sum(rate.bit_s * span for rate, span in zip(rates, spans, strict=True)) // self.duration.ns)
+
+    @property
+    def links_over_time(self) -> tuple[Link, ...]:
+        """The links, with a trace for each direction that changes: of its rate and delay in every version.
+
+        The queue of such a direction is the largest that it has, the rate the highest.
+        """
+        every = [version.links or self.links for version in self.versions]
+        return tuple(
+            replace(
+                link,
+                to_island=self._over_time([links[index].to_island for links in every]),
+                to_world=self._over_time([links[index].to_world for links in every]),
+            )
+            for index, link in enumerate(self.links)
+        )
+
+    def _over_time(self, ways: list[LinkDirection]) -> LinkDirection:
+        if len(set(ways)) == 1:
+            return ways[0]
+        rows = (TraceRow(version.at, way.rate, way.delay) for version, way in zip(self.versions, ways, strict=True))
+        return replace(
+            ways[0],
+            rate=max(way.rate for way in ways),
+            queue=max(way.queue for way in ways),
+            trace=LinkTrace("changes", tuple(rows)),
+        )
 
     @property
     def all_chains(self) -> tuple[Chain, ...]:
@@ -429,8 +486,8 @@ class Experiment:
         return replace(network, boxes=tuple(boxes)) if off else network
 
     def link(self, box: str) -> Link:
-        """Settings of the satellite emulator of that name (KeyError otherwise)."""
-        return {link.box: link for link in self.links}[box]
+        """The satellite emulator of that name over the whole run (KeyError otherwise)."""
+        return {link.box: link for link in self.links_over_time}[box]
 
     def congestion_control(self, host: str) -> str:
         """The congestion control of a host's sockets, but for those of the transfer."""
@@ -473,3 +530,30 @@ def version_differences(before: SteeringVersion, after: SteeringVersion) -> Iter
     for server in dict.fromkeys((*was_class, *is_class)):
         if was_class.get(server) != is_class.get(server):
             yield f"{server} {is_class.get(server, 'not delayed')} instead of {was_class.get(server, 'not delayed')}"
+    if before.traffic and after.traffic:
+        yield from _load_differences(before.traffic, after.traffic)
+    if before.udp_rate != after.udp_rate:
+        yield f"UDP {after.udp_rate} instead of {before.udp_rate}"
+    for was_link, is_link in zip(before.links, after.links, strict=True):
+        for name in DIRECTIONS:
+            differences = list(_direction_differences(getattr(was_link, name), getattr(is_link, name)))
+            if differences:
+                yield f"{is_link.box} {name.replace('_', ' the ')}: {', '.join(differences)}"
+
+
+def _load_differences(before: Traffic, after: Traffic) -> Iterator[str]:
+    if before.channels != after.channels:
+        yield f"{counted(after.channels, 'channel')} instead of {before.channels}"
+    if (before.flow_sizes, before.sizes_count) != (after.flow_sizes, after.sizes_count):
+        yield f"flow sizes {after.flow_sizes} instead of {before.flow_sizes}"
+    if before.flows_per_s != after.flows_per_s:
+        yield f"{after.flows_per_s:g} flows/s instead of {before.flows_per_s:g}"
+
+
+def _direction_differences(before: LinkDirection, after: LinkDirection) -> Iterator[str]:
+    for key in ("rate", "delay", "queue"):
+        was, now = getattr(before, key), getattr(after, key)
+        if was != now:
+            yield f"{key} {now} instead of {was}"
+    if before.loss != after.loss:
+        yield "another loss" if after.loss else "no loss"

@@ -126,7 +126,7 @@ MEASUREMENTS = (
     Measurement(
         "link_config",
         "the configuration of a link, without the changes that a trace makes; in virtual time every five minutes, at "
-        "swaps, and at the end",
+        "swaps and changes of links, and at the end",
         SECOND_NS,
         (_BOX, _DIRECTION),
         (

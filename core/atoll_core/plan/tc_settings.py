@@ -77,13 +77,21 @@ class Qdisc:
     words: str
     options: dict[str, Any] = field(hash=False)  # those that are compared; bytes, bytes per second, seconds
     ip_bytes: bool = False  # counts without the Ethernet header
+    command: str = "add"  # or "change"
+
+    @property
+    def expected(self) -> dict[str, Any]:
+        """The discipline as it is looked for in the output of tc."""
+        return {"dev": self.dev, "handle": self.handle, "kind": self.kind, "options": self.options}
 
     @property
     def line(self) -> str:
         """The line for ``tc -batch``."""
         where = f"parent {self.parent}" if self.parent else "root"
         table = f"stab linklayer ethernet overhead -{_ETHERNET_HEADER} " if self.ip_bytes else ""
-        return f"qdisc add dev {self.dev} {where} handle {self.handle} {table}{self.kind} {self.words}".rstrip()
+        return (
+            f"qdisc {self.command} dev {self.dev} {where} handle {self.handle} {table}{self.kind} {self.words}".rstrip()
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -121,11 +129,7 @@ class TcSettings:
     @property
     def config(self) -> dict[str, Any]:
         """The configuration of ``atoll-host tc``."""
-        expected = [
-            {"dev": qdisc.dev, "handle": qdisc.handle, "kind": qdisc.kind, "options": qdisc.options}
-            for qdisc in self.commands
-            if isinstance(qdisc, Qdisc)
-        ]
+        expected = [qdisc.expected for qdisc in self.commands if isinstance(qdisc, Qdisc)]
         return {
             "mtu": self.mtu,
             "interfaces": list(self.interfaces),
@@ -136,22 +140,27 @@ class TcSettings:
         }
 
 
-def link_settings(box: ChainBox, link: Link, slack: Duration = TIMER_SLACK) -> TcSettings:
-    """A satellite link. Raises PlanError naming everything the kernel's qdiscs cannot do."""
+def link_settings(
+    box: ChainBox, link: Link, slack: Duration = TIMER_SLACK, over_time: Link | None = None
+) -> TcSettings:
+    """A satellite link. Raises PlanError naming everything the kernel's qdiscs cannot do.
+
+    ``over_time``: its greatest rates and delays, if it changes; the packets of all of them have room.
+    """
     if refused := engine_only([link]):
         raise PlanError("\n".join(_refusal(place, reason) for place, reason in refused.items()))
     ends = (box.world.name, box.island.name)
     ways = (
-        ("to_island", link.to_island, ends[0], ends[1]),
-        ("to_world", link.to_world, ends[1], ends[0]),
+        ("to_island", link.to_island, (over_time or link).to_island, ends[0], ends[1]),
+        ("to_world", link.to_world, (over_time or link).to_world, ends[1], ends[0]),
     )
     commands: list[Qdisc | Command] = []
     counters: dict[str, Any] = {}
     ip_bytes = link.counts is Counted.IP
-    for name, direction, _, out in ways:
+    for name, direction, most, _, out in ways:
         ifb = _ifb(name)
         queue = _queue(ifb, direction, bucket_bytes(direction.rate, slack, box.mtu), ip_bytes=ip_bytes)
-        delay = _delay(out, direction, ip_bytes=ip_bytes)
+        delay = _delay(out, direction, _flight(most.rate, most.delays[1], most.jitter), ip_bytes=ip_bytes)
         commands += [*queue, delay]
         counters[name] = {
             "in": {"dev": ends[1] if name == "to_world" else ends[0], "parent": "ffff:fff2", "pref": 1},
@@ -162,7 +171,7 @@ def link_settings(box: ChainBox, link: Link, slack: Duration = TIMER_SLACK) -> T
             "delay": _reference(delay) | {"limit_packets": delay.options["limit"]},
         }
     commands += [Command(f"qdisc add dev {end} clsact") for end in ends]
-    for name, _, into, out in ways:
+    for name, _, _, into, out in ways:
         commands += [
             Command(f"filter add dev {out} egress {_EVERYTHING} {_redirect(_ifb(name))}"),
             Command(f"filter add dev {into} ingress {_EVERYTHING} {_redirect(out)}"),
@@ -184,10 +193,9 @@ def delay_settings(box: DelayBox) -> TcSettings:
     for known in box.classes:
         leaf = f"1:{known.vlan:x}"
         vlan = f"protocol 802.1Q flower vlan_id {known.vlan}"
-        words, options = _delay_words(
-            Duration(known.rtt.ns // 2), Jitter(Distribution.UNIFORM, known.jitter) if known.jitter.ns else None,
-            box.rate,
-        )  # fmt: skip
+        delay = Duration(known.rtt.ns // 2)
+        jitter = Jitter(Distribution.UNIFORM, known.jitter) if known.jitter.ns else None
+        words, options = _delay_words(delay, jitter, _flight(box.rate, delay, jitter))
         netem = Qdisc(trunk, f"{_FIRST_CLASS_HANDLE + known.vlan:x}:", leaf, "netem", words, options)
         commands += [
             Command(f"class add dev {trunk} parent 1: classid {leaf} htb rate {_UNSHAPED} quantum {box.trunk.mtu}"),
@@ -269,20 +277,24 @@ def _percent(share: float) -> str:
     return f"{100 * share:.10f}%"
 
 
-def _delay(dev: str, direction: LinkDirection, *, ip_bytes: bool) -> Qdisc:
-    words, options = _delay_words(direction.delay, direction.jitter, direction.rate, reorder=direction.reorder)
+def _delay(dev: str, direction: LinkDirection, flight: int, *, ip_bytes: bool) -> Qdisc:
+    words, options = _delay_words(direction.delay, direction.jitter, flight, reorder=direction.reorder)
     if direction.loss and direction.loss.where is Where.AFTER:
         loss_words, loss_options = _loss(direction)
         words, options = f"{words} {loss_words}", options | loss_options
     return Qdisc(dev, "1:", None, "netem", words, options, ip_bytes=ip_bytes)
 
 
+def _flight(rate: Rate, delay: Duration, jitter: Jitter | None) -> int:
+    """The number of shortest packets that can be in flight."""
+    return _packets(Size(rate.bit_s * (delay.ns + (jitter.amount.ns if jitter else 0)) // (8 * 10**9)))
+
+
 def _delay_words(
-    delay: Duration, jitter: Jitter | None, rate: Rate, *, reorder: bool = False
+    delay: Duration, jitter: Jitter | None, limit: int, *, reorder: bool = False
 ) -> tuple[str, dict[str, Any]]:
-    """The options of netem; its limit is the number of shortest packets that ``rate`` can have in flight."""
+    """The options of netem, which has room for ``limit`` packets."""
     spread = jitter.amount if jitter else Duration(0)
-    limit = _packets(Size(rate.bit_s * (delay.ns + spread.ns) // (8 * 10**9)))
     words, options = f"limit {limit}", dict[str, Any](limit=limit)
     if delay.ns:
         words += f" delay {_microseconds(delay)}" + (f" {_microseconds(spread)}" if spread.ns else "")

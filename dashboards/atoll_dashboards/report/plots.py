@@ -16,6 +16,7 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 from atoll_analysis.figures.losses import CAUSES
 from atoll_analysis.summary import Summary, Volume
 from atoll_core.experiment.experiment import DIRECTIONS, Link, LinkDirection
+from atoll_core.experiment.traffic import UdpTraffic
 from atoll_dashboards.report import distribution_plots
 from atoll_dashboards.report.downsampling import cloud, extremes, share_points
 from atoll_dashboards.report.plot_style import (
@@ -241,9 +242,7 @@ def udp(sources: Sources) -> Figure | None:
     t_s, mbit_s = frame["t_s"].to_numpy(), frame["mbit_s"].to_numpy()
     rows[0].fill_between(t_s, mbit_s, step="post", color=SKY, alpha=0.6, linewidth=0, label="received")
     rows[0].set_ylabel("Mbit/s")
-    rate = asked.rate.bit_s / 1e6
-    bound(rows[0], rate, f"sent\n{rate:g} Mbit/s")
-    _time_axis(rows[0], sources, max(rate, float(mbit_s.max())))
+    _time_axis(rows[0], sources, max(_udp_rate(rows[0], sources, asked), float(mbit_s.max())))
     key(rows[0])
     if told:
         for column, colour, label in (("lost_packets", VERMILLION, "lost"), ("reordered_packets", INK, "out of order")):
@@ -498,17 +497,32 @@ def _link_rate(axes: Axes, sources: Sources, direction: LinkDirection) -> float:
         return direction.rate.bit_s / 1e6
     rows = [row for row in direction.trace.rows if row.t.s < sources.seconds]
     mbit_s = [0.0 if row.blocked else (direction.rate if row.rate is None else row.rate).bit_s / 1e6 for row in rows]
+    _steps(axes, sources, [row.t.s for row in rows], mbit_s, "rate of the link")
+    return max(mbit_s)
+
+
+def _udp_rate(axes: Axes, sources: Sources, asked: UdpTraffic) -> float:
+    """The rate at which UDP is sent: a bound, or a line if it changes; the most in Mbit/s."""
+    versions = sources.experiment.versions
+    mbit_s = [(version.udp_rate or asked.rate).bit_s / 1e6 for version in versions]
+    if len(set(mbit_s)) == 1:
+        bound(axes, mbit_s[0], f"sent\n{mbit_s[0]:g} Mbit/s")
+    else:
+        _steps(axes, sources, [version.at.s for version in versions], mbit_s, "sent")
+    return max(mbit_s)
+
+
+def _steps(axes: Axes, sources: Sources, times_s: list[float], mbit_s: list[float], label: str) -> None:
     axes.step(
-        [*(row.t.s for row in rows), sources.seconds],
+        [*times_s, sources.seconds],
         [*mbit_s, mbit_s[-1]],
         where="post",
         color=INK,
         linewidth=1.0,
         linestyle=(0, (4, 3)),
         zorder=3,
-        label="rate of the link",
+        label=label,
     )
-    return max(mbit_s)
 
 
 def _time_axis(axes: Axes, sources: Sources, top: float) -> None:

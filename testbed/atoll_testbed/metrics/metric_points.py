@@ -7,12 +7,12 @@ docs/contracts.md.
 """
 
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from atoll_apps.segments.segment import App
 from atoll_core.events.event_text import event_text
-from atoll_core.experiment.experiment import DIRECTIONS, Experiment
+from atoll_core.experiment.experiment import DIRECTIONS, Experiment, Link
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.metrics.line_protocol import Field, MetricPoint
@@ -81,9 +81,9 @@ def job_points(spec: JobSpec, line: Mapping[str, Any], clock_offset_ns: int = 0)
             pass
 
 
-def link_config_points(experiment: Experiment, t_ns: int) -> Iterator[MetricPoint]:
-    """Points with the configuration of the experiment's links."""
-    for link in experiment.links:
+def link_config_points(links: Iterable[Link], t_ns: int) -> Iterator[MetricPoint]:
+    """Points with the configuration of links."""
+    for link in links:
         for direction in DIRECTIONS:
             way = getattr(link, direction)
             configured = {"rate_bit_s": way.rate.bit_s, "delay_ns": way.delay.ns, "queue_bytes": way.queue.bytes}

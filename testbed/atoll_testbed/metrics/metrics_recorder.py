@@ -14,7 +14,7 @@ from atoll_controller.fabric.flow_installer import table_of
 from atoll_core.errors import AtollError, RunError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import MetricPoints
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.experiment import Experiment, Link
 from atoll_core.lab.network import Network, Switch
 from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import SECOND_NS
@@ -55,6 +55,7 @@ class MetricsRecorder:
         self._network = network
         self._experiment = experiment
         self._standing: Callable[[], Experiment] = lambda: experiment
+        self._links: tuple[Link, ...] = experiment.links  # as they are configured now
         self._classes, self._kinds = class_names(network), box_kinds(network)
         self._common = {
             "testbed": network.name,
@@ -89,8 +90,8 @@ class MetricsRecorder:
     def event(self, kind: str, t_ns: int, fields: Mapping[str, Any]) -> None:
         """Take an event. Events of the same nanosecond get different times, as a database would keep only one.
 
-        Event points are published even if no metrics are recorded. After a cutover the configuration is recorded
-        again. Of the test before the run only figures of servers are recorded.
+        Event points are published even if no metrics are recorded. After a cutover, and after a change of links, the
+        configuration is recorded again. Of the test before the run only figures of servers are recorded.
         """
         if kind in FIGURES_OF_CHECKS:
             self._write(check_points(kind, t_ns, fields))
@@ -101,7 +102,10 @@ class MetricsRecorder:
             self._write([point])
         else:
             self._events.publish(MetricPoints([point]))
-        if kind == "swap" and fields.get("state") == "turned":
+        links = self._links
+        if kind == "change" and fields.get("state") == "end":
+            self._links = self._experiment.versions[int(fields["change"])].links or links
+        if self._links != links or (kind == "swap" and fields.get("state") == "turned"):
             self._write(self._configured(t_ns))
 
     @contextlib.asynccontextmanager
@@ -145,9 +149,8 @@ class MetricsRecorder:
             await self._ask(ask)
 
     def _configured(self, t_ns: int) -> Iterator[MetricPoint]:
-        standing = self._standing()
-        yield from link_config_points(standing, t_ns)
-        yield from latency_config_points(self._network, standing, t_ns)
+        yield from link_config_points(self._links, t_ns)
+        yield from latency_config_points(self._network, self._standing(), t_ns)
 
     def _could_not_read(self, count: int) -> None:
         self._unread += count

@@ -24,6 +24,7 @@ async def run_changes(
 ) -> None:
     """Make every change at its time; ``begin_ns``: start of the load by the run's clock.
 
+    Changes of the load are in the configurations of its jobs, which make them by themselves.
     If a change fails, the version before it stays active, and later changes, which were planned from its result, are
     not attempted. Events record this. Raises RunError if an event cannot be written.
     """
@@ -38,8 +39,11 @@ async def run_changes(
             recording.event("swap", event.t_ns, state=event.state, change=number, **event.details)
 
         try:
-            with testbed.events.subscribe(record_swap, SwapEvent):
-                await testbed.apply(each.experiment, backend)
+            for link in each.links:
+                await testbed.set_link(link.box, link.request)
+            if each.swap.stages:
+                with testbed.events.subscribe(record_swap, SwapEvent):
+                    await testbed.apply(each.experiment, backend)
         except (LabError, PlanError) as error:
             recording.event("change", change=each.number, state="failed", message=_in_one_line(error))
             return

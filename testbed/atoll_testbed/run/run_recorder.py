@@ -204,7 +204,7 @@ class RunRecorder:
 
         Raises RunError if that is not so ``limit_s`` after the longest queue has had time to drain.
         """
-        links = self._experiment.links
+        links = self._experiment.links_over_time
         limit_s += max((way.full_queue.s for link in links for way in (link.to_island, link.to_world)), default=0.0)
         deadline = time.monotonic() + limit_s
         seen, since = -1, time.monotonic()

@@ -56,8 +56,9 @@ class PlannedRun:
 def plan_run(request: RunRequest) -> PlannedRun:
     """Plan a run. Raises PlanError or DescriptionError if it, or a change, cannot be carried out."""
     network, experiment = request.network, request.experiment
-    plan = make_plan(network, experiment, request.options.backend, slack=timer_slack(request.platform))
-    return PlannedRun(request, plan, plan_schedule(network, experiment, plan))
+    backend, slack = request.options.backend, timer_slack(request.platform)
+    plan = make_plan(network, experiment, backend, slack=slack)
+    return PlannedRun(request, plan, plan_schedule(network, experiment, plan, backend, slack))
 
 
 def create_run(runs: Path, request: RunRequest, now_ns: int) -> RunDir:

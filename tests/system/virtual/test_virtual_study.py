@@ -1,23 +1,21 @@
 # SPDX-License-Identifier: Apache-2.0
 """A small sweep in virtual time: killed in the middle and resumed, it has the runs of one that nobody disturbed."""
 
-import hashlib
 import json
 import os
+import random
 import signal
 import subprocess
 import time
 from pathlib import Path
 
 import pytest
-import zstandard
 
-from tests.support.sandbox import ATOLL, QUICK
+from tests.support.killed_sweeps import STUDY, captures, kill_at_random, left_after_death
+from tests.support.sandbox import ATOLL, ROOT
 from tests.support.virtual_runs import HANGS_S, atoll
 
 pytestmark = pytest.mark.virtual
-
-STUDY = f"name: tiny\nexperiment: {QUICK}\nfactors: {{traffic.channels: [6, 12]}}\nseeds: [1, 2]\n"
 
 
 @pytest.fixture(scope="module")
@@ -31,29 +29,6 @@ def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     assert (answer["missing"], answer["points"]["done"]) == (0, 4)
     assert all(run["verdict"] != "invalid" for run in answer["runs"])
     return folder / "whole"
-
-
-def captures(study: Path) -> dict[str, str]:
-    """The SHA-256 of every capture of the runs of a study, by point and name."""
-    found: dict[str, str] = {}
-    for path in study.glob("points/*/*/captures/*.pcap.zst"):
-        with path.open("rb") as file, zstandard.ZstdDecompressor().stream_reader(file) as content:
-            found[f"{path.parts[-4]}/{path.name}"] = hashlib.sha256(content.read()).hexdigest()
-    return found
-
-
-def processes_in(study: Path) -> list[str]:
-    """Command lines that name a directory, of processes that are alive."""
-    found: list[str] = []
-    for entry in Path("/proc").iterdir():
-        if entry.name.isdigit():
-            try:
-                line = (entry / "cmdline").read_bytes().replace(b"\0", b" ").decode(errors="replace")
-            except OSError:
-                continue
-            if str(study) in line:
-                found.append(line)
-    return found
 
 
 def started(folder: Path) -> subprocess.Popen[bytes]:
@@ -80,12 +55,7 @@ def test_a_sweep_that_is_ended_is_resumed_with_the_same_runs(
     sweep = started(tmp_path)
     os.kill(sweep.pid, how)
     assert sweep.wait(60) == (130 if how is signal.SIGINT else -how)
-    until = (
-        time.monotonic() + 10
-    )  # the kernel delivers a parent's death at once; a kernel of many processes takes a while
-    while processes_in(tmp_path / "s") and time.monotonic() < until:
-        time.sleep(0.1)
-    assert processes_in(tmp_path / "s") == []
+    assert left_after_death(tmp_path / "s") == []
     assert (how is signal.SIGKILL) == (tmp_path / "s/working").exists()
     kept = sorted((tmp_path / "s").glob("points/*/*/attempt.json"))
     assert 0 < len(kept) < 4
@@ -101,6 +71,12 @@ def test_a_sweep_that_is_ended_is_resumed_with_the_same_runs(
     assert len(captures(undisturbed)) == 4 * 3
 
 
+def test_sweeps_that_are_killed_at_random_instants_have_the_same_runs(tmp_path: Path, undisturbed: Path) -> None:
+    """Three of them; benchmarks/studies kills twenty."""
+    for directory in kill_at_random(tmp_path, 3, 15, random.Random(1)):
+        assert captures(directory) == captures(undisturbed)
+
+
 def test_a_sweep_with_nothing_left_to_do_makes_no_run_and_its_report_is_the_same(undisturbed: Path) -> None:
     before = sorted(undisturbed.glob("points/*/*"))
     tables = {path.name: path.read_bytes() for path in undisturbed.glob("*.csv")}
@@ -113,3 +89,12 @@ def test_a_sweep_with_nothing_left_to_do_makes_no_run_and_its_report_is_the_same
     assert plot.read_bytes().startswith(b"%PDF")
     assert tables == {path.name: path.read_bytes() for path in undisturbed.glob("*.csv")}
     assert {"runs.csv", "figures.csv"} == set(tables)
+
+
+@pytest.mark.parametrize("study", sorted((ROOT / "examples/studies").glob("*.yaml")), ids=lambda path: path.stem)
+def test_a_dry_run_of_a_study_to_copy_from_lists_its_runs_and_makes_none(tmp_path: Path, study: Path) -> None:
+    done = atoll(tmp_path, "sweep", study, "s", "--dry-run", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert len(answer["order"]) == answer["runs"] == answer["points"]["waiting"] > 0
+    assert list(tmp_path.iterdir()) == []

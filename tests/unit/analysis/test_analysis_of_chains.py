@@ -255,3 +255,21 @@ def test_a_protocol_comes_before_a_prefix(tmp_path: Path) -> None:
     found = analyse(run, find_binary())["chains"]
     assert found["tcp"]["goodput_mbit_s"] == pytest.approx(10 * 8000 / 10 / 1e6)
     assert found["coded"]["goodput_mbit_s"] == 0.0
+
+
+def test_a_change_of_the_load_alone_begins_no_period_of_steering() -> None:
+    """Figures by chain and sojourn times of pings are then those of a run without changes."""
+    one = asked()
+    louder = replace(one.traffic, channels=one.traffic.channels + 20)
+    first, after = (replace(one.versions[0], traffic=each) for each in (one.traffic, louder))
+    given = replace(one, schedule=(first, replace(after, at=Duration(10**9))))
+    events = [
+        {"type": "change", "change": 1, "state": "begin", "t_ns": 10**9, "planned_ns": 10**9},
+        {"type": "change", "change": 1, "state": "end", "t_ns": 10**9, "drain_ns": 0},
+    ]
+    found = changes(given, events)
+    assert [(each.what, each.failure) for each in found] == [
+        ((f"{louder.channels} channels instead of {one.traffic.channels}",), None)
+    ]
+    (period,) = standing(given, found)
+    assert period.version.steering == one.versions[0].steering

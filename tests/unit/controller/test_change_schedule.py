@@ -89,7 +89,7 @@ def test_an_experiment_without_changes_is_its_only_version(project: Path) -> Non
     ("changes", "told"),
     [
         (["{at: 60 s, chain: [sat]}"], ["12: change 1: at: 1 min is not before the end at 1 min; make it earlier"]),
-        (["{at: 10 s}"], ["12: change 1: it changes nothing; name a chain, branches or latency"]),
+        (["{at: 10 s}"], ["12: change 1: it changes nothing; name a chain, branches, latency, traffic, udp or links"]),
         (
             ["{at: 10 s, latency: {w1: rtt-5}}"],
             ["12: change 1: it changes nothing: all of this is already in effect; remove it"],

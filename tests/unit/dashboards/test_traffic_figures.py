@@ -1,10 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Flows by size, bursts, standing queue and regime in reports and comparisons; older summaries have none of them."""
+"""Flows by size, bursts, standing queue and regime in reports and comparisons; older summaries have none of them.
+
+And how reports show loads and links that change.
+"""
 
 import json
 from dataclasses import replace
+from pathlib import Path
 from typing import cast
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -12,14 +17,15 @@ from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_analysis.traffic_figures import TRAFFIC_FIGURES
+from atoll_core.units import Duration, Rate
 from atoll_dashboards.report.distribution_plots import bursts, flow_classes
 from atoll_dashboards.report.key_figures import key_figures
-from atoll_dashboards.report.plots import queue
+from atoll_dashboards.report.plots import queue, rates
 from atoll_dashboards.report.report import report_page
 from atoll_dashboards.report.report_data import Sources, read_sources
 from atoll_hosts.binary import find_binary
 from atoll_studies.comparison import compare
-from tests.support.synthetic_run import simulate
+from tests.support.synthetic_run import experiment, simulate
 
 NEW_KEYS = ("concurrency", "flow_classes", "initial_window", "long_flows_mean", "loss_bursts")
 NEW_KEYS_OF_QUEUES = ("ping_sojourn", "regime", "standing_queue")
@@ -118,3 +124,24 @@ def test_a_summary_of_an_older_version_lacks_them_and_nothing_else(run: RunDir) 
     first, second = (each.figures["flow time p50, to 10 kB"] for each in compare([run, RunDir(other)]).all_runs)
     assert first is not None
     assert second is None
+
+
+@pytest.mark.parametrize("is_changed", [False, True])
+def test_the_rate_of_a_link_that_changes_is_drawn_over_time_and_a_load_that_changes_does_not_grow(
+    tmp_path: Path, is_changed: bool
+) -> None:
+    """More flows a second in the middle of a run are no congestion."""
+    one = experiment()
+    traffic = replace(one.traffic, flows_per_s=10.0)
+    first = replace(one.versions[0], traffic=traffic, links=one.links)
+    slower = replace(one.links[0], to_island=replace(one.links[0].to_island, rate=Rate(8_000_000)))
+    then = replace(first, at=Duration(5 * 10**9), traffic=replace(traffic, flows_per_s=40.0), links=(slower,))
+    made = simulate(tmp_path, traffic=traffic, schedule=(first, then) if is_changed else ())
+    analyse(made, find_binary())
+    sources = read_sources(made)
+    assert sources.summary["regime"] is not None
+    assert (sources.summary["regime"]["grows"] is None) is is_changed
+    drawn = rates(sources)
+    assert drawn is not None
+    (line,) = [line for line in drawn.axes[0].get_lines() if line.get_linestyle() == "--"]
+    assert set(np.asarray(line.get_ydata())) == ({16, 8} if is_changed else {16})

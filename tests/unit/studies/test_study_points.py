@@ -2,12 +2,15 @@
 """Points: known by what they depend on, in an order that is random within a repetition."""
 
 import shutil
+from dataclasses import field, make_dataclass
+from enum import StrEnum
 from pathlib import Path
 
 import pytest
 
 from atoll_core.errors import PlanError
-from atoll_studies.points import Point, make_points
+from atoll_core.experiment.experiment import Bernoulli, Where
+from atoll_studies.points import Point, _compared, make_points
 from atoll_studies.study import load_study
 from tests.support.sandbox import QUICK, ROOT
 
@@ -69,13 +72,36 @@ def test_levels_that_are_the_same_experiment_are_refused(folder: Path) -> None:
         points(folder)
 
 
+class Way(StrEnum):
+    """An Enum of a field that is added."""
+
+    OLD = "old"
+    NEW = "new"
+
+
+def test_a_field_that_is_added_to_a_class_changes_no_id_until_it_is_used() -> None:
+    was = make_dataclass("Loss", [("probability", float)], frozen=True)
+    before = _compared(was(0.5))
+    limit = ("limit", int | None, None)
+    way = ("way", Way, field(default=Way.NEW, metadata={"unrecorded": Way.OLD}))
+    now = make_dataclass("Loss", [("probability", float), limit, way], frozen=True)
+    assert _compared(now(0.5, way=Way.OLD)) == before
+    assert _compared(now(0.5)) != before  # what data without the field do not mean
+    assert _compared(now(0.5, limit=0, way=Way.OLD)) != before
+    assert _compared(Bernoulli(0.5)) != _compared(Bernoulli(0.5, Where.BEFORE))
+
+
+def with_program(folder: Path, start: str) -> None:
+    """Add a box with a program to the lab."""
+    relay = "  relay:\n    kind: program\n    forwarding: routed\n    world: sw-c/30\n    island: sw-c/31\n"
+    edit(folder / "island.yaml", "delay_boxes:", relay + f"    program: {{start: {start}}}\n\ndelay_boxes:")
+
+
 def test_contents_of_traces_and_programs_count(folder: Path) -> None:
     trace = folder / "rain.csv"
     trace.write_text("t_s,rate_bit_s\n0,16000000\n1,8000000\n")
     edit(folder / "quick.yaml", "to_island: {rate: 16 Mbit/s,", "to_island: {trace: rain.csv, rate: 16 Mbit/s,")
-    relay = "  relay:\n    kind: program\n    forwarding: routed\n    world: sw-c/30\n    island: sw-c/31\n"
-    relay += "    program: {start: [python3, relay.py]}\n\ndelay_boxes:"
-    edit(folder / "island.yaml", "delay_boxes:", relay)
+    with_program(folder, "[python3, relay.py]")
     program = folder / "relay.py"
     program.write_text("print(1)\n")
     found = [points(folder)[0].id]
@@ -84,6 +110,28 @@ def test_contents_of_traces_and_programs_count(folder: Path) -> None:
     program.write_text("print(2)\n")
     found.append(points(folder)[0].id)
     assert len(set(found)) == 3
+
+
+@pytest.mark.parametrize(
+    ("start", "name"),
+    [
+        ("[python3, relay.py]", "relay.py"),
+        ("[./relay.py]", "relay.py"),
+        ("[relay, --config=conf/relay.json]", "conf/relay.json"),
+        ("[sh, -c, \"cd . && exec python3 'relay.py' >/dev/null; true\"]", "relay.py"),
+        ("[python3, -m, relay, conf]", "conf/deep/more.json"),
+    ],
+)
+def test_files_are_found_in_words_options_scripts_and_folders(folder: Path, start: str, name: str) -> None:
+    with_program(folder, start)
+    (folder / name).parent.mkdir(parents=True, exist_ok=True)
+    (folder / name).write_text("1")
+    (folder / "other.py").write_text("1")
+    (before,) = {tuple(each.programs.items()) for each in points(folder)}
+    assert [file for file, _ in before] == [name]
+    (folder / name).write_text("2")
+    (after,) = {tuple(each.programs.items()) for each in points(folder)}
+    assert after != before
 
 
 def test_repetitions_and_levels_that_are_added_keep_the_points_that_were_there(folder: Path) -> None:

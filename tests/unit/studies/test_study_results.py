@@ -2,6 +2,7 @@
 """The results of a study: tables whose numbers are those of its runs, the printed table, the plot."""
 
 import json
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 
@@ -26,7 +27,7 @@ from atoll_studies.results import (
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 from atoll_studies.views.plots import figure_plot, image
-from tests.support.sandbox import QUICK
+from tests.support.sandbox import ATOLL, QUICK
 
 HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
 SEEDS = 6
@@ -163,3 +164,18 @@ def test_a_report_says_levels_pairs_and_what_does_not_count(
     assert {row["baseline"] for row in answer["figures"]} == {None, "50, 30 kB", "50, 60 kB"}
     with pytest.raises(UsageError, match="FACTOR=LEVEL"):
         report_study(directory.path, View(baseline=["traffic.channels"]))
+
+
+def test_a_study_that_is_read_only_is_reported_without_tables(tmp_path: Path) -> None:
+    """Mounted read-only: root may write what permissions deny."""
+    file = tmp_path / "study.yaml"
+    file.write_text(f"name: s\nexperiment: {QUICK}\n")
+    study, directory = load_study(file), StudyDirectory(tmp_path / "s")
+    directory.path.mkdir()
+    directory.write(study, make_points(study))
+    mounted = 'mount --bind "$1" "$1" && mount -o remount,ro,bind "$1" && exec "$2" report "$1" --json'
+    command = ["unshare", "-Urm", "sh", "-c", mounted, "sh", str(directory.path), str(ATOLL)]
+    done = subprocess.run(command, capture_output=True, text=True, check=False)
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == f"{directory.path}: this user may not write there; the tables are not written\n"
+    assert (json.loads(done.stdout)["missing"], json.loads(done.stdout)["written"]) == (1, [])

@@ -10,11 +10,11 @@ import pytest
 
 import atoll_studies.live_attempt
 import atoll_studies.worker
-from atoll_core.errors import LabError
+from atoll_core.errors import LabError, RunError
 from atoll_studies.points import make_points
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Provenance, StudyDirectory
-from tests.support.sandbox import QUICK
+from tests.support.sandbox import QUICK, ROOT
 
 
 def work(directory: Path, point: str) -> subprocess.CompletedProcess[str]:
@@ -34,6 +34,38 @@ def test_an_atoll_that_was_changed_during_the_sweep_makes_no_attempt(tmp_path: P
     assert "changed during the sweep, from atoll another on mininet, Linux 6.1.0 to atoll " in line
     assert directory.attempts(point.id) == []
     assert not directory.working.exists()
+
+
+def test_a_program_that_was_changed_during_the_sweep_makes_no_attempt(tmp_path: Path) -> None:
+    lab = (ROOT / "emulation/labs/island.yaml").read_text()
+    relay = "  relay:\n    kind: program\n    forwarding: routed\n    world: sw-c/30\n    island: sw-c/31\n"
+    relay += "    program: {start: [python3, relay.py]}\n\ndelay_boxes:"
+    (tmp_path / "island.yaml").write_text(lab.replace("delay_boxes:", relay))
+    (tmp_path / "relay.py").write_text("print(1)\n")
+    (tmp_path / "quick.yaml").write_text(QUICK.read_text().replace("../../emulation/labs/", ""))
+    file = tmp_path / "study.yaml"
+    file.write_text("name: s\nexperiment: quick.yaml\nplatform: mininet\n")
+    study, directory = load_study(file), StudyDirectory(tmp_path / "s")
+    (point,) = make_points(study)
+    directory.write(study, [point])
+    (tmp_path / "relay.py").write_text("print(2)\n")
+    done = work(directory.path, point.id)
+    assert done.returncode == 1
+    assert done.stderr == (f"{tmp_path}/relay.py: changed during the sweep; --resume makes runs of what is there now\n")
+    assert directory.attempts(point.id) == []
+
+
+def test_an_inventory_is_part_of_the_provenance(tmp_path: Path) -> None:
+    inventory = tmp_path / "inventory.yaml"
+    inventory.write_text("1")
+    before = atoll_studies.worker.provenance("hardware", None, inventory)
+    assert atoll_studies.worker.provenance("hardware", None, inventory) == before
+    inventory.write_text("2")
+    after = atoll_studies.worker.provenance("hardware", None, inventory)
+    assert after != before
+    assert f"inventory {after.inventory}" in str(after)
+    with pytest.raises(RunError, match="cannot be read: No such file"):
+        atoll_studies.worker.provenance("hardware", None, tmp_path / "none")
 
 
 def test_a_run_that_does_not_begin_has_an_exit_code_of_its_own(

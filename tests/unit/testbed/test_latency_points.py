@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""World servers' latencies as points: what each is configured to, from when to when, and what was measured of it."""
+"""World servers' latencies and links as points: their configuration, from when to when, and what was measured of it."""
 
 import asyncio
 import contextlib
@@ -17,6 +17,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.metrics.line_protocol import MetricPoint
+from atoll_core.units import Duration, Rate
 from atoll_testbed.metrics.metric_points import latency_config_points
 from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
 
@@ -40,6 +41,24 @@ def test_what_each_world_server_is_configured_to_is_a_point(described: tuple[Net
     assert {(point.measurement, point.t_ns, point.fields["jitter_ns"]) for point in points} == {
         ("latency_config", 7, 0)
     }
+
+
+def test_a_change_of_a_link_is_recorded_when_it_is_over(described: tuple[Network, Experiment], tmp_path: Path) -> None:
+    network, experiment = described
+    (sat,) = experiment.links
+    slower = replace(sat, to_island=replace(sat.to_island, rate=Rate(8_000_000)))
+    first, second = Duration(5 * 10**9), Duration(6 * 10**9)
+    start = experiment.versions[0]
+    versions = (start, replace(start, at=first, links=(slower,)), replace(start, at=second, links=(slower,)))
+    run_dir = RunDir.create(tmp_path, "geo", 0)
+    metering = MetricsRecorder(run_dir, network, replace(experiment, schedule=versions))
+    for number, t_ns in ((1, 5), (2, 7)):
+        metering.event("change", t_ns, {"state": "begin", "change": number})
+        metering.event("change", t_ns + 1, {"state": "end", "change": number})
+    metering.close()
+    points = [MetricPoint.parse(line) for line in read_spool(run_dir.path / SPOOL)]
+    rates = [(each.t_ns, each.fields["rate_bit_s"]) for each in points if each.measurement == "link_config"]
+    assert rates == [(6, 8_000_000), (6, 4_000_000)]
 
 
 async def test_a_configuration_is_told_from_the_begin_of_a_run_to_its_end(

@@ -172,7 +172,7 @@ def test_interfaces_are_told_by_name() -> None:
 def test_what_links_are_configured_to_is_a_point_each_direction(project: Path) -> None:
     """Rate, delay and queue of the experiment."""
     _, experiment = load_experiment(project / "examples/geo.yaml")
-    points = as_table_has_it(list(link_config_points(experiment, 1)))
+    points = as_table_has_it(list(link_config_points(experiment.links, 1)))
     assert points[0].fields == {"rate_bit_s": 16_000_000, "delay_ns": 250_000_000, "queue_bytes": 100_000}
 
 

@@ -3,7 +3,8 @@
 
 use crate::config::{Config, Counted};
 use crate::report::{
-    ClassFigures, DelayFigures, DirectionFigures, Figures, MeasuredDirection, Measurement, Reporter,
+    ClassFigures, DelayFigures, DirectionFigures, ENGINE_ONLY, Figures, MeasuredDirection,
+    Measurement, Reporter,
 };
 use crate::request::Request;
 use atoll_link_report::{Directions, Op};
@@ -31,7 +32,9 @@ fn what_is_planned_is_understood() {
     let delay = Config::parse(&input[1].to_string()).unwrap();
     assert!(matches!(delay.counted, Counted::Delay(_)));
     let request: Request = serde_json::from_value(input[2].clone()).unwrap();
-    assert_eq!(request, Request::Mark { id: 1 });
+    assert!(matches!(request, Request::Mark { id: 1 }));
+    let request: Request = serde_json::from_value(input[3].clone()).unwrap();
+    assert!(matches!(request, Request::Set(_)));
 }
 
 #[test]
@@ -67,7 +70,9 @@ fn what_is_said_has_the_shape_of_the_examples() {
         overloaded: false,
     };
     reporter.mark(1, Measurement::Delay(delay)).unwrap();
-    reporter.refuse(Op::Set, 2).unwrap();
+    reporter.answer(Op::Set, 2, Ok(())).unwrap();
+    let refused = Err(ENGINE_ONLY.to_owned());
+    reporter.answer(Op::TraceStart, 3, refused).unwrap();
     let said: Vec<Value> = said
         .split(|&byte| byte == b'\n')
         .filter(|line| !line.is_empty())

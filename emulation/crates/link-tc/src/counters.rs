@@ -69,6 +69,21 @@ enum Loss {
     After,
 }
 
+impl Loss {
+    fn of(config: &config::Direction) -> Result<Self, TcError> {
+        let Some(loss) = &config.loss else {
+            return Ok(Self::None);
+        };
+        let loss = Qdisc::new(loss)?;
+        let delay = Qdisc::at(&config.delay.dev, config.delay.handle)?;
+        Ok(if loss.key == delay.key {
+            Self::After
+        } else {
+            Self::Before(loss)
+        })
+    }
+}
+
 /// One class of a delay box.
 #[derive(Debug)]
 pub(crate) struct Class {
@@ -122,6 +137,22 @@ impl Counters {
             unknown: Filter::new(&delay.unknown)?,
             unknown_marked: Marked::default(),
         })
+    }
+
+    /// The settings of a link changed; where it is counted stays.
+    ///
+    /// # Errors
+    /// When an interface is gone.
+    pub(crate) fn change(&mut self, directions: &config::Directions) -> Result<(), TcError> {
+        if let Self::Link {
+            to_island,
+            to_world,
+        } = self
+        {
+            to_island.change(&directions.to_island)?;
+            to_world.change(&directions.to_world)?;
+        }
+        Ok(())
     }
 
     /// Look at the queues.
@@ -268,20 +299,12 @@ impl Counters {
 
 impl Direction {
     fn new(config: &config::Direction) -> Result<Self, TcError> {
-        let delay = Qdisc::at(&config.delay.dev, config.delay.handle)?;
-        let loss = match &config.loss {
-            None => Loss::None,
-            Some(loss) => match Qdisc::new(loss)? {
-                after if after.key == delay.key => Loss::After,
-                before => Loss::Before(before),
-            },
-        };
         Ok(Self {
             arrivals: Filter::new(&config.arrivals)?,
             header_bytes: config.in_header_bytes,
-            loss,
+            loss: Loss::of(config)?,
             queue: Qdisc::new(&config.queue)?,
-            delay,
+            delay: Qdisc::at(&config.delay.dev, config.delay.handle)?,
             limit_packets: config.delay.limit_packets,
             queue_max_bytes: Peak::default(),
             rate_bit_s: config.rate_bit_s,
@@ -293,6 +316,17 @@ impl Direction {
             refused_marked: 0,
             marked: Marked::default(),
         })
+    }
+
+    fn change(&mut self, config: &config::Direction) -> Result<(), TcError> {
+        self.loss = match (&self.loss, Loss::of(config)?) {
+            // What was lost before still counts, where nothing more is lost.
+            (Loss::After, Loss::None) => Loss::After,
+            (_, now) => now,
+        };
+        self.rate_bit_s = config.rate_bit_s;
+        self.limit_packets = config.delay.limit_packets;
+        Ok(())
     }
 
     fn look(&mut self, queue: &Statistics, delay: &Statistics) {

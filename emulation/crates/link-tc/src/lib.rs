@@ -30,7 +30,7 @@ use atoll_link_report::Op;
 use config::{Config, Counted};
 use counters::Counters;
 use error::{BadConfiguration, TcError};
-use report::Reporter;
+use report::{ENGINE_ONLY, Reporter};
 use request::Request;
 use rtnetlink::Kernel;
 use std::io;
@@ -102,8 +102,13 @@ fn answer(
 ) -> Result<(), TcError> {
     match serde_json::from_str(line) {
         Ok(Request::Mark { id }) => reporter.mark(id, counters.measurement(kernel)?),
-        Ok(Request::Set { id }) => reporter.refuse(Op::Set, id),
-        Ok(Request::TraceStart { id }) => reporter.refuse(Op::TraceStart, id),
+        Ok(Request::Set(change)) => {
+            let done = setup::change(&change).and_then(|()| counters.change(&change.link));
+            reporter.answer(Op::Set, change.id, done.map_err(|error| error.to_string()))
+        }
+        Ok(Request::TraceStart { id }) => {
+            reporter.answer(Op::TraceStart, id, Err(ENGINE_ONLY.to_owned()))
+        }
         Err(error) => {
             atoll_job::log_line(&format!("request ignored: {error}: {line}"));
             Ok(())

@@ -11,8 +11,8 @@ use serde::Serialize;
 use std::collections::BTreeMap;
 use std::io::Write;
 
-const ENGINE_ONLY: &str =
-    "a link of the tc backend keeps its settings while it runs; use --backend engine";
+pub(crate) const ENGINE_ONLY: &str =
+    "a link of the tc backend follows no trace; use --backend engine";
 
 /// The counters of a box.
 #[derive(Debug, Serialize)]
@@ -165,9 +165,14 @@ impl<W: Write> Reporter<W> {
         self.line(&Line::Done { t_ns, measurement })
     }
 
-    /// Answer requests that only the engine supports.
-    pub(crate) fn refuse(&mut self, op: Op, id: u64) -> Result<(), TcError> {
-        let answer = Answer::new(id, real_time_ns(), Err(ENGINE_ONLY.to_owned()));
+    /// Answer a request by whether it took effect.
+    pub(crate) fn answer(
+        &mut self,
+        op: Op,
+        id: u64,
+        done: Result<(), String>,
+    ) -> Result<(), TcError> {
+        let answer = Answer::new(id, real_time_ns(), done);
         self.line(&Line::answer(op, answer))
     }
 

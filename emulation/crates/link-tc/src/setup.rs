@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Set, read back, undo: `ip -batch`, `tc -batch`, `tc qdisc show`.
 
-use crate::config::{Batches, Settings};
+use crate::config::{Batches, Expected, Settings};
 use crate::error::TcError;
 use crate::readback::first_difference;
+use crate::request::Change;
 use atoll_netio::interface::{Interface, UnusableInterface};
 use serde_json::Value;
 use std::io::Write;
@@ -38,15 +39,26 @@ pub(crate) fn apply(settings: &Settings) -> Result<Applied<'_>, TcError> {
     };
     batch("ip", &settings.setup.ip)?;
     batch("tc", &settings.setup.tc)?;
+    require(&settings.expect)?;
+    Ok(applied)
+}
+
+/// Change settings of interfaces that were set up.
+pub(crate) fn change(change: &Change) -> Result<(), TcError> {
+    batch("tc", &change.tc)?;
+    require(&change.expect)
+}
+
+fn require(expected: &[Expected]) -> Result<(), TcError> {
     let shown = tool("tc", &["-r", "-j", "qdisc", "show"], "")?;
     let shown: Vec<Value> =
         serde_json::from_slice(&shown.stdout).map_err(|error| TcError::Tool {
             tool: "tc",
             message: format!("`tc -r -j qdisc show` printed no list: {error}"),
         })?;
-    match first_difference(&settings.expect, &shown) {
+    match first_difference(expected, &shown) {
         Some(difference) => Err(TcError::NotTaken(difference)),
-        None => Ok(applied),
+        None => Ok(()),
     }
 }
 

@@ -1,9 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
 //! One channel: which flow comes next, and how long after a failure.
 
-use super::config::LoadConfig;
+use super::config::{Demand, LoadConfig};
 use super::flow_log::Entry;
-use atoll_flow_sizes::Distribution;
 
 /// First wait after a failure, doubled for each further one in a row.
 const BACK_OFF_MIN_NS: u64 = 100_000_000;
@@ -30,14 +29,15 @@ impl Channel {
     }
 
     /// The next flow, which begins now, at `start_ns` of real time.
-    pub fn next(&mut self, config: &LoadConfig, sizes: &Distribution, start_ns: i64) -> Entry {
+    pub fn next(&mut self, config: &LoadConfig, demand: &Demand, start_ns: i64) -> Entry {
         let servers = config.servers.len();
-        let flow = atoll_flow_sizes::draw(sizes, config.seed, self.number, self.next_flow, servers);
+        let (seed, sizes) = (config.seed, &demand.sizes);
+        let flow = atoll_flow_sizes::draw(sizes, seed, self.number, self.next_flow, servers);
         let entry = Entry {
             channel: self.number,
             flow: self.next_flow,
             server: config.servers[flow.server],
-            size_bytes: config.counts.payload_bytes(flow.size_bytes),
+            size_bytes: demand.counts.payload_bytes(flow.size_bytes),
             received_bytes: 0,
             start_ns,
             connected_ns: None,
@@ -48,9 +48,14 @@ impl Channel {
         entry
     }
 
-    /// How long the next flow waits by the configured pace ([`LoadConfig::wait_ns`]).
-    pub fn wait_ns(&self, config: &LoadConfig) -> u64 {
-        config.wait_ns(self.number, self.next_flow)
+    /// Its number, unique in the experiment.
+    pub fn number(&self) -> u64 {
+        self.number
+    }
+
+    /// How long the next flow waits by its pace ([`Demand::wait_ns`]).
+    pub fn wait_ns(&self, seed: u64, demand: &Demand) -> u64 {
+        demand.wait_ns(seed, self.number, self.next_flow)
     }
 
     /// A flow is complete.
@@ -88,15 +93,16 @@ mod tests {
 
     #[test]
     fn sizes_of_ip_bytes_are_asked_for_less_headers_and_drawn_alike() {
-        let configs: Vec<LoadConfig> = configurations("load", &["counts", "pace", "silence_ns"]);
+        let optional = ["changes", "counts", "pace", "silence_ns"];
+        let configs: Vec<LoadConfig> = configurations("load", &optional);
         let counted = configs.iter().find(|config| config.counts == Counts::Ip);
-        let ip = counted.unwrap().clone();
-        let payload = LoadConfig {
+        let config = counted.unwrap();
+        let ip = config.validated().unwrap().0;
+        let payload = Demand {
             counts: Counts::Payload,
             ..ip.clone()
         };
-        let sizes = ip.validated().unwrap();
-        let first = |config| Channel::new(3).next(config, &sizes, 0);
+        let first = |demand| Channel::new(3).next(config, demand, 0);
         let drawn = first(&payload);
         assert_eq!(first(&ip).server, drawn.server);
         assert_eq!(

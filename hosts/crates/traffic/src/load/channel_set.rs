@@ -2,7 +2,7 @@
 //! The channels of a process: flows in progress, flows that are due, and counters of ended flows.
 
 use super::channel::Channel;
-use super::config::LoadConfig;
+use super::config::{Demand, LoadChange, LoadConfig};
 use super::fair_scheduler::Token;
 use super::flow::{Flow, Step};
 use super::flow_log::{Entry, FlowLog, Outcome};
@@ -12,12 +12,11 @@ use crate::clock::{monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
 use crate::events::Events;
 use crate::socket::{errno_name, is_default_congestion_control, is_not_ready};
-use atoll_flow_sizes::Distribution;
 use nix::errno::Errno;
 use rustix::event::epoll::EventFlags;
 use slab::Slab;
 use std::cmp::Reverse;
-use std::collections::BinaryHeap;
+use std::collections::{BinaryHeap, HashSet};
 
 /// Flows begun in one turn at most, so that a turn's length is bounded: beginning one takes some 30 us.
 const BEGUN_PER_TURN: usize = 64;
@@ -25,10 +24,12 @@ const BEGUN_PER_TURN: usize = 64;
 /// The channels, named by their index here.
 pub struct ChannelSet<'a> {
     config: &'a LoadConfig,
-    sizes: Distribution,
+    demand: Demand,
     /// The congestion control to ask for; None: sockets have it anyway.
     control: Option<&'a str>,
     channels: Vec<Channel>,
+    /// Which of them begin flows now, and which have nothing in progress and nothing due.
+    states: Vec<State>,
     flows: Slab<Flow>,
     /// (monotonic time, channel) of flows that are to begin.
     due: BinaryHeap<Reverse<(u64, usize)>>,
@@ -42,27 +43,38 @@ pub struct ChannelSet<'a> {
     received_bytes: u64,
 }
 
+/// What a change of the channels has to know of one.
+#[derive(Clone, Copy, Debug, Default)]
+struct State {
+    /// Whether it begins flows.
+    active: bool,
+    /// Closed loop: whether it has a flow in progress or due. Open loop: whether it has one due.
+    busy: bool,
+}
+
 impl<'a> ChannelSet<'a> {
     /// Channels before their first flows, which `log` records.
     ///
     /// # Errors
     /// If no socket can be made.
-    pub fn new(
-        config: &'a LoadConfig,
-        sizes: Distribution,
-        log: FlowLog,
-    ) -> Result<Self, TrafficError> {
+    pub fn new(config: &'a LoadConfig, demand: Demand, log: FlowLog) -> Result<Self, TrafficError> {
         let control = config.congestion_control.as_str();
         let control = (!is_default_congestion_control(control)?).then_some(control);
+        let channels: Vec<Channel> = config
+            .every_channel()
+            .into_iter()
+            .map(Channel::new)
+            .collect();
         Ok(Self {
             config,
-            sizes,
+            demand,
             control,
-            channels: config.channels.iter().copied().map(Channel::new).collect(),
+            states: vec![State::default(); channels.len()],
+            shares: Shares::new(channels.len()),
+            channels,
             flows: Slab::new(),
             due: BinaryHeap::new(),
             log,
-            shares: Shares::new(config.channels.len()),
             latest_begin_ns: 0,
             buffer: vec![0; READ_BYTES],
             completed: 0,
@@ -72,12 +84,42 @@ impl<'a> ChannelSet<'a> {
         })
     }
 
-    /// All channels start, at `start_ns` of the monotonic clock.
+    /// The channels of the beginning start, at `start_ns` of the monotonic clock.
     pub fn start(&mut self, start_ns: u64) {
-        let first = |(index, channel): (usize, &Channel)| {
-            Reverse((start_ns.saturating_add(channel.wait_ns(self.config)), index))
-        };
-        self.due = self.channels.iter().enumerate().map(first).collect();
+        let config = self.config;
+        self.activate(&config.channels, start_ns);
+    }
+
+    /// The load changes, at `now_ns` of the monotonic clock. Flows in progress go on, and so do pauses. A channel that
+    /// is no longer there begins no other flow; one that comes (again) goes on with its next one.
+    pub fn change(&mut self, change: &LoadChange, now_ns: u64) {
+        if let Some(sizes) = &change.sizes {
+            self.demand.sizes = sizes.clone();
+        }
+        self.demand.counts = change.counts.unwrap_or(self.demand.counts);
+        self.demand.pace = change.pace.or(self.demand.pace);
+        if let Some(channels) = &change.channels {
+            self.activate(channels, now_ns);
+        }
+    }
+
+    /// The channels of these numbers begin flows from `now_ns` on, and no others.
+    fn activate(&mut self, numbers: &[u64], now_ns: u64) {
+        let numbers: HashSet<u64> = numbers.iter().copied().collect();
+        let is_open_loop = self.config.is_open_loop();
+        for (index, (channel, state)) in self.channels.iter().zip(&mut self.states).enumerate() {
+            state.active = numbers.contains(&channel.number());
+            if state.active && !state.busy {
+                state.busy = true;
+                let wait_ns = if is_open_loop {
+                    channel.wait_ns(self.config.seed, &self.demand)
+                } else {
+                    0
+                };
+                self.due
+                    .push(Reverse((now_ns.saturating_add(wait_ns), index)));
+            }
+        }
     }
 
     /// Flows in progress.
@@ -104,10 +146,14 @@ impl<'a> ChannelSet<'a> {
                 break;
             }
             self.due.pop();
+            if !self.states[index].active {
+                self.states[index].busy = false;
+                continue;
+            }
             self.latest_begin_ns = self.latest_begin_ns.max(now_ns - due_ns);
             self.begin(events, index)?;
             if self.config.is_open_loop() {
-                let wait_ns = self.channels[index].wait_ns(self.config);
+                let wait_ns = self.channels[index].wait_ns(self.config.seed, &self.demand);
                 // Since the flow before was due: a late one delays none of those behind it.
                 self.due
                     .push(Reverse((due_ns.saturating_add(wait_ns), index)));
@@ -224,7 +270,7 @@ impl<'a> ChannelSet<'a> {
     }
 
     fn begin(&mut self, events: &Events, index: usize) -> Result<(), TrafficError> {
-        let entry = self.channels[index].next(self.config, &self.sizes, realtime_ns());
+        let entry = self.channels[index].next(self.config, &self.demand, realtime_ns());
         let (token, begun_ns) = (Token::new(index, self.flows.vacant_key()), monotonic_ns());
         match Flow::begin(entry, begun_ns, self.control, events, token) {
             Ok(fetch) => {
@@ -264,8 +310,14 @@ impl<'a> ChannelSet<'a> {
         if self.config.is_open_loop() {
             return Ok(false);
         }
+        if !self.states[index].active {
+            self.states[index].busy = false;
+            return Ok(false);
+        }
         self.shares.held_back(index, least_ns);
-        let wait_ns = channel.wait_ns(self.config).max(least_ns);
+        let wait_ns = channel
+            .wait_ns(self.config.seed, &self.demand)
+            .max(least_ns);
         if wait_ns > 0 {
             self.due
                 .push(Reverse((now_ns.saturating_add(wait_ns), index)));

@@ -28,6 +28,9 @@ pub struct LoadConfig {
     /// When flows begin; absent: each as soon as the one before it on the channel is over.
     #[serde(default)]
     pub pace: Option<Pace>,
+    /// Changes of the load, in order of time.
+    #[serde(default)]
+    pub changes: Vec<Change>,
     /// When to start, real time; an instant in the past means at once.
     pub start_at_ns: i64,
     /// How long to go on; 0 means until stopped.
@@ -44,6 +47,52 @@ pub struct LoadConfig {
 /// A server that is there sends again every two minutes at the latest (`TCP_RTO_MAX`), unless it has nothing to send.
 const fn longest_silence_ns() -> u64 {
     180 * SECOND_NS
+}
+
+/// The load from an instant on; what is absent stays.
+#[derive(Clone, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct Change {
+    /// The instant, since the start.
+    pub after_ns: u64,
+    /// The channels that begin flows from then on.
+    #[serde(default)]
+    pub channels: Option<Vec<u64>>,
+    /// The distribution of the flows that begin from then on.
+    #[serde(default)]
+    pub flow_sizes: Option<FlowSizes>,
+    /// The bytes that its sizes include.
+    #[serde(default)]
+    pub counts: Option<Counts>,
+    /// When flows begin: of the same kind as before.
+    #[serde(default)]
+    pub pace: Option<Pace>,
+}
+
+/// A change whose distribution is known to be one.
+#[derive(Clone, Debug)]
+pub struct LoadChange {
+    /// The instant, since the start.
+    pub after_ns: u64,
+    /// As in [`Change`].
+    pub channels: Option<Vec<u64>>,
+    /// As in [`Change`].
+    pub sizes: Option<Distribution>,
+    /// As in [`Change`].
+    pub counts: Option<Counts>,
+    /// As in [`Change`].
+    pub pace: Option<Pace>,
+}
+
+/// What a channel's next flow depends on; it may change during the run.
+#[derive(Clone, Debug)]
+pub struct Demand {
+    /// The flow-size distribution.
+    pub sizes: Distribution,
+    /// The bytes that its sizes include.
+    pub counts: Counts,
+    /// When flows begin.
+    pub pace: Option<Pace>,
 }
 
 /// When a channel begins its flows.
@@ -67,49 +116,107 @@ pub enum Pace {
     },
 }
 
+impl Pace {
+    fn is_open_loop(pace: Option<Self>) -> bool {
+        matches!(pace, Some(Self::Poisson { .. }))
+    }
+}
+
+impl Demand {
+    /// How long before flow `flow` of `channel` begins: since the flow before it ended (closed loop; the first one begins
+    /// at once), or began (open loop; the first one: since the start).
+    pub fn wait_ns(&self, seed: u64, channel: u64, flow: u64) -> u64 {
+        match self.pace {
+            Some(Pace::Poisson { mean_ns }) => exponential_ns(mean_ns, seed, channel, flow),
+            Some(Pace::Exponential { mean_ns }) if flow > 0 => {
+                exponential_ns(mean_ns, seed, channel, flow)
+            }
+            Some(Pace::Constant { mean_ns }) if flow > 0 => mean_ns,
+            _ => 0,
+        }
+    }
+}
+
 impl LoadConfig {
+    /// The load at the start, and its changes.
+    ///
     /// # Errors
-    /// If there are no channels or servers, a channel is there twice, or the distribution is none.
-    pub fn validated(&self) -> Result<Distribution, TrafficError> {
-        let wrong = |message: &str| {
-            Err(TrafficError::Configuration(format!(
-                "configuration: {message}"
-            )))
-        };
-        if self.channels.is_empty() {
+    /// If there never are channels, or no servers, a channel is there twice, a distribution is none, or changes are not
+    /// in order of time.
+    pub fn validated(&self) -> Result<(Demand, Vec<LoadChange>), TrafficError> {
+        let error =
+            |message: &str| TrafficError::Configuration(format!("configuration: {message}"));
+        let wrong = |message: &str| Err(error(message));
+        if self.every_channel().is_empty() {
             return wrong("channels: give at least one");
         }
         if self.servers.is_empty() {
             return wrong("servers: give at least one");
         }
+        let later = self
+            .changes
+            .iter()
+            .filter_map(|change| change.channels.as_ref());
+        for channels in later.chain([&self.channels]) {
+            let mut seen = HashSet::new();
+            if let Some(twice) = channels.iter().find(|channel| !seen.insert(**channel)) {
+                return wrong(&format!("channels: {twice} is there twice"));
+            }
+        }
+        let paces = self.changes.iter().filter_map(|change| change.pace);
+        for pace in paces.chain(self.pace) {
+            if pace == (Pace::Poisson { mean_ns: 0 }) {
+                return wrong("pace: mean_ns: must be above 0 in an open loop");
+            }
+            if Pace::is_open_loop(Some(pace)) != self.is_open_loop() {
+                return wrong("changes: pace: an open loop stays one, and a closed loop too");
+            }
+        }
+        if !self
+            .changes
+            .is_sorted_by(|one, other| one.after_ns < other.after_ns)
+        {
+            return wrong("changes: must be in order of time");
+        }
+        let resolved = |sizes: &FlowSizes| {
+            sizes
+                .resolve()
+                .map_err(|message| error(&format!("flow_sizes: {message}")))
+        };
+        let changes = self.changes.iter().map(|change| {
+            Ok(LoadChange {
+                after_ns: change.after_ns,
+                channels: change.channels.clone(),
+                sizes: change.flow_sizes.as_ref().map(resolved).transpose()?,
+                counts: change.counts,
+                pace: change.pace,
+            })
+        });
+        let demand = Demand {
+            sizes: resolved(&self.flow_sizes)?,
+            counts: self.counts,
+            pace: self.pace,
+        };
+        Ok((demand, changes.collect::<Result<_, TrafficError>>()?))
+    }
+
+    /// Every channel that ever is there: those of the start in their order, then others.
+    pub fn every_channel(&self) -> Vec<u64> {
+        let later = self
+            .changes
+            .iter()
+            .filter_map(|change| change.channels.as_ref());
         let mut seen = HashSet::new();
-        if let Some(twice) = self.channels.iter().find(|channel| !seen.insert(**channel)) {
-            return wrong(&format!("channels: {twice} is there twice"));
-        }
-        if self.pace == Some(Pace::Poisson { mean_ns: 0 }) {
-            return wrong("pace: mean_ns: must be above 0 in an open loop");
-        }
-        self.flow_sizes
-            .resolve()
-            .or_else(|message| wrong(&format!("flow_sizes: {message}")))
+        let every = self.channels.iter().chain(later.flatten());
+        every
+            .copied()
+            .filter(|channel| seen.insert(*channel))
+            .collect()
     }
 
     /// Whether flows begin whatever became of those before.
     pub fn is_open_loop(&self) -> bool {
-        matches!(self.pace, Some(Pace::Poisson { .. }))
-    }
-
-    /// How long before flow `flow` of `channel` begins: since the flow before it ended (closed loop; the first one begins
-    /// at once), or began (open loop; the first one: since the start).
-    pub fn wait_ns(&self, channel: u64, flow: u64) -> u64 {
-        match self.pace {
-            Some(Pace::Poisson { mean_ns }) => exponential_ns(mean_ns, self.seed, channel, flow),
-            Some(Pace::Exponential { mean_ns }) if flow > 0 => {
-                exponential_ns(mean_ns, self.seed, channel, flow)
-            }
-            Some(Pace::Constant { mean_ns }) if flow > 0 => mean_ns,
-            _ => 0,
-        }
+        Pace::is_open_loop(self.pace)
     }
 }
 
@@ -118,9 +225,29 @@ mod tests {
     use super::*;
     use crate::contract::configurations;
 
+    const OPTIONAL: &[&str] = &["changes", "counts", "pace", "silence_ns"];
+
+    fn changing(config: &LoadConfig, changes: &str) -> LoadConfig {
+        LoadConfig {
+            changes: serde_json::from_str(changes).unwrap(),
+            ..config.clone()
+        }
+    }
+
+    #[test]
+    fn channels_that_come_later_are_known_from_the_start() {
+        let config: LoadConfig = configurations("load", OPTIONAL).remove(0);
+        let config = changing(
+            &config,
+            r#"[{"after_ns":7,"channels":[0,9]},{"after_ns":8,"channels":[]},{"after_ns":9,"channels":[3]}]"#,
+        );
+        assert_eq!(config.every_channel(), [0, 6, 12, 9, 3]);
+        assert_eq!(config.validated().unwrap().1.len(), 3);
+    }
+
     #[test]
     fn configurations_that_cannot_work_are_refused() {
-        let configs: Vec<LoadConfig> = configurations("load", &["counts", "pace", "silence_ns"]);
+        let configs: Vec<LoadConfig> = configurations("load", OPTIONAL);
         assert!(configs.iter().all(|config| config.validated().is_ok()));
         let good = configs[0].clone();
         for (bad, message) in [
@@ -146,6 +273,24 @@ mod tests {
                 "servers: give at least one",
             ),
             (
+                changing(
+                    &good,
+                    r#"[{"after_ns":7,"channels":[1]},{"after_ns":7,"channels":[2]}]"#,
+                ),
+                "changes: must be in order of time",
+            ),
+            (
+                changing(&good, r#"[{"after_ns":7,"channels":[1,1]}]"#),
+                "channels: 1 is there twice",
+            ),
+            (
+                changing(
+                    &good,
+                    r#"[{"after_ns":7,"pace":{"kind":"poisson","mean_ns":7}}]"#,
+                ),
+                "changes: pace: an open loop stays one, and a closed loop too",
+            ),
+            (
                 LoadConfig {
                     pace: Some(Pace::Poisson { mean_ns: 0 }),
                     ..good.clone()
@@ -169,16 +314,15 @@ mod tests {
 
     #[test]
     fn waits_are_those_of_the_pace() {
-        let good =
-            configurations::<LoadConfig>("load", &["counts", "pace", "silence_ns"]).remove(0);
+        let good = configurations::<LoadConfig>("load", OPTIONAL).remove(0);
         let mean_ns = 1_000_000_000;
         let paced = |pace| {
             let config = LoadConfig {
                 pace,
-                seed: 1,
                 ..good.clone()
             };
-            [config.wait_ns(0, 0), config.wait_ns(0, 1)]
+            let (demand, _) = config.validated().unwrap();
+            [demand.wait_ns(1, 0, 0), demand.wait_ns(1, 0, 1)]
         };
         assert_eq!(paced(None), [0, 0]);
         assert_eq!(paced(Some(Pace::Constant { mean_ns })), [0, mean_ns]);

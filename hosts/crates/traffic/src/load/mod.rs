@@ -23,11 +23,14 @@ use crate::job::{emit, log_line};
 use crate::socket::{check_congestion_control, raise_descriptor_limit};
 use atoll_netio::privileges::{CapabilitySet, drop_capabilities};
 use channel_set::ChannelSet;
+use config::LoadChange;
 pub use config::LoadConfig;
 use fair_scheduler::FairScheduler;
 use flow_log::FlowLog;
 use rustix::event::epoll::Event;
 use serde::Serialize;
+use std::iter::Peekable;
+use std::vec::IntoIter;
 
 /// Read from one channel in one turn at most. Larger than what arrives between two turns on a satellite link,
 /// small enough that a thousand channels with full buffers are served in a fraction of a second.
@@ -68,14 +71,14 @@ struct Counters {
 /// # Errors
 /// If the configuration is wrong, the congestion control refused, or the flow log cannot be written.
 pub fn load(config: &LoadConfig) -> Result<(), TrafficError> {
-    let sizes = config.validated()?;
+    let (demand, changes) = config.validated()?;
+    let channels = config.every_channel().len();
     check_congestion_control(&config.congestion_control)?;
     let descriptors = raise_descriptor_limit();
-    let needed = config.channels.len() as u64 + 16;
+    let needed = channels as u64 + 16;
     if descriptors < needed {
         return Err(TrafficError::Runtime(format!(
-            "{} channels need {needed} file descriptors, {descriptors} are allowed: raise `ulimit -n`",
-            config.channels.len()
+            "{channels} channels need {needed} file descriptors, {descriptors} are allowed: raise `ulimit -n`"
         )));
     }
     let log = FlowLog::create(&config.flow_log)?;
@@ -85,9 +88,10 @@ pub fn load(config: &LoadConfig) -> Result<(), TrafficError> {
 
     let mut client = Client {
         config,
-        channels: ChannelSet::new(config, sizes, log)?,
+        channels: ChannelSet::new(config, demand, log)?,
+        changes: changes.into_iter().peekable(),
         events,
-        scheduler: FairScheduler::new(config.channels.len()),
+        scheduler: FairScheduler::new(channels),
     };
     client.run()?;
     emit(&client.done())
@@ -96,6 +100,8 @@ pub fn load(config: &LoadConfig) -> Result<(), TrafficError> {
 struct Client<'a> {
     config: &'a LoadConfig,
     channels: ChannelSet<'a>,
+    /// Those to come.
+    changes: Peekable<IntoIter<LoadChange>>,
     events: Events,
     scheduler: FairScheduler,
 }
@@ -122,10 +128,12 @@ impl Client<'_> {
             0 => u64::MAX,
             duration_ns => start_ns.saturating_add(duration_ns),
         };
+        let at_ns = |change: &LoadChange| start_ns.saturating_add(change.after_ns);
         let mut tick_ns = start_ns + SECOND_NS;
         loop {
             let due_ns = self.channels.next_due_ns().unwrap_or(u64::MAX);
-            let wake = self.wait(ready, end_ns.min(tick_ns).min(due_ns))?;
+            let change_ns = self.changes.peek().map_or(u64::MAX, at_ns);
+            let wake = self.wait(ready, end_ns.min(tick_ns).min(due_ns).min(change_ns))?;
             let turn_ns = monotonic_ns();
             if wake == Wake::Stop || turn_ns >= end_ns {
                 return Ok(());
@@ -135,6 +143,9 @@ impl Client<'_> {
                     self.channels.service(&self.events, token, flags)
                 })?;
             let now_ns = monotonic_ns();
+            while let Some(change) = self.changes.next_if(|change| at_ns(change) <= now_ns) {
+                self.channels.change(&change, at_ns(&change));
+            }
             self.channels.begin_due(&self.events, now_ns)?;
             if now_ns >= tick_ns {
                 tick_ns = now_ns + SECOND_NS;

@@ -49,6 +49,19 @@ pub struct SendConfig {
     /// Absent: one stream of packets of the same size.
     #[serde(default)]
     pub flows: Option<FlowsConfig>,
+    /// Other rates, in order of time.
+    #[serde(default)]
+    pub changes: Vec<RateChange>,
+}
+
+/// A rate from an instant on.
+#[derive(Clone, Copy, Debug, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RateChange {
+    /// The instant, since the start.
+    pub after_ns: u64,
+    /// IP bits to send in a second.
+    pub rate_bit_s: u64,
 }
 
 /// Flows of drawn sizes.
@@ -82,8 +95,15 @@ impl SendConfig {
                 "configuration: {message}"
             )))
         };
-        if self.rate_bit_s == 0 {
+        let later = self.changes.iter().map(|change| change.rate_bit_s);
+        if later.chain([self.rate_bit_s]).any(|rate| rate == 0) {
             return wrong("rate_bit_s: must be above 0".into());
+        }
+        if !self
+            .changes
+            .is_sorted_by(|one, other| one.after_ns < other.after_ns)
+        {
+            return wrong("changes: must be in order of time".into());
         }
         if !(HEADER_BYTES..=PAYLOAD_MAX_BYTES).contains(&self.payload_bytes) {
             return wrong(format!(
@@ -137,7 +157,7 @@ mod tests {
 
     #[test]
     fn configurations_and_ready_are_those_of_the_contract() {
-        let configs: Vec<UdpConfig> = configurations("udp", &["each", "flows"]);
+        let configs: Vec<UdpConfig> = configurations("udp", &["changes", "each", "flows"]);
         let listen = configs.iter().find_map(|config| match config {
             UdpConfig::Receive(config) => Some(config.listen),
             UdpConfig::Send(_) => None,
@@ -156,7 +176,23 @@ mod tests {
             start_at_ns: 0,
             duration_ns: 0,
             flows: None,
+            changes: Vec::new(),
         };
+        let changes = |times: [u64; 2]| {
+            let change = |after_ns| RateChange {
+                after_ns,
+                rate_bit_s: 1,
+            };
+            times.map(change).to_vec()
+        };
+        assert!(
+            SendConfig {
+                changes: changes([1, 2]),
+                ..good.clone()
+            }
+            .validated()
+            .is_ok()
+        );
         assert!(good.validated().is_ok());
         for bad in [
             SendConfig {
@@ -169,6 +205,10 @@ mod tests {
             },
             SendConfig {
                 payload_bytes: HEADER_BYTES - 1,
+                ..good.clone()
+            },
+            SendConfig {
+                changes: changes([2, 2]),
                 ..good.clone()
             },
             SendConfig {

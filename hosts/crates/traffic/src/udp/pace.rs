@@ -34,6 +34,14 @@ impl Pace {
             .saturating_add(u64::try_from(since).unwrap_or(u64::MAX))
     }
 
+    /// The rate is another one from `at_ns` on, before which no packet is due.
+    pub fn change(&mut self, rate_bit_s: u64, at_ns: u64) {
+        let left_ns = self.next_ns().saturating_sub(at_ns);
+        self.bits = u128::from(left_ns) * u128::from(self.rate_bit_s) / 1_000_000_000;
+        self.start_ns = at_ns;
+        self.rate_bit_s = rate_bit_s;
+    }
+
     /// Skip packets that were due too long before `now_ns`.
     pub fn forget(&mut self, now_ns: u64) {
         let late_ns = now_ns.saturating_sub(self.next_ns());
@@ -86,6 +94,16 @@ mod tests {
         let burst = take(&mut pace, 5_000_000_000, std::iter::repeat(1500));
         assert_eq!(burst, 11 * 1500);
         assert_eq!(pace.next_ns(), 5_001_000_000);
+    }
+
+    #[test]
+    fn a_packet_that_is_due_waits_by_both_rates_for_their_parts() {
+        let mut pace = Pace::new(12_000_000, 0);
+        pace.sent(1500);
+        pace.change(6_000_000, 250_000);
+        assert_eq!(pace.next_ns(), 250_000 + 2 * 750_000);
+        pace.change(12_000_000, 1_750_000);
+        assert_eq!(pace.next_ns(), 1_750_000);
     }
 
     proptest! {

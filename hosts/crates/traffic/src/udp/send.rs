@@ -4,7 +4,7 @@
 use super::pace::Pace;
 use super::packet::{Header, PACKET_HEADERS_BYTES};
 use super::stream::{Flows, Next, Packets};
-use super::{Message, SendConfig};
+use super::{Message, RateChange, SendConfig};
 use crate::clock::{monotonic_at, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
 use crate::events::{Events, Wake};
@@ -44,19 +44,29 @@ pub fn send(config: &SendConfig, flows: Option<Flows>) -> Result<(), TrafficErro
     let mut pace = Pace::new(config.rate_bit_s, start_ns);
     let mut payload = vec![0; config.payload_bytes];
     let mut sent = Sent::default();
+    let at_ns = |change: &RateChange| start_ns.saturating_add(change.after_ns);
+    let mut changes = config.changes.iter().peekable();
+    let mut change_ns = changes.peek().map_or(u64::MAX, |change| at_ns(change));
     let mut wake_ns = start_ns;
-    while pace.next_ns() < end_ns {
+    while pace.next_ns().min(change_ns) < end_ns {
         if events.wait(&mut Vec::with_capacity(4), Some(wake_ns))? == Wake::Stop {
             break;
         }
         let now_ns = monotonic_ns();
         pace.forget(now_ns);
-        while pace.next_ns() <= now_ns.min(end_ns - 1) {
-            let next = packets.next();
-            pace.sent(next.packet_bytes);
-            sent.send(&next, &mut sockets, &mut payload)?;
+        loop {
+            while pace.next_ns() < (now_ns + 1).min(end_ns).min(change_ns) {
+                let next = packets.next();
+                pace.sent(next.packet_bytes);
+                sent.send(&next, &mut sockets, &mut payload)?;
+            }
+            let Some(change) = changes.next_if(|change| at_ns(change) <= now_ns) else {
+                break;
+            };
+            pace.change(change.rate_bit_s, change_ns);
+            change_ns = changes.peek().map_or(u64::MAX, |change| at_ns(change));
         }
-        wake_ns = pace.wake_ns(now_ns);
+        wake_ns = pace.wake_ns(now_ns).min(change_ns);
     }
     sent.flows_completed = has_flows.then(|| packets.flows_completed());
     emit(&sent)

@@ -1,0 +1,157 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Attempts on the workers of a Dask cluster, which share nothing but its scheduler (docs/decisions/0051).
+
+``distributed`` is an optional package (``atoll[cluster]``); this module alone imports it.
+"""
+
+import asyncio
+import contextlib
+import ipaddress
+import shutil
+from collections.abc import AsyncGenerator, Callable, Iterable
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+from urllib.parse import urlsplit
+
+from atoll_analysis.run_directory import RunDir
+from atoll_core.errors import MachineError, UsageError
+from atoll_studies.pool import Ended, attempt_all
+from atoll_studies.remote_attempt import Inputs, Returned, make_attempt, read_inputs, unpack
+from atoll_studies.study_directory import FAILED, StudyDirectory
+
+Client = Any  # distributed.Client, which has only some of its types
+
+_CONNECT_S = 10
+_KILLED = -9
+
+
+def require_address(address: str) -> None:
+    """Refuse an address by which others could read or change what is sent. Raises UsageError."""
+    form = "write tls://HOST:PORT, or tcp://127.0.0.1:PORT for a scheduler on this machine"
+    try:
+        parts = urlsplit(address)
+        host, port = parts.hostname, parts.port
+    except ValueError:
+        raise UsageError(f"--scheduler {address}: not an address; {form}") from None
+    if parts.scheme not in ("tcp", "tls") or host is None or port is None:
+        raise UsageError(f"--scheduler {address}: not an address; {form}")
+    if parts.scheme == "tcp" and not _is_loopback(host):
+        raise UsageError(
+            f"--scheduler {address}: a scheduler elsewhere runs code of whoever reaches it, so TLS is required; "
+            "write tls://, with the keys in Dask's configuration (docs/studies.md)"
+        )
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return host == "localhost"
+
+
+@contextlib.asynccontextmanager
+async def _connected(address: str) -> AsyncGenerator[Client]:
+    try:
+        import distributed
+    except ImportError:
+        raise MachineError("--scheduler needs the package distributed; install atoll[cluster]") from None
+    try:
+        security: Any = distributed.Security()  # of Dask's configuration
+        if address.startswith("tls:") and security.get_connection_args("client")["ssl_context"] is None:
+            raise MachineError(f"--scheduler {address}: Dask's configuration has no keys for TLS (docs/studies.md)")
+        client: Client = await distributed.Client(
+            address, asynchronous=True, timeout=_CONNECT_S, direct_to_workers=False, set_as_default=False
+        )
+    except (OSError, TimeoutError, ValueError, TypeError, RuntimeError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise MachineError(f"no connection to the scheduler at {address}: {reason}") from None
+    try:
+        yield client
+    finally:
+        await client.close()
+
+
+class Cluster:
+    """Makes attempts as tasks of a cluster, one for each thread of its workers.
+
+    A task whose worker dies is given to another one. Attempts that are in progress when :meth:`run` is cancelled go on
+    to their end, and are dropped.
+    """
+
+    def __init__(self, study: StudyDirectory, address: str) -> None:
+        """Raises UsageError for an address without TLS, unless it is of this machine."""
+        require_address(address)
+        self._study = study
+        self._address = address
+
+    def jobs(self) -> int:
+        """The number of attempts that are made at a time. Raises MachineError without a scheduler or worker."""
+
+        async def count() -> int:
+            async with _connected(self._address) as client:
+                return await _threads(client)
+
+        if not (found := asyncio.run(count())):
+            raise MachineError(f"the scheduler at {self._address} has no workers; start some (docs/studies.md)")
+        return found
+
+    async def run(
+        self, points: Iterable[str], on_start: Callable[[str], None], on_end: Callable[[Ended], bool]
+    ) -> None:
+        """Make attempts at the points, as :func:`attempt_all` does. Raises MachineError if the scheduler is gone."""
+        async with _connected(self._address) as client:
+
+            async def attempt(point: str) -> Ended:
+                returned = await self._returned(client, point)
+                if returned.archive:
+                    await asyncio.to_thread(self._keep, point, returned)
+                return Ended(point, returned.exit_code, returned.message)
+
+            async def jobs() -> int:
+                return max(1, await _threads(client))  # without a worker, one waits for the next
+
+            await attempt_all(points, attempt, jobs, on_start, on_end)
+
+    async def _returned(self, client: Client, point: str) -> Returned:
+        from distributed import CancelledError, KilledWorker
+
+        inputs = await asyncio.to_thread(read_inputs, self._study, point)
+        future = client.submit(_attempt_on_worker, inputs, pure=False)
+        try:
+            return await future
+        except KilledWorker as error:
+            return Returned(b"", "", _KILLED, " ".join(str(error).split()))
+        except CancelledError:
+            raise MachineError(
+                f"the scheduler at {self._address} is gone; --resume makes the runs that are left"
+            ) from None
+        finally:
+            future.release()
+
+    def _keep(self, point: str, returned: Returned) -> None:
+        """Add an attempt that came back to the study's directory. Raises RunError."""
+        working = self._study.working / point
+        shutil.rmtree(working, ignore_errors=True)
+        working.mkdir(parents=True)
+        made = unpack(returned, working)
+        attempt = self._study.attempt_in(made)
+        kept = self._study.free_path(point, made.name)
+        if attempt.outcome != FAILED:
+            run = RunDir.open(made)
+            run.write_summary({**run.summary(), "run_dir": str(kept)})
+        self._study.keep(made, point, replace(attempt, path=kept))
+        shutil.rmtree(working, ignore_errors=True)
+
+
+def _attempt_on_worker(inputs: Inputs) -> Returned:
+    """The task. Dask removes the worker's folder when the worker ends; if it is killed, when the next one starts."""
+    from distributed import get_worker
+
+    return make_attempt(inputs, Path(get_worker().local_directory))
+
+
+async def _threads(client: Client) -> int:
+    """The threads of the workers that the scheduler has now."""
+    threads: dict[str, int] = await client.nthreads()
+    return sum(threads.values())

@@ -1,0 +1,111 @@
+# SPDX-License-Identifier: Apache-2.0
+"""An attempt on a worker of a cluster: its inputs come as bytes, and it goes back as an archive with its hash.
+
+Workers share no files with the sweep, nor with each other. They have atoll installed, and a virtual kernel.
+"""
+
+import hashlib
+import io
+import json
+import subprocess
+import sys
+import tarfile
+import tempfile
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from atoll_core.errors import RunError
+from atoll_studies.pool import last_lines
+from atoll_studies.study_directory import StudyDirectory
+
+_LAB = "lab.yaml"  # beside which the files of programs are
+
+
+@dataclass(frozen=True, slots=True)
+class Inputs:
+    """All that an attempt depends on, but for the software of the worker."""
+
+    study: Mapping[str, Any]  # study.json
+    point: Mapping[str, Any]  # point.json
+    files: Mapping[str, bytes]  # of programs of boxes, by their paths in the folder of the lab
+
+
+@dataclass(frozen=True, slots=True)
+class Returned:
+    """What came of an attempt: its directory as an archive; or none, with exit code and message of its process."""
+
+    archive: bytes
+    sha256: str
+    exit_code: int
+    message: str
+
+
+def read_inputs(directory: StudyDirectory, identity: str) -> Inputs:
+    """The inputs of a point of a study's directory. Raises RunDirError, RunError."""
+    point = directory.point(identity)
+    folder = Path(point["request"]["network"]["file"]).parent
+    try:
+        files = {name: (folder / name).read_bytes() for name in point["programs"]}
+    except OSError as error:
+        raise RunError(f"{error.filename}: cannot be read: {error.strerror}") from None
+    return Inputs(directory.study(), point, files)
+
+
+def make_attempt(inputs: Inputs, within: Path) -> Returned:
+    """Make an attempt in a folder of its own, which is removed."""
+    with tempfile.TemporaryDirectory(prefix="attempt-", dir=within) as folder:
+        place = Path(folder)
+        for name, content in inputs.files.items():
+            path = place / "lab" / name
+            path.parent.mkdir(parents=True, exist_ok=True)
+            path.write_bytes(content)
+            path.chmod(0o755)
+        (place / "lab").mkdir(exist_ok=True)
+        network = {**inputs.point["request"]["network"], "file": str(place / "lab" / _LAB)}
+        point = {**inputs.point, "request": {**inputs.point["request"], "network": network}}
+        directory = StudyDirectory(place / "study")
+        identity = str(point["id"])
+        directory.point_path(identity).mkdir(parents=True)
+        (directory.path / "study.json").write_text(json.dumps(inputs.study))
+        (directory.point_path(identity) / "point.json").write_text(json.dumps(point))
+        done = subprocess.run(
+            # It dies with the thread of the worker that waits for it.
+            [
+                *("setpriv", "--pdeathsig", "KILL"),
+                *(sys.executable, "-m", "atoll_studies.worker", str(directory.path), identity),
+            ],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.PIPE,
+            check=False,
+        )
+        made = [attempt.path for attempt in directory.attempts(identity)]
+        archive = _pack(made[0]) if made else b""
+        return Returned(archive, hashlib.sha256(archive).hexdigest(), done.returncode, last_lines(done.stderr))
+
+
+def unpack(returned: Returned, into: Path) -> Path:
+    """Unpack an attempt below ``into``; returns its directory. Raises RunError if it is not what the worker packed."""
+    if hashlib.sha256(returned.archive).hexdigest() != returned.sha256:
+        raise RunError("an attempt was damaged on its way from the worker: its SHA-256 differs")
+    try:
+        with tarfile.open(fileobj=io.BytesIO(returned.archive)) as archive:
+            for each in archive:
+                path = Path(each.name)
+                if not (each.isfile() or each.isdir()) or path.is_absolute() or ".." in path.parts:
+                    raise RunError(f"an attempt has {each.name!r}, which is no file of a run")
+                archive.extract(each, into)
+    except (tarfile.TarError, OSError) as error:
+        raise RunError(f"an attempt could not be unpacked in {into}: {error}") from None
+    (made,) = into.iterdir()
+    return made
+
+
+def _pack(directory: Path) -> bytes:
+    """The archive of a directory. Captures and tables are compressed already."""
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.add(directory, directory.name)
+    return packed.getvalue()

@@ -1,0 +1,89 @@
+# SPDX-License-Identifier: Apache-2.0
+"""What a sweep sends to a cluster, and what it takes back."""
+
+import hashlib
+import io
+import tarfile
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from atoll_core.errors import RunError, UsageError
+from atoll_studies.cluster import require_address
+from atoll_studies.points import make_points
+from atoll_studies.remote_attempt import Returned, _pack, make_attempt, read_inputs, unpack
+from atoll_studies.study import load_study
+from atoll_studies.study_directory import Provenance, StudyDirectory
+from atoll_studies.sweep import Sweep
+from tests.support.sandbox import QUICK
+
+
+@pytest.mark.parametrize("address", ["tcp://127.0.0.1:8786", "tcp://localhost:1", "tcp://[::1]:8786", "tls://far:8786"])
+def test_an_address_of_this_machine_or_with_tls_is_taken(address: str) -> None:
+    require_address(address)
+
+
+@pytest.mark.parametrize(
+    ("address", "why"),
+    [
+        ("tcp://far:8786", "TLS is required; write tls://"),
+        ("tcp://10.0.0.1:8786", "TLS is required"),
+        ("tcp://127.0.0.1.example:8786", "TLS is required"),
+        ("127.0.0.1:8786", "not an address; write tls://HOST:PORT"),
+        ("http://127.0.0.1:8786", "not an address"),
+        ("tls://far", "not an address"),
+        ("tls://far:port", "not an address"),
+    ],
+)
+def test_another_address_is_refused(address: str, why: str) -> None:
+    with pytest.raises(UsageError, match=why):
+        require_address(address)
+
+
+def swept(tmp_path: Path, platform: str) -> tuple[StudyDirectory, str]:
+    """The directory of a study of one point, and the point's id."""
+    file = tmp_path / "study.yaml"
+    file.write_text(f"name: s\nexperiment: {QUICK}\nplatform: {platform}\n")
+    study, directory = load_study(file), StudyDirectory(tmp_path / "s")
+    (point,) = make_points(study)
+    directory.write(study, [point], Provenance("another", platform, "6.1.0"))
+    return directory, point.id
+
+
+def test_only_virtual_runs_are_made_elsewhere(tmp_path: Path) -> None:
+    directory, _ = swept(tmp_path, "mininet")
+    study = load_study(tmp_path / "study.yaml")
+    with pytest.raises(UsageError, match="runs on mininet are made on this machine"):
+        Sweep(study, directory, scheduler="tcp://127.0.0.1:1")
+
+
+def test_a_worker_with_another_atoll_makes_no_attempt_and_leaves_nothing(tmp_path: Path) -> None:
+    own = tmp_path / "worker"
+    own.mkdir()
+    returned = make_attempt(read_inputs(*swept(tmp_path, "mininet")), own)
+    assert (returned.archive, returned.exit_code) == (b"", 1)
+    assert "changed during the sweep, from atoll another on mininet" in returned.message
+    assert list(own.iterdir()) == []
+
+
+def test_an_archive_that_was_damaged_is_refused(tmp_path: Path) -> None:
+    made = tmp_path / "20260102T030405Z-1"
+    made.mkdir()
+    (made / "attempt.json").write_text("{}")
+    archive = _pack(made)
+    whole = Returned(archive, hashlib.sha256(archive).hexdigest(), 0, "")
+    assert (unpack(whole, tmp_path / "there") / "attempt.json").read_text() == "{}"
+    with pytest.raises(RunError, match="its SHA-256 differs"):
+        unpack(replace(whole, archive=archive[:-1] + b"x"), tmp_path / "other")
+
+
+@pytest.mark.parametrize("name", ["../outside", "/outside"])
+def test_an_archive_that_leads_out_of_its_folder_is_refused(tmp_path: Path, name: str) -> None:
+    packed = io.BytesIO()
+    with tarfile.open(fileobj=packed, mode="w") as archive:
+        archive.addfile(tarfile.TarInfo(name))
+    content = packed.getvalue()
+    with pytest.raises(RunError, match="which is no file of a run"):
+        unpack(Returned(content, hashlib.sha256(content).hexdigest(), 0, ""), tmp_path / "there")
+    assert not (tmp_path / "outside").exists()
