@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-statistics bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -119,6 +119,9 @@ release: ## atoll-host as one static file for x86-64, aarch64 and armv7, each of
 
 bench-traffic: setup ## short flows per second, compared with nginx with ab and wrk, two minutes; ARGS="--quick"; "--fairness" of channels, half an hour; "--help"
 	@benchmarks/traffic/run $(ARGS)
+
+bench-statistics: setup ## how often intervals of studies contain the true value, and what stopping saves, ten minutes; ARGS="--quick", "--help"
+	@benchmarks/statistics/run $(ARGS)
 
 bench-hosts: setup ## one program started on a hundred machines, compared with pssh and Ansible; ARGS="--quick", "--help"
 	@benchmarks/hosts/run $(ARGS)

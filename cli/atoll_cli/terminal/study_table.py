@@ -22,6 +22,7 @@ _MARKS = {
     State.DONE: ("✓", "green"),
     State.INVALID: ("✗", "red"),
     State.FAILED: ("!", "red"),
+    State.OPTIONAL: ("", ""),
 }
 _REFRESH_HZ = 2
 _MOST_MARKS = 40  # seeds of one configuration that are shown one by one
@@ -65,7 +66,8 @@ class SweepProgress:
 
     def _footer(self) -> str:
         counts = self._sweep.counts()
-        text = f"{counts[State.DONE]} of {counted(len(self._sweep.points), 'run')} done"
+        text = f"{counts[State.DONE]} of {counted(self._sweep.taken, 'run')} done"
+        text += f", {counts[State.OPTIONAL]} more if needed" if counts[State.OPTIONAL] else ""
         for state, words in ((State.RUNNING, "running"), (State.INVALID, "invalid"), (State.FAILED, "failed")):
             text += f", {counts[state]} {words}" if counts[state] else ""
         left_s = self._sweep.time_left_s(self._jobs)

@@ -9,9 +9,13 @@ import subprocess
 import time
 from pathlib import Path
 
+import polars as pl
 import pytest
 import zstandard
 
+from atoll_core.experiment.flow_sizes import published
+from atoll_studies.flow_sample import first_sizes
+from atoll_studies.warm_up import trimmed_figures
 from tests.support.sandbox import ATOLL, QUICK
 from tests.support.virtual_runs import HANGS_S, atoll
 
@@ -113,3 +117,35 @@ def test_a_sweep_with_nothing_left_to_do_makes_no_run_and_its_report_is_the_same
     assert plot.read_bytes().startswith(b"%PDF")
     assert tables == {path.name: path.read_bytes() for path in undisturbed.glob("*.csv")}
     assert {"runs.csv", "figures.csv"} == set(tables)
+
+
+STOPPED = (
+    f"name: known\nexperiment: {QUICK}\nwarm_up: 500 ms\ncontrol: {{flows: 5}}\n"
+    "stop: {figure: goodput, half_width: 100 %, max: 8}\n"
+)
+
+
+def test_a_sweep_stops_when_the_interval_is_narrow_and_its_figures_are_those_of_the_runs(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STOPPED)
+    predicted = atoll(tmp_path, "sweep", "study.yaml", "s", "--dry-run")
+    assert "6 to 8 runs" in predicted.stdout
+    done = atoll(tmp_path, "sweep", "study.yaml", "s", "--json")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert [(each["repetitions"], each["reason"]) for each in answer["stop"]] == [(6, "half width reached")]
+    assert answer["missing"] == 0
+    attempts = [path.parent for path in (tmp_path / "s").glob("points/*/*/attempt.json")]
+    assert len(attempts) == 6
+    rows = {row["run"]: row for row in pl.read_csv(tmp_path / "s/runs.csv").iter_rows(named=True)}
+    for path in attempts:
+        summary = json.loads((path / "summary.json").read_text())
+        whole = trimmed_figures(path, 0.0)
+        assert whole["goodput"] == pytest.approx(summary["goodput_mbit_s"], rel=0.02)
+        assert whole["throughput"] == pytest.approx(summary["throughput_mbit_s"], rel=0.02)
+        assert whole["utilisation"] == pytest.approx(100 * summary["utilisation"], rel=0.02)
+        assert rows[str(path)]["goodput_mbit_s"] == trimmed_figures(path, 0.5)["goodput"] != whole["goodput"]
+        drawn = first_sizes(published(), summary["seed"], summary["channels"], 5)
+        began = pl.read_parquet(path / "tables/channel_flows.parquet").filter(pl.col("flow") < 5)
+        assert began.height >= summary["channels"]
+        for channel, flow, size in began.select("channel", "flow", "size_bytes").iter_rows():
+            assert size == pytest.approx(drawn[channel][flow], abs=1)

@@ -2,8 +2,10 @@
 """The results of a study: tables whose numbers are those of its runs, the printed table, the plot."""
 
 import json
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import polars as pl
 import pytest
@@ -16,6 +18,7 @@ from atoll_core.errors import UsageError
 from atoll_studies.points import make_points
 from atoll_studies.results import (
     FIGURE_COLUMNS,
+    Sensitivity,
     column_name,
     columns,
     figures_table,
@@ -104,6 +107,40 @@ def test_differences_are_taken_within_seeds_and_from_the_baseline(directory: Stu
         read_results(directory, figures=["gootput"])
 
 
+def test_medians_are_also_given_as_if_no_run_were_left_out(directory: StudyDirectory) -> None:
+    results = read_results(directory)
+    found = results.of(0, "goodput")
+    assert found is not None
+    first_attempts = [goodput(5, "30 kB", seed) for seed in range(1, SEEDS + 1)]
+    assert found.sensitivity == Sensitivity(1, 30.5, median(first_attempts))
+    others = [each.sensitivity for each in results.figures if each.configuration != 0]
+    assert others
+    assert not any(others)
+
+
+def test_a_replaced_run_counts_with_its_second_attempt_and_is_compared(
+    directory: StudyDirectory,
+) -> None:
+    (invalid,) = (each for each in directory.study()["points"] if (each["configuration"], each["seed"]) == (0, 6))
+    made = directory.working / invalid["id"]
+    shutil.copytree(directory.attempts(invalid["id"])[0].path, made)
+    RunDir(made).write_summary({**RunDir(made).summary(), "goodput_mbit_s": 1000.0})
+    path = directory.point_path(invalid["id"]) / "20260102T030405Z-2"
+    directory.keep(made, invalid["id"], Attempt(path, "valid", "", 9.5, HERE))
+    found = read_results(directory).of(0, "goodput")
+    assert found is not None
+    assert (found.median.runs, found.median.value, max(found.values)) == (6, 35.5, 1000.0)
+    assert found.sensitivity == Sensitivity(1, 30.5, 35.5)
+
+
+def test_the_largest_flow_is_said(directory: StudyDirectory) -> None:
+    results = read_results(directory)
+    assert set(results.flow_bounds) == {0, 1, 2, 3}
+    (bound,) = set(results.flow_bounds.values())
+    assert 0 < bound.largest_bytes < 10**8
+    assert 0 < bound.share_of_flows < bound.share_of_bytes < 1
+
+
 def test_csv_and_parquet_have_the_same_tables(directory: StudyDirectory) -> None:
     results = read_results(directory)
     written = write_tables(results, directory.path)
@@ -154,6 +191,9 @@ def test_a_report_says_levels_pairs_and_what_does_not_count(
     assert "5 of 5 up" in said
     assert f"invalid: 5, 30 kB, seed {INVALID_SEED}: late" in said
     assert "2 runs of the study missing" in said
+    replaced = said[said.index("medians with and without replaced runs") :]
+    assert "A  5, 30 kB         1  30.500         30.500              35.500" in replaced
+    assert "largest flow that a run can receive: " in said
     assert "not measured in every run" not in said
     report_study(directory.path, View(["transfer time"]))
     assert "transfer time: not measured in every run" in capsys.readouterr().out
