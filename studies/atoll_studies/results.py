@@ -28,7 +28,6 @@ from atoll_studies.statistics import (
     controlled_mean,
     mean_estimate,
     paired_differences,
-    quantile,
     quantile_estimate,
 )
 from atoll_studies.stopping import Decision, Stop
@@ -57,7 +56,8 @@ FIGURE_COLUMNS: dict[str, type] = {
     **dict.fromkeys(("figure", "unit"), str),
     "runs": int,
     **{f"median{part}": float for part in _ESTIMATE},
-    **dict.fromkeys(("quartile_1", "quartile_3", "least", "greatest"), float),
+    **{f"quartile_{number}{part}": float for number in (1, 3) for part in _ESTIMATE},
+    **dict.fromkeys(("least", "greatest"), float),
     **{f"mean{part}": float for part in _ESTIMATE},
     **{f"controlled{part}": float for part in _ESTIMATE},
     "control_correlation": float,
@@ -429,8 +429,8 @@ def _figure_row(results: Results, each: ConfigurationFigure) -> dict[str, Any]:
         "unit": each.unit,
         "runs": each.median.runs,
         **_estimate_columns("median", each.median),
-        "quartile_1": quantile(each.values, 0.25),
-        "quartile_3": quantile(each.values, 0.75),
+        **_estimate_columns("quartile_1", quantile_estimate(each.values, 0.25)),
+        **_estimate_columns("quartile_3", quantile_estimate(each.values, 0.75)),
         "least": min(each.values),
         "greatest": max(each.values),
         **_estimate_columns("mean", each.mean()),

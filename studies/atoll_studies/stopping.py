@@ -1,10 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""When a combination has runs enough: sequential stopping by the width of a median's interval. Pure.
+"""The number of repetitions of a combination: sequential stopping by the width of a median's interval. Pure.
 
-Whoever looks at an interval after every run, and stops when it is narrow, stops more often when it happens to be
-narrow; at 95 % for each look, more than 5 % of such intervals miss the median. Here the intervals of all looks hold
-together (repeated confidence intervals, Jennison and Turnbull 1989, J. Royal Statistical Society B 51(3)): the
-probability that any of them misses the median is at most 5 %, for any continuous distribution.
+Narrow intervals are also found by chance. A rule that stops at the first narrow interval of 95 % therefore misses the
+median in more than 5 % of studies. Here the intervals of all looks hold together (repeated confidence intervals,
+Jennison and Turnbull 1989, J. Royal Statistical Society B 51(3)): the probability that any of them misses the median is
+at most 5 %, for any continuous distribution.
 
 The number of values below the median is a random walk whose steps are fair coins. An interval of order statistics
 misses the median when this walk is beyond its rank, so that the probability of a first miss at each look is computed

@@ -10,6 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll_studies.statistics import (
+    LEAST_CONTROLLED,
     LEVEL,
     attainable_level,
     controlled_mean,
@@ -180,8 +181,8 @@ def test_what_is_decided_does_not_depend_on_when_one_asks(values: list[float], e
 
 def test_a_control_variate_corrects_for_the_sizes_that_the_seeds_drew() -> None:
     """The figure is a line through the control: the corrected mean is the line at the expectation."""
-    controls = [1.0, 2.0, 3.0, 5.0, 8.0, 1.5, 2.5, 4.0, 6.0, 7.0]
-    noise = [0.01, -0.02, 0.015, 0.0, -0.01, 0.02, -0.015, 0.01, 0.005, -0.01]
+    controls = 2 * [1.0, 2.0, 3.0, 5.0, 8.0, 1.5, 2.5, 4.0, 6.0, 7.0]
+    noise = 2 * [0.01, -0.02, 0.015, 0.0, -0.01, 0.02, -0.015, 0.01, 0.005, -0.01]
     values = [3 + 2 * control + each for control, each in zip(controls, noise, strict=True)]
     found = controlled_mean(values, controls, 3.0, seed=1)
     assert found.estimate is not None
@@ -200,10 +201,13 @@ def test_a_control_is_not_used_without_correlation_or_with_few_runs() -> None:
     assert (
         abs(unrelated.correlation) < unrelated.least_correlation == pytest.approx(0.4438, abs=5e-5)
     )  # t of 18: 2.1009
-    few = controlled_mean([1.0, 2.0, 3.1, 4.0], [1.0, 2.0, 3.0, 4.0], 2.0, seed=1)
+    line = [float(number) + 0.1 * (number % 3) for number in range(LEAST_CONTROLLED)]
+    places = list(map(float, range(LEAST_CONTROLLED)))
+    assert controlled_mean(line, places, 2.0, seed=1).estimate is not None
+    few = controlled_mean(line[1:], places[1:], 2.0, seed=1)
     assert few.estimate is None
     assert few.correlation > 0.99
-    assert controlled_mean([1.0] * 12, list(controls[:12]), 0.0, seed=1).estimate is None
+    assert controlled_mean([1.0] * 20, list(controls), 0.0, seed=1).estimate is None
     with pytest.raises(ValueError, match="3 values and 2 controls"):
         controlled_mean([1.0, 2.0, 3.0], [1.0, 2.0], 0.0, seed=1)
 

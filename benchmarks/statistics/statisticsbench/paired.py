@@ -27,10 +27,9 @@ class Widths:
     of_medians: float  # the shift of Mann and Whitney, and the median difference that results have
 
 
-def widths(directory: Path) -> tuple[Results, list[Widths]]:
-    """The shown figures of the first two configurations of a study."""
-    results = read_results(StudyDirectory(directory))
-    return results, list(_widths(results))
+def widths(directory: Path) -> list[Widths]:
+    """The shown figures of the first two configurations of a study. Raises RunDirError."""
+    return list(_widths(read_results(StudyDirectory(directory))))
 
 
 def _widths(results: Results) -> Iterator[Widths]:

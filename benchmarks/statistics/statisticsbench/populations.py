@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Populations of runs with known medians and means, from which made-up studies are drawn."""
 
+import math
 from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, cast
 
 import numpy as np
+from scipy.special import ndtri
 
 from atoll_core.experiment.flow_sizes import FlowSizes, published
 from atoll_studies.flow_sample import Control
@@ -19,17 +21,49 @@ class Population:
 
     name: str
     draw: Callable[[Any, int], Any]  # (generator, number)
-    median: float
+    quantile: Callable[[float], float]
     mean: float
 
 
-POPULATIONS = (
-    Population("normal", lambda random, n: random.normal(10, 1, n), 10, 10),
-    Population("exponential", lambda random, n: random.exponential(1, n), float(np.log(2)), 1),
-    Population("lognormal, sigma 0.5", lambda random, n: random.lognormal(0, 0.5, n), 1, float(np.exp(0.125))),
-    Population("lognormal, sigma 1", lambda random, n: random.lognormal(0, 1, n), 1, float(np.exp(0.5))),
-    Population("Pareto, index 2.5", lambda random, n: random.pareto(2.5, n), 2**0.4 - 1, 1 / 1.5),
+def _lognormal(sigma: float) -> Population:
+    return Population(
+        f"lognormal, sigma {sigma:g}",
+        lambda random, n: random.lognormal(0, sigma, n),
+        lambda share: math.exp(sigma * float(ndtri(share))),
+        math.exp(sigma**2 / 2),
+    )
+
+
+def _pareto(index: float) -> Population:
+    return Population(
+        f"Pareto, index {index:g}",
+        lambda random, n: random.pareto(index, n),
+        lambda share: (1 - share) ** (-1 / index) - 1,
+        1 / (index - 1),
+    )
+
+
+_NORMAL = Population(
+    "normal, deviation 10 %",
+    lambda random, n: random.normal(10, 1, n),
+    lambda share: 10 + float(ndtri(share)),
+    10,
 )
+_EXPONENTIAL = Population(
+    "exponential", lambda random, n: random.exponential(1, n), lambda share: -math.log(1 - share), 1
+)
+
+POPULATIONS = (_NORMAL, _EXPONENTIAL, _lognormal(0.5), _lognormal(1), _pareto(2.5))
+"""For coverage."""
+
+STOPPED = (
+    (_NORMAL, 0.1, 60),
+    (_NORMAL, 0.05, 120),
+    (_lognormal(0.3), 0.1, 200),
+    (_lognormal(1), 0.3, 200),
+    (_pareto(1.1), 0.3, 300),
+)
+"""For sequential stopping: population, half width, and repetitions at most."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Sequential stopping against a fixed number of runs that guarantees the same half width."""
 
-from collections.abc import Iterator
-from concurrent.futures import ProcessPoolExecutor
 from dataclasses import dataclass
-from functools import partial
 
 import numpy as np
 
 from atoll_studies.statistics import LEVEL, coverage, interval_ranks, quantile_estimate
 from atoll_studies.stopping import Reason, Stop, decide
-from statisticsbench.populations import Population
-
-CASES = (
-    (Population("normal, 10 % standard deviation", lambda random, n: random.normal(10, 1, n), 10, 10), 0.1, 60),
-    (Population("normal, 10 % standard deviation", lambda random, n: random.normal(10, 1, n), 10, 10), 0.05, 120),
-    (Population("lognormal, sigma 0.3", lambda random, n: random.lognormal(0, 0.3, n), 1, 0), 0.1, 200),
-    (Population("lognormal, sigma 1", lambda random, n: random.lognormal(0, 1, n), 1, 0), 0.3, 200),
-    (Population("Pareto, index 1.1", lambda random, n: random.pareto(1.1, n), 2 ** (1 / 1.1) - 1, 0), 0.3, 300),
-)
+from statisticsbench.populations import STOPPED, Population
 
 
 @dataclass(frozen=True, slots=True)
@@ -34,28 +23,26 @@ class Stopped:
     reached: float  # share of studies
     covered: float  # share of intervals that contain the median
     naive_covered: float  # likewise, stopped as soon as an interval of a fixed number of runs is narrow
+    bonferroni_runs: float  # mean number if each look had its share of the error
 
 
-def stopped(studies: int) -> Iterator[Stopped]:
-    """All cases, two at a time."""
-    with ProcessPoolExecutor(2) as pool:
-        yield from pool.map(partial(_case, studies), range(len(CASES)))
-
-
-def _case(studies: int, number: int) -> Stopped:
-    population, half_width, most = CASES[number]
+def stopped(studies: int, number: int) -> Stopped:
+    """Measure one of the cases STOPPED."""
+    population, half_width, most = STOPPED[number]
+    median = population.quantile(0.5)
     random = np.random.default_rng(number)
     stop = Stop("", half_width, 6, most, 2)
-    runs, reached, covered, naive = list[int](), 0, 0, 0
+    looks = (most - stop.least) // stop.step + 1
+    runs, bonferroni, reached, covered, naive = list[int](), list[int](), 0, 0, 0
     for _ in range(studies):
         values = population.draw(random, most).tolist()
         found = decide(stop, values, most)
-        if found.estimate is None or not found.estimate.level:
-            continue
         runs.append(found.repetitions)
+        bonferroni.append(_first_narrow(values, stop, 1 - (1 - LEVEL) / looks)[0])
         reached += found.reason is Reason.REACHED
-        covered += found.estimate.low <= population.median <= found.estimate.high
-        naive += _naive(values, stop, population.median)
+        covered += found.estimate is not None and found.estimate.low <= median <= found.estimate.high
+        _, low, high = _first_narrow(values, stop, LEVEL)
+        naive += low <= median <= high
     return Stopped(
         population=population.name,
         half_width=half_width,
@@ -66,16 +53,18 @@ def _case(studies: int, number: int) -> Stopped:
         reached=reached / studies,
         covered=covered / studies,
         naive_covered=naive / studies,
+        bonferroni_runs=float(np.mean(bonferroni)),
     )
 
 
-def _naive(values: list[float], stop: Stop, median: float) -> bool:
-    """Whether the first narrow interval contains the median, if nothing corrects for the looks."""
+def _first_narrow(values: list[float], stop: Stop, level: float) -> tuple[int, float, float]:
+    """The runs at the first look whose interval of this level, of a fixed number of runs, is narrow, and the bounds."""
     for runs in range(stop.least, stop.most + 1, stop.step):
-        found = quantile_estimate(values[:runs])
-        if (found.high - found.low) / 2 <= stop.half_width * found.value or runs == stop.most:
-            return found.low <= median <= found.high
-    return False
+        found = quantile_estimate(values[:runs], level=level)
+        narrow = found.level >= level and (found.high - found.low) / 2 <= stop.half_width * found.value
+        if narrow or runs == stop.most:
+            return runs, found.low, found.high
+    raise ValueError("no look")
 
 
 def _fixed(population: Population, half_width: float, most: int) -> int | None:

@@ -22,7 +22,6 @@ _MARKS = {
     State.DONE: ("✓", "green"),
     State.INVALID: ("✗", "red"),
     State.FAILED: ("!", "red"),
-    State.OPTIONAL: ("", ""),
 }
 _REFRESH_HZ = 2
 _MOST_MARKS = 40  # seeds of one configuration that are shown one by one
@@ -93,11 +92,12 @@ class SweepProgress:
         for configuration, points in zip(self._sweep.study.configurations, self._points, strict=True):
             took = sorted(each.usable.wall_s for each in points if each.usable)
             marks = Text()
-            if len(points) <= _MOST_MARKS:
-                for each in points:
+            taken = [each for each in points if each.state is not State.OPTIONAL]
+            if len(taken) <= _MOST_MARKS:
+                for each in taken:
                     marks.append(*_MARKS[each.state])
             else:
-                marks.append(f"{len(took)} of {len(points)}")
+                marks.append(f"{len(took)} of {len(taken)}")
             wall = duration_text(took[len(took) // 2]) if took else ""
             yield (*configuration.levels, marks, wall)
 

@@ -288,7 +288,7 @@ def _notes(results: Results) -> Iterator[str]:
             f"{listed(partly)}: not measured in every run (a transfer that does not end has no time); "
             "estimates are of the others"
         )
-    if any(0 < each.median.level < LEVEL for each in results.figures):
+    if any(0 < each.median.level < LEVEL for each in results.figures if each.figure in results.shown):
         yield f"an interval of 95 % takes at least {least_runs()} runs; the level shown is that of fewer"
     if results.missing:
         yield f"{counted(results.missing, 'run')} of the study missing; `atoll sweep STUDY --resume` makes them"

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
 import polars as pl
 import pytest
@@ -121,31 +122,50 @@ def test_a_sweep_with_nothing_left_to_do_makes_no_run_and_its_report_is_the_same
 
 STOPPED = (
     f"name: known\nexperiment: {QUICK}\nwarm_up: 500 ms\ncontrol: {{flows: 5}}\n"
-    "stop: {figure: goodput, half_width: 100 %, max: 8}\n"
+    "stop: {figure: goodput, half_width: WIDTH, max: 8}\n"
 )
 
 
-def test_a_sweep_stops_when_the_interval_is_narrow_and_its_figures_are_those_of_the_runs(tmp_path: Path) -> None:
-    (tmp_path / "study.yaml").write_text(STOPPED)
-    predicted = atoll(tmp_path, "sweep", "study.yaml", "s", "--dry-run")
-    assert "6 to 8 runs" in predicted.stdout
-    done = atoll(tmp_path, "sweep", "study.yaml", "s", "--json")
+def swept(folder: Path, half_width: str) -> tuple[list[tuple[int, str]], list[Path]]:
+    """Sweep until the interval of goodput is narrow; returns repetitions and why they are enough, and the attempts."""
+    (folder / "study.yaml").write_text(STOPPED.replace("WIDTH", half_width))
+    done = atoll(folder, "sweep", "study.yaml", "s", "--json", "--resume")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)
-    assert [(each["repetitions"], each["reason"]) for each in answer["stop"]] == [(6, "half width reached")]
     assert answer["missing"] == 0
-    attempts = [path.parent for path in (tmp_path / "s").glob("points/*/*/attempt.json")]
-    assert len(attempts) == 6
+    attempts = [path.parent for path in (folder / "s").glob("points/*/*/attempt.json")]
+    return [(each["repetitions"], each["reason"]) for each in answer["stop"]], attempts
+
+
+def test_a_sweep_stops_when_the_interval_is_narrow_and_continues_for_a_narrower_one(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STOPPED.replace("WIDTH", "100 %"))
+    predicted = atoll(tmp_path, "sweep", "study.yaml", "s", "--dry-run")
+    assert "6 to 8 runs" in predicted.stdout
+    stops, attempts = swept(tmp_path, "100 %")
+    assert (stops, len(attempts)) == ([(6, "half width reached")], 6)
+    stops, attempts = swept(tmp_path, "0.1 %")
+    assert (stops, len(attempts)) == ([(8, "most repetitions made")], 8)
     rows = {row["run"]: row for row in pl.read_csv(tmp_path / "s/runs.csv").iter_rows(named=True)}
     for path in attempts:
-        summary = json.loads((path / "summary.json").read_text())
-        whole = trimmed_figures(path, 0.0)
-        assert whole["goodput"] == pytest.approx(summary["goodput_mbit_s"], rel=0.02)
-        assert whole["throughput"] == pytest.approx(summary["throughput_mbit_s"], rel=0.02)
-        assert whole["utilisation"] == pytest.approx(100 * summary["utilisation"], rel=0.02)
-        assert rows[str(path)]["goodput_mbit_s"] == trimmed_figures(path, 0.5)["goodput"] != whole["goodput"]
-        drawn = first_sizes(published(), summary["seed"], summary["channels"], 5)
-        began = pl.read_parquet(path / "tables/channel_flows.parquet").filter(pl.col("flow") < 5)
-        assert began.height >= summary["channels"]
-        for channel, flow, size in began.select("channel", "flow", "size_bytes").iter_rows():
-            assert size == pytest.approx(drawn[channel][flow], abs=1)
+        figures_are_those_of_the_rest_of_the_run(path, rows[str(path)])
+        drawn_sizes_are_those_of_the_run(path)
+
+
+def figures_are_those_of_the_rest_of_the_run(path: Path, row: dict[str, Any]) -> None:
+    """Hold figures without a warm-up against the summary, and the row of the table against those without it."""
+    summary = json.loads((path / "summary.json").read_text())
+    whole, rest = trimmed_figures(path, 0.0), trimmed_figures(path, 0.5)
+    assert whole["goodput"] == pytest.approx(summary["goodput_mbit_s"], rel=0.02)
+    assert whole["throughput"] == pytest.approx(summary["throughput_mbit_s"], rel=0.02)
+    assert whole["utilisation"] == pytest.approx(100 * summary["utilisation"], rel=0.02)
+    assert row["goodput_mbit_s"] == rest["goodput"] != whole["goodput"]
+
+
+def drawn_sizes_are_those_of_the_run(path: Path) -> None:
+    """Hold the sizes behind the control variate against those that the run's channels asked for."""
+    summary = json.loads((path / "summary.json").read_text())
+    drawn = first_sizes(published(), summary["seed"], summary["channels"], 5)
+    began = pl.read_parquet(path / "tables/channel_flows.parquet").filter(pl.col("flow") < 5)
+    assert began.height >= summary["channels"]
+    for channel, flow, size in began.select("channel", "flow", "size_bytes").iter_rows():
+        assert size == pytest.approx(drawn[channel][flow], abs=1)

@@ -26,6 +26,7 @@ from atoll_studies.results import (
     runs_table,
     write_tables,
 )
+from atoll_studies.statistics import coverage
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 from atoll_studies.views.plots import figure_plot, image
@@ -81,6 +82,10 @@ def test_a_figure_of_a_configuration_is_that_of_its_valid_runs(directory: StudyD
     assert found is not None
     assert (found.median.runs, found.median.value, min(found.values), max(found.values)) == (5, 30.5, 10.5, 50.5)
     assert (found.median.low, found.median.high, found.median.level) == (10.5, 50.5, 0.9375)
+    (row,) = (row for row in figures_table(results).iter_rows(named=True) if row["figure"] == "goodput" and
+              row["traffic.channels"] == "5" and row["links.sat.to_island.queue"] == "30 kB")  # fmt: skip
+    quartile = [row[f"quartile_1{part}"] for part in ("", "_low", "_high", "_level")]
+    assert quartile == [20.5, 10.5, 40.5, pytest.approx(coverage(5, 0.25, 1, 4))]
     assert results.of(0, "transfer time") is None
     transfer = results.of(2, "transfer time")
     assert transfer is not None

@@ -4,13 +4,14 @@
 import json
 from pathlib import Path
 
+import polars as pl
 import pytest
 
 from atoll_cli.commands.report import View, report_study
 from atoll_cli.terminal.study_table import SweepProgress
 from atoll_core.errors import DescriptionError
 from atoll_studies.points import make_points
-from atoll_studies.results import read_results
+from atoll_studies.results import figures_table, read_results, runs_table, units_of
 from atoll_studies.stopping import Reason
 from atoll_studies.study import Study, load_study
 from atoll_studies.study_directory import StudyDirectory
@@ -86,6 +87,30 @@ def test_results_say_why_a_combination_has_its_repetitions(tmp_path: Path, capsy
         "half width reached",
         "most repetitions made",
     ]
+
+
+def test_tables_have_the_control_of_each_run_and_why_a_mean_is_not_corrected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    described, directory = study(tmp_path, f"{TEXT}control: {{flows: 5}}\n"), StudyDirectory(tmp_path / "s")
+    made(described, directory, 12)
+    results = read_results(directory)
+    assert described.control is not None
+    known = [
+        described.control.of_run(described.configurations[run.configuration].experiment.traffic, run.seed)
+        for run in results.runs
+    ]
+    assert [run.first_flows_bytes for run in results.runs] == known
+    table = runs_table(results)
+    assert sorted(table["first_flows_mean_b"]) == sorted(known)
+    assert units_of(table)["unit:first_flows_mean_b"] == "B"
+    rows = figures_table(results).filter(pl.col("figure") == "goodput")
+    assert rows["controlled"].to_list() == [None, None]
+    assert all(abs(each) <= 1 for each in rows["control_correlation"])
+    report_study(directory.path, View())
+    said = capsys.readouterr().out
+    assert "means with control variate" in said
+    assert "fewer than 20 runs" in said
 
 
 def test_progress_counts_the_runs_that_are_taken(tmp_path: Path) -> None:
