@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-studies bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-statistics bench-studies bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -122,6 +122,9 @@ bench-studies: kernel ## what a sweep gains by several runs at a time, and twent
 
 bench-traffic: setup ## short flows per second, compared with nginx with ab and wrk, two minutes; ARGS="--quick"; "--fairness" of channels, half an hour; "--help"
 	@benchmarks/traffic/run $(ARGS)
+
+bench-statistics: setup ## how often intervals of studies contain the true value, and what stopping saves, five minutes; ARGS="--quick", "--help"
+	@benchmarks/statistics/run $(ARGS)
 
 bench-hosts: setup ## one program started on a hundred machines, compared with pssh and Ansible; ARGS="--quick", "--help"
 	@benchmarks/hosts/run $(ARGS)

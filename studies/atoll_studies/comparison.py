@@ -15,7 +15,11 @@ from atoll_analysis.run_directory.directory import COMPLETED, RUNNING
 from atoll_analysis.run_figures import FIGURES, LOSSES, measured
 from atoll_analysis.summary import Summary
 from atoll_analysis.verdict.findings import Verdict
+from atoll_core.codec import from_json
 from atoll_core.errors import RunError, UsageError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_studies.flow_sample import flow_bound
 from atoll_studies.results import (
     USUAL_FIGURES,
     Results,
@@ -119,6 +123,7 @@ def compare(
         for number, (run, summary, manifest) in enumerate(zip(runs, summaries, manifests, strict=True))
     ]
     counts = [run for run, good in zip(every, valid, strict=True) if good and run.repeats is None]
+    others = [run for run in every if run not in counts]
     measured_by_any = [name for name in FIGURES if any(_worth_showing(name, each) for each in found)]
     shown = [name for name in FIGURES if name in (figures or measured_by_any)]
     return Results(
@@ -129,10 +134,17 @@ def compare(
         shown=tuple(shown),
         plotted=tuple(name for name in shown if figures or name in USUAL_FIGURES),
         runs=tuple(counts),
-        others=tuple(run for run in every if run not in counts),
-        figures=tuple(estimate(counts, compared)),
+        others=tuple(others),
+        figures=tuple(estimate(counts, compared, others)),
+        flow_bounds={
+            place[run]: bound for run in firsts if (bound := flow_bound(*_described(manifests[run]))) is not None
+        },
         likeness=alike,
     )
+
+
+def _described(manifest: Mapping[str, Any]) -> tuple[Network, Experiment]:
+    return from_json(Network, manifest["network"]), from_json(Experiment, manifest["experiment"])
 
 
 def arrange(

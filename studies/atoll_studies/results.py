@@ -6,21 +6,35 @@ A study knows its factors. Of other runs :mod:`atoll_studies.comparison` finds t
 
 import functools
 import re
-from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import replacing
-from atoll_analysis.run_figures import FIGURES, LOSSES, measured
+from atoll_analysis.run_figures import FIGURES, LOSSES
 from atoll_analysis.summary import Summary
+from atoll_core.codec import from_json
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import UsageError
+from atoll_studies.flow_sample import Control, FlowBound, flow_bound
 from atoll_studies.similarity import Likeness
-from atoll_studies.statistics import Estimate, Paired, mean_estimate, paired_differences, quantile, quantile_estimate
-from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
+from atoll_studies.statistics import (
+    Controlled,
+    Estimate,
+    Paired,
+    controlled_mean,
+    mean_estimate,
+    paired_differences,
+    quantile_estimate,
+)
+from atoll_studies.stopping import Decision, Stop
+from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
+from atoll_studies.study_runs import PointRuns, decisions, points_of, run_figures, tried, warm_up_of
+from atoll_studies.warm_up import NO_WARM_UP, WarmUp
+from atoll_testbed.run.run_request import RunRequest
 
 if TYPE_CHECKING:
     import polars as pl
@@ -35,14 +49,21 @@ RUNS, FIGURE_TABLE = "runs", "figures"
 """Names of the tables' files, without .csv or .parquet."""
 
 
+CONTROL_COLUMN = "first_flows_mean_b"
 ORIGIN_COLUMNS = ("point", "run", "wall_s", "platform", "revision", "kernel", "kernel_mode")
 _ESTIMATE = ("", "_low", "_high", "_level")
 FIGURE_COLUMNS: dict[str, type] = {
     **dict.fromkeys(("figure", "unit"), str),
     "runs": int,
     **{f"median{part}": float for part in _ESTIMATE},
-    **dict.fromkeys(("quartile_1", "quartile_3", "least", "greatest"), float),
+    **{f"quartile_{number}{part}": float for number in (1, 3) for part in _ESTIMATE},
+    **dict.fromkeys(("least", "greatest"), float),
     **{f"mean{part}": float for part in _ESTIMATE},
+    **{f"controlled{part}": float for part in _ESTIMATE},
+    "control_correlation": float,
+    "stopped": str,
+    "replaced": int,
+    **dict.fromkeys(("median_without_replaced", "median_of_first_attempts"), float),
     "baseline": str,
     "pairs": int,
     **{f"difference{part}": float for part in _ESTIMATE},
@@ -66,6 +87,16 @@ class StudyRun:
     repeats: int | None = None  # number of the earlier run that measured the same with the same seed
     point: str | None = None  # its id in a study
     wall_s: float | None = None
+    first_flows_bytes: float | None = None  # control variate: mean size of the first flows; None: the study has none
+
+
+@dataclass(frozen=True, slots=True)
+class Sensitivity:
+    """A median if no run were chosen by its verdict; None: no run is left, or none measured the figure."""
+
+    replaced: int  # points whose first attempt does not count, whether a later one does or none
+    without: float | None  # median of the other points
+    first_attempts: float | None  # median of all first attempts, whatever their verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,10 +110,17 @@ class ConfigurationFigure:
     median: Estimate
     baseline: int | None  # the configuration compared with; None: this is one
     difference: Paired | None
+    sensitivity: Sensitivity | None = None  # None: all first attempts count
+    controls: tuple[float, ...] = ()  # the control variate of each of the values; empty: there is none
+    expectation: float = 0.0  # of the control variate
 
     def mean(self) -> Estimate:
         """The mean with a bootstrap interval, which only tables have: it takes its time."""
         return _mean(self.values)
+
+    def controlled(self) -> Controlled | None:
+        """The mean that the control variate corrects; None: the study has none, or the configuration no channels."""
+        return _controlled(self.values, self.controls, self.expectation) if self.controls else None
 
 
 @dataclass(frozen=True)
@@ -99,6 +137,10 @@ class Results:
     others: tuple[StudyRun, ...]  # invalid, failed, or a repetition of an earlier run
     figures: tuple[ConfigurationFigure, ...]  # that a run measured; by configuration, then by figure
     missing: int = 0  # points of a study without a usable run
+    warm_up: WarmUp = NO_WARM_UP
+    stop: Stop | None = None
+    stops: Mapping[int, Decision] = field(default_factory=dict[int, Decision])  # by configuration
+    flow_bounds: Mapping[int, FlowBound] = field(default_factory=dict[int, FlowBound])  # by configuration that has one
     likeness: Likeness | None = None  # of runs that are not a study's: what else they share, and in what they differ
 
     @property
@@ -142,46 +184,79 @@ def read_results(
     require_baseline(against, factors)
     require_figures(figures)
     configurations: list[dict[str, str]] = about["configurations"]
+    points = points_of(directory, about["points"])
+    warm_up = warm_up_of(about.get("warm_up"), points)
+    stop = Stop(**about["stop"]) if about.get("stop") else None
+    stops = decisions(stop, warm_up, points, tried(points)) if stop else {}
+    points = [each for each in points if not stop or each.repetition < stops[each.configuration].repetitions]
+    requests = {
+        each.configuration: from_json(RunRequest, directory.point(each.id)["request"])
+        for each in points
+        if each.repetition == 0
+    }
+    control = Control(**about["control"]) if about.get("control") else None
+    controlled = {
+        number: request.experiment.traffic
+        for number, request in requests.items()
+        if control and request.experiment.traffic.channels
+    }
     runs: list[StudyRun] = []
     others: list[StudyRun] = []
-    points: list[dict[str, Any]] = about["points"]
     for point in points:
-        attempts = directory.attempts(point["id"])
-        usable = next((each for each in attempts if each.usable), None)
-        for each in attempts:
-            if each is usable or not each.usable:
-                number = len(runs) + len(others) + 1
-                (runs if each is usable else others).append(_run_of_point(number, point, each))
+        for each in point.attempts:
+            if each is point.usable or not each.usable:
+                run = _run_of_point(len(runs) + len(others) + 1, point, each, warm_up)
+                if each.usable and control and (traffic := controlled.get(point.configuration)):
+                    run = replace(run, first_flows_bytes=control.of_run(traffic, point.seed))
+                (runs if each.usable else others).append(run)
+    expectations = {number: control.expectation(traffic) for number, traffic in controlled.items()} if control else {}
+    found = estimate(runs, baselines(configurations, against), others, expectations)
     shown = tuple(figures or about["figures"] or USUAL_FIGURES)
     return Results(
         name=about["name"],
         factors=tuple(factors),
         configurations=tuple(configurations),
-        seeds=tuple(dict.fromkeys(point["seed"] for point in points)),
+        seeds=tuple(dict.fromkeys(point.seed for point in points)),
         shown=shown,
         plotted=shown,
         runs=tuple(runs),
         others=tuple(others),
-        figures=tuple(estimate(runs, baselines(configurations, against))),
+        figures=tuple(_looked_at(each, stop, stops.get(each.configuration)) for each in found),
         missing=len(points) - len(runs),
+        warm_up=warm_up,
+        stop=stop,
+        stops=stops,
+        flow_bounds={
+            number: bound
+            for number, request in requests.items()
+            if (bound := flow_bound(request.network, request.experiment)) is not None
+        },
     )
 
 
-def _run_of_point(number: int, point: Mapping[str, Any], attempt: Attempt) -> StudyRun:
+def _run_of_point(number: int, point: PointRuns, attempt: Attempt, warm_up: WarmUp) -> StudyRun:
     run = RunDir(attempt.path)
-    summary = cast("Summary", run.summary()) if attempt.usable or (run.path / "summary.json").exists() else None
+    analysed = attempt.outcome != FAILED or (run.path / "summary.json").exists()
+    caveats = cast("Summary", run.summary()).get("caveats") or () if attempt.usable else ()
     return StudyRun(
         number=number,
         path=attempt.path,
-        configuration=point["configuration"],
-        seed=point["seed"],
+        configuration=point.configuration,
+        seed=point.seed,
         verdict=attempt.outcome,
-        remarks=tuple(summary.get("caveats") or () if summary and attempt.usable else filter(None, [attempt.message])),
-        figures=measured(run.path, summary) if summary else {},
+        remarks=tuple(caveats if attempt.usable else filter(None, [attempt.message])),
+        figures=run_figures(run.path, warm_up) if analysed else {},
         provenance=attempt.provenance,
-        point=point["id"],
+        point=point.id,
         wall_s=attempt.wall_s,
     )
+
+
+def _looked_at(each: ConfigurationFigure, stop: Stop | None, decision: Decision | None) -> ConfigurationFigure:
+    """The figure that ``stop`` looks at with the interval that holds at all looks together."""
+    if stop is None or each.figure != stop.figure or decision is None or decision.estimate is None:
+        return each
+    return replace(each, median=decision.estimate)
 
 
 def require_figures(names: Iterable[str]) -> None:
@@ -211,15 +286,26 @@ def baselines(configurations: Sequence[Mapping[str, str]], baseline: Mapping[str
     return [None if other == number else other for number, other in enumerate(found)]
 
 
-def estimate(runs: Sequence[StudyRun], compared: Sequence[int | None]) -> Iterable[ConfigurationFigure]:
-    """The figures of each configuration; ``compared``: the number of the configuration that each is compared with."""
+def estimate(
+    runs: Sequence[StudyRun],
+    compared: Sequence[int | None],
+    others: Sequence[StudyRun] = (),
+    expectations: Mapping[int, float] | None = None,
+) -> Iterable[ConfigurationFigure]:
+    """The figures of each configuration; ``compared``: the number of the configuration that each is compared with.
+
+    ``others``: runs that do not count. ``expectations``: of the control variate, by configuration.
+    """
     lossless = {name for name in LOSSES if not any(run.figures[name] for run in runs)}
     runs_of: list[list[StudyRun]] = [[] for _ in compared]
     for run in runs:
         runs_of[run.configuration].append(run)
     for configuration, baseline in enumerate(compared):
+        own = runs_of[configuration]
+        firsts = _first_attempts([*own, *(run for run in others if run.configuration == configuration)])
         for figure, (unit, _, _) in FIGURES.items():
-            values = tuple(found for run in runs_of[configuration] if (found := run.figures[figure]) is not None)
+            measured = [run for run in own if run.figures[figure] is not None]
+            values = tuple(found for run in measured if (found := run.figures[figure]) is not None)
             if not values or figure in lossless:
                 continue
             by_seed = functools.partial(_by_seed, figure=figure)
@@ -230,15 +316,48 @@ def estimate(runs: Sequence[StudyRun], compared: Sequence[int | None]) -> Iterab
                 values=values,
                 median=quantile_estimate(values),
                 baseline=baseline,
-                difference=None
-                if baseline is None
-                else paired_differences(by_seed(runs_of[baseline]), by_seed(runs_of[configuration])),
+                difference=None if baseline is None else paired_differences(by_seed(runs_of[baseline]), by_seed(own)),
+                sensitivity=_sensitivity(firsts, {run.number for run in own}, figure),
+                controls=tuple(known for run in measured if (known := run.first_flows_bytes) is not None),
+                expectation=(expectations or {}).get(configuration, 0.0),
             )
+
+
+def _first_attempts(runs: Sequence[StudyRun]) -> list[StudyRun]:
+    """The first attempt at each point. A run that is no study's is the only attempt at a point of its own."""
+    firsts: dict[str | int, StudyRun] = {}
+    for run in sorted(runs, key=lambda run: run.number):
+        if run.repeats is None:
+            firsts.setdefault(run.point or run.number, run)
+    return list(firsts.values())
+
+
+def _sensitivity(firsts: Sequence[StudyRun], counted: Collection[int], figure: str) -> Sensitivity | None:
+    """``counted``: the numbers of the runs that count."""
+    replaced = sum(run.number not in counted for run in firsts)
+    if not replaced:
+        return None
+    ended = [run for run in firsts if run.verdict != FAILED]
+    return Sensitivity(
+        replaced=replaced,
+        without=_median(run.figures[figure] for run in ended if run.number in counted),
+        first_attempts=_median(run.figures[figure] for run in ended),
+    )
+
+
+def _median(values: Iterable[float | None]) -> float | None:
+    known = [each for each in values if each is not None]
+    return median(known) if known else None
 
 
 @functools.cache
 def _mean(values: tuple[float, ...]) -> Estimate:
     return mean_estimate(values, seed=1)
+
+
+@functools.cache
+def _controlled(values: tuple[float, ...], controls: tuple[float, ...], expectation: float) -> Controlled:
+    return controlled_mean(values, controls, expectation, seed=1)
 
 
 def _by_seed(runs: Sequence[StudyRun], figure: str) -> dict[int, float]:
@@ -268,7 +387,7 @@ def column_name(figure: str, unit: str) -> str:
 def columns() -> frozenset[str]:
     """The columns that the tables have besides factors."""
     figures = {column_name(name, unit) for name, (unit, _, _) in FIGURES.items()}
-    return frozenset({"seed", "verdict", *figures, *ORIGIN_COLUMNS, *FIGURE_COLUMNS})
+    return frozenset({"seed", "verdict", CONTROL_COLUMN, *figures, *ORIGIN_COLUMNS, *FIGURE_COLUMNS})
 
 
 def runs_table(results: Results) -> "pl.DataFrame":
@@ -286,6 +405,7 @@ def runs_table(results: Results) -> "pl.DataFrame":
                 "seed": run.seed,
                 "verdict": run.verdict,
                 **{column_name(name, FIGURES[name][0]): run.figures[name] for name in present},
+                **({} if (known := run.first_flows_bytes) is None else {CONTROL_COLUMN: known}),
                 **dict(zip(ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *by), strict=True)),
             }
         )
@@ -301,18 +421,25 @@ def figures_table(results: Results) -> "pl.DataFrame":
 
 
 def _figure_row(results: Results, each: ConfigurationFigure) -> dict[str, Any]:
-    pair = each.difference
+    pair, controlled, sensitivity = each.difference, each.controlled(), each.sensitivity
+    stopped = results.stops.get(each.configuration) if results.stop and results.stop.figure == each.figure else None
     return {
         **results.configurations[each.configuration],
         "figure": each.figure,
         "unit": each.unit,
         "runs": each.median.runs,
         **_estimate_columns("median", each.median),
-        "quartile_1": quantile(each.values, 0.25),
-        "quartile_3": quantile(each.values, 0.75),
+        **_estimate_columns("quartile_1", quantile_estimate(each.values, 0.25)),
+        **_estimate_columns("quartile_3", quantile_estimate(each.values, 0.75)),
         "least": min(each.values),
         "greatest": max(each.values),
         **_estimate_columns("mean", each.mean()),
+        **_estimate_columns("controlled", controlled.estimate if controlled else None),
+        "control_correlation": controlled.correlation if controlled else None,
+        "stopped": stopped.reason.value if stopped else None,
+        "replaced": sensitivity.replaced if sensitivity else 0,
+        "median_without_replaced": sensitivity.without if sensitivity else None,
+        "median_of_first_attempts": sensitivity.first_attempts if sensitivity else None,
         "baseline": None if each.baseline is None else results.label(each.baseline),
         "pairs": pair.median.runs if pair else None,
         **_estimate_columns("difference", pair.median if pair else None),
@@ -328,7 +455,7 @@ def _estimate_columns(name: str, each: Estimate | None) -> dict[str, float | Non
 
 def units_of(table: "pl.DataFrame") -> dict[str, str]:
     """The units of a table's columns, as Parquet's metadata has them: ``unit:goodput_mbit_s`` is ``Mbit/s``."""
-    units = {column_name(name, unit): unit for name, (unit, _, _) in FIGURES.items()}
+    units = {CONTROL_COLUMN: "B", **{column_name(name, unit): unit for name, (unit, _, _) in FIGURES.items()}}
     return {f"unit:{column}": units[column] for column in table.columns if units.get(column)}
 
 
@@ -384,5 +511,22 @@ def results_json(results: Results) -> dict[str, Any]:
         ],
         "figures": [_figure_row(results, each) for each in results.figures if each.figure in results.shown],
         "missing": results.missing,
+        "warm_up": {
+            "rule": results.warm_up.rule,
+            "seconds": results.warm_up.seconds,
+            "unsettled": [letters(number) for number in results.warm_up.unsettled],
+        },
+        "stop": [
+            {
+                "configuration": letters(number),
+                "repetitions": each.repetitions,
+                "reason": each.reason.value,
+                "half_width": each.half_width,
+            }
+            for number, each in results.stops.items()
+        ],
+        "largest_flow": [
+            {"configuration": letters(number), **asdict(each)} for number, each in results.flow_bounds.items()
+        ],
         **(likeness.to_json() if likeness else {}),
     }

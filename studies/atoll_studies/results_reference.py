@@ -12,7 +12,7 @@ from pathlib import Path
 from atoll_analysis.run_figures import FIGURES
 from atoll_analysis.summary_keys import KeyGroup, key_groups
 from atoll_analysis.tables.table_schemas import TABLES, TableSchema, unit_of
-from atoll_studies.results import FIGURE_COLUMNS, ORIGIN_COLUMNS, column_name
+from atoll_studies.results import CONTROL_COLUMN, FIGURE_COLUMNS, ORIGIN_COLUMNS, column_name
 
 _HEAD = """\
 # Results
@@ -62,6 +62,7 @@ where a figure is one of a link. Losses by a cause that no run had are left out.
 _RUN_COLUMNS = {
     "seed": "seed of the run",
     "verdict": "`valid`, `valid with caveats` or `invalid`",
+    CONTROL_COLUMN: "mean size of the first flows of the channels, in bytes; only with `control`",
     "point": "id of the run in its study",
     "run": "the run directory",
     "wall_s": "wall time of the run",
@@ -81,11 +82,17 @@ _FIGURE_COLUMNS = {
     "unit": "its unit",
     "runs": "runs that measured it",
     **{f"median{part}": f"median over the runs{text}" for part, text in _PARTS.items()},
-    "quartile_1": "first quartile",
-    "quartile_3": "third quartile",
+    **{f"quartile_1{part}": f"first quartile{text}" for part, text in _PARTS.items()},
+    **{f"quartile_3{part}": f"third quartile{text}" for part, text in _PARTS.items()},
     "least": "minimum",
     "greatest": "maximum",
     **{f"mean{part}": f"mean over the runs{text}" for part, text in _PARTS.items()},
+    **{f"controlled{part}": f"mean corrected by the control variate{text}" for part, text in _PARTS.items()},
+    "control_correlation": "correlation of the figure with the control variate",
+    "stopped": "of the figure of `stop`: why no more repetitions were made",
+    "replaced": "runs that are repetitions of failed or invalid ones",
+    "median_without_replaced": "median without these",
+    "median_of_first_attempts": "median with the invalid runs in their place",
     "baseline": "label of the configuration that this one is compared with",
     "pairs": "pairs of runs with the same seed",
     **{
@@ -111,7 +118,7 @@ def _page() -> Iterator[str]:
     for group in key_groups():
         yield from _keys_of(group)
     yield _STUDY
-    yield from _rows(("column", "unit", "meaning"), _meant(_RUN_COLUMNS, ("seed", "verdict", *ORIGIN_COLUMNS)))
+    yield from _rows(("column", "unit", "meaning"), _meant(_RUN_COLUMNS, ("seed", "verdict", CONTROL_COLUMN, *ORIGIN_COLUMNS)))
     yield "`figures`: a row for each combination of levels and each figure.\n"
     yield from _rows(("column", "unit", "meaning"), _meant(_FIGURE_COLUMNS, FIGURE_COLUMNS))
     yield _FIGURES

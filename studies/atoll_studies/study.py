@@ -22,6 +22,9 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
+from atoll_core.units import Duration
+from atoll_studies.flow_sample import Control
+from atoll_studies.stopping import Stop
 
 MOST_POINTS = 100_000
 
@@ -72,12 +75,15 @@ class Study:
     platform: str
     backend: Backend
     factors: tuple[Factor, ...]
-    seeds: tuple[int, ...]  # that all configurations share; a repetition each
+    seeds: tuple[int, ...]  # that all configurations share; a repetition each; with ``stop``, of the most there may be
     order_seed: int
     attempts: int
     baseline: tuple[tuple[str, str], ...]  # (factor, level)
     figures: tuple[str, ...]
     configurations: tuple[Configuration, ...]
+    warm_up: str | None = None  # MSER_5 or a duration, as atoll_studies.warm_up reads it
+    stop: Stop | None = None
+    control: Control | None = None
 
 
 def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collection[str] = ()) -> Study:
@@ -132,8 +138,10 @@ class _Resolver:
         self.refuse_replaced_keys()
         baseline = self.baseline(factors)
         self.check_figures()
+        self.check_stop()
         configurations = tuple(self.configurations(factors)) if self.parsed.reads(("experiment",)) else ()
         seeds = self.seeds(configurations)
+        self.check_warm_up(configurations)
         if self.mistakes:
             raise DescriptionError(self.mistakes)
         return Study(
@@ -148,7 +156,19 @@ class _Resolver:
             baseline=baseline,
             figures=tuple(self.raw.figures),
             configurations=configurations,
+            warm_up=None if self.raw.warm_up is None else str(self.raw.warm_up),
+            stop=None
+            if (stop := self.raw.stop) is None
+            else Stop(stop.figure, stop.half_width, stop.min, stop.max, stop.step),
+            control=None if (control := self.raw.control) is None else Control(control.flows, control.largest.bytes),
         )
+
+    @property
+    def most_repetitions(self) -> int:
+        """Runs of each combination, the most there may be."""
+        if self.raw.stop is not None:
+            return self.raw.stop.max
+        return self.raw.repetitions or len(self.raw.seeds or (1,))
 
     def backend(self) -> Backend:
         if self.raw.backend is not None:
@@ -184,7 +204,7 @@ class _Resolver:
                 self.wrong(("seeds", index), f"seed {seed} is given twice; remove one of them")
         if seeds or not configurations:
             return tuple(seeds)
-        first, repetitions = configurations[0].experiment.seed, self.raw.repetitions or 1
+        first, repetitions = configurations[0].experiment.seed, self.most_repetitions
         if first + repetitions - 1 > LAST_SEED:
             self.wrong(("repetitions",), f"seeds from {first} on end after {LAST_SEED}; write fewer, or 'seeds'")
         return tuple(range(first, first + repetitions))
@@ -239,6 +259,24 @@ class _Resolver:
                     ("figures", index), f"unknown figure {shown(name)}; {suggest(name, self.known_figures, 'figures')}"
                 )
 
+    def check_stop(self) -> None:
+        stop = self.raw.stop
+        if stop is None:
+            return
+        for key, given in (("repetitions", self.raw.repetitions), ("seeds", self.raw.seeds)):
+            if given is not None:
+                self.wrong((key,), f"both 'stop' and '{key}'; 'stop' has the number of repetitions, remove '{key}'")
+        if self.known_figures and stop.figure not in self.known_figures and self.parsed.reads(("stop", "figure")):
+            known = suggest(stop.figure, self.known_figures, "figures")
+            self.wrong(("stop", "figure"), f"unknown figure {shown(stop.figure)}; {known}")
+        if stop.min > stop.max and self.parsed.reads(("stop", "max")):
+            self.wrong(("stop", "min"), f"min {stop.min} is more than max {stop.max}; write at most {stop.max}")
+
+    def check_warm_up(self, configurations: Sequence[Configuration]) -> None:
+        shortest = min((each.experiment.duration for each in configurations), default=None)
+        if isinstance(self.raw.warm_up, Duration) and shortest is not None and self.raw.warm_up >= shortest:
+            self.wrong(("warm_up",), f"{self.raw.warm_up} is not shorter than the duration, {shortest}; write less")
+
     def configurations(self, factors: Sequence[Factor]) -> Iterator[Configuration]:
         """Load every combination. A mistake is reported once: at the level that causes it alone, if there is one."""
         causes: dict[str, Place] | None = None
@@ -260,7 +298,7 @@ class _Resolver:
 
     def combinations(self, factors: Sequence[Factor]) -> Iterable[tuple[Level, ...]]:
         """All combinations of levels. Of too many, which are refused: the first one, and those with one other level."""
-        runs = (self.raw.repetitions or len(self.raw.seeds or (1,))) * math.prod(len(each.levels) for each in factors)
+        runs = self.most_repetitions * math.prod(len(each.levels) for each in factors)
         if runs <= MOST_POINTS:
             return itertools.product(*(factor.levels for factor in factors))
         self.wrong(("factors",), f"{runs} runs are too many; write at most {MOST_POINTS}")

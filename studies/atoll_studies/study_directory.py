@@ -138,6 +138,9 @@ class StudyDirectory:
             "factors": {factor.name: [level.name for level in factor.levels] for factor in study.factors},
             "baseline": dict(study.baseline),
             "figures": list(study.figures),
+            "warm_up": study.warm_up,
+            "stop": study.stop and asdict(study.stop),
+            "control": study.control and asdict(study.control),
             "provenance": origin and asdict(origin),
             "inventory": str(inventory.absolute()) if inventory else None,
             "configurations": [

@@ -21,6 +21,7 @@ from atoll_studies.points import Point, make_points, run_request
 from atoll_studies.pool import Ended, Pool
 from atoll_studies.study import Study
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory, is_study
+from atoll_studies.study_runs import PointRuns, decisions, warm_up_of
 from atoll_studies.worker import provenance
 from atoll_testbed.preflight.requirements import fitting_runs, require_lab, require_runnable
 from atoll_testbed.virtual.precompile import compile_stale, module_folders
@@ -36,6 +37,7 @@ class State(StrEnum):
     DONE = "done"  # it has a usable run
     INVALID = "invalid"  # it has only invalid runs, and is not tried again
     FAILED = "failed"  # likewise; the last one has no verdict
+    OPTIONAL = "optional"  # of a study with ``stop``: made if the interval is still too wide after those before
 
 
 @dataclass(slots=True)
@@ -114,6 +116,27 @@ class Sweep:
             )
         for each in self.points.values():
             each.state = self._state(each)
+        self._look()
+
+    def _look(self) -> None:
+        """Find out which repetitions a study with ``stop`` takes, as far as its runs show it."""
+        if self.study.stop is None:
+            return
+        runs = {
+            key: PointRuns(key, each.point.configuration, each.point.repetition, each.point.seed, each.attempts)
+            for key, each in self.points.items()
+        }
+        made = (State.DONE, State.INVALID, State.FAILED)
+        found = decisions(
+            self.study.stop,
+            warm_up_of(self.study.warm_up, list(runs.values())),
+            list(runs.values()),
+            lambda point: self.points[point.id].state in made,
+        )
+        for each in self.points.values():
+            if each.state in (State.WAITING, State.OPTIONAL):
+                taken = each.point.repetition < found[each.point.configuration].repetitions
+                each.state = State.WAITING if taken else State.OPTIONAL
 
     def _state(self, each: PointState) -> State:
         """The state by what is in the directory. Earlier attempts of another provenance are no tries of this one."""
@@ -133,6 +156,15 @@ class Sweep:
         """Points that are not done, those that run first."""
         return [each for each in self.points.values() if each.state in (State.RUNNING, State.WAITING)]
 
+    @property
+    def taken(self) -> int:
+        """The number of points that the study takes, as far as is known."""
+        return len(self.points) - len(self.optional())
+
+    def optional(self) -> list[PointState]:
+        """Points that are made only if intervals are still too wide after those before."""
+        return [each for each in self.points.values() if each.state is State.OPTIONAL]
+
     def jobs(self, wanted: int | None) -> int:
         """The number of attempts at a time: as wanted, or one a core as far as memory allows; in real time one.
 
@@ -150,12 +182,16 @@ class Sweep:
         fitting = fitting_runs(largest.experiment, memory(largest.network, largest.experiment))
         return wanted or min(usable_cores(), fitting)
 
-    def predict(self, jobs: int) -> Prediction:
-        """Estimate the wall time and the disk space that is left to do, to a factor of two."""
+    def predict(self, jobs: int, *, at_most: bool = False) -> Prediction:
+        """Estimate the wall time and the disk space that is left to do, to a factor of two.
+
+        ``at_most``: with all runs that a study with ``stop`` may need; otherwise with those that it needs for certain.
+        """
+        runs = [*self.left(), *(self.optional() if at_most else ())]
         return Prediction(
-            runs=len(self.left()),
-            wall=Duration(round(1e9 * makespan([each.estimate_s for each in self.left()], jobs))),
-            disk=Size(sum(self._disk_bytes(each) for each in self.left())),
+            runs=len(runs),
+            wall=Duration(round(1e9 * makespan([each.estimate_s for each in runs], jobs))),
+            disk=Size(sum(self._disk_bytes(each) for each in runs)),
             jobs=jobs,
         )
 
@@ -174,18 +210,19 @@ class Sweep:
         return makespan(work, jobs)
 
     async def run(self, jobs: int) -> None:
-        """Make attempts until every point is done, or was tried often enough. Call it under the directory's lock.
+        """Make attempts until every point that is taken is done, or was tried often enough.
 
-        Raises RunError if an attempt cannot be recorded.
+        Call it under the directory's lock. Raises RunError if an attempt cannot be recorded.
         """
         self.directory.clear_working()
         points = [each.point for each in self.points.values()]
         self.directory.write(self.study, points, None if self._mix else self._origin, self.inventory)
         await compile_stale(module_folders(), lambda _: None)  # once, not in every process
-        waiting = [each.point.id for each in self.points.values() if each.state is State.WAITING]
         try:
             pool = self.cluster or Pool(self.directory.path, jobs)
-            await pool.run(waiting, self._started, self._ended)
+            while waiting := [each.point.id for each in self.points.values() if each.state is State.WAITING]:
+                await pool.run(waiting, self._started, self._ended)
+                self._look()
         finally:
             self.directory.clear_working()
 

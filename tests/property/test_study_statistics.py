@@ -10,8 +10,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll_studies.statistics import (
+    LEAST_CONTROLLED,
     LEVEL,
     attainable_level,
+    controlled_mean,
     coverage,
     interval_ranks,
     least_runs,
@@ -20,6 +22,7 @@ from atoll_studies.statistics import (
     quantile,
     quantile_estimate,
 )
+from atoll_studies.stopping import Reason, Stop, decide, repeated_ranks
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40)
 SHARES = st.sampled_from([0.05, 0.25, 0.5, 0.75, 0.95])
@@ -143,3 +146,75 @@ def test_no_values_have_no_quantile() -> None:
 def test_a_mean_whose_interval_is_not_finite_has_none() -> None:
     found = mean_estimate([1.0, 1.0, 1.0, 1.0000000000000002], seed=1)
     assert (found.low, found.high, found.level) == (1.0, 1.0000000000000002, 0.0)
+
+
+@given(st.lists(st.integers(6, 40), min_size=1, max_size=8, unique=True).map(sorted), st.integers(0, 20))
+def test_intervals_of_all_looks_together_miss_the_median_with_at_most_5_per_cent(looks: list[int], more: int) -> None:
+    """Exactly, by the paths of the random walk of values below the median."""
+    ranks = repeated_ranks(tuple(looks), looks[-1] + more)
+    inside = {0: 1.0}
+    count = 0
+    for look, rank in zip(looks, ranks, strict=True):
+        for _ in range(look - count):
+            following: dict[int, float] = {}
+            for below, share in inside.items():
+                for each in (below, below + 1):
+                    following[each] = following.get(each, 0.0) + share / 2
+            inside = following
+        count = look
+        inside = {below: share for below, share in inside.items() if rank <= below <= look - rank}
+    assert sum(inside.values()) >= LEVEL - 1e-9
+
+
+@given(st.lists(st.floats(-100, 100), min_size=6, max_size=24), st.integers(6, 24))
+def test_what_is_decided_does_not_depend_on_when_one_asks(values: list[float], ended: int) -> None:
+    """A decision that was made stands however many runs there are later; an open one is not yet made with fewer."""
+    stop = Stop("goodput", 0.2, least=6, most=len(values), step=3)
+    final = decide(stop, values, len(values))
+    earlier = decide(stop, values[:ended], min(ended, len(values)))
+    assert final.reason is not Reason.OPEN
+    if earlier.reason is Reason.OPEN:
+        assert ended < earlier.repetitions <= final.repetitions
+    else:
+        assert earlier == final
+
+
+def test_a_control_variate_corrects_for_the_sizes_that_the_seeds_drew() -> None:
+    """The figure is a line through the control: the corrected mean is the line at the expectation."""
+    controls = 2 * [1.0, 2.0, 3.0, 5.0, 8.0, 1.5, 2.5, 4.0, 6.0, 7.0]
+    noise = 2 * [0.01, -0.02, 0.015, 0.0, -0.01, 0.02, -0.015, 0.01, 0.005, -0.01]
+    values = [3 + 2 * control + each for control, each in zip(controls, noise, strict=True)]
+    found = controlled_mean(values, controls, 3.0, seed=1)
+    assert found.estimate is not None
+    assert found.estimate.value == pytest.approx(9, abs=0.02)
+    assert found.estimate.low < 9 < found.estimate.high
+    mean = mean_estimate(values, seed=1)
+    assert found.estimate.high - found.estimate.low < (mean.high - mean.low) / 20
+    assert found == controlled_mean(values, controls, 3.0, seed=1)
+
+
+def test_a_control_is_not_used_without_correlation_or_with_few_runs() -> None:
+    random = np.random.default_rng(3)
+    values, controls = random.normal(0, 1, 20), random.normal(0, 1, 20)
+    unrelated = controlled_mean(list(values), list(controls), 0.0, seed=1)
+    assert unrelated.estimate is None
+    assert (
+        abs(unrelated.correlation) < unrelated.least_correlation == pytest.approx(0.4438, abs=5e-5)
+    )  # t of 18: 2.1009
+    line = [float(number) + 0.1 * (number % 3) for number in range(LEAST_CONTROLLED)]
+    places = list(map(float, range(LEAST_CONTROLLED)))
+    assert controlled_mean(line, places, 2.0, seed=1).estimate is not None
+    few = controlled_mean(line[1:], places[1:], 2.0, seed=1)
+    assert few.estimate is None
+    assert few.correlation > 0.99
+    assert controlled_mean([1.0] * 20, list(controls), 0.0, seed=1).estimate is None
+    with pytest.raises(ValueError, match="3 values and 2 controls"):
+        controlled_mean([1.0, 2.0, 3.0], [1.0, 2.0], 0.0, seed=1)
+
+
+@given(st.lists(st.integers(-1000, 1000), min_size=4, max_size=12), st.integers(-1000, 1000))
+def test_an_interval_of_a_mean_moves_with_the_values(values: list[int], by: int) -> None:
+    there, moved = mean_estimate(values, 1), mean_estimate([each + by for each in values], 1)
+    if there.level and moved.level:
+        assert moved.low == pytest.approx(there.low + by, rel=1e-6, abs=1e-6)
+        assert moved.high == pytest.approx(there.high + by, rel=1e-6, abs=1e-6)

@@ -78,7 +78,7 @@ def sweep_study(
             print(f"written: {path}")
     if interrupted:
         raise InterruptedByUserError(
-            f"cancelled; {counts[State.DONE]} of {counted(len(sweep.points), 'run')} are in {place.path}, "
+            f"cancelled; {counts[State.DONE]} of {counted(sweep.taken, 'run')} are in {place.path}, "
             "--resume makes the others"
         )
     if counts[State.FAILED]:
@@ -101,7 +101,7 @@ def _run(sweep: Sweep, jobs: int) -> bool:
 
 
 def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
-    predicted = sweep.predict(jobs)
+    predicted, most = sweep.predict(jobs), sweep.predict(jobs, at_most=True)
     counts = sweep.counts()
     if as_json:
         about: dict[str, Any] = {
@@ -111,6 +111,11 @@ def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
             "jobs": predicted.jobs,
             "estimated_wall_s": round(predicted.wall.s, 1),
             "estimated_disk_bytes": predicted.disk.bytes,
+            "most": {
+                "runs": most.runs,
+                "estimated_wall_s": round(most.wall.s, 1),
+                "estimated_disk_bytes": most.disk.bytes,
+            },
             "order": [
                 {"point": each.point.id, "levels": dict(each.point.levels), "seed": each.point.seed}
                 for each in sweep.left()
@@ -121,7 +126,12 @@ def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
     for each in sweep.left():
         print(f"{each.point.id}  {each.point.label}")
     done = f"; {counts[State.DONE]} are done" if counts[State.DONE] else ""
+    runs, wall = counted(predicted.runs, "run"), duration_text(predicted.wall.s)
+    space = rough(predicted.disk)
+    if most.runs > predicted.runs:  # of a study with `stop`
+        runs = f"{predicted.runs} to {counted(most.runs, 'run')}"
+        wall, space = f"{wall} to {duration_text(most.wall.s)}", f"{space} to {rough(most.disk)}"
     print(
-        f"{counted(predicted.runs, 'run')}, {predicted.jobs} at a time, in {sweep.directory.path}{done}: "
-        f"about {duration_text(predicted.wall.s)} of wall time and {rough(predicted.disk)} of disk, to a factor of two"
+        f"{runs}, {predicted.jobs} at a time, in {sweep.directory.path}{done}: "
+        f"about {wall} of wall time and {space} of disk, to a factor of two"
     )

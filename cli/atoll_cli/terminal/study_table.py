@@ -65,7 +65,8 @@ class SweepProgress:
 
     def _footer(self) -> str:
         counts = self._sweep.counts()
-        text = f"{counts[State.DONE]} of {counted(len(self._sweep.points), 'run')} done"
+        text = f"{counts[State.DONE]} of {counted(self._sweep.taken, 'run')} done"
+        text += f", {counts[State.OPTIONAL]} more if needed" if counts[State.OPTIONAL] else ""
         for state, words in ((State.RUNNING, "running"), (State.INVALID, "invalid"), (State.FAILED, "failed")):
             text += f", {counts[state]} {words}" if counts[state] else ""
         left_s = self._sweep.time_left_s(self._jobs)
@@ -91,11 +92,12 @@ class SweepProgress:
         for configuration, points in zip(self._sweep.study.configurations, self._points, strict=True):
             took = sorted(each.usable.wall_s for each in points if each.usable)
             marks = Text()
-            if len(points) <= _MOST_MARKS:
-                for each in points:
+            taken = [each for each in points if each.state is not State.OPTIONAL]
+            if len(taken) <= _MOST_MARKS:
+                for each in taken:
                     marks.append(*_MARKS[each.state])
             else:
-                marks.append(f"{len(took)} of {len(points)}")
+                marks.append(f"{len(took)} of {len(taken)}")
             wall = duration_text(took[len(took) // 2]) if took else ""
             yield (*configuration.levels, marks, wall)
 

@@ -6,8 +6,10 @@ from typing import Annotated, Any, Literal, cast
 
 from pydantic import Field, PlainValidator, WithJsonSchema
 
-from atoll_core.description.raw_types import Name, Raw
+from atoll_core.description.raw_experiment import LONGEST_RUN
+from atoll_core.description.raw_types import Between, Name, Raw, Share
 from atoll_core.errors import shown
+from atoll_core.units import Duration, Size
 
 MOST_LEVELS = 1000
 MOST_REPETITIONS = 1000
@@ -74,6 +76,63 @@ class RawStudyLimits(Raw):
     )
 
 
+MSER_5 = "mser-5"
+_WARM_UP = Between(Duration, "100 ms", LONGEST_RUN)
+
+
+def _read_warm_up(given: object) -> Duration | str:
+    return MSER_5 if given == MSER_5 else cast("Duration", _WARM_UP.read(given))
+
+
+WarmUp = Annotated[
+    Any,
+    PlainValidator(_read_warm_up),
+    WithJsonSchema(
+        {"anyOf": [{"const": MSER_5}, {"type": "string", "pattern": r"^\s*[0-9]+(\.[0-9]+)?\s*(ns|us|ms|s|min|h)\s*$"}]}
+    ),
+]
+
+
+class RawStop(Raw):
+    """When a combination has repetitions enough, instead of a fixed number of them."""
+
+    figure: str = Field(description="The figure whose median is to be known.", examples=["goodput"])
+    half_width: Annotated[float, Share("0.1 %")] = Field(
+        description="Half the width of the median's interval, as a share of the median, at which no more are made.",
+        examples=["5 %"],
+    )
+    min: int = Field(default=6, ge=6, le=MOST_REPETITIONS, description="Repetitions at least; default 6.", examples=[6])
+    max: int = Field(ge=6, le=MOST_REPETITIONS, description="Repetitions at most.", examples=[30])
+    step: int = Field(
+        default=2,
+        ge=1,
+        le=MOST_REPETITIONS,
+        description="Repetitions from one look to the next; default 2.",
+        examples=[2],
+    )
+
+    @classmethod
+    def placeholders(cls) -> dict[str, Any]:
+        """A rule that ends at once."""
+        return {"figure": "", "half_width": "100 %", "max": 6}
+
+
+class RawControl(Raw):
+    """The control variate of means: the mean size of the first flows of each channel."""
+
+    flows: int = Field(ge=1, le=10_000, description="The number of first flows of each channel.", examples=[20])
+    largest: Annotated[Size, Between(Size, "1 B", "1000000 GB")] = Field(
+        default=Size(10**6),
+        description="Larger flows count as this large; default 1 MB.",
+        examples=["1 MB"],
+    )
+
+    @classmethod
+    def placeholders(cls) -> dict[str, Any]:
+        """One flow of each channel."""
+        return {"flows": 1}
+
+
 class RawStudy(Raw):
     """A study: an experiment, factors whose levels are combined, and repetitions with other seeds."""
 
@@ -121,6 +180,21 @@ class RawStudy(Raw):
     )
     figures: list[str] = Field(
         default=[], description="Figures that are shown; default the usual ones.", examples=["[goodput, transfer time]"]
+    )
+    warm_up: WarmUp | None = Field(
+        default=None,
+        description="The beginning of each run that time averages leave out: a duration, or mser-5; default none.",
+        examples=["mser-5", "10 s"],
+    )
+    stop: RawStop | None = Field(
+        default=None,
+        description="Repetitions until the median of a figure is known, instead of repetitions.",
+        examples=["{figure: goodput, half_width: 5 %, max: 30}"],
+    )
+    control: RawControl | None = Field(
+        default=None,
+        description="Correct means by the sizes of the first flows of each channel; default no.",
+        examples=["{flows: 20}"],
     )
     limits: RawStudyLimits = Field(
         default=RawStudyLimits(), description="Bounds of the work.", examples=["{attempts: 3}"]

@@ -80,6 +80,11 @@ class FlowSizes:
         """The share of all bytes that flows no larger than ``size`` carry."""
         return self._up_to(size)[1] / self.mean_bytes
 
+    def mean_with_largest(self, size: float) -> float:
+        """The mean size if all larger flows had ``size`` bytes."""
+        share, mean = self._up_to(size)
+        return mean + (1 - share) * size
+
     def pro_rated(self, least: int) -> "FlowSizes":
         """The same bytes in fewer connections: flows smaller than ``least`` are merged to connections of that size.
 

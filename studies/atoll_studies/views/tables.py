@@ -6,17 +6,21 @@ configurations by letters.
 """
 
 import os
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
 from atoll_analysis.run_figures import FIGURES, RATE
-from atoll_core.plural import counted, listed
+from atoll_controller.planner.virtual_cost import rough
+from atoll_core.plural import counted, listed, significant
+from atoll_core.units import Size
 from atoll_dashboards.report.number_format import decimals, figure
 from atoll_studies.results import ConfigurationFigure, Results, StudyRun, letters
 from atoll_studies.similarity import SEED, Rows, grouped
-from atoll_studies.statistics import LEVEL, Estimate, Paired, least_runs
+from atoll_studies.statistics import LEAST_CONTROLLED, LEVEL, Controlled, Estimate, Paired, least_runs
+from atoll_studies.stopping import Stop
 from atoll_studies.study_directory import FAILED
+from atoll_studies.warm_up import TRIMMED
 
 OVER_RUNS = "over runs"
 """Title of the table of figures."""
@@ -27,13 +31,16 @@ _LONGEST_SETTING = 40  # characters of a setting in a table; longer ones are lis
 _MOST_PERCENT = 1000  # beyond it a share says no more than the two figures do
 
 
+Sections = tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]
+
+
 @dataclass(frozen=True, slots=True)
 class Table:
     """A table of texts. A line break in a cell may be drawn as a space."""
 
     title: str
     columns: tuple[str, ...]  # headings; empty: none
-    sections: tuple[tuple[str, tuple[tuple[str, ...], ...]], ...]  # a heading, which may be empty, and its rows
+    sections: Sections  # a heading, which may be empty, and its rows
     texts: int  # how many columns, the first ones, are texts; the others are figures
     notes: tuple[str, ...] = ()  # sentences below it
     verdicts: tuple[str, ...] = field(default=())  # of each row of a table of runs
@@ -55,6 +62,9 @@ def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
         if results.likeness or not _labelled(results):
             yield _configurations(results)
         yield _figures(results, hidden=bool(results.likeness) and not (few or each_run))
+        if results.stop:
+            yield _repetitions(results, results.stop)
+        yield from filter(None, (_control(results), _sensitivity(results)))
     if each_run or not results.sampled or (results.likeness and few):
         yield _runs(results)
     if results.likeness:
@@ -278,14 +288,33 @@ def _notes(results: Results) -> Iterator[str]:
             f"{listed(partly)}: not measured in every run (a transfer that does not end has no time); "
             "estimates are of the others"
         )
-    if any(0 < each.median.level < LEVEL for each in results.figures):
+    if any(0 < each.median.level < LEVEL for each in results.figures if each.figure in results.shown):
         yield f"an interval of 95 % takes at least {least_runs()} runs; the level shown is that of fewer"
     if results.missing:
         yield f"{counted(results.missing, 'run')} of the study missing; `atoll sweep STUDY --resume` makes them"
     origins = {run.provenance for run in results.runs}
     if len(origins) > 1 and results.likeness is None:
         yield f"runs of different provenance are mixed: {'; '.join(sorted(map(str, origins)))}"
+    if results.warm_up.seconds:
+        yield (
+            f"{listed(TRIMMED)}: without the first {results.warm_up.seconds:g} s of each run "
+            f"(warm_up: {results.warm_up.rule}); other figures are of the whole measurement"
+        )
+    if results.warm_up.unsettled:
+        yield (
+            f"warm_up: goodput of {listed([configuration_name(results, each) for each in results.warm_up.unsettled])} "
+            "does not settle in the first half of a run; nothing is left out for it, longer runs may settle"
+        )
+    for bound in dict.fromkeys(results.flow_bounds.values()):
+        yield (
+            f"largest flow that a run can receive: {rough(Size(bound.largest_bytes))}; "
+            f"{_share(bound.share_of_flows)} of flows are larger, with {_share(bound.share_of_bytes)} of all bytes"
+        )
     yield from _not_counted(results)
+
+
+def _share(share: float) -> str:
+    return f"{significant(100 * share, 2)} %" if share else "none"
 
 
 def _not_counted(results: Results) -> Iterator[str]:
@@ -308,6 +337,83 @@ def _measured(results: Results, name: str) -> Iterator[tuple[int, int]]:
         found = results.of(number, name)
         if found:
             yield found.median.runs, sum(run.configuration == number for run in results.runs)
+
+
+# How the runs of a study were chosen, and what corrects their means
+
+
+def _rows_of_figures(results: Results, row: Callable[[ConfigurationFigure], tuple[str, ...] | None]) -> Sections:
+    """A section for each shown figure, a row for each configuration that has one."""
+    found = [
+        (heading(name), tuple(
+            (configuration_name(results, each.configuration), *cells)
+            for each in results.figures if each.figure == name and (cells := row(each)) is not None
+        ))
+        for name in results.shown
+    ]  # fmt: skip
+    return tuple((name, rows) for name, rows in found if rows)
+
+
+def _repetitions(results: Results, stop: Stop) -> Table:
+    rows = tuple(
+        (
+            configuration_name(results, number),
+            each.reason.value,
+            str(each.repetitions),
+            "" if each.half_width is None else f"{100 * each.half_width:.1f} %",
+        )
+        for number, each in results.stops.items()
+    )
+    note = (
+        f"the interval of {stop.figure} holds at all looks together, and its runs were chosen by it; intervals of "
+        "other figures are of a fixed number of runs"
+    )
+    title = f"repetitions until the half width of {stop.figure} is at most {100 * stop.half_width:g} %"
+    return Table(title, ("", "outcome", "repetitions", "half width"), (("", rows),), texts=2, notes=(note,))
+
+
+def _control(results: Results) -> Table | None:
+    """Means without and with the control variate."""
+
+    def row(each: ConfigurationFigure) -> tuple[str, ...] | None:
+        controlled = each.controlled()
+        if controlled is None:
+            return None
+        mean, corrected = each.mean(), controlled.estimate
+        cells = _estimate(each.figure, corrected) if corrected else (_why_not_used(controlled, mean.runs), "")
+        return (str(mean.runs), *_estimate(each.figure, mean), *cells, f"{controlled.correlation:+.2f}")
+
+    columns = ("", "runs", "mean", "interval", "with control", "interval", "correlation")
+    sections = _rows_of_figures(results, row)
+    return Table("means with control variate", columns, sections, texts=1) if sections else None
+
+
+def _why_not_used(controlled: Controlled, runs: int) -> str:
+    if runs < LEAST_CONTROLLED:
+        return f"fewer than {LEAST_CONTROLLED} runs"
+    if abs(controlled.correlation) < controlled.least_correlation:
+        return f"correlation below {controlled.least_correlation:.2f}"
+    return "no finite interval"
+
+
+def _sensitivity(results: Results) -> Table | None:
+    """Medians if no run were chosen by its verdict."""
+
+    def row(each: ConfigurationFigure) -> tuple[str, ...] | None:
+        found = each.sensitivity
+        if found is None:
+            return None
+        medians = (each.median.value, found.without, found.first_attempts)
+        return (str(found.replaced), *(number_text(each.figure, value) for value in medians))
+
+    columns = ("", "replaced", "median", "without these", "all first attempts")
+    note = (
+        "replaced: runs whose first attempt is not valid, whether a later one counts or none; all first attempts: "
+        "whatever their verdicts, if they came to their end"
+    )
+    sections = _rows_of_figures(results, row)
+    title = "medians with and without replaced runs"
+    return Table(title, columns, sections, texts=1, notes=(note,)) if sections else None
 
 
 # Every run

@@ -8,11 +8,16 @@ import signal
 import subprocess
 import time
 from pathlib import Path
+from typing import Any
 
+import polars as pl
 import pytest
 
+from atoll_core.experiment.flow_sizes import published
+from atoll_studies.flow_sample import first_sizes
+from atoll_studies.warm_up import trimmed_figures
 from tests.support.killed_sweeps import STUDY, captures, kill_at_random, left_after_death
-from tests.support.sandbox import ATOLL, ROOT
+from tests.support.sandbox import ATOLL, QUICK, ROOT
 from tests.support.virtual_runs import HANGS_S, atoll
 
 pytestmark = pytest.mark.virtual
@@ -98,3 +103,52 @@ def test_a_dry_run_of_a_study_to_copy_from_lists_its_runs_and_makes_none(tmp_pat
     answer = json.loads(done.stdout)
     assert len(answer["order"]) == answer["runs"] == answer["points"]["waiting"] > 0
     assert list(tmp_path.iterdir()) == []
+STOPPED = (
+    f"name: known\nexperiment: {QUICK}\nwarm_up: 500 ms\ncontrol: {{flows: 5}}\n"
+    "stop: {figure: goodput, half_width: WIDTH, max: 8}\n"
+)
+
+
+def swept(folder: Path, half_width: str) -> tuple[list[tuple[int, str]], list[Path]]:
+    """Sweep until the interval of goodput is narrow; returns repetitions and why they are enough, and the attempts."""
+    (folder / "study.yaml").write_text(STOPPED.replace("WIDTH", half_width))
+    done = atoll(folder, "sweep", "study.yaml", "s", "--json", "--resume")
+    assert done.returncode == 0, done.stderr
+    answer = json.loads(done.stdout)
+    assert answer["missing"] == 0
+    attempts = [path.parent for path in (folder / "s").glob("points/*/*/attempt.json")]
+    return [(each["repetitions"], each["reason"]) for each in answer["stop"]], attempts
+
+
+def test_a_sweep_stops_when_the_interval_is_narrow_and_continues_for_a_narrower_one(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(STOPPED.replace("WIDTH", "100 %"))
+    predicted = atoll(tmp_path, "sweep", "study.yaml", "s", "--dry-run")
+    assert "6 to 8 runs" in predicted.stdout
+    stops, attempts = swept(tmp_path, "100 %")
+    assert (stops, len(attempts)) == ([(6, "half width reached")], 6)
+    stops, attempts = swept(tmp_path, "0.1 %")
+    assert (stops, len(attempts)) == ([(8, "most repetitions made")], 8)
+    rows = {row["run"]: row for row in pl.read_csv(tmp_path / "s/runs.csv").iter_rows(named=True)}
+    for path in attempts:
+        figures_are_those_of_the_rest_of_the_run(path, rows[str(path)])
+        drawn_sizes_are_those_of_the_run(path)
+
+
+def figures_are_those_of_the_rest_of_the_run(path: Path, row: dict[str, Any]) -> None:
+    """Hold figures without a warm-up against the summary, and the row of the table against those without it."""
+    summary = json.loads((path / "summary.json").read_text())
+    whole, rest = trimmed_figures(path, 0.0), trimmed_figures(path, 0.5)
+    assert whole["goodput"] == pytest.approx(summary["goodput_mbit_s"], rel=0.02)
+    assert whole["throughput"] == pytest.approx(summary["throughput_mbit_s"], rel=0.02)
+    assert whole["utilisation"] == pytest.approx(100 * summary["utilisation"], rel=0.02)
+    assert row["goodput_mbit_s"] == rest["goodput"] != whole["goodput"]
+
+
+def drawn_sizes_are_those_of_the_run(path: Path) -> None:
+    """Hold the sizes behind the control variate against those that the run's channels asked for."""
+    summary = json.loads((path / "summary.json").read_text())
+    drawn = first_sizes(published(), summary["seed"], summary["channels"], 5)
+    began = pl.read_parquet(path / "tables/channel_flows.parquet").filter(pl.col("flow") < 5)
+    assert began.height >= summary["channels"]
+    for channel, flow, size in began.select("channel", "flow", "size_bytes").iter_rows():
+        assert size == pytest.approx(drawn[channel][flow], abs=1)

@@ -5,6 +5,7 @@ import base64
 import re
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 from typing import Any
 
 import numpy as np
@@ -19,9 +20,10 @@ from atoll_core.units import Size
 from atoll_hosts.binary import find_binary
 from atoll_studies.comparison import comparable, compare
 from atoll_studies.points import make_points
-from atoll_studies.results import Results, figures_table, read_results
+from atoll_studies.results import Results, Sensitivity, figures_table, read_results
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
+from atoll_studies.views.documents import markdown, page
 from atoll_studies.views.plots import completion_times, figure_plot, heat_map, plots
 from tests.support.sandbox import QUICK
 from tests.support.synthetic_run import begin, experiment, network, simulate
@@ -171,6 +173,21 @@ def test_a_page_has_its_plots_in_it_and_beside_it(grid: Results, tmp_path: Path)
 def test_too_few_runs_for_medians_have_distributions_all_the_same(grid: Results) -> None:
     pair = compare([RunDir(run.path) for run in grid.runs[:2]])
     assert [name.name for name, _ in plots(pair)] == ["flow-completion-times"]
+
+
+def test_a_comparison_says_what_difference_an_invalid_run_makes_and_the_largest_flow(
+    summary: dict[str, Any], tmp_path: Path
+) -> None:
+    verdicts = {seed: {**summary, "verdict": "invalid" if seed == 4 else "valid"} for seed in (1, 2, 3, 4)}
+    results = compare([made(tmp_path / str(seed), each, seed, 50, 5) for seed, each in verdicts.items()])
+    found = results.of(0, "goodput")
+    assert found is not None
+    three, four = (median(goodput(seed, 50, 5) for seed in range(1, last)) for last in (4, 5))
+    assert found.sensitivity == Sensitivity(1, three, four)
+    assert found.median.value == three
+    for text in (markdown(results), page(results)):
+        assert "edians with and without replaced runs" in text
+        assert re.search(r"largest flow that a run can receive: [0-9.]+ MB; [0-9.]+ % of flows are larger", text)
 
 
 def test_a_study_and_the_comparison_of_its_runs_say_the_same(

@@ -10,6 +10,8 @@ from pathlib import Path
 import pytest
 
 import atoll_studies.sweep
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.summary import Summary
 from atoll_cli.terminal.study_table import SweepProgress
 from atoll_core.errors import MachineError, RunDirError, UsageError
 from atoll_core.units import Size
@@ -27,12 +29,17 @@ KILLED, NOT_BEGUN = "killed", "no lab"
 EXIT_CODES = {KILLED: -9, NOT_BEGUN: NoAttemptError.exit_code}
 
 
-def record(directory: StudyDirectory, point: str, outcome: str, origin: Provenance = HERE) -> None:
-    """Add an attempt as a worker does."""
+def record(
+    directory: StudyDirectory, point: str, outcome: str, origin: Provenance = HERE, goodput: float | None = None
+) -> None:
+    """Add an attempt as a worker does; ``goodput``: the figure of its summary."""
     made = directory.working / point
     made.mkdir(parents=True)
     directory.point_path(point).mkdir(parents=True, exist_ok=True)
-    (made / "summary.json").write_text("{}")
+    summary = dict.fromkeys(Summary.__annotations__)
+    summary |= {"links": {}, "terrestrial_rtt_ms": {}, "changes": [], "channels": 0, "ping_sent": 0}
+    RunDir(made).write_manifest({"outcome": "completed"})
+    RunDir(made).write_summary({**summary, "goodput_mbit_s": goodput})
     number = len(directory.attempts(point)) + 1
     kept = directory.point_path(point) / f"20260102T030405Z-{number}"
     directory.keep(made, point, Attempt(kept, outcome, "" if outcome == "valid" else "late", 10.0, origin))

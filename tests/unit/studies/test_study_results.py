@@ -3,8 +3,10 @@
 
 import json
 import subprocess
+import shutil
 from dataclasses import replace
 from pathlib import Path
+from statistics import median
 
 import polars as pl
 import pytest
@@ -17,6 +19,7 @@ from atoll_core.errors import UsageError
 from atoll_studies.points import make_points
 from atoll_studies.results import (
     FIGURE_COLUMNS,
+    Sensitivity,
     column_name,
     columns,
     figures_table,
@@ -24,6 +27,7 @@ from atoll_studies.results import (
     runs_table,
     write_tables,
 )
+from atoll_studies.statistics import coverage
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 from atoll_studies.views.plots import figure_plot, image
@@ -79,6 +83,10 @@ def test_a_figure_of_a_configuration_is_that_of_its_valid_runs(directory: StudyD
     assert found is not None
     assert (found.median.runs, found.median.value, min(found.values), max(found.values)) == (5, 30.5, 10.5, 50.5)
     assert (found.median.low, found.median.high, found.median.level) == (10.5, 50.5, 0.9375)
+    (row,) = (row for row in figures_table(results).iter_rows(named=True) if row["figure"] == "goodput" and
+              row["traffic.channels"] == "5" and row["links.sat.to_island.queue"] == "30 kB")  # fmt: skip
+    quartile = [row[f"quartile_1{part}"] for part in ("", "_low", "_high", "_level")]
+    assert quartile == [20.5, 10.5, 40.5, pytest.approx(coverage(5, 0.25, 1, 4))]
     assert results.of(0, "transfer time") is None
     transfer = results.of(2, "transfer time")
     assert transfer is not None
@@ -103,6 +111,40 @@ def test_differences_are_taken_within_seeds_and_from_the_baseline(directory: Stu
         read_results(directory, {"traffic.channels": "7"})
     with pytest.raises(UsageError, match="did you mean 'goodput'"):
         read_results(directory, figures=["gootput"])
+
+
+def test_medians_are_also_given_as_if_no_run_were_left_out(directory: StudyDirectory) -> None:
+    results = read_results(directory)
+    found = results.of(0, "goodput")
+    assert found is not None
+    first_attempts = [goodput(5, "30 kB", seed) for seed in range(1, SEEDS + 1)]
+    assert found.sensitivity == Sensitivity(1, 30.5, median(first_attempts))
+    others = [each.sensitivity for each in results.figures if each.configuration != 0]
+    assert others
+    assert not any(others)
+
+
+def test_a_replaced_run_counts_with_its_second_attempt_and_is_compared(
+    directory: StudyDirectory,
+) -> None:
+    (invalid,) = (each for each in directory.study()["points"] if (each["configuration"], each["seed"]) == (0, 6))
+    made = directory.working / invalid["id"]
+    shutil.copytree(directory.attempts(invalid["id"])[0].path, made)
+    RunDir(made).write_summary({**RunDir(made).summary(), "goodput_mbit_s": 1000.0})
+    path = directory.point_path(invalid["id"]) / "20260102T030405Z-2"
+    directory.keep(made, invalid["id"], Attempt(path, "valid", "", 9.5, HERE))
+    found = read_results(directory).of(0, "goodput")
+    assert found is not None
+    assert (found.median.runs, found.median.value, max(found.values)) == (6, 35.5, 1000.0)
+    assert found.sensitivity == Sensitivity(1, 30.5, 35.5)
+
+
+def test_the_largest_flow_is_said(directory: StudyDirectory) -> None:
+    results = read_results(directory)
+    assert set(results.flow_bounds) == {0, 1, 2, 3}
+    (bound,) = set(results.flow_bounds.values())
+    assert 0 < bound.largest_bytes < 10**8
+    assert 0 < bound.share_of_flows < bound.share_of_bytes < 1
 
 
 def test_csv_and_parquet_have_the_same_tables(directory: StudyDirectory) -> None:
@@ -155,6 +197,9 @@ def test_a_report_says_levels_pairs_and_what_does_not_count(
     assert "5 of 5 up" in said
     assert f"invalid: 5, 30 kB, seed {INVALID_SEED}: late" in said
     assert "2 runs of the study missing" in said
+    replaced = said[said.index("medians with and without replaced runs") :]
+    assert "A  5, 30 kB         1  30.500         30.500              35.500" in replaced
+    assert "largest flow that a run can receive: " in said
     assert "not measured in every run" not in said
     report_study(directory.path, View(["transfer time"]))
     assert "transfer time: not measured in every run" in capsys.readouterr().out

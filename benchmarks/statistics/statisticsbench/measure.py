@@ -1,0 +1,40 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``statisticsbench.measure PART PARTS STUDIES KIND...``: one part of the measurements, a line of JSON for each."""
+
+import json
+import sys
+from collections.abc import Iterator
+from dataclasses import asdict
+from typing import Any
+
+from statisticsbench.coverage import COVERAGES
+from statisticsbench.populations import STOPPED
+from statisticsbench.stopped import stopped
+
+STOP = "stop"
+
+
+def main() -> None:
+    """Measure every PARTS-th population, beginning with that of number PART."""
+    part, parts, studies = map(int, sys.argv[1:4])
+    kinds = sys.argv[4:]
+    tasks = [(kind, index) for kind in kinds for index in range(_populations(kind))]
+    for kind, index in tasks[part::parts]:
+        for found in _measured(kind, studies, index):
+            print(json.dumps([kind, index, found]))
+
+
+def _populations(kind: str) -> int:
+    return len(STOPPED) if kind == STOP else COVERAGES[kind][1]
+
+
+def _measured(kind: str, studies: int, index: int) -> Iterator[dict[str, Any]]:
+    if kind == STOP:
+        yield asdict(stopped(studies, index))
+        return
+    for found in COVERAGES[kind][0](studies, index):
+        yield {**asdict(found), "studies": studies}
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,105 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The sample of flow sizes in a run: sizes of the first flows of its channels, and the largest flow that fits. Pure.
+
+The size of flow k of channel c is a function of seed, c and k, whatever the network does (hosts/crates/flow-sizes). The
+mean of the first sizes therefore has a known expectation, that of the distribution, and is a control variate for the
+figures of the run. Flows of the run's own table would not do: which flows begin depends on the network, because a
+channel with a large flow begins fewer, and the expectation of their mean is unknown.
+"""
+
+import math
+from dataclasses import dataclass
+from typing import Any, cast
+
+import numpy as np
+
+from atoll_analysis.figures.path_delays import base_rtts_ms
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.flow_sizes import WHOLE, FlowSizes, Interpolation
+from atoll_core.experiment.traffic import Traffic
+from atoll_core.lab.network import Network
+
+
+@dataclass(frozen=True, slots=True)
+class Control:
+    """The control variate of a study: the mean size of the first flows of each channel.
+
+    Sizes above ``largest`` count as ``largest``. A mean of unbounded sizes depends on a few giants of which a run
+    receives only a part, so that no straight line relates it to a figure.
+    """
+
+    flows: int  # of each channel
+    largest_bytes: int
+
+    def of_run(self, traffic: Traffic, seed: int) -> float:
+        """The control of a run with this seed, in bytes."""
+        sizes = first_sizes(traffic.distribution, seed, traffic.channels, self.flows)
+        return float(np.minimum(sizes, self.largest_bytes).mean())
+
+    def expectation(self, traffic: Traffic) -> float:
+        """The expectation over seeds, in bytes."""
+        return traffic.distribution.mean_with_largest(self.largest_bytes)
+
+
+def first_sizes(sizes: FlowSizes, seed: int, channels: int, flows: int) -> Any:
+    """The sizes of the first flows of every channel: an array of ``channels`` rows, in bytes, not rounded down."""
+    channel, flow = np.arange(channels, dtype=np.uint64)[:, None], np.arange(flows, dtype=np.uint64)
+    state = cast("Any", np.zeros((channels, flows), np.uint64))
+    for coordinate in cast("tuple[Any, ...]", (np.uint64(seed), channel, flow)):
+        state = _mixed((state ^ coordinate) + _STEP)
+    drawn = _mixed(state + _STEP + _STEP)  # the second number of the flow's generator; the first one is its server
+    probability = drawn.astype(float) / 2.0**64
+    knots = np.asarray([knot[0] for knot in sizes.knots], float) / WHOLE
+    octets = np.asarray([knot[1] for knot in sizes.knots], float)
+    if sizes.kind is Interpolation.STEPS:
+        after = cast("Any", np.searchsorted(knots, probability, side="right"))
+        return octets[np.minimum(after, len(octets) - 1)]
+    return np.exp(cast("Any", np.interp(probability, knots, np.log(octets))))
+
+
+_STEP = np.uint64(0x9E3779B97F4A7C15)
+
+
+def _mixed(state: Any) -> Any:
+    """The output of SplitMix64 (Steele, Lea, Flood 2014) at a state; arrays of uint64 wrap around."""
+    state = (state ^ (state >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
+    state = (state ^ (state >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
+    return state ^ (state >> np.uint64(31))
+
+
+@dataclass(frozen=True, slots=True)
+class FlowBound:
+    """The largest flow that one run can measure to its end."""
+
+    largest_bytes: int
+    share_of_flows: float  # that are larger
+    share_of_bytes: float  # that these flows have
+
+
+def flow_bound(network: Network, experiment: Experiment) -> FlowBound | None:
+    """The bound of a run's flows, and the share of its flow sizes beyond it; None without channels or a bound."""
+    largest = largest_flow_bytes(network, experiment) if experiment.traffic.channels else None
+    if largest is None:
+        return None
+    sizes = experiment.traffic.distribution
+    return FlowBound(largest, 1 - sizes.share_up_to(largest), 1 - sizes.bytes_share_up_to(largest))
+
+
+def largest_flow_bytes(network: Network, experiment: Experiment) -> int | None:
+    """The most bytes that one flow of a channel can receive within the duration; None: no link bounds it.
+
+    An upper bound: the rate of the fastest path that any version of the steering has, alone for this flow, for the
+    duration without the two round trips in which the connection and the request are made.
+    """
+    links = {link.box: link for link in experiment.links}
+    rates = [
+        min((links[hop].to_island.rate.bit_s for hop in chain.hops if hop in links), default=math.inf)
+        for chain in experiment.all_chains
+    ]
+    written = experiment.traffic.write_rate
+    rate = min(max(rates, default=math.inf), written.bit_s if written else math.inf)
+    if not math.isfinite(rate):
+        return None
+    rtts = base_rtts_ms(network, experiment)
+    seconds = experiment.duration.s - 2 * (rtts[0] if rtts else 0.0) / 1e3
+    return max(0, int(rate * seconds / 8))

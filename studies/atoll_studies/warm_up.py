@@ -1,0 +1,174 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The warm-up of a study: the beginning of every run that its time averages leave out.
+
+The beginning is the same for all runs of a study, so that runs with equal seeds are compared over the same time. It is
+given, or found by MSER-5 (White 1997, Simulation 69(6)): as many means of five successive values are left out as give
+the mean of the others the least standard error. The values are the goodput of 100 ms, averaged over runs with
+different seeds as Hoad, Robinson and Davies recommend (2010, J. Operational Research Society 61(9)).
+"""
+
+import functools
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import cast
+
+import polars as pl
+
+from atoll_analysis.figures.observables import counted_bytes, mbit_s
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.summary import Summary
+from atoll_analysis.tables.tables import WINDOW_NS
+from atoll_core.codec import from_json
+from atoll_core.description.raw_study import MSER_5
+from atoll_core.errors import RunDirError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.units import Duration
+
+PILOT = 6
+"""Repetitions whose runs MSER-5 uses. Later ones change nothing: figures stay as they are when a study grows."""
+
+TRIMMED = ("goodput", "throughput", "utilisation", "loss")
+"""Figures that leave the warm-up out. Others are of the whole measurement: sojourn times go from mark to mark."""
+
+_BATCH = 5
+_WINDOWS_PER_S = 10**9 // WINDOW_NS
+
+
+@dataclass(frozen=True, slots=True)
+class WarmUp:
+    """The beginning that is left out; ``unsettled``: configurations in which the rule found none."""
+
+    seconds: float
+    rule: str  # as in study.yaml
+    unsettled: tuple[int, ...] = ()
+
+
+NO_WARM_UP = WarmUp(0.0, "none")
+
+
+def find_warm_up(rule: str | None, runs: Mapping[int, Sequence[Path]]) -> WarmUp:
+    """The warm-up of a study by its rule: MSER_5, a duration, or None for no warm-up.
+
+    ``runs``: run directories of the first PILOT repetitions, by configuration. By MSER-5 it is the longest one of any
+    configuration. Raises RunDirError.
+    """
+    if rule is None:
+        return NO_WARM_UP
+    if rule != MSER_5:
+        return WarmUp(Duration.parse(rule).s, rule)
+    found = {number: mser(_mean_goodput(paths)) for number, paths in runs.items() if paths}
+    unsettled = tuple(number for number, batches in found.items() if batches is None)
+    batches = max((each for each in found.values() if each is not None), default=0)
+    return WarmUp(batches * _BATCH / _WINDOWS_PER_S, rule, unsettled)
+
+
+def mser(values: Sequence[float], batch: int = _BATCH) -> int | None:
+    """The number of batches to leave out; None: more than half of them, so the values are too few to say.
+
+    The last five batches are no candidates: the variance of so few is too uncertain (Hoad, Robinson and Davies 2010).
+    """
+    import numpy as np
+
+    count = len(values) // batch
+    if count < 2 * _BATCH:
+        return None
+    means = np.asarray(values[: count * batch], float).reshape(count, batch).mean(1)
+    left = np.arange(count, 0, -1)
+    sums, squares = np.cumsum(means[::-1])[::-1], np.cumsum((means**2)[::-1])[::-1]
+    errors = (squares - sums**2 / left) / left**2
+    best = int(np.argmin(errors[: count - _BATCH]))
+    return best if best <= count // 2 else None
+
+
+def _mean_goodput(paths: Sequence[Path]) -> list[float]:
+    """Bytes of new payload that reached the island in each 100 ms, averaged over runs, as far as all of them go."""
+    series = [_goodput(path) for path in paths]
+    return [sum(each) / len(series) for each in zip(*series, strict=False)]
+
+
+@functools.cache
+def _goodput(path: Path) -> tuple[int, ...]:
+    run = _Run.open(path)
+    found = dict(run.arrived().select("window", "goodput_bytes").iter_rows())
+    return tuple(found.get(window, 0) for window in range(run.windows))
+
+
+@functools.cache
+def trimmed_figures(path: Path, warm_up_s: float) -> Mapping[str, float | None]:
+    """The figures TRIMMED of a run without its beginning, in the units of comparisons; None: not measured.
+
+    They are of whole windows of 100 ms, as counted by the arrival capture and the link. Raises RunDirError if the run
+    has no such tables, or is not longer than the warm-up.
+    """
+    run = _Run.open(path)
+    first = round(warm_up_s * _WINDOWS_PER_S)
+    if first >= run.windows:
+        raise RunDirError(f"{path}: measured for {run.windows / _WINDOWS_PER_S:g} s, not longer than the warm-up")
+    seconds = (run.windows - first) / _WINDOWS_PER_S
+    arrived = run.arrived().filter(pl.col("window") >= first)
+    has_arrival = run.summary["arrival"] is not None
+    found = {
+        "goodput": mbit_s(int(arrived["goodput_bytes"].sum()), seconds) if has_arrival else None,
+        "throughput": mbit_s(int(arrived["ip_bytes"].sum()), seconds) if has_arrival else None,
+        **_link_figures(run, first, seconds),
+    }
+    return {name: None if each is None else round(each, 9) for name, each in found.items()}
+
+
+def _link_figures(run: "_Run", first: int, seconds: float) -> dict[str, float | None]:
+    """Utilisation and loss of the slowest link, in per cent."""
+    if run.summary["bottleneck"] is None:
+        return {"utilisation": None, "loss": None}
+    link = run.experiment.link(run.summary["bottleneck"])
+    begin_ns = run.summary["origin_ns"] + first * WINDOW_NS
+    names = ("in_packets", "dropped_packets", "out_bytes", "lost_after_bytes")
+    counted = run.table("boxes").filter(
+        (pl.col("box") == link.box)
+        & (pl.col("part") == "to_island")
+        & pl.col("t_ns").is_between(begin_ns, run.summary["origin_ns"] + run.windows * WINDOW_NS)
+    )
+    came, dropped, sent, lost_after = (
+        counted.select((pl.col(name).max() - pl.col(name).min()).alias(name) for name in names).collect().row(0)
+    )
+    seen = run.captured(f"link-{link.box}").filter(pl.col("window") >= first)
+    if not seen.is_empty():
+        sent = seen.select(counted_bytes(link).sum()).item()
+    used = None if sent is None else 8 * (sent + (lost_after or 0)) / (link.to_island.rate.bit_s * seconds)
+    lost = dropped / came if came else None
+    return {name: None if share is None else 100 * share for name, share in (("utilisation", used), ("loss", lost))}
+
+
+@dataclass(frozen=True, slots=True)
+class _Run:
+    """What is read of a run."""
+
+    path: Path
+    summary: Summary
+    experiment: Experiment
+
+    @classmethod
+    def open(cls, path: Path) -> "_Run":
+        run = RunDir.open(path)
+        return cls(path, cast("Summary", run.summary()), from_json(Experiment, run.manifest()["experiment"]))
+
+    @property
+    def windows(self) -> int:
+        """The number of whole windows of 100 ms in the measurement."""
+        return int((self.summary["duration_s"] or 0.0) * _WINDOWS_PER_S)
+
+    def table(self, name: str) -> pl.LazyFrame:
+        path = self.path / "tables" / f"{name}.parquet"
+        if not path.is_file():
+            raise RunDirError(f"{path}: there is no such table; `atoll report {self.path}` makes it again")
+        return pl.scan_parquet(path, glob=False)
+
+    def captured(self, capture: str | None) -> pl.DataFrame:
+        """Island-bound bytes of a capture by window, within the measurement."""
+        within = pl.col("window").is_between(0, self.windows - 1)
+        of = (pl.col("capture") == capture) & pl.col("to_island") & within
+        return self.table("throughput").filter(of).collect()
+
+    def arrived(self) -> pl.DataFrame:
+        """What reached the island."""
+        return self.captured(self.summary["arrival"])

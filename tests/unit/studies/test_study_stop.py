@@ -1,0 +1,140 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A study with ``stop``: which points a sweep takes after each look, and what its results say."""
+
+import json
+from pathlib import Path
+
+import polars as pl
+import pytest
+
+from atoll_cli.commands.report import View, report_study
+from atoll_cli.terminal.study_table import SweepProgress
+from atoll_core.errors import DescriptionError
+from atoll_studies.points import make_points
+from atoll_studies.results import figures_table, read_results, runs_table, units_of
+from atoll_studies.stopping import Reason
+from atoll_studies.study import Study, load_study
+from atoll_studies.study_directory import StudyDirectory
+from atoll_studies.sweep import State, Sweep
+from tests.support.sandbox import QUICK
+from tests.unit.studies.test_study_directory import HERE, record
+
+TEXT = (
+    f"name: s\nexperiment: {QUICK}\nfigures: [goodput]\nfactors: {{traffic.channels: [5, 50]}}\n"
+    "stop: {figure: goodput, half_width: 5 %, max: 12}\n"
+)
+
+
+def study(folder: Path, text: str = TEXT) -> Study:
+    (folder / "study.yaml").write_text(text)
+    return load_study(folder / "study.yaml", ("goodput",))
+
+
+def made(study: Study, directory: StudyDirectory, repetitions: int) -> Sweep:
+    """A sweep whose first repetitions are recorded: narrow with 5 channels, wide with 50."""
+    points = make_points(study)
+    directory.write(study, points)
+    for point in points:
+        if point.repetition < repetitions and not directory.attempts(point.id):
+            spread = 0.1 if point.levels["traffic.channels"] == "5" else 5
+            record(directory, point.id, "valid", HERE, 10 + spread * (-1) ** point.repetition)
+    found = Sweep(study, directory)
+    found._origin = HERE
+    found.read(resume=True, mix=False)
+    return found
+
+
+def waiting(sweep: Sweep, channels: str) -> list[int]:
+    """The repetitions that a configuration waits for."""
+    points = (each for each in sweep.points.values() if each.state is State.WAITING)
+    return sorted(each.point.repetition for each in points if each.point.levels["traffic.channels"] == channels)
+
+
+def test_only_combinations_that_are_not_known_well_enough_get_more_repetitions(tmp_path: Path) -> None:
+    described, directory = study(tmp_path), StudyDirectory(tmp_path / "s")
+    begun = made(described, directory, 0)
+    assert (waiting(begun, "5"), waiting(begun, "50")) == ([*range(6)], [*range(6)])
+    assert (begun.predict(1).runs, begun.predict(1, at_most=True).runs, begun.taken) == (12, 24, 12)
+    first = made(described, directory, 6)  # at 6 of 12 no interval has its level yet
+    assert (waiting(first, "5"), waiting(first, "50")) == ([6, 7], [6, 7])
+    second = made(described, directory, 8)
+    assert (waiting(second, "5"), waiting(second, "50")) == ([], [8, 9])
+    assert second.counts()[State.OPTIONAL] == 4 + 2
+
+
+def test_results_say_why_a_combination_has_its_repetitions(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    directory = StudyDirectory(tmp_path / "s")
+    made(study(tmp_path), directory, 8)
+    assert [each.reason for each in read_results(directory).stops.values()] == [Reason.REACHED, Reason.OPEN]
+    assert read_results(directory).missing == 2
+    made(study(tmp_path), directory, 12)
+    results = read_results(directory)
+    assert [(each.repetitions, each.reason) for each in results.stops.values()] == [
+        (8, Reason.REACHED),
+        (12, Reason.MOST),
+    ]
+    assert [len(results.values(number, "goodput")) for number in (0, 1)] == [8, 12]
+    assert results.missing == 0
+    report_study(directory.path, View())
+    said = " ".join(capsys.readouterr().out.split())
+    assert "repetitions until the half width of goodput is at most 5 %" in said
+    assert "A 5 half width reached 8 1.0 %" in said
+    assert "B 50 most repetitions made 12 50.0 %" in said
+    report_study(directory.path, View(as_json=True))
+    answer = json.loads(capsys.readouterr().out)
+    assert [each["reason"] for each in answer["stop"]] == ["half width reached", "most repetitions made"]
+    assert [row["stopped"] for row in answer["figures"] if row["figure"] == "goodput"] == [
+        "half width reached",
+        "most repetitions made",
+    ]
+
+
+def test_tables_have_the_control_of_each_run_and_why_a_mean_is_not_corrected(
+    tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    described, directory = study(tmp_path, f"{TEXT}control: {{flows: 5}}\n"), StudyDirectory(tmp_path / "s")
+    made(described, directory, 12)
+    results = read_results(directory)
+    assert described.control is not None
+    known = [
+        described.control.of_run(described.configurations[run.configuration].experiment.traffic, run.seed)
+        for run in results.runs
+    ]
+    assert [run.first_flows_bytes for run in results.runs] == known
+    table = runs_table(results)
+    assert sorted(table["first_flows_mean_b"]) == sorted(known)
+    assert units_of(table)["unit:first_flows_mean_b"] == "B"
+    rows = figures_table(results).filter(pl.col("figure") == "goodput")
+    assert rows["controlled"].to_list() == [None, None]
+    assert all(abs(each) <= 1 for each in rows["control_correlation"])
+    report_study(directory.path, View())
+    said = capsys.readouterr().out
+    assert "means with control variate" in said
+    assert "fewer than 20 runs" in said
+
+
+def test_progress_counts_the_runs_that_are_taken(tmp_path: Path) -> None:
+    progress = SweepProgress(made(study(tmp_path), StudyDirectory(tmp_path / "s"), 8), 1)
+    assert "16 of 18 runs done, 6 more if needed" in progress._footer()
+
+
+def test_mistakes_of_stop_warm_up_and_control_have_their_lines(tmp_path: Path) -> None:
+    head = f"name: s\nexperiment: {QUICK}\n"
+    with pytest.raises(DescriptionError) as refused:
+        study(
+            tmp_path,
+            f"{head}repetitions: 6\nwarm_up: mser\ncontrol: {{flows: 0}}\n"
+            "stop:\n  figure: gootput\n  half_width: 5\n  min: 9\n  max: 8\n",
+        )
+    found = {each.line: each.message for each in refused.value.mistakes}
+    assert sorted(found) == [3, 4, 5, 7, 8, 9]
+    with pytest.raises(DescriptionError) as refused:
+        study(
+            tmp_path,
+            f"{head}repetitions: 6\nstop:\n  figure: gootput\n  half_width: 5 %\n  min: 9\n  max: 8\n",
+        )
+    found = {each.line: each.message for each in refused.value.mistakes}
+    assert sorted(found) == [3, 5, 7]
+    assert "did you mean 'goodput'" in found[5]
+    with pytest.raises(DescriptionError, match=r"study.yaml:3: 2 s is not shorter than the duration"):
+        study(tmp_path, f"{head}warm_up: 2 s\n")
