@@ -91,7 +91,7 @@ def largest_flow_bytes(network: Network, experiment: Experiment) -> int | None:
     An upper bound: the rate of the fastest path that any version of the steering has, alone for this flow, for the
     duration without the two round trips in which the connection and the request are made.
     """
-    links = {link.box: link for link in experiment.links}
+    links = {link.box: link for link in experiment.links_over_time}
     rates = [
         min((links[hop].to_island.rate.bit_s for hop in chain.hops if hop in links), default=math.inf)
         for chain in experiment.all_chains

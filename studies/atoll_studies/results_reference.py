@@ -118,7 +118,9 @@ def _page() -> Iterator[str]:
     for group in key_groups():
         yield from _keys_of(group)
     yield _STUDY
-    yield from _rows(("column", "unit", "meaning"), _meant(_RUN_COLUMNS, ("seed", "verdict", CONTROL_COLUMN, *ORIGIN_COLUMNS)))
+    yield from _rows(
+        ("column", "unit", "meaning"), _meant(_RUN_COLUMNS, ("seed", "verdict", CONTROL_COLUMN, *ORIGIN_COLUMNS))
+    )
     yield "`figures`: a row for each combination of levels and each figure.\n"
     yield from _rows(("column", "unit", "meaning"), _meant(_FIGURE_COLUMNS, FIGURE_COLUMNS))
     yield _FIGURES

@@ -103,6 +103,8 @@ def test_a_dry_run_of_a_study_to_copy_from_lists_its_runs_and_makes_none(tmp_pat
     answer = json.loads(done.stdout)
     assert len(answer["order"]) == answer["runs"] == answer["points"]["waiting"] > 0
     assert list(tmp_path.iterdir()) == []
+
+
 STOPPED = (
     f"name: known\nexperiment: {QUICK}\nwarm_up: 500 ms\ncontrol: {{flows: 5}}\n"
     "stop: {figure: goodput, half_width: WIDTH, max: 8}\n"

@@ -2,8 +2,8 @@
 """The results of a study: tables whose numbers are those of its runs, the printed table, the plot."""
 
 import json
-import subprocess
 import shutil
+import subprocess
 from dataclasses import replace
 from pathlib import Path
 from statistics import median
