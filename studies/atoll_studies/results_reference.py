@@ -90,9 +90,9 @@ _FIGURE_COLUMNS = {
     **{f"controlled{part}": f"mean corrected by the control variate{text}" for part, text in _PARTS.items()},
     "control_correlation": "correlation of the figure with the control variate",
     "stopped": "of the figure of `stop`: why no more repetitions were made",
-    "replaced": "runs that are repetitions of failed or invalid ones",
-    "median_without_replaced": "median without these",
-    "median_of_first_attempts": "median with the invalid runs in their place",
+    "replaced": "runs whose first attempt failed or was invalid",
+    "median_without_replaced": "median of the other runs",
+    "median_of_first_attempts": "median of all first attempts, whatever their verdicts",
     "baseline": "label of the configuration that this one is compared with",
     "pairs": "pairs of runs with the same seed",
     **{
