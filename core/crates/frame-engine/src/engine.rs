@@ -92,7 +92,9 @@ impl<P: FrameProgram> Engine<P> {
                 Ok(()) => Departures::Kernel,
                 Err(error) if asked.is_some() => return Err(EngineError::KernelDepartures(error)),
                 Err(error) => {
-                    eprintln!("atoll-host: the kernel (fq) cannot pace departures, so the engine sends frames itself: {error}");
+                    eprintln!(
+                        "atoll-host: the kernel (fq) cannot pace departures, so the engine sends frames itself: {error}"
+                    );
                     ports.iter_mut().for_each(Port::send_at_once);
                     Departures::Engine
                 }
