@@ -76,6 +76,7 @@ ALLOWED = (
     Allowed("tests/(system|repo)/", "there is no (sshd|sudo)", without("openssh-server", "sudo"), "tests only"),
     Allowed("tests/system/emulation/test_tc_", "User-Mode Linux", without("user-mode-linux", "busybox"), "tests only"),
     Allowed("tests/unit/analysis/test_flow_records", "nfdump", without("nfdump"), "tests only"),
+    Allowed("tests/unit/analysis/test_tshark_agreement", "tshark", without("tshark"), "tests only"),
     Allowed("tests/unit/analysis/test_flow_records", "Argus", without("argus-server", "argus-client"), "tests only"),
     Allowed(
         "tests/unit/analysis/test_rtt_lists", "ping does not run here", plain_user, "not every system lets users ping"

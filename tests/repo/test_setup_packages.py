@@ -17,7 +17,7 @@ pytestmark = [
 ]
 
 WITHOUT = ("argus", "linux.uml", "modprobe", "nfpcapd", "ra", "sshd", "sudo")
-PACKAGES = ["argus-client", "argus-server", "kmod", "nfdump", "openssh-server", "sudo", "user-mode-linux"]
+PACKAGES = ["argus-client", "argus-server", "kmod", "nfdump", "openssh-server", "sudo", "tshark", "user-mode-linux"]
 
 # apt prints more than a pipe holds; `absent` is known to no list, `broken` cannot be installed.
 POLICY = """#!/bin/sh
