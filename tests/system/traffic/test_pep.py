@@ -4,8 +4,10 @@
 import asyncio
 import json
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -277,3 +279,100 @@ async def test_a_connection_may_pass_two_proxies(tmp_path: Path, mode: str) -> N
         refusal = json.loads(await pep.client("attempt", "81"))
         assert ("ECONNREFUSED" if mode == "after" else "ECONNRESET") in refusal
         assert json.loads(await pep.client("downloads", "100")) == {"whole": 100}
+
+
+def multiplexed(side: str, **settings: Any) -> dict[str, Any]:
+    """The proxy's setting: another one is on that side."""
+    given = {"side": side, "world": "10.10.0.1:1", "island": "10.20.0.1:1", "stream_bytes": 4_000_000}
+    return {"between": {**given, **settings}}
+
+
+@asynccontextmanager
+async def multiplexing(directory: Path, **settings: Any) -> AsyncGenerator[tuple[Proxied, Job, str]]:
+    """Two proxies with a multiplexed connection, which is up; the one at the world with its network namespace."""
+    async with machines(directory) as lab:
+        pep, other = await behind_another(lab, 1500, SETTINGS)
+        await pep.server()
+        far = await start(lab, "other", other, **multiplexed("island"))
+        await pep.start(**multiplexed("world"), **settings)
+        await connected(pep)
+        yield pep, far, other
+
+
+async def connected(pep: Proxied) -> None:
+    """Wait until the multiplexed connection is up."""
+    await eventually(lambda: pep.said[-1].get("multiplexes") == 1, "the proxies are connected")
+
+
+@pytest.mark.parametrize("mode", ["after", "early"])
+async def test_connections_may_share_one_between_two_proxies(tmp_path: Path, mode: str) -> None:
+    """Addresses, data, half-closes, resets and refusals are what they are without it."""
+    async with multiplexing(tmp_path, mode=mode) as (pep, _, other):
+        assert json.loads(await pep.client("addresses")) == [["10.10.0.1", 8001], True, True, "FIN", "10.20.0.1:543"]
+        assert json.loads(await pep.client("half_closed")) == ["hello" * 5, "FIN"]
+        assert json.loads(await pep.client("resets")) == [True, "ECONNRESET"]
+        assert json.loads(await pep.client("client_resets")) == [[1000, "ECONNRESET"]]
+        refusal = json.loads(await pep.client("attempt", "81"))
+        assert ("ECONNREFUSED" if mode == "after" else "ECONNRESET") in refusal
+        assert json.loads(await pep.client("downloads", "200")) == {"whole": 200}
+        counted = await pep.settled()
+        assert counted["multiplexed_connections"] == counted["connections"] >= 205
+        assert (counted["server_resets"], counted["client_resets"], counted["refused_connections"]) == (1, 1, 1)
+        assert (counted["held_bytes"], counted["buffered_bytes"], counted["multiplex_losses"]) == (0, 0, 0)
+        between = await pep.lab.run(other, "ss -Htn 'sport = 1 or dport = 1'")
+        assert len(between.splitlines()) == 1, "and no other connection is left"
+        assert not await pep.lab.run(other, "ss -Htn state connected exclude time-wait 'sport != 1 and dport != 1'")
+
+
+async def test_a_stalled_client_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    """The stream of a client that does not read gets no more credit; what waits for it is bounded by that."""
+    async with multiplexing(tmp_path) as (pep, _, _):
+        argv = [sys.executable, str(PEER), "stalled", "10.10.0.1"]
+        stalled = await pep.lab.agent.start_job("stalled", argv, netns=pep.island)
+        await stalled.ready(READY_S)
+        await asyncio.sleep(1)
+        assert 0 < (await pep.counters())["buffered_bytes"] <= 4_000_000
+        assert json.loads(await pep.client("downloads", "50")) == {"whole": 50}
+        await stalled.stop(0, "KILL")
+        counted = await pep.settled()
+        assert (counted["client_resets"], counted["buffered_bytes"]) == (1, 0)
+
+
+CUT = (
+    "nft add table ip t && nft add chain ip t c '{ type filter hook prerouting priority -300; }'"
+    " && nft add rule ip t c tcp dport 1 drop"
+)
+
+
+async def test_connections_are_reset_with_the_one_that_carries_them(tmp_path: Path) -> None:
+    """It is made again by itself; connections that begin meanwhile are split one by one."""
+    async with multiplexing(tmp_path) as (pep, far, other):
+        client, output = await waiting(pep)
+        await pep.lab.run(other, CUT)
+        await pep.lab.run(pep.box, "ss -Ktn 'dport = 1'")
+        await client.wait()
+        assert json.loads(output[-1]) == "ECONNRESET"
+        assert json.loads(await pep.client("half_closed")) == ["hello" * 5, "FIN"]
+        counted = await pep.settled()
+        assert (counted["multiplex_losses"], counted["own_resets"], counted["multiplexes"]) == (1, 1, 0)
+        assert (counted["connections"], counted["multiplexed_connections"]) == (2, 1)
+        await pep.lab.run(other, "nft delete table ip t")
+        await connected(pep)
+        assert json.loads(await pep.client("downloads", "20")) == {"whole": 20}
+        assert (await pep.settled())["multiplexed_connections"] == 21
+        await pep.lab.run(None, f"kill -KILL {far.pid}")
+        await far.wait()
+        await start(pep.lab, "again", other, **multiplexed("island"))
+        await connected(pep)
+        assert json.loads(await pep.client("downloads", "20")) == {"whole": 20}
+
+
+async def test_a_proxy_that_does_not_multiplex_is_no_other_end(tmp_path: Path) -> None:
+    """Connections are split one by one then, as if nothing had been said."""
+    async with machines(tmp_path) as lab:
+        pep, other = await behind_another(lab, 1500, SETTINGS)
+        await pep.server()
+        await start(lab, "other", other, mode="early")
+        await pep.start(**multiplexed("world"))
+        assert json.loads(await pep.client("downloads", "20")) == {"whole": 20}
+        assert (await pep.settled())["multiplexed_connections"] == 0
