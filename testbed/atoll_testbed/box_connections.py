@@ -25,7 +25,7 @@ _DEFAULT_LIMIT = "60 s"
 
 # Only connections of the experiment's hosts: a real box has others, such as an administrator's SSH session.
 _FOUND = "state connected exclude time-wait ( {peers} )"
-# Those between two boxes end by no wait.
+# Those between two boxes are none of the hosts': they end by no wait, and are made again when they are reset.
 _ENDING = f"state connected exclude time-wait ( {{peers}} ) and sport != {PEER_PORT} and dport != {PEER_PORT}"
 _COUNT = 'found=$(ss -Htn $@) || exit 1; printf \'{"connections":%d}\\n\' "$(printf %s "$found" | grep -c .)"'
 
@@ -83,7 +83,7 @@ class BoxConnections:
         deadline = time.monotonic() + self._policy.wait.s
         left = [box for box in boxes if box not in self._external]
         while left:
-            counts = {box: await self._count(box, self._ending) for box in left}
+            counts = {box: await self._count(box) for box in left}
             left = [box for box, count in counts.items() if count]
             if left and time.monotonic() >= deadline:
                 self._publish("limit", {box: counts[box] for box in left})
@@ -98,11 +98,11 @@ class BoxConnections:
             if box in self._external:
                 self._publish("time-out", {box: None})
                 continue
-            count = await self._count(box, self._filter)
+            count = await self._count(box)
+            await self._run(box, "ss", "-Ktn", *self._filter)
             if not count:
                 continue
-            await self._run(box, "ss", "-Ktn", *self._filter)
-            refused = await self._count(box, self._ending)
+            refused = await self._count(box)
             if refused:
                 await self._restart(box)
             self._publish("restart" if refused else "reset", {box: count})
@@ -110,8 +110,8 @@ class BoxConnections:
     def _publish(self, how: str, boxes: Mapping[str, int | None]) -> None:
         self._events.publish(SwapEvent(time.time_ns(), "connections", {"how": how, "boxes": boxes}))
 
-    async def _count(self, box: str, wanted: list[str]) -> int:
-        answer = await self._run(box, "sh", "-c", _COUNT, "count", *wanted)
+    async def _count(self, box: str) -> int:
+        answer = await self._run(box, "sh", "-c", _COUNT, "count", *self._ending)
         return int((answer or {})["connections"])
 
     async def _run(self, box: str, *argv: str) -> dict[str, Any] | None:

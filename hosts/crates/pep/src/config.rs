@@ -121,6 +121,12 @@ impl Between {
         (0..PAIRS_MAX).any(|pair| self.addresses(pair) == addresses)
     }
 
+    /// The time in which pacing sends so many bytes; none: as fast as the path takes them.
+    pub(crate) fn time_of_ns(&self, bytes: u32) -> Option<u64> {
+        let bit_s = self.pacing_bit_s?;
+        Some(u64::from(bytes) * 8 * SECOND_NS / bit_s)
+    }
+
     /// Whether this PEP connects.
     pub(crate) fn connects(&self) -> bool {
         self.side == Side::World

@@ -28,7 +28,7 @@ const SYN_ACKS_REPEATED: u32 = 3;
 const SYNS_REPEATED: u32 = 3;
 
 /// Unsent bytes in the socket of a multiplexed connection: a new stream waits for as many.
-const MULTIPLEXED_UNSENT_BYTES: u32 = 1 << 16;
+pub(crate) const MULTIPLEXED_UNSENT_BYTES: u32 = 1 << 16;
 
 /// Only the headers are of this program's making: "raw" (raw(7), `IPPROTO_RAW`).
 const RAW: i32 = 255;

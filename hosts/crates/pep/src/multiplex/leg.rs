@@ -67,11 +67,15 @@ pub(crate) struct Leg {
     /// Slots and streams that want to send, in the order of their turns.
     waiting: VecDeque<(usize, u32)>,
     next_id: u32,
+    /// The pause before a socket that was full is tried again. Linux reports its room when acknowledgements come, of which
+    /// there are none in the first round trip after idle time, while pacing empties it.
+    retry_pause_ns: Option<u64>,
+    retry_at_ns: Option<u64>,
 }
 
 impl Leg {
     /// A connection that is tried at once, or when it is wanted, if this PEP `connects`.
-    pub(crate) fn new(connects: bool, is_wanted: bool) -> Self {
+    pub(crate) fn new(connects: bool, is_wanted: bool, retry_pause_ns: Option<u64>) -> Self {
         Self {
             connects,
             life: Life::Down {
@@ -85,6 +89,8 @@ impl Leg {
             streams: HashMap::new(),
             waiting: VecDeque::new(),
             next_id: u32::from(connects),
+            retry_pause_ns,
+            retry_at_ns: None,
         }
     }
 
@@ -112,7 +118,15 @@ impl Leg {
         match self.life {
             Life::Down { at_ns } => at_ns,
             Life::Beginning { until_ns } => Some(until_ns),
-            Life::Up => None,
+            Life::Up => self.retry_at_ns,
+        }
+    }
+
+    /// The socket may have room by now.
+    pub(crate) fn retry(&mut self) {
+        self.retry_at_ns = None;
+        if let Some(end) = &mut self.end {
+            end.writable = true;
         }
     }
 
@@ -141,6 +155,7 @@ impl Leg {
         self.incoming = Vec::new();
         self.outgoing = Vec::new();
         self.sent_bytes = 0;
+        self.retry_at_ns = None;
         self.waiting.clear();
         self.life = Life::Down {
             at_ns: self.connects.then_some(now_ns + self.pause_ns),
@@ -225,7 +240,7 @@ impl Leg {
     ///
     /// # Errors
     /// The connection is lost.
-    pub(crate) fn flush(&mut self) -> Result<bool, Lost> {
+    pub(crate) fn flush(&mut self, now_ns: u64) -> Result<bool, Lost> {
         let Some(end) = &mut self.end else {
             return Ok(false);
         };
@@ -236,7 +251,10 @@ impl Leg {
                 .and_then(|socket| send(socket, bytes, SendFlags::NOSIGNAL));
             match sent {
                 Ok(taken) => self.sent_bytes += taken,
-                Err(Errno::AGAIN) => end.writable = false,
+                Err(Errno::AGAIN) => {
+                    end.writable = false;
+                    self.retry_at_ns = self.retry_pause_ns.map(|pause_ns| now_ns + pause_ns);
+                }
                 Err(Errno::INTR) => {}
                 Err(_) => return Err(None),
             }

@@ -19,7 +19,7 @@ use crate::multiplex::credit::Budget;
 use crate::multiplex::leg::{self, Leg};
 use crate::refusal::Refusal;
 use crate::request::parse;
-use crate::sockets::{Entrance, open};
+use crate::sockets::{Entrance, MULTIPLEXED_UNSENT_BYTES, open};
 use crate::transfer::Plumbing;
 use atoll_job::clock::{monotonic_ns, real_time_ns};
 use atoll_job::{Input, Output};
@@ -144,8 +144,9 @@ impl Proxy {
         let legs = config.between.map_or_else(Vec::new, |between| {
             let pairs = 0..config.pairs.len();
             // Chains begin with the first pair; others are for changes of chains.
+            let pause_ns = between.time_of_ns(MULTIPLEXED_UNSENT_BYTES / 4);
             pairs
-                .map(|pair| Leg::new(between.connects(), pair == 0))
+                .map(|pair| Leg::new(between.connects(), pair == 0, pause_ns))
                 .collect()
         });
         let plumbing = Plumbing::new(epoll, streams_bytes).map_err(PepError::of("open a pipe"))?;

@@ -188,7 +188,7 @@ impl Proxy {
         self.legs.iter().filter_map(Leg::due_ns).min()
     }
 
-    /// Try multiplexed connections, and give up those that the other PEP does not answer.
+    /// Try multiplexed connections, and give up those that the other PEP does not answer. Try full sockets again.
     pub(super) fn tend_legs(&mut self, now_ns: u64) {
         let Some(between) = self.config.between else {
             return;
@@ -198,6 +198,10 @@ impl Proxy {
                 .due_ns()
                 .is_none_or(|due_ns| due_ns > now_ns)
             {
+                continue;
+            }
+            if self.legs[pair].is_up() {
+                self.legs[pair].retry();
                 continue;
             }
             self.lose(pair, None, now_ns);
@@ -243,7 +247,7 @@ impl Proxy {
     /// Send what is due and what streams have, as long as the sockets take it.
     pub(super) fn send_frames(&mut self, now_ns: u64) {
         for pair in 0..self.legs.len() {
-            if let Err(why) = self.send(pair) {
+            if let Err(why) = self.send(pair, now_ns) {
                 self.lose(pair, why, now_ns);
             }
         }
@@ -263,14 +267,14 @@ impl Proxy {
     }
 
     /// Give streams their turns while the socket takes frames.
-    fn send(&mut self, pair: usize) -> Result<(), Lost> {
+    fn send(&mut self, pair: usize, now_ns: u64) -> Result<(), Lost> {
         loop {
             let mut is_idle = true;
             while let Some((slot, id)) = self.legs[pair].next_turn() {
                 is_idle = false;
                 self.send_frame(slot, id);
             }
-            let has_room = self.legs[pair].flush()?;
+            let has_room = self.legs[pair].flush(now_ns)?;
             if is_idle || !has_room {
                 return Ok(());
             }
