@@ -3,6 +3,7 @@
 
 import asyncio
 import json
+import os
 import sys
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
@@ -12,6 +13,7 @@ from typing import Any
 import pytest
 
 from atoll_hosts.job import Job
+from tests.guests.pep_peer import ENDINGS
 from tests.support.agent_lab import READY_S, eventually, machines
 from tests.support.pep_lab import PEER, SETTINGS, Proxied, behind_another, proxied, start
 
@@ -365,6 +367,40 @@ async def test_connections_are_reset_with_the_one_that_carries_them(tmp_path: Pa
         await start(pep.lab, "again", other, **multiplexed("island"))
         await connected(pep)
         assert json.loads(await pep.client("downloads", "20")) == {"whole": 20}
+
+
+SILENT = (
+    "nft add table ip s && nft add chain ip s c '{ type filter hook output priority 0; }'"
+    " && nft add rule ip s c tcp sport 8007 tcp flags rst drop"
+)
+LOSSY = (
+    "nft add table ip l && nft add chain ip l c '{ type filter hook prerouting priority -350; }'"
+    " && nft add rule ip l c iifname LEG meta l4proto tcp numgen random mod 200 == 0 drop"
+)
+
+
+@pytest.mark.parametrize("between", ["tcp", "multiplexed"])
+async def test_every_ending_is_passed_on_over_a_lossy_link(tmp_path: Path, between: str) -> None:
+    """In turn, two hundred at a time: no byte is missing, no ending is another one, and nothing is left."""
+    flows = int(os.environ.get("ATOLL_PEP_FLOWS", "700"))
+    async with machines(tmp_path) as lab:
+        pep, other = await behind_another(lab, 1500, SETTINGS)
+        await pep.server()
+        await lab.run(pep.world, f"{REJECT} && {SILENT} && sysctl -qw net.ipv4.icmp_ratelimit=0")
+        for netns, leg in ((pep.box, "box-w"), (other, "box-i")):
+            await lab.run(netns, LOSSY.replace("LEG", leg))
+        given = {side: multiplexed(side) if between == "multiplexed" else {} for side in ("world", "island")}
+        far = await start(lab, "other", other, silence_ns=4 * SECOND_NS, **given["island"])
+        near = await pep.start(silence_ns=4 * SECOND_NS, **given["world"])
+        if between == "multiplexed":
+            await connected(pep)
+        before = [await descriptors(pep, job.pid) for job in (far, near)]
+        found = json.loads(await pep.client("endings", str(flows), "200"))
+        each = flows // len(ENDINGS)
+        assert found == {"endings": {name: [each, 0] for name in ENDINGS}, "resets": each}
+        counted = await pep.settled()
+        assert (counted["buffered_bytes"], counted["own_resets"]) == (0, 0)
+        assert [await descriptors(pep, job.pid) for job in (far, near)] == before
 
 
 async def test_a_proxy_that_does_not_multiplex_is_no_other_end(tmp_path: Path) -> None:
