@@ -318,6 +318,18 @@ def endings(address: str, count: str, at_once: str) -> object:
     return {"endings": found, "resets": seen.count([2, "ECONNRESET"])}
 
 
+def idle(address: str, count: str) -> object:
+    """So many connections that have said hello and wait."""
+    held: list[socket.socket] = []
+    for _ in range(int(count)):
+        client = connected(address, PATIENT)
+        assert client.recv(5) == b"hello"
+        held.append(client)
+    print(json.dumps({"type": "ready"}), flush=True)
+    time.sleep(3600)
+    return None
+
+
 def flood(address: str, port: str, count: str) -> object:
     """First segments without any interest in an answer: the kernel, which has no socket for it, resets."""
     raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
@@ -356,6 +368,7 @@ SCENARIOS = (
     stalled,
     downloads,
     endings,
+    idle,
     flood,
     datagram,
 )

@@ -23,7 +23,7 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
 
 
 def test_both_ends_learn_of_it_when_the_peps_leave_the_chain(found: dict[str, Any]) -> None:
-    """The first PEP ends its connection with the host, and that between the PEPs, which ends the other; it counts one."""
+    """The first PEP ends its connection with a host and that between the PEPs, which ends the other one."""
     told, _ = found["reset"]
     assert told[0] == ["reset", {"pep-w": 1}]
     assert found["fates"] == ["ConnectionResetError", "ConnectionResetError"]

@@ -15,7 +15,7 @@ import pytest
 from atoll_hosts.job import Job
 from tests.guests.pep_peer import ENDINGS
 from tests.support.agent_lab import READY_S, eventually, machines
-from tests.support.pep_lab import PEER, SETTINGS, Proxied, behind_another, proxied, start
+from tests.support.pep_lab import PEER, SETTINGS, Proxied, behind_another, connected, multiplexed, proxied, start
 
 pytestmark = pytest.mark.lab
 
@@ -283,12 +283,6 @@ async def test_a_connection_may_pass_two_proxies(tmp_path: Path, mode: str) -> N
         assert json.loads(await pep.client("downloads", "100")) == {"whole": 100}
 
 
-def multiplexed(side: str, **settings: Any) -> dict[str, Any]:
-    """The proxy's setting: another one is on that side."""
-    given = {"side": side, "world": "10.10.0.1:1", "island": "10.20.0.1:1", "stream_bytes": 4_000_000}
-    return {"between": {**given, **settings}}
-
-
 @asynccontextmanager
 async def multiplexing(directory: Path, **settings: Any) -> AsyncGenerator[tuple[Proxied, Job, str]]:
     """Two proxies with a multiplexed connection, which is up; the one at the world with its network namespace."""
@@ -299,11 +293,6 @@ async def multiplexing(directory: Path, **settings: Any) -> AsyncGenerator[tuple
         await pep.start(**multiplexed("world"), **settings)
         await connected(pep)
         yield pep, far, other
-
-
-async def connected(pep: Proxied) -> None:
-    """Wait until the multiplexed connection is up."""
-    await eventually(lambda: pep.said[-1].get("multiplexes") == 1, "the proxies are connected")
 
 
 @pytest.mark.parametrize("mode", ["after", "early"])
