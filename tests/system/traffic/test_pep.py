@@ -358,6 +358,26 @@ async def test_connections_are_reset_with_the_one_that_carries_them(tmp_path: Pa
         assert json.loads(await pep.client("downloads", "20")) == {"whole": 20}
 
 
+async def test_programs_pass_unmodified(tmp_path: Path) -> None:
+    """A file by HTTP, which is the one that the server has, and iperf3 in both directions."""
+    (tmp_path / "file").write_bytes(bytes(range(251)) * 20_000)
+    async with multiplexing(tmp_path) as (pep, _, _):
+        argv = [sys.executable, "-m", "http.server", "8080", "--bind", "10.10.0.1", "--directory", str(tmp_path)]
+        await pep.lab.agent.start_job("http", argv, netns=pep.world, stdout="/dev/null", stderr="/dev/null")
+        await pep.lab.run(pep.world, "timeout 10 sh -c 'until ss -Htln sport = 8080 | grep -q .; do sleep 0.05; done'")
+        await pep.lab.run(pep.island, f"{sys.executable} -c '{FETCH}' {tmp_path}/fetched")
+        assert (tmp_path / "fetched").read_bytes() == (tmp_path / "file").read_bytes()
+        server = await pep.lab.agent.start_job("iperf3", ["iperf3", "-s", "-B", "10.10.0.1"], netns=pep.world)
+        await pep.lab.run(pep.world, "timeout 10 sh -c 'until ss -Htln sport = 5201 | grep -q .; do sleep 0.05; done'")
+        await pep.lab.run(pep.island, "iperf3 -P 4 -n 5M -c 10.10.0.1")
+        said = json.loads(await pep.lab.run(pep.island, "iperf3 -J -R -P 4 -n 5M -c 10.10.0.1"))
+        assert said["end"]["sum_received"]["bytes"] >= 5_000_000
+        await server.stop()
+        assert (await pep.settled())["multiplexed_connections"] == 11
+
+
+FETCH = 'import sys, urllib.request; urllib.request.urlretrieve("http://10.10.0.1:8080/file", sys.argv[1])'
+
 SILENT = (
     "nft add table ip s && nft add chain ip s c '{ type filter hook output priority 0; }'"
     " && nft add rule ip s c tcp sport 8007 tcp flags rst drop"

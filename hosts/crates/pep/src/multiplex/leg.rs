@@ -6,6 +6,7 @@
 
 use crate::end::{End, Peer};
 use crate::multiplex::frame::{BadFrame, Frame, Message, PAYLOAD_BYTES};
+use rustix::buffer::spare_capacity;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -278,24 +279,22 @@ impl Leg {
         let mut bytes = std::mem::take(&mut self.incoming);
         let before = bytes.len();
         while bytes.len() - before < TURN_BYTES {
-            let start = bytes.len();
-            bytes.resize(start + INCOMING_BYTES, 0);
-            let memory = &mut bytes[start..];
+            bytes.reserve(INCOMING_BYTES);
+            let wanted = bytes.capacity() - bytes.len();
             let read = end
                 .descriptor()
-                .and_then(|socket| recv(socket, memory, RecvFlags::empty()));
-            let (count, _) = match read {
+                .and_then(|socket| recv(socket, spare_capacity(&mut bytes), RecvFlags::empty()));
+            let count = match read {
                 Ok((0, _)) => return Err(None),
-                Ok(read) => read,
+                Ok((count, _)) => count,
                 Err(Errno::AGAIN) => {
                     end.readable = false;
-                    (0, 0)
+                    0
                 }
-                Err(Errno::INTR) => (0, 0),
+                Err(Errno::INTR) => continue,
                 Err(_) => return Err(None),
             };
-            bytes.truncate(start + count);
-            if count < INCOMING_BYTES {
+            if count < wanted {
                 // Its next bytes are an event of their own (epoll(7)); an end behind them already is none.
                 end.readable = end.ending;
                 break;
