@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Two PEPs that multiplex connections over an idle GEO link, next to plain routers, by their settings alone.
 
-The link has 16 Mbit/s and an RTT of 500 ms, all servers are 5 ms away.
+The link has 16 Mbit/s and an RTT of 500 ms. The servers of short flows are 5 ms away, that of the long one 0 ms.
 """
 
 from pathlib import Path
@@ -13,7 +13,7 @@ from tests.support.virtual_runs import run_virtually
 
 pytestmark = pytest.mark.virtual
 BOXES = ("pep-w", "pep-i")
-RATE_BYTES_S, RTT_S = 16e6 / 8, 0.505
+RATE_BYTES_S, RTT_S = 16e6 / 8, 0.5
 
 
 def example(directory: Path, project: Path) -> Path:
@@ -60,7 +60,6 @@ def test_short_flows_take_fewer_round_trips(
 ) -> None:
     """A request leaves with the first frame, and the answer comes at the link's rate."""
     took = {arm: completion_s(tmp_path, project, arm, size) for arm in ARMS}
-    print(size, took)
     assert took["early"] <= early * took["off"], took
     assert took["after"] <= after * took["off"], took
 
@@ -70,7 +69,6 @@ def test_a_long_flow_takes_the_time_of_its_bytes(tmp_path: Path, project: Path) 
     words = ("--set", "traffic.channels=0", "--set", "transfer.size=40 MB", "--set", "transfer.start=2 s")
     summary = ran(tmp_path, project, *ARMS["early"], *words, "--duration", "40 s")
     wire_bytes = 40e6 * 1500 / 1448
-    print(summary["transfer_s"], wire_bytes / RATE_BYTES_S + RTT_S)
     assert summary["transfer_s"] <= 1.03 * (wire_bytes / RATE_BYTES_S + RTT_S)
     assert summary["boxes"]["pep-w"]["multiplexed_connections"] == summary["boxes"]["pep-w"]["connections"]
     assert summary["loss_bytes_link"] == 0

@@ -343,6 +343,9 @@ impl Proxy {
             return Ok(());
         };
         let connection = &mut self.connections[slot];
+        if matches!(connection.stage, Stage::Over) {
+            return Ok(());
+        }
         let is_asked = matches!(connection.stage, Stage::Connecting { .. });
         let Some(carried) = connection.carried() else {
             return Ok(());
