@@ -15,6 +15,7 @@ from atoll_controller.planner.job_privileges import RESET_CONNECTIONS
 from atoll_core.errors import LabError, UsageError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import SwapEvent
+from atoll_core.lab.box_kind import PEER_PORT
 from atoll_core.lab.network import Network
 from atoll_core.units import Duration
 from atoll_hosts.machine import Machine
@@ -24,6 +25,8 @@ _DEFAULT_LIMIT = "60 s"
 
 # Only connections of the experiment's hosts: a real box has others, such as an administrator's SSH session.
 _FOUND = "state connected exclude time-wait ( {peers} )"
+# Those between two boxes are none of the hosts': they end by no wait, and are made again when they are reset.
+_ENDING = f"state connected exclude time-wait ( {{peers}} ) and sport != {PEER_PORT} and dport != {PEER_PORT}"
 _COUNT = 'found=$(ss -Htn $@) || exit 1; printf \'{"connections":%d}\\n\' "$(printf %s "$found" | grep -c .)"'
 
 
@@ -65,7 +68,9 @@ class BoxConnections:
         self._restart = restart
         self._events = events
         self._policy = policy
-        self._filter = _FOUND.format(peers=f"dst {network.world} or dst {network.island}").split()
+        peers = f"dst {network.world} or dst {network.island}"
+        self._filter = _FOUND.format(peers=peers).split()
+        self._ending = _ENDING.format(peers=peers).split()
         self._external = frozenset(box.name for box in network.boxes if not box.is_managed)
 
     async def wait(self, boxes: Collection[str]) -> bool:
@@ -94,9 +99,9 @@ class BoxConnections:
                 self._publish("time-out", {box: None})
                 continue
             count = await self._count(box)
+            await self._run(box, "ss", "-Ktn", *self._filter)
             if not count:
                 continue
-            await self._run(box, "ss", "-Ktn", *self._filter)
             refused = await self._count(box)
             if refused:
                 await self._restart(box)
@@ -106,7 +111,7 @@ class BoxConnections:
         self._events.publish(SwapEvent(time.time_ns(), "connections", {"how": how, "boxes": boxes}))
 
     async def _count(self, box: str) -> int:
-        answer = await self._run(box, "sh", "-c", _COUNT, "count", *self._filter)
+        answer = await self._run(box, "sh", "-c", _COUNT, "count", *self._ending)
         return int((answer or {})["connections"])
 
     async def _run(self, box: str, *argv: str) -> dict[str, Any] | None:

@@ -9,7 +9,8 @@ from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.lab.pep import PEP
 
-SETTINGS = ("accept=learned", "island_pacing=15 Mbit/s", "island_unsent=131072 B", "island_window=1 MB")
+SETTINGS = ("accept=learned", "island_pacing=15 Mbit/s", "island_unsent=131072 B", "island_window=1 MB",
+            "between=multiplexed", "between_rate=16 Mbit/s", "island_initial_window=700")  # fmt: skip
 
 
 def examples(project: Path, sender: str) -> list[dict[str, Any]]:
@@ -19,12 +20,13 @@ def examples(project: Path, sender: str) -> list[dict[str, Any]]:
 
 def test_a_planned_configuration_has_the_keys_of_the_example(project: Path) -> None:
     """All of them but the limit of pending connections, whose default is the program's."""
-    given = tuple(f"boxes.pep-w.{setting}" for setting in SETTINGS)
-    plan = make_plan(*load_experiment(project / "examples/pep-world.yaml", given))
+    given = (*(f"boxes.pep-w.{setting}" for setting in SETTINGS), "boxes.pep-i.between=multiplexed")
+    plan = make_plan(*load_experiment(project / "examples/pep-both.yaml", given))
     config = next(job.config for job in plan.jobs if job.argv == ("atoll-host", "pep")) or {}
     example = examples(project, "keeper")[1]
     assert config.keys() | {"pending_max"} == example.keys()
     assert config["legs"]["island"].keys() == example["legs"]["island"].keys()
+    assert config["between"].keys() == example["between"].keys()
     assert config["pairs"][1].keys() == example["pairs"][1].keys()
     assert [pair["mark"] for pair in config["pairs"]] == [pair["mark"] for pair in example["pairs"]]
     assert [pair["ports"] for pair in config["pairs"]] == [pair["ports"] for pair in example["pairs"]]

@@ -7,19 +7,24 @@ Each port of the server ends connections in its own way. A client prints one lin
 import asyncio
 import contextlib
 import errno
+import fcntl
 import hashlib
 import json
 import os
 import socket
 import struct
 import sys
+import termios
 import threading
 import time
 
 PAYLOAD = bytes(range(251)) * 1000  # 251 is prime: no power of two is a period of it
 SIZE = 100_000
 
-DOWNLOAD, DIGEST, RESETTING, RECORDING, TALKING, PATIENT, ENDLESS = range(8000, 8007)
+DOWNLOAD, DIGEST, RESETTING, RECORDING, TALKING, PATIENT, ENDLESS, VANISHING = range(8000, 8008)
+REFUSED, UNREACHABLE = 81, 8010
+
+TCP_REPAIR = 19  # linux/tcp.h: a socket under repair is closed without a word
 
 LINGER_NOT = struct.pack("ii", 1, 0)
 
@@ -106,6 +111,16 @@ def endless(connection: socket.socket) -> None:
             connection.sendall(PAYLOAD)
 
 
+def vanishing(connection: socket.socket) -> None:
+    """Be gone after some data, without FIN or RST; a packet filter has to keep the kernel from answering for it."""
+    connection.recv(100)
+    connection.sendall(PAYLOAD[:SIZE])
+    while fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)) != bytes(4):  # not acknowledged (tcp(7), SIOCOUTQ)
+        time.sleep(0.05)
+    connection.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
+    connection.close()
+
+
 def serve(address: str) -> None:
     """Serve all ports."""
     os.environ["PYTHONUNBUFFERED"] = "1"
@@ -124,6 +139,7 @@ def serve(address: str) -> None:
         TALKING: talking,
         PATIENT: patient,
         ENDLESS: endless,
+        VANISHING: vanishing,
     }
     for port, serve_one in waits.items():
         listener = socket.create_server((address, port), backlog=4096)
@@ -231,6 +247,89 @@ def downloads(address: str, count: str) -> object:
     return asyncio.run(_fetches(address, int(count)))
 
 
+async def _received(reader: asyncio.StreamReader) -> tuple[bytes, str]:
+    data = bytearray()
+    try:
+        while piece := await reader.read(1 << 16):
+            data += piece
+    except OSError as error:
+        return bytes(data), errno.errorcode[error.errno or 0]
+    return bytes(data), "FIN"
+
+
+async def _ended(address: str, port: int) -> bool:
+    """Whether a connection to the port of a server ends as it should, after all of its bytes."""
+    wrong = {REFUSED: "ECONNREFUSED", UNREACHABLE: "EHOSTUNREACH"}
+    try:
+        reader, writer = await asyncio.open_connection(address, port)
+    except OSError as error:
+        return errno.errorcode.get(error.errno or 0) == wrong.get(port)
+    try:
+        writer.write(PAYLOAD[:SIZE] if port == DIGEST else b"go")
+        if port == DIGEST:
+            writer.write_eof()
+            count, found, how, _ = json.loads(await reader.read(-1))
+            return (count, how) == (SIZE, "FIN") and found == hashlib.sha256(PAYLOAD[:SIZE]).hexdigest()
+        if port == RECORDING:
+            await writer.drain()
+            await asyncio.sleep(1)
+            writer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+            writer.transport.abort()
+            return True
+        data, how = await _received(reader)
+        return data == PAYLOAD[:SIZE] and how == ("FIN" if port == DOWNLOAD else "ECONNRESET")
+    finally:
+        writer.close()
+        with contextlib.suppress(OSError):
+            await writer.wait_closed()
+
+
+ENDINGS = {
+    "server first": DOWNLOAD,
+    "client first": DIGEST,
+    "server resets": RESETTING,
+    "client resets": RECORDING,
+    "vanished": VANISHING,
+    "refused": REFUSED,
+    "unreachable": UNREACHABLE,
+}
+
+
+async def _endings(address: str, count: int, at_once: int) -> dict[str, list[int]]:
+    slots = asyncio.Semaphore(at_once)
+    found = {name: [0, 0] for name in ENDINGS}
+
+    async def one(name: str) -> None:
+        async with slots:
+            found[name][not await _ended(address, ENDINGS[name])] += 1
+
+    names = list(ENDINGS)
+    await asyncio.gather(*(one(names[number % len(names)]) for number in range(count)))
+    return found
+
+
+def endings(address: str, count: str, at_once: str) -> object:
+    """Connections with every ending in turn: of each, how many were right and wrong; and what servers saw of resets."""
+    found = asyncio.run(_endings(address, int(count), int(at_once)))
+    time.sleep(float(os.environ.get("SETTLING_S", "5")))  # a lost RST is noticed later
+    with connected(address, RECORDING) as client:
+        client.shutdown(socket.SHUT_WR)
+        seen = json.loads(client.makefile().read())
+    return {"endings": found, "resets": seen.count([2, "ECONNRESET"])}
+
+
+def idle(address: str, count: str) -> object:
+    """So many connections that have said hello and wait."""
+    held: list[socket.socket] = []
+    for _ in range(int(count)):
+        client = connected(address, PATIENT)
+        assert client.recv(5) == b"hello"
+        held.append(client)
+    print(json.dumps({"type": "ready"}), flush=True)
+    time.sleep(3600)
+    return None
+
+
 def flood(address: str, port: str, count: str) -> object:
     """First segments without any interest in an answer: the kernel, which has no socket for it, resets."""
     raw = socket.socket(socket.AF_INET, socket.SOCK_RAW, socket.IPPROTO_TCP)
@@ -259,7 +358,20 @@ def datagram(address: str) -> object:
     return "answered"
 
 
-SCENARIOS = (addresses, attempt, resets, client_resets, half_closed, waiting, stalled, downloads, flood, datagram)
+SCENARIOS = (
+    addresses,
+    attempt,
+    resets,
+    client_resets,
+    half_closed,
+    waiting,
+    stalled,
+    downloads,
+    endings,
+    idle,
+    flood,
+    datagram,
+)
 
 if __name__ == "__main__":
     role, *words = sys.argv[1:]

@@ -200,3 +200,14 @@ async def behind_another(lab: Machines, mtu: int, other: HostSettings = TWO_PAIR
     await lab.agent.set_host(replace(other, host="other", interfaces=legs), router)
     await lab.agent.set_host(SETTINGS, box)
     return Proxied(lab, box, [(world, island)], []), router
+
+
+def multiplexed(side: str, **settings: Any) -> dict[str, Any]:
+    """The setting of a proxy that multiplexes with another one, which is on that side."""
+    given = {"side": side, "world": "10.10.0.1:1", "island": "10.20.0.1:1", "stream_bytes": 4_000_000}
+    return {"between": {**given, **settings}}
+
+
+async def connected(pep: Proxied) -> None:
+    """Wait until the multiplexed connection is up."""
+    await eventually(lambda: pep.said[-1].get("multiplexes") == 1, "the proxies are connected")

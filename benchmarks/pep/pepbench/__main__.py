@@ -13,7 +13,7 @@ from atoll_core.errors import AtollError
 from benchkit.docs_page import put_figures
 from benchkit.json_results import write_results
 from benchkit.machine_facts import describe, in_words
-from pepbench.ways import PEPSAL, PROXY, ROUTER, between, bulk_bit_s, downloads
+from pepbench.ways import PEPSAL, PROXY, ROUTER, between, bulk_bit_s, downloads, idle_bytes, proxies
 
 _DOWNLOADS = 32
 _REMEDY = "left out; name its executable by --pepsal (docs/benchmarks.md tells how to build it)"
@@ -25,12 +25,13 @@ def main() -> None:
     parser.add_argument("--seconds", type=float, default=2, help="of each measurement of throughput (2)")
     parser.add_argument("--rounds", type=int, default=5, help="of all ways (5)")
     parser.add_argument("--quick", action="store_true", help="one round of a second")
+    parser.add_argument("--idle", type=int, metavar="N", help="measure memory of N idle connections, and nothing else")
     parser.add_argument("--pepsal", type=Path, metavar="FILE", help="PEPsal's executable, if it is not on PATH")
     parser.add_argument("--render", type=Path, metavar="FILE", help="a document that holds the tables")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
     options = parser.parse_args()
     try:
-        asyncio.run(_measure(options))
+        asyncio.run(_measure_idle(options.idle) if options.idle else _measure(options))
     except AtollError as error:
         parser.exit(error.exit_code, f"{error}\n")
 
@@ -60,6 +61,15 @@ async def _measure(options: argparse.Namespace) -> None:
         write_results(options.json, {"machine": machine, "bulk_bit_s": bulk, "downloads": ended})
     if options.render:
         put_figures(options.render, "the proxy", lambda: f"\n\n{text}\n\n")
+
+
+async def _measure_idle(count: int) -> None:
+    with tempfile.TemporaryDirectory() as scratch:
+        for multiplex in (False, True):
+            async with proxies(Path(scratch), multiplex=multiplex) as found:
+                each = await idle_bytes(found, count)
+            how = "multiplexed" if multiplex else "split one by one"
+            print(f"{count} idle connections through two proxies, {how}: {each:.0f} B of the program each")
 
 
 def _executable(named: Path | None) -> Path | None:

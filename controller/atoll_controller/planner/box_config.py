@@ -4,6 +4,7 @@
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.path_mtu import PathMtus
+from atoll_core.experiment.peers import find_peers
 from atoll_core.experiment.tunnels import Tunnel, allocate_tunnels
 from atoll_core.lab.box_kind import BoxUse, Configuration
 from atoll_core.lab.network import ChainBox, Network
@@ -12,11 +13,12 @@ from atoll_core.lab.network import ChainBox, Network
 def box_uses(network: Network, experiment: Experiment) -> dict[str, BoxUse]:
     """Every box that has a program by its kind and is not off, by its name, in a chain or not.
 
-    Raises PlanError if the packets of a chain cannot be encapsulated.
+    Raises PlanError if the packets of a chain cannot be encapsulated, or boxes cannot be connected.
     """
     tunnels, refused = allocate_tunnels(network, experiment)
-    if refused:
-        raise PlanError("; ".join(f"chain {chain.name!r}: {reason}" for chain, reason in refused))
+    peers, unfit = find_peers(network, experiment)
+    if wrong := [*refused, *((each.chain, each.reason) for each in unfit)]:
+        raise PlanError("; ".join(f"chain {chain.name!r}: {reason}" for chain, reason in wrong))
     boxes = [box for box in experiment.as_used(network).boxes if box.kind.subcommand]
     if not boxes:
         return {}
@@ -30,6 +32,7 @@ def box_uses(network: Network, experiment: Experiment) -> dict[str, BoxUse]:
             island_hosts=tuple(host.address for host in network.island_hosts),
             mtu=mtus.least_at(box),
             tunnels=tuple(_tunnels(network, box, tunnels)),
+            peer=peers.get(box.name),
         )
         for box in boxes
     }

@@ -14,7 +14,14 @@ from atoll_controller.planner.virtual_cost import rough, wall_time
 from atoll_core.description.validation_messages import entry_name
 from atoll_core.description.yaml_document import Place
 from atoll_core.errors import Diagnostic
-from atoll_core.experiment.capacity import TrunkSteering, bandwidth_delay_product, bottleneck, longest_rtt, pause
+from atoll_core.experiment.capacity import (
+    TrunkSteering,
+    bandwidth_delay_product,
+    bottleneck,
+    longest_rtt,
+    pause,
+    rtt_of_links,
+)
 from atoll_core.experiment.experiment import (
     MAIN,
     Bernoulli,
@@ -106,6 +113,25 @@ def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Ite
                 *(("links", link.box) for link in steering.links),
                 ("latency",),
             )
+
+
+def _box_buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
+    """Boxes that end connections, and whose sockets cannot fill a link alone."""
+    ends = {box.name for box in experiment.as_used(network).boxes if box.kind.ends_connections}
+    for steering in _steerings(experiment):
+        rate, rtt = bottleneck(steering), rtt_of_links(steering)
+        product = bandwidth_delay_product(rate, rtt)
+        for each in experiment.boxes:
+            given = dict(each.settings).get("buffer_max")
+            if each.box in ends and each.box in steering.hops and given is not None and Size(given) < product:
+                yield _doubt(
+                    experiment,
+                    each.line,
+                    ("boxes", each.box, "buffer_max"),
+                    f"{Size(given)} is less than the bandwidth-delay product of the links, {rate} x {rtt} = {product}, "
+                    "so one connection cannot fill them; usual is at least that",
+                    *(("links", link.box) for link in steering.links),
+                )
 
 
 def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
@@ -344,6 +370,7 @@ def _share_lost(loss: Loss | None, packet_bytes: int) -> float:
 _Kind = Callable[[Network, Experiment, Backend | None], Iterator[Diagnostic]]
 _DOUBTS: tuple[_Kind, ...] = (
     _buffers,
+    _box_buffers,
     _transfer,
     _pings,
     _queues,

@@ -55,6 +55,16 @@ class PepSettings(BoxSettings):
     island_initial_window: _InitialWindow | None = Field(
         default=None, description="Initial congestion window towards the island, in segments; default the kernel's."
     )
+    between: Literal["tcp", "multiplexed"] = Field(
+        default="tcp",
+        description="How two PEPs of a chain carry connections: tcp, in a TCP connection each; multiplexed, all in one "
+        "that persists, which both PEPs must say; default tcp.",
+    )
+    between_rate: _Pacing | None = Field(
+        default=None,
+        description="Rate of the link towards the other PEP, for which the multiplexed connection is paced; default "
+        "unlimited.",
+    )
     buffer_max: BufferSize = Field(
         default=Size(16 * 10**6),
         description="Most that socket buffers of either side may grow to; default 16 MB.",

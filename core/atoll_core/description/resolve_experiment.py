@@ -36,6 +36,7 @@ from atoll_core.experiment.experiment import (
     Transfer,
 )
 from atoll_core.experiment.path_mtu import PathMtus
+from atoll_core.experiment.peers import find_peers
 from atoll_core.experiment.tunnels import allocate_tunnels, pairs_of
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.units import Size
@@ -233,10 +234,11 @@ class _Resolver:
                 if key in self.raw.boxes.get(name, {}):  # the others are the lab's
                     self.mistakes.append(self.parsed.document.mistake(("boxes", name, key), message))
             if settings:
-                yield BoxConfiguration(name, tuple(settings.items()))
+                line = self.parsed.document.line(("boxes", name, "buffer_max"))
+                yield BoxConfiguration(name, tuple(settings.items()), line)
 
     def check_pairs(self, lab: Lab, network: Network) -> None:
-        """Check that boxes of a pair agree, and that their outer packets have addresses."""
+        """Check that boxes of a pair agree, that outer packets have addresses, and that peers can be connected."""
         if self.mistakes or lab.mistakes:
             return
         experiment = self.experiment(lab.document.file)
@@ -247,6 +249,9 @@ class _Resolver:
                 for box, key, message in disagreements(world, island, settings):
                     written = key in self.raw.boxes.get(box, {})
                     self.wrong(("boxes", box, key) if written else places[chain], message)
+        for each in find_peers(network, experiment)[1]:
+            written = "between" in self.raw.boxes.get(each.box, {})
+            self.wrong(("boxes", each.box, "between") if written else places[each.chain], each.reason)
         for chain, reason in () if self.mistakes else allocate_tunnels(network, experiment)[1]:
             self.wrong(places[chain], reason)
 

@@ -123,8 +123,13 @@ def longest_rtt(network: Network, steering: TrunkSteering) -> Duration:
     """The longest base RTT of the experiment: the links at their longest, and the longest latency class in use."""
     used = {name for _, name in steering.latency}
     terrestrial = [delay.rtt.ns for box in network.delay_boxes for delay in box.classes if delay.name in used]
-    links = sum(each.delays[1].ns for link in steering.links for each in (link.to_island, link.to_world))
-    return Duration(links + max(terrestrial, default=0))
+    return Duration(rtt_of_links(steering).ns + max(terrestrial, default=0))
+
+
+def rtt_of_links(steering: TrunkSteering) -> Duration:
+    """The base RTT of the links at their longest."""
+    ways = (each for link in steering.links for each in (link.to_island, link.to_world))
+    return Duration(sum(each.delays[1].ns for each in ways))
 
 
 def pause(experiment: Experiment) -> Duration:

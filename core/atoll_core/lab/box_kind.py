@@ -22,13 +22,28 @@ class Forwarding(StrEnum):
     ROUTED = "routed"  # packets leave in frames of the box's own, untagged
 
 
+PEER_PORT = 1
+"""The TCP port of connections between two boxes (``BoxKind.keeps_peer``): tcpmux, which no host uses. The box at the
+island connects, from this port or the next one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Peer:
+    """The box to which a box keeps a connection, on its ``side``, and the connection's addresses at the two ends."""
+
+    side: str
+    world: str
+    island: str
+
+
 @dataclass(frozen=True, slots=True)
 class BoxUse:
     """A box in an experiment, for the functions of its kind.
 
     ``legs``: the names of its interfaces, world and island, of the first pair and then of the spare one.
     ``settings``: resolved, quantities in base units. ``mtu``: IP bytes of the longest packet that all chains through
-    the box carry. ``tunnels``: of a kind that encapsulates, docs/box-kinds.md.
+    the box carry. ``tunnels``: of a kind that encapsulates, docs/box-kinds.md. ``peer``: of a box that keeps a
+    connection to another one.
     """
 
     legs: tuple[tuple[str, str], ...]
@@ -37,6 +52,7 @@ class BoxUse:
     island_hosts: tuple[IPv4Address, ...]
     mtu: int
     tunnels: tuple[Configuration, ...] = ()
+    peer: Peer | None = None
 
 
 def plain_configuration(use: BoxUse) -> Configuration:
@@ -72,6 +88,8 @@ class BoxKind:
     The plan gives each pair addresses for them (``atoll_core.experiment.tunnels``).
     ``overhead_bytes``: the bytes that a packet is longer between the two, which reduce the MTU of hosts.
     ``agree``: settings that must be the same at both boxes of a pair. ``mode`` is one if the kind encapsulates.
+    ``keeps_peer``: whether a box with these settings keeps a TCP connection to another box of its chain, whose settings
+    say so, too.
     ``host_settings``: makes the settings of its machine from those of a plain router. They should not depend on the
     chains, so that a swap changes no machine that packets pass.
     ``counters``: sums that its program's counter lines and marks hold: metrics of the kind's name, figures of a run.
@@ -95,6 +113,7 @@ class BoxKind:
     encapsulates: str = ""
     overhead_bytes: int = 0
     agree: tuple[str, ...] = ()
+    keeps_peer: Callable[[Mapping[str, Any]], bool] | None = None
     configuration: Callable[[BoxUse], Configuration] = plain_configuration
     host_settings: Callable[[HostSettings, BoxUse], HostSettings] | None = None
     counters: tuple[MetricField, ...] = ()

@@ -5,11 +5,11 @@ Its machine hands it packets by the rules of docs/contracts.md, "pep". Bit 0 of 
 machine's sockets; bits 1 and 2 name the pair of legs; bit 3 is set on SYNs from the world.
 """
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from atoll_core.lab.box_kind import BoxKind, BoxUse, Configuration, Forwarding, register
+from atoll_core.lab.box_kind import PEER_PORT, BoxKind, BoxUse, Configuration, Forwarding, Peer, register
 from atoll_core.metrics.metrics_schema import MetricField
 from atoll_core.plan.plan import (
     FilterVerdict,
@@ -28,7 +28,10 @@ _FROM_WORLD = 8
 _SYN_MASK = _LOCAL.mask | _PAIR_MASK | _FROM_WORLD
 _FIRST_PORT = 5001
 _TCP_HEADERS = 40  # IPv4 and TCP without options (RFC 9293, 3.7.1)
+_TCP_OPTIONS = 12  # time stamps (RFC 7323)
 _SIDES = ("world", "island")
+_UTILISATION = 0.985
+"""The part of its link's rate at which a multiplexed connection is paced: acknowledgements and others have the rest."""
 
 # tcp(7): minimum and initial buffer, kernel defaults.
 _RECEIVE_BUFFER = "4096 131072"
@@ -61,7 +64,24 @@ def _configuration(use: BoxUse) -> Configuration:
         "connections_max": given["connections_max"],
         "silence_ns": given["silence"],
         "flush_ns": given["flush"],
+        **({"between": _between(use, use.peer)} if use.peer else {}),
     }
+
+
+def _between(use: BoxUse, peer: Peer) -> Configuration:
+    given = use.settings
+    found: Configuration = {
+        "side": peer.side,
+        "world": f"{peer.world}:{PEER_PORT}",
+        "island": f"{peer.island}:{PEER_PORT}",
+        "stream_bytes": given["buffer_max"],
+    }
+    if rate := given["between_rate"]:
+        payload = (use.mtu - _TCP_HEADERS - _TCP_OPTIONS) / use.mtu
+        found["pacing_bit_s"] = round(_UTILISATION * rate * payload)
+    if window := given[f"{peer.side}_initial_window"]:
+        found["padding_bytes"] = window * (use.mtu - _TCP_HEADERS) // 2
+    return found
 
 
 def _leg(use: BoxUse, side: str) -> dict[str, Any]:
@@ -74,6 +94,10 @@ def _leg(use: BoxUse, side: str) -> dict[str, Any]:
         "mss_bytes": use.mtu - _TCP_HEADERS if given["mss_clamp"] else None,
     }
     return {key: value for key, value in found.items() if value is not None}
+
+
+def _multiplexes(settings: Mapping[str, Any]) -> bool:
+    return settings.get("between") == "multiplexed"
 
 
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
@@ -93,6 +117,7 @@ def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
             ("net.ipv4.tcp_ecn", "1" if given["ecn"] else "0"),
             ("net.ipv4.tcp_no_metrics_save", "1"),
             ("net.ipv4.tcp_tw_reuse", "1"),
+            *((("net.ipv4.tcp_slow_start_after_idle", "0"),) if _multiplexes(given) else ()),
         ),
         legs=tuple(
             replace(legs, mark=PacketMark(_mark(pair), _PAIR_MASK), accept_foreign=True)
@@ -139,6 +164,7 @@ PEP = register(
         privileges=(Privilege.NET_ADMIN, Privilege.NET_RAW, Privilege.NET_BIND_SERVICE),
         settings=_settings,
         ends_connections=True,
+        keeps_peer=_multiplexes,
         connections_counter="connections",
         configuration=_configuration,
         host_settings=_host_settings,
@@ -158,6 +184,8 @@ PEP = register(
             MetricField("client_vanished_ends", "1", "connections whose client vanished"),
             MetricField("server_vanished_ends", "1", "connections whose server vanished"),
             MetricField("own_resets", "1", "connections reset by the PEP, as by a swap"),
+            MetricField("multiplexed_connections", "1", "those of connections that were multiplexed"),
+            MetricField("multiplex_losses", "1", "losses of the multiplexed connection to the other PEP"),
         ),
         levels=(
             MetricField("open_connections", "1", "connections established on both sides that have not ended"),
@@ -170,6 +198,8 @@ PEP = register(
             MetricField("world_rtt_max_ns", "ns", "largest smoothed RTT towards world hosts"),
             MetricField("island_rtt_median_ns", "ns", "median of smoothed RTTs towards island hosts"),
             MetricField("island_rtt_max_ns", "ns", "largest smoothed RTT towards island hosts"),
+            MetricField("multiplexes", "1", "multiplexed connections to the other PEP that are up"),
+            MetricField("multiplex_rtt_ns", "ns", "smoothed RTT of the multiplexed connection"),
             MetricField("pipes", "1", "pipes of the program"),
             MetricField("memory_bytes", "bytes", "resident memory of the program"),
         ),

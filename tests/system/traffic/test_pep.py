@@ -3,15 +3,19 @@
 
 import asyncio
 import json
+import os
 import sys
-from collections.abc import AsyncIterator
+from collections.abc import AsyncGenerator, AsyncIterator
+from contextlib import asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 from atoll_hosts.job import Job
+from tests.guests.pep_peer import ENDINGS
 from tests.support.agent_lab import READY_S, eventually, machines
-from tests.support.pep_lab import PEER, SETTINGS, Proxied, behind_another, proxied, start
+from tests.support.pep_lab import PEER, SETTINGS, Proxied, behind_another, connected, multiplexed, proxied, start
 
 pytestmark = pytest.mark.lab
 
@@ -277,3 +281,143 @@ async def test_a_connection_may_pass_two_proxies(tmp_path: Path, mode: str) -> N
         refusal = json.loads(await pep.client("attempt", "81"))
         assert ("ECONNREFUSED" if mode == "after" else "ECONNRESET") in refusal
         assert json.loads(await pep.client("downloads", "100")) == {"whole": 100}
+
+
+@asynccontextmanager
+async def multiplexing(directory: Path, **settings: Any) -> AsyncGenerator[tuple[Proxied, Job, str]]:
+    """Two proxies with a multiplexed connection, which is up; the one at the world with its network namespace."""
+    async with machines(directory) as lab:
+        pep, other = await behind_another(lab, 1500, SETTINGS)
+        await pep.server()
+        far = await start(lab, "other", other, **multiplexed("island"))
+        await pep.start(**multiplexed("world"), **settings)
+        await connected(pep)
+        yield pep, far, other
+
+
+@pytest.mark.parametrize("mode", ["after", "early"])
+async def test_connections_may_share_one_between_two_proxies(tmp_path: Path, mode: str) -> None:
+    """Addresses, data, half-closes, resets and refusals are what they are without it."""
+    async with multiplexing(tmp_path, mode=mode) as (pep, _, other):
+        assert json.loads(await pep.client("addresses")) == [["10.10.0.1", 8001], True, True, "FIN", "10.20.0.1:543"]
+        assert json.loads(await pep.client("half_closed")) == ["hello" * 5, "FIN"]
+        assert json.loads(await pep.client("resets")) == [True, "ECONNRESET"]
+        assert json.loads(await pep.client("client_resets")) == [[1000, "ECONNRESET"]]
+        refusal = json.loads(await pep.client("attempt", "81"))
+        assert ("ECONNREFUSED" if mode == "after" else "ECONNRESET") in refusal
+        assert json.loads(await pep.client("downloads", "200")) == {"whole": 200}
+        counted = await pep.settled()
+        assert counted["multiplexed_connections"] == counted["connections"] >= 205
+        assert (counted["server_resets"], counted["client_resets"], counted["refused_connections"]) == (1, 1, 1)
+        assert (counted["held_bytes"], counted["buffered_bytes"], counted["multiplex_losses"]) == (0, 0, 0)
+        between = await pep.lab.run(other, "ss -Htn 'sport = 1 or dport = 1'")
+        assert len(between.splitlines()) == 1, "and no other connection is left"
+        assert not await pep.lab.run(other, "ss -Htn state connected exclude time-wait 'sport != 1 and dport != 1'")
+
+
+async def test_a_stalled_client_does_not_hold_up_the_others(tmp_path: Path) -> None:
+    """The stream of a client that does not read gets no more credit; what waits for it is bounded by that."""
+    async with multiplexing(tmp_path) as (pep, _, _):
+        argv = [sys.executable, str(PEER), "stalled", "10.10.0.1"]
+        stalled = await pep.lab.agent.start_job("stalled", argv, netns=pep.island)
+        await stalled.ready(READY_S)
+        await asyncio.sleep(1)
+        assert 0 < (await pep.counters())["buffered_bytes"] <= 4_000_000
+        assert json.loads(await pep.client("downloads", "50")) == {"whole": 50}
+        await stalled.stop(0, "KILL")
+        counted = await pep.settled()
+        assert (counted["client_resets"], counted["buffered_bytes"]) == (1, 0)
+
+
+CUT = (
+    "nft add table ip t && nft add chain ip t c '{ type filter hook prerouting priority -300; }'"
+    " && nft add rule ip t c tcp dport 1 drop"
+)
+
+
+async def test_connections_are_reset_with_the_one_that_carries_them(tmp_path: Path) -> None:
+    """It is made again by itself; connections that begin meanwhile are split one by one."""
+    async with multiplexing(tmp_path) as (pep, far, other):
+        client, output = await waiting(pep)
+        await pep.lab.run(other, CUT)
+        await pep.lab.run(pep.box, "ss -Ktn 'dport = 1'")
+        await client.wait()
+        assert json.loads(output[-1]) == "ECONNRESET"
+        assert json.loads(await pep.client("half_closed")) == ["hello" * 5, "FIN"]
+        counted = await pep.settled()
+        assert (counted["multiplex_losses"], counted["own_resets"], counted["multiplexes"]) == (1, 1, 0)
+        assert (counted["connections"], counted["multiplexed_connections"]) == (2, 1)
+        await pep.lab.run(other, "nft delete table ip t")
+        await connected(pep)
+        assert json.loads(await pep.client("downloads", "20")) == {"whole": 20}
+        assert (await pep.settled())["multiplexed_connections"] == 21
+        await pep.lab.run(None, f"kill -KILL {far.pid}")
+        await far.wait()
+        await start(pep.lab, "again", other, **multiplexed("island"))
+        await connected(pep)
+        assert json.loads(await pep.client("downloads", "20")) == {"whole": 20}
+
+
+async def test_programs_pass_unmodified(tmp_path: Path) -> None:
+    """A file by HTTP, which is the one that the server has, and iperf3 in both directions."""
+    (tmp_path / "file").write_bytes(bytes(range(251)) * 20_000)
+    async with multiplexing(tmp_path) as (pep, _, _):
+        argv = [sys.executable, "-m", "http.server", "8080", "--bind", "10.10.0.1", "--directory", str(tmp_path)]
+        await pep.lab.agent.start_job("http", argv, netns=pep.world, stdout="/dev/null", stderr="/dev/null")
+        await pep.lab.run(pep.world, "timeout 10 sh -c 'until ss -Htln sport = 8080 | grep -q .; do sleep 0.05; done'")
+        await pep.lab.run(pep.island, f"{sys.executable} -c '{FETCH}' {tmp_path}/fetched")
+        assert (tmp_path / "fetched").read_bytes() == (tmp_path / "file").read_bytes()
+        server = await pep.lab.agent.start_job("iperf3", ["iperf3", "-s", "-B", "10.10.0.1"], netns=pep.world)
+        await pep.lab.run(pep.world, "timeout 10 sh -c 'until ss -Htln sport = 5201 | grep -q .; do sleep 0.05; done'")
+        await pep.lab.run(pep.island, "iperf3 -P 4 -n 5M -c 10.10.0.1")
+        said = json.loads(await pep.lab.run(pep.island, "iperf3 -J -R -P 4 -n 5M -c 10.10.0.1"))
+        assert said["end"]["sum_received"]["bytes"] >= 5_000_000
+        await server.stop()
+        assert (await pep.settled())["multiplexed_connections"] == 11
+
+
+FETCH = 'import sys, urllib.request; urllib.request.urlretrieve("http://10.10.0.1:8080/file", sys.argv[1])'
+
+SILENT = (
+    "nft add table ip s && nft add chain ip s c '{ type filter hook output priority 0; }'"
+    " && nft add rule ip s c tcp sport 8007 tcp flags rst drop"
+)
+LOSSY = (
+    "nft add table ip l && nft add chain ip l c '{ type filter hook prerouting priority -350; }'"
+    " && nft add rule ip l c iifname LEG meta l4proto tcp numgen random mod 200 == 0 drop"
+)
+
+
+@pytest.mark.parametrize("between", ["tcp", "multiplexed"])
+async def test_every_ending_is_passed_on_over_a_lossy_link(tmp_path: Path, between: str) -> None:
+    """In turn, two hundred at a time: no byte is missing, no ending is another one, and nothing is left."""
+    flows = int(os.environ.get("ATOLL_PEP_FLOWS", "700"))
+    async with machines(tmp_path) as lab:
+        pep, other = await behind_another(lab, 1500, SETTINGS)
+        await pep.server()
+        await lab.run(pep.world, f"{REJECT} && {SILENT} && sysctl -qw net.ipv4.icmp_ratelimit=0")
+        for netns, leg in ((pep.box, "box-w"), (other, "box-i")):
+            await lab.run(netns, LOSSY.replace("LEG", leg))
+        given = {side: multiplexed(side) if between == "multiplexed" else {} for side in ("world", "island")}
+        far = await start(lab, "other", other, silence_ns=4 * SECOND_NS, **given["island"])
+        near = await pep.start(silence_ns=4 * SECOND_NS, **given["world"])
+        if between == "multiplexed":
+            await connected(pep)
+        before = [await descriptors(pep, job.pid) for job in (far, near)]
+        found = json.loads(await pep.client("endings", str(flows), "200"))
+        each = flows // len(ENDINGS)
+        assert found == {"endings": {name: [each, 0] for name in ENDINGS}, "resets": each}
+        counted = await pep.settled()
+        assert (counted["buffered_bytes"], counted["own_resets"]) == (0, 0)
+        assert [await descriptors(pep, job.pid) for job in (far, near)] == before
+
+
+async def test_a_proxy_that_does_not_multiplex_is_no_other_end(tmp_path: Path) -> None:
+    """Connections are split one by one then, as if nothing had been said."""
+    async with machines(tmp_path) as lab:
+        pep, other = await behind_another(lab, 1500, SETTINGS)
+        await pep.server()
+        await start(lab, "other", other, mode="early")
+        await pep.start(**multiplexed("world"))
+        assert json.loads(await pep.client("downloads", "20")) == {"whole": 20}
+        assert (await pep.settled())["multiplexed_connections"] == 0

@@ -41,15 +41,21 @@ def test_arms_differ_by_mode_alone(tmp_path: Path, project: Path) -> None:
     assert split["flows_completed"] > plain["flows_completed"]
 
 
+@pytest.mark.parametrize("between", ["tcp", "multiplexed"])
 @pytest.mark.parametrize("clamp", ["true", "false"])
-def test_a_narrow_link_between_peps_gets_segments_that_fit(tmp_path: Path, project: Path, clamp: str) -> None:
+def test_a_narrow_link_between_peps_gets_segments_that_fit(
+    tmp_path: Path, project: Path, clamp: str, between: str
+) -> None:
     """By the clamp, and without it by the MTUs of the PEPs' routes."""
     lab = (project / "emulation/labs/island-pep.yaml").read_text(encoding="utf-8")
     assert "sat: {kind: link," in lab
     (tmp_path / "lab.yaml").write_text(lab.replace("sat: {kind: link,", "sat: {kind: link, mtu: 1400,"))
     example = (project / "examples/pep-both.yaml").read_text(encoding="utf-8")
     (tmp_path / "narrow.yaml").write_text(example.replace("../emulation/labs/island-pep.yaml", "lab.yaml"))
-    clamps = [word for box in ("pep-w", "pep-i") for word in ("--set", f"boxes.{box}.mss_clamp={clamp}")]
-    summary = run_virtually(tmp_path, "narrow.yaml", *SHORT, *clamps)
+    given = (
+        f"boxes.{box}.{each}" for box in ("pep-w", "pep-i") for each in (f"mss_clamp={clamp}", f"between={between}")
+    )
+    words = [word for setting in given for word in ("--set", setting)]
+    summary = run_virtually(tmp_path, "narrow.yaml", *SHORT, *words)
     assert summary["transfer_complete"]
     assert summary["oversize_packets"] == 0

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError
@@ -122,10 +123,49 @@ def test_switched_off_it_is_a_plain_router(plan: Load) -> None:
     assert [legs.mark for legs in off.legs] == [None, None]
 
 
+_MULTIPLEXED = "{pep-w: {between: multiplexed, between_rate: 16 Mbit/s}, pep-i: {between: multiplexed}}"
+
+
+def test_two_peps_share_a_connection_between_addresses_of_their_chain(plan: Load) -> None:
+    """At 0.985 of the link's rate, less the headers; a connection that was idle does not start slowly again."""
+    made = plan(_MULTIPLEXED)
+    addresses = {"world": "10.10.0.1:1", "island": "10.20.0.1:1", "stream_bytes": 16_000_000}
+    world, island = ((job(made, box).config or {})["between"] for box in ("pep-w", "pep-i"))
+    assert world == {"side": "island", "pacing_bit_s": round(16e6 * 0.985 * 1448 / 1500), **addresses}
+    assert island == {"side": "world", **addresses}
+    assert dict(machine(made).sysctls)["net.ipv4.tcp_slow_start_after_idle"] == "0"
+    assert "net.ipv4.tcp_slow_start_after_idle" not in dict(machine(plan()).sysctls)
+    assert "between" not in (job(plan()).config or {})
+
+
+@pytest.mark.parametrize(
+    ("boxes", "message"),
+    [
+        ("{pep-w: {between: multiplexed}}", "but no other box of its chain does; write it for 'pep-i', too"),
+        ("{pep-i: {between: multiplexed}, pep-w: {mode: off}}", "add the other box to the chain, or switch it on"),
+        ("{pep-i: {between: multiplex}}", "between"),
+        ("{pep-i: {betwen: multiplexed}}", "betwen"),
+    ],
+)  # fmt: skip
+def test_both_peps_have_to_multiplex(plan: Load, boxes: str, message: str) -> None:
+    with pytest.raises(DescriptionError) as refused:
+        plan(boxes)
+    (line,) = str(refused.value).splitlines()
+    assert re.match(r".*e\.yaml:\d+: ", line)
+    assert message in line
+
+
+def test_one_connection_takes_one_path(plan: Load) -> None:
+    branches = "\nbranches:\n  half: {carries: {island: 10.20.0.0/30}, chain: [tap-w, pep-w, sat, pep-i, tap-i]}"
+    with pytest.raises(DescriptionError, match="two chains at a time pass 'pep-w'"):
+        plan(_MULTIPLEXED + branches)
+
+
 @pytest.mark.parametrize(
     ("boxes", "message"),
     [
         ("{pep-w: {accept: soon}}", "accept"),
+        ("{pep-w: {mode: onn}}", "mode"),
         ("{pep-w: {island_congestion_control: Cubic}}", "is not a congestion control"),
         ("{pep-w: {island_pacing: 10}}", "pacing"),
         ("{pep-w: {silence: 1 s}}", "'1 s' is too small; it must be at least 2 s"),
@@ -145,3 +185,12 @@ def test_the_congestion_controls_of_its_legs_are_checked_like_those_of_hosts(pro
     assert experiment.congestion_controls["hybla"] == ("boxes.pep-w.island_congestion_control",)
     _, experiment = load_experiment(example, ("boxes.pep-w.mode=off",))
     assert experiment.congestion_controls.keys() == {"cubic"}
+
+
+def test_buffers_below_the_product_of_the_links_are_warned_of(project: Path) -> None:
+    """Of the boxes in a chain, with their line or --set."""
+    example = project / "examples/pep-both.yaml"
+    found = description_warnings(*load_experiment(example, ("boxes.pep-w.buffer_max=999999 B",)))
+    message = "999.999 kB is less than the bandwidth-delay product of the links, 16 Mbit/s x 500 ms = 1 MB"
+    assert [message in each.message for each in found] == [True], found
+    assert not description_warnings(*load_experiment(example, ("boxes.pep-w.buffer_max=1 MB",)))

@@ -3,7 +3,7 @@
 
 use crate::error::PepError;
 use serde::{Deserialize, Serialize};
-use std::net::Ipv4Addr;
+use std::net::{Ipv4Addr, SocketAddrV4};
 
 /// The first line of standard input.
 #[derive(Debug, Clone, Deserialize)]
@@ -22,6 +22,9 @@ pub(crate) struct Config {
     /// Settings of sockets.
     #[serde(default)]
     pub legs: BySide<Leg>,
+    /// The other PEP with which connections are multiplexed.
+    #[serde(default)]
+    pub between: Option<Between>,
     #[serde(default = "default_learned_for_ns")]
     pub learned_for_ns: u64,
     #[serde(default = "default_handshake_ns")]
@@ -87,8 +90,54 @@ impl Pair {
     }
 }
 
+/// The multiplexed connection to another PEP.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Between {
+    /// Where the other PEP is. The one at the island connects.
+    pub side: Side,
+    /// The addresses of the connection; the port at the island is that of the first pair of legs, others follow.
+    pub world: SocketAddrV4,
+    pub island: SocketAddrV4,
+    /// Payload of the connection.
+    #[serde(default)]
+    pub pacing_bit_s: Option<u64>,
+    /// The most that is promised to one stream.
+    pub stream_bytes: u64,
+    /// Sent first, to be ignored: it makes the other PEP's kernel offer a larger window.
+    #[serde(default)]
+    pub padding_bytes: u32,
+}
+
+impl Between {
+    /// The addresses of the connection of a pair of legs, as client and server.
+    pub(crate) fn addresses(&self, pair: usize) -> (SocketAddrV4, SocketAddrV4) {
+        let port = self.island.port().saturating_add(pair as u16);
+        (SocketAddrV4::new(*self.island.ip(), port), self.world)
+    }
+
+    /// Whether these are addresses of such a connection of the other PEP, which has up to two pairs of legs.
+    pub(crate) fn is_from_peer(&self, addresses: (SocketAddrV4, SocketAddrV4)) -> bool {
+        (0..PAIRS_MAX).any(|pair| self.addresses(pair) == addresses)
+    }
+
+    /// The time in which pacing sends so many bytes; none: as fast as the path takes them.
+    pub(crate) fn time_of_ns(&self, bytes: u32) -> Option<u64> {
+        let bit_s = self.pacing_bit_s?;
+        Some(u64::from(bytes) * 8 * SECOND_NS / bit_s)
+    }
+
+    /// Whether this PEP connects.
+    pub(crate) fn connects(&self) -> bool {
+        self.side == Side::World
+    }
+}
+
+/// Pairs of legs of a box.
+const PAIRS_MAX: usize = 2;
+
 /// A side of the proxy.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Side {
     World,
@@ -159,6 +208,9 @@ pub(crate) struct Leg {
     pub mss_bytes: Option<u32>,
 }
 
+const LEAST_PACING_BIT_S: u64 = 1000;
+const LEAST_STREAM_BYTES: u64 = 1 << 14;
+
 /// `TCP_MAXSEG` takes no other (tcp(7); Linux: `TCP_MIN_MSS`, and the largest MTU of the laboratory).
 const MSS_BYTES: std::ops::RangeInclusive<u32> = 88..=8960;
 
@@ -200,9 +252,22 @@ impl Config {
                 return Err(format!("{name}: must not be 0"));
             }
         }
+        if let Some(between) = &self.between {
+            if between.stream_bytes < LEAST_STREAM_BYTES {
+                let least = LEAST_STREAM_BYTES;
+                return Err(format!("between: stream_bytes: must be at least {least}"));
+            }
+            if between
+                .pacing_bit_s
+                .is_some_and(|bit_s| bit_s < LEAST_PACING_BIT_S)
+            {
+                let least = LEAST_PACING_BIT_S;
+                return Err(format!("between: pacing_bit_s: must be at least {least}"));
+            }
+        }
         for leg in Side::BOTH.map(|side| self.legs.of(side)) {
             let numbers = [
-                ("pacing_bit_s", leg.pacing_bit_s, 1000),
+                ("pacing_bit_s", leg.pacing_bit_s, LEAST_PACING_BIT_S),
                 (
                     "notsent_lowat_bytes",
                     leg.notsent_lowat_bytes.map(u64::from),

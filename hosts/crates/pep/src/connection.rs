@@ -5,8 +5,10 @@ use crate::config::{BySide, Side};
 use crate::counters::Sums;
 use crate::end::{End, Failure, Peer};
 use crate::first_segment::FirstSegment;
+use crate::multiplex::stream::Stream;
 use crate::request::Listed;
 use crate::transfer::{Direction, Plumbing, Turn};
+use atoll_netio::tcp_options::TcpProgress;
 use std::net::SocketAddrV4;
 
 /// Client and server: one connection at a time has both.
@@ -17,7 +19,8 @@ pub(crate) type Addresses = (SocketAddrV4, SocketAddrV4);
 pub(crate) enum Stage {
     /// The server has not answered yet. The client may be accepted already.
     Connecting {
-        first: FirstSegment,
+        /// None: a stream of the other PEP, whose client is none of this one's.
+        first: Option<FirstSegment>,
         /// The client gets its SYN-ACK.
         released: bool,
     },
@@ -31,6 +34,29 @@ pub(crate) enum Stage {
     Resetting { until_ns: u64 },
     /// Its sockets can be closed.
     Over,
+}
+
+/// The stream of a connection, and what it is connected to.
+pub(crate) struct Carried<'a> {
+    pub stream: &'a mut Stream,
+    pub own: &'a mut End,
+    /// The other end; none: the client has not been accepted yet.
+    pub socket: Option<&'a mut End>,
+    /// Towards the other PEP.
+    pub out: &'a mut Direction,
+    /// From there.
+    pub back: &'a mut Direction,
+}
+
+impl Carried<'_> {
+    /// Whether the stream is to wait for a turn, and does not yet.
+    pub(crate) fn joins_queue(&mut self) -> bool {
+        let wants = self
+            .socket
+            .as_deref()
+            .is_some_and(|socket| self.stream.wants_turn(socket));
+        wants && !std::mem::replace(&mut self.stream.is_queued, true)
+    }
 }
 
 /// What was last read of a connection's sockets.
@@ -55,8 +81,12 @@ pub(crate) struct Connection {
     /// None before it was accepted.
     pub client: Option<End>,
     pub server: End,
+    /// In the place of one of the sockets.
+    pub stream: Option<Stream>,
     to_server: Direction,
     to_client: Direction,
+    /// What was counted of both directions.
+    counted_bytes: (u64, u64),
     /// Whose FIN came first.
     first_end: Option<Peer>,
     pub sample: Sample,
@@ -82,26 +112,28 @@ pub(crate) enum Next {
 impl Connection {
     pub(crate) fn new(
         id: u64,
-        first: FirstSegment,
+        addresses: Addresses,
         (pair, client_side): (usize, Side),
         server: End,
         (now_ns, until_ns): (u64, u64),
     ) -> Self {
         Self {
             id,
-            addresses: (first.client, first.server),
+            addresses,
             pair,
             client_side,
             began_ns: now_ns,
             until_ns,
             stage: Stage::Connecting {
-                first,
+                first: None,
                 released: false,
             },
             client: None,
             server,
+            stream: None,
             to_server: Direction::default(),
             to_client: Direction::default(),
+            counted_bytes: (0, 0),
             first_end: None,
             sample: Sample::default(),
             is_queued: false,
@@ -118,6 +150,12 @@ impl Connection {
         !self.is_pending() && !matches!(self.stage, Stage::Over)
     }
 
+    /// Whether one of its peers is gone.
+    pub(crate) fn has_failed(&self) -> bool {
+        let mut ends = self.client.iter().chain([&self.server]);
+        ends.any(|end| end.failure.is_some())
+    }
+
     /// Do what the sockets of an established connection are ready for: a bounded amount of work.
     pub(crate) fn advance(
         &mut self,
@@ -129,22 +167,10 @@ impl Connection {
         let Some(client) = &mut self.client else {
             return Next::Wait;
         };
-        let before = (self.to_server.passed_bytes, self.to_client.passed_bytes);
         let turns = [
             self.to_server.pass(client, &mut self.server, plumbing),
             self.to_client.pass(&mut self.server, client, plumbing),
         ];
-        let server_side = self.client_side.opposite();
-        for (side, direction, before) in [
-            (server_side, &self.to_server, before.0),
-            (self.client_side, &self.to_client, before.1),
-        ] {
-            let sum = match side {
-                Side::World => &mut sums.to_world_bytes,
-                Side::Island => &mut sums.to_island_bytes,
-            };
-            *sum += direction.passed_bytes - before;
-        }
         if self.first_end.is_none() {
             use crate::end::Reading::Finished;
             self.first_end = match (client.reading, self.server.reading) {
@@ -202,6 +228,7 @@ impl Connection {
                 (Peer::Server, Failure::Reset) => &mut sums.server_resets,
                 (Peer::Client, Failure::Vanished) => &mut sums.client_vanished_ends,
                 (Peer::Server, Failure::Vanished) => &mut sums.server_vanished_ends,
+                (_, Failure::Cut) => &mut sums.own_resets,
             } += 1;
             now_ns + flush_ns
         };
@@ -224,6 +251,40 @@ impl Connection {
         Next::Look
     }
 
+    /// Count what was passed on since the last time.
+    pub(crate) fn count(&mut self, sums: &mut Sums) {
+        let passed = (self.to_server.passed_bytes, self.to_client.passed_bytes);
+        let (to_server, to_client) = match self.client_side {
+            Side::World => (&mut sums.to_island_bytes, &mut sums.to_world_bytes),
+            Side::Island => (&mut sums.to_world_bytes, &mut sums.to_island_bytes),
+        };
+        *to_server += passed.0 - self.counted_bytes.0;
+        *to_client += passed.1 - self.counted_bytes.1;
+        self.counted_bytes = passed;
+    }
+
+    /// Its stream, if it has one.
+    pub(crate) fn carried(&mut self) -> Option<Carried<'_>> {
+        let stream = self.stream.as_mut()?;
+        let (client, server) = (self.client.as_mut(), &mut self.server);
+        let (own, socket, out, back) = match stream.of {
+            Peer::Client => (
+                client?,
+                Some(server),
+                &mut self.to_client,
+                &mut self.to_server,
+            ),
+            Peer::Server => (server, client, &mut self.to_server, &mut self.to_client),
+        };
+        Some(Carried {
+            stream,
+            own,
+            socket,
+            out,
+            back,
+        })
+    }
+
     /// Forget what was not delivered.
     pub(crate) fn discard(&mut self, plumbing: &mut Plumbing) {
         self.to_server.discard(plumbing);
@@ -236,18 +297,27 @@ impl Connection {
             return false;
         };
         let server = &mut self.server;
-        let (Some(of_client), Some(of_server)) = (client.progress(), server.progress()) else {
-            return false;
+        let (of_client, of_server) = (client.progress(), server.progress());
+        let streamed = self
+            .stream
+            .as_ref()
+            .map_or(0, |stream| stream.received_bytes);
+        let held = |from: Option<TcpProgress>, to: Option<TcpProgress>, direction: &Direction| {
+            let received = from.map_or(streamed, |from| from.received_bytes);
+            let acknowledged = to.map_or(direction.passed_bytes, |to| to.acknowledged_bytes);
+            received.saturating_sub(acknowledged)
         };
-        let held = |received: u64, acknowledged: u64| received.saturating_sub(acknowledged);
-        self.sample.held_bytes = held(of_client.received_bytes, of_server.acknowledged_bytes)
-            + held(of_server.received_bytes, of_client.acknowledged_bytes);
+        self.sample.held_bytes = held(of_client, of_server, &self.to_server)
+            + held(of_server, of_client, &self.to_client);
         let server_side = self.client_side.opposite();
         let mut has_vanished = false;
         for (side, end, progress) in [
             (self.client_side, client, of_client),
             (server_side, server, of_server),
         ] {
+            let Some(progress) = progress else {
+                continue;
+            };
             let rtt_ns = u64::from(progress.rtt_us) * 1000;
             *self.sample.rtt_ns.of_mut(side) = (rtt_ns > 0).then_some(rtt_ns);
             let silent_ns = u64::from(progress.since_acknowledgement_ms) * 1_000_000;

@@ -22,6 +22,8 @@ pub(crate) struct Sums {
     pub client_vanished_ends: u64,
     pub server_vanished_ends: u64,
     pub own_resets: u64,
+    pub multiplexed_connections: u64,
+    pub multiplex_losses: u64,
 }
 
 sums!(Sums {
@@ -40,6 +42,8 @@ sums!(Sums {
     client_vanished_ends,
     server_vanished_ends,
     own_resets,
+    multiplexed_connections,
+    multiplex_losses,
 });
 
 /// Current values, and the largest of an interval.
@@ -55,6 +59,8 @@ pub(crate) struct Present {
     pub world_rtt_max_ns: Option<u64>,
     pub island_rtt_median_ns: Option<u64>,
     pub island_rtt_max_ns: Option<u64>,
+    pub multiplexes: u64,
+    pub multiplex_rtt_ns: Option<u64>,
     pub pipes: u64,
     pub memory_bytes: u64,
 }

@@ -1,9 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! One end of a connection: the socket towards the client, or the one towards the server.
+//! One end of a connection: the socket towards the client, or the one towards the server. A stream of a multiplexed
+//! connection may be in the place of either.
 
 use atoll_netio::tcp_options::{TcpProgress, progress};
 use rustix::event::epoll::{self, EventData, EventFlags};
-use rustix::fd::OwnedFd;
+use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
 use rustix::net::{Shutdown, shutdown, sockopt};
 use socket2::Socket;
@@ -21,6 +22,8 @@ pub(crate) enum Peer {
 pub(crate) enum Failure {
     Reset,
     Vanished,
+    /// The multiplexed connection that carried the stream is lost.
+    Cut,
 }
 
 impl Failure {
@@ -42,14 +45,16 @@ pub(crate) enum Reading {
     Failed,
 }
 
-/// The socket towards a peer.
+/// The socket towards a peer, or the stream in its place, which is never readable or writable by itself: the other PEP's
+/// frames move it.
 #[allow(
     clippy::struct_excessive_bools,
     reason = "each is a fact about the socket of its own"
 )]
 #[derive(Debug)]
 pub(crate) struct End {
-    pub socket: Socket,
+    /// None: a stream.
+    socket: Option<Socket>,
     /// Of its connection.
     slot: usize,
     peer: Peer,
@@ -86,8 +91,16 @@ impl End {
         slot: usize,
         peer: Peer,
     ) -> io::Result<Self> {
-        let end = Self {
-            socket,
+        let mut end = Self::of_stream(slot, peer);
+        epoll::add(epoll, &socket, end.token(), Self::events())?;
+        end.socket = Some(socket);
+        Ok(end)
+    }
+
+    /// A stream in the place of a socket.
+    pub(crate) fn of_stream(slot: usize, peer: Peer) -> Self {
+        Self {
+            socket: None,
             slot,
             peer,
             readable: false,
@@ -96,9 +109,12 @@ impl End {
             reading: Reading::Open,
             is_shut: false,
             failure: None,
-        };
-        epoll::add(epoll, &end.socket, end.token(), Self::events())?;
-        Ok(end)
+        }
+    }
+
+    /// Its socket; a stream has none.
+    pub(crate) fn descriptor(&self) -> Result<BorrowedFd<'_>, Errno> {
+        self.socket.as_ref().map(AsFd::as_fd).ok_or(Errno::BADF)
     }
 
     pub(crate) fn token(&self) -> EventData {
@@ -129,7 +145,7 @@ impl End {
 
     /// The error that the kernel has for this socket, once.
     pub(crate) fn take_error(&self) -> io::Result<()> {
-        Ok(sockopt::socket_error(&self.socket)??)
+        Ok(sockopt::socket_error(self.descriptor()?)??)
     }
 
     /// The peer is gone; the first reason counts.
@@ -143,7 +159,10 @@ impl End {
             return;
         }
         self.is_shut = true;
-        if let Err(error) = shutdown(&self.socket, Shutdown::Write) {
+        let Some(socket) = &self.socket else {
+            return;
+        };
+        if let Err(error) = shutdown(socket, Shutdown::Write) {
             self.fail(Failure::of(&error.into()));
         }
     }
@@ -153,8 +172,16 @@ impl End {
         self.is_shut && self.reading == Reading::Finished
     }
 
-    /// What the kernel knows; none if it says nothing, which is of a socket that is gone.
+    /// What the kernel knows; none if it says nothing, which is of a socket that is gone, and of a stream.
     pub(crate) fn progress(&self) -> Option<TcpProgress> {
-        progress(&self.socket).ok()
+        progress(self.descriptor().ok()?).ok()
+    }
+
+    /// Nothing more comes from the peer, which is gone.
+    pub(crate) fn break_off(&mut self, failure: Failure) {
+        self.fail(failure);
+        if self.reading == Reading::Open {
+            self.reading = Reading::Failed;
+        }
     }
 }

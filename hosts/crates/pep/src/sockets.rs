@@ -24,6 +24,12 @@ const BACKLOG: i32 = i32::MAX;
 /// So often is a SYN-ACK repeated: after 1, 3 and 7 s, and given up after 15 s.
 const SYN_ACKS_REPEATED: u32 = 3;
 
+/// So often is the SYN of a multiplexed connection repeated, before a new attempt.
+const SYNS_REPEATED: u32 = 3;
+
+/// Unsent bytes in the socket of a multiplexed connection: a new stream waits for as many.
+pub(crate) const MULTIPLEXED_UNSENT_BYTES: u32 = 1 << 16;
+
 /// Only the headers are of this program's making: "raw" (raw(7), `IPPROTO_RAW`).
 const RAW: i32 = 255;
 
@@ -110,6 +116,18 @@ pub(crate) fn connect(
         Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => Err(error),
         _ => Ok(socket),
     }
+}
+
+/// Set up the socket of a multiplexed connection, which stays for long and is always read: what is sent is acknowledged, or
+/// the other PEP has vanished.
+pub(crate) fn set_up_multiplexed(config: &Config, socket: &Socket) -> io::Result<()> {
+    socket.set_tcp_user_timeout(Some(Duration::from_nanos(config.silence_ns)))?;
+    set_handshake_attempts(socket, SYNS_REPEATED)?;
+    socket.set_tcp_notsent_lowat(MULTIPLEXED_UNSENT_BYTES)?;
+    if let Some(bit_s) = config.between.and_then(|between| between.pacing_bit_s) {
+        set_max_pacing_rate(socket, bit_s / 8)?;
+    }
+    Ok(())
 }
 
 fn find(name: &str) -> Result<Interface, PepError> {

@@ -9,6 +9,7 @@ use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
 use rustix::pipe::{PipeFlags, SpliceFlags, fcntl_setpipe_size, pipe_with, splice};
+use std::collections::VecDeque;
 use std::io;
 
 /// Read into memory at once. A read that fills it is followed by splices, until one brings less.
@@ -20,7 +21,8 @@ const PIPE_BYTES: usize = 1 << 20;
 /// Passed in one turn of a direction.
 const TURN_BYTES: usize = 1 << 18;
 
-/// In this program's memory, of all connections together, when no more is read.
+/// In this program's memory, of all connections together, when no more is read. What streams have brought is bounded by
+/// their credit, and is in addition.
 const BUFFERED_MAX_BYTES: u64 = 64 << 20;
 
 /// What all transfers share: one pipe, empty between transfers, and memory.
@@ -31,10 +33,12 @@ pub(crate) struct Plumbing {
     memory: Box<[u8]>,
     /// In the `rest` of all directions.
     pub buffered_bytes: u64,
+    buffered_max_bytes: u64,
 }
 
 impl Plumbing {
-    pub(crate) fn new(epoll: OwnedFd) -> io::Result<Self> {
+    /// `streams_bytes`: most memory of what streams have brought.
+    pub(crate) fn new(epoll: OwnedFd, streams_bytes: u64) -> io::Result<Self> {
         let pipe = pipe_with(PipeFlags::CLOEXEC | PipeFlags::NONBLOCK)?;
         // A smaller one is enough where the user has no more left (pipe(7)).
         let pipe_bytes = fcntl_setpipe_size(&pipe.1, PIPE_BYTES).unwrap_or(COPY_BYTES);
@@ -44,12 +48,13 @@ impl Plumbing {
             pipe_bytes,
             memory: vec![0; COPY_BYTES].into(),
             buffered_bytes: 0,
+            buffered_max_bytes: BUFFERED_MAX_BYTES + streams_bytes,
         })
     }
 
     /// Whether no more is to be read before some of what is buffered has gone.
     pub(crate) fn is_full(&self) -> bool {
-        self.buffered_bytes >= BUFFERED_MAX_BYTES
+        self.buffered_bytes >= self.buffered_max_bytes
     }
 }
 
@@ -57,7 +62,7 @@ impl Plumbing {
 #[derive(Debug, Default)]
 pub(crate) struct Direction {
     /// Read and not yet taken by the far socket.
-    rest: Vec<u8>,
+    rest: VecDeque<u8>,
     /// Much is coming: the pipe pays.
     is_bulk: bool,
     /// Taken by the far socket.
@@ -84,7 +89,7 @@ impl Direction {
     /// Forget what was not delivered.
     pub(crate) fn discard(&mut self, plumbing: &mut Plumbing) {
         plumbing.buffered_bytes -= self.rest.len() as u64;
-        self.rest = Vec::new();
+        self.rest = VecDeque::new();
     }
 
     /// Pass on what there is, a bounded amount, and the end of the stream behind it.
@@ -112,7 +117,7 @@ impl Direction {
             if plumbing.is_full() {
                 return Turn::Full;
             }
-            match send_room(&to.socket) {
+            match to.descriptor().map_err(io::Error::from).and_then(send_room) {
                 Ok(0) => to.wait_for_room(&plumbing.epoll),
                 Ok(room) if self.is_bulk && room >= COPY_BYTES => {
                     self.splice(from, to, plumbing, room);
@@ -128,36 +133,86 @@ impl Direction {
     }
 
     fn flush(&mut self, to: &mut End, plumbing: &mut Plumbing) {
-        let taken = give(to, &self.rest);
+        let taken = give(to, self.rest.as_slices().0);
         self.passed_bytes += taken as u64;
         plumbing.buffered_bytes -= taken as u64;
         self.rest.drain(..taken);
         if self.rest.is_empty() {
-            self.rest = Vec::new();
+            self.rest = VecDeque::new();
         }
     }
 
     fn copy(&mut self, from: &mut End, to: &mut End, plumbing: &mut Plumbing, room: usize) {
         let wanted = room.min(COPY_BYTES);
         let memory = &mut plumbing.memory[..wanted];
-        let count = match recv(&from.socket, memory, RecvFlags::empty()) {
+        let read = from
+            .descriptor()
+            .and_then(|socket| recv(socket, memory, RecvFlags::empty()));
+        let count = match read {
             Ok((count, _)) => from.has_read(count, wanted),
             Err(error) => return from.has_not_read(error),
         };
         self.is_bulk = count == COPY_BYTES;
         let taken = give(to, &plumbing.memory[..count]);
         self.passed_bytes += taken as u64;
-        if taken < count {
-            plumbing.buffered_bytes += (count - taken) as u64;
-            self.rest.extend_from_slice(&plumbing.memory[taken..count]);
+        plumbing.buffered_bytes += (count - taken) as u64;
+        self.rest.extend(&plumbing.memory[taken..count]);
+    }
+
+    /// Pass on what a stream has brought; what the socket does not take waits here.
+    pub(crate) fn push(&mut self, bytes: &[u8], to: Option<&mut End>, plumbing: &mut Plumbing) {
+        let to = to.filter(|to| self.rest.is_empty() && to.writable && to.failure.is_none());
+        let taken = to.map_or(0, |to| give(to, bytes));
+        self.passed_bytes += taken as u64;
+        plumbing.buffered_bytes += (bytes.len() - taken) as u64;
+        self.rest.extend(&bytes[taken..]);
+    }
+
+    /// Take a frame of a stream from a socket: at most `most` bytes, behind what is in `out` already, with a header before
+    /// them that `header` makes. Returns how many there were.
+    pub(crate) fn frame<const N: usize>(
+        &mut self,
+        from: &mut End,
+        most: usize,
+        out: &mut Vec<u8>,
+        header: impl Fn(usize) -> [u8; N],
+    ) -> usize {
+        let start = out.len();
+        out.resize(start + N + most, 0);
+        let memory = &mut out[start + N..];
+        let read = from
+            .descriptor()
+            .and_then(|socket| recv(socket, memory, RecvFlags::empty()));
+        let count = match read {
+            Ok((count, _)) => from.has_read(count, most),
+            Err(error) => {
+                from.has_not_read(error);
+                0
+            }
+        };
+        if count == 0 {
+            out.truncate(start);
+            return 0;
         }
+        out[start..start + N].copy_from_slice(&header(count));
+        out.truncate(start + N + count);
+        self.passed_bytes += count as u64;
+        count
+    }
+
+    /// Bytes on their way in this program.
+    pub(crate) fn rest_bytes(&self) -> u64 {
+        self.rest.len() as u64
     }
 
     fn splice(&mut self, from: &mut End, to: &mut End, plumbing: &mut Plumbing, room: usize) {
         let flags = SpliceFlags::MOVE | SpliceFlags::NONBLOCK;
         let wanted = room.min(plumbing.pipe_bytes);
         let (out, into) = (&plumbing.pipe.0, &plumbing.pipe.1);
-        let count = match splice(&from.socket, None, into, None, wanted, flags) {
+        let read = from
+            .descriptor()
+            .and_then(|socket| splice(socket, None, into, None, wanted, flags));
+        let count = match read {
             // The pipe may have been full before the socket was empty.
             Ok(count) => from.has_read(count, count),
             Err(error) => return from.has_not_read(error),
@@ -165,7 +220,10 @@ impl Direction {
         self.is_bulk = count >= COPY_BYTES;
         let mut left = count;
         while left > 0 {
-            match splice(out, None, &to.socket, None, left, flags) {
+            let given = to
+                .descriptor()
+                .and_then(|socket| splice(out, None, socket, None, left, flags));
+            match given {
                 Ok(taken) => left -= taken,
                 Err(error) => {
                     to.has_not_taken(error);
@@ -179,7 +237,7 @@ impl Direction {
             let Ok(read) = rustix::io::read(out, &mut *plumbing.memory) else {
                 break;
             };
-            self.rest.extend_from_slice(&plumbing.memory[..read]);
+            self.rest.extend(&plumbing.memory[..read]);
             plumbing.buffered_bytes += read as u64;
             left -= read;
         }
@@ -191,7 +249,10 @@ fn give(to: &mut End, bytes: &[u8]) -> usize {
     if bytes.is_empty() {
         return 0;
     }
-    match send(&to.socket, bytes, SendFlags::NOSIGNAL) {
+    let sent = to
+        .descriptor()
+        .and_then(|socket| send(socket, bytes, SendFlags::NOSIGNAL));
+    match sent {
         Ok(taken) => {
             // A short write makes the kernel report when there is room again.
             to.writable = taken == bytes.len();
@@ -243,6 +304,7 @@ impl End {
     fn wait_for_room(&mut self, epoll: &OwnedFd) {
         self.writable = false;
         // It fails for descriptors that are not watched, and these are.
-        let _ = epoll::modify(epoll, &self.socket, self.token(), End::events());
+        let modified = |socket| epoll::modify(epoll, socket, self.token(), End::events());
+        let _ = self.descriptor().and_then(modified);
     }
 }

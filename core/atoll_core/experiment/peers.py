@@ -1,0 +1,104 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Pairs of boxes that keep a TCP connection to each other because their settings say so, and its addresses.
+
+The addresses are those of two hosts between which the chain carries TCP, so that flow entries, neighbours and routes
+serve the connection, too. Its ports are used by no host (``box_kind.PEER_PORT``).
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from atoll_core.experiment.experiment import Chain, Experiment, Protocol
+from atoll_core.lab.box_kind import Peer
+from atoll_core.lab.network import ChainBox, Network
+
+
+@dataclass(frozen=True, slots=True)
+class Unfit:
+    """A chain in which a box cannot be connected to another one, and the reason."""
+
+    chain: Chain
+    box: str
+    reason: str
+
+
+def find_peers(network: Network, experiment: Experiment) -> tuple[dict[str, Peer], tuple[Unfit, ...]]:
+    """The other end of the connection of each box that keeps one, by the box's name, and what is wrong."""
+    used = experiment.as_used(network)
+    boxes = {box.name: box for box in used.boxes}
+    settings = {each.box: dict(each.settings) for each in experiment.boxes}
+    asking = {
+        name for name, box in boxes.items() if box.kind.keeps_peer and box.kind.keeps_peer(settings.get(name, {}))
+    }
+    found: dict[str, Peer] = {}
+    other: dict[str, str] = {}
+    unfit: list[Unfit] = []
+    for version in experiment.versions:
+        steered = experiment.steered(version)
+        connected: set[str] = set()
+        for chain in steered.chains:
+            ends = [boxes[hop] for hop in chain.hops if hop in boxes and boxes[hop].kind.ends_connections]
+            pair = [box.name for box in ends if box.name in asking]
+            if not pair or chain.carries.protocol not in (None, Protocol.TCP):
+                continue
+            wrong = [*_misplaced(ends, pair, asking), *_ambiguous(pair, other, connected)]
+            if wrong:
+                unfit += [Unfit(chain, box, reason) for box, reason in wrong]
+                continue
+            world, island = pair
+            connected |= {world, island}
+            addresses = next(_carried(network, steered, chain), None)
+            if addresses is None:
+                reason = f"{world!r} and {island!r} are connected, but their chain carries TCP between no two hosts"
+                unfit.append(Unfit(chain, world, reason))
+                continue
+            if world not in found:
+                other |= {world: island, island: world}
+                found |= {world: Peer("island", *addresses), island: Peer("world", *addresses)}
+    return found, tuple(dict.fromkeys(unfit))
+
+
+def _misplaced(ends: list[ChainBox], pair: list[str], asking: set[str]) -> Iterator[tuple[str, str]]:
+    names = [box.name for box in ends]
+    if len(pair) == 1:
+        rest = [name for name in names if name not in asking]
+        remedy = f"write it for {rest[0]!r}, too" if rest else "add the other box to the chain, or switch it on"
+        yield (
+            pair[0],
+            f"{pair[0]!r} multiplexes connections to another box, but no other box of its chain does; {remedy}",
+        )
+    elif len(pair) > 2:
+        yield (
+            pair[2],
+            f"of {', '.join(map(repr, pair))} only two can share a connection; write it for two boxes of a chain",
+        )
+    elif abs(names.index(pair[0]) - names.index(pair[1])) > 1:
+        between = names[names.index(pair[0]) + 1]
+        yield (
+            pair[0],
+            f"{between!r}, between {pair[0]!r} and {pair[1]!r}, would take their connection; remove one of them",
+        )
+
+
+def _ambiguous(pair: list[str], other: dict[str, str], connected: set[str]) -> Iterator[tuple[str, str]]:
+    for box in pair:
+        if box in connected:
+            yield (
+                box,
+                f"two chains at a time pass {box!r}, but one connection takes one path; let it multiplex in one chain",
+            )
+            return
+        if box in other and other[box] not in pair:
+            yield (
+                box,
+                f"{box!r} is connected to {other[box]!r} in another version of the chain; keep that box in this one",
+            )
+            return
+
+
+def _carried(network: Network, steered: Experiment, chain: Chain) -> Iterator[tuple[str, str]]:
+    """Addresses of hosts between which the chain carries TCP."""
+    for world in network.world_hosts:
+        for island in network.island_hosts:
+            if steered.carrier(world.address, island.address, Protocol.TCP) == chain:
+                yield str(world.address), str(island.address)

@@ -1,0 +1,316 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The multiplexed connection of a pair of legs: its life, its bytes, and the order of its streams.
+//!
+//! One of the two PEPs connects, and again after a time if that fails or the connection is lost. The connection has the
+//! addresses of two hosts that the chain carries packets between, and a port that no host uses.
+
+use crate::end::{End, Peer};
+use crate::multiplex::frame::{BadFrame, Frame, Message, PAYLOAD_BYTES};
+use rustix::buffer::spare_capacity;
+use rustix::fd::OwnedFd;
+use rustix::io::Errno;
+use rustix::net::{RecvFlags, SendFlags, recv, send};
+use socket2::Socket;
+use std::collections::{HashMap, VecDeque};
+use std::io;
+
+const MILLISECOND_NS: u64 = 1_000_000;
+
+/// The pause before the connection is tried again doubles from the first to the second.
+const PAUSE_NS: u64 = 200 * MILLISECOND_NS;
+const PAUSE_MAX_NS: u64 = 5_000 * MILLISECOND_NS;
+
+/// The other PEP has said hello by then, or is none.
+const HELLO_NS: u64 = 20_000 * MILLISECOND_NS;
+
+/// Streams get turns while less is on its way to the socket.
+const OUTGOING_BYTES: usize = 4 * PAYLOAD_BYTES;
+
+/// Read at once.
+const INCOMING_BYTES: usize = 16 * PAYLOAD_BYTES;
+
+/// Read in one turn of the program's loop.
+const TURN_BYTES: usize = 1 << 20;
+
+/// Its socket is watched as that of a connection with this number, plus that of its pair. No other connection has it.
+pub(crate) const FIRST_SLOT: usize = 1 << 30;
+
+/// A connection that is lost, with the reason if there is one to report.
+pub(crate) type Lost = Option<BadFrame>;
+
+#[derive(Debug)]
+enum Life {
+    /// To be tried at this time, or when it is wanted or the other PEP connects.
+    Down {
+        at_ns: Option<u64>,
+    },
+    /// Until this time the other PEP has to say hello.
+    Beginning {
+        until_ns: u64,
+    },
+    Up,
+}
+
+/// The connection.
+#[derive(Debug)]
+pub(crate) struct Leg {
+    connects: bool,
+    life: Life,
+    pause_ns: u64,
+    end: Option<End>,
+    /// Received, no whole frame yet.
+    incoming: Vec<u8>,
+    outgoing: Vec<u8>,
+    /// Of those, sent.
+    sent_bytes: usize,
+    /// Slots of connections by the numbers of their streams.
+    streams: HashMap<u32, usize>,
+    /// Slots and streams that want to send, in the order of their turns.
+    waiting: VecDeque<(usize, u32)>,
+    next_id: u32,
+    /// The pause before a socket that was full is tried again. Linux reports its room when acknowledgements come, of which
+    /// there are none in the first round trip after idle time, while pacing empties it.
+    retry_pause_ns: Option<u64>,
+    retry_at_ns: Option<u64>,
+}
+
+impl Leg {
+    /// A connection that is tried at once, or when it is wanted, if this PEP `connects`.
+    pub(crate) fn new(connects: bool, is_wanted: bool, retry_pause_ns: Option<u64>) -> Self {
+        Self {
+            connects,
+            life: Life::Down {
+                at_ns: (connects && is_wanted).then_some(0),
+            },
+            pause_ns: PAUSE_NS,
+            end: None,
+            incoming: Vec::new(),
+            outgoing: Vec::new(),
+            sent_bytes: 0,
+            streams: HashMap::new(),
+            waiting: VecDeque::new(),
+            next_id: u32::from(connects),
+            retry_pause_ns,
+            retry_at_ns: None,
+        }
+    }
+
+    pub(crate) fn is_up(&self) -> bool {
+        matches!(self.life, Life::Up)
+    }
+
+    /// Its socket, if there is one.
+    pub(crate) fn end(&self) -> Option<&End> {
+        self.end.as_ref()
+    }
+
+    /// Try it soon if it is down.
+    pub(crate) fn want(&mut self, now_ns: u64) {
+        match &mut self.life {
+            Life::Down { at_ns } if self.connects => {
+                at_ns.get_or_insert(now_ns);
+            }
+            _ => {}
+        }
+    }
+
+    /// When something is to be done.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        match self.life {
+            Life::Down { at_ns } => at_ns,
+            Life::Beginning { until_ns } => Some(until_ns),
+            Life::Up => self.retry_at_ns,
+        }
+    }
+
+    /// The socket may have room by now.
+    pub(crate) fn retry(&mut self) {
+        self.retry_at_ns = None;
+        if let Some(end) = &mut self.end {
+            end.writable = true;
+        }
+    }
+
+    /// A connection begins, whose socket the epoll watches as the client's of connection `token`.
+    pub(crate) fn begin(
+        &mut self,
+        epoll: &OwnedFd,
+        socket: Socket,
+        token: usize,
+        now_ns: u64,
+    ) -> io::Result<()> {
+        self.end = Some(End::watch(epoll, socket, token, Peer::Client)?);
+        self.life = Life::Beginning {
+            until_ns: now_ns + HELLO_NS,
+        };
+        self.put(Frame {
+            stream: 0,
+            message: Message::Hello,
+        });
+        Ok(())
+    }
+
+    /// The connection is lost, or could not be made: forget it. Returns the slots of its streams' connections.
+    pub(crate) fn lose(&mut self, now_ns: u64) -> Vec<usize> {
+        self.end = None;
+        self.incoming = Vec::new();
+        self.outgoing = Vec::new();
+        self.sent_bytes = 0;
+        self.retry_at_ns = None;
+        self.waiting.clear();
+        self.life = Life::Down {
+            at_ns: self.connects.then_some(now_ns + self.pause_ns),
+        };
+        self.pause_ns = (2 * self.pause_ns).min(PAUSE_MAX_NS);
+        self.streams.drain().map(|(_, slot)| slot).collect()
+    }
+
+    /// The other PEP has said hello. `padding_bytes` are sent to it before anything else: its kernel offers a window of
+    /// 64 kB at first (`tcp_select_initial_window`), and two segments more for each that has come.
+    pub(crate) fn greet(&mut self, padding_bytes: usize) {
+        self.life = Life::Up;
+        self.pause_ns = PAUSE_NS;
+        let padding = vec![0; padding_bytes];
+        for piece in padding.chunks(PAYLOAD_BYTES) {
+            let message = Message::Padding(piece);
+            self.put(Frame { stream: 0, message });
+        }
+    }
+
+    /// A number for a new stream of the connection in `slot`.
+    pub(crate) fn open(&mut self, slot: usize) -> u32 {
+        let id = self.next_id;
+        self.next_id = id.wrapping_add(2);
+        self.streams.insert(id, slot);
+        id
+    }
+
+    /// The other PEP has opened a stream.
+    pub(crate) fn note_opened(&mut self, id: u32, slot: usize) {
+        self.streams.insert(id, slot);
+    }
+
+    pub(crate) fn slot(&self, id: u32) -> Option<usize> {
+        self.streams.get(&id).copied()
+    }
+
+    pub(crate) fn forget(&mut self, id: u32) {
+        self.streams.remove(&id);
+    }
+
+    pub(crate) fn streams(&self) -> usize {
+        self.streams.len()
+    }
+
+    /// A stream wants to send.
+    pub(crate) fn queue(&mut self, slot: usize, id: u32) {
+        self.waiting.push_back((slot, id));
+    }
+
+    /// Whose turn it is: a connection's slot and its stream, if there is room for a frame.
+    pub(crate) fn next_turn(&mut self) -> Option<(usize, u32)> {
+        if self.outgoing.len() - self.sent_bytes >= OUTGOING_BYTES {
+            return None;
+        }
+        self.waiting.pop_front()
+    }
+
+    /// Where frames are appended.
+    pub(crate) fn outgoing(&mut self) -> &mut Vec<u8> {
+        &mut self.outgoing
+    }
+
+    pub(crate) fn put(&mut self, frame: Frame<'_>) {
+        frame.put(&mut self.outgoing);
+    }
+
+    /// The kernel reports something of its socket.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub(crate) fn note(&mut self, events: rustix::event::epoll::EventFlags) -> Result<(), Lost> {
+        let end = self.end.as_mut().ok_or(None)?;
+        end.note(events);
+        if end.failure.is_some() {
+            return Err(None);
+        }
+        Ok(())
+    }
+
+    /// Send what the socket takes; whether it took everything.
+    ///
+    /// # Errors
+    /// The connection is lost.
+    pub(crate) fn flush(&mut self, now_ns: u64) -> Result<bool, Lost> {
+        let Some(end) = &mut self.end else {
+            return Ok(false);
+        };
+        while end.writable && self.sent_bytes < self.outgoing.len() {
+            let bytes = &self.outgoing[self.sent_bytes..];
+            let sent = end
+                .descriptor()
+                .and_then(|socket| send(socket, bytes, SendFlags::NOSIGNAL));
+            match sent {
+                Ok(taken) => self.sent_bytes += taken,
+                Err(Errno::AGAIN) => {
+                    end.writable = false;
+                    self.retry_at_ns = self.retry_pause_ns.map(|pause_ns| now_ns + pause_ns);
+                }
+                Err(Errno::INTR) => {}
+                Err(_) => return Err(None),
+            }
+        }
+        if self.sent_bytes == self.outgoing.len() {
+            self.outgoing.clear();
+            self.sent_bytes = 0;
+            return Ok(end.writable);
+        }
+        Ok(false)
+    }
+
+    /// Read what has come, a bounded amount; none if there is nothing. The bytes go back to [`Leg::keep`].
+    ///
+    /// # Errors
+    /// The connection has ended.
+    pub(crate) fn read(&mut self) -> Result<Option<Vec<u8>>, Lost> {
+        let Some(end) = self.end.as_mut().filter(|end| end.readable) else {
+            return Ok(None);
+        };
+        let mut bytes = std::mem::take(&mut self.incoming);
+        let before = bytes.len();
+        while bytes.len() - before < TURN_BYTES {
+            bytes.reserve(INCOMING_BYTES);
+            let wanted = bytes.capacity() - bytes.len();
+            let read = end
+                .descriptor()
+                .and_then(|socket| recv(socket, spare_capacity(&mut bytes), RecvFlags::empty()));
+            let count = match read {
+                Ok((0, _)) => return Err(None),
+                Ok((count, _)) => count,
+                Err(Errno::AGAIN) => {
+                    end.readable = false;
+                    0
+                }
+                Err(Errno::INTR) => continue,
+                Err(_) => return Err(None),
+            };
+            if count < wanted {
+                // Its next bytes are an event of their own (epoll(7)); an end behind them already is none.
+                end.readable = end.ending;
+                break;
+            }
+        }
+        Ok(Some(bytes))
+    }
+
+    /// Keep what was read and is no whole frame yet: the bytes from `start` on.
+    pub(crate) fn keep(&mut self, mut bytes: Vec<u8>, start: usize) {
+        bytes.drain(..start);
+        self.incoming = bytes;
+    }
+
+    /// Whether there is more to read at once.
+    pub(crate) fn has_more(&self) -> bool {
+        self.end.as_ref().is_some_and(|end| end.readable)
+    }
+}

@@ -1,0 +1,131 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A connection's stream in a multiplexed connection: what it may send, and what the other PEP may send of it.
+
+use crate::end::{End, Peer, Reading};
+use crate::multiplex::credit::{Budget, Exceeded, Window};
+use crate::multiplex::frame::{Frame, Message, PAYLOAD_BYTES, data_header};
+use crate::refusal::Refusal;
+use crate::transfer::{Direction, Plumbing};
+
+/// The stream of a connection.
+#[derive(Debug)]
+pub(crate) struct Stream {
+    /// The pair of legs of its multiplexed connection.
+    pub pair: usize,
+    pub id: u32,
+    /// In whose place it is.
+    pub of: Peer,
+    /// It is in the queue for a turn.
+    pub is_queued: bool,
+    /// Payload that may be sent.
+    credit: u64,
+    window: Window,
+    /// The other PEP knows that this end has ended, or there is nothing to end.
+    has_said_end: bool,
+    /// Both PEPs have forgotten it.
+    is_closed: bool,
+    pub received_bytes: u64,
+}
+
+impl Stream {
+    /// `of`: in whose place it is. `credit`: what may be sent.
+    pub(crate) fn new((pair, id): (usize, u32), of: Peer, credit: u64, window: Window) -> Self {
+        Self {
+            pair,
+            id,
+            of,
+            is_queued: false,
+            credit,
+            window,
+            has_said_end: false,
+            is_closed: false,
+            received_bytes: 0,
+        }
+    }
+
+    /// The other PEP promises more.
+    pub(crate) fn add_credit(&mut self, credit: u32) {
+        self.credit += u64::from(credit);
+    }
+
+    /// What the other PEP may send in addition, the server having accepted.
+    pub(crate) fn first_credit(&mut self, budget: &mut Budget, streams: usize) -> u32 {
+        self.window.first_credit(budget, streams)
+    }
+
+    /// Whether the socket has something to send that the stream may.
+    pub(crate) fn wants_turn(&self, socket: &End) -> bool {
+        socket.readable && socket.reading == Reading::Open && self.credit > 0
+    }
+
+    /// Send a frame of what the socket has.
+    pub(crate) fn send(
+        &mut self,
+        (socket, own): (&mut End, &mut End),
+        direction: &mut Direction,
+        out: &mut Vec<u8>,
+    ) {
+        let most = self.credit.min(PAYLOAD_BYTES as u64) as usize;
+        let id = self.id;
+        let sent = direction.frame(socket, most, out, |bytes| data_header(id, bytes));
+        self.credit -= sent as u64;
+        if socket.reading == Reading::Finished {
+            own.shut_down();
+        }
+    }
+
+    /// Pass on what has come to the socket.
+    ///
+    /// # Errors
+    /// The other PEP may not send as much.
+    pub(crate) fn receive(
+        &mut self,
+        payload: &[u8],
+        socket: Option<&mut End>,
+        direction: &mut Direction,
+        plumbing: &mut Plumbing,
+    ) -> Result<(), Exceeded> {
+        self.window.receive(payload.len() as u64)?;
+        self.received_bytes += payload.len() as u64;
+        direction.push(payload, socket, plumbing);
+        Ok(())
+    }
+
+    /// Tell the other PEP what is due: that more may be sent, `left` bytes being in memory, or that the stream has ended.
+    pub(crate) fn tell(&mut self, own: &End, left: u64, budget: &mut Budget, out: &mut Vec<u8>) {
+        let credit = self.window.deliver(left, budget);
+        if credit > 0 && own.reading == Reading::Open {
+            self.put(Message::Credit(credit), out);
+        }
+        if own.is_shut && !self.has_said_end {
+            self.has_said_end = true;
+            self.put(Message::Fin, out);
+        }
+    }
+
+    /// Tell the other PEP that the server has not accepted, which ends the stream.
+    pub(crate) fn refuse(&mut self, refusal: Refusal, out: &mut Vec<u8>) {
+        self.put(Message::Refused(refusal), out);
+        self.is_closed = true;
+    }
+
+    /// The other PEP has ended it.
+    pub(crate) fn forget(&mut self) {
+        self.is_closed = true;
+    }
+
+    /// The connection has ended: reset the stream, unless it has ended on both sides.
+    pub(crate) fn close(&mut self, own: &End, budget: &mut Budget, out: &mut Vec<u8>) {
+        self.window.close(budget);
+        let has_ended = self.has_said_end && own.reading == Reading::Finished;
+        if !self.is_closed && !has_ended {
+            self.put(Message::Rst, out);
+        }
+    }
+
+    /// Put a message about it into `out`.
+    pub(crate) fn put(&self, message: Message<'_>, out: &mut Vec<u8>) {
+        let stream = self.id;
+        Frame { stream, message }.put(out);
+    }
+}

@@ -1,0 +1,281 @@
+// SPDX-License-Identifier: Apache-2.0
+//! From a client's first segment to a connection that is established on both sides, or refused.
+
+use super::{ACCEPTING_NS, HALF_OPEN_NS, Proxy, TAKEN_PER_TURN};
+use crate::config::{Mode, Side};
+use crate::connection::{Addresses, Connection, Stage};
+use crate::end::{End, Peer};
+use crate::first_segment::FirstSegment;
+use crate::refusal::Refusal;
+use crate::sockets::{Entrance, connect};
+use socket2::Socket;
+use std::cmp::Reverse;
+use std::io;
+
+impl Proxy {
+    /// A client asks for a connection.
+    pub(super) fn begin(&mut self, entrance: usize, first: FirstSegment, now_ns: u64) {
+        let Entrance { pair, side, .. } = self.entrances[entrance];
+        let addresses = (first.client, first.server);
+        if !self.are_hosts(side, addresses) {
+            return;
+        }
+        if self.is_from_peer(side, addresses) {
+            let _ = self.entrances[entrance].release(&first);
+            return;
+        }
+        if let Some(&slot) = self.slots.get(&addresses) {
+            // While its server has not answered, it is ignored. Later the client may have missed its SYN-ACK, or may have
+            // forgotten the connection: the kernel knows what to answer (RFC 5961, section 4).
+            let is_awaited = match self.connections[slot].stage {
+                Stage::Connecting { released, .. } => released,
+                Stage::Accepting | Stage::Open => true,
+                Stage::Closing | Stage::Resetting { .. } | Stage::Over => false,
+            };
+            if is_awaited {
+                let _ = self.entrances[entrance].release(&first);
+            }
+            return;
+        }
+        if !self.has_room(now_ns) {
+            self.sums.ignored_syns += 1;
+            return;
+        }
+        let slot = self.connections.vacant_key();
+        let is_multiplexed = self.is_multiplexed(pair, side.opposite(), now_ns);
+        let server = if is_multiplexed {
+            End::of_stream(slot, Peer::Server)
+        } else {
+            let begun = connect(
+                &self.config,
+                pair,
+                side.opposite(),
+                first.client,
+                first.server,
+            )
+            .and_then(|socket| End::watch(&self.plumbing.epoll, socket, slot, Peer::Server));
+            match begun {
+                Ok(server) => server,
+                Err(error) => return self.refuse(entrance, &first, Refusal::of(&error)),
+            }
+        };
+        let is_early = match self.config.mode {
+            Mode::After => false,
+            Mode::Early => true,
+            Mode::Learned => self.learned.contains(first.server, now_ns),
+        };
+        self.insert(addresses, (pair, side), server, now_ns);
+        self.connections[slot].stage = Stage::Connecting {
+            first: Some(first),
+            released: false,
+        };
+        if is_multiplexed {
+            self.open_stream(slot);
+        }
+        if is_early {
+            self.release(slot);
+        }
+    }
+
+    /// Whether client, on `side`, and server are hosts of the experiment.
+    pub(super) fn are_hosts(&self, side: Side, (client, server): Addresses) -> bool {
+        let of = |side| &self.hosts[usize::from(side == Side::Island)];
+        of(side).contains(client.ip()) && of(side.opposite()).contains(server.ip())
+    }
+
+    /// Whether another connection may begin.
+    pub(super) fn has_room(&mut self, now_ns: u64) -> bool {
+        let has_room = self.pending < self.config.pending_max as u64 || self.make_room(now_ns);
+        has_room && self.connections.len() < self.config.connections_max
+    }
+
+    /// A pending connection, in the next free slot.
+    pub(super) fn insert(
+        &mut self,
+        addresses: Addresses,
+        of: (usize, Side),
+        server: End,
+        now_ns: u64,
+    ) {
+        self.ids += 1;
+        let until_ns = now_ns + self.config.handshake_ns;
+        let connection = Connection::new(self.ids, addresses, of, server, (now_ns, until_ns));
+        let slot = self.connections.insert(connection);
+        self.slots.insert(addresses, slot);
+        self.handshakes.push(Reverse((until_ns, slot, self.ids)));
+        self.pending += 1;
+    }
+
+    /// Give up the connection whose client has not completed its handshake for the longest time; whether there is one.
+    fn make_room(&mut self, now_ns: u64) -> bool {
+        let half_open = self.connections.iter().filter(|(_, one)| {
+            matches!(one.stage, Stage::Accepting) && now_ns >= one.began_ns + HALF_OPEN_NS
+        });
+        let Some((slot, _)) = half_open.min_by_key(|(_, one)| one.began_ns) else {
+            return false;
+        };
+        self.give_up(slot);
+        true
+    }
+
+    /// Let the kernel shake hands with the client.
+    fn release(&mut self, slot: usize) {
+        let connection = &mut self.connections[slot];
+        let entrance = entrance_of(&self.entrances, connection);
+        if let Stage::Connecting {
+            first: Some(first),
+            released,
+        } = &mut connection.stage
+        {
+            // A packet that cannot be sent is lost: the client does not answer, and the connection is given up.
+            *released = *released || entrance.release(first).is_ok();
+        }
+    }
+
+    /// Tell a client that was not accepted.
+    fn refuse(&mut self, entrance: usize, first: &FirstSegment, refusal: Refusal) {
+        self.learned.forget(first.server);
+        self.count_refusal(refusal);
+        let entrance = &self.entrances[entrance];
+        match refusal {
+            Refusal::Refused => entrance.answer(first, &first.refusal()),
+            Refusal::Unreachable(code) => entrance.answer(first, &first.unreachable(code)),
+            Refusal::Unanswered => {}
+        }
+    }
+
+    pub(super) fn count_refusal(&mut self, refusal: Refusal) {
+        *match refusal {
+            Refusal::Refused => &mut self.sums.refused_connections,
+            Refusal::Unreachable(_) => &mut self.sums.unreachable_connections,
+            Refusal::Unanswered => &mut self.sums.unanswered_connections,
+        } += 1;
+    }
+
+    pub(super) fn accept(&mut self, entrance: usize, now_ns: u64) {
+        for _ in 0..TAKEN_PER_TURN {
+            match self.entrances[entrance].listener.accept() {
+                Ok((socket, _)) => self.join(entrance, socket, now_ns),
+                Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
+                // accept(2): errors of the new connection itself, which is gone; there are descriptors, see `open`.
+                Err(_) => {}
+            }
+        }
+    }
+
+    /// The client is established. A socket that belongs to nothing is closed, and its peer thereby reset.
+    fn join(&mut self, entrance: usize, socket: Socket, now_ns: u64) {
+        let Entrance { pair, side, .. } = self.entrances[entrance];
+        let address = |address: io::Result<socket2::SockAddr>| address.ok()?.as_socket_ipv4();
+        let Some(addresses) = address(socket.peer_addr()).zip(address(socket.local_addr())) else {
+            return;
+        };
+        if self.is_from_peer(side, addresses) {
+            if socket.set_nonblocking(true).is_ok() {
+                self.accept_leg(pair, socket, now_ns);
+            }
+            return;
+        }
+        let Some(&slot) = self.slots.get(&addresses) else {
+            return;
+        };
+        let connection = &mut self.connections[slot];
+        let is_awaited = connection.is_pending() && connection.client.is_none();
+        if !is_awaited || connection.pair != pair || socket.set_nonblocking(true).is_err() {
+            return;
+        }
+        let watched = End::watch(&self.plumbing.epoll, socket, slot, Peer::Client);
+        connection.client = watched.ok();
+        if connection.client.is_none() {
+            self.give_up(slot);
+        } else if matches!(connection.stage, Stage::Accepting) {
+            self.establish(slot, now_ns);
+        } else {
+            self.follow(slot);
+        }
+    }
+
+    fn establish(&mut self, slot: usize, now_ns: u64) {
+        let connection = &mut self.connections[slot];
+        connection.stage = Stage::Open;
+        self.pending -= 1;
+        self.sums.connections += 1;
+        if connection.stream.is_some() {
+            self.sums.multiplexed_connections += 1;
+        }
+        self.learned.learn(connection.addresses.1, now_ns);
+        self.enqueue(slot);
+    }
+
+    /// The server has accepted, or not.
+    pub(super) fn note_answer(&mut self, slot: usize, answer: Result<(), Refusal>, now_ns: u64) {
+        self.answer_stream(slot, answer);
+        match answer {
+            Ok(()) => {
+                self.release(slot);
+                let connection = &mut self.connections[slot];
+                connection.stage = Stage::Accepting;
+                if connection.client.is_some() {
+                    self.establish(slot, now_ns);
+                } else {
+                    connection.until_ns = connection.until_ns.min(now_ns + ACCEPTING_NS);
+                    let entry = (connection.until_ns, slot, connection.id);
+                    self.handshakes.push(Reverse(entry));
+                }
+            }
+            Err(refusal) => {
+                let connection = &mut self.connections[slot];
+                let stage = std::mem::replace(&mut connection.stage, Stage::Accepting);
+                let entrance = index_of(connection.pair, connection.client_side);
+                if let Stage::Connecting {
+                    first: Some(first),
+                    released: false,
+                } = stage
+                {
+                    self.refuse(entrance, &first, refusal);
+                } else {
+                    // The client's socket is reset when it is closed, or accepted without being awaited.
+                    let server = connection.addresses.1;
+                    self.learned.forget(server);
+                    self.count_refusal(refusal);
+                }
+                self.end_pending(slot);
+            }
+        }
+    }
+
+    /// End a pending connection for another reason than its server's answer.
+    pub(super) fn give_up(&mut self, slot: usize) {
+        self.sums.unaccepted_connections += 1;
+        self.end_pending(slot);
+    }
+
+    fn end_pending(&mut self, slot: usize) {
+        self.pending -= 1;
+        self.end(slot);
+    }
+
+    /// Give up connections that were not established in time.
+    pub(super) fn expire(&mut self, now_ns: u64) {
+        while let Some(&Reverse((until_ns, slot, id))) = self.handshakes.peek() {
+            if now_ns < until_ns {
+                return;
+            }
+            self.handshakes.pop();
+            let connection = self.connections.get(slot).filter(|one| one.id == id);
+            if connection.is_some_and(Connection::is_pending) {
+                self.sums.unanswered_connections += 1;
+                self.end_pending(slot);
+            }
+        }
+    }
+}
+
+/// The order of [`open`].
+fn index_of(pair: usize, side: Side) -> usize {
+    2 * pair + usize::from(side == Side::Island)
+}
+
+fn entrance_of<'a>(entrances: &'a [Entrance], connection: &Connection) -> &'a Entrance {
+    &entrances[index_of(connection.pair, connection.client_side)]
+}

@@ -1,0 +1,396 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The proxy: one thread and one epoll loop for all connections.
+//!
+//! A client's first segment is seen by a packet socket, and dropped by the machine's packet rules. It is delivered to the
+//! listener, through `lo`, when the client is to be accepted: the kernel shakes hands with it by the segment's own options.
+
+mod handshakes;
+mod reports;
+mod streams;
+
+use crate::config::{Config, Side};
+use crate::connection::{Addresses, Connection, Next, Stage};
+use crate::counters::{Message, Sums};
+use crate::end::{Peer, of_token};
+use crate::error::PepError;
+use crate::first_segment::FirstSegment;
+use crate::learned_servers::LearnedServers;
+use crate::multiplex::credit::Budget;
+use crate::multiplex::leg::{self, Leg};
+use crate::refusal::Refusal;
+use crate::request::parse;
+use crate::sockets::{Entrance, MULTIPLEXED_UNSENT_BYTES, open};
+use crate::transfer::Plumbing;
+use atoll_job::clock::{monotonic_ns, real_time_ns};
+use atoll_job::{Input, Output};
+use atoll_measures::{Marked, Peak};
+use atoll_netio::syn_socket::Checksum;
+use rustix::buffer::spare_capacity;
+use rustix::event::Timespec;
+use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
+use rustix::io::Errno;
+use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
+use slab::Slab;
+use std::cmp::Reverse;
+use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::io;
+use std::net::Ipv4Addr;
+use std::time::Duration;
+
+const COUNTERS_NS: u64 = 100_000_000;
+
+/// How often connections that are being reset are looked at: nothing reports that the peer has acknowledged.
+const LOOK_NS: u64 = 10_000_000;
+
+/// Taken from one socket in one turn of the loop.
+const TAKEN_PER_TURN: usize = 256;
+
+/// A client that has not completed its handshake by then makes room for others, when too many are pending: twice the time
+/// after which a lost SYN is repeated, and the round trip of a satellite.
+const HALF_OPEN_NS: u64 = 3_000_000_000;
+
+/// A client that has not completed its handshake by then is gone: the kernel has repeated the SYN-ACK as often as `sockets`
+/// lets it. A client that is slow all the same repeats its SYN, which begins a new connection.
+const ACCEPTING_NS: u64 = 16_000_000_000;
+
+/// Memory for what streams have brought and their receivers have not taken.
+const STREAMS_BYTES: u64 = 256 << 20;
+
+const EVENTS: usize = 1024;
+
+/// The longest packet of a first segment, with data in it.
+const FIRST_SEGMENT_BYTES: usize = 9216;
+
+/// Descriptors that are no connections'.
+const OWN_DESCRIPTORS: u64 = 64;
+
+/// Tokens from here on are those of multiplexed connections.
+const LEGS: u64 = (leg::FIRST_SLOT as u64) << 1;
+
+/// Tokens from here on are not those of connections.
+const RESERVED: u64 = u64::MAX - (1 << 32);
+const INPUT: u64 = RESERVED;
+const SIGNALS: u64 = RESERVED + 1;
+/// Followed by the listeners and the packet sockets, in turn, of all entrances.
+const ENTRANCES: u64 = RESERVED + 2;
+
+/// Run until SIGTERM, SIGINT, SIGHUP or the end of standard input.
+///
+/// # Errors
+/// `Configuration` if an interface or a congestion control is missing; others if the kernel refuses something.
+pub(crate) fn run(input: Input<io::Stdin>, config: Config) -> Result<(), PepError> {
+    let signals =
+        atoll_netio::shutdown_signal::requests().map_err(PepError::of("wait for signals"))?;
+    let mut proxy = Proxy::open(config)?;
+    let output = Output::start().map_err(PepError::of("start a thread"))?;
+    proxy.watch(&signals, SIGNALS)?;
+    proxy.watch(&input, INPUT)?;
+    output.line(&Message::Ready);
+    proxy.serve(input, &output)?;
+    proxy.reset(None);
+    proxy.sweep();
+    let figures = proxy.figures_since_mark();
+    let t_ns = real_time_ns();
+    output.line(&Message::Done { t_ns, figures });
+    output.finish();
+    Ok(())
+}
+
+struct Proxy {
+    config: Config,
+    hosts: [HashSet<Ipv4Addr>; 2],
+    entrances: Vec<Entrance>,
+    connections: Slab<Connection>,
+    slots: HashMap<Addresses, usize>,
+    ids: u64,
+    pending: u64,
+    /// Until when, slots and ids of connections that were pending.
+    handshakes: BinaryHeap<Reverse<(u64, usize, u64)>>,
+    /// Those with something to do.
+    queue: VecDeque<usize>,
+    waiting_for_memory: Vec<usize>,
+    resetting: BTreeSet<usize>,
+    /// When those are looked at next.
+    look_at_ns: u64,
+    /// To be removed when all events of a turn are served.
+    over: Vec<usize>,
+    learned: LearnedServers,
+    /// Multiplexed connections, one for each pair of legs; none if there is no other PEP.
+    legs: Vec<Leg>,
+    budget: Budget,
+    plumbing: Plumbing,
+    sums: Sums,
+    marked: Marked<Sums>,
+    held: Peak,
+    buffered: Peak,
+    /// The next connection to be sampled.
+    cursor: usize,
+}
+
+impl Proxy {
+    fn open(mut config: Config) -> Result<Self, PepError> {
+        let descriptors = raise_descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
+        config.connections_max = config.connections_max.min((descriptors / 2) as usize);
+        let backlog = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
+        let backlog = backlog
+            .ok()
+            .and_then(|text| text.trim().parse::<usize>().ok());
+        // Beyond its backlog the kernel would answer by SYN cookies, without the options of the client.
+        config.pending_max = config.pending_max.min(backlog.unwrap_or(4096) / 2);
+        let entrances = open(&config)?;
+        let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(PepError::of("open an epoll"))?;
+        let streams_bytes = config.between.map_or(0, |_| STREAMS_BYTES);
+        let stream_max = config.between.map_or(0, |between| between.stream_bytes);
+        let legs = config.between.map_or_else(Vec::new, |between| {
+            let pairs = 0..config.pairs.len();
+            // Chains begin with the first pair; others are for changes of chains.
+            let pause_ns = between.time_of_ns(MULTIPLEXED_UNSENT_BYTES / 4);
+            pairs
+                .map(|pair| Leg::new(between.connects(), pair == 0, pause_ns))
+                .collect()
+        });
+        let plumbing = Plumbing::new(epoll, streams_bytes).map_err(PepError::of("open a pipe"))?;
+        let proxy = Self {
+            hosts: Side::BOTH.map(|side| config.hosts.of(side).iter().copied().collect()),
+            entrances,
+            connections: Slab::new(),
+            slots: HashMap::new(),
+            ids: 0,
+            pending: 0,
+            handshakes: BinaryHeap::new(),
+            queue: VecDeque::new(),
+            waiting_for_memory: Vec::new(),
+            resetting: BTreeSet::new(),
+            look_at_ns: 0,
+            over: Vec::new(),
+            learned: LearnedServers::new(config.learned_for_ns),
+            legs,
+            budget: Budget::new(streams_bytes, stream_max),
+            plumbing,
+            sums: Sums::default(),
+            marked: Marked::default(),
+            held: Peak::default(),
+            buffered: Peak::default(),
+            cursor: 0,
+            config,
+        };
+        for (number, entrance) in proxy.entrances.iter().enumerate() {
+            let token = ENTRANCES + 2 * number as u64;
+            proxy.watch(&entrance.listener, token)?;
+            proxy.watch(&entrance.seen, token + 1)?;
+        }
+        Ok(proxy)
+    }
+
+    fn watch(&self, descriptor: impl rustix::fd::AsFd, token: u64) -> Result<(), PepError> {
+        let token = EventData::new_u64(token);
+        match epoll::add(&self.plumbing.epoll, descriptor, token, EventFlags::IN) {
+            // A regular file as standard input: it has ended.
+            Ok(()) | Err(Errno::PERM) => Ok(()),
+            Err(error) => Err(PepError::of("watch a descriptor")(error)),
+        }
+    }
+
+    fn serve(&mut self, mut input: Input<io::Stdin>, output: &Output) -> Result<(), PepError> {
+        let mut events: Vec<Event> = Vec::with_capacity(EVENTS);
+        let mut counters_at_ns = monotonic_ns() + COUNTERS_NS;
+        loop {
+            self.wait(&mut events, counters_at_ns)?;
+            let now_ns = monotonic_ns();
+            for event in &events {
+                let flags = event.flags;
+                match event.data.u64() {
+                    SIGNALS => return Ok(()),
+                    INPUT => input.read().map_err(PepError::of("read standard input"))?,
+                    token if token >= ENTRANCES => self.enter(token - ENTRANCES, now_ns)?,
+                    token if token >= LEGS => {
+                        self.note_leg(of_token(token - LEGS).0, flags, now_ns);
+                    }
+                    token => self.note(token, flags, now_ns),
+                }
+            }
+            while let Some(request) = input.next_request(parse) {
+                self.obey(request, output, now_ns);
+            }
+            if input.ended() {
+                return Ok(());
+            }
+            self.tend_legs(now_ns);
+            self.receive_frames(now_ns);
+            self.work(now_ns);
+            self.expire(now_ns);
+            if now_ns >= counters_at_ns {
+                counters_at_ns = (counters_at_ns + COUNTERS_NS).max(now_ns);
+                self.sample();
+                let figures = self.figures(Peak::take_interval);
+                let t_ns = real_time_ns();
+                output.repeatable_line(&Message::Counters { t_ns, figures });
+            }
+            self.sweep();
+            self.send_frames(now_ns);
+        }
+    }
+
+    /// Sleep until a descriptor is ready or something is due.
+    fn wait(&self, events: &mut Vec<Event>, counters_at_ns: u64) -> Result<(), PepError> {
+        let now_ns = monotonic_ns();
+        let mut until_ns = counters_at_ns;
+        if !self.resetting.is_empty() {
+            until_ns = until_ns.min(self.look_at_ns);
+        }
+        let memory_waits = !self.waiting_for_memory.is_empty() && !self.plumbing.is_full();
+        if let Some(due_ns) = self.legs_due_ns() {
+            until_ns = until_ns.min(due_ns);
+        }
+        let legs_have_more = self.legs.iter().any(Leg::has_more);
+        let is_busy = !self.queue.is_empty() || !self.over.is_empty();
+        if is_busy || memory_waits || legs_have_more {
+            until_ns = now_ns;
+        }
+        let timeout = Duration::from_nanos(until_ns.saturating_sub(now_ns));
+        let timeout = Timespec::try_from(timeout).unwrap_or_default();
+        events.clear();
+        match epoll::wait(&self.plumbing.epoll, spare_capacity(events), Some(&timeout)) {
+            Ok(_) | Err(Errno::INTR) => Ok(()),
+            Err(error) => Err(PepError::of("wait for events")(error)),
+        }
+    }
+
+    /// A listener or a packet socket is ready.
+    fn enter(&mut self, token: u64, now_ns: u64) -> Result<(), PepError> {
+        let number = (token / 2) as usize;
+        if token % 2 == 0 {
+            self.accept(number, now_ns);
+            return Ok(());
+        }
+        let mut buffer = [0; FIRST_SEGMENT_BYTES];
+        for _ in 0..TAKEN_PER_TURN {
+            let entrance = &self.entrances[number];
+            let received = entrance.seen.receive(&mut buffer);
+            let doing = format!("receive at {}", entrance.interface);
+            let Some((length, checksum)) = received.map_err(PepError::of(doing))? else {
+                break;
+            };
+            let is_missing = checksum == Checksum::Missing;
+            if let Some(first) = FirstSegment::parse(&buffer[..length], is_missing) {
+                self.begin(number, first, now_ns);
+            }
+        }
+        Ok(())
+    }
+
+    /// The kernel reports something of a connection.
+    fn note(&mut self, token: u64, flags: EventFlags, now_ns: u64) {
+        let (slot, peer) = of_token(token);
+        let Some(connection) = self.connections.get_mut(slot) else {
+            return;
+        };
+        match (peer, &mut connection.client) {
+            (Peer::Server, _) if matches!(connection.stage, Stage::Connecting { .. }) => {
+                let answer = connection.server.take_error();
+                connection.server.note(flags);
+                let answer = answer.map_err(|error| Refusal::of(&error));
+                self.note_answer(slot, answer, now_ns);
+                return;
+            }
+            (Peer::Server, _) => connection.server.note(flags),
+            (Peer::Client, Some(client)) => client.note(flags),
+            (Peer::Client, None) => {}
+        }
+        match connection.stage {
+            Stage::Connecting { .. } | Stage::Accepting => {
+                if connection.has_failed() {
+                    self.give_up(slot);
+                } else {
+                    self.follow(slot);
+                }
+            }
+            Stage::Over => {}
+            _ => self.enqueue(slot),
+        }
+    }
+
+    fn end(&mut self, slot: usize) {
+        self.connections[slot].stage = Stage::Over;
+        self.over.push(slot);
+    }
+
+    fn enqueue(&mut self, slot: usize) {
+        let connection = &mut self.connections[slot];
+        if !connection.is_queued {
+            connection.is_queued = true;
+            self.queue.push_back(slot);
+        }
+    }
+
+    /// Give each connection with something to do one turn.
+    fn work(&mut self, now_ns: u64) {
+        if !self.plumbing.is_full() {
+            for slot in std::mem::take(&mut self.waiting_for_memory) {
+                if self.connections.contains(slot) {
+                    self.enqueue(slot);
+                }
+            }
+        }
+        if now_ns >= self.look_at_ns {
+            self.look_at_ns = now_ns + LOOK_NS;
+            for slot in self.resetting.clone() {
+                self.enqueue(slot);
+            }
+        }
+        for _ in 0..self.queue.len() {
+            let Some(slot) = self.queue.pop_front() else {
+                return;
+            };
+            let Some(connection) = self.connections.get_mut(slot) else {
+                continue;
+            };
+            connection.is_queued = false;
+            if !connection.is_established() {
+                continue;
+            }
+            let flush_ns = self.config.flush_ns;
+            let next = connection.advance(&mut self.plumbing, &mut self.sums, now_ns, flush_ns);
+            connection.count(&mut self.sums);
+            self.buffered.record(self.plumbing.buffered_bytes);
+            self.follow(slot);
+            match next {
+                Next::Wait => {}
+                Next::Continue => self.enqueue(slot),
+                Next::WaitForMemory => self.waiting_for_memory.push(slot),
+                Next::Look => {
+                    self.resetting.insert(slot);
+                }
+                Next::End => {
+                    self.resetting.remove(&slot);
+                    self.end(slot);
+                }
+            }
+        }
+    }
+
+    /// Close the sockets of connections that are over.
+    fn sweep(&mut self) {
+        for slot in std::mem::take(&mut self.over) {
+            let mut connection = self.connections.remove(slot);
+            connection.count(&mut self.sums);
+            self.close_stream(&mut connection);
+            connection.discard(&mut self.plumbing);
+            self.slots.remove(&connection.addresses);
+        }
+    }
+}
+
+/// Allow this process as many descriptors as the machine lets it have, and say how many those are.
+fn raise_descriptor_limit() -> u64 {
+    let limit = getrlimit(Resource::Nofile);
+    let raised = Rlimit {
+        current: limit.maximum,
+        maximum: limit.maximum,
+    };
+    let now = match setrlimit(Resource::Nofile, raised) {
+        Ok(()) => limit.maximum,
+        Err(_) => limit.current,
+    };
+    now.unwrap_or(u64::MAX)
+}

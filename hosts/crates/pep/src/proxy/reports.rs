@@ -1,0 +1,153 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What the proxy reports, and the requests that it answers.
+
+use super::Proxy;
+use crate::config::Side;
+use crate::connection::{Connection, Stage};
+use crate::counters::{Figures, Message, Present, median_and_max};
+use crate::request::{Answer, Content, Request};
+use atoll_job::Output;
+use atoll_job::clock::real_time_ns;
+use atoll_measures::Peak;
+use std::cmp::Reverse;
+
+/// Connections whose figures are read for each line of counters.
+const SAMPLED: usize = 32;
+
+impl Proxy {
+    /// Read the figures of the next connections.
+    pub(super) fn sample(&mut self) {
+        let after = self.connections.iter().map(|(slot, _)| slot);
+        let (later, earlier): (Vec<usize>, Vec<usize>) =
+            after.partition(|&slot| slot >= self.cursor);
+        for slot in later.into_iter().chain(earlier).take(SAMPLED) {
+            self.cursor = slot + 1;
+            let silence_ns = self.config.silence_ns;
+            let connection = &mut self.connections[slot];
+            if connection.is_established() && connection.take_sample(silence_ns) {
+                self.enqueue(slot);
+            }
+        }
+    }
+
+    /// The figures now, with maxima as `take` takes them.
+    pub(super) fn figures(&mut self, take: fn(&mut Peak) -> u64) -> Figures {
+        let established = self.connections.iter().map(|(_, connection)| connection);
+        let mut rtts = [Vec::new(), Vec::new()];
+        let mut present = Present {
+            pending_connections: self.pending,
+            buffered_bytes: self.plumbing.buffered_bytes,
+            multiplexes: self.legs.iter().filter(|leg| leg.is_up()).count() as u64,
+            multiplex_rtt_ns: self.multiplex_rtt_ns(),
+            pipes: 1,
+            memory_bytes: resident_bytes(),
+            ..Present::default()
+        };
+        for connection in established.filter(|connection| connection.is_established()) {
+            present.open_connections += 1;
+            present.held_bytes += connection.sample.held_bytes;
+            for (rtts, side) in rtts.iter_mut().zip(Side::BOTH) {
+                rtts.extend(connection.sample.rtt_ns.of(side));
+            }
+        }
+        let [world, island] = rtts.map(|mut rtts| median_and_max(&mut rtts).unzip());
+        (present.world_rtt_median_ns, present.world_rtt_max_ns) = world;
+        (present.island_rtt_median_ns, present.island_rtt_max_ns) = island;
+        self.held.record(present.held_bytes);
+        self.buffered.record(present.buffered_bytes);
+        present.held_max_bytes = take(&mut self.held);
+        present.buffered_max_bytes = take(&mut self.buffered);
+        Figures {
+            sums: self.sums,
+            present,
+        }
+    }
+
+    /// Of the multiplexed connection with the longest one.
+    fn multiplex_rtt_ns(&self) -> Option<u64> {
+        let ups = self.legs.iter().filter(|leg| leg.is_up());
+        let rtts = ups.filter_map(|leg| leg.end()?.progress().map(|known| known.rtt_us));
+        rtts.max().map(|rtt_us| u64::from(rtt_us) * 1000)
+    }
+
+    pub(super) fn figures_since_mark(&mut self) -> Figures {
+        let figures = self.figures(Peak::take_measurement);
+        Figures {
+            sums: self.marked.measure(self.sums),
+            ..figures
+        }
+    }
+
+    pub(super) fn obey(&mut self, request: Request, output: &Output, now_ns: u64) {
+        let (op, id, content) = match request {
+            Request::Mark { id } => {
+                let figures = self.figures_since_mark();
+                let t_ns = real_time_ns();
+                output.line(&Message::Mark { id, t_ns, figures });
+                return;
+            }
+            Request::Set { id, mode } => {
+                self.config.mode = mode;
+                ("set".to_owned(), id, Content::Nothing {})
+            }
+            Request::Reset { id, pair } => ("reset".to_owned(), id, self.reset(pair)),
+            Request::Connections { id, limit } => {
+                ("connections".to_owned(), id, self.list(limit, now_ns))
+            }
+            Request::Mistaken { op, id, error } => (op, id, Content::Error { error }),
+        };
+        output.line(&Answer {
+            op,
+            id,
+            t_ns: real_time_ns(),
+            ok: !matches!(content, Content::Error { .. }),
+            content,
+        });
+    }
+
+    pub(super) fn reset(&mut self, pair: Option<usize>) -> Content {
+        let pairs = self.config.pairs.len();
+        if let Some(pair) = pair.filter(|&pair| pair >= pairs) {
+            let error =
+                format!("there is no pair {pair}: the configuration has {pairs}, numbered from 0");
+            return Content::Error { error };
+        }
+        let of_pair = |connection: &Connection| {
+            pair.is_none_or(|pair| connection.pair == pair)
+                && !matches!(connection.stage, Stage::Over)
+        };
+        let chosen = self
+            .connections
+            .iter()
+            .filter(|(_, connection)| of_pair(connection));
+        let chosen: Vec<usize> = chosen.map(|(slot, _)| slot).collect();
+        for &slot in &chosen {
+            if self.connections[slot].is_pending() {
+                self.give_up(slot);
+            } else {
+                self.sums.own_resets += 1;
+                self.resetting.remove(&slot);
+                self.end(slot);
+            }
+        }
+        Content::Ended {
+            connections: chosen.len(),
+        }
+    }
+
+    fn list(&self, limit: usize, now_ns: u64) -> Content {
+        let mut found: Vec<&Connection> = self.connections.iter().map(|(_, one)| one).collect();
+        found.sort_by_key(|one| (Reverse(one.sample.held_bytes), one.id));
+        let first = found.into_iter().take(limit);
+        Content::Listed {
+            connections: first.map(|connection| connection.listed(now_ns)).collect(),
+        }
+    }
+}
+
+/// Resident memory of this process (proc(5), statm); 0 if it cannot be read.
+fn resident_bytes() -> u64 {
+    let statm = std::fs::read_to_string("/proc/self/statm").unwrap_or_default();
+    let pages: Option<u64> = statm.split(' ').nth(1).and_then(|pages| pages.parse().ok());
+    pages.unwrap_or(0) * rustix::param::page_size() as u64
+}
