@@ -123,9 +123,9 @@ def _refusal(network: Network, mine: CompiledEntry, other: CompiledEntry) -> str
     if box is None or not network.box(box).routed:
         chain = mine.segment.gap_id.chain
         return f"chain {chain!r} cannot change under traffic: nothing distinguishes {what}; {_NO_LOAD}"
-    spare = "both its pairs of ports are in use" if network.box(box).spare else "it has no spare ports"
+    spare = "both of its port pairs are in use" if network.box(box).spare else "it has no spare ports"
     return (
         f"chain {mine.segment.gap_id.chain!r} cannot change under traffic: packets of both versions leave routed box "
         f"{box!r} by the same port and without a tag, and {spare}: {what}; give it 'spare: {{world: .., island: ..}}' "
-        f"in the lab, change the parts before and behind it one after the other, or {_NO_LOAD}"
+        f"in the lab, make two changes, first before and then behind that box, or {_NO_LOAD}"
     )

@@ -107,6 +107,6 @@ def _refusal(one: CompiledEntry, other: CompiledEntry) -> str:
     return (
         f"frames of two segments are indistinguishable: {entry_text(one)} and {entry_text(other)} both match at "
         f"{where(one)}; "
-        "attach boxes and taps that follow one another in the chain to one switch, "
-        "or order them so that frames of one direction never cross a trunk twice"
+        "attach consecutive boxes and taps of the chain to one switch, or order them so that frames of one "
+        "direction cross a trunk only once"
     )

@@ -97,7 +97,7 @@ async def _up(command: UpCommand, described: tuple[Network, Experiment | None], 
     try:
         made = await unless_interrupted(_up_with_daemon(command, described, own=running is None))
     except asyncio.CancelledError:
-        left = "no lab is up" if running is None else "the lab was up before and stays"
+        left = "no lab is up" if running is None else "the lab was up before and stays up"
         raise InterruptedByUserError(f"cancelled; {left}") from None
     if command.as_json:
         print(json.dumps(made | {"warnings": warnings}))
@@ -124,7 +124,7 @@ async def _up_and_apply(command: UpCommand, network: Network, experiment: Experi
     """Bring the lab up and apply the experiment; returns the JSON output: whether it was up, changes, the API's URL."""
     async with connected(command.target) as daemon:
         if daemon is None:
-            msg = "the daemon ended while the lab was coming up"
+            msg = "the daemon ended while it was starting the lab"
             raise LabError(msg)
         url = await listen_on(daemon, command.listen)
         done = await daemon.stream(

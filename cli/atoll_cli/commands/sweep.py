@@ -76,8 +76,8 @@ def sweep_study(
             print(f"written: {path}")
     if interrupted:
         raise InterruptedByUserError(
-            f"cancelled; {counts[State.DONE]} of {counted(len(sweep.points), 'run')} are in {place.path}, "
-            "--resume makes the others"
+            f"cancelled; {counts[State.DONE]} of {counted(len(sweep.points), 'run')} are in {place.path}; --resume "
+            "makes the missing ones"
         )
     if counts[State.FAILED]:
         return RunError.exit_code
@@ -121,5 +121,6 @@ def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
     done = f"; {counts[State.DONE]} are done" if counts[State.DONE] else ""
     print(
         f"{counted(predicted.runs, 'run')}, {predicted.jobs} at a time, in {sweep.directory.path}{done}: "
-        f"about {duration_text(predicted.wall.s)} of wall time and {rough(predicted.disk)} of disk, to a factor of two"
+        f"about {duration_text(predicted.wall.s)} of wall time and {rough(predicted.disk)} of disk (estimates, "
+        "correct within a factor of two)"
     )

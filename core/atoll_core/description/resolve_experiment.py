@@ -261,7 +261,7 @@ class _Resolver:
             if not lab.knows("hosts", server):
                 self.wrong(place, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
             elif roles.get(server) is HostRole.WORLD_SPECIAL:
-                self.wrong(place, "it sends the transfer alone; write transfer: congestion_control instead")
+                self.wrong(place, "this host only sends the transfer; write transfer: congestion_control instead")
             elif roles.get(server, HostRole.WORLD_SERVER) is not HostRole.WORLD_SERVER:
                 self.wrong(place, f"a host of role {roles[server].value} sends no load; name world servers only")
 

@@ -83,7 +83,7 @@ async def delete_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     asked = parameters(request, DownRequest)
     busy = daemon.tasks.busy
     if busy is not None and not asked.force:
-        remedy = "wait for its end; `atoll down --force` ends it and the lab"
+        remedy = "wait until it ends; `atoll down --force` ends it and the lab"
         msg = f"the lab is busy with `{busy.what} {busy.about}`; {remedy}"
         raise RequestError(409, msg, exit_code=1)
     daemon.end.set()

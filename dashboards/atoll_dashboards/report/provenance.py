@@ -115,7 +115,7 @@ def _direction(direction: LinkDirection) -> str:
     packets = f" or {counted(direction.queue_packets, 'packet')}" if direction.queue_packets else ""
     words.append(f"{_aqm(direction.aqm)} queue {direction.queue}{packets}")
     words += [_loss(direction.loss)] if direction.loss else []
-    words += [f"from the load on as in {direction.trace.file}"] if direction.trace else []
+    words += [f"from the start of the load as in {direction.trace.file}"] if direction.trace else []
     return ", ".join(words)
 
 

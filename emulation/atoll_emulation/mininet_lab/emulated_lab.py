@@ -199,7 +199,7 @@ class EmulatedLab:
         try:
             await asyncio.gather(self._read_messages(), self._read_stderr())
         except (KeyError, ValueError) as error:
-            self._reason = f"the lab broke its protocol: {error!r}"
+            self._reason = f"the lab process sent an invalid message: {error!r}"
             self._process.kill()
         code = await self._process.wait()
         if self._init_pidfd is not None:  # when unshare was killed, the rest follows it a moment later

@@ -67,7 +67,7 @@ def counted_path(steps: Iterable[Step], rises: Counts, taps: Collection[str]) ->
             continue
         came = "; ".join(filter(None, (last, to))) or "no entry counted it"
         if step.entry is None:
-            return f"{came}; at {step.at} no entry takes it"
+            return f"{came}; at {step.at} no entry matches it"
         if rises.get(step.entry, 0) <= 0:
             return f"{came}; {entry_text(step.entry)} at {step.at} did not count it"
         last, to = f"last counted by {entry_text(step.entry)} at {step.at}", ""

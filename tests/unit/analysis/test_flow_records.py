@@ -88,7 +88,11 @@ REFUSED = [
     ),
     ("a,b\n1,2\n", Form.NFDUMP, ":1: there is no column pr; export with: nfdump -r FILE -o csv (without -q)"),
     ("pr,sa,da,ibyt\n", None, ": holds no flow to import: no record"),
-    ("pr,sa,da,ibyt\nTCP,1.2.3.4,5.6.7.8,9\n", None, ": holds no flow to import: none of its flows is wanted"),
+    (
+        "pr,sa,da,ibyt\nTCP,1.2.3.4,5.6.7.8,9\n",
+        None,
+        ": holds no flow to import: none of its flows matches --to and --protocol",
+    ),
     (
         "pr,sa,da,ibyt\nTCP,1.2.3.4,10.20.0.1,many\n",
         None,

@@ -76,7 +76,7 @@ def test_channels_are_dealt_by_capacity_and_the_plan_says_so(geo: tuple[Network,
     assert plan_text(plan).split("\n\n")[3].splitlines() == [
         "Channels: 24, allocated to 6 island clients by capacity",
         "  12      i1              capacity 4",
-        "  0       i2              capacity 0.1; no channels, so nothing is started there",
+        "  0       i2              capacity 0.1; gets no channels, so no load is started there",
         "  3 each  i3, i4, i5, i6  capacity 1",
     ]
 
@@ -273,7 +273,7 @@ def test_changes_as_text(geo: tuple[Network, Experiment]) -> None:
     """A change is told with its entry and its reason; none is told, too."""
     entry = make_plan(*geo).flows[0]
     assert changes_text([FlowChange(ChangeAction.ADD, entry, "missing on sw-c")]) == f"add    {entry} (missing on sw-c)"
-    assert changes_text([]) == "nothing to change: the switches have the plan's entries"
+    assert changes_text([]) == "nothing to change: the switches already have the plan's entries"
 
 
 def test_boxes_count_stalls_from_the_experiment_s_limit_on(geo: tuple[Network, Experiment]) -> None:

@@ -47,7 +47,7 @@ def test_whatever_differs_is_told_in_a_line_with_the_database_that_is_used(shell
 def test_a_daemon_without_a_database_says_so() -> None:
     told = other_database(settings_mark(HELD), NONE)
     assert told is not None
-    assert told.startswith("metrics go into no database, by the settings")
+    assert told.startswith("metrics are not sent to a database, by the settings")
 
 
 def test_a_mark_tells_nothing_twice() -> None:

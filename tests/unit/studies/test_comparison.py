@@ -325,7 +325,7 @@ def test_many_runs_are_rows(
     assert re.search(r"^#2 +32 Mbit/s +hybla +bbr +invalid", told, re.MULTILINE)
     assert re.search(r"^#8 .* 12\.500", told, re.MULTILINE)
     assert re.search(r"links\.sat .*\n *\.to_island .*\n *\.rate ", told), "keys are folded between their parts"
-    assert "the same of all: " in told
+    assert "equal in all rows: " in told
     assert "pings lost: 0" in told
 
 
@@ -400,8 +400,8 @@ def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
             "step switches)"
         ),
         (
-            f"left out: {going.path}: is being made; if it was killed, `atoll report {going.path}` analyses what "
-            "there is of it"
+            f"left out: {going.path}: is in progress; if it was killed, `atoll report {going.path}` analyses the "
+            "recorded part"
         ),
     ]
     found = json.loads(told.out)

@@ -136,7 +136,7 @@ def test_configurations_have_medians_with_intervals_and_differences(compared: Re
     ), "one of three did not finish, and one seed is no interval"
     notes = table(compared, "over runs").notes
     assert any(note.startswith("transfer time: not measured in every run") for note in notes)
-    assert notes[0].startswith("the same of all: base RTT, ms: 500.400; ")
+    assert notes[0].startswith("equal in all rows: base RTT, ms: 500.400; ")
 
 
 def test_seeds_are_paired(runs: Runs) -> None:

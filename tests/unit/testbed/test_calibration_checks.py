@@ -177,7 +177,7 @@ def test_a_link_is_judged_as_it_stands_where_its_trace_begins() -> None:
     first = way(replace(GEO, trace=LinkTrace("rain.csv", rows))).settings
     assert (first.rate.bit_s, first.delay.ns, first.queue.bytes) == (8_000_000, 200 * MS, 100_000)
     blocked = LinkTrace("pass.csv", (TraceRow(Duration(0), blocked=True),))
-    assert way(replace(GEO, trace=blocked)).refused == "its trace begins blocked"
+    assert way(replace(GEO, trace=blocked)).refused == "its trace begins with a blocked link"
 
 
 def test_what_cannot_be_filled_is_refused_with_the_reason() -> None:

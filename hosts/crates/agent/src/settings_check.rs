@@ -65,7 +65,7 @@ impl InterfaceSettings {
         if let Some(address) = &self.address {
             if parse_prefix(address).is_none_or(|(_, length)| length < SHORTEST_PREFIX) {
                 return Err(format!(
-                    "address {address:?} of {} is no IPv4 address with a prefix length from {SHORTEST_PREFIX} on",
+                    "address {address:?} of {} is not an IPv4 address with a prefix length from {SHORTEST_PREFIX} on",
                     self.name
                 ));
             }
@@ -81,7 +81,7 @@ impl InterfaceSettings {
         for (address, mac) in &self.neighbours {
             if address.parse::<Ipv4Addr>().is_err() || !is_mac(mac) {
                 return Err(format!(
-                    "neighbour {address:?} of {} with {mac:?} is no IPv4 address with a MAC address",
+                    "neighbour {address:?} of {} with {mac:?} is not an IPv4 address with a MAC address",
                     self.name
                 ));
             }
@@ -160,7 +160,7 @@ mod tests {
             |text: &str| refusal(|settings| settings.interfaces[0].address = Some(text.to_owned()));
         assert_eq!(address("10.10.0.1/32"), None);
         for text in ["10.10.0.1", "10.10.0.1/0", "10.10.0.1/32 dev eth0", "a\n"] {
-            assert!(address(text).unwrap().contains("is no IPv4 address"));
+            assert!(address(text).unwrap().contains("is not an IPv4 address"));
         }
     }
 
