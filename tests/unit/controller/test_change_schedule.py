@@ -128,8 +128,8 @@ def test_an_experiment_without_changes_is_its_only_version(project: Path) -> Non
             ],
             [
                 (
-                    "6: branch 'half': carries: it carries no traffic: 'quarter', 'rest' carry all of it; remove one of "
-                    "these branches"
+                    "6: branch 'half': carries: it carries no traffic: 'quarter', 'rest' carry all of it; remove one "
+                    "of these branches"
                 )
             ],
         ),

@@ -50,8 +50,8 @@ def warned(project: Path, *settings: str) -> list[str]:
         (
             ["links.sat.to_world.queue=1100 kB"],
             (
-                "link 'sat': to_world: queue: a queue of 1.1 MB at 4 Mbit/s delays packets by 2.2 s when full; usual is "
-                "less than 2 s"
+                "link 'sat': to_world: queue: a queue of 1.1 MB at 4 Mbit/s delays packets by 2.2 s when full; usual "
+                "is less than 2 s"
             ),
         ),
         (
@@ -276,8 +276,8 @@ def test_the_other_verbs_print_warnings_and_strict_refuses(project: Path, capsys
         (
             "[sat]",
             (
-                "captures do not show the packets that sat loses; usual is a tap at the world's end and at the island's "
-                "end"
+                "captures do not show the packets that sat loses; usual is a tap at the world's end and at the "
+                "island's end"
             ),
         ),
         (
