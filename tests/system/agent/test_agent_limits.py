@@ -245,7 +245,7 @@ print(json.dumps(found))
         assert said[0] == {"nice": 7, "cpus": [cpu], "open_files": 99, "autogroup": 7 if grouped else None}
         assert (said[1]["nice"], said[1]["autogroup"]) == (os.nice(0), 0 if grouped else None)
         assert said[1]["cpus"] == sorted(os.sched_getaffinity(0))
-        with pytest.raises(LabError, match="no CPU 900 is there for us"):
+        with pytest.raises(LabError, match="CPU 900 is not available"):
             await agent.start_job("nowhere", ["true"], limits=JobLimits(cpus=(900,)))
 
 

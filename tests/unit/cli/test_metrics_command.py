@@ -56,7 +56,7 @@ def test_a_run_without_metrics_that_is_alone_is_told_why_it_has_none(tmp_path: P
     ):
         load([bare.path])
     bare.update_manifest({"outcome": "completed"})
-    with pytest.raises(RunDirError, match=r"has no metrics any more: its metrics\.lp\.zst is gone"):
+    with pytest.raises(RunDirError, match=r"has no metrics any more: metrics\.lp\.zst was deleted"):
         load([bare.path])
 
 

@@ -233,7 +233,7 @@ mod tests {
         assert_eq!(refusal, "a transparent proxy takes TCP or UDP");
         settings.packet_rules[0].interfaces[0] = "eth0".into();
         let refusal = settings.check_packet_rules().unwrap_err();
-        assert_eq!(refusal, "eth0 is no experiment interface of this machine");
+        assert_eq!(refusal, "eth0 is not an experiment interface of this machine");
         settings.packet_rules[0].interfaces.clear();
         assert!(settings.check_packet_rules().is_err());
     }

@@ -192,7 +192,7 @@ impl HostSettings {
         if self.interfaces.iter().any(|each| each.name == name) {
             return Ok(());
         }
-        Err(format!("{name} is no experiment interface of this machine"))
+        Err(format!("{name} is not an experiment interface of this machine"))
     }
 }
 
@@ -200,7 +200,7 @@ impl Mark {
     /// Whether the mask has all bits of the value; an error in words.
     pub fn check(self) -> Result<(), String> {
         if self.mask == 0 || self.value & !self.mask != 0 {
-            return Err(format!("{self} is no mark under a mask"));
+            return Err(format!("{self} is not a valid mark: bits outside the mask are set"));
         }
         Ok(())
     }
@@ -277,7 +277,7 @@ pub mod tests {
         let mark = |value, mask| Mark { value, mask }.check();
         mark(2, 6).unwrap();
         mark(0, 6).unwrap();
-        assert_eq!(mark(8, 6).unwrap_err(), "0x8/0x6 is no mark under a mask");
+        assert_eq!(mark(8, 6).unwrap_err(), "0x8/0x6 is not a valid mark: bits outside the mask are set");
         assert!(mark(0, 0).is_err());
     }
 }

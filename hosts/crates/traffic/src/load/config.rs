@@ -84,7 +84,7 @@ impl LoadConfig {
         }
         let mut seen = HashSet::new();
         if let Some(twice) = self.channels.iter().find(|channel| !seen.insert(**channel)) {
-            return wrong(&format!("channels: {twice} is there twice"));
+            return wrong(&format!("channels: {twice} is listed twice"));
         }
         if self.pace == Some(Pace::Poisson { mean_ns: 0 }) {
             return wrong("pace: mean_ns: must be above 0 in an open loop");
@@ -136,7 +136,7 @@ mod tests {
                     channels: vec![3, 4, 3],
                     ..good.clone()
                 },
-                "channels: 3 is there twice",
+                "channels: 3 is listed twice",
             ),
             (
                 LoadConfig {

@@ -157,14 +157,14 @@ impl Client<'_> {
         let counters = self.channels.counters();
         if counters.flows_failed > 0 {
             log_line(&format!(
-                "{} flows failed; the flow log says why",
+                "{} flows failed; the flow log has the reasons",
                 counters.flows_failed
             ));
         }
         let flows_silent = self.channels.silent();
         if flows_silent > 0 {
             log_line(&format!(
-                "{flows_silent} of them brought nothing for {} s and were given up (ETIMEDOUT)",
+                "{flows_silent} of them received no byte for {} s and were ended (ETIMEDOUT)",
                 self.config.silence_ns / SECOND_NS
             ));
         }

@@ -76,7 +76,7 @@ impl PingConfig {
                 .any(|other| other.name == target.name || other.address == target.address)
             {
                 return wrong(format!(
-                    "targets: {} ({}) is there twice",
+                    "targets: {} ({}) is listed twice",
                     target.name, target.address
                 ));
             }
