@@ -25,7 +25,7 @@ from atoll_analysis.verdict.silence import SilenceFigures
 
 
 class LimitFigures(TypedDict):
-    """The bounds of the verdict that the experiment set (atoll_core.experiment.experiment.Limits)."""
+    """The bounds of the verdict that the experiment set (atoll_core.experiment.experiment.VerdictBounds)."""
 
     lateness_p99_ms: float
     stall_ms: float

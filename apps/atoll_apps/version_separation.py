@@ -11,7 +11,15 @@ from dataclasses import replace
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
 from atoll_apps.compiler.overlap import overlapping
-from atoll_apps.compiler.tag_allocation import EntryPlace, entry_of, entry_text, fresh_vlan, place_of, where, with_gap
+from atoll_apps.compiler.tag_allocation import (
+    EntryPlace,
+    entry_of,
+    entry_with_match,
+    fresh_vlan,
+    place_of,
+    where,
+    with_gap,
+)
 from atoll_apps.cutover import CutoverPoints, cutover_points, inherited
 from atoll_apps.segments.segment import GapId
 from atoll_apps.steering import Compiler, Steering, with_drop_entries
@@ -119,7 +127,7 @@ class _Search:
 
 def _refusal(network: Network, mine: CompiledEntry, other: CompiledEntry) -> str:
     box = mine.segment.box
-    what = f"{entry_text(other)} of the old version and {entry_text(mine)} of the new one at {where(mine)}"
+    what = f"{entry_with_match(other)} of the old version and {entry_with_match(mine)} of the new one at {where(mine)}"
     if box is None or not network.box(box).routed:
         chain = mine.segment.gap_id.chain
         return f"chain {chain!r} cannot change under traffic: nothing distinguishes {what}; {_NO_LOAD}"

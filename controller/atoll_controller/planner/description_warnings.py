@@ -14,7 +14,6 @@ from atoll_controller.planner.virtual_cost import rough, wall_time
 from atoll_core.description.validation_messages import entry_name
 from atoll_core.description.yaml_document import Place
 from atoll_core.errors import Diagnostic
-from atoll_core.experiment.capacity import TrunkSteering, bandwidth_delay_product, bottleneck, longest_rtt, pause
 from atoll_core.experiment.experiment import (
     MAIN,
     Bernoulli,
@@ -27,6 +26,7 @@ from atoll_core.experiment.experiment import (
     Loss,
     LossTrace,
 )
+from atoll_core.experiment.trunk_load import TrunkSteering, bandwidth_delay_product, bottleneck, longest_rtt, pause
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import early

@@ -14,7 +14,7 @@ from pydantic_core import CoreSchema
 from atoll_core.description.raw_types import Between, ContradictionError, Raw, Share, ShortForm
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import shown
-from atoll_core.experiment.experiment import Distribution, Where
+from atoll_core.experiment.experiment import JitterShape, Where
 from atoll_core.plural import listed
 from atoll_core.units import Duration, Rate, Size
 
@@ -40,8 +40,8 @@ class RawJitter(ShortForm):
         description="Half the width of a uniform distribution, the standard deviation of others; at most the delay.",
         examples=["5 ms"],
     )
-    distribution: Distribution = Field(
-        default=Distribution.UNIFORM,
+    distribution: JitterShape = Field(
+        default=JitterShape.UNIFORM,
         strict=False,
         description="Distribution around the delay; default uniform.",
         examples=["normal"],

@@ -61,7 +61,7 @@ def resolve_settings(box: ChainBox, given: Mapping[str, Any]) -> tuple[dict[str,
     return {key: to_json(getattr(resolved, key)) for key in settings.model_fields}, []
 
 
-def disagreements(
+def pair_disagreements(
     world: ChainBox, island: ChainBox, settings: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[str, str, str]]:
     """Settings in which the two boxes of a pair must agree and do not: a box, the key, and the message.

@@ -26,9 +26,9 @@ from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import (
     Bernoulli,
     Counted,
-    Distribution,
     GilbertElliott,
     Jitter,
+    JitterShape,
     Link,
     LinkDirection,
     Loss,
@@ -185,7 +185,7 @@ def delay_settings(box: DelayBox) -> TcSettings:
         leaf = f"1:{known.vlan:x}"
         vlan = f"protocol 802.1Q flower vlan_id {known.vlan}"
         words, options = _delay_words(
-            Duration(known.rtt.ns // 2), Jitter(Distribution.UNIFORM, known.jitter) if known.jitter.ns else None,
+            Duration(known.rtt.ns // 2), Jitter(JitterShape.UNIFORM, known.jitter) if known.jitter.ns else None,
             box.rate,
         )  # fmt: skip
         netem = Qdisc(trunk, f"{_FIRST_CLASS_HANDLE + known.vlan:x}:", leaf, "netem", words, options)
@@ -353,7 +353,7 @@ def _refusal(place: str, reason: str) -> str:
 
 
 def _jitter_refusal(jitter: Jitter) -> str | None:
-    if jitter.distribution is not Distribution.UNIFORM:
+    if jitter.distribution is not JitterShape.UNIFORM:
         return "netem does not report its distribution, so it could not be verified"
     if jitter.correlation:
         return "netem's correlation narrows the distribution"

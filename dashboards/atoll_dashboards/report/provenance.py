@@ -11,8 +11,8 @@ from atoll_core.experiment.experiment import (
     Bernoulli,
     BitError,
     Codel,
-    Distribution,
     Experiment,
+    JitterShape,
     Link,
     LinkDirection,
     Loss,
@@ -123,7 +123,7 @@ def _jitter(direction: LinkDirection) -> str:
     jitter = direction.jitter
     if jitter is None or not jitter.amount.ns:
         return ""
-    how = [] if jitter.distribution is Distribution.UNIFORM else [jitter.distribution.value]
+    how = [] if jitter.distribution is JitterShape.UNIFORM else [jitter.distribution.value]
     how += [f"correlation {_percent(jitter.correlation)}"] if jitter.correlation else []
     how += ["reordering"] if direction.reorder else []
     return f" ± {jitter.amount}" + (f" ({', '.join(how)})" if how else "")

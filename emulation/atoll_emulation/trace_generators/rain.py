@@ -17,7 +17,7 @@ from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.units import Duration, Rate
 from atoll_emulation.trace_generators.acm import Acm
-from atoll_emulation.trace_generators.rows import make_trace
+from atoll_emulation.trace_generators.trace_rows import make_trace
 
 _STEP = Duration(10**9)
 _LEAST_RATE = 1000  # bit/s, the least that a link accepts

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from atoll_core.experiment.experiment import Distribution, LinkDirection
+from atoll_core.experiment.experiment import JitterShape, LinkDirection
 from atoll_testbed.calibration.link_direction import PROBE_PACKET, LinkUnderTest
 
 _MOST_CORRELATION = 0.5
@@ -125,7 +125,7 @@ def jitter_row(
     row = row_of(link, "jitter (interquartile)", "ms", quartiles_ns(link.settings) / 1e6)
     if others:
         return skipped(row, "another link of the chain, or the terrestrial latency, has jitter, too")
-    if jitter is not None and jitter.distribution is Distribution.PARETO:
+    if jitter is not None and jitter.distribution is JitterShape.PARETO:
         return skipped(row, "the spread of a Pareto distribution cannot be estimated from few packets")
     if jitter is not None and jitter.correlation > _MOST_CORRELATION:
         return skipped(row, "jitter with this correlation cannot be estimated from few packets")
@@ -142,7 +142,7 @@ def quartiles_ns(settings: LinkDirection) -> float:
     jitter = settings.jitter
     if jitter is None:
         return 0.0
-    return jitter.amount.ns * (_NORMAL_QUARTILES if jitter.distribution is Distribution.NORMAL else 1.0)
+    return jitter.amount.ns * (_NORMAL_QUARTILES if jitter.distribution is JitterShape.NORMAL else 1.0)
 
 
 @dataclass(frozen=True, slots=True)

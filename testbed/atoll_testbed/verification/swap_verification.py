@@ -30,7 +30,7 @@ from atoll_testbed.verification.entry_counters import (
     count_increase,
     counted_path,
     counts,
-    entry_text,
+    entry_label,
     prompt_switches,
 )
 from atoll_testbed.verification.probe_receiver import (
@@ -264,4 +264,6 @@ def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, wanted: Col
 
 def _words(probe: Probe) -> str:
     place = f"{probe.entry.switch}/{probe.entry.match.in_port}"
-    return f"probe {probe.src} -> {probe.dst} through chain {probe.chain}, sent by {entry_text(probe.entry)} at {place}"
+    return (
+        f"probe {probe.src} -> {probe.dst} through chain {probe.chain}, sent by {entry_label(probe.entry)} at {place}"
+    )

@@ -16,7 +16,7 @@ from atoll_controller.planner.plan_text import changes_text, plan_text
 from atoll_controller.planner.planner import make_plan, plan_json, plan_sha256
 from atoll_core.codec import from_json
 from atoll_core.description.loader import load_experiment
-from atoll_core.experiment.experiment import Chain, Distribution, Experiment, Jitter, LinkTrace, TraceRow
+from atoll_core.experiment.experiment import Chain, Experiment, Jitter, JitterShape, LinkTrace, TraceRow
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import LegPair, Phase, Plan, RouteSettings
@@ -170,9 +170,7 @@ def test_jitter_of_both_directions_adds_up(geo: tuple[Network, Experiment]) -> N
     shaky = tuple(replace(each, jitter=Duration(1_000_000)) for each in delay.classes)
     network = replace(network, delay_boxes=(replace(delay, classes=shaky),))
     link = experiment.links[0]
-    unsteady = replace(
-        link, to_island=replace(link.to_island, jitter=Jitter(Distribution.UNIFORM, Duration(3_000_000)))
-    )
+    unsteady = replace(link, to_island=replace(link.to_island, jitter=Jitter(JitterShape.UNIFORM, Duration(3_000_000))))
     checks = {check.src: check for check in make_plan(network, replace(experiment, links=(unsteady,))).checks}
     assert checks["w1"].jitter_ns == 5_000_000
     assert checks["ws"].jitter_ns == 3_000_000

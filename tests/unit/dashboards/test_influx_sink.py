@@ -262,7 +262,7 @@ def test_the_database_is_the_user_s(tmp_path: Path) -> None:
         ('url = "db:8086"', "URL is wanted"),
         ('token = "x"', "URL is wanted"),
         ('url = "http://db"\npassword = "x"', "unknown key 'password'"),
-        ('url = "http://db"\norg = 5', "org: a text in quotes"),
+        ('url = "http://db"\norg = 5', "org: must be a text in quotes"),
         ("url = ", "cannot be read"),
     ],
 )
@@ -390,7 +390,7 @@ async def test_a_sink_that_is_killed_again_and_again_is_given_up(
             os.kill(await sink_of(run_dir.path), signal.SIGKILL)
             killed = await deaths.get()
             again = "; it is restarted and sends all points again from the first"
-            given_up = ", the 4th time, and is not started again"
+            given_up = " for the 4th time and is not restarted"
             given_up += f"; `atoll metrics load {run_dir.path}` stores the points"
             assert killed == f"metrics: the sink was killed by signal 9{again if starts < 4 else given_up}"
     assert deaths.empty()

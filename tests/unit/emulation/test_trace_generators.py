@@ -28,7 +28,7 @@ from atoll_emulation.trace_generators.orbit import (
 )
 from atoll_emulation.trace_generators.passes import ConstellationService, Pass, Radio, pass_trace
 from atoll_emulation.trace_generators.rain import TROPICAL_KU, RainFade, attenuation_db, es_n0_loss_db, rain_trace
-from atoll_emulation.trace_generators.rows import make_trace
+from atoll_emulation.trace_generators.trace_rows import make_trace
 
 S = 10**9
 FADE = RainFade(Rate(16 * 10**6), Duration(600 * S), fade_db=6, at=Duration(300 * S), seed=3)

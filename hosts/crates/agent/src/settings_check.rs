@@ -150,7 +150,7 @@ mod tests {
             "",
         ] {
             let words = route(prefix).unwrap();
-            assert!(words.starts_with(&format!("route to {prefix:?} by w1 is to no IPv4 prefix")));
+            assert!(words.starts_with(&format!("route to {prefix:?} by w1 is not an IPv4 prefix")));
         }
     }
 
@@ -224,7 +224,10 @@ mod tests {
                 "net.ipv6.neigh.eth0/1.mcast_solicit",
                 "eth0.1 is not an experiment interface of this machine",
             ),
-            ("kernel.panic", "sysctl kernel.panic is not a network setting"),
+            (
+                "kernel.panic",
+                "sysctl kernel.panic is not a network setting",
+            ),
             (
                 "net.ipv4.ip_forward",
                 "sysctl net.ipv4.ip_forward changes every interface",

@@ -27,7 +27,7 @@ pub struct LoadConfig {
     pub counts: Counts,
     /// When flows begin; absent: each as soon as the one before it on the channel is over.
     #[serde(default)]
-    pub pace: Option<Pace>,
+    pub pace: Option<FlowStarts>,
     /// When to start, real time; an instant in the past means at once.
     pub start_at_ns: i64,
     /// How long to go on; 0 means until stopped.
@@ -49,7 +49,7 @@ const fn longest_silence_ns() -> u64 {
 /// When a channel begins its flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Pace {
+pub enum FlowStarts {
     /// Closed loop: as long after the end of the flow before.
     Constant {
         /// The think time.
@@ -86,7 +86,7 @@ impl LoadConfig {
         if let Some(twice) = self.channels.iter().find(|channel| !seen.insert(**channel)) {
             return wrong(&format!("channels: {twice} is listed twice"));
         }
-        if self.pace == Some(Pace::Poisson { mean_ns: 0 }) {
+        if self.pace == Some(FlowStarts::Poisson { mean_ns: 0 }) {
             return wrong("pace: mean_ns: must be above 0 in an open loop");
         }
         self.flow_sizes
@@ -96,18 +96,20 @@ impl LoadConfig {
 
     /// Whether flows begin whatever became of those before.
     pub fn is_open_loop(&self) -> bool {
-        matches!(self.pace, Some(Pace::Poisson { .. }))
+        matches!(self.pace, Some(FlowStarts::Poisson { .. }))
     }
 
     /// How long before flow `flow` of `channel` begins: since the flow before it ended (closed loop; the first one begins
     /// at once), or began (open loop; the first one: since the start).
     pub fn wait_ns(&self, channel: u64, flow: u64) -> u64 {
         match self.pace {
-            Some(Pace::Poisson { mean_ns }) => exponential_ns(mean_ns, self.seed, channel, flow),
-            Some(Pace::Exponential { mean_ns }) if flow > 0 => {
+            Some(FlowStarts::Poisson { mean_ns }) => {
                 exponential_ns(mean_ns, self.seed, channel, flow)
             }
-            Some(Pace::Constant { mean_ns }) if flow > 0 => mean_ns,
+            Some(FlowStarts::Exponential { mean_ns }) if flow > 0 => {
+                exponential_ns(mean_ns, self.seed, channel, flow)
+            }
+            Some(FlowStarts::Constant { mean_ns }) if flow > 0 => mean_ns,
             _ => 0,
         }
     }
@@ -147,7 +149,7 @@ mod tests {
             ),
             (
                 LoadConfig {
-                    pace: Some(Pace::Poisson { mean_ns: 0 }),
+                    pace: Some(FlowStarts::Poisson { mean_ns: 0 }),
                     ..good.clone()
                 },
                 "pace: mean_ns: must be above 0 in an open loop",
@@ -181,13 +183,13 @@ mod tests {
             [config.wait_ns(0, 0), config.wait_ns(0, 1)]
         };
         assert_eq!(paced(None), [0, 0]);
-        assert_eq!(paced(Some(Pace::Constant { mean_ns })), [0, mean_ns]);
+        assert_eq!(paced(Some(FlowStarts::Constant { mean_ns })), [0, mean_ns]);
         assert_eq!(
-            paced(Some(Pace::Exponential { mean_ns })),
+            paced(Some(FlowStarts::Exponential { mean_ns })),
             [0, 2_160_149_875]
         );
         assert_eq!(
-            paced(Some(Pace::Poisson { mean_ns })),
+            paced(Some(FlowStarts::Poisson { mean_ns })),
             [176_421_093, 2_160_149_875]
         );
     }

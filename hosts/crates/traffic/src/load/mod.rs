@@ -2,7 +2,7 @@
 //! Island client: channels that fetch flow after flow.
 //!
 //! A channel loops: draw flow k, connect to its server, ask for its bytes, receive until the server closes, log,
-//! take flow k + 1 at once, or when its [`config::Pace`] says. All channels of a process share one thread and one epoll
+//! take flow k + 1 at once, or when its [`config::FlowStarts`] says. All channels of a process share one thread and one epoll
 //! loop ([`fair_scheduler`] says why none can starve). A flow that fails is logged too, and the channel goes on with the next one
 //! after a back-off of 0.1 s that doubles with each failure in a row, up to 5 s, so that an absent server costs nearly
 //! nothing. A flow whose server has been silent for three minutes has failed. In an open loop flows begin whatever became
@@ -12,9 +12,9 @@ mod channel;
 mod channel_set;
 mod config;
 mod fair_scheduler;
+mod fairness;
 mod flow;
 mod flow_log;
-mod shares;
 
 use crate::clock::{SECOND_NS, monotonic_at, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
