@@ -214,7 +214,10 @@ async def test_niceness_that_the_session_could_not_be_given_is_said() -> None:
     assert said == {
         None: None,
         0: None,
-        7: "niceness 7 has an effect within its session only: the niceness of the session is 0 and could not be changed",
+        7: (
+            "niceness 7 has an effect within its session only: "
+            "the niceness of the session is 0 and could not be changed"
+        ),
     }
 
 

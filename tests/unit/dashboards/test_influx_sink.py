@@ -364,7 +364,7 @@ async def test_a_database_that_stands_still_is_waited_for_so_long_and_that_is_sh
         async with feeding(run_dir.path, notes.append, shown.append):
             pass
     (what_for,) = shown
-    assert what_for.startswith("waiting for bucket 'atoll' of http://127.0.0.1:")
+    assert what_for.startswith("waiting until bucket 'atoll' of http://127.0.0.1:")
     assert what_for.endswith(" has stored the last metrics, 4 s at most")
     assert notes == [
         f"metrics: the database is too slow; `atoll metrics load {run_dir.path}` stores the remaining points later"
