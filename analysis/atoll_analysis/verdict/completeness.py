@@ -48,7 +48,7 @@ def _never_seen(summary: Summary) -> Iterator[Finding]:
     if silent_servers and summary["flows_completed"] > _FLOWS_PER_SERVER * len(summary["servers"]):
         flows = summary["flows_completed"]
         yield grave(
-            f"the captures have no TCP payload from {', '.join(silent_servers)}, but {flows} of its flows completed"
+            f"the captures have no TCP payload from {', '.join(silent_servers)}, although {flows} flows completed"
         )
 
 

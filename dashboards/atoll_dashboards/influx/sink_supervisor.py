@@ -59,7 +59,7 @@ async def feeding(run: Path, note: WriteLine, show: WriteLine) -> AsyncGenerator
         yield fed
     finally:
         feeder.end()
-        await _wait(carrying, f"waiting for {settings} to take the last metrics, {END_S:g} s at most", show)
+        await _wait(carrying, f"waiting until {settings} has stored the last metrics, {END_S:g} s at most", show)
         if not carrying.done():
             tell(f"metrics: the database is too slow; `atoll metrics load {run}` stores the remaining points later")
         carrying.cancel()

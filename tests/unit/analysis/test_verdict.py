@@ -168,12 +168,12 @@ def test_a_run_at_all_its_bounds_is_valid() -> None:
         (
             ("silences", [{**SILENCE, "host": "w1", "is_client": False, "waiting": 3}]),
             (
-                "the captures have no TCP payload from w1 from 20.0 s to 60.0 s, though 3 flows waited, the longest "
+                "no TCP payload came from w1 from 20.0 s to 60.0 s, though 3 flows waited, the longest "
                 "for 4 "
                 "timeouts: by chance in less than one run of 1,000,000"
             ),
         ),
-        (("servers.w1.goodput_bytes", 0), "the captures have no TCP payload from w1 though 41 flows completed"),
+        (("servers.w1.goodput_bytes", 0), "the captures have no TCP payload from w1, although 41 flows completed"),
     ],
 )
 def test_each_violation_gives_its_reason_and_no_other(change: tuple[str, Any], reason: str) -> None:

@@ -424,7 +424,7 @@ def test_a_run_that_failed_is_left_out_unless_it_was_analysed(
 def test_a_run_that_can_be_analysed_is_not_left_out(runs: list[RunDir], tmp_path: Path) -> None:
     measured = RunDir.create(tmp_path, "geo", 0)
     measured.update_manifest({"outcome": "completed", "plan": {}})
-    with pytest.raises(RunError, match=f"not analysed yet .*`atoll report {measured.path}` does it"):
+    with pytest.raises(RunError, match=f"not analysed yet .*`atoll report {measured.path}` analyses it"):
         report_comparison([runs[0].path, measured.path, runs[1].path], View(as_json=True))
 
 
