@@ -61,7 +61,7 @@ ALLOWED = (
     ),
     Allowed("tests/(system|repo)/", "/dev/net/tun is missing or may not", always, "the machine forbids laboratories"),
     Allowed("tests/(system|repo)/", "`atoll kernel build`", always, "make test-virtual builds the kernel first"),
-    Allowed("tests/(system|repo)/", "no Ryu here", always, "make test-ryu makes Ryu's environment first"),
+    Allowed("tests/(system|repo)/", "Ryu is not installed", always, "make test-ryu makes Ryu's environment first"),
     Allowed("tests/(system|repo)/", "no Chromium on this machine", always, "make test-page installs it first"),
     Allowed(
         "tests/(system|repo)/", "is not built: make test-servers", always, "make test-servers builds the servers first"

@@ -16,7 +16,7 @@ def analyse(run: RunDir, binary: Path) -> dict[str, Any]:
     cut short is no error.
     """
     if "captures_dropped" in run.manifest():
-        msg = f"{run.path}: its captures were dropped, so it cannot be analysed again; its tables and summary are there"
+        msg = f"{run.path}: its captures were deleted, so it cannot be analysed again; its tables and summary are kept"
         raise RunDirError(msg)
     from atoll_analysis.analyse_run import analyse_run
 

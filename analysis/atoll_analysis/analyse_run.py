@@ -52,7 +52,7 @@ from atoll_analysis.verdict.timeouts import (
     transfer_tries,
 )
 from atoll_analysis.verdict.verdict import judge
-from atoll_core.experiment.experiment import Limits, Link, Protocol
+from atoll_core.experiment.experiment import Link, Protocol, VerdictBounds
 from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.experiment.setting_texts import settings_tree
 from atoll_core.lab.network import HostRole
@@ -212,7 +212,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
     return summary
 
 
-def _limits(limits: Limits) -> LimitFigures:
+def _limits(limits: VerdictBounds) -> LimitFigures:
     return LimitFigures(
         lateness_p99_ms=limits.lateness_p99.ms,
         stall_ms=limits.stall.ms,

@@ -126,7 +126,7 @@ def _difference(file: Compared, first: RunDir, second: RunDir, summaries: list[d
         return _first_cell(first.path / file.file, second.path / file.file)
     one, other = _open(first, file.file), _open(second, file.file)
     if one is None or other is None:
-        return "gone while it was read"
+        return "the file disappeared while it was read"
     with one, other:
         return _first_packet(one, other)
 
@@ -141,7 +141,7 @@ def _first_packet(one: IO[bytes], other: IO[bytes]) -> str:
         began = a[0] if began is None else began
         if a != b:
             return f"packet {number}, {(a[0] - began) / 1e9:.9f} s after the first: {_first_field(a, b)}"
-    return f"one ends after packet {number}, the other goes on"
+    return f"one capture ends after packet {number}, the other has more packets"
 
 
 def _records(capture: IO[bytes]) -> Iterator[tuple[int, int, bytes]]:
@@ -179,7 +179,7 @@ def _first_cell(one: Path, other: Path) -> str:
                 return f"row {row}, column {column}: {x} and {y}"
     if len(a) != len(b):
         return f"{len(a)} and {len(b)} rows"
-    return "the same rows in another order of bytes"
+    return "the same rows, stored in different bytes"
 
 
 def _first_key(a: Any, b: Any, where: str = "") -> str:

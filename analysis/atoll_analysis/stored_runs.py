@@ -120,7 +120,9 @@ def drop_captures(path: Path) -> int:
     if manifest.get("outcome", RUNNING) == RUNNING and run.written_lately():
         raise RunDirError(f"{path}: the run is in progress")
     if not (path / "summary.json").exists() or not list(run.tables.glob("packets-*.parquet")):
-        raise RunDirError(f"{path}: not analysed, so its captures are all there is; `atoll report {path}` analyses it")
+        raise RunDirError(
+            f"{path}: not analysed yet, so its captures are the only data; `atoll report {path}` analyses it"
+        )
     captures = sorted(run.captures.glob("*.pcap*"))
     freed = {each.name: each.stat().st_size for each in captures}
     if not captures:

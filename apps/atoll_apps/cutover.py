@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from itertools import product, takewhile
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
-from atoll_apps.segments.routes import BoxTraversal, ChainRoute, routes
+from atoll_apps.segments.chain_routes import BoxTraversal, ChainRoute, routes
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol
 from atoll_core.experiment.host_groups import Sides
 from atoll_core.lab.network import Network, Tap

@@ -10,7 +10,7 @@ from atoll_apps.compiler.flow_compiler import CompiledEntry, compile_segment
 from atoll_apps.compiler.overlap import shadowed
 from atoll_apps.compiler.tag_allocation import EntryPlace, ambiguous_pairs, entry_of, place_of, tag_segment, tap_vlans
 from atoll_apps.segments import chain, delivery, latency
-from atoll_apps.segments.routes import BoxTraversal, ChainRoute, routes
+from atoll_apps.segments.chain_routes import BoxTraversal, ChainRoute, routes
 from atoll_apps.segments.segment import App, GapId, Segment
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment

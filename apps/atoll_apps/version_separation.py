@@ -11,7 +11,15 @@ from dataclasses import replace
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
 from atoll_apps.compiler.overlap import overlapping
-from atoll_apps.compiler.tag_allocation import EntryPlace, entry_of, entry_text, fresh_vlan, place_of, where, with_gap
+from atoll_apps.compiler.tag_allocation import (
+    EntryPlace,
+    entry_of,
+    entry_with_match,
+    fresh_vlan,
+    place_of,
+    where,
+    with_gap,
+)
 from atoll_apps.cutover import CutoverPoints, cutover_points, inherited
 from atoll_apps.segments.segment import GapId
 from atoll_apps.steering import Compiler, Steering, with_drop_entries
@@ -119,13 +127,13 @@ class _Search:
 
 def _refusal(network: Network, mine: CompiledEntry, other: CompiledEntry) -> str:
     box = mine.segment.box
-    what = f"{entry_text(other)} of the old version and {entry_text(mine)} of the new one at {where(mine)}"
+    what = f"{entry_with_match(other)} of the old version and {entry_with_match(mine)} of the new one at {where(mine)}"
     if box is None or not network.box(box).routed:
         chain = mine.segment.gap_id.chain
         return f"chain {chain!r} cannot change under traffic: nothing distinguishes {what}; {_NO_LOAD}"
-    spare = "both its pairs of ports are in use" if network.box(box).spare else "it has no spare ports"
+    spare = "both of its port pairs are in use" if network.box(box).spare else "it has no spare ports"
     return (
         f"chain {mine.segment.gap_id.chain!r} cannot change under traffic: packets of both versions leave routed box "
         f"{box!r} by the same port and without a tag, and {spare}: {what}; give it 'spare: {{world: .., island: ..}}' "
-        f"in the lab, change the parts before and behind it one after the other, or {_NO_LOAD}"
+        f"in the lab, make two changes, first before and then behind that box, or {_NO_LOAD}"
     )

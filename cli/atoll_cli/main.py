@@ -360,11 +360,11 @@ def apply(
 
     Makes the smallest possible change. Chains can be changed while traffic flows.
     """
-    from atoll_cli.commands.lab import ApplyCommand, ApplyOptions, apply_experiment
+    from atoll_cli.commands.lab import ApplyCommand, ApplyQuery, apply_experiment
     from atoll_cli.commands.selection import backend_for, lab_target
 
     target = lab_target(inventory)
-    options = ApplyOptions(dry_run, at_once, connections, not no_probe)
+    options = ApplyQuery(dry_run, at_once, connections, not no_probe)
     apply_experiment(ApplyCommand(target, experiment, backend_for(target, backend), options, strict, json))
 
 

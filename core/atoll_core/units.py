@@ -74,7 +74,7 @@ class _Quantity:
             msg = f"{shown(text)} is not a whole number of {next(iter(cls.UNITS))}; write fewer decimals"
             raise ValueError(msg)
         if base > _MOST:
-            msg = f"{shown(text)} is larger than this program can count; write less than {cls(_MOST)}"
+            msg = f"{shown(text)} is too large; write less than {cls(_MOST)}"
             raise ValueError(msg)
         return cls(base)
 

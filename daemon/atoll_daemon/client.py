@@ -44,7 +44,7 @@ _LONGEST_LINE = 16 * 1024 * 1024  # a summary is one line
 
 _DAEMON_URL = "http://daemon"
 
-DAEMON_DIED = "the daemon died, and with it the lab and all its processes"
+DAEMON_DIED = "the daemon died; the lab and all its processes have ended"
 
 Line = dict[str, Any]
 
@@ -208,7 +208,7 @@ async def connected(target: LabTarget) -> AsyncGenerator[DaemonClient | None]:
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
                 await daemon.status()
         except (TimeoutError, aiohttp.ClientError):
-            holds = f"{describe_holder(*holder)} has bound it and does not answer as a daemon"
+            holds = f"{describe_holder(*holder)} holds the lock but does not answer like a daemon"
             other = LabError(f"{socket_name(target)} is the lock of {target}: {holds}")
             raise root_owned_error(target, holder) or other from None
         yield daemon
@@ -308,7 +308,7 @@ async def _is_up(target: LabTarget, *, wait: bool) -> bool:
             return False
     busy: Line = status["busy"] or {}
     which = f"{busy.get('about', 'ending')}, daemon process {status['pid']}"
-    raise LabError(f"another run is in progress ({which}); wait for its end, or use --on virtual")
+    raise LabError(f"another run is in progress ({which}); wait until it ends, or use --on virtual")
 
 
 def _start_process(target: LabTarget, *, for_run: bool) -> subprocess.Popen[bytes]:

@@ -75,7 +75,7 @@ def connect_to_daemon(target: LabTarget) -> socket.socket:
 
 def foreign_daemon_error(target: LabTarget, holder: tuple[int, int]) -> LabError:
     """The error for a process of another user that has bound the daemon's name."""
-    remedy = "run the command as that user, or end that process (nothing was sent to it)"
+    remedy = "run the command as that user, or end that process (atoll sent nothing to it)"
     return LabError(f"{target} is in use by {describe_holder(*holder)}; {remedy}")
 
 

@@ -38,7 +38,7 @@ class TaskRunner:
     def require_idle(self) -> None:
         """Raise RequestError (409) while a task is in progress."""
         if self.busy is not None:
-            msg = f"the lab is busy with `{self.busy.what} {self.busy.about}`; wait for its end"
+            msg = f"the lab is busy with `{self.busy.what} {self.busy.about}`; wait until it ends"
             raise RequestError(409, msg, exit_code=1)
 
     def begin(self, what: str, about: str, work: Work) -> asyncio.Task[JsonObject]:

@@ -126,7 +126,7 @@ class Agent:
         if agreed(SPEAKS, theirs) is None:
             await self.close()
             version = plain(str(hello.get("version", "")), _LONGEST_TEXT)
-            raise LabError(f"{what} {version} speaks protocol {words(theirs)}, this is {words(SPEAKS)}: {remedy}")
+            raise LabError(f"{what} {version} speaks protocol {words(theirs)}, but {words(SPEAKS)} is needed: {remedy}")
         self._write(json.dumps({"op": "hello", "speaks": SPEAKS}, separators=(",", ":")))
 
     @property
@@ -308,7 +308,7 @@ class Agent:
             reason = self._why
         elif stream.broken is not None:
             broke = f"{stream.broken}" if isinstance(stream.broken, ValueError) else repr(stream.broken)
-            reason = f"the stream of {self.name} broke: {plain(broke, _LONGEST_TEXT)}"
+            reason = f"the connection to {self.name} broke: {plain(broke, _LONGEST_TEXT)}"
         elif self._closing:
             reason = f"{self.name} was closed"
         elif not self._hello.done():

@@ -65,7 +65,7 @@ class LineCutter:
         except Exception as error:  # noqa: BLE001 - invalid output of a machine must end its own stream only
             self.broken = error
         if len(self._partial) > self._longest:
-            self.broken = ValueError(f"a line of more than {self._longest} bytes")
+            self.broken = ValueError(f"a line is longer than {self._longest} bytes")
 
 
 class LineProcess:

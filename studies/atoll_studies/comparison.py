@@ -64,12 +64,12 @@ def _nothing_to_compare(run: RunDir) -> str | None:
         return None
     manifest = run.manifest()
     if manifest.get("outcome") == RUNNING:
-        return f"is being made; if it was killed, `atoll report {run.path}` analyses what there is of it"
+        return f"is in progress; if it was killed, `atoll report {run.path}` analyses the recorded part"
     if "plan" not in manifest:
         return f"nothing to analyse: the run ended before its plan was computed ({manifest.get('outcome')})"
     if manifest.get("outcome") != COMPLETED:
         how = str(manifest["outcome"]).partition("\n")[0]
-        return f"{how}; `atoll report {run.path}` analyses what there is of it"
+        return f"{how}; `atoll report {run.path}` analyses the recorded part"
     return None
 
 

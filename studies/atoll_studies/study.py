@@ -198,7 +198,7 @@ class _Resolver:
     def seeds(self, configurations: Sequence[Configuration]) -> tuple[int, ...]:
         seeds = self.raw.seeds or []
         if seeds and self.raw.repetitions is not None:
-            self.wrong(("repetitions",), "both 'repetitions' and 'seeds'; keep one of them")
+            self.wrong(("repetitions",), "'repetitions' and 'seeds' are both given; keep one of them")
         for index, seed in enumerate(seeds):
             if seed in seeds[:index]:
                 self.wrong(("seeds", index), f"seed {seed} is given twice; remove one of them")
@@ -206,7 +206,10 @@ class _Resolver:
             return tuple(seeds)
         first, repetitions = configurations[0].experiment.seed, self.most_repetitions
         if first + repetitions - 1 > LAST_SEED:
-            self.wrong(("repetitions",), f"seeds from {first} on end after {LAST_SEED}; write fewer, or 'seeds'")
+            self.wrong(
+                ("repetitions",),
+                f"seeds from {first} on exceed {LAST_SEED}, the largest seed; write fewer repetitions, or 'seeds'",
+            )
         return tuple(range(first, first + repetitions))
 
     def refuse_replaced_keys(self) -> None:

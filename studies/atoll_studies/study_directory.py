@@ -95,7 +95,7 @@ class StudyDirectory:
             try:
                 fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)  # the kernel releases it with the process
             except OSError:
-                raise UsageError(f"{self.path}: another sweep is at work there; wait for its end") from None
+                raise UsageError(f"{self.path}: another sweep uses this directory; wait until it has ended") from None
             yield
         finally:
             os.close(lock)
@@ -111,7 +111,9 @@ class StudyDirectory:
         damaged = [key for key, kind in _STUDY_KEYS.items() if not isinstance(found.get(key), kind)]
         if damaged:
             what = " and ".join(damaged)
-            raise RunDirError(f"{path}: damaged, {what} cannot be read; remove it, and --resume writes it again")
+            raise RunDirError(
+                f"{path}: damaged: {what} cannot be read; remove this file, then --resume writes it again"
+            )
         return found
 
     def write(
@@ -217,7 +219,7 @@ def _read_json(path: Path, missing: str) -> dict[str, Any]:
     except (OSError, ValueError) as error:
         raise RunDirError(f"{path}: cannot be read: {error}") from None
     if not isinstance(found, dict) or cast("Mapping[str, Any]", found).get("format", 0) not in range(FORMAT + 1):
-        raise RunDirError(f"{path}: not written by this version of atoll, nor by an older one")
+        raise RunDirError(f"{path}: written by a newer version of atoll; use that version")
     return cast("dict[str, Any]", found)
 
 

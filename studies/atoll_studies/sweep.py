@@ -100,19 +100,22 @@ class Sweep:
         self._mix = mix
         if is_study(self.directory.path) and (name := self.directory.study()["name"]) != self.study.name:
             raise UsageError(
-                f"{self.directory.path} is of study {name}, and this is {self.study.name}; name another one"
+                f"{self.directory.path} belongs to study {name}, but this study is {self.study.name}; name another "
+                "directory"
             )
         for each in self.points.values():
             each.attempts = self.directory.attempts(each.point.id)
         there = [attempt for each in self.points.values() for attempt in each.attempts]
         if not resume and (kept := self.directory.count_attempts()):
-            raise UsageError(f"{self.directory.path} has {counted(kept, 'run')}; --resume keeps them and goes on")
+            raise UsageError(
+                f"{self.directory.path} has {counted(kept, 'run')}; --resume keeps them and makes the missing runs"
+            )
         others = {attempt.provenance for attempt in there if attempt.usable} - {self._origin}
         if others and not mix:
             made = "\n".join(f"  {other}" for other in sorted(others, key=str))
             raise UsageError(
-                f"{self.directory.path} has runs made by\n{made}\nand this is {self._origin}; --mix keeps them, "
-                "another directory starts a new study"
+                f"{self.directory.path} has runs made by\n{made}\nand this is {self._origin}; continue with --mix "
+                "(results then say so), or name another directory for a new study"
             )
         for each in self.points.values():
             each.state = self._state(each)

@@ -97,7 +97,7 @@ def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
         known = profiles[switch]
         if number > known.max_entries:
             lines.append(
-                f"{switch} ({known.title}) has room for {known.max_entries} entries, the plan has {number}; "
+                f"{switch} ({known.title}) has room for {known.max_entries} entries, but the plan has {number}; "
                 "attach some of its machines to another switch"
             )
     if lines:

@@ -22,8 +22,10 @@ def too_long(network: Network, experiment: Experiment | None = None) -> Iterator
     def refused(interface: Interface, mtu: int, switch: str) -> Iterator[Diagnostic]:
         known = drivers[switch]
         if mtu > known.mtu:
-            text = f"{interface.name}: {switch} ({known.title}) forwards packets of up to {known.mtu} bytes, not {mtu}"
-            remedy = f"write an mtu of at most {known.mtu}, or attach it to a switch that can"
+            text = (
+                f"{interface.name}: {switch} ({known.title}) forwards packets of at most {known.mtu} bytes, not {mtu}"
+            )
+            remedy = f"write an mtu of at most {known.mtu}, or attach it to a switch with a larger limit"
             yield Diagnostic(network.file, interface.line, f"{text}; {remedy}")
 
     for interfaces in network.machines.values():

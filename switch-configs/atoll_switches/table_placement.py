@@ -26,8 +26,8 @@ def choose_table(known: Profile, features: SwitchFeatures, switch: str) -> int:
         " ".join(filter(None, (features.description.manufacturer, features.description.hardware))) or "unknown model"
     )
     raise LabError(
-        f"{switch} ({model}): none of its tables has the features of its driver {known.driver!r}: {missing}; "
-        "name its real driver in lab.yaml"
+        f"{switch} ({model}): no table of this switch has the features of driver {known.driver!r}: {missing}; "
+        "correct the driver in lab.yaml"
     )
 
 
@@ -47,7 +47,7 @@ def _missing(known: Profile, table: TableFeatures) -> Iterator[str]:
     if actions:
         yield f"does not do {', '.join(actions)}"
     if table.required and set(table.required) != {"in_port"}:  # every entry matches its ingress port
-        yield f"wants {', '.join(table.required)} matched by every entry"
+        yield f"requires that every entry matches {', '.join(table.required)}"
 
 
 def _numbers(table: TableFeatures) -> str:

@@ -164,7 +164,9 @@ class LiveSwap:
         try:
             await self._machines.reconcile(self._new)
         except LabError as error:
-            raise LabError(f"chains and latencies are swapped, but not all boxes could be updated: {error}") from error
+            raise LabError(
+                f"chains and latencies were changed, but some boxes could not be updated: {error}"
+            ) from error
         self._event("end", duration_ns=duration_ns, drain_ns=drain_ns, beyond_drain_ns=beyond_ns)
 
     # The swap's owner (swap_executor.SwapOwner)

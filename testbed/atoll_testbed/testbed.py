@@ -288,7 +288,7 @@ class Testbed:
             self._fail(await failure)
         except Exception as error:  # noqa: BLE001 - whatever it is
             traceback.print_exception(error)
-            self._fail(f"internal error, the lab is no longer monitored: {type(error).__name__}: {error}")
+            self._fail(f"internal error: the lab is no longer monitored: {type(error).__name__}: {error}")
 
 
 async def while_up(testbed: Testbed, work: Coroutine[Any, Any, T]) -> T:

@@ -20,7 +20,7 @@ from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Progress
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_emulation.mininet_lab.namespaces import unshare_argv
-from atoll_emulation.this_machine.packet_sockets import PacketSocket
+from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters
 
 # Says what the init says, with its own pid, and checks that it is asked what it expects.
 _PLAYER = """
@@ -63,7 +63,10 @@ async def test_the_daemon_follows_the_recorded_exchange(recorded: list[dict[str,
     assert (lab.hosts, lab.datapath, lab.ovs_version) == ({"i1": 11, "w1": 13}, "userspace", "3.1.0")
     assert f"--target={player.pid}" in lab.enter()
 
-    assert await lab.packet_sockets() == {"s1-eth1": PacketSocket(4744, 212992), "s1-eth2": PacketSocket(0, 212992)}
+    assert await lab.packet_sockets() == {
+        "s1-eth1": PacketSocketCounters(4744, 212992),
+        "s1-eth2": PacketSocketCounters(0, 212992),
+    }
     with pytest.raises(LabError, match="it has no CONFIG_PACKET_DIAG"):
         await lab.packet_sockets()
     shell = await lab.open_shell(100, 30)

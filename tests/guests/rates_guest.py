@@ -13,7 +13,7 @@ import time
 from dataclasses import dataclass
 from typing import Any
 
-from atoll_core.experiment.experiment import Bernoulli, Distribution, GilbertElliott, Jitter, LinkDirection, Where
+from atoll_core.experiment.experiment import Bernoulli, GilbertElliott, Jitter, JitterShape, LinkDirection, Where
 from atoll_core.lab.network import DelayBox, Interface, LatencyClass
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tc_settings import delay_settings
@@ -74,7 +74,7 @@ def impairments() -> list[LinkDirection]:
         where = draw.choice(tuple(Where))
         loss = draw.choice((Bernoulli(share[0], where), GilbertElliott(share[0], share[1], share[2], share[3], where)))
         delay = Duration(draw.randrange(1, 60 * 10**9))
-        jitter = Jitter(Distribution.UNIFORM, Duration(draw.randrange(min(delay.ns, 2**31))))
+        jitter = Jitter(JitterShape.UNIFORM, Duration(draw.randrange(min(delay.ns, 2**31))))
         reorder = draw.choice((True, False))
         rate = Rate(round(10 ** draw.uniform(5, 10)))
         found.append(LinkDirection(rate, delay, Size(100_000), jitter=jitter, reorder=reorder, loss=loss))

@@ -20,7 +20,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from atoll_core.experiment.experiment import Bernoulli, Counted, Distribution, Jitter, Link, LinkDirection, Where
+from atoll_core.experiment.experiment import Bernoulli, Counted, Jitter, JitterShape, Link, LinkDirection, Where
 from atoll_core.lab import box_kind
 from atoll_core.lab.network import ChainBox, DelayBox, Interface, LatencyClass
 from atoll_core.lab.port_ref import PortRef
@@ -221,7 +221,7 @@ def link_results(world: Side, island: Side) -> dict[str, Any]:
 
 def impaired_results(world: Side, island: Side) -> dict[str, Any]:
     """A link that loses before its queue and jitters, counted as Ethernet frames."""
-    jitter = Jitter(Distribution.UNIFORM, Duration.parse("10 ms"))
+    jitter = Jitter(JitterShape.UNIFORM, Duration.parse("10 ms"))
     lossy = replace(DIRECTION, rate=Rate.parse("100 Mbit/s"), loss=Bernoulli(0.2, Where.BEFORE), jitter=jitter)
     box = Box(_settings(replace(LINK, to_island=lossy, counts=Counted.ETHERNET)).config)
     box.mark()

@@ -119,9 +119,9 @@ class _Pair:
     def wrong(self) -> Iterator[str]:
         missing = self.world - self.island
         if missing < 0:
-            yield f"{self.name}: {counted(-missing, 'byte')} more than entered reached the island"
+            yield f"{self.name}: {counted(-missing, 'byte')} more reached the island than entered"
         elif missing > self.held_max:
-            held = f", of which open connections can hold {self.held_max}" if self.still_open else ""
+            held = f" (boxes may still hold up to {self.held_max}" if self.still_open else ""
             yield f"{self.name}: {counted(missing, 'byte')} did not reach the island{held}"
 
     def wrong_at_client(self, received: int, finished: bool) -> Iterator[str]:

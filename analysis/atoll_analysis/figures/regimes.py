@@ -100,14 +100,20 @@ def _decided(
         return None, "utilisation, losses or queue of the slowest link were not measured"
     used, lost = f"utilisation {utilisation:.0%}", f"{queue_loss:.2%} lost to a full queue"
     if grows:
-        return Regime.CONGESTION, f"open flows grow steadily in an open loop; {used}, {lost}"
+        return (
+            Regime.CONGESTION,
+            (
+                "open loop (flows start independently of earlier ones), and the number of open flows grows steadily; "
+                f"{used}, {lost}"
+            ),
+        )
     is_used = utilisation >= HIGH_UTILISATION
     if queue_loss < LOW_LOSS:
         if is_used:
-            return Regime.NONE, f"{used} without losses that matter ({lost})"
+            return Regime.NONE, f"{used}, and losses are negligible ({lost})"
         return Regime.PRE_OSCILLATION, f"{lost}, {used}"
     if burst_share is None:
-        return None, f"{lost}, but no captures show whether in bursts"
+        return None, f"{lost}; whether in bursts is unknown, because no captures show it"
     bursty = f"{burst_share:.0%} of the losses in bursts"
     if burst_share < BURSTY_SHARE:
         return Regime.NONE, f"losses are not bursty: {lost}, {bursty}"

@@ -66,7 +66,7 @@ def judge_start(start: StartFigures | None) -> Iterator[Finding]:
 def silent_starts(start: StartFigures | None) -> list[str]:
     """Return a note on clients whose start is unknown, if there are any."""
     silent = start["silent"] if start else []
-    return [f"{', '.join(silent)} did not say when the load began there"] if silent else []
+    return [f"{', '.join(silent)} did not report when the load began there"] if silent else []
 
 
 def _began(facts: RunData, logs: Path) -> Iterator[tuple[str, int | None]]:

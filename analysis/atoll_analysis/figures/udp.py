@@ -55,7 +55,7 @@ def judge_udp(udp: UdpFigures | None) -> Iterator[Finding]:
         return
     sent, asked = udp["sent_mbit_s"], udp["rate_bit_s"] / 1e6
     if sent is None:
-        yield grave("the UDP sender did not say what it sent")
+        yield grave("the UDP sender did not report how many bytes it sent")
     elif abs(sent / asked - 1) > RATE_TOLERANCE:
         yield grave(f"UDP was sent at {sent:.3f} Mbit/s, asked for {asked:g} Mbit/s ± {RATE_TOLERANCE:.0%}")
 

@@ -138,9 +138,9 @@ def _import_text(path: Path, text: TextIO, form: Form | None, wanted: Wanted) ->
             found.first_damage = found.first_damage or f"{path}:{lines.number}: {_why(error)}"
     if not found.counts:
         why = found.first_damage.partition(": ")[2] or (
-            "none of its flows is wanted" if found.left_out else "no record"
+            "none of its flows matches --to and --protocol" if found.left_out else "no record"
         )
-        raise _wrong(path, lines.number if found.damaged else 0, f"holds no flow to import: {why}")
+        raise _wrong(path, lines.number if found.damaged else 0, f"has no flow to import: {why}")
     return found
 
 
@@ -237,7 +237,7 @@ def _zeek(first: str, lines: Iterable[str]) -> _Rows:
     fields = next((line for line in lines if line.startswith("#fields")), None)
     if fields is None:
         raise ValueError("there is no line '#fields'; a conn.log begins with such lines")
-    columns = _columns(fields, "\t", _ZEEK, "it is no conn.log, or of a Zeek that does not count IP bytes")[1:]
+    columns = _columns(fields, "\t", _ZEEK, "this file is not a conn.log, or its Zeek does not count IP bytes")[1:]
     return (
         (lambda line=line: _zeek_flows(_row(columns, line, "\t")))
         for line in lines

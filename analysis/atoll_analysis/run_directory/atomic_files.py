@@ -29,7 +29,9 @@ def is_full(error: OSError) -> bool:
 def write_error(path: Path, error: OSError) -> RunError:
     """Return the error for a ``path`` that cannot be written."""
     if is_full(error):
-        return RunError(f"disk full: {path} could not be written; free space there, what was written before is kept")
+        return RunError(
+            f"disk full: {path} could not be written; free space on that disk (files written before are kept)"
+        )
     return RunError(f"{path} could not be written: {os.strerror(error.errno or 0)}")
 
 

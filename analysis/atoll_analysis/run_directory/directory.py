@@ -172,7 +172,7 @@ class RunDir:
         try:
             return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
         except FileNotFoundError:
-            msg = f"{self.path}: not analysed yet (no summary.json); `atoll report {self.path}` does it"
+            msg = f"{self.path}: not analysed yet (no summary.json); `atoll report {self.path}` analyses it"
             raise RunError(msg) from None
 
 

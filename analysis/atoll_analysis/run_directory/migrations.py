@@ -54,7 +54,10 @@ def migrated(
         msg = f"{path}: manifest.json has no format number, so this is not a run directory of atoll"
         raise RunDirError(msg)
     if found > current:
-        msg = f"{path}: written in format {found}, this atoll reads up to {current}; use a newer version"
+        msg = (
+            f"{path}: written in format {found}, but this version of atoll reads only formats up to {current}; use "
+            "a newer version"
+        )
         raise RunDirError(msg)
     for step in range(found, current):
         manifest = migrations[step](manifest) | {"format": step + 1}

@@ -240,7 +240,7 @@ def read_run_data(run: RunDir) -> RunData:
         )
         raise RunDirError(msg) from missing
     except (TypeError, ValueError) as error:
-        msg = f"{run.path}: manifest.json does not hold what format {manifest['format']} says: {error}"
+        msg = f"{run.path}: manifest.json does not conform to its format {manifest['format']}: {error}"
         raise RunDirError(msg) from error
     events = tuple(run.events())
     window = _window(events, run)

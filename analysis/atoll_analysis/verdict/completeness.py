@@ -47,7 +47,9 @@ def _never_seen(summary: Summary) -> Iterator[Finding]:
     silent_servers = [name for name, volume in summary["servers"].items() if not volume["goodput_bytes"]]
     if silent_servers and summary["flows_completed"] > _FLOWS_PER_SERVER * len(summary["servers"]):
         flows = summary["flows_completed"]
-        yield grave(f"no TCP payload came from {', '.join(silent_servers)} though {flows} flows completed")
+        yield grave(
+            f"the captures have no TCP payload from {', '.join(silent_servers)}, although {flows} flows completed"
+        )
 
 
 def _silent(summary: Summary) -> Iterator[Finding]:

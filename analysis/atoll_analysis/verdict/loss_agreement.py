@@ -92,6 +92,6 @@ def _proof(each: Section) -> str:
 def _payload_proof(payload: Payload) -> str:
     missing = payload["world_bytes"] - payload["island_bytes"]
     left = f", {missing} remain of {counted(payload['open_connections'], 'open connection')}" if missing else ""
-    clients = "; clients received what arrived" if payload["received_bytes"] is not None else ""
+    clients = "; clients received all bytes that arrived" if payload["received_bytes"] is not None else ""
     entered, arrived = counted(payload["world_bytes"], "byte"), payload["island_bytes"]
     return f"TCP payload through {', '.join(payload['boxes'])}: {entered} entered, {arrived} arrived{left}{clients}"

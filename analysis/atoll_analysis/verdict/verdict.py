@@ -150,12 +150,12 @@ def _captures(summary: Summary) -> list[str]:
             continue
         if capture["dropped"] is None:
             log = f"logs/capture-{name}.out"
-            reasons.append(f"capture {name} does not say whether packets were dropped: nothing of it in {log}")
+            reasons.append(f"capture {name}: whether packets were dropped is unknown, because {log} has no counters")
         if capture["dropped"]:
             lost = counted(capture["dropped"], "packet")
             reasons.append(f"capture {name} is missing {lost}: its ring was full; bound 0")
         if capture["truncated"]:
-            reasons.append(f"capture {name} ends within a packet: its end is lost")
+            reasons.append(f"capture {name} ends within a packet: later packets are missing")
         if capture["captured"] is not None and capture["captured"] > capture["decoded"] + capture["other_frames"]:
             lost = counted(capture["captured"] - capture["decoded"] - capture["other_frames"], "packet")
             reasons.append(f"capture {name} is missing {lost} that the capture counted, bound 0")
@@ -176,7 +176,7 @@ def _changes(summary: Summary) -> list[str]:
         if change["failure"] is not None:
             reasons.append(f"{name} failed: {change['failure']}")
         elif change["duration_s"] is None and summary["cut_short"] is None:
-            reasons.append(f"{name} was not carried out")
+            reasons.append(f"{name} was not made")
         elif late is not None and late > CHANGE_LATENESS_MS:
             reasons.append(
                 f"{name} began {late:.0f} ms late, bound {CHANGE_LATENESS_MS:g} ms: the machine was too busy"

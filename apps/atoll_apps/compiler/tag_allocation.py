@@ -90,7 +90,7 @@ def _class_vlans(network: Network) -> set[int]:
     return {known.vlan for box in network.delay_boxes for known in box.classes}
 
 
-def entry_text(compiled: CompiledEntry) -> str:
+def entry_with_match(compiled: CompiledEntry) -> str:
     """An entry as text: its reason, match and actions."""
     entry = compiled.entry
     return f"'{entry.why}' ({entry.match.ipv4_src} -> {entry.match.ipv4_dst}; {describe_actions(entry.actions)})"
@@ -105,8 +105,9 @@ def where(compiled: CompiledEntry) -> str:
 
 def _refusal(one: CompiledEntry, other: CompiledEntry) -> str:
     return (
-        f"frames of two segments are indistinguishable: {entry_text(one)} and {entry_text(other)} both match at "
+        f"frames of two segments are indistinguishable: {entry_with_match(one)} and {entry_with_match(other)}"
+        " both match at "
         f"{where(one)}; "
-        "attach boxes and taps that follow one another in the chain to one switch, "
-        "or order them so that frames of one direction never cross a trunk twice"
+        "attach consecutive boxes and taps of the chain to one switch, or order them so that frames of one "
+        "direction cross a trunk only once"
     )

@@ -7,7 +7,7 @@ Segments (cookie): 1 island-bound, 2 world-bound; the subject is the index of th
 from collections.abc import Iterator
 from itertools import pairwise
 
-from atoll_apps.segments.routes import ChainRoute
+from atoll_apps.segments.chain_routes import ChainRoute
 from atoll_apps.segments.segment import App, GapId, Segment, SegmentEnd, cookie
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network

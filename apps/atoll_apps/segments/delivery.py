@@ -7,7 +7,7 @@ hosts. Only declared hosts can send (their address is matched at their port), an
 
 from collections.abc import Iterator
 
-from atoll_apps.segments.routes import ChainRoute
+from atoll_apps.segments.chain_routes import ChainRoute
 from atoll_apps.segments.segment import App, GapId, Segment, SegmentEnd, cookie
 from atoll_apps.segments.world_edge import Edge, address, classes
 from atoll_core.experiment.experiment import Experiment

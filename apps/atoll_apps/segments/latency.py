@@ -8,7 +8,7 @@ to delay box, 2 delay box into the chain, 3 chain to delay box, 4 delay box to s
 
 from collections.abc import Iterator
 
-from atoll_apps.segments.routes import ChainRoute
+from atoll_apps.segments.chain_routes import ChainRoute
 from atoll_apps.segments.segment import App, Segment, SegmentEnd, cookie
 from atoll_apps.segments.world_edge import Edge, address, classes
 from atoll_core.experiment.experiment import Experiment

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from enum import IntEnum
 from ipaddress import IPv4Network
 
-from atoll_apps.segments.routes import TrafficMatch
+from atoll_apps.segments.chain_routes import TrafficMatch
 from atoll_core.lab.network import Tap
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tag_layout import Direction

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network
 
-from atoll_apps.segments.routes import ChainRoute
+from atoll_apps.segments.chain_routes import ChainRoute
 from atoll_apps.segments.segment import GapId, SegmentEnd
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import DelayBox, Host, LatencyClass, Network, Tap

@@ -89,8 +89,8 @@ def _print(experiment: Experiment, found: dict[str, Any]) -> None:
             )
     base, lab = found["base_rtt_ns"] / 1e6, found["lab_rtt_ns"] / 1e6
     console.print(
-        f"minimum RTT of the idle path {base:.2f} ms, of which {lab:.2f} ms are not configured delays "
-        "but processing in the lab",
+        f"minimum RTT of the idle path {base:.2f} ms; {lab:.2f} ms of this are processing in the lab, not "
+        "configured delays",
         highlight=False,
         soft_wrap=True,
     )

@@ -23,14 +23,18 @@ def install(
     token: Annotated[
         str,
         typer.Option(
-            help=f"token of a service account, or user:password; better set {GRAFANA_TOKEN_VARIABLE}",
+            help=(
+                f"token of a service account, or user:password; setting the variable is safer: {GRAFANA_TOKEN_VARIABLE}"
+            ),
             show_default=False,
             metavar="TOKEN",
         ),
     ] = "",
     influx: Annotated[
         str | None,
-        typer.Option(help="URL by which Grafana reaches the database, if it differs from ours", metavar="URL"),
+        typer.Option(
+            help="URL of the database as seen from Grafana, if it differs from the configured one", metavar="URL"
+        ),
     ] = None,
     json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:

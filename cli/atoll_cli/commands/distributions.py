@@ -80,7 +80,7 @@ def import_(
 def show(
     sizes: Annotated[str, typer.Argument(help="published, one size such as '10 kB', or a file", metavar="SIZES")],
     pro_rate: Annotated[
-        str | None, typer.Option(help="merge flows smaller than this into connections of this size", metavar="SIZE")
+        str | None, typer.Option(help="merge flows smaller than SIZE into connections of SIZE", metavar="SIZE")
     ] = None,
     plot: PlotFile = None,
     json: Json = False,

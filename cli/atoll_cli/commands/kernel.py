@@ -27,7 +27,7 @@ def build(
             metavar="FILE",
         ),
     ] = None,
-    force: Annotated[bool, typer.Option("--force", help="build again even if it is built already")] = False,
+    force: Annotated[bool, typer.Option("--force", help="build even if the kernel exists already")] = False,
     json: Json = False,
 ) -> None:
     """Build the kernel unless it exists.

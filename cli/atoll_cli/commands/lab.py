@@ -51,7 +51,7 @@ class UpCommand:
 
 
 @dataclass(frozen=True, slots=True)
-class ApplyOptions:
+class ApplyQuery:
     """How an experiment is applied, as in the query of `POST /v1/apply` (docs/api.md)."""
 
     dry_run: bool = False
@@ -72,7 +72,7 @@ class ApplyCommand:
     target: LabTarget
     path: Path
     backend: Backend
-    how: ApplyOptions
+    how: ApplyQuery
     strict: bool
     as_json: bool
 
@@ -97,7 +97,7 @@ async def _up(command: UpCommand, described: tuple[Network, Experiment | None], 
     try:
         made = await unless_interrupted(_up_with_daemon(command, described, own=running is None))
     except asyncio.CancelledError:
-        left = "no lab is up" if running is None else "the lab was up before and stays"
+        left = "no lab is up" if running is None else "the lab was up before and stays up"
         raise InterruptedByUserError(f"cancelled; {left}") from None
     if command.as_json:
         print(json.dumps(made | {"warnings": warnings}))
@@ -124,7 +124,7 @@ async def _up_and_apply(command: UpCommand, network: Network, experiment: Experi
     """Bring the lab up and apply the experiment; returns the JSON output: whether it was up, changes, the API's URL."""
     async with connected(command.target) as daemon:
         if daemon is None:
-            msg = "the daemon ended while the lab was coming up"
+            msg = "the daemon ended while it was starting the lab"
             raise LabError(msg)
         url = await listen_on(daemon, command.listen)
         done = await daemon.stream(
@@ -135,7 +135,7 @@ async def _up_and_apply(command: UpCommand, network: Network, experiment: Experi
             return result
         print_progress(Progress("apply").to_line())
         applied, _ = await _apply(
-            daemon, Description(command.file.path), command.backend, ApplyOptions(probe=command.probe)
+            daemon, Description(command.file.path), command.backend, ApplyQuery(probe=command.probe)
         )
         return result | {"changes": applied["changes"]}
 
@@ -167,7 +167,7 @@ async def listen_on(daemon: DaemonClient, address: str | None) -> str | None:
 
 
 async def _apply(
-    daemon: DaemonClient, description: Description, backend: Backend, how: ApplyOptions
+    daemon: DaemonClient, description: Description, backend: Backend, how: ApplyQuery
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
     """Apply a description and print its progress; returns the answer, and the events of the swap if there was one."""
     swap: list[dict[str, Any]] = []

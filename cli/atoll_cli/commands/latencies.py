@@ -54,7 +54,7 @@ def import_(
     few = len(found.ms) < FEW_TARGETS * servers
     if few:
         each = f"{len(found.ms)} targets are {len(found.ms) / servers:.1f} per server"
-        print(f"{each}; a median of fewer than {FEW_TARGETS} depends on single targets", file=sys.stderr)
+        print(f"{each}; with fewer than {FEW_TARGETS} targets a median depends on single ones", file=sys.stderr)
     named = [(f"w{number}", rtt) for number, rtt in enumerate(server_rtts(found.ms, servers), start=1)]
     command = f"atoll latencies import {' '.join(path.name for path in files)} --servers {servers}"
     write_file("--out", out, _yaml(named, first_vlan, f"made by: {command} ({len(found.ms)} targets)"))

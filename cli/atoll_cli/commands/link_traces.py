@@ -43,7 +43,9 @@ def rain(
     rate: Annotated[str, typer.Option(help="rate in a clear sky", metavar="RATE")] = "16 Mbit/s",
     duration: TraceDuration = "10 min",
     fade: Annotated[float, number_option("--fade", "attenuation by rain at the time --at, dB", 0.1, 100)] = 6.0,
-    at: Annotated[str | None, typer.Option(help="when --fade applies [default: halfway]", metavar="DURATION")] = None,
+    at: Annotated[
+        str | None, typer.Option(help="time at which the attenuation is --fade [default: halfway]", metavar="DURATION")
+    ] = None,
     exceeded_often: Annotated[
         float, number_option("--exceeded-0.1", "attenuation exceeded in 0.1 % of the time, dB", 0, 1000)
     ] = 7.0,
@@ -113,7 +115,7 @@ def _register(kind: str, words: str) -> None:
         start: Annotated[
             str | None,
             typer.Option(
-                help="time of the orbits at the trace's start [default: so that a hand-over is halfway]",
+                help="time of the orbits at the trace's start [default: chosen to have a hand-over halfway]",
                 metavar="DURATION",
             ),
         ] = None,
@@ -121,11 +123,12 @@ def _register(kind: str, words: str) -> None:
             str, typer.Option(help="one-way delay added to that of the path", metavar="DURATION")
         ] = "0 ms",
         least_change: Annotated[
-            str, typer.Option(help="smallest change of the delay that makes a row", metavar="DURATION")
+            str, typer.Option(help="write a row when the delay has changed by this much", metavar="DURATION")
         ] = "10 us",
         step: Annotated[str, typer.Option(help="time between samples", metavar="DURATION")] = "10 ms",
         rate: Annotated[
-            str | None, typer.Option(help="rate with a satellite in the zenith [default: no rates]", metavar="RATE")
+            str | None,
+            typer.Option(help="rate with a satellite in the zenith [default: the trace has no rates]", metavar="RATE"),
         ] = None,
         zenith: Annotated[float, number_option("--zenith", "Es/N0 with a satellite in the zenith, dB", -5, 60)] = 13.0,
         seed: TraceSeed = 1,
@@ -169,12 +172,10 @@ def _register(kind: str, words: str) -> None:
         _write(pass_trace(wanted), wanted.duration, out, plot, _remark(kind, options), as_json=json)
 
 
-_register(
-    "meo", "Make a trace of an equatorial MEO ring (O3b's) with hand-over: delay, blockage, and rate if asked for."
-)
+_register("meo", "Make a trace of an equatorial MEO ring like O3b: delay, hand-overs, and rate with --rate.")
 _register(
     "leo",
-    "Make a trace of a LEO shell (Starlink's first), hand-overs every 15 s: delay, blockage, and rate if asked for.",
+    "Make a trace of a LEO shell like Starlink's first: delay, hand-overs every 15 s, and rate with --rate.",
 )
 
 

@@ -44,7 +44,7 @@ def load(
     Runs without metrics are left out with a line each; so are aborted runs, if their points have no common start to be
     aligned to. A link to each run's points in Grafana is printed; ATOLL_GRAFANA_URL sets its address.
 
-    Exit code 1: not all points of the runs are in the database. Exit code 2: there was no run to load.
+    Exit code 1: some points of the runs are not in the database. Exit code 2: there was no run to load.
     """
     from atoll_cli.terminal.progress import print_link
     from atoll_dashboards.grafana.grafana_links import RunInDatabase, comparison_link, grafana_address, run_link

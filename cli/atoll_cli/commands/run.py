@@ -16,7 +16,7 @@ from atoll_core.errors import AtollError, InterruptedByUserError
 from atoll_core.platforms import MININET
 from atoll_daemon.client import Description, lab_in_use
 from atoll_dashboards.grafana.grafana_links import grafana_address
-from atoll_dashboards.influx.influx_agreement import settings_mark
+from atoll_dashboards.influx.same_database import settings_mark
 from atoll_testbed.preflight.requirements import require_lab, require_runnable
 
 

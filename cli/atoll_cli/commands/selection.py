@@ -38,7 +38,10 @@ def experiment_file(path: Path, seed: int | None, duration: str | None, settings
         found = replace(found, settings=(*found.settings, f"duration={duration}"))
         start = found.transfer_start()
         if start is not None and start >= length:
-            print(f"--duration {length}: the transfer starts at once, not after {start}", file=sys.stderr)
+            print(
+                f"--duration {length} is shorter than the transfer's start, {start}: the transfer starts with the load",
+                file=sys.stderr,
+            )
             found = replace(found, settings=(*found.settings, "transfer.start=0 s"))
     return found
 

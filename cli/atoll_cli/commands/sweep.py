@@ -78,8 +78,8 @@ def sweep_study(
             print(f"written: {path}")
     if interrupted:
         raise InterruptedByUserError(
-            f"cancelled; {counts[State.DONE]} of {counted(sweep.taken, 'run')} are in {place.path}, "
-            "--resume makes the others"
+            f"cancelled; {counts[State.DONE]} of {counted(sweep.taken, 'run')} are in {place.path}; --resume makes the "
+            "missing ones"
         )
     if counts[State.FAILED]:
         return RunError.exit_code
@@ -133,5 +133,5 @@ def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
         wall, space = f"{wall} to {duration_text(most.wall.s)}", f"{space} to {rough(most.disk)}"
     print(
         f"{runs}, {predicted.jobs} at a time, in {sweep.directory.path}{done}: "
-        f"about {wall} of wall time and {space} of disk, to a factor of two"
+        f"about {wall} of wall time and {space} of disk (estimates, correct within a factor of two)"
     )

@@ -76,5 +76,5 @@ async def _send_probes(target: LabTarget, lab: Path, experiment: str, query: dic
         applied = status["lab"]["experiment"]
         if applied != experiment or not lab.samefile(status["lab"]["file"]):
             up = f"{status['lab']['name']} is up with {f'experiment {applied}' if applied else 'no experiment applied'}"
-            raise LabError(f"{up}, not experiment {experiment} on {lab}; `atoll apply` it first")
+            raise LabError(f"{up}, not experiment {experiment} on {lab}; run `atoll apply` first")
         return await daemon.post("/v1/trace", **query)

@@ -131,9 +131,9 @@ def recorded_data_text(*run_dirs: Path) -> str:
     """The directories of runs that did not complete, and the command that analyses them if they can be analysed."""
     directories = " and ".join(str(path) for path in run_dirs)
     if not any(_is_planned(path) for path in run_dirs):
-        return f"nothing was measured; the log of the run is in {directories}"
+        return f"nothing was measured; the run's log is in {directories}"
     commands = " and ".join(f"`atoll report {shlex.quote(str(path))}`" for path in run_dirs)
-    return f"measurements until then are in {directories}; analyse them with {commands}"
+    return f"the measurements so far are in {directories}; analyse them with {commands}"
 
 
 def _is_planned(path: Path) -> bool:
@@ -154,7 +154,7 @@ def estimate_text(wall_time: Duration, memory: Size) -> str:
         if seconds < 7200
         else f"{seconds / 3600:.1f} h"
     )
-    return f"estimated wall time in virtual time: {length}, to a factor of two; memory: {rough(memory)}"
+    return f"estimated wall time in virtual time: {length} (within a factor of two); memory: {rough(memory)}"
 
 
 def _live_text(line: dict[str, Any]) -> str:

@@ -43,7 +43,11 @@ def _row(level: QueueLevel) -> tuple[str, ...]:
 
 def _sentence(advice: QueueAdvice) -> str:
     best = advice.recommended
-    unmet = f", which does not meet {listed(best.unmet)}" if best.unmet else ", the smallest that meets all criteria"
+    unmet = (
+        f", which does not meet {listed(best.unmet)}"
+        if best.unmet
+        else ", the smallest capacity that meets all criteria"
+    )
     rules = ""
     if advice.product_bytes is not None:
         rules = f"; bandwidth-delay product {octets(advice.product_bytes)}"

@@ -103,7 +103,7 @@ async def require_room(
     switches: Iterable[Switch],
     wanted: Iterable[FlowEntry],
     what: str = "the plan",
-    remedy: str = "join prefixes, or spread the hosts over more switches",
+    remedy: str = "combine prefixes, or attach hosts to more switches",
 ) -> None:
     """Raise LabError with the first switch whose table is too small for these entries."""
     number = Counter(entry.switch for entry in wanted)
@@ -112,8 +112,8 @@ async def require_room(
         most = await _room(controller, switch)
         if most is not None and number[switch.name] > most:
             raise LabError(
-                f"{switch.name}: {what} has {number[switch.name]} entries and table {table} of this switch has room "
-                f"for {most}; {remedy}"
+                f"{switch.name}: {what} has {number[switch.name]} entries, but table {table} of this switch has "
+                f"room for {most}; {remedy}"
             )
 
 
@@ -172,8 +172,8 @@ async def _crowded(
         return False
     if note is not None:
         note(
-            f"{switch.name}: its table has room for {most} entries, too few for the {holds} present and {come} new "
-            "ones together: old entries are deleted first, and packets are lost until the new ones are installed"
+            f"{switch.name}: its table has room for {most} entries, too few for {holds} old and {come} new entries "
+            "together: the old entries are deleted first, and packets are lost until the new entries are installed"
         )
     return True
 
@@ -222,7 +222,7 @@ async def _restore(controller: Controller, switches: Sequence[Switch], before: _
         left = {switch.name: tuple(entry for entry in own if entry.switch == switch.name) for switch in switches}
         await _make(controller, switches, diff(wanted, own), left)
     except LabError as error:
-        raise LabError(f"{cause}; and the former entries could not be restored: {error}") from cause
+        raise LabError(f"{cause}; and the previous entries could not be restored: {error}") from cause
 
 
 @contextlib.contextmanager

@@ -228,10 +228,10 @@ class Reconciler:
             channel.losses.append(now)
             losses = _within(channel.losses, now, _FLAP_WINDOW_S)
             if losses <= _FLAPS:
-                self._note(f"{name} lost its control channel; it keeps forwarding by its table")
+                self._note(f"{name} lost its control channel; it keeps forwarding with its present flow entries")
             elif losses == _FLAPS + 1:
                 self._note(
-                    f"{name}: its control channel flaps; its table is checked once it has been up for {_CALM_S:g} s"
+                    f"{name}: its control channel flaps; its table is checked after {_CALM_S:g} s without disconnection"
                 )
             return
         self._stir.set()
@@ -255,7 +255,7 @@ class Reconciler:
         for switch in self._network.switches:
             if switch.dpid == dpid:
                 return switch.name
-        return "a switch" if dpid is None else f"a switch of datapath id {dpid}, which lab.yaml does not have"
+        return "a switch" if dpid is None else f"an unknown switch connected: datapath id {dpid} is not in lab.yaml"
 
     # Changes by others
 

@@ -78,7 +78,7 @@ class StageReport:
         what = {"added": self.added, "deleted": self.deleted, "probes": self.probes}
         parts = [f"{number} {word}" for word, number in what.items() if number]
         if self.waited_ns:
-            parts.append(f"waited {self.waited_ns / 1e9:.1f} s for switches that still had deleted entries")
+            parts.append(f"waited {self.waited_ns / 1e9:.1f} s until switches had removed deleted entries")
         details = ", ".join(parts)
         return f"{self.subject}: {self.stage} {self.duration_ns / 1e6:.0f} ms{f' ({details})' if details else ''}"
 

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Delete groups and meters on switches, which no plan uses.
+"""Delete groups and meters on switches (plans of atoll use none).
 
 They are deleted once the flow entries are the plan's (docs/decisions/0023), so that no entry refers to them.
 """
@@ -27,7 +27,7 @@ async def clear_unmanaged_state(controller: Controller, network: Network) -> tup
         except LabError as error:
             state = controller.switches.get(switch.dpid)
             return f"{switch.name}: {error}" if state is not None and state.up else None
-        return f"{switch.name}: deleted {unmanaged_state_text(found)}, which no plan uses" if found else None
+        return f"{switch.name}: deleted {unmanaged_state_text(found)} (plans of atoll use none)" if found else None
 
     lines = await asyncio.gather(*map(clear, network.switches))
     return tuple(line for line in lines if line is not None)

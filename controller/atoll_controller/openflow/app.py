@@ -96,7 +96,7 @@ class Switchboard(runtime_adapter.app_base()):
         self._too_old.add(host)
         spoken = ", ".join(_VERSIONS.get(version, f"version {version}") for version in sorted(offered))
         text = (
-            f"a switch at {host} speaks OpenFlow {spoken} only and 1.3 is needed; on Open vSwitch: "
+            f"a switch at {host} speaks only OpenFlow {spoken}, but 1.3 is needed; on Open vSwitch: "
             "`ovs-vsctl set bridge BRIDGE protocols=OpenFlow13`, on ProCurve: `version 1.3 only`"
         )
         write_line({"type": "error", "dpid": None, "cookie": None, "message": text})

@@ -27,5 +27,6 @@ def interpreter(runtime: Runtime) -> str:
     if os.access(place, os.X_OK):
         return str(place)
     raise MachineError(
-        f"no Ryu here: there is no {place}; run `tools/ryu`, or name a Python that has atoll[ryu]: {VARIABLE}=/path"
+        f"Ryu is not installed ({place} does not exist); run `tools/ryu`, or name a Python with atoll[ryu]: "
+        f"{VARIABLE}=/path"
     )

@@ -75,7 +75,7 @@ def _require_time(experiment: Experiment, schedule: list[Scheduled]) -> None:
         Diagnostic(
             experiment.file,
             each.version.line,
-            f"change {each.number} (at {each.version.at}): the version before it takes {each.least} to drain, and "
+            f"change {each.number} (at {each.version.at}): the previous version needs {each.least} to drain, so "
             f"{end} is too early for {'the next change' if end is not ends[-1] else 'the end'}",
         )
         for each, end in zip(schedule, ends, strict=False)  # without changes there is only the end

@@ -14,14 +14,6 @@ from atoll_controller.planner.virtual_cost import rough, wall_time
 from atoll_core.description.validation_messages import entry_name
 from atoll_core.description.yaml_document import Place
 from atoll_core.errors import Diagnostic
-from atoll_core.experiment.capacity import (
-    TrunkSteering,
-    bandwidth_delay_product,
-    bottleneck,
-    longest_rtt,
-    pause,
-    rtt_of_links,
-)
 from atoll_core.experiment.experiment import (
     MAIN,
     Bernoulli,
@@ -34,6 +26,7 @@ from atoll_core.experiment.experiment import (
     Loss,
     LossTrace,
 )
+from atoll_core.experiment.trunk_load import TrunkSteering, bandwidth_delay_product, bottleneck, longest_rtt, pause
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import early
@@ -70,8 +63,9 @@ def memory_warnings(experiment: Experiment, needed: Size, free: Size) -> tuple[D
     if needed <= free:
         return ()
     message = (
-        f"with {counted(experiment.traffic.channels, 'channel')}, simultaneous runs on virtual are estimated to take "
-        f"{rough(needed)} of memory, to a factor of two, and this machine has {rough(free)} free; usual is less "
+        f"with {counted(experiment.traffic.channels, 'channel')}, simultaneous runs on virtual are estimated to "
+        f"need {rough(needed)} of memory, to a factor of two, and this machine has {rough(free)} free; usual is "
+        "less "
         "than that"
     )
     return (_doubt(experiment, experiment.traffic.line, ("traffic", "channels"), message, ("captures",), ("links",)),)
@@ -108,8 +102,8 @@ def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Ite
                 experiment,
                 experiment.tcp.line,
                 ("tcp", "buffer_max"),
-                f"{buffer_max} is less than the bandwidth-delay product, {rate} x {rtt} = {product}, so one connection "
-                "cannot fill the link; usual is at least that",
+                f"{buffer_max} is less than the bandwidth-delay product, {rate} x {rtt} = {product}, so one "
+                f"connection cannot fill the link; usual is at least {product}",
                 *(("links", link.box) for link in steering.links),
                 ("latency",),
             )
@@ -157,7 +151,7 @@ def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[D
     """A ping series that loads the link, or that has too few pings."""
     interval, place = experiment.ping.interval, ("ping", "interval")
     if interval >= experiment.duration:
-        message = f"{interval} is no less than the duration, {experiment.duration}; usual is 100 ms"
+        message = f"{interval} is not shorter than the duration, {experiment.duration}; usual is 100 ms"
         yield _doubt(experiment, experiment.ping.line, place, message, ("duration",))
     for link, name, direction in _directions(experiment):
         share = 8 * PING_PACKET * _NS / interval.ns / direction.rate.bit_s
@@ -178,7 +172,8 @@ def _queues(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[
         full_s, rate = direction.full_queue.s, "the least rate of its trace" if direction.trace else direction.rate
         if full_s > _LONGEST_QUEUE_S and direction.aqm is None:
             message = (
-                f"{direction.queue} at {rate} delay packets by {full_s:.1f} s when full; usual is less than "
+                f"a queue of {direction.queue} at {rate} delays packets by {full_s:.1f} s when full; usual is less "
+                "than "
                 f"{_LONGEST_QUEUE_S:g} s"
             )
             yield _link_doubt(experiment, link, name, "queue", message, ("links", link.box, name, "rate"))
@@ -205,7 +200,7 @@ def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Dia
                 experiment,
                 experiment.udp.line,
                 ("udp", "rate"),
-                f"{experiment.udp.rate} fill the {direction.rate} of {link.box!r} alone; usual is an eighth of that",
+                f"{experiment.udp.rate} of UDP fill {link.box!r} ({direction.rate}); usual is an eighth of its rate",
                 ("links", link.box, name, "rate"),
             )
 
@@ -263,7 +258,7 @@ def _taps(network: Network, experiment: Experiment, _: Backend | None) -> Iterat
         if unseen:
             verb = "loses" if len(unseen) == 1 else "lose"
             place: Place = ("chain",) if chain.name == MAIN else ("branches", chain.name, "chain")
-            message = f"captures do not show what {listed(unseen)} {verb}; usual is a tap {listed(places)}"
+            message = f"captures do not show the packets that {listed(unseen)} {verb}; usual is a tap {listed(places)}"
             yield _doubt(experiment, chain.line, place, message)
 
 
@@ -323,7 +318,8 @@ def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) ->
         kept = Rate(rate.bit_s // 8 * 8)
         if backend is not Backend.ENGINE and rate.bit_s - kept.bit_s > _RATE_ERROR * rate.bit_s:
             message = (
-                f"{rate} become {kept} where tc plays the link, as on virtual: it keeps whole bytes per second; "
+                f"{rate} become {kept} if tc emulates the link (the default on virtual), because tc counts whole "
+                "bytes per second; "
                 "usual is a multiple of 8 bit/s, or --backend engine"
             )
             yield _link_doubt(experiment, link, name, "rate", message)
@@ -334,8 +330,8 @@ def _early(network: Network, experiment: Experiment, backend: Backend | None) ->
     for link, name, serialisation in early(network, experiment.links) if backend is not Backend.ENGINE else ():
         rate = (link.to_island if name == "to_island" else link.to_world).rate
         message = (
-            f"a full-size packet takes {serialisation.ms:.1f} ms at {rate}; where tc plays the link, as on virtual, a "
-            "packet that comes after a pause leaves without this delay; --backend engine is exact"
+            f"a full-size packet takes {serialisation.ms:.1f} ms at {rate}; if tc emulates the link (the default on "
+            "virtual), the first packet after an idle time does not get this delay; --backend engine is exact"
         )
         yield _link_doubt(experiment, link, name, "rate", message)
 
@@ -348,7 +344,7 @@ def _losses(network: Network, experiment: Experiment, __: Backend | None) -> Ite
             message = f"{100 * share:.3g} % of the packets are lost; usual is less than {100 * _MOST_LOSS:g} %"
             yield _link_doubt(experiment, link, name, "loss", message)
         elif isinstance(direction.loss, GilbertElliott) and share == 0:
-            message = "this gilbert-elliott channel loses no packet; usual is a good_to_bad and a loss_bad above 0 %"
+            message = "this gilbert-elliott channel loses no packet; usual are good_to_bad and loss_bad above 0 %"
             yield _link_doubt(experiment, link, name, "loss", message)
 
 

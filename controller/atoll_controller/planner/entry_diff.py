@@ -41,7 +41,8 @@ def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry]
         FlowChange(ChangeAction.DELETE, entry, "not in the plan") for key, entry in own.items() if key not in plan
     ]
     unknown = [
-        FlowChange(ChangeAction.DELETE, entry, "not in the plan, and of a form that no plan uses") for entry in foreign
+        FlowChange(ChangeAction.DELETE, entry, "not in the plan, and atoll makes no entries of this form")
+        for entry in foreign
     ]
     changed = [
         FlowChange(ChangeAction.MODIFY, entry, reason)

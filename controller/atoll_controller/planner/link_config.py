@@ -11,9 +11,9 @@ from atoll_core.experiment.experiment import (
     Bernoulli,
     BitError,
     Codel,
-    Distribution,
     GilbertElliott,
     Jitter,
+    JitterShape,
     LinkDirection,
     Loss,
     TraceRow,
@@ -42,7 +42,7 @@ def direction_config(direction: LinkDirection) -> dict[str, Any]:
 def _jitter(jitter: Jitter | None) -> dict[str, Any]:
     if jitter is None:
         return {"jitter_ns": 0}
-    if jitter.distribution is Distribution.UNIFORM and not jitter.correlation:
+    if jitter.distribution is JitterShape.UNIFORM and not jitter.correlation:
         return {"jitter_ns": jitter.amount.ns}
     kind = {"kind": jitter.distribution.value, "amount_ns": jitter.amount.ns, "correlation": jitter.correlation}
     return {"jitter": kind}

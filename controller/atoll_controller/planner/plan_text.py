@@ -36,7 +36,10 @@ def plan_text(plan: Plan) -> str:
 
 def changes_text(changes: Iterable[FlowChange]) -> str:
     """The changes, one a line with its reason; a sentence when there are none."""
-    return "\n".join(str(change) for change in changes) or "nothing to change: the switches have the plan's entries"
+    return (
+        "\n".join(str(change) for change in changes)
+        or "nothing to change: the switches already have the plan's entries"
+    )
 
 
 def schedule_text(experiment: Experiment, schedule: Iterable[Scheduled]) -> str:
@@ -95,7 +98,9 @@ def _setup(settings: HostSettings, interface: InterfaceSettings) -> str:
     words += ["promiscuous"] if interface.promiscuous else []
     foreign = (legs for legs in settings.legs if legs.accept_foreign)
     words += (
-        ["routes frames for others"] if any(interface.name in (legs.world, legs.island) for legs in foreign) else []
+        ["forwards packets of other hosts (router)"]
+        if any(interface.name in (legs.world, legs.island) for legs in foreign)
+        else []
     )
     return ", ".join(words)
 
@@ -108,7 +113,7 @@ def _channels(placement: tuple[ChannelAllocation, ...]) -> Iterator[tuple[str, I
     rows: list[tuple[str, ...]] = []
     for (channels, capacity), alike in groupby(placement, key=lambda each: (each.channels, each.capacity)):
         names = ", ".join(each.host for each in alike)
-        idle = "" if channels else "; no channels, so nothing is started there"
+        idle = "" if channels else "; gets no channels, so no load is started there"
         rows.append((f"{channels} each" if "," in names else str(channels), names, f"capacity {capacity:g}{idle}"))
     yield f"Channels: {total}, allocated to {len(placement)} island clients by capacity", columns(rows, indent="  ")
 

@@ -8,8 +8,8 @@ Memory is that of sockets, programs and captures' rings. The constants are fitte
 
 from dataclasses import replace
 
-from atoll_core.experiment.capacity import pause
 from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.trunk_load import pause
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.plural import significant

@@ -131,7 +131,7 @@ def _layers(scapy: Any, text: str) -> list[tuple[str, dict[str, int | str | byte
         calls.append(node.right)
         node = node.left
     if len(calls) >= _MOST_LAYERS:
-        raise _wrong(f"{len(calls) + 1} layers are too many; give at most {_MOST_LAYERS}")
+        raise _wrong(f"{len(calls) + 1} layers: too many; give at most {_MOST_LAYERS}")
     try:
         return [_layer(scapy, call) for call in (node, *reversed(calls))]
     except RecursionError:  # of showing what is wrong
@@ -163,12 +163,14 @@ def _fields(scapy: Any, layer: str) -> list[str]:
 def _value(layer: str, word: ast.keyword) -> int | str | bytes:
     value = word.value.value if isinstance(word.value, ast.Constant) else None
     if not isinstance(value, (int, str, bytes)) or isinstance(value, bool):
-        raise _wrong(f"{layer}: {word.arg}={plain(ast.unparse(word.value), 40)} is no number and no text in quotes")
+        raise _wrong(
+            f"{layer}: {word.arg}={plain(ast.unparse(word.value), 40)} is neither a number nor a text in quotes"
+        )
     if word.arg in _ADDRESSES.get(layer, ()):
         try:
             return str(IPv4Address(value))
         except AddressValueError:
-            raise _wrong(f"{layer}: {word.arg}={value!r} is no IPv4 address") from None
+            raise _wrong(f"{layer}: {word.arg}={value!r} is not an IPv4 address") from None
     return value
 
 
@@ -178,7 +180,9 @@ def _frame(scapy: Any, packet: Any) -> Frame:
     if type(layer) is scapy.Dot1Q:
         vlan, layer = layer.vlan, layer.payload
     if type(layer) is not scapy.IP or layer.version != 4:
-        raise _wrong("this is no IPv4 packet with at most one VLAN tag; a plan has entries for no other packets")
+        raise _wrong(
+            "this is not an IPv4 packet with at most one VLAN tag; flow entries of a plan match no other packets"
+        )
     return Frame(IPv4Address(layer.src), IPv4Address(layer.dst), vlan, layer.proto)
 
 

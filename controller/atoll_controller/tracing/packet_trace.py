@@ -80,7 +80,8 @@ def trace_frame(
     if receiver is not None and receiver.role.is_world == from_world:
         end = "world" if from_world else "island"
         raise PlanError(
-            f"{src} and {receiver.name} are both {end} hosts, between which no traffic passes; name a host of each end"
+            f"{src} and {receiver.name} are both {end} hosts, and there is no traffic between them; name one world "
+            "host and one island host"
         )
     world, island = (frame.src, frame.dst) if from_world else (frame.dst, frame.src)
     protocol = next((each for each in Protocol if each.number == frame.protocol), None)

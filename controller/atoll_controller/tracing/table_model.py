@@ -103,7 +103,7 @@ class SwitchTables:
                     waiting.append((left, self._far_end[port]))
                     continue
                 if port not in self._machines:
-                    raise PlanError(f"{entry} sends to {port}, where nothing is attached")
+                    raise PlanError(f"{entry} sends to {port}, but nothing is attached there")
                 steps.append(Delivery(self._machines[port], left, port))
                 if through_boxes and port in self.exits and (left.vlan is None or port not in self._routed):
                     waiting.append((left, self.exits[port]))
@@ -142,15 +142,15 @@ def _outputs(frame: Frame, at: PortRef, entry: FlowEntry | None) -> list[tuple[F
         match action:
             case PushVlan(vlan):
                 if frame.vlan is not None:
-                    raise PlanError(f"{entry} would give a frame a second tag")
+                    raise PlanError(f"{entry} would push a second VLAN tag onto a frame")
                 frame = replace(frame, vlan=vlan)
             case PopVlan():
                 if frame.vlan is None:
-                    raise PlanError(f"{entry} has no tag to pop")
+                    raise PlanError(f"{entry} pops a VLAN tag, but the frame has none")
                 frame = replace(frame, vlan=None)
             case Output(port):
                 if port == at.port:
-                    raise PlanError(f"{entry}: a switch sends nothing out of the port it came by")
+                    raise PlanError(f"{entry}: a switch does not send a frame out of the port where it arrived")
                 sent.append((frame, PortRef(at.switch, port)))
     return sent
 

@@ -65,9 +65,9 @@ class LiveTrace:
             if station.hop.kind is not HopKind.TAP:
                 last = station.name
         if not self.trace.arrives:
-            return f"after {last}: by the plan they go no further"
+            return f"after {last}: the plan has no further hop for them"
         if self.end == self.trace.dst and not self.rtts_ns:
-            return f"on the way back: they came to {self.end}, and no answer to {self.trace.src}"
+            return f"on the way back: the probes arrived at {self.end}, but no answer arrived at {self.trace.src}"
         return None
 
     @property
@@ -82,7 +82,7 @@ def live_trace_text(found: LiveTrace) -> str:
     lines = [f"{trace.protocol} from {trace.src} to {trace.dst} takes chain {trace.chain}: {_verdict(found)}"]
     lines += columns(list(_rows(found)), indent="  ")
     if any((station.counted or 0) > found.sent for station in found.stations):
-        lines.append(f"  entries that counted more than {found.sent} carry other traffic, too")
+        lines.append(f"  entries that counted more than {found.sent} packets also carry other traffic")
     if found.end != trace.dst:
         lines.append(f"  {found.end} ends TCP and opens a new connection: `--protocol icmp` tests the whole path")
     return "\n".join(lines)
@@ -95,7 +95,7 @@ def _verdict(found: LiveTrace) -> str:
         return f"proven as far as {found.end}"
     low, middle, high = (Duration(int(f(found.rtts_ns) / 1000) * 1000) for f in (min, statistics.median, max))
     answered = f"{len(found.rtts_ns)} of {found.sent} probes answered"
-    return f"proven, {answered} after {middle} ({low} to {high}), by configuration {Duration(found.rtt_ns)}"
+    return f"proven, {answered} after {middle} ({low} to {high}), configured {Duration(found.rtt_ns)}"
 
 
 def _rows(found: LiveTrace) -> Iterator[tuple[str, ...]]:

@@ -24,7 +24,7 @@ def read_flow_sizes(text: str, file: str) -> FileContent[FlowSizes]:
     reader = LineReader(file, text)
     first = next(reader, None)
     if first is None:
-        message = "has no sizes; write one a line, or CSV with the columns size_bytes and count"
+        message = "has no sizes; write one size per line, or CSV with the columns size_bytes and count"
         return FileContent(None, (Diagnostic(file, 1, message),))
     columns = [name.strip().lower() for name in first.split(",")]
     if _WHOLE_NUMBER.fullmatch(first):
@@ -51,10 +51,10 @@ def _wrong_columns(columns: list[str]) -> str | None:
     unknown = [name for name in names if name not in _MEANINGS]
     if unknown:
         if all(_DECIMAL.fullmatch(name) for name in columns):
-            return "two columns need a first line that names them, such as 'size_bytes,count'"
+            return "the first line must name the columns, such as 'size_bytes,count'"
         return f"unknown column {shown(unknown[0])}; known columns: size_bytes, {', '.join(_MEANINGS)}"
     if len(columns) - len(names) != 1:
-        return "one column is size_bytes, the sizes in bytes"
+        return "the column size_bytes is missing; add the sizes in bytes"
     if len(names) > 1:
         return f"{names[0]} and {names[1]} exclude each other; keep one of them"
     return None
@@ -95,7 +95,7 @@ def _read_table(reader: LineReader, columns: list[str], file: str) -> FlowSizes 
     if meaning == "probability" and abs(float(total) - 1) > _SUM_TOLERANCE:
         reader.wrong(f"the probabilities add up to {float(total):.6g}; they must add up to 1")
     elif total == 0:
-        reader.wrong("there is no flow in it; add a row with a count above 0")
+        reader.wrong("all counts are 0; add a row with a count above 0")
     return from_counts(file, weights) if not reader.mistakes else None
 
 
@@ -108,9 +108,12 @@ def _curve(reader: LineReader, rows: list[tuple[Decimal, int]], file: str) -> Fl
 
 def _check_quantile(reader: LineReader, rows: list[tuple[Decimal, int]], quantile: Decimal, size: int) -> None:
     if rows and quantile - rows[-1][0] < Decimal("1e-9"):
-        reader.wrong(f"quantile {quantile} does not come after {rows[-1][0]} by 10^-9 or more; put rows in order")
+        reader.wrong(
+            f"quantile {quantile} is not larger than {rows[-1][0]}, the quantile of the previous row, by at least "
+            "10^-9; put rows in ascending order"
+        )
     elif rows and size < rows[-1][1]:
-        reader.wrong(f"size {size} is below {rows[-1][1]}, that of the quantile before")
+        reader.wrong(f"size {size} is below {rows[-1][1]}, the size of the previous quantile")
 
 
 def _size(reader: LineReader, cell: str) -> int | None:

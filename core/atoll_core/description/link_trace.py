@@ -48,7 +48,7 @@ def read_trace(text: str, file: str) -> FileContent[LinkTrace]:
             rows.append(row)
             lines.append(reader.line)
         if len(rows) > MOST_ROWS:
-            reader.wrong(f"more than {MOST_ROWS} rows; leave out those that change little")
+            reader.wrong(f"more than {MOST_ROWS} rows; leave out rows that change little")
             break
     if not rows and not reader.mistakes:
         reader.wrong("there is no row below the column names; add one for t_s 0")
@@ -64,7 +64,7 @@ def read_loss_trace(text: str, file: str) -> FileContent[LossTrace]:
             reader.wrong(f"{shown(line)} is neither 0 (the packet passes) nor 1 (it is lost)")
         lost.append(line == "1")
         if len(lost) > MOST_PACKETS:
-            reader.wrong(f"more than {MOST_PACKETS} packets; the trace repeats, so fewer may be enough")
+            reader.wrong(f"more than {MOST_PACKETS} packets; write fewer, since the trace repeats")
             break
     if not lost:
         reader.wrong("has no packets; write a line with 0 (passes) or 1 (lost) for each")
@@ -110,19 +110,22 @@ def _wrong_columns(columns: list[str]) -> str | None:
         return f"unknown column {shown(unknown[0])}; known columns: {known}"
     twice = [name for name in columns if columns.count(name) > 1]
     if twice:
-        return f"column {twice[0]} is here twice; keep one of them"
+        return f"column {twice[0]} occurs twice; keep one of them"
     if columns[:1] != ["t_s"]:
-        return "the first column is t_s, the time in seconds"
+        return "the first column must be t_s, the time in seconds"
     if len(columns) == 1:
-        return f"nothing changes with the time; add some of {known}"
+        return f"no column has values that change with time; add one or more of {known}"
     return None
 
 
 def _check_order(reader: LineReader, rows: list[TraceRow], row: TraceRow) -> None:
     if not rows and row.t.ns:
-        reader.wrong("the first row is for t_s 0; it also applies before the load begins")
+        reader.wrong("the first row must have t_s 0; it also applies before the load begins")
     if rows and row.t <= rows[-1].t:
-        reader.wrong(f"t_s {_decimal(row.t.ns, 9)} does not come after {_decimal(rows[-1].t.ns, 9)}; put rows in order")
+        reader.wrong(
+            f"t_s {_decimal(row.t.ns, 9)} is not later than {_decimal(rows[-1].t.ns, 9)} of the previous row; put "
+            "rows in ascending order"
+        )
 
 
 def _row(reader: LineReader, cells: Mapping[str, str]) -> TraceRow | None:

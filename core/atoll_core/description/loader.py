@@ -62,7 +62,7 @@ class DescriptionFile:
         """The experiment that the file describes, and the lab it names (relative to its own folder)."""
         _refuse_inventory(self.document)
         if self.document.tree is not None and _is_lab(self.document):
-            kind = "is a lab, and an experiment is wanted; name an experiment.yaml (examples/ has some)"
+            kind = "is a lab, but an experiment is needed; name an experiment.yaml (examples/ has some)"
             raise DescriptionError([Diagnostic(self.document.file, 0, kind)])
         return _resolve_with_settings(self.path, self.document, self.settings)
 

@@ -65,7 +65,7 @@ def _require_link(tree: dict[str, Any], place: Place, setting: str) -> None:
     if place[0] != "links" or len(place) < 3 or not isinstance(links, dict) or place[1] in links:
         return
     names = sorted(map(str, cast("dict[Any, Any]", links)))
-    msg = f"--set {shown(setting)}: no link {place[1]!r} is described; {suggest(str(place[1]), names, 'links')}"
+    msg = f"--set {shown(setting)}: there is no link {place[1]!r}; {suggest(str(place[1]), names, 'links')}"
     raise PlanError(msg)
 
 
@@ -80,7 +80,7 @@ def _put(tree: dict[str, Any], place: Place, value: Any, setting: str) -> None:
         within: object = at[key]
         if not isinstance(within, dict):
             around = ".".join(map(str, place[:length]))
-            msg = f"--set {shown(setting)}: {around} is {shown(within)}, which has no keys; set {around} as a whole"
+            msg = f"--set {shown(setting)}: {around} is {shown(within)} and has no keys; set {around} as a whole"
             raise PlanError(msg)
         at = cast("dict[str, Any]", within)
     at[str(place[-1])] = value

@@ -19,11 +19,14 @@ class PepSettings(BoxSettings):
 
     accept: Literal["after", "early", "learned"] = Field(
         default="after",
-        description="When a client is accepted: after its server has accepted; early, at once; learned, at once if "
-        "the server's address and port accepted lately; default after.",
+        description=(
+            "When to accept a client. after: after its server has accepted; early: immediately; learned: "
+            "immediately if the same server address and port accepted recently. Default after."
+        ),
     )
     learned_for: Annotated[Duration, Between(Duration, "1 s", "24 h")] = Field(
-        default=Duration(600 * 10**9), description="How long an accepting server is remembered; default 600 s."
+        default=Duration(600 * 10**9),
+        description="Time for which `learned` remembers that a server accepted; default 600 s.",
     )
     world_congestion_control: CongestionControl = Field(
         default="cubic", description="Congestion control towards world hosts; default cubic."
@@ -32,16 +35,18 @@ class PepSettings(BoxSettings):
         default="cubic", description="Congestion control towards island hosts; default cubic."
     )
     world_pacing: _Pacing | None = Field(
-        default=None, description="Most TCP payload that one connection sends towards the world; default unlimited."
+        default=None, description="Largest rate of TCP payload of one connection towards the world; default unlimited."
     )
     island_pacing: _Pacing | None = Field(
-        default=None, description="Most TCP payload that one connection sends towards the island; default unlimited."
+        default=None, description="Largest rate of TCP payload of one connection towards the island; default unlimited."
     )
     world_unsent: _Unsent | None = Field(
-        default=None, description="Most unsent bytes in a socket (TCP_NOTSENT_LOWAT); default the kernel's."
+        default=None,
+        description="Largest number of unsent bytes in a socket (TCP_NOTSENT_LOWAT); default the kernel's.",
     )
     island_unsent: _Unsent | None = Field(
-        default=None, description="Most unsent bytes in a socket (TCP_NOTSENT_LOWAT); default the kernel's."
+        default=None,
+        description="Largest number of unsent bytes in a socket (TCP_NOTSENT_LOWAT); default the kernel's.",
     )
     world_window: _Window | None = Field(
         default=None, description="Largest receive window offered to the world; default that of the buffer."
@@ -67,23 +72,24 @@ class PepSettings(BoxSettings):
     )
     buffer_max: BufferSize = Field(
         default=Size(16 * 10**6),
-        description="Most that socket buffers of either side may grow to; default 16 MB.",
+        description="Largest size to which the socket buffers of either side may grow; default 16 MB.",
     )
     ecn: bool = Field(default=False, description="Explicit congestion notification; default false.")
     mss_clamp: bool = Field(
         default=True,
-        description="Whether segments of both sides fit the smallest MTU of the chain; default true.",
+        description="Whether segments of both sides are limited to the smallest MTU of the chain; default true.",
     )
     silence: Annotated[Duration, Between(Duration, "2 s", "24 h")] = Field(
-        default=Duration(120 * 10**9), description="A peer without an answer for so long has vanished; default 120 s."
+        default=Duration(120 * 10**9),
+        description="Time without an answer after which a peer counts as vanished; default 120 s.",
     )
     handshake: Annotated[Duration, Between(Duration, "1 s", "1 h")] = Field(
-        default=Duration(60 * 10**9), description="Most time for both sides to be established; default 60 s."
+        default=Duration(60 * 10**9), description="Time limit for both sides to be established; default 60 s."
     )
     flush: Annotated[Duration, Between(Duration, "0 s", "1 h")] = Field(
         default=Duration(10 * 10**9),
-        description="Most time for data before a reset to be acknowledged by the other side; default 10 s.",
+        description="Time limit for the other side to acknowledge data received before a reset; default 10 s.",
     )
     connections_max: int = Field(
-        default=20_000, ge=1, le=500_000, description="Most connections at a time; default 20000."
+        default=20_000, ge=1, le=500_000, description="Largest number of simultaneous connections; default 20000."
     )

@@ -45,7 +45,9 @@ class RawLink(Raw):
     counts: Counted = Field(
         default=Counted.IP,
         strict=False,
-        description="Bytes that rate and queue count: the IP packet, or with 14 bytes of Ethernet; default ip.",
+        description=(
+            "Bytes that rate and queue count. ip: the IP packet; ethernet: 14 bytes more for each packet. Default ip."
+        ),
         examples=["ip"],
     )
 
@@ -90,17 +92,17 @@ class RawChange(Raw):
     at: ChangeTime = Field(description="Time of the change, after the start of the channels.", examples=["20 s"])
     chain: list[str] | None = Field(
         default=None,
-        description="Boxes and taps of the chain from then on; default those before.",
+        description="Boxes and taps of the chain after the change; default: unchanged.",
         examples=["[tap-w, coder-w, sat, coder-i, tap-i]"],
     )
     branches: dict[Key, RawBranch | None] = Field(
         default={},
-        description="Branches added, replaced, or with null removed; others stay.",
+        description="Branches to add or replace; null removes a branch. Other branches do not change.",
         examples=["{coded: null}"],
     )
     latency: dict[Key, str | None] = Field(
         default={},
-        description="Latency class of servers from then on, null for none; others keep theirs.",
+        description="Latency class of servers after the change; null: none. Other servers do not change.",
         examples=["{w1: rtt-90}"],
     )
     traffic: RawTrafficChange | None = Field(
@@ -124,7 +126,7 @@ class RawTransfer(Raw):
         examples=["10 s"],
     )
     tool: Literal["atoll", "iperf3"] = Field(
-        default="atoll", description="Program that transfers; default atoll.", examples=["atoll"]
+        default="atoll", description="Program that makes the transfer; default atoll.", examples=["atoll"]
     )
     port: int = Field(ge=1, le=65535, default=5201, description="TCP port of the sender; default 5201.")
     congestion_control: CongestionControl | None = Field(
@@ -165,7 +167,7 @@ class RawLimits(Raw):
     )
     stall: LatenessLimit = Field(
         default=USUAL_LIMITS.stall,
-        description="Lateness above which a departure belongs to a stall; default 5 ms.",
+        description="A departure that is later than this belongs to a stall; default 5 ms.",
         examples=["5 ms"],
     )
     stalled_share: ShareLimit = Field(
@@ -193,7 +195,7 @@ class RawTcp(Raw):
     )
     servers: dict[Key, CongestionControl] = Field(
         default={},
-        description="Congestion control of single world servers; the others use congestion_control.",
+        description="Congestion control of individual world servers; other servers use congestion_control.",
         examples=["{w1: hybla}"],
     )
     ecn: bool = Field(default=False, description="Explicit congestion notification; default false.", examples=[False])
@@ -207,7 +209,7 @@ class RawTcp(Raw):
 class RawExperiment(Raw):
     """An experiment: its chains, links, latencies, load and duration."""
 
-    name: Name = Field(description="Name of the experiment; its runs lie in runs/NAME.", examples=["geo"])
+    name: Name = Field(description="Name of the experiment; its runs are stored in runs/NAME.", examples=["geo"])
     lab: str = Field(description="Path of the lab, relative to this file.", examples=["../emulation/labs/island.yaml"])
     seed: int = Field(ge=0, le=2**63 - 1, default=1, description="Seed of everything random; default 1.", examples=[1])
     duration: RunTime = Field(description="Duration of the measurement.", examples=["60 s"])
@@ -226,12 +228,12 @@ class RawExperiment(Raw):
     )
     latency: dict[Key, str] = Field(
         default={},
-        description="Latency class of each world host; one left out is not delayed.",
+        description="Latency class of each world host; a host without one is not delayed.",
         examples=["{w1: rtt-5}"],
     )
     boxes: dict[Key, dict[str, Any]] = Field(
         default={},
-        description="Settings of boxes by name, according to their kind; those left out are as in the lab.",
+        description="Settings of boxes by name, according to their kind; other settings are those of the lab.",
         examples=["{coder-w: {mode: 'off'}}"],
     )
     changes: list[RawChange] = Field(

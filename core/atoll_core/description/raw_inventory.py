@@ -131,8 +131,14 @@ class RawMachine(Raw):
         description="As in `uname -m`, for `atoll hosts install`; default: read from the machine.",
         examples=["aarch64"],
     )
-    jump: Target | None = Field(default=None, description="As under ssh, for this machine.", examples=["lab@gateway"])
-    sudo: bool | None = Field(default=None, description="As under ssh, for this machine.", examples=[True])
+    jump: Target | None = Field(
+        default=None,
+        description="Overrides the key of the same name under ssh, for this machine.",
+        examples=["lab@gateway"],
+    )
+    sudo: bool | None = Field(
+        default=None, description="Overrides the key of the same name under ssh, for this machine.", examples=[True]
+    )
 
 
 class RawInventory(Raw):

@@ -116,7 +116,7 @@ class RawSpare(Raw):
 
 def _grantable(privilege: Privilege) -> Privilege:
     if privilege is Privilege.DAC_OVERRIDE:
-        raise ValueError("dac-override would open every file of the machine to it; remove it")
+        raise ValueError("dac-override would give the program access to every file of the machine; remove it")
     return privilege
 
 
@@ -124,11 +124,11 @@ class RawProgram(Raw):
     """A program of your own that makes a machine a box; {world} and {island} are replaced by its interfaces' names."""
 
     start: Argv = Field(
-        description="Command that runs as long as the box is in use: program and arguments.",
+        description="Command (program and arguments) that runs while the box is in use.",
         examples=["[pepsal, -i, '{world}']"],
     )
     stop: Argv = Field(
-        default=[], description="Command that ends it; default: it gets SIGTERM.", examples=["[pepctl, stop]"]
+        default=[], description="Command that ends the program; default: SIGTERM ends it.", examples=["[pepctl, stop]"]
     )
     report: Argv = Field(
         default=[], description="Command that prints its statistics after a run.", examples=["[pepctl, statistics]"]
@@ -159,24 +159,32 @@ class RawBox(Raw):
     island: RawBoxPort = Field(description="The side that faces the island.", examples=["sw-c/16"])
     spare: RawSpare | None = Field(
         default=None,
-        description="Second pair of ports, by which a swap separates old and new packets in this box.",
+        description="Second pair of ports, which a swap uses to separate packets of the old and the new chain.",
         examples=["{world: sw-c/31, island: sw-c/32}"],
     )
     forwarding: Forwarding | None = Field(
         default=None,
         strict=False,
-        description="Of a program or an external box: transparent (frames, as they are) or routed (packets).",
+        description=(
+            "For a program or an external box. transparent: it forwards frames unchanged; routed: it forwards IP "
+            "packets as a router."
+        ),
         examples=["routed"],
     )
     stateful: bool = Field(
         default=False,
-        description="Of a program or an external box: whether connections break when moved from it; default false.",
+        description=(
+            "For a program or an external box: whether connections break when their packets no longer pass it; "
+            "default false."
+        ),
         examples=[True],
     )
     conserves_packets: bool | None = Field(
         default=None,
-        description="Of a program or an external box: whether each packet leaves it once and with the same bytes; "
-        "default: unknown, which has the effect of false.",
+        description=(
+            "For a program or an external box: whether each packet leaves it exactly once and unchanged; default: "
+            "unknown, which has the effect of false."
+        ),
         examples=[True],
     )
     mtu: Mtu | None = Field(
@@ -189,7 +197,7 @@ class RawBox(Raw):
     )
     program: RawProgram | None = Field(
         default=None,
-        description="Of a program box: its commands.",
+        description="For a program box: its commands.",
         examples=["{start: [pepsal, -i, '{world}']}"],
     )
 
@@ -200,7 +208,7 @@ class RawLatencyClass(Raw):
     vlan: int = Field(
         ge=1, le=4094, description="VLAN id of the class on the trunk, unique in the lab.", examples=[101]
     )
-    rtt: Rtt = Field(description="Round-trip time; half of it each way.", examples=["20 ms"])
+    rtt: Rtt = Field(description="Round-trip time; half of it is added in each direction.", examples=["20 ms"])
     jitter: JitterAmount = Field(
         default=Duration(0),
         description="Uniform +/- jitter of the delay each way, at most half the rtt; default 0 ms.",

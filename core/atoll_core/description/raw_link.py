@@ -14,13 +14,13 @@ from pydantic_core import CoreSchema
 from atoll_core.description.raw_types import Between, ContradictionError, Raw, Share, ShortForm
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import shown
-from atoll_core.experiment.experiment import Distribution, Where
+from atoll_core.experiment.experiment import JitterShape, Where
 from atoll_core.plural import listed
 from atoll_core.units import Duration, Rate, Size
 
 LinkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
 Delay = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
-Queue = Annotated[Size, Between(Size, "576 B", "4 GB", " (the least MTU), or no full-size packet ever fits")]
+Queue = Annotated[Size, Between(Size, "576 B", "4 GB", " (the smallest MTU), or no full-size packet fits")]
 Threshold = Annotated[Size, Between(Size, "1 B", "4 GB")]
 Patience = Annotated[Duration, Between(Duration, "1 us", "60 s")]
 Probability = Annotated[float, Share()]
@@ -40,8 +40,8 @@ class RawJitter(ShortForm):
         description="Half the width of a uniform distribution, the standard deviation of others; at most the delay.",
         examples=["5 ms"],
     )
-    distribution: Distribution = Field(
-        default=Distribution.UNIFORM,
+    distribution: JitterShape = Field(
+        default=JitterShape.UNIFORM,
         strict=False,
         description="Distribution around the delay; default uniform.",
         examples=["normal"],
@@ -78,8 +78,10 @@ class RawLoss(ShortForm):
         | None
     ) = Field(
         default=None,
-        description="Probability that a bit is wrong, independently of others; a packet with a wrong bit is lost. "
-        "The bits are those of the bytes that the link counts.",
+        description=(
+            "Probability that a bit is wrong, independently of others. A packet with a wrong bit is lost. The bits "
+            "of a packet are those of the bytes that the link counts (see `counts`)."
+        ),
         examples=[1e-7],
     )
     model: Literal["gilbert-elliott"] | None = Field(
@@ -107,8 +109,10 @@ class RawLoss(ShortForm):
     where: Where = Field(
         default=Where.AFTER,
         strict=False,
-        description="Where packets are lost: 'after' the transmitter, at the receiver (default), "
-        "or 'before' the queue, where a lost packet does not use the link.",
+        description=(
+            "Where packets are lost. 'after' (default): at the receiver, so a lost packet has used the link; "
+            "'before': before the queue, so a lost packet does not use the link."
+        ),
         examples=["before"],
     )
 
@@ -124,7 +128,7 @@ class RawLoss(ShortForm):
             msg = f"{listed(channel)} {verb} to a model; add 'model: gilbert-elliott' or remove {it}"
             raise ValueError(msg)
         if not given:
-            msg = f"no kind of loss is given; add one of {listed(_KINDS, 'or')}, such as 'probability: 0.1 %'"
+            msg = f"the kind of loss is missing; add one of {listed(_KINDS, 'or')}, such as 'probability: 0.1 %'"
             raise ValueError(msg)
         lacking = [key for key in _GILBERT_ELLIOTT[:2] if getattr(self, key) is None]
         if self.model and lacking:
@@ -163,7 +167,7 @@ class RawRed(Raw):
     )
     probability: Annotated[float, Share("0.000001 %")] = Field(
         default=0.1,
-        description="Probability of a drop as the average comes near max; default 10 %.",
+        description="Drop probability just below an average queue of max; default 10 %.",
         examples=["10 %"],
         json_schema_extra={"default": "10 %"},
     )
@@ -171,7 +175,7 @@ class RawRed(Raw):
         float, PlainValidator(_weight), WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
     ] = Field(
         default=_RED_WEIGHT,
-        description=f"Weight of the present queue in the moving average; default {_RED_WEIGHT}.",
+        description=f"Weight of the current queue in the moving average; default {_RED_WEIGHT}.",
         examples=[_RED_WEIGHT],
     )
 

@@ -25,7 +25,7 @@ def _read_levels(given: object) -> list[Any] | dict[str, dict[str, Any]]:
     if isinstance(given, dict):
         return _read_variants(cast("dict[str, Any]", given))
     if not isinstance(given, list) or not given:
-        msg = f"{shown(given)} where levels belong; write a list of values, such as [cubic, bbr], or named variants"
+        msg = f"{shown(given)} is not a list of levels; write a list of values, such as [cubic, bbr], or named variants"
         raise ValueError(msg)
     levels = cast("list[Any]", given)
     if len(levels) > MOST_LEVELS:
@@ -44,7 +44,7 @@ def _read_variants(variants: dict[str, Any]) -> dict[str, dict[str, Any]]:
             msg = f"variant {shown(name)} is {shown(settings)}; write its settings, such as {{traffic.channels: 20}}"
             raise ValueError(msg)  # noqa: TRY004 - pydantic reports no TypeError
     if not variants:
-        msg = "an empty mapping where levels belong; write a list of values or named variants"
+        msg = "the mapping of levels is empty; write a list of values or named variants"
         raise ValueError(msg)
     return variants
 
@@ -151,8 +151,10 @@ class RawStudy(Raw):
     )
     factors: dict[str, Levels] = Field(
         default={},
-        description="What differs between runs: a setting with a list of values, or named variants with their "
-        "settings. All levels are combined with all levels of the other factors.",
+        description=(
+            "Settings that differ between runs: each factor is a setting with a list of values, or has named "
+            "variants with their settings. All levels are combined with all levels of the other factors."
+        ),
         examples=["{tcp.congestion_control: [cubic, bbr], load: {light: {traffic.channels: 5}}}"],
     )
     repetitions: int | None = Field(

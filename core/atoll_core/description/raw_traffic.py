@@ -140,7 +140,10 @@ class RawUdp(Raw):
     )
     packet: PacketSize = Field(
         default=Size(1500),
-        description="IP bytes of all packets but the last of a flow; default 1500 B, or the path's MTU if less.",
+        description=(
+            "IP bytes of each packet; the last packet of a flow can be smaller. Default 1500 B, or the path's MTU "
+            "if that is smaller."
+        ),
         examples=["1200 B"],
     )
     parallel: int = Field(

@@ -188,7 +188,7 @@ def _mac(text: str) -> str:
         msg = f"{shown(text)} is not a MAC address; write six bytes such as '02:00:00:00:00:01'"
         raise ValueError(msg)
     if int(mac[:2], 16) & 1 or mac == "00:00:00:00:00:00":
-        msg = f"{shown(text)} is no interface's own MAC address; make its first byte even, such as '02'"
+        msg = f"{shown(text)} is a group (multicast) MAC address; make its first byte even, such as '02'"
         raise ValueError(msg)
     return mac
 
@@ -226,7 +226,7 @@ def parse_network(text: str) -> IPv4Network:
         msg = f"{shown(text)} is not an IPv4 network; write address/prefix length, such as '10.10.0.0/16'"
         raise ValueError(msg) from None
     if str(network) != text:
-        msg = f"{shown(text)} is not written as a network; write '{network}'"
+        msg = f"{shown(text)} has host bits set; write '{network}'"
         raise ValueError(msg)
     for unusable, why in _UNUSABLE:
         if network.overlaps(unusable):

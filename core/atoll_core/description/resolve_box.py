@@ -21,8 +21,8 @@ def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
     """Keys of a box that do not fit its kind, each with a message."""
     kind = box.kind.name
     if box.kind.is_foreign and box.forwarding is None:
-        what = "transparent if frames leave it as they came, routed if it sends packets in frames of its own"
-        yield "forwarding", f"a box of kind {kind} must say how it forwards; write {what}"
+        what = "transparent if it forwards frames unchanged, routed if it forwards IP packets in new frames"
+        yield "forwarding", f"a box of kind {kind} needs `forwarding`; write {what}"
     if not box.kind.is_foreign:
         declared = {
             "forwarding": box.forwarding is not None,
@@ -33,7 +33,7 @@ def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
             if given:
                 yield (
                     key,
-                    f"its value is fixed for kind {kind}; remove the key, or make the box a program or external",
+                    f"kind {kind} fixes this value; remove the key, or use kind program or external",
                 )
     if box.kind.has_program and not (box.program and box.program.start):
         yield "program", "a box of kind program has one; add 'program: {start: [...]}'"
@@ -61,7 +61,7 @@ def resolve_settings(box: ChainBox, given: Mapping[str, Any]) -> tuple[dict[str,
     return {key: to_json(getattr(resolved, key)) for key in settings.model_fields}, []
 
 
-def disagreements(
+def pair_disagreements(
     world: ChainBox, island: ChainBox, settings: Mapping[str, Mapping[str, Any]]
 ) -> Iterator[tuple[str, str, str]]:
     """Settings in which the two boxes of a pair must agree and do not: a box, the key, and the message.

@@ -58,7 +58,7 @@ def _check_hops(
             )
             yield place, f"{found}; {suggest(hop, usable, 'boxes and taps')}"
         elif hop in hops[:index]:
-            yield place, f"{hop!r} is in the chain twice; keep one of them"
+            yield place, f"{hop!r} occurs twice in the chain; keep one of them"
         elif hop in links and hop not in {*parsed.raw.links, *misspelt} and parsed.whole("links"):
             yield place, f"satellite emulator {hop!r} has no settings; add {hop!r} to links"
         elif unpaired := _unpaired(network, hop, hops):
@@ -109,7 +109,13 @@ def _branch_mistakes(
         if not parsed.reads(place):
             continue
         if carries == TrafficSelector():
-            yield place, "it selects no traffic; name a world or island prefix or a protocol, 'chain' carries the rest"
+            yield (
+                place,
+                (
+                    "it selects no traffic; add a world prefix, an island prefix or a protocol ('chain' carries all "
+                    "other traffic)"
+                ),
+            )
         for end, prefix, around in (
             ("world", carries.world, network.world),
             ("island", carries.island, network.island),
@@ -122,7 +128,13 @@ def _branch_mistakes(
         first = seen.setdefault(carries, name)
         if first != name:
             line = parsed.document.line(version.branches[first][1])
-            yield place, f"branch {first!r}{on_line(line)} carries the same; merge the two or let one carry less"
+            yield (
+                place,
+                (
+                    f"branch {first!r}{on_line(line)} carries the same traffic; merge the two branches, or narrow one "
+                    "of them"
+                ),
+            )
     if version.branches and len(seen) == len(version.branches) and readable and lab.reads(("hosts",)):
         for name, message in _idle(resolve_version(parsed, version), network):
             yield (*version.branches[name][1], "carries") if name != MAIN else version.chain_at, message
@@ -147,8 +159,8 @@ def _idle(version: SteeringVersion, network: Network) -> Iterator[tuple[str, str
             others = ", ".join(map(repr, carriers[chain.name]))
             yield (
                 chain.name,
-                f"it carries no traffic: {others} {'carry' if ',' in others else 'carries'} all of it; "
-                "remove one of them or let it carry less"
+                f"it carries no traffic: {others} {'carry' if ',' in others else 'carries'} all of it; remove one "
+                "of these branches, or narrow it"
                 if others
                 else "no two hosts of the lab have such traffic; name a prefix with hosts in it",
             )

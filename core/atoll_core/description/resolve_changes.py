@@ -129,17 +129,17 @@ def _mistakes(parsed: Parsed[RawExperiment]) -> Iterator[tuple[Place, str]]:
         ats = ((*before.place, "at"), (*after.place, "at"))
         if before.place and change.at <= before.at and parsed.reads(*ats):
             first = f"{change.at} is not after change {index} at {before.at}{on_line(line(before.place))}"
-            yield (*after.place, "at"), f"{first}; list them in order of time, merge those of one instant"
+            yield (*after.place, "at"), f"{first}; list changes in order of time, and merge changes of the same time"
         sections = ("chain", "branches", "latency", "traffic", "udp", "links", "changes")
         if not change.model_fields_set - {"at"}:
             if parsed.reads(after.place):
-                yield after.place, "it changes nothing; name a chain, branches, latency, traffic, udp or links"
+                yield after.place, "this change is empty; name a chain, branches, latency, traffic, udp or links"
         elif wrong := list(_load_mistakes(parsed, change, after)):
             yield from wrong
         elif (
             before.content == after.content and parsed.whole(*sections) and parsed.reads(*((key,) for key in sections))
         ):
-            yield after.place, "it changes nothing: all of this is already in effect; remove it"
+            yield after.place, "this change has no effect, because all of it is already in effect; remove it"
         for name, branch in change.branches.items():
             if branch is None and name not in before.branches and parsed.whole("branches", "changes"):
                 known = suggest(name, before.branches, "branches")

@@ -7,7 +7,7 @@ from dataclasses import replace
 from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment, RawLink
 from atoll_core.description.referenced_files import ReferencedFiles
-from atoll_core.description.resolve_box import disagreements, resolve_settings
+from atoll_core.description.resolve_box import pair_disagreements, resolve_settings
 from atoll_core.description.resolve_chains import check_chains, hops_of
 from atoll_core.description.resolve_changes import check_changes, described_versions, resolve_version
 from atoll_core.description.resolve_lab import Lab
@@ -16,27 +16,27 @@ from atoll_core.description.resolve_traffic import resolve_traffic, resolve_udp
 from atoll_core.description.validation_messages import entry_name, nearest, suggest
 from atoll_core.description.yaml_document import Place
 from atoll_core.errors import Diagnostic
-from atoll_core.experiment.capacity import (
-    TrunkSteering,
-    delay_trunk_loads,
-    trunk_loads,
-)
 from atoll_core.experiment.experiment import (
     DIRECTIONS,
     BoxConfiguration,
     CaptureSettings,
     Chain,
     Experiment,
-    Limits,
     Link,
     PingSeries,
     Protocol,
     SteeringVersion,
     TcpSettings,
     Transfer,
+    VerdictBounds,
 )
 from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.experiment.peers import find_peers
+from atoll_core.experiment.trunk_load import (
+    TrunkSteering,
+    delay_trunk_loads,
+    trunk_loads,
+)
 from atoll_core.experiment.tunnels import allocate_tunnels, pairs_of
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.units import Size
@@ -116,7 +116,7 @@ class _Resolver:
                 tuple(raw.tcp.servers.items()),
                 line(("tcp", "buffer_max")),
             ),
-            limits=Limits(
+            limits=VerdictBounds(
                 raw.limits.lateness_p99,
                 raw.limits.stall,
                 raw.limits.stalled_share,
@@ -246,7 +246,7 @@ class _Resolver:
         settings = {each.box: dict(each.settings) for each in experiment.boxes}
         for chain in experiment.all_chains:
             for world, island in pairs_of(network, chain):
-                for box, key, message in disagreements(world, island, settings):
+                for box, key, message in pair_disagreements(world, island, settings):
                     written = key in self.raw.boxes.get(box, {})
                     self.wrong(("boxes", box, key) if written else places[chain], message)
         for each in find_peers(network, experiment)[1]:
@@ -299,7 +299,7 @@ class _Resolver:
             if not lab.knows("hosts", server):
                 self.wrong(place, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
             elif roles.get(server) is HostRole.WORLD_SPECIAL:
-                self.wrong(place, "it sends the transfer alone; write transfer: congestion_control instead")
+                self.wrong(place, "this host only sends the transfer; write transfer: congestion_control instead")
             elif roles.get(server, HostRole.WORLD_SERVER) is not HostRole.WORLD_SERVER:
                 self.wrong(place, f"a host of role {roles[server].value} sends no load; name world servers only")
 

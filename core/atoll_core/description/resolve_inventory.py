@@ -73,7 +73,7 @@ class _Resolver:
             named[slot] = raw.interface  # a machine with one interface need not name its slot
         interfaces = tuple(NamedInterface(slot, each.name, each.mac) for slot, each in named.items())
         if len({each.name for each in interfaces}) < len(interfaces):
-            self.wrong(("machines", name, "interfaces"), f"{name}: an interface is here twice; give each slot its own")
+            self.wrong(("machines", name, "interfaces"), f"{name}: the same interface is used twice; name another one")
         return InventoryMachine(name, self.access(raw), interfaces, raw.arch, raw.capacity)
 
     def access(self, raw: RawMachine) -> SshAccess:

@@ -215,7 +215,8 @@ class _Resolver:
             if raw.role in _ONE_OF_ITS_KIND and first != name:
                 line = self.parsed.document.line(("hosts", first))
                 self.wrong(
-                    (*place, "role"), f"host {first!r} (line {line}) already is the {raw.role.value}; there is one"
+                    (*place, "role"),
+                    f"host {first!r} (line {line}) already is the {raw.role.value}; a lab has only one",
                 )
             self.take("address", raw.ip, (*place, "ip"), "give each host its own")
             known = self.parsed.reads((*place, "role"))
@@ -275,7 +276,7 @@ class _Resolver:
         """Check that both pairs of a box have the same MTUs, and both sides of a transparent one."""
         sides = [(pair.world.mtu, pair.island.mtu) for pair in box.pairs]
         if len(set(sides)) > 1:
-            self.wrong((*place, "spare"), "its MTUs differ from those of the first pair; give both pairs the same")
+            self.wrong((*place, "spare"), "its MTUs differ from those of the first pair; give both pairs the same MTUs")
         elif not box.routed and sides[0][0] != sides[0][1]:
             world, island = sides[0]
             text = f"MTUs of {world} and {island} on both sides of a transparent box; write one mtu for the box"
@@ -310,12 +311,14 @@ class _Resolver:
                 interface = self.physical(place, raw.cable, raw, default)
                 yield Tap(name, raw.host, replace(interface, mtu=mtu, line=line), physical=True)
             elif self.parsed.reads((*place, "port"), (*place, "cable")):
-                self.wrong(place, "write either port, where copies leave a switch, or cable, which a splitter sits in")
+                self.wrong(
+                    place, "write either port (a switch port that sends copies) or cable (a cable with a splitter)"
+                )
 
     def physical(self, place: Place, cable: PortRef, raw: RawTap, default: str) -> Interface:
         """The interface behind a splitter in the cable of a used switch port."""
         if cable not in self.used_ports:
-            self.wrong((*place, "cable"), f"no cable ends at {cable}; name a port that something is attached to")
+            self.wrong((*place, "cable"), f"no cable ends at {cable}; name a port with an attached machine")
         name = raw.interface or default
         self.take(f"{raw.host}'s interface", name, (*place, "interface"), "give it another name")
         mac = raw.mac or b"\x02\xa8".hex(":") + self.default_mac(cable)[5:]

@@ -118,12 +118,17 @@ class _Resolver:
     def check_trace(self, trace: LinkTrace, direction: LinkDirection) -> None:
         first = trace.rows[0]
         if first.blocked or first.loss == 1:
-            self.in_trace(trace, 0, "nothing passes at t_s 0, so no path could be tested before the load; let it pass")
+            self.in_trace(
+                trace,
+                0,
+                "the link is blocked at t_s 0, so paths cannot be tested before the load; write blocked 0 in the "
+                "first row",
+            )
         fast = next((index for index, row in enumerate(trace.rows) if row.rate and row.rate > direction.rate), None)
         if fast is not None and self.reads("rate"):
             most = max(row.rate for row in trace.rows if row.rate)
             line = self.document.line((*self.place, "rate"))
-            allowed = f"rate is {direction.rate} ({self.document.file}:{line}), the most the link ever has"
+            allowed = f"rate is {direction.rate} ({self.document.file}:{line}), the largest rate that the link can have"
             self.in_trace(trace, fast, f"{trace.rows[fast].rate} is too fast: {allowed}; raise that to {most}")
 
     def in_trace(self, trace: LinkTrace, row: int, message: str) -> None:

@@ -27,14 +27,14 @@ def resolve_traffic(
         pass  # placeholders are not compared
     elif of_ip and pro_rate and pro_rate.bytes < LEAST_IP_BYTES:
         least = f"write at least {LEAST_IP_BYTES} B of IP bytes"
-        text = f"{entry_name(place)}: {pro_rate} is less than a connection has; {least}"
+        text = f"{entry_name(place)}: {pro_rate} is smaller than the smallest connection; {least}"
         mistakes = (*mistakes, document.mistake(place, text))
     elif pro_rate and sizes.max_bytes < pro_rate.bytes:
         most = Size(sizes.max_bytes)
         text = (
             f"{entry_name(place)}: {pro_rate} exceeds the largest flow, {most}; lower it"
             if raw.pro_rate
-            else f"{entry_name(place)}: the largest flow, {most}, is less than a connection has, {pro_rate} of IP bytes"
+            else f"{entry_name(place)}: the largest flow, {most}, has fewer IP bytes than a connection, {pro_rate}"
         )
         mistakes = (*mistakes, document.mistake(place, text))
     elif pro_rate:

@@ -87,7 +87,7 @@ def error_message(
         case "dict_type" | "model_type" | "model_attributes_type":
             return f"{here}{shown(given)} where keys belong{_such_as(key, field, ports, examples)}"
         case _:
-            return f"{here}{shown(given)} is not what belongs here{_such_as(key, field, ports, examples)}"
+            return f"{here}{shown(given)} is not valid here{_such_as(key, field, ports, examples)}"
 
 
 def entry_name(place: Place) -> str:

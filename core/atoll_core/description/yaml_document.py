@@ -92,7 +92,7 @@ def read_text(path: Path, what: str, most_bytes: int) -> str | Diagnostic:
     except (OSError, ValueError) as error:  # ValueError: a NUL in the name
         return Diagnostic(file, 0, _why_unreadable(error, what))
     if len(content) > most_bytes:
-        return Diagnostic(file, 0, f"is larger than {most_bytes // 10**6} MB; that is no description")
+        return Diagnostic(file, 0, f"is larger than {most_bytes // 10**6} MB, the limit for a description")
     try:
         return content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -121,7 +121,7 @@ def compose_document(text: str, file: str) -> Document:
     if root.id != "mapping":
         found = "a list" if root.id == "sequence" else "a single word"
         line = root.start_mark.line + 1
-        return _unreadable(file, line, f"{found} where a description begins with keys, such as 'name: island'")
+        return _unreadable(file, line, f"{found}, but a description begins with keys, such as 'name: island'")
     return _Builder(file, _last_line(text)).document(root)
 
 
@@ -167,11 +167,11 @@ def _problem(error: Any) -> str:
     """The parser's message on one line; for frequent errors with a remedy."""
     problem = " ".join(str(error.problem or error.context or "").split())
     if "'\\t'" in problem:
-        return "a tab where spaces belong; indent with spaces"
+        return "the line is indented with a tab; use spaces"
     if problem == "but found another document":
-        return "a second document ('---'); a description is one document"
+        return "a second document begins here ('---'); a description is one document"
     if problem.startswith("expected ',' or "):
-        return f"{problem.partition(', but got')[0]} before this; a bracket is left open, or a comma is missing"
+        return f"{problem.partition(', but got')[0]} before this; a bracket is not closed, or a comma is missing"
     if problem == "found unexpected end of stream" and "quoted" in str(error.context):
         return "a quotation mark is opened and not closed"
     if problem.startswith("expected <block end>"):
@@ -210,7 +210,9 @@ class _Builder:
     def build(self, node: _Node, place: Place, key_line: int, around: frozenset[int]) -> Any:
         self.count()
         if id(node) in around:
-            self.mistakes.append(Diagnostic(self.file, key_line, "an alias to something that contains it"))
+            self.mistakes.append(
+                Diagnostic(self.file, key_line, "an alias refers to a node that contains the alias; remove it")
+            )
             return None
         if not str(node.tag).startswith(_YAML_TAG):
             self.mistakes.append(Diagnostic(self.file, key_line, f"tag {node.tag} has no meaning here; remove it"))

@@ -20,11 +20,11 @@ _STEPS = {
     "daemon": "starting the process that owns the lab",
     "namespaces": "creating the lab's namespaces",
     "controller and agent": "starting both inside the lab",
-    "virtual kernel": "starting it; its clock stops while anything computes",
-    "apply": "configuring switches, hosts and boxes by the plan",
-    "check": "pinging paths of every host, then filling the links for a moment",
+    "virtual kernel": "starting it; its clock stops while a program computes",
+    "apply": "configuring switches, hosts and boxes according to the plan",
+    "check": "pinging the paths of every host, then filling the links for a moment",
     "settings": "setting TCP parameters on the hosts",
-    "captures": "starting them, the island's side first",
+    "captures": "starting the captures, the island's side first",
     "servers": "starting the servers",
     "clients": "starting the load",
     "measure": "the load is running",
@@ -144,7 +144,7 @@ def _swap(event: _Fields) -> str | EventText:
         case "stage":
             return str(event["text"])
         case "turned":
-            return "swap: packets take the new version"
+            return "swap: packets now take the new chain"
         case "connections":
             return _connections(event)
         case "undone":
@@ -159,7 +159,8 @@ def _swap(event: _Fields) -> str | EventText:
 def _connections(event: _Fields) -> str | EventText:
     if event["how"] == "failed":
         return _warning(
-            f"connections of boxes that traffic left could not be reset and will time out: {event['reason']}"
+            "connections through boxes that are no longer in use could not be reset and will time out: "
+            f"{event['reason']}"
         )
     boxes = ", ".join(f"{box} ({count})" if count else box for box, count in event["boxes"].items())
     return {
@@ -187,7 +188,7 @@ _TEXTS: dict[str, Callable[[_Fields], str | EventText]] = {
     "check_off": lambda event: _warning(f"test {event['attempt']}: {event['message']}"),
     "clocks": _clocks,
     "drained": lambda _: "the link has drained",
-    "gap": lambda event: _warning(f"events {event['from']} to {event['to']} were not kept: the log has a gap"),
+    "gap": lambda event: _warning(f"events {event['from']} to {event['to']} are missing from the log"),
     "lab": _lab,
     "listener_dropped": _message,
     "not_collected": lambda event: _warning(_message(event)),

@@ -22,7 +22,7 @@ class Counted(StrEnum):
     ETHERNET = "ethernet"  # the frame as captured: IP packet plus 14 bytes
 
 
-class Distribution(StrEnum):
+class JitterShape(StrEnum):
     """The distribution of jitter around the delay."""
 
     UNIFORM = "uniform"
@@ -37,7 +37,7 @@ _LONGEST_DEVIATIONS = 4  # where the link cuts both tails, as netem does
 class Jitter:
     """Variation of the propagation delay from packet to packet."""
 
-    distribution: Distribution
+    distribution: JitterShape
     amount: Duration  # half the width if uniform, else the standard deviation
     correlation: float = 0.0  # of a packet's jitter with that of the packet before, 0 to 1
 
@@ -45,7 +45,7 @@ class Jitter:
     def reach(self) -> Duration:
         """The largest deviation from the delay."""
         return (
-            self.amount if self.distribution is Distribution.UNIFORM else Duration(_LONGEST_DEVIATIONS * self.amount.ns)
+            self.amount if self.distribution is JitterShape.UNIFORM else Duration(_LONGEST_DEVIATIONS * self.amount.ns)
         )
 
 
@@ -344,7 +344,7 @@ USUAL_CAPTURES = CaptureSettings(Size(96), Size(16 * 10**6))
 
 
 @dataclass(frozen=True, slots=True)
-class Limits:
+class VerdictBounds:
     """The bounds of the verdict that an experiment may set: a run beyond one of them is invalid.
 
     A stall is a time in which a link or delay box sent nothing although packets were due; it lasts as long as its
@@ -358,7 +358,7 @@ class Limits:
     failed_flows: float  # share of the channels' flows
 
 
-USUAL_LIMITS = Limits(Duration(10**6), Duration(5 * 10**6), 0.001, 0.1, 0.1)
+USUAL_LIMITS = VerdictBounds(Duration(10**6), Duration(5 * 10**6), 0.001, 0.1, 0.1)
 
 
 @dataclass(frozen=True, slots=True)
@@ -408,7 +408,7 @@ class Experiment:
     schedule: tuple[SteeringVersion, ...] = ()
     udp: UdpTraffic | None = None
     captures: CaptureSettings = USUAL_CAPTURES
-    limits: Limits = USUAL_LIMITS
+    limits: VerdictBounds = USUAL_LIMITS
     boxes: tuple[BoxConfiguration, ...] = ()  # of every box whose kind has settings
     given: tuple[tuple[str, str], ...] = field(default=(), compare=False)
 

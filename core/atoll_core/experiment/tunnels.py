@@ -109,7 +109,7 @@ def _candidates(
 
 def _reason(network: Network, world: str, island: str, uses: list[tuple[Experiment, Chain, Protocol]]) -> str:
     version, chain, protocol = uses[0]
-    outer = f"the packets in which {world!r} and {island!r} carry its packets are {protocol.value.upper()}"
+    outer = f"{world!r} and {island!r} encapsulate its packets in {protocol.value.upper()}"
     selector = chain.carries
     if selector.protocol and selector.protocol is not protocol:
         return f"it carries {selector.protocol.value.upper()} only, but {outer}; select its traffic by prefixes alone"

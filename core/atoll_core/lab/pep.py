@@ -171,9 +171,9 @@ PEP = register(
         counters=(
             MetricField("connections", "1", "connections established on both sides"),
             MetricField("refused_connections", "1", "refused by their server"),
-            MetricField("unreachable_connections", "1", "whose server was unreachable"),
+            MetricField("unreachable_connections", "1", "failed because the server was unreachable"),
             MetricField("unanswered_connections", "1", "given up before they were established"),
-            MetricField("unaccepted_connections", "1", "others that ended before they were established"),
+            MetricField("unaccepted_connections", "1", "ended before they were established, for another reason"),
             MetricField("ignored_syns", "1", "beyond a limit"),
             MetricField("to_island_bytes", "bytes", "payload passed to sockets towards the island"),
             MetricField("to_world_bytes", "bytes", "payload passed to sockets towards the world"),
@@ -183,8 +183,8 @@ PEP = register(
             MetricField("server_resets", "1", "connections reset by their server"),
             MetricField("client_vanished_ends", "1", "connections whose client vanished"),
             MetricField("server_vanished_ends", "1", "connections whose server vanished"),
-            MetricField("own_resets", "1", "connections reset by the PEP, as by a swap"),
-            MetricField("multiplexed_connections", "1", "those of connections that were multiplexed"),
+            MetricField("own_resets", "1", "connections reset by the PEP, for example because of a swap"),
+            MetricField("multiplexed_connections", "1", "connections that were multiplexed"),
             MetricField("multiplex_losses", "1", "losses of the multiplexed connection to the other PEP"),
         ),
         levels=(

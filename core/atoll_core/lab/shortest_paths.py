@@ -49,9 +49,7 @@ class Topology:
         """As :meth:`step`; raises PlanError when there is no path."""
         hop = self.step(at, towards)
         if hop is None:
-            msg = (
-                f"no path of trunks leads from {at} to {towards}; add a trunk between them or by way of another switch"
-            )
+            msg = f"no trunks connect {at} to {towards}; add a trunk, directly or through another switch"
             raise PlanError(msg)
         return hop
 

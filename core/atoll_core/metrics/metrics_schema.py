@@ -64,16 +64,23 @@ _TIMING = (
     MetricField(
         "clamped_packets",
         "packets",
-        f"stamped before an event that had already taken effect, so taken to arrive later; {_SUM}",
+        "their arrival was recorded later than their timestamp, because a later event had already taken effect; "
+        f"{_SUM}",
     ),
-    MetricField("clamped_max_ns", "ns", "largest such delay of an arrival since the previous point"),
+    MetricField(
+        "clamped_max_ns", "ns", "largest difference between timestamp and recorded arrival since the previous point"
+    ),
     MetricField("stall_count", "stalls", f"periods of late departures, each longer than `limits.stall`; {_SUM}"),
     MetricField("stall_ns", "ns", f"length of these periods; {_SUM}"),
 )
 _DOUBTFUL = (
     MetricField("unread_packets", "packets", f"lost by the box's full socket; {_SUM}"),
-    MetricField("unstamped_packets", "packets", f"without a usable receive stamp; {_SUM}"),
-    MetricField("no_checksum_packets", "packets", f"sent with checksum offload, receivers discard them; {_SUM}"),
+    MetricField("unstamped_packets", "packets", f"without a usable receive timestamp; {_SUM}"),
+    MetricField(
+        "no_checksum_packets",
+        "packets",
+        f"without a checksum because of offload at the sender; receivers discard them; {_SUM}",
+    ),
 )
 
 
@@ -86,7 +93,7 @@ def _both_ways(since: str) -> tuple[MetricField, ...]:
             ("packets", "packets", did),
             ("bytes", "bytes", did),
             ("errors", "packets", f"not {did}, because of an error"),
-            ("dropped", "packets", f"not {did}, because there was no room"),
+            ("dropped", "packets", f"not {did}, because a buffer was full"),
         )
     )
 
@@ -214,7 +221,7 @@ MEASUREMENTS = (
             MetricField("flows_failed", "1", "flows failed since the start of the run"),
             MetricField("active", "1", "flows open now"),
             MetricField("received_bytes", "bytes", "TCP payload since the start of the run"),
-            MetricField("ended", "1", "1: the load has ended; only in its last point, which has no sums"),
+            MetricField("ended", "1", "1: the load has ended; only in the last point, which has no sums"),
         ),
     ),
     Measurement(
@@ -245,9 +252,11 @@ MEASUREMENTS = (
             MetricField("captured_packets", "packets", "packets in the file or on their way to it"),
             MetricField("captured_bytes", "bytes", "their bytes on the wire"),
             MetricField(
-                "dropped_packets", "packets", "packets that the kernel had no room for: the capture is incomplete"
+                "dropped_packets",
+                "packets",
+                "packets lost because the kernel's ring was full: the capture is incomplete",
             ),
-            MetricField("unchecked_packets", "packets", "packets without checksum: their senders left it to hardware"),
+            MetricField("unchecked_packets", "packets", "packets without checksum, because of offload at the sender"),
         ),
     ),
     Measurement(
@@ -333,7 +342,7 @@ MEASUREMENTS = (
             MetricField(
                 "backlog_squeezes",
                 "1",
-                "times that a processor had to leave waiting packets for later (net.core.netdev_budget); sum since the "
+                "times that a processor postponed waiting packets (net.core.netdev_budget); sum since the "
                 "machine was started",
             ),
         ),
@@ -356,9 +365,9 @@ MEASUREMENTS = (
         SECOND_NS,
         (_MACHINE,),
         (
-            MetricField("synchronised", "1", "1: a program such as chrony disciplines it, else 0"),
+            MetricField("synchronised", "1", "1: a program such as chrony disciplines the clock, else 0"),
             MetricField("estimated_error_ns", "ns", "by that program's estimate"),
-            MetricField("maximum_error_ns", "ns", "by that program's estimate; grows while it gives none"),
+            MetricField("maximum_error_ns", "ns", "estimated by that program; grows while there is no estimate"),
             MetricField("offset_ns", "ns", "this clock minus the run's"),
             MetricField("bound_ns", "ns", "largest error of the offset"),
             MetricField("rtt_ns", "ns", "round-trip time of the agent's stream, the shortest of eight"),

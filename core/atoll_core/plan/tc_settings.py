@@ -26,9 +26,9 @@ from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import (
     Bernoulli,
     Counted,
-    Distribution,
     GilbertElliott,
     Jitter,
+    JitterShape,
     Link,
     LinkDirection,
     Loss,
@@ -194,7 +194,7 @@ def delay_settings(box: DelayBox) -> TcSettings:
         leaf = f"1:{known.vlan:x}"
         vlan = f"protocol 802.1Q flower vlan_id {known.vlan}"
         delay = Duration(known.rtt.ns // 2)
-        jitter = Jitter(Distribution.UNIFORM, known.jitter) if known.jitter.ns else None
+        jitter = Jitter(JitterShape.UNIFORM, known.jitter) if known.jitter.ns else None
         words, options = _delay_words(delay, jitter, _flight(box.rate, delay, jitter))
         netem = Qdisc(trunk, f"{_FIRST_CLASS_HANDLE + known.vlan:x}:", leaf, "netem", words, options)
         commands += [
@@ -332,8 +332,9 @@ def inexact(network: Network, links: Iterable[Link], slack: Duration) -> Iterato
             bucket = Size(bucket_bytes(direction.rate, slack, network.box(link.box).mtu))
             if slack > VIRTUAL_SLACK:
                 yield (
-                    f"links.{link.box}.{way}: after a pause tc sends up to {bucket} at once, a packet and {slack} of "
-                    "the rate, since timers are late in real time; --backend engine and --on virtual send a packet"
+                    f"links.{link.box}.{way}: after a pause tc sends up to {bucket} at once (one packet and {slack} "
+                    "of the rate, because timers are late in real time); --backend engine and --on virtual send "
+                    "one packet"
                 )
 
 
@@ -351,20 +352,20 @@ def early(network: Network, links: Iterable[Link]) -> Iterator[tuple[Link, str, 
 
 def _reasons(direction: LinkDirection) -> dict[str, str | None]:
     return {
-        "queue_packets": None if direction.queue_packets is None else "tbf's queue counts bytes alone",
+        "queue_packets": None if direction.queue_packets is None else "the queue of tbf has a limit in bytes only",
         "jitter": _jitter_refusal(direction.jitter) if direction.jitter else None,
         "loss": _loss_refusal(direction.loss),
-        "aqm": "the kernel's AQMs are not those of the engine" if direction.aqm else None,
-        "trace": "qdiscs keep their settings" if direction.trace else None,
+        "aqm": "the kernel's AQMs differ from those of the engine" if direction.aqm else None,
+        "trace": "a qdisc cannot follow a trace" if direction.trace else None,
     }
 
 
 def _refusal(place: str, reason: str) -> str:
-    return f"{place}: the tc backend cannot do that ({reason}); remove it, or use --backend engine"
+    return f"{place}: not possible with the tc backend ({reason}); remove it, or use --backend engine"
 
 
 def _jitter_refusal(jitter: Jitter) -> str | None:
-    if jitter.distribution is not Distribution.UNIFORM:
+    if jitter.distribution is not JitterShape.UNIFORM:
         return "netem does not report its distribution, so it could not be verified"
     if jitter.correlation:
         return "netem's correlation narrows the distribution"
@@ -373,7 +374,7 @@ def _jitter_refusal(jitter: Jitter) -> str | None:
 
 def _loss_refusal(loss: Loss | None) -> str | None:
     if not isinstance(loss, Bernoulli | GilbertElliott | None):
-        return "netem loses by chance alone, packets of any length alike"
+        return "netem loses packets at random, independently of their length"
     shares = (
         (loss.good_to_bad, loss.bad_to_good, loss.loss_good, loss.loss_bad)
         if isinstance(loss, GilbertElliott)

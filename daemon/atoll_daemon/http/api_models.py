@@ -42,8 +42,10 @@ class DescriptionRequest(Request):
 
     file: str | None = Field(
         default=None,
-        description="Only on the Unix socket: the file that the body is the content of. The body is then a whole "
-        "experiment, paths in it are relative to the file, and its lab must be the one that is up.",
+        description=(
+            "Only on the Unix socket: path of the file whose content is the body. The body is then a complete "
+            "experiment. Paths in it are relative to the file. Its lab must be the one that is up."
+        ),
     )
     set: list[str] = Field(
         default=[], description="KEY=VALUE, overrides a setting, as `atoll run --set` does; repeatable."
@@ -60,7 +62,11 @@ class ApplyRequest(DescriptionRequest):
     dry_run: bool = Field(default=False, description="Only return the changes that would be made.")
     at_once: bool = Field(default=False, description="Switch immediately; packets in flight may be lost.")
     connections: str = Field(
-        default="reset", description="Connections that a swap breaks, as in PEPs: `reset`, `wait` or `wait:LIMIT`."
+        default="reset",
+        description=(
+            "Handling of connections that the swap would break, such as those of a PEP: `reset`, `wait` or "
+            "`wait:LIMIT`."
+        ),
     )
     probe: bool = Field(default=True, description="Verify the change by probe packets, and undo it if that fails.")
 
@@ -70,7 +76,11 @@ class ChangeRequest(Request):
 
     dry_run: bool = Field(default=False, description="Only return the changes that would be made.")
     connections: str = Field(
-        default="reset", description="Connections that a swap breaks, as in PEPs: `reset`, `wait` or `wait:LIMIT`."
+        default="reset",
+        description=(
+            "Handling of connections that the swap would break, such as those of a PEP: `reset`, `wait` or "
+            "`wait:LIMIT`."
+        ),
     )
     probe: bool = Field(default=True, description="Verify the change by probe packets, and undo it if that fails.")
 
@@ -93,8 +103,10 @@ class RunParameters(DescriptionRequest):
     )
     influx: str | None = Field(
         default=None,
-        description="Only on the Unix socket: a salted hash of the caller's database. If the daemon has another "
-        "database, a line of type `note` names it.",
+        description=(
+            "Only on the Unix socket: a salted hash of the caller's database settings. If the daemon's database "
+            "differs, a line of type `note` names it."
+        ),
     )
     started_ns: int | None = Field(default=None, ge=0, description="Time of the user's command, ns since 1970.")
 
@@ -136,13 +148,15 @@ class EventsRequest(Request):
 class DownRequest(Request):
     """Parameters of taking a lab down."""
 
-    force: bool = Field(default=False, description="Also if it is busy; measurements of a run are kept.")
+    force: bool = Field(
+        default=False, description="Also if the lab is busy; the measurements of a run in progress are kept."
+    )
 
 
 class LabRequest(Request):
     """Parameters of bringing a lab up."""
 
-    file: str = Field(description="The file that the body is the content of.")
+    file: str = Field(description="Path of the file whose content is the body.")
     runtime: Runtime | None = Field(default=None, description="The controller's runtime; default: os-ken.")
 
 
@@ -154,7 +168,7 @@ class ChainRequest(Request):
 
     chain: list[str] = Field(description="Boxes and taps in order from world to island.")
     carries: dict[str, str] = Field(
-        default={}, description="Of a branch: its traffic, by `world` and `island` prefix and `protocol`."
+        default={}, description="Traffic of the branch, by `world` and `island` prefix and `protocol`; `main` has none."
     )
 
 
@@ -224,7 +238,7 @@ class LabResponse(Response):
     switches: dict[str, Literal["up", "down"]]
     experiment: str | None
     chain: list[str] | None
-    failed: str | None = Field(description="The reason, if the lab has failed.")
+    failed: str | None = Field(description="The reason for which the lab failed; null if it works.")
 
 
 class StatusResponse(Response):
@@ -232,7 +246,9 @@ class StatusResponse(Response):
 
     version: str
     pid: int
-    for_run: bool = Field(description="Whether a run has started it for itself; it ends with that run.")
+    for_run: bool = Field(
+        description="Whether a run started this daemon for itself; the daemon then ends with the run."
+    )
     seq: int = Field(description="Number of the last event.")
     listens: list[str] = Field(description="URLs of the API over TCP.")
     token_file: str | None = Field(default=None, description="The file with the token for TCP.")
@@ -364,7 +380,7 @@ class ChangesResponse(Response):
     experiment: str
     dry_run: bool
     changes: list[TestbedChange]
-    lines: list[str] = Field(description="A line for people for each change.")
+    lines: list[str] = Field(description="A readable line for each change.")
     warnings: list[MistakeResponse] = WARNINGS
 
 
@@ -410,7 +426,7 @@ class EventResponse(Response):
     type: str
     t_ns: int = Field(description="CLOCK_REALTIME, ns since 1970.")
     seq: int | None = Field(default=None, description="The event's number; samples have none.")
-    text: str | None = Field(default=None, description="A line for people; samples have none.")
+    text: str | None = Field(default=None, description="A readable line; samples have none.")
     severity: Literal["info", "warning"] | None = Field(default=None, description="Of the text.")
 
 
@@ -546,7 +562,7 @@ class ReplaySummary(Response):
     duration_s: float = Field(description="Configured duration of the load.")
     verdict: str | None = Field(description="`valid`, `valid with caveats` or `invalid`; null: not analysed.")
     reasons: list[str] = Field(description="Reasons why the run is invalid.")
-    caveats: list[str] = Field(description="Figures beyond a bound, to be considered with the results.")
+    caveats: list[str] = Field(description="Figures beyond a bound; consider them when you use the results.")
     outcome: str = Field(
         description="`running`, `completed`, `cancelled at step STEP` or `failed at step STEP: REASON`. A run that was "
         "killed has `running`, although it is finished."
@@ -582,7 +598,9 @@ class ReplayResponse(ReplaySummary):
     window: WindowResponse | None = Field(description="The measurement; null until the load has ended.")
     picture: PictureResponse
     metrics: bool = Field(description="False for `--no-metrics`: points are of links, delay boxes and events only.")
-    pictures: list[PictureChange] = Field(description="The first picture, and one for each scheduled change made.")
+    pictures: list[PictureChange] = Field(
+        description="The lab at the start, and after each scheduled change that was made."
+    )
     events: list[dict[str, Any]] = Field(
         description="Events in the form of `/v1/events`, numbered from 1. The last one of a run that was analysed has "
         "the type `verdict`, and the time of the last event before it."

@@ -59,7 +59,9 @@ def _read_private(path: Path) -> str:
     with os.fdopen(os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK)) as file:
         found = os.fstat(file.fileno())
         if not stat.S_ISREG(found.st_mode) or found.st_mode & 0o077 or found.st_uid not in (0, os.geteuid()):
-            raise MachineError(f"{path}: others may read or write this token; remove it, and a new one is created")
+            raise MachineError(
+                f"{path}: other users may read or write this file; remove it, then a new token is created"
+            )
         return file.read(1024).strip()
 
 

@@ -71,7 +71,9 @@ def described_by_body(
     tree, unused_links = document.tree or {}, dict[str, Any]()
     if "name" not in tree:
         if applied is None:
-            msg = "no experiment is applied that this could change; send a whole experiment, with a name"
+            msg = (
+                "no experiment is applied, so this patch has nothing to change; send a complete experiment with a name"
+            )
             raise RequestError(409, msg, exit_code=1)
         tree, unused_links = _changed(applied, tree)
     folder = applied.folder if applied else Path(network.file).parent
@@ -126,9 +128,7 @@ def chain_patch(name: str, chain: Sequence[str], carries: Mapping[str, str]) -> 
     if name != MAIN:
         return {"branches": {name: {"carries": {**_ANYTHING, **carries}, "chain": [*chain]}}}
     if carries:
-        raise RequestError(
-            422, f"{MAIN} carries all traffic that no branch carries; leave carries out", where="carries"
-        )
+        raise RequestError(422, f"{MAIN} carries all traffic that no branch carries; remove `carries`", where="carries")
     return {"chain": [*chain]}
 
 

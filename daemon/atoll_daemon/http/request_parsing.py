@@ -152,11 +152,11 @@ def _json_document(text: str) -> Document:
     except json.JSONDecodeError as error:
         return _no_document(error.lineno, f"not valid JSON: {error.msg} (column {error.colno})")
     except RecursionError:
-        return _no_document(0, f"nested more than {MOST_DEPTH} deep")
+        return _no_document(0, f"nested deeper than {MOST_DEPTH} levels")
     except ValueError as error:  # ours, and Python's about integers of thousands of digits
         return _no_document(0, f"not valid JSON: {error}")
     if not isinstance(tree, dict):
-        return _no_document(0, f"{shown(tree)} where an object belongs")
+        return _no_document(0, f"{shown(tree)} is not an object")
     return Document(BODY, cast("dict[str, Any]", tree), {(): 0}, ())
 
 
@@ -190,7 +190,7 @@ def _require_simple(tree: dict[str, Any]) -> None:
             raise RequestError(413, f"the body has more than {MOST_ENTRIES} entries, the limit for descriptions")
         if not level:
             return
-    raise _refused(400, [Diagnostic(BODY, 0, f"nested more than {MOST_DEPTH} deep")])
+    raise _refused(400, [Diagnostic(BODY, 0, f"nested deeper than {MOST_DEPTH} levels")])
 
 
 def _below(thing: Any) -> Iterator[Any]:

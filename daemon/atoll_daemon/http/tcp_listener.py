@@ -97,7 +97,7 @@ def bind(address: ListenAddress) -> socket.socket:
 def _why(error: OSError) -> str:
     match error:
         case OSError(errno=errno.EADDRINUSE):
-            return "the port is in use by another program; choose another one with --listen, or 0 for any free port"
+            return "the port is in use by another program; choose another one with --listen (0: any free port)"
         case OSError(errno=errno.EADDRNOTAVAIL):
             return "no interface of this machine has that address"
         case OSError(errno=errno.EACCES):
@@ -209,5 +209,5 @@ async def _describe_own_server(url: str) -> str | None:
     except (aiohttp.ClientError, OSError, TimeoutError, ValueError):  # ValueError: the answer is not HTTP
         realm = None
     server = _OWN_SERVERS.get(realm[1]) if realm else None
-    remedy = f"open {url}{PAGE}, or choose another port with --listen, or 0 for any free port"
+    remedy = f"open {url}{PAGE}, or choose another port with --listen (0: any free port)"
     return server and f"{server} uses this port and serves the page; {remedy}"

@@ -49,7 +49,7 @@ from atoll_daemon.http.responses import answer, cancelled, json_answer, result_o
 from atoll_daemon.lab_daemon import ApplyOptions, LabDaemon
 from atoll_daemon.run_registry import RunRecord
 from atoll_daemon.task_runner import JsonObject
-from atoll_dashboards.influx.influx_agreement import other_database
+from atoll_dashboards.influx.same_database import other_database
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.run.run_request import RunOptions
 
@@ -83,7 +83,7 @@ async def delete_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
     asked = parameters(request, DownRequest)
     busy = daemon.tasks.busy
     if busy is not None and not asked.force:
-        remedy = "wait for its end; `atoll down --force` ends it and the lab"
+        remedy = "wait until it ends; `atoll down --force` ends it and the lab"
         msg = f"the lab is busy with `{busy.what} {busy.about}`; {remedy}"
         raise RequestError(409, msg, exit_code=1)
     daemon.end.set()

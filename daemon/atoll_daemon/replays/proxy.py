@@ -84,7 +84,8 @@ class Upstream:
             )
         except aiohttp.WSServerHandshakeError as error:
             msg = (
-                f"{request.path}: the daemon refused a WebSocket ({error.status}); an ordinary request gets the reason"
+                f"{request.path}: the daemon refused a WebSocket ({error.status}); a request without WebSocket "
+                "returns the reason"
             )
             # The daemon may answer such a path with success without a WebSocket; this request has failed.
             raise RequestError(max(error.status, 400), msg, exit_code=1) from None

@@ -94,7 +94,7 @@ async def _refuse(_: web.Request) -> web.StreamResponse:
 @contextlib.asynccontextmanager
 async def serving_page(target: LabTarget, address: ListenAddress, token: str, replays: Replays) -> AsyncGenerator[str]:
     """Serve the page of a lab while the block lasts; yields its URL without the token. Raises LabError."""
-    access = AccessControl("the address that `atoll watch` has printed contains it", WATCH_REALM)
+    access = AccessControl("`atoll watch` has printed an address that contains it", WATCH_REALM)
     access.set_token(token)
     access.names.add(address.host.lower())
     async with contextlib.AsyncExitStack() as ending:

@@ -52,12 +52,13 @@ class Grafana:
             return
         if there["readOnly"]:
             raise MachineError(
-                f"the data source {DATA_SOURCE!r} of {self._url} comes from a provisioning file, as "
-                "compose.yaml's does, which alone changes it; nothing was installed"
+                f"the data source {DATA_SOURCE!r} of {self._url} comes from a provisioning file (such as that of "
+                "compose.yaml) and can only be changed there; nothing was installed"
             )
         if there["type"] != source["type"]:
             raise MachineError(
-                f"the data source with uid {DATA_SOURCE!r} of {self._url} is another's, {there['name']!r} of type "
+                f"the data source with uid {DATA_SOURCE!r} of {self._url} belongs to another data source, "
+                f"{there['name']!r} of type "
                 f"{there['type']!r}; give it another uid there, then install again"
             )
         self._ask("PUT", f"/api/datasources/uid/{DATA_SOURCE}", source)
@@ -93,12 +94,12 @@ class Grafana:
                 return MachineError(f"{self._url} does not accept this token, or user and password: {said}")
             case 403:
                 return MachineError(
-                    f"{self._url} does not let us do {asked} with this token; one of a service account with the role "
-                    f"Admin may: {said}"
+                    f"{self._url} denies {asked} with this token; use a token of a service account with the role "
+                    f"Admin: {said}"
                 )
             case 409 | 412:
                 return MachineError(
-                    f"{self._url} has another of that name, which is left alone; rename it there, then install again "
+                    f"{self._url} already has another object of that name; rename it there, then install again "
                     f"({asked}): {said}"
                 )
             case _:

@@ -37,20 +37,20 @@ def overview() -> Dashboard:
     return dashboard_page(
         "atoll-overview",
         "atoll: Overview",
-        "A run at a glance: the link, what the island gets of it, and what has happened.",
+        "Overview of a run: the link, the service that the island gets, and the events.",
         [
             figure_panel(
                 "Link, island-bound",
                 "bps",
                 island.rate("out_bytes", _BITS),
-                what="came through the link",
+                what="IP bytes that passed the link",
                 every=_LINK_EVERY,
             ),
             figure_panel(
                 "Queue, most", "bytes", island.level("queue_max_bytes", "max"), what="island-bound", every=_LINK_EVERY
             ),
             figure_panel(
-                "Drops", "pps", island.rate("dropped_packets"), what="of all causes, island-bound", every=_LINK_EVERY
+                "Drops", "pps", island.rate("dropped_packets"), what="all causes, to the island", every=_LINK_EVERY
             ),
             figure_panel(
                 "Goodput", "bps", load.total_rate("received_bytes", _BITS), what="TCP payload of all channels"
@@ -62,7 +62,7 @@ def overview() -> Dashboard:
                 "bps",
                 (link.rate("out_bytes", _BITS), "$tag_box $tag_direction"),
                 (config.level("rate_bit_s", "last"), "$tag_box configured"),
-                what="what comes through the link, and its configured rate; IP bytes",
+                what="IP bytes that pass the link, and its configured rate",
                 every=_LINK_EVERY,
             ),
             plot(
@@ -70,7 +70,7 @@ def overview() -> Dashboard:
                 "bytes",
                 (island.level("queue_max_bytes", "max"), "$tag_box most"),
                 (config.level("queue_bytes", "last"), "$tag_box capacity"),
-                what="the most that waited for the island-bound link",
+                what="largest queue of the link to the island",
                 every=_LINK_EVERY,
             ),
             plot(
@@ -89,7 +89,7 @@ def overview() -> Dashboard:
                 every=_LINK_EVERY,
                 axis=_NOT_FROM_0,
             ),
-            event_table("Events", Series("event"), what="steps, changes, swaps, whistles, notes; the last first"),
+            event_table("Events", Series("event"), what="steps, changes, swaps, whistles and notes, latest first"),
         ],
     )
 
@@ -102,21 +102,21 @@ def satellite_link() -> Dashboard:
     return dashboard_page(
         "atoll-link",
         "atoll: Satellite link",
-        "A satellite link, both directions: rate, queue, drops by cause, how late the emulator was.",
+        "A satellite link, both directions: rate, queue, drops by cause, lateness of the emulator.",
         [
             plot(
                 "Rate",
                 "bps",
-                (link.rate("out_bytes", _BITS), "$tag_box $tag_direction came through"),
+                (link.rate("out_bytes", _BITS), "$tag_box $tag_direction passed"),
                 (config.level("rate_bit_s", "last"), "$tag_box $tag_direction configured"),
-                what="IP bytes a second that came through, lost ones not included, and the configured rate",
+                what="IP bytes per second that passed the link (lost packets excluded), and the configured rate",
                 every=_LINK_EVERY,
             ),
             plot(
                 "Offered",
                 "bps",
                 (link.rate("in_bytes", _BITS), "$tag_box $tag_direction"),
-                what="what arrives at the link, dropped or not",
+                what="packets that arrive at the link, including those it drops",
                 every=_LINK_EVERY,
             ),
             plot(
@@ -125,7 +125,7 @@ def satellite_link() -> Dashboard:
                 (link.level("queue_max_bytes", "max"), "$tag_box $tag_direction most"),
                 (link.level("queue_bytes"), "$tag_box $tag_direction"),
                 (config.level("queue_bytes", "last"), "$tag_box $tag_direction capacity"),
-                what="bytes that wait, and the most of each interval",
+                what="bytes in the queue now, and the largest queue of each interval",
                 every=_LINK_EVERY,
             ),
             plot(
@@ -148,14 +148,14 @@ def satellite_link() -> Dashboard:
                 "Idle",
                 "percentunit",
                 (link.rate("idle_ns", 1e-9), "$tag_box $tag_direction"),
-                what="share of time in which the transmitter had nothing to send; by the link engine only",
+                what="share of time in which the transmitter had nothing to send (link engine only)",
                 every=_LINK_EVERY,
             ),
             plot(
                 "Lateness",
                 "ns",
                 (link.level("lateness_max_ns", "max"), "$tag_box $tag_direction"),
-                what="the latest departure behind its schedule; more than 5 ms is a stall",
+                what="largest lateness of a departure; more than 5 ms is a stall",
                 every=_LINK_EVERY,
                 span=WIDTH,
             ),
@@ -171,7 +171,7 @@ def _drops_by_cause(direction: str, to: str) -> Panel:
         f"Drops by cause, to the {to}",
         "pps",
         *((link.rate(f"dropped_{name}_packets"), f"$tag_box: {cause}") for name, cause in _CAUSES.items()),
-        what="the queue was full, loss model, AQM, blockage; overload: the emulator's interface took no more",
+        what="full queue, loss model, AQM, blockage; overload: the emulator's interface did not accept the packet",
         every=_LINK_EVERY,
     )
 
@@ -183,18 +183,20 @@ def world_latencies() -> Dashboard:
     return dashboard_page(
         "atoll-latencies",
         "atoll: World latencies",
-        "Terrestrial latency by world server, configured and measured; by class, what each class carries and holds, "
-        "and how late the delay boxes were.",
+        "Terrestrial latency of each world server, configured and measured. Traffic and packets in flight of each "
+        "latency class. Lateness of the delay boxes.",
         [
             steps(
                 "Terrestrial RTT by world server",
                 "ns",
                 (Series("latency_config", ("host",)).level("rtt_ns", "last"), "$tag_host"),
                 (Series("latency_check", ("host",)).level("measured_ns", "last"), "$tag_host measured"),
-                what="terrestrial round-trip time: lines are what is configured, and step when a latency changes; dots "
-                "are what the test before the run measured",
+                what=(
+                    "terrestrial round-trip time. Lines: configured (a step is a change of the latency). Dots: "
+                    "measured by the test before the run"
+                ),
                 every=_LINK_EVERY,
-                none="none here: the run is older than this measurement, or the time range is not the run's",
+                none="no data: the run is older than this measurement, or the time range does not include the run",
             ),
             plot("Into classes", "bps", (classes.rate("in_bytes", _BITS), "$tag_class"), what="both directions"),
             plot("Out of classes", "bps", (classes.rate("out_bytes", _BITS), "$tag_class"), what="both directions"),
@@ -204,20 +206,25 @@ def world_latencies() -> Dashboard:
                 "Lateness",
                 "ns",
                 (classes.level("lateness_max_ns", "max"), "$tag_class"),
-                what="the latest departure behind its schedule; by the link engine only",
+                what="largest lateness of a departure (link engine only)",
             ),
             plot(
                 "Of no class",
                 "pps",
                 (Series("delay_box", ("box",)).rate("unknown_vlan_packets"), "$tag_box"),
-                what="frames that came to a delay box without a class's VLAN, and are discarded: none in a sound lab",
+                what=(
+                    "frames without the VLAN tag of a class, which the delay box discards; a lab without faults has "
+                    "none"
+                ),
             ),
             plot(
                 "Ping",
                 "ns",
                 (ping.level("rtt_ns", "min"), "least, to $tag_target"),
                 (ping.level("rtt_ns", "max"), "most, to $tag_target"),
-                what="round-trip time of the ping series, which no class delays; the axis does not begin at 0",
+                what=(
+                    "round-trip time of the ping series, which has no terrestrial latency; the axis does not begin at 0"
+                ),
                 span=WIDTH,
                 axis=_NOT_FROM_0,
             ),
@@ -253,7 +260,7 @@ def hosts_and_load() -> Dashboard:
                 "Given to TCP",
                 "bps",
                 (server.rate("sent_bytes", _BITS), "$tag_host"),
-                what="by server; ahead of what is on the wire by its socket buffers",
+                what="by server; bytes in socket buffers, not yet sent, are included",
             ),
             plot("Connections", "none", (server.level("active"), "$tag_host"), what="open, by server", stacked=True),
             plot(
@@ -275,37 +282,40 @@ def hosts_and_load() -> Dashboard:
                 (interface.rate("tx_dropped"), "$tag_host $tag_interface out"),
                 (interface.rate("rx_errors"), "$tag_host $tag_interface in, errors"),
                 (interface.rate("tx_errors"), "$tag_host $tag_interface out, errors"),
-                what="none in a sound lab: the only place to drop packets is the link",
+                what="a lab without faults has none: only the link drops packets",
             ),
             plot(
                 "Packets that wait for a processor",
                 "pps",
                 (machine.rate("backlog_dropped_packets"), "$tag_machine dropped"),
-                (machine.rate("backlog_squeezes"), "$tag_machine left for later, times"),
-                what="dropped beyond net.core.netdev_max_backlog, where no link counts them: none in a sound lab",
+                (machine.rate("backlog_squeezes"), "$tag_machine postponed (times)"),
+                what=(
+                    "dropped because net.core.netdev_max_backlog was reached; no link counts these drops; a lab "
+                    "without faults has none"
+                ),
             ),
             plot(
                 "Sockets, lost",
                 "pps",
-                (tcp.rate("listen_drops"), "$tag_host connections not taken"),
+                (tcp.rate("listen_drops"), "$tag_host connections not accepted"),
                 (tcp.rate("backlog_dropped"), "$tag_host TCP, backlog"),
                 (tcp.rate("receive_queue_dropped"), "$tag_host TCP, receive queue"),
                 (udp.rate("receive_buffer_errors"), "$tag_host UDP, receive buffer"),
-                what="what came and found no room at a program's socket: none in a sound lab",
+                what="connections and packets for which a program's socket had no room; a lab without faults has none",
             ),
             plot(
                 "Captures",
                 "pps",
                 (Series("capture", ("point",)).rate("captured_packets"), "$tag_point"),
                 (Series("capture", ("point",)).rate("dropped_packets"), "$tag_point lost"),
-                what="packets captured, and those that the kernel had no room for",
+                what="packets captured, and packets missing because the kernel's ring was full",
             ),
             plot(
                 "TCP, retransmitted",
                 "ops",
                 (tcp.rate("retransmitted_segments"), "$tag_host"),
                 (tcp.rate("timeouts"), "$tag_host time-outs"),
-                what="segments sent again in a second, and retransmission time-outs",
+                what="retransmitted segments per second, and retransmission time-outs",
             ),
             plot("TCP, segments", "ops", (tcp.rate("out_segments"), "$tag_host"), what="sent in a second"),
             plot("TCP, connections", "none", (tcp.level("established"), "$tag_host"), what="established", stacked=True),
@@ -314,21 +324,23 @@ def hosts_and_load() -> Dashboard:
                 "percentunit",
                 (machine.level("busy"), "$tag_machine"),
                 (machine.rate("steal_ns", 1e-9), "$tag_machine stolen, CPUs"),
-                what="share of all CPUs' time; and what a hypervisor gave to others, in CPUs: none, it is to be hoped",
+                what=(
+                    "share of the time of all CPUs; stolen: CPUs that the hypervisor gave to other machines, 0 is best"
+                ),
             ),
             plot(
                 "Machines, memory",
                 "bytes",
                 (machine.level("memory_available_bytes", "min"), "$tag_machine available"),
                 (machine.level("memory_bytes", "max"), "$tag_machine"),
-                what="what there is, and what programs could still have",
+                what="installed memory, and memory available to programs",
             ),
             plot(
                 "Machines, load",
                 "none",
                 (machine.level("load_1m"), "$tag_machine"),
                 (machine.level("cpus", "max"), "$tag_machine CPUs"),
-                what="load average of a minute, with the number of CPUs",
+                what="load average of the last minute, and the number of CPUs",
             ),
             plot("Programs, CPU", "percentunit", (job.rate("cpu_ns", 1e-9), "$tag_job"), what="1: a CPU of its own"),
             plot("Programs, memory", "bytes", (job.level("memory_bytes", "max"), "$tag_job"), what="resident"),
@@ -336,14 +348,14 @@ def hosts_and_load() -> Dashboard:
                 "Agents",
                 "percentunit",
                 (agent.rate("cpu_ns", 1e-9), "$tag_machine"),
-                what="CPU time of what runs and measures all this; 1: a CPU of its own",
+                what="CPU time of atoll's own processes; 1: one CPU fully used",
             ),
             plot(
                 "Clocks",
                 "ns",
                 (clock.level("offset_ns"), "$tag_machine less this machine"),
                 (clock.level("bound_ns"), "$tag_machine, known to"),
-                what="how far each machine's clock is from the run's, measured over the agent's stream",
+                what="offset of each machine's clock from the run's clock, measured over the agent's connection",
                 axis="offset",
             ),
         ],
@@ -378,25 +390,25 @@ def switches_and_flows() -> Dashboard:
                 "Flow entries",
                 "none",
                 (entries.total("entries"), "$tag_switch $tag_app"),
-                what="how many each switch holds, by the app that asked for them",
+                what="number of entries on each switch, by the app that requested them",
             ),
             plot(
                 "Packets by entries",
                 "pps",
                 (entries.total_rate("packets"), "$tag_switch $tag_app"),
-                what="counted by the entries of each app",
+                what="packets or bytes counted by the entries of each app",
             ),
             plot(
                 "Bytes by entries",
                 "bps",
                 (entries.total_rate("bytes", _BITS), "$tag_switch $tag_app"),
-                what="counted by the entries of each app",
+                what="packets or bytes counted by the entries of each app",
             ),
             plot(
                 "Counters that could not be read",
                 "none",
                 (Series("metrics").level("unread", "last"), "so far"),
-                what="a controller that starts again, a switch or a machine that does not answer",
+                what="causes: the controller restarts, or a switch or a machine does not answer",
                 span=WIDTH,
             ),
         ],
@@ -419,9 +431,9 @@ def run_comparison() -> Dashboard:
                 "Queue",
                 "bytes",
                 (link.level("queue_max_bytes", "max"), "$tag_run $tag_box"),
-                what="the most that waited, island-bound",
+                what="largest queue, to the island",
             ),
-            plot("Drops", "pps", (link.rate("dropped_packets"), "$tag_run $tag_box"), what="island-bound, all causes"),
+            plot("Drops", "pps", (link.rate("dropped_packets"), "$tag_run $tag_box"), what="to the island, all causes"),
             plot(
                 "Ping",
                 "ns",
@@ -480,7 +492,7 @@ def boxes_of_kind(kind: BoxKind) -> Dashboard:
     return dashboard_page(
         f"atoll-{kind.name}",
         f"atoll: {kind.name}",
-        f"Counters of boxes of kind {kind.name}, in a second, and their other figures.",
+        f"Counters of boxes of kind {kind.name} per second, and their other figures.",
         panels,
         [variable("box", "Box", tag_values(kind.name, "box", run="$run"), multi=True, everything=True)],
     )

@@ -42,7 +42,7 @@ class RunInDatabase:
         events = run_dir.events()
         experiment = run_dir.manifest().get("experiment")
         if not (events and experiment):
-            raise RunDirError(f"{run_dir.path}: does not say what was run, and when")
+            raise RunDirError(f"{run_dir.path}: manifest.json has no experiment or start time")
         end = next((event for event in events if event["type"] == "outcome"), events[-1])
         by_ns = shift_ns(run_dir, times)
         return cls(f"{experiment['name']}-{run_dir.name}", events[0]["t_ns"] + by_ns, end["t_ns"] + by_ns)

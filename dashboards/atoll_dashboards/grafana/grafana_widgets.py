@@ -196,7 +196,7 @@ def run_variable(query: str, *, multi: bool) -> Any:
     shown = r"/^(?<value>(?:.*-(?=\d{8}T\d{6}Z))?(?<text>.*))$/"
     newest_first = dashboard.VariableSort.ALPHABETICAL_DESC
     help_text = (
-        "The newest first. Set the time range to the run's, too: `atoll metrics load` prints a link that sets both."
+        "Newest first. Also set the time range to that of the run: `atoll metrics load` prints a link that sets both."
     )
     return variable("run", "Run", query, multi=multi).regex(shown).sort(newest_first).description(help_text)
 
@@ -209,7 +209,7 @@ def _to_aligned_runs(uid: str) -> Any:
         builders.DashboardLink("Aligned runs")
         .type(dashboard.DashboardLinkType.LINK)
         .url(f"/d/{uid}?{within}")
-        .tooltip("2026-01-01: where aligned runs begin to be measured, and runs in virtual time")
+        .tooltip("2026-01-01: start of the measurement of aligned runs and of runs in virtual time")
         .include_vars(True)
         .keep_time(False)
     )

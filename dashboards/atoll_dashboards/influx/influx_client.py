@@ -101,7 +101,7 @@ class Database:
                 return AwayError(f"no answer from {at}: {_without_tls(said)}")
             case 401 | 403:
                 return DatabaseRefusedError(
-                    f"{at} does not accept the token (InfluxDB 1.8: 'user:password'): {_short(said)}"
+                    f"{at} does not accept the token (for InfluxDB 1.8 the token is 'user:password'): {_short(said)}"
                 )
             case 404:
                 place = f"{self._settings.bucket!r} of {self._settings.org!r}"
@@ -136,10 +136,13 @@ def _in_header(token: str) -> str:
 def _without_tls(said: str) -> str:
     """The TLS error and its remedy, if known; ``said``: the message of the TLS library."""
     if "WRONG_VERSION_NUMBER" in said:
-        return f"what listens there speaks no TLS; write http:// ({said})"
+        return f"the server at this address does not use TLS; write http:// ({said})"
     if "CERTIFICATE_VERIFY_FAILED" in said:
-        return f"this machine does not trust its certificate; have it signed by an authority that it trusts ({said})"
-    return f"no TLS connection came about ({said})"
+        return (
+            "this machine does not trust the server's certificate; use one signed by an authority that this "
+            f"machine trusts ({said})"
+        )
+    return f"the TLS connection failed ({said})"
 
 
 def _reason(error: BaseException) -> str:

@@ -74,12 +74,12 @@ def _without_points(run_dir: RunDir) -> str | None:
         return None
     manifest = run_dir.manifest()
     if not manifest.get("metrics", True):
-        return "has no metrics, as it was made with --no-metrics; only a new run can have them"
+        return "has no metrics, because it was made with --no-metrics; make a new run"
     if manifest.get("outcome") == RUNNING:
-        return "has no metrics yet: it is being made, or was killed before it measured"
+        return "has no metrics yet: the run is in progress, or was killed before the measurement"
     if manifest.get("outcome") == COMPLETED:
-        return f"has no metrics any more: its {SPOOL} is gone; bring it back from a copy"
-    return f"has no metrics: it ended before any were taken ({manifest.get('outcome')})"
+        return f"has no metrics any more: {SPOOL} was deleted; restore it from a copy"
+    return f"has no metrics: it ended before any were recorded ({manifest.get('outcome')})"
 
 
 def load_run(
@@ -119,9 +119,9 @@ def shift_ns(run_dir: RunDir, times: Times) -> int:
     window = next((event for event in run_dir.events() if event["type"] == "window"), None)
     if times is Times.ALIGNED and window:
         return ALIGNED_NS - int(window["start_ns"])
-    aligned, recorded = "its measurement did not end, so it cannot be aligned", "it does not say when it was made"
+    aligned, recorded = "its measurement did not end, so it cannot be aligned", "its manifest has no start time"
     if not window and virtual and not host:
-        raise RunDirError(f"{run_dir.path}: {aligned}, and {recorded}; its points cannot be placed in time")
+        raise RunDirError(f"{run_dir.path}: {aligned}, and {recorded}; the times of its points are unknown")
     if times is Times.ALIGNED:
         raise RunDirError(f"{run_dir.path}: {aligned}; use --times recorded")
     raise RunDirError(f"{run_dir.path}: {recorded}; use --times aligned")

@@ -48,7 +48,7 @@ def influx_settings(environment: Mapping[str, str] | None = None) -> InfluxSetti
         raise UsageError(f"{file}: unknown key {unknown[0]!r}; known are {', '.join(known)}")
     for key in known:
         if not isinstance(found.get(key, ""), str):
-            raise UsageError(f"{file}: {key}: a text in quotes is wanted")
+            raise UsageError(f"{file}: {key}: must be a text in quotes")
         if text := environment.get(f"{FILE_VARIABLE}_{key.upper()}"):
             found[key] = text
     if not found:

@@ -47,7 +47,7 @@ async def feeding(run: Path, note: WriteLine, show: WriteLine) -> AsyncGenerator
     try:
         settings = influx_settings()
     except UsageError as error:
-        tell(f"metrics go into no database: {error}")
+        tell(f"metrics are not sent to a database: {error}")
         settings = None
     fed = Fed()
     if settings is None:
@@ -59,9 +59,9 @@ async def feeding(run: Path, note: WriteLine, show: WriteLine) -> AsyncGenerator
         yield fed
     finally:
         feeder.end()
-        await _wait(carrying, f"waiting for {settings} to take the last metrics, {END_S:g} s at most", show)
+        await _wait(carrying, f"waiting until {settings} has stored the last metrics, {END_S:g} s at most", show)
         if not carrying.done():
-            tell(f"metrics: the database is too slow to take the rest now; `atoll metrics load {run}` does it later")
+            tell(f"metrics: the database is too slow; `atoll metrics load {run}` stores the remaining points later")
         carrying.cancel()
         await asyncio.wait([carrying])
 
@@ -100,7 +100,7 @@ class _Feeder:
         One that was killed leaves neither gap nor duplicates: the next begins at the beginning of the spool, and what
         is written again is the same points.
         """
-        remedy = f"`atoll metrics load {self._run}` delivers the points"
+        remedy = f"`atoll metrics load {self._run}` stores the points"
         for start in range(1, _STARTS + 1):
             try:
                 code, done = await self._sink()
@@ -114,9 +114,9 @@ class _Feeder:
                 return
             killed = f"metrics: the sink was killed by signal {-code}"
             if start == _STARTS:
-                self._tell(f"{killed}, the {_STARTS}th time, and is not started again; {remedy}")
+                self._tell(f"{killed} for the {_STARTS}th time and is not restarted; {remedy}")
                 return
-            self._tell(f"{killed}; it is started again, and sends all points from the first")
+            self._tell(f"{killed}; it is restarted and sends all points again from the first")
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_PAUSE_S):
                     await self._ended.wait()
@@ -150,14 +150,14 @@ class _Feeder:
             case "problem":
                 self._tell(f"metrics: {line['message']}")
             case "recovered":
-                self._tell("metrics: the database takes points again; those since are delivered")
+                self._tell("metrics: the database accepts points again; the points of the meantime were delivered")
             case "done":
                 self._fed.points = line["delivered"]
                 if line["unfit"]:
                     self._tell(f"metrics: the database refused {counted(line['unfit'], 'point')}")
                 if line["left"]:
                     left = counted(line["left"], "point")
-                    self._tell(f"metrics: in no database yet: {left}; `atoll metrics load {self._run}` delivers them")
+                    self._tell(f"metrics: not in a database yet: {left}; `atoll metrics load {self._run}` stores them")
                 return True
             case _:
                 pass

@@ -53,7 +53,7 @@ export class Api {
       answer = await fetch(new URL(path, this.base), { method, headers, body, signal, cache: "no-store" });
     } catch (error) {
       if (error.name === "AbortError") throw error;
-      throw new ApiError(0, "nobody answers at this address any more");
+      throw new ApiError(0, "this address no longer answers");
     }
     if (!answer.ok) throw await refusal(answer);
     return answer;

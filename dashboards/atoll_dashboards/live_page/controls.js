@@ -98,7 +98,7 @@ export class Controls {
       confirm: "Show changes",
       act: async () => {
         const { lines } = await request(true);
-        if (!lines.length) return { body: [element("p", {}, "No changes: the lab is configured like this already.")] };
+        if (!lines.length) return { body: [element("p", {}, "No changes: the lab already has this configuration.")] };
         const list = element("ul", { class: "changes" }, ...lines.map((line) => element("li", {}, line)));
         const head = `${lines.length} change${lines.length === 1 ? "" : "s"}, made under traffic and verified by probes; if they fail, the changes are rolled back.`;
         return { body: [element("p", {}, head), list], confirm: "Apply changes", act: perform };

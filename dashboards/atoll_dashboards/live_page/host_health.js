@@ -39,7 +39,7 @@ function judged(host, store, t, othersReport, counted) {
   if (!isHeard(store, host.name, t)) {
     const before = heard ? heard.time(heard.before(t) - 1) : NaN;
     if (!othersReport || !Number.isFinite(before)) return { state: "quiet", text: "no figures" };
-    return { state: "silent", text: `silent for ${Math.round(t - before)} s` };
+    return { state: "silent", text: `no data for ${Math.round(t - before)} s` };
   }
   const wrong = troubles(host.name, counted, store, t);
   return wrong.length ? { state: "trouble", text: wrong.join(", ") } : { state: "well", text: "well" };

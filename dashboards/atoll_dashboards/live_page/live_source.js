@@ -244,7 +244,7 @@ export class LiveSource {
   /** The end of the run in progress will not be reported any more; if it continues, the next picture contains it. */
   #loseRun() {
     if (this.run?.state !== "running") return;
-    const broken = "the connection to its lab ended before it was over";
+    const broken = "the connection to the lab ended before the run did";
     Object.assign(this.run, { state: "ended", verdict: "connection lost", broken });
   }
 

@@ -219,7 +219,7 @@ export function endingOf({ outcome, verdict, events = [] }) {
     if (!failed || verdict) return {};
     return failed.message === "cancelled" ? { word: "cancelled", why: "" } : { word: "failed", why: failed.message };
   }
-  if (outcome === "running") return { word: "broken off", why: "it was killed, or its machine went down" };
+  if (outcome === "running") return { word: "broken off", why: "the run was killed, or the machine went down" };
   const [, word, why] = /^(\w+)(?: at step \w*)?(?:: )?(.*)$/s.exec(outcome) ?? [];
   return { word: word ?? outcome, why: why ?? "" };
 }

@@ -6,13 +6,13 @@ import { element } from "./dom.js";
 
 const HELP = [
   ["Space", "pause or resume; in a replay: play or pause"],
-  ["\u2190 \u2192", "back and forth; in a replay by 5 s"],
+  ["\u2190 \u2192", "backwards and forwards; in a replay by 5 s"],
   ["\u2191 \u2193", "longer or shorter time window"],
   ["End", "back to the present; in a replay to the end"],
-  ["Home", "in a replay: to the begin of the measurement"],
+  ["Home", "in a replay: to the start of the measurement"],
   ["Esc", "leave the zoom"],
   ["D", "dark or light theme"],
-  ["S", "larger letters, for a projector"],
+  ["S", "larger text, for a projector"],
   ["R", "replay a run"],
   ["?", "this help"],
   ["drag", "across a plot: zoom into all of them; double-click: back"],

@@ -76,7 +76,7 @@ def bursts(sources: Sources) -> Figure | None:
         (right, [length * often for length, often in found["lengths"]], "packets lost"),
     ):
         axes.vlines(lengths, 0, heights, color=VERMILLION, linewidth=max(1.0, min(8.0, 160 / max(lengths))))
-        axes.set_xlabel("packets lost in succession")
+        axes.set_xlabel("consecutive lost packets")
         axes.set_ylabel(label)
         axes.set_ylim(0, 1.08 * max(heights))
         axes.set_xlim(0.4, max(lengths) + 0.6)

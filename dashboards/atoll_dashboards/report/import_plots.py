@@ -76,7 +76,7 @@ def draw_rtts(ms: Sequence[float], servers: Sequence[tuple[str, float]], path: P
             "o",
             color=ORANGE,
             markersize=5.5,
-            label="server: median of its partition",
+            label="server: median of its group",
         )
         _name(axes, servers, centres)
         axes.set_xlim(0, 100)

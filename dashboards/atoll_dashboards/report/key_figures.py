@@ -54,7 +54,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
             if summary["ping_sent"]
             else "",
         ),
-        KeyFigure("queue full", figure(summary["queue_full_s"], "s", 1), "a full-size packet would not have fitted"),
+        KeyFigure("queue full", figure(summary["queue_full_s"], "s", 1), "there was no room for a full-size packet"),
         KeyFigure("link idle", figure(summary["idle_s"], "s", 1), "nothing to send"),
         *_flows(summary),
         KeyFigure("transfer", figure(summary["transfer_s"], "s"), _transfer(summary)),
@@ -118,7 +118,7 @@ def _bursts(summary: Summary) -> tuple[KeyFigure, ...]:
     found = summary.get("loss_bursts", {}).get(summary["bottleneck"] or "")
     if not found or not found["lost"]:
         return ()
-    beside = f"of {counted(found['lost'], 'packet')}; {figure(found['mean'], '', 1)} in succession, at most "
+    beside = f"of {counted(found['lost'], 'packet')}; {figure(found['mean'], '', 1)} in a row on average, at most "
     return (KeyFigure("lost in bursts", percent(found["burst_share"]), f"{beside}{count(found['longest'])}"),)
 
 
@@ -214,7 +214,7 @@ def _transfer(summary: Summary) -> str:
         return f"{Size(summary['transfer_bytes'] or 0)}, {figure(summary['transfer_mbit_s'], 'Mbit/s')}"
     received = summary["transfer_received_bytes"]
     asked = Size(summary["transfer_bytes"] or 0)
-    return f"not finished: {octets(received)} of {asked}" if received is not None else f"of {asked}: no account of it"
+    return f"not finished: {octets(received)} of {asked}" if received is not None else f"of {asked}: no result"
 
 
 def _fairness(summary: Summary) -> tuple[str, str]:
@@ -223,4 +223,6 @@ def _fairness(summary: Summary) -> tuple[str, str]:
     if wait_ms is None:
         return NOT_MEASURED, ""
     wait = f"a ready channel waited at most {figure(wait_ms, 'ms')}"
-    return figure(summary["fairness"], "", 3), f"Jain's index of what channels completed of what they asked for; {wait}"
+    return figure(
+        summary["fairness"], "", 3
+    ), f"Jain's fairness index of the completed share of each channel's requested bytes; {wait}"

@@ -112,7 +112,7 @@ def other_links(sources: Sources) -> Figure | None:
     for axes, (link, counters) in zip(rows, known, strict=True):
         t_s = counters["t_s"].to_numpy() - WINDOW_S
         most = counters["queue_max_bytes"].to_numpy() / 1e3
-        axes.fill_between(t_s, most, step="post", color=ORANGE, alpha=0.5, linewidth=0, label="queue, most in 100 ms")
+        axes.fill_between(t_s, most, step="post", color=ORANGE, alpha=0.5, linewidth=0, label="largest queue in 100 ms")
         dropped = counters["dropped_packets"].fill_null(0).to_numpy() > 0
         capacity_kb = link.to_island.queue.bytes / 1e3
         axes.plot(t_s[dropped], np.full(dropped.sum(), capacity_kb), "|", color=VERMILLION, markersize=7, label="drops")
@@ -159,7 +159,7 @@ def queue(sources: Sources) -> Figure | None:
         color=ORANGE,
         alpha=0.5,
         linewidth=0,
-        label="most in each 100 ms",
+        label="largest in each 100 ms",
     )
     below.step(
         t_s, counters["queue_bytes"].to_numpy() / 1e3, where="post", color=BROWN, linewidth=0.7, label="at their end"
@@ -389,33 +389,34 @@ PLOTS = (
     Plot(
         "rates",
         "Throughput and goodput",
-        "IP bytes (throughput) and new TCP payload (goodput) reaching the island, per 100 ms; dashed: the "
-        "rate of the link, where there is one, as its trace has it if it follows one.",
+        "IP bytes (throughput) and new TCP payload (goodput) reaching the island, per 100 ms; dashed: the rate of "
+        "the link (that of its trace, if it follows one).",
         rates,
         over_time=True,
     ),
     Plot(
         "chains",
         "Chains",
-        "Goodput of each chain, one upon the other. A packet counts as the version's that stood when it arrived.",
+        "Goodput of each chain, stacked. A packet counts for the version of the chain that was in use when it arrived.",
         chains,
         over_time=True,
     ),
     Plot(
         "queue",
         "Queue of the satellite link",
-        "Above: RTT of the ping series less the base RTT measured before the load; dashed: 8Q/R, what a full queue of "
-        "Q bytes to the island adds at rate R (the least of a trace), and, where pings also waited on their way back, "
-        "what full queues add both ways. Below: bytes waiting in the queue to the island; did not drain: the standing "
-        "queue, the least that remained for a base RTT, and at least for a second.",
+        "Above: RTT of the ping series minus the base RTT that was measured before the load. Dashed: 8Q/R, the "
+        "delay of a full queue of Q bytes to the island at rate R (the lowest rate of a trace); if pings also "
+        "waited on their way back, also the delay of full queues in both directions. Below: bytes in the queue to "
+        "the island. “Did not drain” is the standing queue: the bytes that remained for at least one base RTT and "
+        "one second.",
         queue,
         over_time=True,
     ),
     Plot(
         "loss",
         "Loss",
-        "Packets that the slowest link lost in each 100 ms, stacked by cause; a second row shows those on the way to "
-        "the world, if there are any. Queue full: the packet did not fit into what was left of the queue. Random loss "
+        "Packets that the slowest link lost in each 100 ms, stacked by cause; a second row has the losses to the "
+        "world, if there are any. Queue full: the packet did not fit into the queue. Random loss "
         "and loss by trace: lost at the receiver, after the packet had used the link, unless the experiment says "
         "\N{LEFT DOUBLE QUOTATION MARK}where: before\N{RIGHT DOUBLE QUOTATION MARK} (the queue).",
         loss,
@@ -424,9 +425,9 @@ PLOTS = (
     Plot(
         "bursts",
         "Loss bursts",
-        "How many packets to the island the slowest link lost one directly after the other, from the captures before "
-        "and behind it: how often so many in succession, and how many packets that makes. A full queue still takes "
-        "small packets, which end a burst here.",
+        "Consecutive packets to the island that the slowest link lost, from the captures before and behind it: "
+        "number of bursts of each length, and number of packets in them. A full queue still accepts small packets; "
+        "such a packet ends a burst here.",
         distribution_plots.bursts,
     ),
     Plot(
@@ -439,43 +440,46 @@ PLOTS = (
     Plot(
         "udp",
         "UDP",
-        "As its receiver counted: IP bytes; packets that were missing, or came late, by their sequence numbers "
-        "(in 100 ms); interarrival jitter (RFC 3550).",
+        "As counted by the receiver: IP bytes; packets that were missing or out of order, by sequence numbers (in "
+        "100 ms); interarrival jitter (RFC 3550).",
         udp,
         over_time=True,
     ),
     Plot(
         "concurrent",
         "Concurrent flows",
-        "The channels' flows to the island, one each connection: open from the first packet until all payload and the "
-        "server's FIN have come; those with payload in each 100 ms.",
+        "The channels' flows to the island (each connection is one flow). Open: from the first packet until all "
+        "payload and the server's FIN have arrived. Active: with payload in that 100 ms.",
         concurrent,
         over_time=True,
     ),
     Plot(
         "flows",
         "Flows",
-        "Left: time from connecting to the last byte of every completed flow. Right: how flows and bytes spread.",
+        "Left: time from connecting to the last byte of every completed flow. Right: distribution of flows and of "
+        "bytes over flow sizes.",
         flows,
     ),
     Plot(
         "flow-classes",
         "Flows by size",
         "Completion times and rates of completed flows by size of their payload, each class up to the bound below it. "
-        "n: completed, of those begun. The end of a run cuts slow flows more often than fast ones: a class with many "
-        "cut flows is slower than it looks.",
+        "n: completed flows, of those begun. The end of a run cuts slow flows more often than fast ones, so a class "
+        "with many cut flows is slower than its figures.",
         distribution_plots.flow_classes,
     ),
     Plot(
         "terrestrial",
         "Terrestrial latency",
-        "RTT of each server's path less that of the links and the lab's own, before the load; tolerance: 0.5 ms + 2 %.",
+        "RTT of each server's path minus the RTT of the links and of the lab itself, measured before the load; "
+        "tolerance: 0.5 ms + 2 %.",
         terrestrial_rtt,
     ),
     Plot(
         "volumes",
         "Shares",
-        "Each host's part of the goodput; dashed: an equal share. Heavy-tailed sizes make hosts differ in short runs.",
+        "Each host's share of the goodput; dashed: equal shares. In short runs hosts differ, because flow sizes are "
+        "heavy-tailed.",
         volumes,
     ),
 )

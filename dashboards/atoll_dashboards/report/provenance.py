@@ -11,8 +11,8 @@ from atoll_core.experiment.experiment import (
     Bernoulli,
     BitError,
     Codel,
-    Distribution,
     Experiment,
+    JitterShape,
     Link,
     LinkDirection,
     Loss,
@@ -115,7 +115,7 @@ def _direction(direction: LinkDirection) -> str:
     packets = f" or {counted(direction.queue_packets, 'packet')}" if direction.queue_packets else ""
     words.append(f"{_aqm(direction.aqm)} queue {direction.queue}{packets}")
     words += [_loss(direction.loss)] if direction.loss else []
-    words += [f"from the load on as in {direction.trace.file}"] if direction.trace else []
+    words += [f"from the start of the load as in {direction.trace.file}"] if direction.trace else []
     return ", ".join(words)
 
 
@@ -123,7 +123,7 @@ def _jitter(direction: LinkDirection) -> str:
     jitter = direction.jitter
     if jitter is None or not jitter.amount.ns:
         return ""
-    how = [] if jitter.distribution is Distribution.UNIFORM else [jitter.distribution.value]
+    how = [] if jitter.distribution is JitterShape.UNIFORM else [jitter.distribution.value]
     how += [f"correlation {_percent(jitter.correlation)}"] if jitter.correlation else []
     how += ["reordering"] if direction.reorder else []
     return f" ± {jitter.amount}" + (f" ({', '.join(how)})" if how else "")

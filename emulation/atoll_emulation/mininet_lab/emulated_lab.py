@@ -21,7 +21,7 @@ from atoll_core.lab.network import Network
 from atoll_core.secret_variables import without_secrets
 from atoll_emulation.mininet_lab.namespaces import nsenter_argv, unshare_argv
 from atoll_emulation.this_machine.host_requirements import require_machine
-from atoll_emulation.this_machine.packet_sockets import PacketSocket
+from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters
 
 _START_TIMEOUT_S = 60.0
 _STOP_TIMEOUT_S = 5.0
@@ -156,7 +156,7 @@ class EmulatedLab:
         await self.request(op="shell", id=name, **what)
         return shell
 
-    async def packet_sockets(self) -> dict[str, PacketSocket]:
+    async def packet_sockets(self) -> dict[str, PacketSocketCounters]:
         """The sockets through which Open vSwitch reads its ports, by interface; none with the kernel's datapath.
 
         Raises LabError where they are not known.
@@ -174,7 +174,9 @@ class EmulatedLab:
             raise LabError(self.dead.result() if self.dead.done() else "the lab does not answer")
         if unknown := answer.result()["unknown"]:
             raise LabError(unknown)
-        return {interface: PacketSocket(**counters) for interface, counters in answer.result()["sockets"].items()}
+        return {
+            interface: PacketSocketCounters(**counters) for interface, counters in answer.result()["sockets"].items()
+        }
 
     async def request(self, **message: Any) -> None:
         """Send one line to the lab's first process. Does nothing when the lab has ended (see ``dead``)."""
@@ -199,7 +201,7 @@ class EmulatedLab:
         try:
             await asyncio.gather(self._read_messages(), self._read_stderr())
         except (KeyError, ValueError) as error:
-            self._reason = f"the lab broke its protocol: {error!r}"
+            self._reason = f"the lab process sent an invalid message: {error!r}"
             self._process.kill()
         code = await self._process.wait()
         if self._init_pidfd is not None:  # when unshare was killed, the rest follows it a moment later

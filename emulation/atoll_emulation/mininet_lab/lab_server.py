@@ -93,7 +93,11 @@ def build_lab(network: Network, lines: Lines) -> tuple[open_vswitch.OpenVSwitch,
 def verify_switches(net: LabNet) -> None:
     """Check in Open vSwitch that each port has its number and each bridge is fail-secure. Raises LabError."""
     held = open_vswitch.read_back()
-    wrong = [f"{bridge.name}: no bridge of that name" for bridge in net.switches if bridge.name not in held.fail_modes]
+    wrong = [
+        f"{bridge.name}: there is no bridge of that name"
+        for bridge in net.switches
+        if bridge.name not in held.fail_modes
+    ]
     for bridge in net.switches:
         if held.fail_modes.get(bridge.name, "secure") != "secure":
             wrong.append(f"{bridge.name}: fail mode {held.fail_modes[bridge.name]}, not secure")

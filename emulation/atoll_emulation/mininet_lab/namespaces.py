@@ -55,9 +55,9 @@ def _bound() -> str:
         with contextlib.suppress(OSError, ValueError):
             bounds[kind] = int((_BOUNDS / f"max_{kind}_namespaces").read_text())
     if not bounds:
-        return "as many as are allowed are there"
+        return "the allowed number of namespaces is in use"
     least = min(bounds, key=lambda kind: bounds[kind])
-    return f"as many as are allowed are there, user.max_{least}_namespaces is {bounds[least]}"
+    return f"the allowed number of namespaces is in use, user.max_{least}_namespaces is {bounds[least]}"
 
 
 def hidden_in_lab(path: Path) -> bool:

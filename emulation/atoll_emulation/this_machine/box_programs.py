@@ -52,13 +52,18 @@ def _missing(argv: tuple[str, ...], folder: Path) -> Iterator[str]:
         if (folder / argv[0]).is_file() and not os.access(folder / argv[0], os.X_OK):
             yield f"{shown(argv[0])} is not executable: chmod +x{_by_interpreter(argv[0])}"
         elif shutil.which(folder / argv[0]) is None:
-            yield f"there is no program {shown(argv[0])} {where}; write its path from there, or an absolute one"
+            yield (
+                f"there is no program {shown(argv[0])} {where}; write a path relative to that folder, or an "
+                "absolute path"
+            )
     elif shutil.which(argv[0], path=complete_path()) is None:
         yield f"there is no program {shown(argv[0])} in PATH; install it, or write its path, such as ./{argv[0]}"
     elif _INTERPRETER.fullmatch(argv[0]) and len(argv) > 1 and not argv[1].startswith("-"):
         script = folder / argv[1]
         if not os.access(script, os.R_OK) or script.is_dir():
-            yield f"there is no file {shown(argv[1])} {where}; write its path from there, or an absolute one"
+            yield (
+                f"there is no file {shown(argv[1])} {where}; write a path relative to that folder, or an absolute path"
+            )
 
 
 def _by_interpreter(script: str) -> str:

@@ -122,13 +122,15 @@ def hidden_installation() -> list[str]:
     hidden = [str(place) for place in places if namespaces.hidden_in_lab(place)]
     if not hidden:
         return []
-    return [f"{hidden[0]}: the lab has a /run of its own and does not see this installation; install it elsewhere"]
+    return [
+        f"{hidden[0]}: the lab has its own /run, so it does not see this installation; install atoll in another place"
+    ]
 
 
 _TUN_REMEDIES = {
     errno.ENOENT: "does not exist: mkdir -p /dev/net && mknod -m 666 /dev/net/tun c 10 200 (as root)",
     errno.EACCES: "may not be opened by this user: chmod 666 /dev/net/tun (as root)",
-    errno.EPERM: "may not be opened here: allow the device to this container",
+    errno.EPERM: "may not be opened here: give this container access to the device",
     errno.ENODEV: "has no driver: modprobe tun (as root)",
     errno.ENXIO: "has no driver: modprobe tun (as root)",
 }

@@ -37,14 +37,14 @@ _WHOLE_REPLY = 1 << 16  # more than the kernel puts into one
 
 
 @dataclass(frozen=True, slots=True)
-class PacketSocket:
+class PacketSocketCounters:
     """Counters of a packet socket."""
 
     dropped_packets: int  # since it was opened
     receive_buffer_bytes: int  # what its frames may take of the kernel's memory, which is more than their own bytes
 
 
-def packet_sockets_of(pid: int) -> dict[str, PacketSocket]:
+def packet_sockets_of(pid: int) -> dict[str, PacketSocketCounters]:
     """The packet sockets that process ``pid`` holds in this network namespace, by the interface each is bound to.
 
     Raises LabError where that cannot be read.
@@ -61,12 +61,12 @@ def packet_sockets_of(pid: int) -> dict[str, PacketSocket]:
         raise LabError(f"the kernel does not report packet sockets: {error.strerror}") from None
 
 
-def parse_reply(reply: bytes) -> tuple[list[tuple[int, int, PacketSocket]], bool]:
+def parse_reply(reply: bytes) -> tuple[list[tuple[int, int, PacketSocketCounters]], bool]:
     """Sockets of one reply to a dump - inode, index of the interface (0: of none), counts - and whether it is the last.
 
     Raises OSError with the kernel's error.
     """
-    found: list[tuple[int, int, PacketSocket]] = []
+    found: list[tuple[int, int, PacketSocketCounters]] = []
     while reply:
         length, kind, *_ = _HEADER.unpack_from(reply)
         message, reply = reply[_HEADER.size : length], reply[_aligned(length) :]
@@ -79,11 +79,11 @@ def parse_reply(reply: bytes) -> tuple[list[tuple[int, int, PacketSocket]], bool
         attributes = dict(_attributes(message[_SOCKET.size :]))
         memory = memoryview(attributes[_PACKET_DIAG_MEMINFO]).cast("I")
         index = struct.unpack_from("I", attributes[_PACKET_DIAG_INFO])[0]
-        found.append((inode, index, PacketSocket(memory[_SK_MEMINFO_DROPS], memory[_SK_MEMINFO_RCVBUF])))
+        found.append((inode, index, PacketSocketCounters(memory[_SK_MEMINFO_DROPS], memory[_SK_MEMINFO_RCVBUF])))
     return found, False
 
 
-def _told_by_kernel() -> Iterator[tuple[int, int, PacketSocket]]:
+def _told_by_kernel() -> Iterator[tuple[int, int, PacketSocketCounters]]:
     show = _PACKET_SHOW_INFO | _PACKET_SHOW_MEMINFO
     request = _REQUEST.pack(socket.AF_PACKET, 0, 0, show, 0, 0)
     header = _HEADER.pack(_HEADER.size + len(request), _SOCK_DIAG_BY_FAMILY, _NLM_F_REQUEST | _NLM_F_DUMP, 1, 0)

@@ -46,7 +46,7 @@ def _mininet() -> PlatformCheck:
         return PlatformCheck(MININET, lacks=tuple(str(error).splitlines()))
     if os.geteuid() == 0:
         return PlatformCheck(MININET, "as root")
-    return PlatformCheck(MININET, "as a plain user, who has no real-time scheduling: packets leave less exactly")
+    return PlatformCheck(MININET, "as a plain user, without real-time scheduling: packets leave less exactly on time")
 
 
 def _virtual() -> PlatformCheck:
@@ -59,4 +59,6 @@ def _virtual() -> PlatformCheck:
 
 def _hardware() -> PlatformCheck:
     """Check the controller and SSH here; the machines check themselves."""
-    return PlatformCheck(HARDWARE, "as any user, with an inventory of the rack; `atoll hosts status` asks its machines")
+    return PlatformCheck(
+        HARDWARE, "as any user, with an inventory of the rack; `atoll hosts status` checks its machines"
+    )

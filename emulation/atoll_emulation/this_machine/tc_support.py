@@ -26,13 +26,11 @@ def missing_for_tc() -> list[str]:
         return ["the tc backend needs tc and ip: apt install iproute2"]
     why = why_no_namespaces()
     if why is not None:
-        return [f"the tc backend could not be tried: namespaces cannot be made here ({why})"]
+        return [f"the tc backend could not be tested, because namespaces cannot be made here ({why})"]
     lacks = kernel_lacks()
     if not lacks:
         return []
-    return [
-        f"this kernel does not have {', '.join(lacks)}, which the tc backend needs; --backend engine needs none of it"
-    ]
+    return [f"this kernel does not have {', '.join(lacks)}, which the tc backend needs; use --backend engine"]
 
 
 def kernel_lacks() -> list[str]:

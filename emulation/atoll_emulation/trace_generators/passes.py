@@ -25,7 +25,7 @@ from atoll_emulation.trace_generators.orbit import (
     distance_km,
     elevation_deg,
 )
-from atoll_emulation.trace_generators.rows import make_trace
+from atoll_emulation.trace_generators.trace_rows import make_trace
 
 _RESOLUTION_NS = 1000  # of the delays written
 _NONE, _STEP, _DELAY_STEP = Duration(0), Duration(10 * 10**6), Duration(10_000)

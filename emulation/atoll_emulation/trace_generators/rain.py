@@ -17,7 +17,7 @@ from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.units import Duration, Rate
 from atoll_emulation.trace_generators.acm import Acm
-from atoll_emulation.trace_generators.rows import make_trace
+from atoll_emulation.trace_generators.trace_rows import make_trace
 
 _STEP = Duration(10**9)
 _LEAST_RATE = 1000  # bit/s, the least that a link accepts
@@ -77,9 +77,9 @@ def attenuation_db(fade: RainFade) -> list[float]:
 def rain_trace(fade: RainFade) -> LinkTrace:
     """The trace of a link during the fade. Raises PlanError when the figures allow none."""
     if not 0 < fade.climate.exceeded_0_1_db < fade.climate.exceeded_0_01_db:
-        raise PlanError("the attenuation exceeded in 0.1 % of the time must be above 0 dB and below that in 0.01 %")
+        raise PlanError("--exceeded-0.1 must be above 0 dB and below --exceeded-0.01")
     if fade.at > fade.duration:
-        msg = f"the fade at {fade.at} is after the end at {fade.duration}; write less"
+        msg = f"--at {fade.at} is after the end of the trace at {fade.duration}; write an earlier time"
         raise PlanError(msg)
     try:
         acm = Acm(fade.clear_db)

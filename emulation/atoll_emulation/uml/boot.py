@@ -85,7 +85,7 @@ class RunningKernel:
         status = self._process.stdout.read().decode().strip() if self._process.stdout else ""
         if not status.isdigit():
             command = textwrap.shorten(" ".join(self._command), 60, placeholder="…")
-            how = f"`{command}` had not ended at the virtual-time limit of its User-Mode Linux kernel"
+            how = f"`{command}` did not end within the virtual-time limit of its User-Mode Linux kernel"
             if status != LATE:
                 how = f"the User-Mode Linux kernel ended before `{command}` did"
             msg = f"{how}{self.last_words()}"
@@ -100,7 +100,7 @@ class RunningKernel:
     def last_words(self, lines: int = _TAIL_LINES) -> str:
         """The last lines of the console, to end a message with; without the dumps of a kernel that panicked."""
         said = [line for line in self._lines() if line and not _DUMP.match(line)]
-        return "; its last words:\n" + "\n".join(said[-lines:]) if said else "; it has said nothing"
+        return "; its last words:\n" + "\n".join(said[-lines:]) if said else "; it printed nothing"
 
     def _lines(self) -> list[str]:
         lines = (line.rstrip() for line in self.console.read_text(errors="replace").splitlines())
@@ -132,7 +132,7 @@ def start_in_uml(
         )
         raise MachineError(msg)
     if clock is not None and kernel.shim is None:
-        msg = f"{kernel.executable} is a kernel without virtual time; build one that has it: atoll kernel build"
+        msg = f"{kernel.executable} is a kernel without virtual time; run `atoll kernel build`"
         raise MachineError(msg)
     output.mkdir(parents=True, exist_ok=True)
     guest = Guest(

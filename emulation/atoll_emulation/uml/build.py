@@ -121,7 +121,7 @@ def _make(cache: Path) -> None:
             place.chmod(0o755)
     if why := distrusted(cache):
         msg = (
-            f"atoll would not use kernels in {cache}: {why}; change that, or name another place in "
+            f"kernels in {cache} are not used: {why}; correct this, or name another place in "
             f"{SHARED if cache == shared_directory() else 'XDG_CACHE_HOME'}"
         )
         raise MachineError(msg)
@@ -135,7 +135,8 @@ def _scratch(cache: Path) -> Generator[Path]:
     free_mb = shutil.disk_usage(cache).free // 10**6
     if free_mb < _SPACE_MB:
         msg = (
-            f"building a kernel takes {_SPACE_MB} MB in {cache}, where {free_mb} MB are free (XDG_CACHE_HOME moves it)"
+            f"building a kernel takes {_SPACE_MB} MB in {cache}, where {free_mb} MB are free (XDG_CACHE_HOME names "
+            "another place)"
         )
         raise MachineError(msg)
     scratch.mkdir()
@@ -163,7 +164,7 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -
             raise UsageError(msg)
         for patch in recipe.patches:
             apply = ["patch", "--batch", "--forward", "--strip=1", f"--directory={source}", f"--input={patch}"]
-            tools.run(apply, f"{archive.name} does not take our {patch.name}; Linux {recipe.series} does")
+            tools.run(apply, f"the patch {patch.name} does not apply to {archive.name}; use Linux {recipe.series}")
         progress("configuring", 0, 0)
         wanted = scratch / "wanted.config"
         wanted.write_text(recipe.configuration)
@@ -172,7 +173,7 @@ def _build_in(scratch: Path, origin: Path | Recipe, progress: OnBuildProgress) -
         configuration = (objects / ".config").read_text()
         if missing := missing_options(recipe.configuration, configuration):
             lacks = ", ".join(missing)
-            msg = f"{archive.name} does not have the options for virtual time: {lacks}; Linux {recipe.series} does"
+            msg = f"{archive.name} does not have the options for virtual time: {lacks}; use Linux {recipe.series}"
             raise LabError(msg)
         _compile(tools, make, recipe, progress)
         shim = ["gcc", "-shared", "-fPIC", "-O2", "-Wall", "-o", str(result / SHIM), str(SHIM_SOURCE)]

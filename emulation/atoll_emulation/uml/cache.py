@@ -165,7 +165,7 @@ def alone(cache: Path) -> Generator[None]:
         try:
             fcntl.flock(lock, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except BlockingIOError:
-            msg = f"kernels in {cache} are being built or removed; wait until that is done"
+            msg = f"another process builds or removes kernels in {cache}; wait until it has ended"
             raise MachineError(msg) from None
         yield
 
@@ -210,7 +210,7 @@ def distrusted(place: Path) -> str | None:
                 if found.st_uid != 0:
                     return f"{path} is not root's"
                 if found.st_mode & 0o022:
-                    return f"{path} can be written by others than root"
+                    return f"other users than root can write {path}"
     except OSError as error:
         return f"{error.filename}: {error.strerror}"
     return None

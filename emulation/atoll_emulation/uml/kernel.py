@@ -36,7 +36,7 @@ def find_kernel() -> UmlKernel:
     if not _KERNEL.exists() or not modules:
         missing.add("user-mode-linux")
     if missing:
-        msg = f"no User-Mode Linux kernel here: apt install {' '.join(sorted(missing))}"
+        msg = f"User-Mode Linux needs packages that are not installed: apt install {' '.join(sorted(missing))}"
         raise MachineError(msg)
     return UmlKernel(_KERNEL, modules[-1].name, modules[-1])
 

@@ -48,7 +48,7 @@ def find_source(given: Path | None, recipe: Recipe, place: Path = Path("/usr/src
     if not archives and recipe.suite is not None:
         missing |= _missing_for_download()
     if missing:
-        msg = f"building a kernel takes packages that are not here: apt install {' '.join(sorted(missing))}"
+        msg = f"building a kernel needs packages that are not installed: apt install {' '.join(sorted(missing))}"
         raise MachineError(msg)
     return archives[-1] if archives else None
 

@@ -84,7 +84,7 @@ class SshConnections:
             raise LabError(f"{name}: {access}: no common SSH algorithms: {error.reason}") from None
         except asyncssh.PermissionDenied:
             who = f"user {access.user!r}" if access.user else "this user"
-            remedy = "add your public key to its ~/.ssh/authorized_keys (ssh-copy-id), or name the right identity"
+            remedy = "add your public key to its ~/.ssh/authorized_keys (ssh-copy-id), or correct `identity`"
             raise LabError(f"{name}: {access} refuses {who}; {remedy}") from None
         except (asyncssh.Error, ValueError) as error:
             why = str(getattr(error, "reason", error)) or type(error).__name__
@@ -156,8 +156,8 @@ def _untrusted(name: str, access: SshAccess, client: _Client, error: asyncssh.Ho
     where = known_hosts_file(access)
     if _has_keys(access):
         return (
-            f"{name}: the host key of {access} has changed ({shown}): another machine, a new installation or an "
-            f"attack; if you know why, remove its old key from {where} and run `atoll hosts enroll`"
+            f"{name}: the host key of {access} has changed ({shown}): it may be another machine, a new installation "
+            f"or an attack; if you know the reason, remove the old key from {where} and run `atoll hosts enroll`"
         )
     return f"{name}: the host key of {access} is not known ({shown}); `atoll hosts enroll` shows and adds it"
 

@@ -63,8 +63,8 @@ def _known(name: str, key: asyncssh.SSHKey, access: SshAccess) -> bool:
     if any(each.public_data == key.public_data for each in known):
         return True
     raise LabError(
-        f"{name}: {access} shows {key.get_fingerprint()}, and {file} has another key for it; "
-        f"if you know why it changed, remove the old one: ssh-keygen -f {file} -R {access.host}"
+        f"{name}: {access} shows {key.get_fingerprint()}, but {file} has another key for it; if you know why the "
+        f"key changed, remove the old one: ssh-keygen -f {file} -R {access.host}"
     )
 
 

@@ -52,7 +52,9 @@ class DiskQuota:
         if size_bytes > most:
             size = f"its files have {size_bytes / 1e6:.1f} MB"
             share = f"{most / 1e6:.1f} MB, half of the free space on the disk of the runs"
-            raise LabError(f"{machine}: {size}, but the limit for a machine is {share}; they stay there for a week")
+            raise LabError(
+                f"{machine}: {size}, but the limit for a machine is {share}; the files stay on that machine for a week"
+            )
         self._free_bytes -= size_bytes
 
 
@@ -96,7 +98,7 @@ async def fetch(connect: Connect, name: str, file: OfferedFile, here: Path, *, s
         if said.split(" ", 1)[0].lstrip("\\") == await asyncio.to_thread(_sha256, part):
             part.replace(here)
             return
-        why = "its checksum is not that of the original"
+        why = "its checksum differs from that of the original"
         part.unlink()
     raise LabError(f"{name}: {file.there} could not be fetched: {why}")
 

@@ -72,9 +72,9 @@ async def install_binary(
     """
     found = (await run_remote(connection, name, "uname -m")).strip()
     if not _ARCHITECTURE.fullmatch(found):
-        raise LabError(f"{name}: `uname -m` says {shown(found)}, which is not an architecture")
+        raise LabError(f"{name}: `uname -m` prints {shown(found)}, which is not a known architecture")
     if arch is not None and found != arch:
-        raise LabError(f"{name}: `uname -m` says {found}, the inventory {arch}; correct the inventory")
+        raise LabError(f"{name}: `uname -m` prints {found}, but the inventory has {arch}; correct the inventory")
     try:
         path = binary_for(found)
     except MachineError as error:
@@ -88,7 +88,7 @@ async def install_binary(
     folder, new = shlex.quote(str(Path(access.binary).parent)), shlex.quote(f"{access.binary}.new")
     await run_remote(connection, name, f"mkdir -p -- {folder} && cat > {new} && chmod 755 {new}", content)
     if not (await run_remote(connection, name, f"sha256sum -- {new}")).startswith(sha256):
-        raise LabError(f"{name}: {access.binary} arrived damaged; is its disk full?")
+        raise LabError(f"{name}: {access.binary} arrived damaged; check whether the disk is full")
     try:
         await run_remote(connection, name, f"{new} --version")
     except LabError as error:

@@ -279,17 +279,20 @@ def _estimate(name: str, estimate: Estimate, sign: str = "") -> tuple[str, str]:
 
 def _notes(results: Results) -> Iterator[str]:
     if any(each.difference for each in results.figures):
-        yield "difference: from the baseline with the same seeds, the median of the pairs"
+        yield "difference: median of the differences from the baseline, over pairs of runs with the same seed"
     elif len(results.configurations) > 1 and results.runs:
-        yield "no differences: no seed is shared with the baseline"
+        yield "no differences: no seed was run for both the baseline and another configuration"
     partly = [name for name in results.shown if any(measured < made for measured, made in _measured(results, name))]
     if partly:
         yield (
-            f"{listed(partly)}: not measured in every run (a transfer that does not end has no time); "
-            "estimates are of the others"
+            f"{listed(partly)}: not measured in every run (a transfer that does not finish has no time); the "
+            "estimates cover the other runs only"
         )
     if any(0 < each.median.level < LEVEL for each in results.figures if each.figure in results.shown):
-        yield f"an interval of 95 % takes at least {least_runs()} runs; the level shown is that of fewer"
+        yield (
+            f"a 95 % interval needs at least {least_runs()} runs; with fewer runs the interval has the lower level "
+            "that is shown"
+        )
     if results.missing:
         yield f"{counted(results.missing, 'run')} of the study missing; `atoll sweep STUDY --resume` makes them"
     origins = {run.provenance for run in results.runs}
@@ -328,7 +331,7 @@ def _not_counted(results: Results) -> Iterator[str]:
     if bad:
         yield f"not counted, invalid: {by_number(run.number for run in bad)}"
     if equal := [f"#{run.number} (#{run.repeats})" for run in results.others if run.repeats]:
-        yield f"not counted, equal to an earlier run in every figure: {', '.join(equal)}"
+        yield f"not counted, because every figure equals that of an earlier run: {', '.join(equal)}"
 
 
 def _measured(results: Results, name: str) -> Iterator[tuple[int, int]]:
@@ -459,4 +462,4 @@ def _oriented(
 
 
 def _same_of_all(equal: Sequence[tuple[str, str]]) -> tuple[str, ...]:
-    return (f"the same of all: {'; '.join(f'{name}: {text}' for name, text in equal)}",) if equal else ()
+    return (f"equal in all rows: {'; '.join(f'{name}: {text}' for name, text in equal)}",) if equal else ()

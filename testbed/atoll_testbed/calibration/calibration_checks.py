@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from atoll_core.experiment.experiment import Distribution, LinkDirection
+from atoll_core.experiment.experiment import JitterShape, LinkDirection
 from atoll_testbed.calibration.link_direction import PROBE_PACKET, LinkUnderTest
 
 _MOST_CORRELATION = 0.5
@@ -105,7 +105,7 @@ def delay_row(
     """
     row = row_of(link, "delay", "ms", link.settings.delay.ms)
     if not one_way_ns:
-        return replace(row, state=CheckState.OFF, why="no packet came through")
+        return replace(row, state=CheckState.OFF, why="no packet arrived")
     own_ns = link.serialisation_ns(link.counted(PROBE_PACKET)) + others_ns
     base = statistics.median(one_way_ns) if link.settings.jitter or link.shake_ns else min(one_way_ns)
     spread = ((link.settings.jitter.amount.ns if link.settings.jitter else 0) + link.shake_ns) / 2
@@ -125,12 +125,12 @@ def jitter_row(
     row = row_of(link, "jitter (interquartile)", "ms", quartiles_ns(link.settings) / 1e6)
     if others:
         return skipped(row, "another link of the chain, or the terrestrial latency, has jitter, too")
-    if jitter is not None and jitter.distribution is Distribution.PARETO:
+    if jitter is not None and jitter.distribution is JitterShape.PARETO:
         return skipped(row, "the spread of a Pareto distribution cannot be estimated from few packets")
     if jitter is not None and jitter.correlation > _MOST_CORRELATION:
         return skipped(row, "jitter with this correlation cannot be estimated from few packets")
     if len(one_way_ns) < 20:
-        return skipped(row, f"only {len(one_way_ns)} packets came through")
+        return skipped(row, f"only {len(one_way_ns)} packets arrived")
     low, _, high = statistics.quantiles(one_way_ns, n=4)
     expected = quartiles_ns(link.settings)
     least, most = expected * (1 - tolerance.spread_ratio), expected * (1 + tolerance.spread_ratio)
@@ -142,7 +142,7 @@ def quartiles_ns(settings: LinkDirection) -> float:
     jitter = settings.jitter
     if jitter is None:
         return 0.0
-    return jitter.amount.ns * (_NORMAL_QUARTILES if jitter.distribution is Distribution.NORMAL else 1.0)
+    return jitter.amount.ns * (_NORMAL_QUARTILES if jitter.distribution is JitterShape.NORMAL else 1.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ def rate_row(link: LinkUnderTest, steady: tuple[float, float] | None, tolerance:
     expected = link.settings.rate.bit_s * link.mtu / link.counted(link.mtu) * (1 - lost)
     row = row_of(link, "rate of IP packets", "Mbit/s", expected / 1e6)
     if steady is None:
-        return replace(row, state=CheckState.OFF, why="hardly anything came through")
+        return replace(row, state=CheckState.OFF, why="almost no packet arrived")
     allowed = (tolerance.rate_ratio + lost) * expected
     return row.judged(8 * steady[1] / 1e6, (expected - allowed) / 1e6, (expected + allowed) / 1e6)
 
@@ -195,7 +195,7 @@ def byte_row(
     """The bytes that each packet counts in addition to its IP bytes, from the rate of small packets."""
     row = row_of(link, "counted in addition to IP", "B", link.counted(0))
     if steady is None or not steady[0]:
-        return replace(row, state=CheckState.OFF, why="hardly anything came through")
+        return replace(row, state=CheckState.OFF, why="almost no packet arrived")
     lost = link.lost(packet_bytes)
     counted = link.settings.rate.bit_s / 8 / steady[0] * (1 - lost) - packet_bytes
     allowed = tolerance.byte + lost * link.counted(packet_bytes)
@@ -207,9 +207,9 @@ def queue_row(link: LinkUnderTest, mark: dict[str, Any]) -> CalibrationFigure:
     row = row_of(link, "queue", "kB", link.queue_bytes / 1e3)
     fullest = mark.get("queue_max_bytes")
     if link.settings.aqm:
-        return skipped(row, "its AQM keeps the queue short")
+        return skipped(row, "not judged, because the AQM keeps the queue short")
     if fullest is None:
-        return skipped(row, "this box does not count it")
+        return skipped(row, "this box does not measure its queue")
     return row.judged(fullest / 1e3, (link.queue_bytes - link.counted(link.mtu)) / 1e3, link.queue_bytes / 1e3)
 
 
@@ -226,7 +226,7 @@ def loaded_row(
     packet_ns = sum(link.serialisation_ns(link.counted(link.mtu)) for link in links)
     row = CalibrationFigure(links[0].box, name, "RTT under load", "ms", (base_ns + full_ns) / 1e6)
     if any(link.settings.aqm for link in links):
-        return skipped(row, "its AQM keeps the queue short")
+        return skipped(row, "not judged, because the AQM keeps the queue short")
     if len(rtts_ns) < 5:
         return replace(row, state=CheckState.OFF, why="pings were not answered while the link was full")
     low = base_ns + full_ns - 2 * packet_ns - jitter_ns - tolerance.early_ns - tolerance.loaded_ns / 4

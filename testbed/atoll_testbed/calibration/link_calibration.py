@@ -90,7 +90,7 @@ async def calibrate(testbed: Testbed, experiment: Experiment, wanted: Sequence[s
     The experiment is applied to the testbed, and nothing else uses it. Raises RunError, LabError.
     """
     links = links_under_test(testbed.network, experiment)
-    testbed.events.publish(Progress("idle path: pinging along it"))
+    testbed.events.publish(Progress("pinging the idle path"))
     rtts = await idle_rtts(testbed, max(_IDLE_PING_S, seconds / 2), _PING_INTERVAL_NS)
     if not rtts:
         msg = "no ping crossed the chain; `atoll run` reports which paths are broken"
@@ -151,7 +151,7 @@ async def _flooded_rows(
         ]
         return [_explained(row, _note(found, link)) for row in rows]
 
-    parts = {"rate alone": alone, "what counts as a byte": small, "delay and rate together": together}
+    parts = {"rate alone": alone, "bytes counted per packet": small, "delay and rate together": together}
     rows: list[CalibrationFigure] = []
     for name, part in parts.items():
         testbed.events.publish(Progress(f"{link.box} {link.name}: testing {name}"))
@@ -220,7 +220,10 @@ def _too_long(link: LinkUnderTest) -> str:
     if link.refused:
         return link.refused
     if link.serialisation_ns(link.queue_bytes) > _BRIEF_LONGEST_NS:
-        return f"its queue holds {link.serialisation_ns(link.queue_bytes) / 1e9:.1f} s; `atoll link calibrate` fills it"
+        return (
+            f"its queue holds {link.serialisation_ns(link.queue_bytes) / 1e9:.1f} s; only `atoll link calibrate` "
+            "tests such a link"
+        )
     return ""
 
 
@@ -236,7 +239,7 @@ def _mark(found: Flood, link: LinkUnderTest) -> dict[str, Any]:
 
 def _note(found: Flood, link: LinkUnderTest) -> str:
     if found.overflowed:
-        return f"the receiver missed {found.overflowed} packets: this machine is too busy"
+        return f"the receiver lost {found.overflowed} packets: this machine is too busy"
     return offered_note(_mark(found, link), link.flood_bit_s / 8e9 * (found.end_ns - found.begin_ns))
 
 

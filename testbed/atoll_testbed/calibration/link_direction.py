@@ -67,7 +67,7 @@ class LinkUnderTest:
             settings = replace(settings, rate=first.rate or settings.rate, delay=delay, loss=loss, trace=None)
         refused = _refused(settings, mtu + overhead_bytes, narrower=narrower)
         if first is not None and first.blocked:
-            refused = "its trace begins blocked"
+            refused = "its trace begins with a blocked link"
         return cls(box, name, settings, counts, refused, terrestrial, mtu, overhead_bytes)
 
     @property

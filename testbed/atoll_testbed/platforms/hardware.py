@@ -278,7 +278,7 @@ def _problems(outcomes: list[Outcome[_Reached]], network: Network, inventory: In
         wrong += missing_prerequisites(one.machine, one.facts, one.clock, one.address)
         if one.address:
             reached_by = ip_address(one.address.partition("%")[0])
-            wrong += address_conflict(f"{one.machine.name}: the address it is reached by", reached_by, network)
+            wrong += address_conflict(f"{one.machine.name}: its management address", reached_by, network)
         interfaces = one.facts["interfaces"]
         owners.update(interfaces[each.name]["mac"] for each in one.machine.interfaces if each.name in interfaces)
     wrong += [

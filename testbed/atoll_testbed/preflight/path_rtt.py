@@ -77,7 +77,7 @@ def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[Deviat
         if abs(measured_ns - configured_ns) > allowed_ns:
             message = (
                 f"{server}: terrestrial RTT {measured_ns / 1e6:.2f} ms, configured {configured_ns / 1e6:g} ms; "
-                f"allowed is a difference of {allowed_ns / 1e6:.2f} ms"
+                f"the difference may be at most {allowed_ns / 1e6:.2f} ms"
             )
             sources = {server, *_references(plan)}
             wrong.append(

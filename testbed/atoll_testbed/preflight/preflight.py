@@ -27,8 +27,8 @@ _PATH_ATTEMPTS = 5  # from the second on, only of paths that are off
 _LINK_ATTEMPTS = 3  # each fills the links again
 _MOST_PATHS = 10  # in the error message
 _BUSY = (
-    "a terrestrial RTT that is slightly off is often caused by a busy machine; "
-    "run it again when the machine is idle, or with --on virtual"
+    "a terrestrial RTT slightly out of tolerance is often caused by a busy machine; repeat the run when the machine "
+    "is idle, or use --on virtual"
 )
 
 

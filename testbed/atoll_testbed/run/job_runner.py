@@ -110,7 +110,7 @@ class RunJobs:
         """Raise RunError if a scheduled job has not been started by the end of the measurement."""
         missing = [name for name, task in self._scheduled.items() if not task.done()]
         if missing:
-            raise RunError(f"{', '.join(missing)}: not started by the end of the measurement; the machine is too busy")
+            raise RunError(f"{', '.join(missing)} had not started when the measurement ended; the machine is too busy")
 
     async def stop(self, *phases: Phase) -> None:
         """Stop the jobs of one phase after the other; their exit statuses are ignored. Raises LabError."""

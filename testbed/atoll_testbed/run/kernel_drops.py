@@ -21,7 +21,7 @@ from atoll_core.lab.port_ref import PortRef
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_emulation.mininet_lab.port_names import port_interface_names
-from atoll_emulation.this_machine.packet_sockets import PacketSocket
+from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters
 from atoll_hosts.agent import Agent, MeasuredHost
 from atoll_testbed.metrics.host_metrics import machines_by_agent
 from atoll_testbed.testbed import Testbed
@@ -43,7 +43,9 @@ class DropSample:
 
     sample: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unknown: str | None = None  # the reason if there is no sample
-    ports: Mapping[PortRef, PacketSocket] = field(default_factory=dict[PortRef, PacketSocket])  # of an emulated lab
+    ports: Mapping[PortRef, PacketSocketCounters] = field(
+        default_factory=dict[PortRef, PacketSocketCounters]
+    )  # of an emulated lab
     ports_unknown: str | None = None  # the reason if there are no ports
 
 
@@ -146,7 +148,7 @@ def _on_cables(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
 
 
 def _at_ports(
-    before: Mapping[PortRef, PacketSocket], after: Mapping[PortRef, PacketSocket]
+    before: Mapping[PortRef, PacketSocketCounters], after: Mapping[PortRef, PacketSocketCounters]
 ) -> dict[str, dict[str, int]]:
     """Packets that the switches' sockets dropped, by port; ports without drops are left out."""
     rises: dict[str, dict[str, int]] = {}

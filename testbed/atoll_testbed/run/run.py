@@ -174,7 +174,7 @@ class Run:
     async def _check(self, plan: Plan) -> None:
         full_matrix = self._request.options.full_matrix
         if full_matrix:
-            self.note(f"full matrix: {len(plan.checks)} paths, pinged in {pinging_ns(plan) / 1e9:.0f} s")
+            self.note(f"full matrix: {len(plan.checks)} paths; pinging takes {pinging_ns(plan) / 1e9:.0f} s")
         emulated = self._request.platform == MININET
         base_ns = await check_paths(self._testbed, plan, self._recording, full_matrix=full_matrix, emulated=emulated)
         drained = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)

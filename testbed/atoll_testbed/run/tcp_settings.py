@@ -54,7 +54,7 @@ async def _permitted(testbed: Testbed, wanted: HostSysctls, note: Callable[[str]
         try:
             was = await machine.sysctl([pair])
         except LabError as error:
-            note(f"set per socket, not as the default: {error}")
+            note(f"set for each socket, because the default cannot be changed: {error}")
             wanted = {host: tuple(each for each in pairs if each != pair) for host, pairs in wanted.items()}
         else:
             await machine.sysctl(was)

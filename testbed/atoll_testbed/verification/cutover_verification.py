@@ -18,7 +18,7 @@ from atoll_core.errors import LabError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Plan
-from atoll_testbed.verification.entry_counters import entry_text
+from atoll_testbed.verification.entry_counters import entry_label
 from atoll_testbed.verification.probe_receiver import (
     ProbedLab,
     Sending,
@@ -61,7 +61,7 @@ class _CutoverProbe:
         """The failure in one line."""
         probe = self.probe
         words = (
-            f"probe {probe.src} -> {probe.dst} through chain {probe.chain}, taken by {entry_text(probe.entry)} at "
+            f"probe {probe.src} -> {probe.dst} through chain {probe.chain}, expected at {entry_label(probe.entry)} at "
             f"{probe.entry.switch}/{probe.entry.match.in_port}"
         )
         seen = frozenset[Sighting]().union(*watch.ways(self.number))
@@ -71,7 +71,7 @@ class _CutoverProbe:
                 "acknowledged the change; its data plane was not updated"
             )
         missed = sorted({machine for machine, _, _ in self.here - seen})
-        return f"{words}: sent by {probe.src} for {LAG_S:g} s, it did not reach {', '.join(missed) or probe.dst}"
+        return f"{words}: {probe.src} sent it for {LAG_S:g} s, but it did not reach {', '.join(missed) or probe.dst}"
 
 
 async def verify_cutover(

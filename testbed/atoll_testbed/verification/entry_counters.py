@@ -67,13 +67,13 @@ def counted_path(steps: Iterable[Step], rises: Counts, taps: Collection[str]) ->
             continue
         came = "; ".join(filter(None, (last, to))) or "no entry counted it"
         if step.entry is None:
-            return f"{came}; at {step.at} no entry takes it"
+            return f"{came}; at {step.at} no entry matches it"
         if rises.get(step.entry, 0) <= 0:
-            return f"{came}; {entry_text(step.entry)} at {step.at} did not count it"
-        last, to = f"last counted by {entry_text(step.entry)} at {step.at}", ""
+            return f"{came}; {entry_label(step.entry)} at {step.at} did not count it"
+        last, to = f"last counted by {entry_label(step.entry)} at {step.at}", ""
     return "; ".join(filter(None, (last, to)))
 
 
-def entry_text(entry: FlowEntry) -> str:
+def entry_label(entry: FlowEntry) -> str:
     """An entry in words: its purpose in the plan, else its match and actions."""
     return f"'{entry.why or str(entry).removeprefix(f'{entry.switch}: ')}'"

@@ -30,7 +30,7 @@ from atoll_testbed.verification.entry_counters import (
     count_increase,
     counted_path,
     counts,
-    entry_text,
+    entry_label,
     prompt_switches,
 )
 from atoll_testbed.verification.probe_receiver import (
@@ -240,7 +240,7 @@ def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, wanted: Col
         return counted_path(way.steps[1:], rises, taps)
 
     if not watch.arrived(way.number, way.end, answer=False):
-        lost = f"{probe}: sent {ATTEMPTS} times, it did not arrive at {way.end}"
+        lost = f"{probe}: it was sent {ATTEMPTS} times and did not arrive at {way.end}"
         if not are_counters_prompt(network, way.steps[1:]):
             return lost
         return f"{lost}: {far()}; look at {where_to_look(network, way.steps[1:], rises, taps)}"
@@ -250,16 +250,20 @@ def _judge(network: Network, way: _Way, watch: Watch, rises: Counts, wanted: Col
     if not _took(way, watch):
         elsewhere = {each[0] for seen in watch.ways(way.number) for each in seen - way.sightings}
         where = (
-            f"but also reached {', '.join(sorted(elsewhere))}" if elsewhere else "but no attempt took the whole path"
+            f"but also reached {', '.join(sorted(elsewhere))}"
+            if elsewhere
+            else "but none of the attempts followed the whole path"
         )
         return f"{probe}: it arrived at {way.end}, {where}: {far()}"
     if not _done(way, watch):
         return f"{probe}: it arrived at {way.end}, but no answer came back to {way.src.name}"
     if any(rises.get(entry, 0) <= 0 for entry in way.entries if entry in wanted):
-        return f"{probe}: it arrived at {way.end} by another path than this: {far()}"
+        return f"{probe}: it arrived at {way.end}, but not by the planned path: {far()}"
     return None
 
 
 def _words(probe: Probe) -> str:
     place = f"{probe.entry.switch}/{probe.entry.match.in_port}"
-    return f"probe {probe.src} -> {probe.dst} through chain {probe.chain}, sent by {entry_text(probe.entry)} at {place}"
+    return (
+        f"probe {probe.src} -> {probe.dst} through chain {probe.chain}, sent by {entry_label(probe.entry)} at {place}"
+    )

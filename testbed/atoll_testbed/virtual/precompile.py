@@ -49,7 +49,7 @@ async def compile_stale(folders: Iterable[Path], tell: Callable[[str], None]) ->
         left += not compileall.compile_file(path, quiet=2)
         await asyncio.sleep(0)  # so that Ctrl-C can interrupt
     if left:
-        tell(f"{left} modules could not be compiled or written: the run is repeatable in this installation only")
+        tell(f"{left} modules could not be compiled or written, so this run is repeatable in this installation only")
     return left
 
 

@@ -214,7 +214,10 @@ async def test_niceness_that_the_session_could_not_be_given_is_said() -> None:
     assert said == {
         None: None,
         0: None,
-        7: "niceness 7 counts within its session only: that of the session is 0 and could not be set",
+        7: (
+            "niceness 7 has an effect within its session only: "
+            "the niceness of the session is 0 and could not be changed"
+        ),
     }
 
 
@@ -245,7 +248,7 @@ print(json.dumps(found))
         assert said[0] == {"nice": 7, "cpus": [cpu], "open_files": 99, "autogroup": 7 if grouped else None}
         assert (said[1]["nice"], said[1]["autogroup"]) == (os.nice(0), 0 if grouped else None)
         assert said[1]["cpus"] == sorted(os.sched_getaffinity(0))
-        with pytest.raises(LabError, match="no CPU 900 is there for us"):
+        with pytest.raises(LabError, match="CPU 900 is not available"):
             await agent.start_job("nowhere", ["true"], limits=JobLimits(cpus=(900,)))
 
 

@@ -267,7 +267,7 @@ async def test_a_route_beyond_the_experiment_is_refused(lab: Machines, prefix: s
     await lab.run(box, "ip route add default via 192.0.2.9")
     before = await lab.state(box, "box-i2")
     wrong = replace(TWO_PAIRS.interfaces[3], routes=(RouteSettings(prefix),))
-    with pytest.raises(LabError, match=r"route to .* by box-i2 is to no IPv4 prefix of hosts"):
+    with pytest.raises(LabError, match=r"route to .* by box-i2 is not an IPv4 prefix of hosts"):
         await lab.agent.set_host(replace(PROXY, interfaces=(*PROXY.interfaces[:3], wrong)), box)
     assert await lab.state(box, "box-i2") == before
 

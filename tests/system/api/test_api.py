@@ -375,7 +375,7 @@ def test_a_port_that_is_taken_is_one_clear_line(lab: Lab) -> None:
     assert done.returncode == 1
     assert done.stderr == (
         "--listen 127.0.0.1:8099: the port is in use by another program; "
-        "choose another one with --listen, or 0 for any free port\n"
+        "choose another one with --listen (0: any free port)\n"
     )
 
 

@@ -225,7 +225,7 @@ async def test_a_refused_entry_is_named_and_undone(controller: Controller, demo:
     assert str(failure.value) == (
         "sw-i: switch 4 refused 'nothing to pop' (priority 1000, port 99, untagged, any -> any: pop, port 3): "
         "OFPET_BAD_ACTION OFPBAC_MATCH_INCONSISTENT "
-        "(the actions do not suit what is matched, as popping a tag of untagged frames)"
+        "(the actions do not fit the match, for example popping a tag of untagged frames)"
     )
     assert sorted(map(str, await held(controller, network))) == sorted(map(str, before))
 

@@ -95,8 +95,8 @@ def test_a_new_version_that_lacks_an_entry_is_found_out(said: Said) -> None:
 def test_a_wrong_port_is_found_out(said: Said) -> None:
     """Frames come to a switch that expects none."""
     assert re.fullmatch(
-        r"probe ws -> i5 through chain main, sent by .*: sent 6 times, it did not arrive at i5: last counted by "
-        r"'pep-w -> sat: chain, to island' at sw-c/12; at sw-w2/24 no entry takes it; look at the table of sw-w2, "
+        r"probe ws -> i5 through chain main, sent by .*: it was sent 6 times and did not arrive at i5: last counted by "
+        r"'pep-w -> sat: chain, to island' at sw-c/12; at sw-w2/24 no entry matches it; look at the table of sw-w2, "
         r"by `atoll switches entries sw-w2`",
         said["wrong"],
     )

@@ -73,7 +73,9 @@ def test_without_ryu_one_line_says_how_to_get_it(sandbox: Sandbox, monkeypatch: 
     monkeypatch.setenv(VARIABLE, "/nowhere/python")
     done = sandbox.run(ATOLL, "run", QUICK, "--runtime", "ryu")
     assert done.returncode == 1
-    assert done.stderr.splitlines()[-1].startswith("no Ryu here: there is no /nowhere/python; run `tools/ryu`, or ")
+    assert done.stderr.splitlines()[-1].startswith(
+        "Ryu is not installed (/nowhere/python does not exist); run `tools/ryu`, or "
+    )
     sandbox.wait_clean()
 
 

@@ -136,7 +136,7 @@ def test_a_service_account_needs_the_role_admin(empty: GrafanaServer, influx: In
     if role == "Admin":
         assert done.returncode == 0, done.stderr
     else:
-        refused(done, "does not let us do .* role Admin may")
+        refused(done, "denies .* role Admin")
         assert not api(empty, "GET", "/api/folders")
 
 

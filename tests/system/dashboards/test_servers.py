@@ -64,7 +64,7 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
                 down()
                 wait_for_line(run, "no answer from")
                 up()
-                wait_for_line(run, "takes points again")
+                wait_for_line(run, "accepts points again")
             output, rest = run.communicate(timeout=120)
             assert run.returncode in (0, 3), rest
             influx.kill()
@@ -95,8 +95,8 @@ def test_a_database_that_was_killed_twice_during_a_run_holds_exactly_the_spool(d
     assert demo.influx.points() == recorded(demo.lines)
     notes = [event["message"] for event in demo.events if event["type"] == "note" and "metrics" in event["message"]]
     assert sum("no answer from" in note for note in notes) >= 2, notes
-    assert sum("takes points again" in note for note in notes) >= 2, notes
-    assert not [note for note in notes if "in no database yet" in note]
+    assert sum("accepts points again" in note for note in notes) >= 2, notes
+    assert not [note for note in notes if "not in a database yet" in note]
 
 
 @pytest.mark.lab
@@ -200,10 +200,10 @@ async def test_so_does_influxdb_1_while_a_spool_grows(
                 influx.kill()
                 await feed_until("no answer from")
                 await asyncio.to_thread(influx.start().wait)
-                await feed_until("takes points again")
+                await feed_until("accepts points again")
             await feed(len(pieces))
         assert influx.points() == recorded(demo.lines)
-    assert len([note for note in notes if "takes points again" in note]) == 2, notes
+    assert len([note for note in notes if "accepts points again" in note]) == 2, notes
 
 
 @pytest.mark.lab

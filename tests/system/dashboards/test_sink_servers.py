@@ -178,7 +178,7 @@ async def test_a_sink_that_is_killed_is_started_again(
                 await asyncio.sleep(0.15)
             spool.close()
         assert influx.points() == recorded(read_spool(tmp_path / SPOOL))
-    again = "metrics: the sink was killed by signal 9; it is started again, and sends all points from the first"
+    again = "metrics: the sink was killed by signal 9; it is restarted and sends all points again from the first"
     assert notes == [again, again]
 
 
@@ -256,5 +256,5 @@ async def test_what_was_wrong_is_made_right_during_a_run(
         (series,) = influx.series("SELECT count(n) FROM later.autogen.m")
     refused, recovered = notes
     assert ("does not accept the token" if wrong == "token" else "has no database 'later'") in refused
-    assert recovered == "metrics: the database takes points again; those since are delivered"
+    assert recovered == "metrics: the database accepts points again; the points of the meantime were delivered"
     assert series["values"][0][1] == 1001

@@ -204,7 +204,7 @@ def test_the_end_of_the_lab_ends_a_shell(sandbox: Sandbox, victim: tuple[str, ..
 def test_a_runs_directory_below_run_is_refused(sandbox: Sandbox) -> None:
     done = sandbox.run(ATOLL, "run", GEO, "--runs", "/var/run/atoll-runs", limit_s=20)
     assert done.returncode == 2
-    assert done.stderr.startswith("--runs /var/run/atoll-runs: the lab has a /run of its own")
+    assert done.stderr.startswith("--runs /var/run/atoll-runs: the lab has its own /run")
     assert done.stderr.count("\n") == 1
 
 
@@ -222,6 +222,6 @@ def test_an_installation_below_run_is_refused(tmp_path: Path) -> None:
     with Sandbox(tmp_path, setup=setup) as below:
         done = below.run("/run/atoll/.venv/bin/python", "-m", "atoll_cli.main", "up", GEO, limit_s=20)
         assert done.returncode == 1
-        assert done.stderr.startswith("/run/atoll/.venv: the lab has a /run of its own")
+        assert done.stderr.startswith("/run/atoll/.venv: the lab has its own /run")
         assert done.stderr.count("\n") == 1
         assert below.traces() == []

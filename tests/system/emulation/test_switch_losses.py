@@ -17,7 +17,7 @@ from atoll_core.lab.port_ref import PortRef
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_emulation.mininet_lab.port_names import port_interface_names
-from atoll_emulation.this_machine.packet_sockets import PacketSocket
+from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters
 from atoll_testbed.run.kernel_drops import DropSample, drop_increase
 from tests.support.sandbox import ROOT
 
@@ -77,7 +77,7 @@ async def counted(lab: EmulatedLab, interface: str, counter: str, machine: str |
     return link["stats64"][direction][name]
 
 
-async def looked(lab: EmulatedLab, network: Network) -> dict[PortRef, PacketSocket]:
+async def looked(lab: EmulatedLab, network: Network) -> dict[PortRef, PacketSocketCounters]:
     """The lab's sockets by port; there are those of the ports and no other."""
     names = port_interface_names(network)
     sockets = await lab.packet_sockets()
@@ -85,7 +85,7 @@ async def looked(lab: EmulatedLab, network: Network) -> dict[PortRef, PacketSock
     return {port: sockets[name] for port, name in names.items()}
 
 
-def enough(ports: dict[PortRef, PacketSocket]) -> tuple[int, int]:
+def enough(ports: dict[PortRef, PacketSocketCounters]) -> tuple[int, int]:
     """How many frames a socket of this machine holds at most, and more than twice as many: those to be sent.
 
     A frame takes more of a socket's buffer than its own bytes.
@@ -94,7 +94,9 @@ def enough(ports: dict[PortRef, PacketSocket]) -> tuple[int, int]:
     return held, max(5000, 2 * held)
 
 
-async def accounts(lab: EmulatedLab, network: Network, sent: int) -> tuple[int, dict[PortRef, PacketSocket], int]:
+async def accounts(
+    lab: EmulatedLab, network: Network, sent: int
+) -> tuple[int, dict[PortRef, PacketSocketCounters], int]:
     """What became of the frames that w1 has sent, once it is known of all: received, counted by port, lost on cables.
 
     Nobody else sends anything in this lab. What is found after 30 s is told all the same.

@@ -182,7 +182,7 @@ def test_a_setting_the_kernel_refuses_is_named_and_nothing_is_left(results: dict
 def test_a_setting_that_did_not_take_is_found_by_reading_it_back(results: dict[str, Any]) -> None:
     refused = results["refusals"]["other"]
     assert (refused["status"], refused["left"]) == (1, [])
-    assert "tbf on 'ifb-to-island': limit is 30000, asked for 40000" in refused["said"]
+    assert "tbf on 'ifb-to-island': limit is 30000, requested 40000" in refused["said"]
 
 
 def test_the_machine_says_that_it_has_both_backends(output: Path) -> None:

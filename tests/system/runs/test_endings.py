@@ -129,7 +129,7 @@ def test_interrupt_cancels_cleanly(sandbox: Sandbox, number: signal.Signals) -> 
     sandbox.kill(pid, number)
     _, errors = end(process)
     assert process.returncode == 130
-    assert "cancelled; measurements until then are in" in errors.splitlines()[-1]
+    assert "cancelled; the measurements so far are in" in errors.splitlines()[-1]
     assert sandbox.traces() == []
     run = only_run(sandbox)
     manifest = json.loads((run / "manifest.json").read_text())

@@ -107,8 +107,8 @@ def test_a_run_whose_disk_fills_up_ends_with_the_reason_and_where_its_results_ar
     assert ended.code == 1
     why, where = ended.told.splitlines()[-2:]
     assert why.startswith("disk full: ")
-    assert why.endswith("could not be written; free space there, what was written before is kept")
-    assert where.startswith("measurements until then are in ")
+    assert why.endswith("could not be written; free space on that disk (files written before are kept)")
+    assert where.startswith("the measurements so far are in ")
     assert "Traceback" not in ended.told
     assert ended.left == []
 

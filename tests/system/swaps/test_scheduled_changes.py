@@ -113,7 +113,7 @@ def test_a_change_that_fails_is_undone_told_and_the_last_one(tmp_path: Path) -> 
     assert (after["began_s"], after["failure"]) == (None, None)
     assert [reason.split(" failed")[0] for reason in summary["reasons"]] == [
         "change 1 (at 1 s)",
-        "change 2 (at 3 s) was not carried out",
+        "change 2 (at 3 s) was not made",
     ]
     assert summary["duration_s"] == 4.0
     assert summary["goodput_mbit_s"] > 0

@@ -117,7 +117,7 @@ def test_what_the_kernel_writes_outside_of_the_output_directory_is_lost(tmp_path
 def test_a_guest_that_waits_for_good_is_told_at_once(tmp_path: Path) -> None:
     """Its clock jumps to the limit of a day."""
     with pytest.raises(
-        LabError, match=r"had not ended at the virtual-time limit of its User-Mode Linux kernel; .*\nwaiting$"
+        LabError, match=r"did not end within the virtual-time limit of its User-Mode Linux kernel; .*\nwaiting$"
     ):
         run(["sh", "-c", "mkfifo /tmp/f; echo waiting; cat /tmp/f"], tmp_path)
 

@@ -39,7 +39,7 @@ def test_a_program_that_fails_ends_the_run_with_its_last_words(tmp_path: Path) -
     assert done.returncode == 1
     assert done.stderr.splitlines()[-2:] == [
         f"program-relay ended unexpectedly: forwarding from {tmp_path}; out of luck (exit status 3)",
-        f"measurements until then are in {run_dir}; analyse them with `atoll report {run_dir}`",
+        f"the measurements so far are in {run_dir}; analyse them with `atoll report {run_dir}`",
     ]
     printed = (run_dir / "logs" / "program-relay.out").read_text(encoding="utf-8")
     assert printed == f"forwarding from {tmp_path}\nout of luck\n"

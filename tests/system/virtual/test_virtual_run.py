@@ -144,7 +144,7 @@ def end_a_run(directory: Path, victim: str, number: signal.Signals) -> None:
     outcome = run_dir.manifest()["outcome"]
     if number is not signal.SIGKILL:
         assert process.returncode == 130
-        where = f"measurements until then are in {run_dir.path}; analyse them with `atoll report {run_dir.path}`"
+        where = f"the measurements so far are in {run_dir.path}; analyse them with `atoll report {run_dir.path}`"
         assert errors.splitlines()[-1] == f"cancelled; {where}"
         assert outcome == "cancelled at step measure"
     elif victim == "linux":
@@ -213,7 +213,7 @@ async def test_a_kernel_that_stands_still_is_given_up(tmp_path: Path) -> None:
 
     with (
         claimed_core() as core,
-        pytest.raises(RunError, match=r"the virtual kernel has made no progress for 8 s; it has said nothing"),
+        pytest.raises(RunError, match=r"the virtual kernel made no progress for 8 s; it printed nothing"),
     ):
         await measure_in_kernel(run_dir, request, find_virtual_kernel(), core, stop_kernel, stuck_s=8)
     assert run_dir.manifest()["outcome"].startswith("failed at step boot: the virtual kernel has made no progress")
@@ -287,7 +287,7 @@ def without_bytecode(directory: Path) -> str:
 
 
 def offer_kernels(directory: Path) -> str:
-    """The shell command that shows this user's kernels in a cache that others may read, too."""
+    """The shell command that shows this user's kernels in a cache that other users may read, too."""
     cache = directory / "cache" / "atoll" / "kernel"
     cache.mkdir(parents=True)
     return f"mount --bind {kernel_status().directory.parent} {cache}"

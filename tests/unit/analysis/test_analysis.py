@@ -440,7 +440,7 @@ def test_a_capture_that_said_nothing_may_have_dropped_packets(tmp_path: Path, bi
     summary = analyse(run, binary)
     assert summary["captures"]["world"]["dropped"] is None
     assert summary["reasons"] == [
-        "capture world does not say whether packets were dropped: nothing of it in logs/capture-world.out"
+        "capture world: whether packets were dropped is unknown, because logs/capture-world.out has no counters"
     ]
 
 

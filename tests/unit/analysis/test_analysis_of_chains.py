@@ -202,7 +202,7 @@ def test_a_change_that_failed_or_never_came_makes_the_run_invalid(tmp_path: Path
     write_boxes(run, {"sat": 0, "meo": 0})
     summary = analyse(run, find_binary())
     assert "change 1 (at 3 s) failed: probes did not arrive" in summary["reasons"]
-    assert "change 2 (at 6 s) was not carried out" in summary["reasons"]
+    assert "change 2 (at 6 s) was not made" in summary["reasons"]
     assert summary["goodput_mbit_s"] == pytest.approx(100 * 8000 / 10 / 1e6)
     assert "failed: probes did not arrive" in write_report(run).read_text()
 

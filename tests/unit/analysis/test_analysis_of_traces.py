@@ -54,7 +54,7 @@ def test_the_report_names_the_trace() -> None:
     asked = synthetic_experiment()
     link = replace(asked.links[0], to_world=replace(asked.links[0].to_world, trace=RAIN))
     rows = dict(settings(replace(asked, links=(link,))))
-    assert rows["sat, to the world"].endswith("drop-tail queue 100 kB, from the load on as in rain.csv")
+    assert rows["sat, to the world"].endswith("drop-tail queue 100 kB, from the start of the load as in rain.csv")
     assert rows["sat, to the island"] == "16 Mbit/s, 250 ms one way, drop-tail queue 100 kB"
 
 

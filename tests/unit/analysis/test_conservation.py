@@ -132,7 +132,7 @@ def test_payload_that_nobody_sent_makes_a_run_invalid(tmp_path: Path) -> None:
     came = segments(3)
     found, _ = judged(recorded(tmp_path, {"world": segments(2), "into-sat": came, "link-sat": came, "island": came}))
     assert found == [
-        "TCP payload differs before and after pep: w1:5001 to i1: 1000 bytes more than entered reached the island"
+        "TCP payload differs before and after pep: w1:5001 to i1: 1000 bytes more reached the island than entered"
     ]
 
 

@@ -20,7 +20,7 @@ from atoll_analysis.verdict.drop_report import (
 from atoll_analysis.verdict.verdict import judge
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.metrics.metrics_schema import EMULATION
-from atoll_emulation.this_machine.packet_sockets import PacketSocket
+from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters
 from atoll_testbed.run.kernel_drops import DropSample, drop_increase
 from tests.unit.analysis.test_verdict import VALID
 
@@ -265,7 +265,7 @@ def test_many_hosts_or_machines_are_one_line() -> None:
 
 def at_ports(told: dict[str, Any], **dropped: int) -> DropSample:
     """The sample of an emulated lab whose switch has dropped so many frames at its ports: ``p1``, ``p2``."""
-    ports = {PortRef("s1", int(name[1:])): PacketSocket(count, 212_992) for name, count in dropped.items()}
+    ports = {PortRef("s1", int(name[1:])): PacketSocketCounters(count, 212_992) for name, count in dropped.items()}
     return DropSample(told, ports=ports)
 
 

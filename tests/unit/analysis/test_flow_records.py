@@ -87,16 +87,20 @@ REFUSED = [
         ":1: its first line has no known format; name the format: --format, one of nfdump, argus, zeek, pcap",
     ),
     ("a,b\n1,2\n", Form.NFDUMP, ":1: there is no column pr; export with: nfdump -r FILE -o csv (without -q)"),
-    ("pr,sa,da,ibyt\n", None, ": holds no flow to import: no record"),
-    ("pr,sa,da,ibyt\nTCP,1.2.3.4,5.6.7.8,9\n", None, ": holds no flow to import: none of its flows is wanted"),
+    ("pr,sa,da,ibyt\n", None, ": has no flow to import: no record"),
+    (
+        "pr,sa,da,ibyt\nTCP,1.2.3.4,5.6.7.8,9\n",
+        None,
+        ": has no flow to import: none of its flows matches --to and --protocol",
+    ),
     (
         "pr,sa,da,ibyt\nTCP,1.2.3.4,10.20.0.1,many\n",
         None,
-        ":3: holds no flow to import: 'many' is not a number of bytes or packets",
+        ":3: has no flow to import: 'many' is not a number of bytes or packets",
     ),
     ("pr,sa,da,ibyt\nTCP,1.2.3.4,::1,9\n", None, "(an IPv4 address)"),
     ("#separator \\x09\n#path conn\n", None, "there is no line '#fields'; a conn.log begins with such lines"),
-    ('{"ts": 1}\n', None, "holds no flow to import: a column is missing"),
+    ('{"ts": 1}\n', None, "has no flow to import: a column is missing"),
     ("\n\r\r\n", None, "is pcapng; make pcap of it: editcap -F pcap records.csv records.pcap"),
 ]
 

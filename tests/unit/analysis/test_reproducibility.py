@@ -60,7 +60,7 @@ def test_a_compressed_capture_equals_the_one_it_was(tmp_path: Path) -> None:
         ({"pcap": capture([*FRAMES[:3], FRAMES[4], FRAMES[4]])}, "TCP sequence number is 00000003 and 00000004"),
         ({"pcap": capture(FRAMES, 1001)}, "packet 2, 0.000001000 s after the first: time stamp is"),
         ({"pcap": capture(FRAMES, 1001)}, "1 ns apart"),
-        ({"pcap": capture(FRAMES[:4])}, "one ends after packet 4, the other goes on"),
+        ({"pcap": capture(FRAMES[:4])}, "one capture ends after packet 4, the other has more packets"),
         ({"table": {"window": [1, 2, 4]}}, "tables/flows.parquet: row 2, column window: 3 and 4"),
         ({"table": {"window": [1, 2]}}, "tables/flows.parquet: 3 and 2 rows"),
         ({"table": {"other": [1, 2, 3]}}, "tables/flows.parquet: its columns"),

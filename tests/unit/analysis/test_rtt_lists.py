@@ -114,7 +114,7 @@ def test_few_targets_are_warned_of_and_fewer_than_servers_refused(tmp_path: Path
     (tmp_path / "few.txt").write_text("".join(f"{rtt}\n" for rtt in range(1, 13)))
     argv = [ATOLL, "latencies", "import", "few.txt", "--out", "l.yaml"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert done.stderr == "12 targets are 2.0 per server; a median of fewer than 20 depends on single targets\n"
+    assert done.stderr == "12 targets are 2.0 per server; with fewer than 20 targets a median depends on single ones\n"
     done = subprocess.run([*argv, "--servers", "13"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "few.txt: has RTTs of 12 targets; 13 servers need at least 13\n"

@@ -14,7 +14,7 @@ from atoll_analysis.run_directory.migrations import FORMAT, migrated
 from atoll_core.codec import from_json, to_json
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunDirError, RunError
-from atoll_core.experiment.experiment import Distribution, Experiment, Jitter
+from atoll_core.experiment.experiment import Experiment, Jitter, JitterShape
 from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.units import Duration, Size
 
@@ -66,7 +66,7 @@ def test_a_run_of_format_1_is_read_with_its_jitter_as_it_was(project: Path, tmp_
     found = migrated({"format": 1, "experiment": described}, tmp_path)
     read = from_json(Experiment, found["experiment"]).link("sat")
     assert found["format"] == FORMAT
-    assert read.to_island.jitter == Jitter(Distribution.UNIFORM, Duration(5_000_000))
+    assert read.to_island.jitter == Jitter(JitterShape.UNIFORM, Duration(5_000_000))
     assert (read.to_world.jitter, read.to_world.trace, read.to_world.queue) == (None, None, Size(1500))
 
 

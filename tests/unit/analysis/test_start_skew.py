@@ -76,7 +76,7 @@ def test_more_than_the_bound_is_told_with_who_was_first_and_last(tmp_path: Path,
 
 def test_a_client_that_never_began_is_named(tmp_path: Path) -> None:
     found = figures(tmp_path, {"i1": 0, "i4": 0}, EVENT)
-    assert silent_starts(found) == ["i2, i3 did not say when the load began there"]
+    assert silent_starts(found) == ["i2, i3 did not report when the load began there"]
 
 
 def test_the_instant_is_further_ahead_the_more_programs_there_are_to_start() -> None:

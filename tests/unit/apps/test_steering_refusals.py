@@ -104,7 +104,7 @@ def test_a_tap_beside_the_way_gets_copies_over_trunks(demo: tuple[Network, Exper
 def test_switches_without_a_trunk_between_them_are_named(demo: tuple[Network, Experiment]) -> None:
     """Steering needs trunks; the message says between which switches."""
     network, experiment = demo
-    with pytest.raises(PlanError, match=r"no path of trunks leads from sw-w1 to sw-c; add a trunk between them"):
+    with pytest.raises(PlanError, match=r"no trunks connect sw-w1 to sw-c; add a trunk"):
         flow_entries(replace(network, trunks=()), experiment)
 
 

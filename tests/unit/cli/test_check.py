@@ -92,7 +92,10 @@ def test_what_only_the_engine_can_play_is_named(
     impaired.write_text(text.replace("queue: 100 kB", "queue: 100 kB, loss: {bit_error: 1e-7}", 1))
     assert check([impaired], as_json=False) == 0
     said = capsys.readouterr().out
-    assert "links.sat.to_island.loss: needs --backend engine, also with --on virtual (netem loses by chance" in said
+    assert (
+        "links.sat.to_island.loss: needs --backend engine, also with --on virtual (netem loses packets at random"
+        in said
+    )
     check([impaired], as_json=True)
     (places,) = json.loads(capsys.readouterr().out)["engine_only"].values()
     assert list(places) == ["links.sat.to_island.loss"]

@@ -174,8 +174,8 @@ def test_words_that_are_wrong_are_one_line_in_the_words_of_the_verb(tmp_path: Pa
 
 def test_a_slip_in_a_description_is_one_line_with_its_place_whatever_the_verb(tmp_path: Path) -> None:
     slips = {
-        "tab.yaml": ("name: x\nlinks:\n\tsat: {}\n", "tab.yaml:3: not valid YAML: a tab where spaces belong"),
-        "list.yaml": ("# x\n- a\n- b\n", "list.yaml:2: a list where a description begins with keys"),
+        "tab.yaml": ("name: x\nlinks:\n\tsat: {}\n", "tab.yaml:3: not valid YAML: the line is indented with a tab"),
+        "list.yaml": ("# x\n- a\n- b\n", "list.yaml:2: a list, but a description begins with keys"),
         "empty.yaml": ("", "empty.yaml:1: the file is empty"),
     }
     for name, (text, _) in slips.items():

@@ -88,11 +88,11 @@ def test_a_run_by_itself_is_not_numbered(capsys: pytest.CaptureFixture[str]) -> 
 def test_a_run_that_fails_says_where_what_it_measured_is_and_how_to_read_it(tmp_path: Path) -> None:
     first, second = (RunDir.create(tmp_path / "my runs", "geo", now_ns) for now_ns in (10**18, 2 * 10**18))
     failed = FailedRunError(PlanError("no room"), first.path)
-    assert str(failed) == f"no room\nnothing was measured; the log of the run is in {first.path}"
+    assert str(failed) == f"no room\nnothing was measured; the run's log is in {first.path}"
     assert failed.exit_code == 2
     first.update_manifest({"plan": {}})
     failed = FailedRunError(LabError("sw-c is gone"), first.path)
-    reads = f"measurements until then are in {first.path}; analyse them with `atoll report '{first.path}'`"
+    reads = f"the measurements so far are in {first.path}; analyse them with `atoll report '{first.path}'`"
     assert (str(failed), failed.exit_code) == (f"sw-c is gone\n{reads}", 1)
     both = FailedRunError(LabError("it ended"), first.path, second.path)
     assert str(both).endswith(

@@ -43,7 +43,9 @@ def test_a_run_too_short_for_its_transfer_starts_it_with_the_load(
     short = loaded(geo, None, "5 s", *settings).transfer
     assert short is not None
     assert short.start == Duration(0)
-    assert capsys.readouterr().err == f"--duration 5 s: the transfer starts at once, not after {start}\n"
+    assert capsys.readouterr().err == (
+        f"--duration 5 s is shorter than the transfer's start, {start}: the transfer starts with the load\n"
+    )
 
 
 def test_a_run_without_a_transfer_may_be_short(geo: Path) -> None:

@@ -90,11 +90,11 @@ def test_dropped_captures_leave_tables_and_results(runs: Path) -> None:
     answer = json.loads(done.stdout)
     assert answer["freed_bytes"] == {str(first): held}
     assert [each["run_dir"] for each in answer["kept"]] == [str(second)]
-    assert "not analysed, so its captures are all there is" in done.stderr
+    assert "not analysed yet, so its captures are the only data" in done.stderr
     assert verify_run(first, find_binary()) == []
     assert list((second / "captures").iterdir())
     again = atoll("report", first)
     assert again.returncode != 0
     assert again.stderr.endswith(
-        "its captures were dropped, so it cannot be analysed again; its tables and summary are there\n"
+        "its captures were deleted, so it cannot be analysed again; its tables and summary are kept\n"
     )

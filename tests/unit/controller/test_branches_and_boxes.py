@@ -59,7 +59,8 @@ def branches(text: str) -> tuple[str, str]:
 def test_a_branch_carries_what_it_says_and_the_chain_the_rest(load):
     _, experiment = load(
         experiment=branches(
-            "udp: {carries: {protocol: udp}, chain: [sat]}, a: {carries: {island: 10.20.0.0/30, world: 10.10.0.2/32}, chain: []}"
+            "udp: {carries: {protocol: udp}, chain: [sat]}, a: {carries: {island: 10.20.0.0/30, world: "
+            "10.10.0.2/32}, chain: []}"
         )
     )
     assert [chain.name for chain in experiment.chains] == ["udp", "a", "main"]
@@ -95,7 +96,10 @@ def test_a_tap_that_only_a_branch_passes_is_captured_by_its_name(load):
     [
         (
             "a: {carries: {}, chain: []}",
-            "branch 'a': carries: it selects no traffic; name a world or island prefix or a protocol, 'chain' carries the rest",
+            (
+                "branch 'a': carries: it selects no traffic; add a world prefix, an island prefix or a protocol "
+                "('chain' carries all other traffic)"
+            ),
         ),
         (
             "a: {carries: {protocol: sctp}, chain: []}",
@@ -103,27 +107,42 @@ def test_a_tap_that_only_a_branch_passes_is_captured_by_its_name(load):
         ),
         (
             "a: {carries: {island: 10.30.0.0/24}, chain: []}",
-            "branch 'a': carries: island: 10.30.0.0/24 is not within the lab's island network 10.20.0.0/16; choose a part of that",
+            (
+                "branch 'a': carries: island: 10.30.0.0/24 is not within the lab's island network 10.20.0.0/16; choose "
+                "a part of that"
+            ),
         ),
         (
             "a: {carries: {protocol: udp}, chain: [sta]}",
-            "branch 'a': chain hop 1: unknown box or tap 'sta'; did you mean 'sat'? known boxes and taps: pep-w, coder-w, sat, coder-i, pep-i, tap-w, tap-i",
+            (
+                "branch 'a': chain hop 1: unknown box or tap 'sta'; did you mean 'sat'? known boxes and taps: pep-w, "
+                "coder-w, sat, coder-i, pep-i, tap-w, tap-i"
+            ),
         ),
         (
             "a: {carries: {protocol: udp}, chain: []}, b: {carries: {protocol: udp}, chain: [sat]}",
-            "branch 'b': carries: branch 'a' (line 10) carries the same; merge the two or let one carry less",
+            (
+                "branch 'b': carries: branch 'a' (line 10) carries the same traffic; merge the two branches, or narrow "
+                "one of them"
+            ),
         ),
         (
             "a: {carries: {island: 10.20.0.64/28}, chain: []}",
             "branch 'a': carries: no two hosts of the lab have such traffic; name a prefix with hosts in it",
         ),
         (
-            "a: {carries: {island: 10.20.0.0/24}, chain: []}, b: {carries: {island: 10.20.0.0/29}, chain: []}, c: {carries: {island: 10.20.0.0/28}, chain: [sat]}",
-            "branch 'c': carries: it carries no traffic: 'b' carries all of it; remove one of them or let it carry less",
+            (
+                "a: {carries: {island: 10.20.0.0/24}, chain: []}, b: {carries: {island: 10.20.0.0/29}, chain: []}, c: "
+                "{carries: {island: 10.20.0.0/28}, chain: [sat]}"
+            ),
+            (
+                "branch 'c': carries: it carries no traffic: 'b' carries all of it; remove one of these branches, or "
+                "narrow it"
+            ),
         ),
         (
             "a: {carries: {island: 10.20.0.0/16}, chain: []}",
-            "chain: it carries no traffic: 'a' carries all of it; remove one of them or let it carry less",
+            "chain: it carries no traffic: 'a' carries all of it; remove one of these branches, or narrow it",
         ),
         ("a: {chain: []}", "branch 'a': carries is missing; add 'carries: {protocol: udp}'"),
     ],
@@ -146,12 +165,15 @@ def test_a_branch_that_cannot_be_is_told_with_its_remedy(load, text, message):
         (
             PEPS,
             PEPS.replace("router", "external"),
-            "box 'pep-w': forwarding: a box of kind external must say how it forwards; write transparent if frames leave it as they came, routed if it sends packets in frames of its own",
+            (
+                "box 'pep-w': forwarding: a box of kind external needs `forwarding`; write transparent if it "
+                "forwards frames unchanged, routed if it forwards IP packets in new frames"
+            ),
         ),
         (
             PEPS,
             PEPS.replace("router", "router, stateful: true"),
-            "box 'pep-w': stateful: its value is fixed for kind router; remove the key, or make the box a program or external",
+            ("box 'pep-w': stateful: kind router fixes this value; remove the key, or use kind program or external"),
         ),
         (
             PEPS,
@@ -167,12 +189,12 @@ def test_a_branch_that_cannot_be_is_told_with_its_remedy(load, text, message):
         (
             TAP,
             "  tap-w: {host: cap-w}",
-            "tap 'tap-w': write either port, where copies leave a switch, or cable, which a splitter sits in",
+            "tap 'tap-w': write either port (a switch port that sends copies) or cable (a cable with a splitter)",
         ),
         (
             TAP,
             "  tap-w: {host: cap-w, cable: sw-c/77}",
-            "tap 'tap-w': cable: no cable ends at sw-c/77; name a port that something is attached to",
+            "tap 'tap-w': cable: no cable ends at sw-c/77; name a port with an attached machine",
         ),
     ],
 )

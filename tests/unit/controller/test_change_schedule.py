@@ -89,22 +89,25 @@ def test_an_experiment_without_changes_is_its_only_version(project: Path) -> Non
     ("changes", "told"),
     [
         (["{at: 60 s, chain: [sat]}"], ["12: change 1: at: 1 min is not before the end at 1 min; make it earlier"]),
-        (["{at: 10 s}"], ["12: change 1: it changes nothing; name a chain, branches, latency, traffic, udp or links"]),
+        (
+            ["{at: 10 s}"],
+            ["12: change 1: this change is empty; name a chain, branches, latency, traffic, udp or links"],
+        ),
         (
             ["{at: 10 s, latency: {w1: rtt-5}}"],
-            ["12: change 1: it changes nothing: all of this is already in effect; remove it"],
+            ["12: change 1: this change has no effect, because all of it is already in effect; remove it"],
         ),
         (
             ["{at: 10 s, chain: [sat]}", "{at: 10 s, chain: [tap-w, sat]}"],
             [
-                "13: change 2: at: 10 s is not after change 1 at 10 s (line 12); list them in order of time",
+                "13: change 2: at: 10 s is not after change 1 at 10 s (line 12); list changes in order of time",
             ],
         ),
         (
             ["{at: 10 s, branches: {hafl: null}}"],
             [
                 "12: change 1: branch 'hafl': no branch 'hafl' exists then; did you mean 'half'? known branches: half",
-                "12: change 1: it changes nothing: all of this is already in effect; remove it",
+                "12: change 1: this change has no effect, because all of it is already in effect; remove it",
             ],
         ),
         (
@@ -126,7 +129,12 @@ def test_an_experiment_without_changes_is_its_only_version(project: Path) -> Non
                 "{at: 10 s, branches: {quarter: {carries: {island: 10.20.0.0/31}, chain: []}}}",
                 "{at: 20 s, branches: {rest: {carries: {island: 10.20.0.2/31}, chain: []}}}",
             ],
-            ["6: branch 'half': carries: it carries no traffic: 'quarter', 'rest' carry all of it; remove one of them"],
+            [
+                (
+                    "6: branch 'half': carries: it carries no traffic: 'quarter', 'rest' carry all of it; remove one "
+                    "of these branches"
+                )
+            ],
         ),
     ],
     ids=lambda given: given[0][:40],
@@ -145,7 +153,9 @@ def test_a_branch_that_an_earlier_change_added_counts(written) -> None:
     (told,) = mistakes(
         written(f"{{at: 10 s, branches: {{more: {again}}}}}", f"{{at: 20 s, branches: {{again: {again}}}}}")
     )
-    assert told.startswith("13: change 2: branch 'again': carries: branch 'more' (line 12) carries the same; merge")
+    assert told.startswith(
+        "13: change 2: branch 'again': carries: branch 'more' (line 12) carries the same traffic; merge"
+    )
 
 
 def test_a_change_that_cannot_be_told_apart_is_refused_with_its_line(written) -> None:
@@ -168,7 +178,7 @@ def test_changes_too_close_to_drain_are_refused(written) -> None:
             "{at: 59800 ms, chain: [tap-w, sat]}",
         )
     )
-    slow = "the version before it takes 400 ms to drain, and"
+    slow = "the previous version needs 400 ms to drain, so"
     assert first == f"12: change 1 (at 10 s): {slow} 10.4 s is too early for the next change"
     assert third == f"14: change 3 (at 59.8 s): {slow} 1 min is too early for the end"
 

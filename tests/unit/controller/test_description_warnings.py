@@ -21,7 +21,7 @@ from atoll_core.units import Duration, Rate
 
 SMALL_BUFFERS = (
     "tcp: buffer_max: 1.399999 MB is less than the bandwidth-delay product, 16 Mbit/s x 700 ms = 1.4 MB, "
-    "so one connection cannot fill the link; usual is at least that"
+    "so one connection cannot fill the link; usual is at least 1.4 MB"
 )
 
 
@@ -42,19 +42,23 @@ def warned(project: Path, *settings: str) -> list[str]:
                 "transfer's start; usual is a duration that leaves it twice that"
             ),
         ),
-        (["ping.interval=1 min"], "ping: interval: 1 min is no less than the duration, 1 min; usual is 100 ms"),
+        (["ping.interval=1 min"], "ping: interval: 1 min is not shorter than the duration, 1 min; usual is 100 ms"),
         (
             ["ping.interval=2 ms"],
             "ping: interval: pings every 2 ms take 8% of the 4 Mbit/s of 'sat'; usual is at most 5%",
         ),
         (
             ["links.sat.to_world.queue=1100 kB"],
-            "link 'sat': to_world: queue: 1.1 MB at 4 Mbit/s delay packets by 2.2 s when full; usual is less than 2 s",
+            (
+                "link 'sat': to_world: queue: a queue of 1.1 MB at 4 Mbit/s delays packets by 2.2 s when full; usual "
+                "is less than 2 s"
+            ),
         ),
         (
             ["links.sat.to_island.queue=1100 kB", "links.sat.to_island.trace=traces/geo-rain.csv"],
             (
-                "link 'sat': to_island: queue: 1.1 MB at the least rate of its trace delay packets by 2.2 s when full; "
+                "link 'sat': to_island: queue: a queue of 1.1 MB at the least rate of its trace delays packets by "
+                "2.2 s when full; "
                 "usual is less than 2 s"
             ),
         ),
@@ -67,7 +71,7 @@ def warned(project: Path, *settings: str) -> list[str]:
         ),
         (
             ["udp={rate: 16 Mbit/s}"],
-            "udp: rate: 16 Mbit/s fill the 16 Mbit/s of 'sat' alone; usual is an eighth of that",
+            "udp: rate: 16 Mbit/s of UDP fill 'sat' (16 Mbit/s); usual is an eighth of its rate",
         ),
     ],
 )
@@ -136,11 +140,11 @@ def test_closed_loops_of_the_laboratory_overbook_nothing(
         ),
         (
             "{model: gilbert-elliott, good_to_bad: 0 %, bad_to_good: 20 %}",
-            "this gilbert-elliott channel loses no packet; usual is a good_to_bad and a loss_bad above 0 %",
+            "this gilbert-elliott channel loses no packet; usual are good_to_bad and loss_bad above 0 %",
         ),
         (
             "{model: gilbert-elliott, good_to_bad: 1 %, bad_to_good: 20 %, loss_bad: 0 %}",
-            "this gilbert-elliott channel loses no packet; usual is a good_to_bad and a loss_bad above 0 %",
+            "this gilbert-elliott channel loses no packet; usual are good_to_bad and loss_bad above 0 %",
         ),
         ("49 %", None),
         ("{model: gilbert-elliott, good_to_bad: 0 %, bad_to_good: 20 %, loss_good: 1 %}", None),
@@ -161,8 +165,9 @@ def test_slow_links_are_warned_of_where_tc_may_play_them(project: Path) -> None:
     )
     assert open_ == tc
     assert tc.message.endswith(
-        "link 'sat': to_world: rate: a full-size packet takes 187.5 ms at 64 kbit/s; where tc plays the link, as on "
-        "virtual, a packet that comes after a pause leaves without this delay; --backend engine is exact"
+        "link 'sat': to_world: rate: a full-size packet takes 187.5 ms at 64 kbit/s; if tc emulates the link (the "
+        "default on virtual), the first packet after an idle time does not get this delay; --backend engine is "
+        "exact"
     )
     assert engine == ()
     assert warned(project, slow[0].replace("queue", "aqm: {codel: {interval: 1 s}}, queue"), slow[1]) == []
@@ -268,12 +273,22 @@ def test_the_other_verbs_print_warnings_and_strict_refuses(project: Path, capsys
     [
         ("[tap-w, coder-w, sat, coder-i, tap-i]", None),
         ("[tap-w, pep-w, sat, tap-i]", None),  # alone between captures: payload proves what passes it
-        ("[sat]", "captures do not show what sat loses; usual is a tap at the world's end and at the island's end"),
-        ("[coder-w, tap-w, sat, tap-i]", "captures do not show what coder-w loses; usual is a tap at the world's end"),
+        (
+            "[sat]",
+            (
+                "captures do not show the packets that sat loses; usual is a tap at the world's end and at the "
+                "island's end"
+            ),
+        ),
+        (
+            "[coder-w, tap-w, sat, tap-i]",
+            "captures do not show the packets that coder-w loses; usual is a tap at the world's end",
+        ),
         (
             "[tap-w, coder-w, pep-w, sat, tap-i, pep-i]",
             (
-                "captures do not show what pep-i and coder-w lose; usual is a tap at the island's end and between "
+                "captures do not show the packets that pep-i and coder-w lose; usual is a tap at the island's end "
+                "and between "
                 "coder-w and pep-w"
             ),
         ),
@@ -320,7 +335,7 @@ def test_a_rate_that_tc_takes_for_another_is_warned_of_but_not_with_the_engine(
             if "whole bytes" in doubt.message
         ]
         assert bool(found) == (kept is not None and backend is not Backend.ENGINE)
-        assert all(f"to_world: rate: 1.234 kbit/s become {kept} where tc" in message for message in found)
+        assert all(f"to_world: rate: 1.234 kbit/s become {kept} if tc" in message for message in found)
 
 
 def test_plan_does_not_recommend_virtual_time_to_those_who_asked_for_it(

@@ -54,7 +54,7 @@ def test_each_kind_of_difference_has_its_reason() -> None:
     (foreign,) = diff([ENTRY], [FOREIGN, ENTRY])
     assert (foreign.action, foreign.entry) == (ChangeAction.DELETE, FOREIGN)
     assert str(foreign) == (
-        "delete sw-c: priority 5, any frame: port NORMAL (not in the plan, and of a form that no plan uses)"
+        "delete sw-c: priority 5, any frame: port NORMAL (not in the plan, and atoll makes no entries of this form)"
     )
 
 

@@ -74,16 +74,16 @@ def test_a_capture_file_has_one_packet(tmp_path: Path) -> None:
         ("IP(**{'ttl': 1})", "IP takes its values by name, such as IP(version=...)"),
         ("IP('x')", "IP takes its values by name"),
         ("IP(ttl=999)", "IP: While building field 'ttl'"),
-        ("/".join(["IP()"] * 600), "600 layers are too many; give at most 32"),
+        ("/".join(["IP()"] * 600), "600 layers: too many; give at most 32"),
         ("Dot1Q(vlan=5000)/IP()", "Dot1Q: vlan=5000 is not possible; the packet would have vlan=904"),
-        ("IP(version=6)/UDP()", "this is no IPv4 packet"),
-        ("IP(dst='example.org')", "IP: dst='example.org' is no IPv4 address"),
-        ("IP()/ICMP(gw='example.org')", "ICMP: gw='example.org' is no IPv4 address"),
+        ("IP(version=6)/UDP()", "this is not an IPv4 packet"),
+        ("IP(dst='example.org')", "IP: dst='example.org' is not an IPv4 address"),
+        ("IP()/ICMP(gw='example.org')", "ICMP: gw='example.org' is not an IPv4 address"),
         ("IP()/UDP(dport='nothing')", "UDP: unknown name 'nothing'"),
-        ("UDP()", "this is no IPv4 packet with at most one VLAN tag"),
-        ("Dot1Q()/Dot1Q()/IP()", "this is no IPv4 packet with at most one VLAN tag"),
+        ("UDP()", "this is not an IPv4 packet with at most one VLAN tag"),
+        ("Dot1Q()/Dot1Q()/IP()", "this is not an IPv4 packet with at most one VLAN tag"),
         ("4500", "2 bytes are no Ethernet frame"),
-        (bytes(Ether() / ARP()).hex(), "this is no IPv4 packet with at most one VLAN tag"),
+        (bytes(Ether() / ARP()).hex(), "this is not an IPv4 packet with at most one VLAN tag"),
     ],
 )
 def test_what_is_no_packet_is_refused_in_one_line(text: str, message: str) -> None:
@@ -98,7 +98,7 @@ def test_what_is_no_packet_is_refused_in_one_line(text: str, message: str) -> No
 )
 def test_values_are_never_evaluated(value: str, tmp_path: Path) -> None:
     made = tmp_path / "made"
-    with pytest.raises(UsageError, match=r"is no number and no text in quotes$"):
+    with pytest.raises(UsageError, match=r"is neither a number nor a text in quotes$"):
         read_packet(f"IP(ttl={value.format(made)})", WORLD, ISLAND)
     assert not made.exists()
 

@@ -10,9 +10,9 @@ from atoll_core.experiment.experiment import (
     Bernoulli,
     BitError,
     Codel,
-    Distribution,
     GilbertElliott,
     Jitter,
+    JitterShape,
     LinkDirection,
     LinkTrace,
     LossTrace,
@@ -34,14 +34,14 @@ def test_a_plain_direction_is_configured_as_ever():
 @pytest.mark.parametrize(
     ("change", "key", "told"),
     [
-        ({"jitter": Jitter(Distribution.UNIFORM, Duration(5))}, "jitter_ns", 5),
+        ({"jitter": Jitter(JitterShape.UNIFORM, Duration(5))}, "jitter_ns", 5),
         (
-            {"jitter": Jitter(Distribution.UNIFORM, Duration(5), 0.25)},
+            {"jitter": Jitter(JitterShape.UNIFORM, Duration(5), 0.25)},
             "jitter",
             {"kind": "uniform", "amount_ns": 5, "correlation": 0.25},
         ),
         (
-            {"jitter": Jitter(Distribution.PARETO, Duration(5))},
+            {"jitter": Jitter(JitterShape.PARETO, Duration(5))},
             "jitter",
             {"kind": "pareto", "amount_ns": 5, "correlation": 0.0},
         ),

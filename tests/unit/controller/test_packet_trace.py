@@ -77,7 +77,14 @@ def test_a_trace_survives_json(project: Path, capsys: pytest.CaptureFixture[str]
 @pytest.mark.parametrize(
     ("src", "dst", "message"),
     [
-        ("w1", "w2", "w1 and w2 are both world hosts, between which no traffic passes; name a host of each end"),
+        (
+            "w1",
+            "w2",
+            (
+                "w1 and w2 are both world hosts, and there is no traffic between them; name one world host and one "
+                "island host"
+            ),
+        ),
         ("w1", "i33", "lab island has no host 'i33'; known hosts: w1, w2"),
         ("sat", "i3", "lab island has no host 'sat'; known hosts: w1"),
     ],

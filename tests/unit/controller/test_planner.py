@@ -16,7 +16,7 @@ from atoll_controller.planner.plan_text import changes_text, plan_text
 from atoll_controller.planner.planner import make_plan, plan_json, plan_sha256
 from atoll_core.codec import from_json
 from atoll_core.description.loader import load_experiment
-from atoll_core.experiment.experiment import Chain, Distribution, Experiment, Jitter, LinkTrace, TraceRow
+from atoll_core.experiment.experiment import Chain, Experiment, Jitter, JitterShape, LinkTrace, TraceRow
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import LegPair, Phase, Plan, RouteSettings
@@ -76,7 +76,7 @@ def test_channels_are_dealt_by_capacity_and_the_plan_says_so(geo: tuple[Network,
     assert plan_text(plan).split("\n\n")[3].splitlines() == [
         "Channels: 24, allocated to 6 island clients by capacity",
         "  12      i1              capacity 4",
-        "  0       i2              capacity 0.1; no channels, so nothing is started there",
+        "  0       i2              capacity 0.1; gets no channels, so no load is started there",
         "  3 each  i3, i4, i5, i6  capacity 1",
     ]
 
@@ -170,9 +170,7 @@ def test_jitter_of_both_directions_adds_up(geo: tuple[Network, Experiment]) -> N
     shaky = tuple(replace(each, jitter=Duration(1_000_000)) for each in delay.classes)
     network = replace(network, delay_boxes=(replace(delay, classes=shaky),))
     link = experiment.links[0]
-    unsteady = replace(
-        link, to_island=replace(link.to_island, jitter=Jitter(Distribution.UNIFORM, Duration(3_000_000)))
-    )
+    unsteady = replace(link, to_island=replace(link.to_island, jitter=Jitter(JitterShape.UNIFORM, Duration(3_000_000))))
     checks = {check.src: check for check in make_plan(network, replace(experiment, links=(unsteady,))).checks}
     assert checks["w1"].jitter_ns == 5_000_000
     assert checks["ws"].jitter_ns == 3_000_000
@@ -273,7 +271,7 @@ def test_changes_as_text(geo: tuple[Network, Experiment]) -> None:
     """A change is told with its entry and its reason; none is told, too."""
     entry = make_plan(*geo).flows[0]
     assert changes_text([FlowChange(ChangeAction.ADD, entry, "missing on sw-c")]) == f"add    {entry} (missing on sw-c)"
-    assert changes_text([]) == "nothing to change: the switches have the plan's entries"
+    assert changes_text([]) == "nothing to change: the switches already have the plan's entries"
 
 
 def test_boxes_count_stalls_from_the_experiment_s_limit_on(geo: tuple[Network, Experiment]) -> None:

@@ -167,15 +167,15 @@ def test_a_live_trace_says_what_is_proven(demo: Described) -> None:
     text = live_trace_text(found)
     assert found.proven
     assert text.startswith("icmp from w1 to i1 takes chain main: proven, 3 of 5 probes answered after 507 ms ")
-    assert "(506 ms to 509 ms), by configuration 505 ms\n" in text
+    assert "(506 ms to 509 ms), configured 505 ms\n" in text
     assert "saw 5 after 1.234 ms" in text
-    assert text.endswith("\n  entries that counted more than 5 carry other traffic, too")
+    assert text.endswith("\n  entries that counted more than 5 packets also carry other traffic")
 
 
 def test_a_way_without_answers_is_not_proven(demo: Described) -> None:
     """Though everything on the way there has been passed."""
     found = live(demo, counted=5, seen=5, rtts=())
-    assert found.lost == "on the way back: they came to i1, and no answer to w1"
+    assert found.lost == "on the way back: the probes arrived at i1, but no answer arrived at w1"
     assert "not proven; 5 probes were lost on the way back" in live_trace_text(found)
 
 

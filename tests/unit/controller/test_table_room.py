@@ -60,8 +60,10 @@ async def test_where_both_do_not_fit_an_apply_at_once_deletes_first_and_says_so(
     await reconciler.apply(NEW)
     assert diff(NEW.flows, switches.entries) == ()
     assert len(notes) == 1
-    assert f"its table has room for {room} entries, too few for the " in notes[0]
-    assert notes[0].endswith("old entries are deleted first, and packets are lost until the new ones are installed")
+    assert f"its table has room for {room} entries, too few for " in notes[0]
+    assert notes[0].endswith(
+        "the old entries are deleted first, and packets are lost until the new entries are installed"
+    )
 
 
 async def test_where_both_fit_new_entries_come_first_and_nothing_is_said() -> None:
@@ -81,7 +83,7 @@ async def test_a_plan_that_does_not_fit_is_refused_before_anything_is_touched() 
     reconciler, switches = await kept(largest(big) - 1, [])
     switches.log.clear()
     with pytest.raises(
-        LabError, match=rf"the plan has {largest(big)} entries and table 0 .* room for {largest(big) - 1};"
+        LabError, match=rf"the plan has {largest(big)} entries, but table 0 .* room for {largest(big) - 1};"
     ):
         await reconciler.apply(big)
     assert switches.log == []
@@ -108,5 +110,5 @@ async def test_a_swap_needs_room_for_what_comes_before_anything_goes() -> None:
     reconciler, _ = await kept(needed, [])
     await reconciler.require_room([move.most for move in moves])
     reconciler, _ = await kept(needed - 1, [])
-    with pytest.raises(LabError, match=f"has {needed} entries .* use `atoll apply EXPERIMENT --immediate`"):
+    with pytest.raises(LabError, match=f"has {needed} entries, .* use `atoll apply EXPERIMENT --immediate`"):
         await reconciler.require_room([move.most for move in moves])

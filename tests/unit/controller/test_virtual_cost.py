@@ -89,7 +89,7 @@ def test_the_kernel_of_a_run_that_would_fill_it_has_more_memory() -> None:
 
 
 CROWDED = (
-    "traffic: channels: with 100000 channels, simultaneous runs on virtual are estimated to take 1.3 GB of memory, to "
+    "traffic: channels: with 100000 channels, simultaneous runs on virtual are estimated to need 1.3 GB of memory, to "
     "a factor of two, and this machine has 1.0 GB free; usual is less than that"
 )
 
@@ -108,7 +108,7 @@ def test_a_run_that_may_not_fit_the_machine_is_doubted_and_one_that_cannot_is_re
     assert doubt.message.endswith(CROWDED)
     assert fitting_runs(experiment, needed) == 1
     free = Size(5 * 10**8)
-    with pytest.raises(MachineError, match=r"are estimated to take 1\.3 GB of memory") as refused:
+    with pytest.raises(MachineError, match=r"are estimated to need 1\.3 GB of memory") as refused:
         require_memory(experiment, needed)
     assert "\n" not in str(refused.value)
     with pytest.raises(MachineError):
@@ -153,7 +153,9 @@ def test_check_warns_of_it_and_strict_does_too(project: Path, capsys: pytest.Cap
 def test_plan_tells_the_estimate_in_virtual_time_only(project: Path, capsys: pytest.CaptureFixture[str]) -> None:
     described = load_experiment(project / "examples/geo.yaml")
     print_plan(described, Backend.TC, VIRTUAL, as_json=False)
-    assert "estimated wall time in virtual time: 16 s, to a factor of two; memory: 290 MB" in capsys.readouterr().out
+    assert (
+        "estimated wall time in virtual time: 16 s (within a factor of two); memory: 290 MB" in capsys.readouterr().out
+    )
     print_plan(described, Backend.TC, MININET, as_json=True)
     assert not any("estimated" in note for note in json.loads(capsys.readouterr().out)["notes"])
     with pytest.raises(DescriptionError, match="estimated to take"):

@@ -142,12 +142,12 @@ def test_settings_of_the_experiment_override_those_of_the_lab_and_the_kind(load:
         (
             f"{BARE}\nbranches: {{coded: {{carries: {{protocol: tcp}}, chain: [tap-w, pep-w, sat, pep-i]}}}}",
             "{}",
-            "'coded': it carries TCP only, but the packets in which 'pep-w' and 'pep-i' carry its packets are UDP",
+            "'coded': it carries TCP only, but 'pep-w' and 'pep-i' encapsulate its packets in UDP",
         ),
         (
             f"{WHOLE}\nbranches: {{voice: {{carries: {{protocol: udp}}, chain: [tap-w, sat, tap-i]}}}}",
             "{}",
-            "chain: the packets in which 'pep-w' and 'pep-i' carry its packets are UDP, which branch 'voice' carries",
+            "chain: 'pep-w' and 'pep-i' encapsulate its packets in UDP, which branch 'voice' carries",
         ),
         (
             f"{BARE}\nbranches: {{few: {{carries: {{island: 10.20.0.1/32}}, chain: [tap-w, pep-w, sat, pep-i]}}}}",

@@ -11,7 +11,7 @@ from atoll_core.events.events import Counters, Live, Note, Progress, StepBegun, 
 T_NS = 1_800_000_000_000_000_000
 
 TEXTS: list[tuple[str, dict[str, Any]]] = [
-    ("events 3 to 9 were not kept: the log has a gap", {"type": "gap", "from": 3, "to": 9}),
+    ("events 3 to 9 are missing from the log", {"type": "gap", "from": 3, "to": 9}),
     ("lab island is up", {"type": "lab", "lab": "island", "state": "up"}),
     (
         "lab island has failed: the lab ended",
@@ -34,7 +34,7 @@ TEXTS: list[tuple[str, dict[str, Any]]] = [
         "run geo: valid",
         {"type": "work", "what": "run", "about": "geo", "state": "end", "verdict": "valid", "reasons": []},
     ),
-    ("check: pinging paths of every host, then filling the links for a moment", {"type": "step", "step": "check"}),
+    ("check: pinging the paths of every host, then filling the links for a moment", {"type": "step", "step": "check"}),
     ("step check done", {"type": "step", "step": "check", "state": "end"}),
     ("step check failed: off", {"type": "step", "step": "check", "state": "failed", "message": "off"}),
     ("step check cancelled", {"type": "step", "step": "check", "state": "failed", "message": "cancelled"}),
@@ -75,7 +75,7 @@ TEXTS: list[tuple[str, dict[str, Any]]] = [
         "chains: drain 551 ms (15 probes)",
         {"type": "swap", "state": "stage", "text": "chains: drain 551 ms (15 probes)"},
     ),
-    ("swap: packets take the new version", {"type": "swap", "state": "turned"}),
+    ("swap: packets now take the new chain", {"type": "swap", "state": "turned"}),
     (
         "connections reset in pep-w (12)",
         {"type": "swap", "state": "connections", "how": "reset", "boxes": {"pep-w": 12}},
@@ -85,7 +85,7 @@ TEXTS: list[tuple[str, dict[str, Any]]] = [
         {"type": "swap", "state": "connections", "how": "time-out", "boxes": {"modem": None}},
     ),
     (
-        "connections of boxes that traffic left could not be reset and will time out: no ss there",
+        "connections through boxes that are no longer in use could not be reset and will time out: no ss there",
         {"type": "swap", "state": "connections", "how": "failed", "reason": "no ss there"},
     ),
     (
@@ -115,7 +115,7 @@ WARNINGS = {
     "change 2: failed",
     "test 1:",
     "transfer failed",
-    "connections of boxes",
+    "connections through boxes that are no longer in use",
     "swap rolled back",
     "switch sw-w is down",
     "rack-3 kept",

@@ -131,7 +131,7 @@ MISTAKES = [
     ("\n  sat:", "\n  sta:", "  sta:", "link 'sta': unknown box 'sta'; did you mean 'sat'? known satellite emulators: sat"),
     ("chain: [tap-w, sat,", "chain: [tap-x, sat,", "chain", "chain hop 1: unknown box or tap 'tap-x'; did you mean 'tap-w'? known boxes and taps: pep-w, coder-w, sat, coder-i, pep-i, tap-w, tap-i"),
     ("chain: [tap-w, sat,", "chain: [w1, sat,", "chain", "chain hop 1: 'w1' is a host, but a chain consists of boxes and taps; known boxes and taps: pep-w, coder-w, sat, coder-i, pep-i, tap-w, tap-i"),
-    ("chain: [tap-w, sat,", "chain: [tap-i, sat,", "chain", "chain hop 3: 'tap-i' is in the chain twice; keep one of them"),
+    ("chain: [tap-w, sat,", "chain: [tap-i, sat,", "chain", "chain hop 3: 'tap-i' occurs twice in the chain; keep one of them"),
     ("  w1: rtt-5\n", "  w1: rrt-5\n", "rrt-5", "latency of 'w1': no delay box carries the latency class 'rrt-5'; did you mean 'rtt-5'? known classes: rtt-5, rtt-20, rtt-50, rtt-90, rtt-140, rtt-200"),
     ("  w1: rtt-5\n", "  w1: rtt-6\n", "rtt-6", "latency of 'w1': no delay box carries the latency class 'rtt-6'; known classes: rtt-5, rtt-20, rtt-50, rtt-90, rtt-140, rtt-200"),
     ("  w1: rtt-5\n", "  w9: rtt-5\n", "w9", "latency of 'w9': unknown world host 'w9'; known world hosts: w1, w2, w3, w4, w5, w6, ws, wh"),
@@ -147,8 +147,8 @@ MISTAKES = [
     ("flow_sizes: published", "flow_sizes: 10 kb", "10 kb", "traffic: flow_sizes: distribution: '10 kb' is not a size; did you mean 10 kB?"),
     ("flow_sizes: published", "flow_sizes: nowhere.csv", "nowhere", "traffic: flow_sizes: nowhere.csv: there is no such file; the path is relative to this file"),
     ("flow_sizes: published", "flow_sizes: {distribution: published, counts: tcp}", "counts: tcp", "traffic: flow_sizes: counts: unknown counts 'tcp'; known counts: payload, ip"),
-    ("flow_sizes: published", "flow_sizes: {distribution: 100 B, counts: ip}", "counts: ip", "traffic: flow_sizes: the largest flow, 100 B, is less than a connection has, 269 B of IP bytes"),
-    ("flow_sizes: published", "flow_sizes: {counts: ip}, pro_rate: 200 B", "pro_rate", "traffic: pro_rate: 200 B is less than a connection has; write at least 269 B of IP bytes"),
+    ("flow_sizes: published", "flow_sizes: {distribution: 100 B, counts: ip}", "counts: ip", "traffic: flow_sizes: the largest flow, 100 B, has fewer IP bytes than a connection, 269 B"),
+    ("flow_sizes: published", "flow_sizes: {counts: ip}, pro_rate: 200 B", "pro_rate", "traffic: pro_rate: 200 B is smaller than the smallest connection; write at least 269 B of IP bytes"),
     ("flow_sizes: published", "pro_rate: 2 MB", "pro_rate", "traffic: pro_rate: '2 MB' is too large; it must be at most 1 MB"),
     ("flow_sizes: published", "flow_sizes: 100 B, pro_rate: 200 B", "pro_rate", "traffic: pro_rate: 200 B exceeds the largest flow, 100 B; lower it"),
     ("flow_sizes: published", "think_time: {mean: 2 s, distribution: normal}", "normal", "traffic: think_time: distribution: unknown distribution 'normal'; known distributions: constant, exponential"),
@@ -166,7 +166,7 @@ MISTAKES = [
     # -- times and numbers
     ("duration: 60 s", "duration: 0 s", "duration", "duration: '0 s' is too small; it must be at least 1 s"),
     ("duration: 60 s", "duration: 10 s", "start", "transfer: start: 10 s is not before the end at 10 s; start it earlier"),
-    ("duration: 60 s", "duration: 999999999999 h", "duration", "duration: '999999999999 h' is larger than this program can count; write less than 9223372036.854775807 s"),
+    ("duration: 60 s", "duration: 999999999999 h", "duration", "duration: '999999999999 h' is too large; write less than 9223372036.854775807 s"),
     ("duration: 60 s\n", "", "name:", "duration is missing; add 'duration: 60 s'"),
     ("interval: 100 ms", "interval: 999 us", "999", "ping: interval: '999 us' is too small; it must be at least 1 ms"),
     ("channels: 20", "channels: 100001", "channels", "traffic: channels: the number 100001 is not a whole number from 0 to 100000"),
@@ -219,7 +219,8 @@ def test_the_hosts_every_experiment_needs_must_be_in_the_lab(load, text, lab, ho
 def test_channels_need_clients_and_no_channels_need_none(load, text, lab):
     without = re.sub(r"\n  i[1-6]: .*", "", lab)
     assert mistakes_of(load, text, without) == [
-        f"e.yaml:{line_of(text, 'lab: lab.yaml')}: lab: lab.yaml has no host with role island-client: the channels run on it; add one"
+        f"e.yaml:{line_of(text, 'lab: lab.yaml')}: lab: lab.yaml has no host with role island-client: the channels "
+        "run on it; add one"
     ]
     load(edited(text, ("channels: 20", "channels: 0")), without)
 
@@ -227,7 +228,8 @@ def test_channels_need_clients_and_no_channels_need_none(load, text, lab):
 def test_the_delay_trunk_must_carry_both_directions_each_way(load, text, lab):
     slow = edited(lab, ("rate: 1 Gbit/s\n    classes", "rate: 19.9 Mbit/s\n    classes"))
     assert mistakes_of(load, text, slow) == [
-        f"e.yaml:{line_of(text, '  sat:')}: link 'sat': the trunk of delay box 'delay' (19.9 Mbit/s, lab.yaml:{line_of(slow, '19.9')}) is too "
+        f"e.yaml:{line_of(text, '  sat:')}: link 'sat': the trunk of delay box 'delay' (19.9 Mbit/s, "
+        f"lab.yaml:{line_of(slow, '19.9')}) is too "
         "slow: each way it carries 16 Mbit/s to the island + 4 Mbit/s to the world = 20 Mbit/s; "
         "write 'rate: 20 Mbit/s' there, or lower the link's"
     ]
@@ -239,7 +241,8 @@ def test_the_delay_trunk_must_carry_both_directions_each_way(load, text, lab):
 def test_trunks_between_switches_must_carry_the_link(load, text, lab):
     slow = edited(lab, ("from: sw-i/24, to: sw-c/3, rate: 1 Gbit/s", "from: sw-i/24, to: sw-c/3, rate: 15 Mbit/s"))
     assert mistakes_of(load, text, slow) == [
-        f"e.yaml:{line_of(text, '  sat:')}: link 'sat': trunk sw-i/24 - sw-c/3 (15 Mbit/s, lab.yaml:{line_of(slow, '15 Mbit')}) is too slow: "
+        f"e.yaml:{line_of(text, '  sat:')}: link 'sat': trunk sw-i/24 - sw-c/3 (15 Mbit/s, "
+        f"lab.yaml:{line_of(slow, '15 Mbit')}) is too slow: "
         "16 Mbit/s leave sw-c by it; write 'rate: 16 Mbit/s' there, or lower the link's"
     ]
     load(text, slow.replace("15 Mbit/s", "16 Mbit/s"))
@@ -333,7 +336,7 @@ def test_congestion_controls_for_all_for_single_servers_and_for_the_transfer(loa
             "w7",
             "tcp: server 'w7': unknown world server 'w7'; known world servers: w1, w2, w3, w4, w5, w6",
         ),
-        ("ws", "tcp: server 'ws': it sends the transfer alone; write transfer: congestion_control instead"),
+        ("ws", "tcp: server 'ws': this host only sends the transfer; write transfer: congestion_control instead"),
         ("i1", "tcp: server 'i1': a host of role island-client sends no load; name world servers only"),
     ],
 )

@@ -76,23 +76,26 @@ def test_what_is_written_is_read_back() -> None:
 
 
 MISTAKES = [
-    ("", "s.csv:1: has no sizes; write one a line, or CSV with the columns size_bytes and count"),
+    ("", "s.csv:1: has no sizes; write one size per line, or CSV with the columns size_bytes and count"),
     ("size_bytes\n", "s.csv:1: there is no size below the column name; add some"),
     ("40\n0\n", "s.csv:2: '0' is not a size; write a whole number of bytes from 1 to 2^53"),
     ("40\n1.5 kB\n", "s.csv:2: '1.5 kB' is not a size; write a whole number of bytes from 1 to 2^53"),
-    ("40,2\n50,3\n", "s.csv:1: two columns need a first line that names them, such as 'size_bytes,count'"),
+    ("40,2\n50,3\n", "s.csv:1: the first line must name the columns, such as 'size_bytes,count'"),
     ("size,weight\n", "s.csv:1: unknown column 'weight'; known columns: size_bytes, count, probability, quantile"),
-    ("count,probability\n", "s.csv:1: one column is size_bytes, the sizes in bytes"),
+    ("count,probability\n", "s.csv:1: the column size_bytes is missing; add the sizes in bytes"),
     ("size,count,quantile\n", "s.csv:1: count and quantile exclude each other; keep one of them"),
     ("size,count\n40\n", "s.csv:2: 1 cells where the header names 2 columns; write one for each"),
     ("size,count\n40,-1\n", "s.csv:2: '-1' is not a count; write a whole number of flows"),
-    ("size,count\n40,0\n", "s.csv:2: there is no flow in it; add a row with a count above 0"),
+    ("size,count\n40,0\n", "s.csv:2: all counts are 0; add a row with a count above 0"),
     ("size,probability\n40,0.5\n50,0.4\n", "s.csv:3: the probabilities add up to 0.9; they must add up to 1"),
     ("size,probability\n40,1.5\n", "s.csv:2: '1.5' is not a probability; write a number from 0 to 1, such as 0.25"),
-    ("quantile,size\n0,40\n0.5,30\n1,50\n", "s.csv:3: size 30 is below 40, that of the quantile before"),
+    ("quantile,size\n0,40\n0.5,30\n1,50\n", "s.csv:3: size 30 is below 40, the size of the previous quantile"),
     (
         "quantile,size\n0,40\n0.5,50\n0.5,60\n1,70\n",
-        "s.csv:4: quantile 0.5 does not come after 0.5 by 10^-9 or more; put rows in order",
+        (
+            "s.csv:4: quantile 0.5 is not larger than 0.5, the quantile of the previous row, by at least 10^-9; put "
+            "rows in ascending order"
+        ),
     ),
     (
         "quantile,size\n0.1,40\n1,50\n",

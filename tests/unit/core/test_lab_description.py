@@ -108,7 +108,8 @@ def test_taps_may_share_a_capture_host(load, text):
 
 def test_a_lab_needs_no_trunks_boxes_delay_boxes_or_taps(load):
     network = load(
-        "name: tiny\nnetworks: {world: 10.1.0.0/24, island: 10.2.0.0/24}\nswitches: {s: {dpid: 1, driver: ovs}}\nhosts: {}\n"
+        "name: tiny\nnetworks: {world: 10.1.0.0/24, island: 10.2.0.0/24}\nswitches: {s: {dpid: 1, driver: "
+        "ovs}}\nhosts: {}\n"
     )
     assert all(
         getattr(network, field.name) == ()
@@ -136,7 +137,8 @@ MISTAKES = [
     # -- capacities
     (
         "ip: 10.20.0.1,", "capacity: 0, ip: 10.20.0.1,", "capacity: 0",
-        "host 'i1': capacity: the number 0 is not a capacity; write a number above 0 and up to 1000000, such as 1 or 0.5",
+        "host 'i1': capacity: the number 0 is not a capacity; write a number above 0 and up to 1000000, such as 1 "
+        "or 0.5",
     ),
     (
         "ip: 10.20.0.1,", "capacity: '4', ip: 10.20.0.1,", "capacity: '4'",
@@ -158,7 +160,8 @@ MISTAKES = [
     ),
     (
         "sw-i: {dpid: 4,", "sw-i: {dpid: 3,", "sw-i: {dpid: 3,",
-        "switch 'sw-i': dpid: datapath id 3 is already taken by switch 'sw-c': dpid (line @sw-c: {dpid@); give each switch its own",
+        "switch 'sw-i': dpid: datapath id 3 is already taken by switch 'sw-c': dpid (line @sw-c: {dpid@); give each "
+        "switch its own",
     ),
     (
         "rtt-20: {vlan: 102,", "rtt-20: {vlan: 101,", "rtt-20: {vlan: 101,",
@@ -187,7 +190,7 @@ MISTAKES = [
     ),
     (
         "wh: {role: world-whistle,", "wh: {role: world-special,", "wh: {role: world-special,",
-        "host 'wh': role: host 'ws' (line @ws: {role@) already is the world-special; there is one",
+        "host 'wh': role: host 'ws' (line @ws: {role@) already is the world-special; a lab has only one",
     ),
     # -- unknown names
     (
@@ -208,7 +211,8 @@ MISTAKES = [
     ("ip: 10.10.0.1,", "ipp: 10.10.0.1,", "ipp", "host 'w1': unknown key 'ipp'; did you mean 'ip'? known keys: capacity, interface, ip, mac, mtu, port, role"),
     (
         "\nhosts:", "\nhost:  # misspelt", "# misspelt",
-        "unknown key 'host'; did you mean 'hosts'? known keys: boxes, delay_boxes, hosts, name, networks, switches, taps, trunks",
+        "unknown key 'host'; did you mean 'hosts'? known keys: boxes, delay_boxes, hosts, name, networks, switches, "
+        "taps, trunks",
     ),
     # -- addresses
     (
@@ -226,7 +230,7 @@ MISTAKES = [
         "island: 10.20.0.0/16", "island: 10.0.0.0/8", "10.0.0.0/8",
         "networks: island: 10.0.0.0/8 overlaps the world's 10.10.0.0/16; choose networks that do not",
     ),
-    ("world: 10.10.0.0/16", "world: 10.10.0.1/16", "0.1/16", "networks: world: '10.10.0.1/16' is not written as a network; write '10.10.0.0/16'"),
+    ("world: 10.10.0.0/16", "world: 10.10.0.1/16", "0.1/16", "networks: world: '10.10.0.1/16' has host bits set; write '10.10.0.0/16'"),
     ("world: 10.10.0.0/16", "world: everything", "everything", "networks: world: 'everything' is not an IPv4 network; write address/prefix length, such as '10.10.0.0/16'"),
     # -- ports, numbers, quantities
     ("port: sw-w1/1}", "port: sw-w1}", "sw-w1}", "host 'w1': port: 'sw-w1' is not a switch port; write switch/number, such as 'sw-w1/1'"),
@@ -257,7 +261,8 @@ MISTAKES = [
     ("port: sw-w1/1}", "port: sw-w1/1, mac: '02:00'}", "'02:00'", "host 'w1': mac: '02:00' is not a MAC address; write six bytes such as '02:00:00:00:00:01'"),
     (
         "port: sw-w1/1}", "port: sw-w1/1, mac: '01:00:5e:00:00:01'}", "01:00:5e",
-        "host 'w1': mac: '01:00:5e:00:00:01' is no interface's own MAC address; make its first byte even, such as '02'",
+        "host 'w1': mac: '01:00:5e:00:00:01' is a group (multicast) MAC address; make its first byte even, such as "
+        "'02'",
     ),
     (
         "port: sw-w1/1}", "port: sw-w1/1, mac: '02:a7:00:01:00:02'}", "02:a7",
@@ -265,12 +270,14 @@ MISTAKES = [
     ),
     (
         "world: sw-c/15, island: sw-c/16", "world: sw-c/15, island: {port: sw-c/16, interface: sat-w}", "interface: sat-w",
-        "box 'sat': island: interface: sat's interface sat-w is already taken by box 'sat': world: interface (line @world: sw-c/15@); give it another name",
+        "box 'sat': island: interface: sat's interface sat-w is already taken by box 'sat': world: interface (line "
+        "@world: sw-c/15@); give it another name",
     ),
     # -- wiring
     (
         "  - {from: sw-i/24, to: sw-c/3, rate: 1 Gbit/s}\n", "", "sw-i: {dpid",
-        "switch 'sw-i': no trunk connects it with the rest of the lab, so i1, i2, i3, i4, i5, i6, is cannot be reached; "
+        "switch 'sw-i': no trunk connects it with the rest of the lab, so i1, i2, i3, i4, i5, i6, is cannot be "
+        "reached; "
         "add one such as {from: sw-i/7, to: sw-c/3, rate: 1 Gbit/s}",
     ),
     ("from: sw-i/24, to: sw-c/3", "from: sw-c/30, to: sw-c/3", "sw-c/30", "trunk 3: both ends are on 'sw-c'; a trunk connects two switches"),
@@ -312,7 +319,8 @@ hosts: {a: {role: world-server, ip: 10.10.0.1, port: main/2}}
         ),
         (
             "boxes: 7",
-            "boxes: the number 7 where keys belong, such as 'boxes: {sat: {kind: link, world: main/3, island: main/4}}'",
+            "boxes: the number 7 where keys belong, such as 'boxes: {sat: {kind: link, world: main/3, island: "
+            "main/4}}'",
         ),
         (
             "delay_boxes: 7",
@@ -336,7 +344,8 @@ def test_a_suggestion_names_free_ports_of_this_labs_switches(load, section, said
 def test_an_example_of_a_trunk_connects_two_switches_of_this_lab(load):
     wrong = OTHER_LAB.replace("trunks: [{from: main/1, to: side/1, rate: 1 Gbit/s}]", "trunks: 7")
     assert mistakes_of(load, wrong) == [
-        "lab.yaml:4: trunks: the number 7 where a list belongs, such as 'trunks: [{from: main/1, to: side/1, rate: 1 Gbit/s}]'"
+        "lab.yaml:4: trunks: the number 7 where a list belongs, such as 'trunks: [{from: main/1, to: side/1, rate: "
+        "1 Gbit/s}]'"
     ]
 
 
@@ -405,7 +414,8 @@ def test_a_switch_name_is_short_enough_for_an_interface(load):
     name = "switch-of-island"
     assert mistakes_of(
         load,
-        f"name: tiny\nnetworks: {{world: 10.1.0.0/24, island: 10.2.0.0/24}}\nhosts: {{}}\nswitches:\n  {name}: {{dpid: 1, driver: ovs}}",
+        f"name: tiny\nnetworks: {{world: 10.1.0.0/24, island: 10.2.0.0/24}}\nhosts: {{}}\nswitches:\n  {name}: "
+        f"{{dpid: 1, driver: ovs}}",
     ) == [f"lab.yaml:5: switch '{name}': the name is longer than 15 characters, an interface's most; shorten it"]
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError, PlanError
-from atoll_core.experiment.experiment import Bernoulli, Codel, Distribution, Jitter, Where
+from atoll_core.experiment.experiment import Bernoulli, Codel, Jitter, JitterShape, Where
 from atoll_core.experiment.traffic import SizesCount
 from atoll_core.units import Duration, Rate, Size
 
@@ -71,7 +71,7 @@ def test_a_setting_may_lead_through_a_short_form_which_becomes_the_mapping_it_st
     experiment = load_experiment(geo, settings)[1]
     assert (experiment.traffic.sizes_count, experiment.traffic.flow_sizes) == (SizesCount.IP, "10 kB")
     link = experiment.link("sat")
-    assert link.to_world.jitter == Jitter(Distribution.NORMAL, Duration(5_000_000), 0.0)
+    assert link.to_world.jitter == Jitter(JitterShape.NORMAL, Duration(5_000_000), 0.0)
     assert link.to_island.loss == Bernoulli(0.01, Where.BEFORE)
     assert link.to_island.aqm == Codel(Duration(5_000_000), Duration(600_000_000))
     assert link.to_world.aqm == Codel(Duration(5_000_000), Duration(700_000_000))
@@ -84,7 +84,7 @@ def test_a_setting_may_lead_through_a_short_form_which_becomes_the_mapping_it_st
         ("=3", "--set '=3': write KEY=VALUE as in the description, such as 'tcp.congestion_control=hybla'"),
         ("chain=[sat", "--set 'chain=[sat': not valid YAML: "),
         ("seed=1\nname: x", "--set 'seed=1\\nname: x': more than one thing"),
-        ("seed.x=1", "--set 'seed.x=1': seed is the number 1, which has no keys; set seed as a whole"),
+        ("seed.x=1", "--set 'seed.x=1': seed is the number 1 and has no keys; set seed as a whole"),
     ],
 )
 def test_a_setting_that_cannot_be_read_is_told_in_one_line(geo, setting, told):
@@ -98,16 +98,14 @@ def test_a_lab_where_an_experiment_is_wanted_is_one_mistake(project):
     with pytest.raises(DescriptionError) as refused:
         load_experiment(project / "emulation/labs/island.yaml")
     (mistake,) = refused.value.mistakes
-    assert mistake.message.startswith("is a lab, and an experiment is wanted")
+    assert mistake.message.startswith("is a lab, but an experiment is needed")
 
 
 @pytest.mark.parametrize("setting", ["links.sta.to_island.loss=1%", "links.sta.to_world={}"])
 def test_a_part_of_a_link_that_is_not_there_names_those_that_are(geo, setting):
     with pytest.raises(PlanError) as refused:
         load_experiment(geo, [setting])
-    assert str(refused.value) == (
-        f"--set '{setting}': no link 'sta' is described; did you mean 'sat'? known links: sat"
-    )
+    assert str(refused.value) == (f"--set '{setting}': there is no link 'sta'; did you mean 'sat'? known links: sat")
 
 
 def test_of_several_settings_the_one_that_is_wrong_is_named(geo):
@@ -125,11 +123,11 @@ def test_a_mistake_in_what_was_set_names_no_line_0(geo):
     chains = "[{at: 3 s, chain: [tap-w, sat]}, {at: 2 s, chain: [sat, tap-i]}]"
     with pytest.raises(DescriptionError) as error:
         load_experiment(geo, [f"changes={chains}"])
-    assert "2 s is not after change 1 at 3 s; list them in order of time" in str(error.value)
+    assert "2 s is not after change 1 at 3 s; list changes in order of time" in str(error.value)
     alike = "{one: {carries: {protocol: udp}, chain: [sat]}, two: {carries: {protocol: udp}, chain: [tap-w, sat]}}"
     with pytest.raises(DescriptionError) as error:
         load_experiment(geo, [f"branches={alike}"])
-    assert "branch 'one' carries the same; merge" in str(error.value)
+    assert "branch 'one' carries the same traffic; merge" in str(error.value)
 
 
 @pytest.mark.parametrize(

@@ -156,8 +156,8 @@ def test_what_a_switch_does_not_forward_is_refused_with_file_and_line(load: Load
     network, experiment = load(*raised, ("sw-w: {dpid: 1, driver: ovs}", "sw-w: {dpid: 1, driver: procurve-v3}"))
     (leg, *taps) = [str(each) for each in too_long(network, experiment)]
     assert leg.endswith(
-        "narrow-lab.yaml:19: router-w-i: sw-w (HP/Aruba, v3 modules) forwards packets of up to 9198 bytes, not 9200; "
-        "write an mtu of at most 9198, or attach it to a switch that can"
+        "narrow-lab.yaml:19: router-w-i: sw-w (HP/Aruba, v3 modules) forwards packets of at most 9198 bytes, not 9200; "
+        "write an mtu of at most 9198, or attach it to a switch with a larger limit"
     )
     assert ["cap-w-tap-w" in each for each in taps] == [True]
     with pytest.raises(PlanError, match=r"narrow-lab\.yaml:19: router-w-i"):

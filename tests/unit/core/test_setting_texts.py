@@ -10,10 +10,10 @@ from atoll_core.experiment.experiment import (
     Bernoulli,
     BitError,
     Codel,
-    Distribution,
     Experiment,
     GilbertElliott,
     Jitter,
+    JitterShape,
     LinkTrace,
     Loss,
     LossTrace,
@@ -117,7 +117,7 @@ def test_queue_management_goes_by_the_keys_of_descriptions() -> None:
 
 
 def test_jitter_goes_by_its_parts() -> None:
-    steady = Jitter(Distribution.NORMAL, Duration(10**6))
+    steady = Jitter(JitterShape.NORMAL, Duration(10**6))
     assert unlike(to_island(jitter=steady), to_island(jitter=replace(steady, correlation=0.25))) == {
         "links.sat.to_island.jitter.correlation": ("0 %", "25 %")
     }

@@ -68,7 +68,7 @@ def test_a_quantity_is_read_exactly(kind, text, base):
         (
             Size,
             "10000000000 GB",
-            "'10000000000 GB' is larger than this program can count; write less than 9223372036.854775807 GB",
+            "'10000000000 GB' is too large; write less than 9223372036.854775807 GB",
         ),
     ],
 )

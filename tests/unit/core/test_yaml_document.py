@@ -56,19 +56,19 @@ def test_scalars_aliases_and_merge_keys_are_those_of_yaml_1_2(text, tree, recwar
 UNREADABLE = [
     ("", "f.yaml:1: the file is empty; a description begins with 'name: ...'"),
     ("# only a comment\n", "f.yaml:1: the file is empty; a description begins with 'name: ...'"),
-    ("\n- a\n- b\n", "f.yaml:2: a list where a description begins with keys, such as 'name: island'"),
-    ("hello", "f.yaml:1: a single word where a description begins with keys, such as 'name: island'"),
-    ("a: [1,\nb: 2\n", "f.yaml:2: not valid YAML: expected ',' or ']' before this; a bracket is left open, or a comma is missing"),
-    ("a: {b: 1\nc: 2\n", "f.yaml:2: not valid YAML: expected ',' or '}' before this; a bracket is left open, or a comma is missing"),
+    ("\n- a\n- b\n", "f.yaml:2: a list, but a description begins with keys, such as 'name: island'"),
+    ("hello", "f.yaml:1: a single word, but a description begins with keys, such as 'name: island'"),
+    ("a: [1,\nb: 2\n", "f.yaml:2: not valid YAML: expected ',' or ']' before this; a bracket is not closed, or a comma is missing"),
+    ("a: {b: 1\nc: 2\n", "f.yaml:2: not valid YAML: expected ',' or '}' before this; a bracket is not closed, or a comma is missing"),
     ("a:\n  b: 1\n c: 2\n", "f.yaml:3: not valid YAML: wrong indentation; align the entries of one level"),
-    ("a: 1\nb:\n\tc: 2\n", "f.yaml:3: not valid YAML: a tab where spaces belong; indent with spaces"),
+    ("a: 1\nb:\n\tc: 2\n", "f.yaml:3: not valid YAML: the line is indented with a tab; use spaces"),
     (
         "a: 1\n b: 2\n",
         "f.yaml:2: not valid YAML: a ':' in the wrong place; check the indentation, and put text with ': ' in quotes",
     ),
     ("a: 'x\n\n", "f.yaml:1: not valid YAML: a quotation mark is opened and not closed"),
     ("a: *x\n", "f.yaml:1: not valid YAML: found undefined alias 'x'"),
-    ("a: 1\n---\nb: 2\n", "f.yaml:2: not valid YAML: a second document ('---'); a description is one document"),
+    ("a: 1\n---\nb: 2\n", "f.yaml:2: not valid YAML: a second document begins here ('---'); a description is one document"),
     ("a: 1\nb: \x07\n", "f.yaml:2: character U+0007 is not allowed in YAML; remove it"),
     ("a: " + "[" * 5000, "f.yaml:1: nested too deeply to be a description"),
     (
@@ -89,7 +89,7 @@ def test_what_is_no_description_is_told_in_one_line(text, message):
 REPAIRABLE = [
     ("a: 1\nb: 2\na: 3\n", "f.yaml:3: key 'a' is here twice, first at line 1; keep one of them", {"a": 1, "b": 2}),
     ("a: !x 1\n", "f.yaml:1: tag !x has no meaning here; remove it", {"a": "1"}),
-    ("a: &a [1, *a]\n", "f.yaml:1: an alias to something that contains it", {"a": [1, None]}),
+    ("a: &a [1, *a]\n", "f.yaml:1: an alias refers to a node that contains the alias; remove it", {"a": [1, None]}),
     ("a: 1\n? [x]\n: 2\n", "f.yaml:2: a key must be text, not a list or mapping", {"a": 1}),
     ("a: {<<: 5, b: 1}\n", "f.yaml:1: '<<' merges a mapping that is not around it, such as '<<: *defaults'", {"a": {"b": 1}}),
     ("a: &a {<<: *a, b: 1}\n", "f.yaml:1: '<<' merges a mapping that is not around it, such as '<<: *defaults'", {"a": {"b": 1}}),
@@ -130,7 +130,8 @@ def test_a_file_too_large_is_not_read_whole(tmp_path, monkeypatch):
     with Path("large.yaml").open("wb") as file:
         file.truncate(10**12)  # sparse
     assert (
-        str(read_document(Path("large.yaml")).mistakes[0]) == "large.yaml: is larger than 4 MB; that is no description"
+        str(read_document(Path("large.yaml")).mistakes[0])
+        == "large.yaml: is larger than 4 MB, the limit for a description"
     )
 
 

@@ -169,7 +169,7 @@ def test_branches_come_change_and_go(change: Any) -> None:
 def test_the_main_chain_can_neither_be_removed_nor_be_told_what_it_carries(geo: DescribedExperiment) -> None:
     with pytest.raises(RequestError, match="cannot be removed"):
         no_chain_patch("main", geo)
-    with pytest.raises(RequestError, match="leave carries out"):
+    with pytest.raises(RequestError, match="remove `carries`"):
         chain_patch("main", [], {"protocol": "tcp"})
     with pytest.raises(RequestError, match="no chain 'coded'; known chains: main") as refused:
         no_chain_patch("coded", geo)

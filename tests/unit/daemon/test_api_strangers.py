@@ -297,8 +297,8 @@ LAUGHS = b"a: &a [x,x,x,x,x,x,x,x,x]\n" + b"".join(
         ("application/json; charset=utf-16", b"{}", 415, "UTF-8"),
         ("application/json; charset=no-such", b"{}", 415, "UTF-8"),
         (JSON, b'{"chain": [', 400, "not valid JSON"),
-        (JSON, b"[]", 400, "where an object belongs"),
-        (JSON, b'"chain"', 400, "where an object belongs"),
+        (JSON, b"[]", 400, "is not an object"),
+        (JSON, b'"chain"', 400, "is not an object"),
         (JSON, b'{"a": NaN}', 400, "NaN"),
         (JSON, b'{"a": -Infinity}', 400, "Infinity"),
         (JSON, b'{"a": 1, "a": 2}', 400, "duplicate"),
@@ -402,7 +402,7 @@ def test_a_token_that_others_may_read_is_none(tmp_path: Path, monkeypatch: pytes
     monkeypatch.delenv(TOKEN_VARIABLE, raising=False)
     (tmp_path / "token").write_text(TOKEN)
     (tmp_path / "token").chmod(0o644)
-    with pytest.raises(MachineError, match="others may read"):
+    with pytest.raises(MachineError, match="other users may read"):
         find_token(tmp_path)
     (tmp_path / "token").unlink()
     (tmp_path / "token").symlink_to("/etc/hostname")

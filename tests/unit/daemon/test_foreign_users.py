@@ -171,7 +171,7 @@ async def test_nothing_is_sent_to_another_users_process() -> None:
         holder = daemon_holder(TARGET)
         assert holder is not None
         assert holder[1] == NOBODY
-        with pytest.raises(LabError, match=rf"nobody's process {sitting.pid}; .*nothing was sent to it"):
+        with pytest.raises(LabError, match=rf"nobody's process {sitting.pid}; .*atoll sent nothing to it"):
             async with connected(TARGET):
                 pass
         upstream = Upstream(TARGET)
@@ -194,7 +194,7 @@ async def test_each_connection_is_checked_not_only_the_first(
                 await client.status()
         with as_nobody(_SITTING, socket_name(TARGET)) as sitting:
             assert await first_line(sitting) == "held"
-            with pytest.raises(LabError, match="nothing was sent to it"):
+            with pytest.raises(LabError, match="atoll sent nothing to it"):
                 await client.listen("127.0.0.1:0", "a-token-that-nobody-may-have", None)
             await assert_heard_nothing(sitting)
 
@@ -258,7 +258,7 @@ def test_a_process_of_root_that_is_no_daemon_is_not_called_one() -> None:
     closing.start()
     try:
         assert refusal_of_nobody().endswith(
-            f"root's process {os.getpid()} has bound it and does not answer as a daemon"
+            f"root's process {os.getpid()} holds the lock but does not answer like a daemon"
         )
     finally:
         listener.shutdown(socket.SHUT_RDWR)

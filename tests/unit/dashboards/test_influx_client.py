@@ -42,8 +42,8 @@ def hang_up(connection: socket.socket) -> None:
 @pytest.mark.parametrize(
     ("answer", "told"),
     [
-        (speak_plainly, r"what listens there speaks no TLS; write http:// \(SSLError .*"),
-        (hang_up, r"no TLS connection came about \(SSLError .*"),
+        (speak_plainly, r"the server at this address does not use TLS; write http:// \(SSLError .*"),
+        (hang_up, r"the TLS connection failed \(SSLError .*"),
     ],
 )
 def test_what_is_wrong_with_tls_is_said(answer: Callable[[socket.socket], None], told: str) -> None:

@@ -229,7 +229,7 @@ def test_runs_lie_side_by_side_from_the_begin_of_their_measurements(tmp_path: Pa
     assert shift_ns(run_dir, Times.ALIGNED) + 5_000 == ALIGNED_NS
     assert shift_ns(run_dir, Times.RECORDED) == 0
     run_dir.update_manifest({"virtual": {"clock": {"start_ns": 1_000}}})
-    with pytest.raises(RunDirError, match="when it was made"):
+    with pytest.raises(RunDirError, match="no start time"):
         shift_ns(run_dir, Times.RECORDED)
     run_dir.update_manifest({"host": {"started_ns": 71_000}})
     assert shift_ns(run_dir, Times.RECORDED) == 70_000
@@ -262,7 +262,7 @@ def test_the_database_is_the_user_s(tmp_path: Path) -> None:
         ('url = "db:8086"', "URL is wanted"),
         ('token = "x"', "URL is wanted"),
         ('url = "http://db"\npassword = "x"', "unknown key 'password'"),
-        ('url = "http://db"\norg = 5', "org: a text in quotes"),
+        ('url = "http://db"\norg = 5', "org: must be a text in quotes"),
         ("url = ", "cannot be read"),
     ],
 )
@@ -341,13 +341,13 @@ def test_a_run_notes_that_nobody_is_there_and_what_to_do_then(tmp_path: Path, mo
     assert (
         away == f"metrics: no answer from {url}: Failed to establish a new connection: [Errno 111] Connection refused"
     )
-    assert left == (f"metrics: in no database yet: 12 points; `atoll metrics load {run_dir.path}` delivers them")
+    assert left == (f"metrics: not in a database yet: 12 points; `atoll metrics load {run_dir.path}` stores them")
 
 
 def test_settings_that_are_wrong_cost_a_run_nothing(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """It is told, and goes on."""
     (note,) = fed(RunDir.create(tmp_path, "geo", 0), monkeypatch, "127.0.0.1:8086")
-    assert note.startswith("metrics go into no database: ")
+    assert note.startswith("metrics are not sent to a database: ")
 
 
 async def test_a_database_that_stands_still_is_waited_for_so_long_and_that_is_shown(
@@ -364,10 +364,10 @@ async def test_a_database_that_stands_still_is_waited_for_so_long_and_that_is_sh
         async with feeding(run_dir.path, notes.append, shown.append):
             pass
     (what_for,) = shown
-    assert what_for.startswith("waiting for bucket 'atoll' of http://127.0.0.1:")
-    assert what_for.endswith(" to take the last metrics, 4 s at most")
+    assert what_for.startswith("waiting until bucket 'atoll' of http://127.0.0.1:")
+    assert what_for.endswith(" has stored the last metrics, 4 s at most")
     assert notes == [
-        f"metrics: the database is too slow to take the rest now; `atoll metrics load {run_dir.path}` does it later"
+        f"metrics: the database is too slow; `atoll metrics load {run_dir.path}` stores the remaining points later"
     ]
 
 
@@ -389,9 +389,9 @@ async def test_a_sink_that_is_killed_again_and_again_is_given_up(
         for starts in range(1, 5):
             os.kill(await sink_of(run_dir.path), signal.SIGKILL)
             killed = await deaths.get()
-            again = "; it is started again, and sends all points from the first"
-            given_up = ", the 4th time, and is not started again"
-            given_up += f"; `atoll metrics load {run_dir.path}` delivers the points"
+            again = "; it is restarted and sends all points again from the first"
+            given_up = " for the 4th time and is not restarted"
+            given_up += f"; `atoll metrics load {run_dir.path}` stores the points"
             assert killed == f"metrics: the sink was killed by signal 9{again if starts < 4 else given_up}"
     assert deaths.empty()
 

@@ -126,7 +126,7 @@ def test_a_shared_place_that_would_not_count_is_refused_and_left_as_it_is(tmp_pa
     shared_kernels.parent.chmod(0o1777)
     with pytest.raises(
         MachineError,
-        match=rf"atoll would not use kernels in {shared_kernels}: {shared_kernels.parent} can be written by others",
+        match=rf"kernels in {shared_kernels} are not used: other users than root can write {shared_kernels.parent}",
     ):
         build_kernel(archive(tmp_path), lambda *_: None)
     assert shared_kernels.parent.stat().st_mode & 0o7777 == 0o1777

@@ -7,7 +7,7 @@ import struct
 import pytest
 
 from atoll_core.errors import LabError
-from atoll_emulation.this_machine.packet_sockets import PacketSocket, packet_sockets_of, parse_reply
+from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters, packet_sockets_of, parse_reply
 
 DONE = struct.pack("IHHIIi", 20, 3, 2, 1, 0, 0)
 
@@ -24,10 +24,10 @@ def told(inode: int, interface: int, drops: int) -> bytes:
 def test_sockets_are_told_with_interface_and_what_they_dropped() -> None:
     """A reply may hold several and need not be the last."""
     found, last = parse_reply(told(4711, 3, 4744) + told(4712, 0, 0))
-    assert found == [(4711, 3, PacketSocket(4744, 212_992)), (4712, 0, PacketSocket(0, 212_992))]
+    assert found == [(4711, 3, PacketSocketCounters(4744, 212_992)), (4712, 0, PacketSocketCounters(0, 212_992))]
     assert not last
     assert parse_reply(DONE) == ([], True)
-    assert parse_reply(told(4711, 3, 1) + DONE) == ([(4711, 3, PacketSocket(1, 212_992))], True)
+    assert parse_reply(told(4711, 3, 1) + DONE) == ([(4711, 3, PacketSocketCounters(1, 212_992))], True)
 
 
 def test_a_kernel_that_cannot_tell_says_so() -> None:

@@ -28,7 +28,7 @@ from atoll_emulation.trace_generators.orbit import (
 )
 from atoll_emulation.trace_generators.passes import ConstellationService, Pass, Radio, pass_trace
 from atoll_emulation.trace_generators.rain import TROPICAL_KU, RainFade, attenuation_db, es_n0_loss_db, rain_trace
-from atoll_emulation.trace_generators.rows import make_trace
+from atoll_emulation.trace_generators.trace_rows import make_trace
 
 S = 10**9
 FADE = RainFade(Rate(16 * 10**6), Duration(600 * S), fade_db=6, at=Duration(300 * S), seed=3)
@@ -148,7 +148,7 @@ def test_with_a_single_satellite_the_link_is_blocked_from_its_setting_on():
 
 def test_a_trace_that_begins_without_a_satellite_is_refused():
     nowhere = replace(MEO, gateway=Site(85, 0))  # no equatorial satellite rises there
-    with pytest.raises(PlanError, match="blocked at the trace's beginning"):
+    with pytest.raises(PlanError, match="blocked at the beginning of the trace"):
         pass_trace(nowhere)
 
 
@@ -253,7 +253,7 @@ def test_a_longer_path_is_a_lower_rate():
 
 @pytest.mark.parametrize(
     ("change", "message"),
-    [({"clear_db": -3}, "too little for the most robust mode"), ({"at": Duration(601 * S)}, "is after the end")],
+    [({"clear_db": -3}, "too low for the most robust mode"), ({"at": Duration(601 * S)}, "is after the end")],
 )
 def test_impossible_fades_are_refused(change, message):
     with pytest.raises(PlanError, match=message):

@@ -278,7 +278,7 @@ async def test_a_line_that_makes_no_sense_ends_its_own_agent_and_nothing_else(tm
         with contextlib.suppress(LabError):  # it may have been answered before
             await asyncio.wait_for(agent.request("clock"), 5)
         reason = await asyncio.wait_for(asyncio.shield(agent.closed), 5)
-        assert reason.startswith("the stream of the agent broke: ")
+        assert reason.startswith("the connection to the agent broke: ")
         assert reason.isprintable()
         assert len(reason) < 3000
         assert not broken
@@ -360,7 +360,9 @@ async def test_metrics_without_pause_end_their_agent(tmp_path: Path) -> None:
     taken: list[dict[str, Any]] = []
     async with hostile_agent(tmp_path, says) as agent:
         await agent.measure(3600.0, [("i1", None, [])], taken.append)
-        with pytest.raises(LabError, match=r"^the stream of the agent broke: metrics more often than every 3600 s$"):
+        with pytest.raises(
+            LabError, match=r"^the connection to the agent broke: metrics more often than every 3600 s$"
+        ):
             await asyncio.wait_for(agent.request("clock"), 5)
     assert len(taken) == 10
 

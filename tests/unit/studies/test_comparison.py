@@ -325,7 +325,7 @@ def test_many_runs_are_rows(
     assert re.search(r"^#2 +32 Mbit/s +hybla +bbr +invalid", told, re.MULTILINE)
     assert re.search(r"^#8 .* 12\.500", told, re.MULTILINE)
     assert re.search(r"links\.sat .*\n *\.to_island .*\n *\.rate ", told), "keys are folded between their parts"
-    assert "the same of all: " in told
+    assert "equal in all rows: " in told
     assert "pings lost: 0" in told
 
 
@@ -400,8 +400,8 @@ def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
             "step switches)"
         ),
         (
-            f"left out: {going.path}: is being made; if it was killed, `atoll report {going.path}` analyses what "
-            "there is of it"
+            f"left out: {going.path}: is in progress; if it was killed, `atoll report {going.path}` analyses the "
+            "recorded part"
         ),
     ]
     found = json.loads(told.out)
@@ -424,7 +424,7 @@ def test_a_run_that_failed_is_left_out_unless_it_was_analysed(
 def test_a_run_that_can_be_analysed_is_not_left_out(runs: list[RunDir], tmp_path: Path) -> None:
     measured = RunDir.create(tmp_path, "geo", 0)
     measured.update_manifest({"outcome": "completed", "plan": {}})
-    with pytest.raises(RunError, match=f"not analysed yet .*`atoll report {measured.path}` does it"):
+    with pytest.raises(RunError, match=f"not analysed yet .*`atoll report {measured.path}` analyses it"):
         report_comparison([runs[0].path, measured.path, runs[1].path], View(as_json=True))
 
 

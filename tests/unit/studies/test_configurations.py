@@ -99,7 +99,7 @@ def test_samples_are_valid_and_counted_once(compared: Results) -> None:
     ]
     assert table(compared, "over runs").notes[-2:] == (
         "not counted, invalid: #4",
-        "not counted, equal to an earlier run in every figure: #7 (#1)",
+        "not counted, because every figure equals that of an earlier run: #7 (#1)",
     )
 
 
@@ -136,7 +136,7 @@ def test_configurations_have_medians_with_intervals_and_differences(compared: Re
     ), "one of three did not finish, and one seed is no interval"
     notes = table(compared, "over runs").notes
     assert any(note.startswith("transfer time: not measured in every run") for note in notes)
-    assert notes[0].startswith("the same of all: base RTT, ms: 500.400; ")
+    assert notes[0].startswith("equal in all rows: base RTT, ms: 500.400; ")
 
 
 def test_seeds_are_paired(runs: Runs) -> None:
@@ -253,7 +253,7 @@ def test_markdown_and_page_hold_configurations_and_every_run(compared: Results) 
     assert "| **goodput, Mbit/s** |" in text
     assert "| B  bbr | 3 | 21.000 | 20.000 to 24.000 | 75.0, 50.0 % | +11.000 | +100% |" in text
     assert "| #4 | 3 | cubic | invalid |" in text
-    assert "- not counted, equal to an earlier run in every figure: #7 (#1)\n" in text
+    assert "- not counted, because every figure equals that of an earlier run: #7 (#1)\n" in text
     assert '<td class="n">21.000</td><td class="n">20.000 to 24.000</td><td class="n">75.0, 50.0 %</td>' in html
     assert re.search(
         r'<tr><th>#4</th><td class="t">3</td><td class="t">cubic</td><td class="t">invalid</td>.*>99.000</td>',

@@ -132,7 +132,7 @@ def test_the_last_seed_is_within_its_bound(tmp_path: Path) -> None:
     (tmp_path / "study.yaml").write_text(f"{last}2\n")
     assert load_study(tmp_path / "study.yaml").seeds[-1] == 2**63 - 1
     (tmp_path / "study.yaml").write_text(f"{last}3\n")
-    with pytest.raises(DescriptionError, match=r"study.yaml:4: seeds from \d+ on end after"):
+    with pytest.raises(DescriptionError, match=r"study.yaml:4: seeds from \d+ on exceed"):
         load_study(tmp_path / "study.yaml")
 
 

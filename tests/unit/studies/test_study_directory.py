@@ -229,7 +229,7 @@ def test_a_directory_of_another_study_is_refused(sweep: Callable[..., Sweep], mo
     execute(first, monkeypatch, {1: ["valid"], 2: ["valid"]})
     other = sweep()
     other.study = replace(other.study, name="other")
-    with pytest.raises(UsageError, match="is of study s, and this is other"):
+    with pytest.raises(UsageError, match="belongs to study s, but this study is other"):
         other.read(resume=True, mix=False)
 
 

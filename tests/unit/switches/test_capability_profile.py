@@ -79,7 +79,10 @@ def test_what_hardware_cannot_do_is_refused_all_at_once(old: None) -> None:
             "choose another driver, or another port for the machine"
         ),
         "sw (an old switch) cannot send a frame out of several ports in hardware, needed for 'x'; use a physical tap",
-        ("sw (an old switch) has room for 2 entries, the plan has 3; attach some of its machines to another switch"),
+        (
+            "sw (an old switch) has room for 2 entries, but the plan has 3; attach some of its machines to another "
+            "switch"
+        ),
     ]
 
 
@@ -94,7 +97,7 @@ def test_entries_for_other_frames_than_ipv4_are_refused_where_hardware_knows_ipv
 
 def test_a_full_table_is_refused(old: None) -> None:
     """The profile bounds how many entries there are."""
-    with pytest.raises(PlanError, match=r"sw \(an old switch\) has room for 2 entries, the plan has 3"):
+    with pytest.raises(PlanError, match=r"sw \(an old switch\) has room for 2 entries, but the plan has 3"):
         capability_profile.refuse_unsupported(SW, [entry(Output(9), in_port=port) for port in (1, 2, 3)])
     capability_profile.refuse_unsupported(SW, [entry(Output(9), in_port=port) for port in (1, 2)])
 

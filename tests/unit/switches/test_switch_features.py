@@ -105,7 +105,7 @@ def test_a_switch_that_is_not_what_the_lab_says_is_refused() -> None:
     with pytest.raises(LabError) as refusal:
         choose_table(profile("ovs"), switch, "sw-c")
     assert str(refusal.value) == (
-        "sw-c (Maker Model): none of its tables has the features of its driver 'ovs': "
-        "table 0 does not do PopVlan, PushVlan; table 1 wants in_port, ipv4_src matched by every entry; "
-        "name its real driver in lab.yaml"
+        "sw-c (Maker Model): no table of this switch has the features of driver 'ovs': "
+        "table 0 does not do PopVlan, PushVlan; table 1 requires that every entry matches in_port, ipv4_src; "
+        "correct the driver in lab.yaml"
     )

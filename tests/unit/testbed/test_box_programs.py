@@ -29,7 +29,7 @@ def lab_with(folder: Path, project: Path, start: str, more: str = "") -> Path:
     return path
 
 
-WHERE = "in FOLDER, the folder of the lab's file; write its path from there, or an absolute one"
+WHERE = "in FOLDER, the folder of the lab's file; write a path relative to that folder, or an absolute path"
 
 
 @pytest.mark.parametrize(

@@ -12,9 +12,9 @@ from atoll_core.experiment.experiment import (
     BitError,
     Codel,
     Counted,
-    Distribution,
     GilbertElliott,
     Jitter,
+    JitterShape,
     LinkDirection,
     LinkTrace,
     TraceRow,
@@ -85,7 +85,7 @@ def test_the_special_servers_latency_is_allowed_for() -> None:
 
 
 def test_jitter_is_told_from_none_and_from_twice_as_much() -> None:
-    settings = replace(GEO, jitter=Jitter(Distribution.UNIFORM, Duration(20 * MS)))
+    settings = replace(GEO, jitter=Jitter(JitterShape.UNIFORM, Duration(20 * MS)))
     spread = [250 * MS + int((2 * k / 99 - 1) * 20 * MS) for k in range(100)]
     assert jitter_row(way(settings), spread, others=False, tolerance=PRECISE).state is CheckState.OK
     assert jitter_row(way(settings), [250 * MS] * 100, others=False, tolerance=PRECISE).state is CheckState.OFF
@@ -96,8 +96,8 @@ def test_jitter_is_told_from_none_and_from_twice_as_much() -> None:
 
 def test_jitter_that_few_packets_cannot_show_is_not_judged() -> None:
     for jitter in (
-        Jitter(Distribution.PARETO, Duration(5 * MS)),
-        Jitter(Distribution.NORMAL, Duration(5 * MS), correlation=0.9),
+        Jitter(JitterShape.PARETO, Duration(5 * MS)),
+        Jitter(JitterShape.NORMAL, Duration(5 * MS), correlation=0.9),
     ):
         row = jitter_row(way(replace(GEO, jitter=jitter)), [250 * MS] * 100, others=False, tolerance=PRECISE)
         assert row.state is CheckState.SKIPPED
@@ -177,7 +177,7 @@ def test_a_link_is_judged_as_it_stands_where_its_trace_begins() -> None:
     first = way(replace(GEO, trace=LinkTrace("rain.csv", rows))).settings
     assert (first.rate.bit_s, first.delay.ns, first.queue.bytes) == (8_000_000, 200 * MS, 100_000)
     blocked = LinkTrace("pass.csv", (TraceRow(Duration(0), blocked=True),))
-    assert way(replace(GEO, trace=blocked)).refused == "its trace begins blocked"
+    assert way(replace(GEO, trace=blocked)).refused == "its trace begins with a blocked link"
 
 
 def test_what_cannot_be_filled_is_refused_with_the_reason() -> None:

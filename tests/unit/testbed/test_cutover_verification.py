@@ -52,7 +52,7 @@ def test_a_copy_for_a_tap_has_to_be_missing_twice() -> None:
 def test_a_failure_says_whether_packets_still_take_the_other_version() -> None:
     """Or where the frame did not come."""
     to_new = turn([TAGGED, END], [SAT, TAP, END])
-    words = "probe w1 -> i1 through chain main, taken by 'w1 -> sat' at sw-w/1: "
+    words = "probe w1 -> i1 through chain main, expected at 'w1 -> sat' at sw-w/1: "
     late = "packets of w1 still take the old path 5 s after sw-w acknowledged the change; "
     assert to_new.failure(seen([SAT, TAP, END])) == words + late + "its data plane was not updated"
-    assert to_new.failure(seen([TAGGED])) == words + "sent by w1 for 5 s, it did not reach i1"
+    assert to_new.failure(seen([TAGGED])) == words + "w1 sent it for 5 s, but it did not reach i1"

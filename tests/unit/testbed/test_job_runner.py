@@ -62,7 +62,7 @@ async def test_a_program_whose_start_is_still_to_come_at_the_end_fails_the_run()
     clock, jobs = RunClock({}), jobs_of(Lab(), IPERF3)
     await jobs.start_at([(IPERF3, clock.now_ns() + 3600 * 10**9)], clock)
     jobs.raise_for_failed(left_ns=10**9)
-    with pytest.raises(RunError, match=r"^transfer-receive: not started by the end of the measurement"):
+    with pytest.raises(RunError, match=r"^transfer-receive had not started when the measurement ended"):
         jobs.raise_for_missing()
     await jobs.end()
 

@@ -42,8 +42,8 @@ def test_an_address_of_the_management_network_is_not_the_experiments(project: Pa
     assert address_conflict("the controller's address", ip_address("192.168.100.1"), network) == []
     assert address_conflict("the controller's address", ip_address("fe80::1"), network) == []
     inside = network.island.network_address + 7
-    (line,) = address_conflict("w1: the address it is reached by", inside, network)
-    assert line.startswith(f"w1: the address it is reached by, {inside}, is in the experiment network {network.island}")
+    (line,) = address_conflict("w1: its management address", inside, network)
+    assert line.startswith(f"w1: its management address, {inside}, is in the experiment network {network.island}")
 
 
 def test_interfaces_without_a_carrier_are_named() -> None:

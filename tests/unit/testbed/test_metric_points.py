@@ -181,7 +181,7 @@ def test_what_links_are_configured_to_is_a_point_each_direction(project: Path) -
     [
         ("step", {"step": "check", "state": "end"}, "step check done"),
         ("note", {"message": "sw-c lost its control channel"}, "sw-c lost its control channel"),
-        ("swap", {"change": 1, "state": "turned"}, "swap: packets take the new version"),
+        ("swap", {"change": 1, "state": "turned"}, "swap: packets now take the new chain"),
         ("start", {"at_ns": 2_000_000_005, "clocks": {}}, "the load begins in 2.0 s"),
     ],
 )

@@ -44,7 +44,7 @@ def test_a_latency_is_held_against_what_an_undelayed_host_shows_of_the_lab() -> 
     """The lab's own 2 ms cancel; 3 ms too much for w3 do not."""
     wrong = judged({f"w{n}": [500 + rtt + 2 + (3 if n == 3 else 0)] for n, rtt in enumerate(RTTS_MS, 1)}, undelayed=[2])
     assert wrong == [
-        "w3: terrestrial RTT 53.00 ms, configured 50 ms; allowed is a difference of 1.50 ms",
+        "w3: terrestrial RTT 53.00 ms, configured 50 ms; the difference may be at most 1.50 ms",
     ]
 
 
@@ -54,7 +54,7 @@ def test_one_lucky_ping_of_an_undelayed_host_does_not_make_a_latency_wrong() -> 
     servers = {f"w{n}": [500 + rtt + 1.22] for n, rtt in enumerate(RTTS_MS, 1)}
     assert judged(servers, undelayed=lucky) == []
     (wrong,) = judged({**servers, "w1": [500 + RTTS_MS[0] + 1.22 + 1]}, undelayed=lucky)
-    assert wrong.startswith("w1: terrestrial RTT 6.61 ms, configured 5 ms; allowed is a difference of 1.04 ms")
+    assert wrong.startswith("w1: terrestrial RTT 6.61 ms, configured 5 ms; the difference may be at most 1.04 ms")
 
 
 def test_where_every_host_is_delayed_the_least_rest_is_the_labs() -> None:

@@ -62,7 +62,7 @@ async def test_what_cannot_be_compiled_is_counted(package: Path) -> None:
     (package / "closed" / "__pycache__").write_text("a file where the folder should be\n")
     said: list[str] = []
     assert await compile_stale([package], said.append) == 2
-    assert said[-1] == "2 modules could not be compiled or written: the run is repeatable in this installation only"
+    assert said[-1] == "2 modules could not be compiled or written, so this run is repeatable in this installation only"
 
 
 def test_bytecode_that_is_bound_to_its_source_by_a_hash_is_current(package: Path) -> None:

@@ -115,7 +115,7 @@ def test_a_server_that_is_slightly_off_in_real_time_may_be_a_busy_machine(
         run_busy(10**9, tmp_path, monkeypatch, emulated=emulated)
     first, *_, last = str(error.value).splitlines()
     assert first == "the configuration test failed; the experiment's load was not started"
-    assert last.startswith("a terrestrial RTT that is slightly off") == emulated
+    assert last.startswith("a terrestrial RTT slightly out of tolerance") == emulated
 
 
 def test_a_machine_that_is_busy_for_ten_attempts_passes_when_it_is_not(

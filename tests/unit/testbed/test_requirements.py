@@ -43,7 +43,7 @@ def test_the_changes_of_a_run_are_planned_with_its_checks(project: Path, tmp_pat
 @pytest.mark.parametrize(
     ("platform", "settings", "runs", "why"),
     [
-        (MININET, ("tcp.congestion_control=reno",), HIDDEN, "the lab has a /run of its own"),
+        (MININET, ("tcp.congestion_control=reno",), HIDDEN, "the lab has its own /run"),
         (MININET, ("tcp.congestion_control=cubic",), None, "is not in this kernel, which has reno"),
         (VIRTUAL, ("tcp.congestion_control=nothing",), None, "is not in the virtual kernel"),
     ],
@@ -66,7 +66,7 @@ def test_a_run_that_this_machine_cannot_do_is_refused_on_its_platform_alone(
 def test_a_link_that_tc_cannot_emulate_is_refused_everywhere(project: Path, tmp_path: Path, platform: str) -> None:
     settings = ("links.sat.to_island.queue_packets=100", "tcp.congestion_control=reno")
     request = asked(project, platform, *settings, backend=Backend.TC)
-    with pytest.raises(PlanError, match="the tc backend cannot do that"):
+    with pytest.raises(PlanError, match="not possible with the tc backend"):
         require_runnable(request, tmp_path)
 
 

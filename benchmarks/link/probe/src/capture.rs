@@ -6,7 +6,7 @@ use crate::error::ProbeError;
 use crate::frame;
 use crate::port;
 use crate::record::record;
-use atoll_netio::capture::{CaptureSocket, Direction};
+use atoll_netio::capture::{CaptureDirection, CaptureSocket};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde::Serialize;
 use std::fs::File;
@@ -43,7 +43,7 @@ pub(crate) struct Capture {
 /// Begin.
 pub(crate) fn open(config: &config::Capture) -> Result<Capture, ProbeError> {
     let socket = port::open(&config.port, |interface| {
-        CaptureSocket::open(interface, SNAP_BYTES, RING_BYTES, Direction::In)
+        CaptureSocket::open(interface, SNAP_BYTES, RING_BYTES, CaptureDirection::In)
     })?;
     let path = config.file.clone();
     let file = File::create(&path).map_err(|source| ProbeError::File {

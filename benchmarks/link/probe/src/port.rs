@@ -4,7 +4,7 @@
 use crate::config::Port;
 use crate::error::ProbeError;
 use atoll_netio::interface::Interface;
-use atoll_netio::packet::PacketSocket;
+use atoll_netio::packet_socket::PacketSocket;
 use atoll_netio::process::enter_network_namespace;
 use std::io;
 use std::thread;

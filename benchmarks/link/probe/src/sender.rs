@@ -7,7 +7,7 @@ use crate::frame;
 use crate::schedule::Schedule;
 use atoll_job::clock::monotonic_ns;
 use atoll_measures::Histogram;
-use atoll_netio::packet::{PacketSocket, SEND_BATCH};
+use atoll_netio::packet_socket::{PacketSocket, SEND_BATCH};
 use atoll_netio::rt_scheduling;
 use serde::Serialize;
 use std::io;

@@ -9,7 +9,7 @@ use crate::precise_wait::{PreciseWait, Waking};
 use crate::program::{Arrival, FrameProgram, Now};
 use atoll_job::clock::{self, monotonic_ns, real_time_ns};
 use atoll_job::{Input, Output};
-use atoll_netio::packet::SEND_BATCH;
+use atoll_netio::packet_socket::SEND_BATCH;
 use atoll_netio::rt_scheduling;
 use atoll_netio::shutdown_signal;
 use rustix::event::{PollFd, PollFlags, Timespec, poll};

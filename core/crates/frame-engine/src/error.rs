@@ -11,7 +11,7 @@ pub enum EngineError {
     InterfaceGone(String),
     /// The user may not open packet sockets.
     #[error(
-        "packet socket on '{name}': {source} (it needs CAP_NET_RAW: run as root or in a user namespace of your own)"
+        "packet socket on '{name}': {source} (this needs CAP_NET_RAW: run as root or in your own user namespace)"
     )]
     NotPermitted {
         /// The interface.

@@ -3,7 +3,7 @@
 
 use atoll_headers::{TAG_BYTES, append_tagged};
 use atoll_netio::frame::Received;
-use atoll_netio::packet::SEND_BATCH;
+use atoll_netio::packet_socket::SEND_BATCH;
 
 /// Smaller buffers are the allocator's, exactly as large as their frames: it keeps spare ones itself, and a long queue of
 /// acknowledgements takes neither the memory of large frames nor their room in caches.

@@ -9,7 +9,7 @@ use atoll_headers::{ETHERNET_BYTES, TAG_BYTES, ethernet_header};
 use atoll_job::clock::monotonic_ns;
 use atoll_netio::frame::Received;
 use atoll_netio::interface::Interface;
-use atoll_netio::packet::{PacketSocket, SEND_BATCH};
+use atoll_netio::packet_socket::{PacketSocket, SEND_BATCH};
 use rustix::fd::{AsFd, BorrowedFd};
 use std::io;
 

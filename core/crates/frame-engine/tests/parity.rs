@@ -6,7 +6,7 @@ mod parity;
 
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Received};
 use atoll_netio::interface::Interface;
-use atoll_netio::packet::PacketSocket;
+use atoll_netio::packet_socket::PacketSocket;
 use parity::program::{Line, Parity, Request};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use serde_json::{Value, json};

@@ -24,10 +24,10 @@
 
 mod count;
 mod histogram;
+mod marked_sums;
 mod peak;
-mod since;
 
 pub use count::Count;
 pub use histogram::Histogram;
+pub use marked_sums::{Marked, Since};
 pub use peak::Peak;
-pub use since::{Marked, Since};

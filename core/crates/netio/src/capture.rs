@@ -3,7 +3,7 @@
 
 use crate::frame::Received;
 use crate::interface::Interface;
-use crate::packet_socket::{bind, take_error, unbound};
+use crate::packet_options::{bind, take_error, unbound};
 use crate::syscall::check;
 use crate::tpacket_v3::{BLOCK_BYTES, BlockRing};
 use std::io;
@@ -11,7 +11,7 @@ use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
 /// Which frames of an interface are captured.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Direction {
+pub enum CaptureDirection {
     /// Frames that arrive and frames that this machine sends.
     Both,
     /// Frames that arrive, for any destination.
@@ -46,7 +46,7 @@ impl CaptureSocket {
         interface: &Interface,
         snap_bytes: u16,
         buffer_bytes: u32,
-        direction: Direction,
+        direction: CaptureDirection,
     ) -> io::Result<Self> {
         let socket = unbound()?;
         let ring = BlockRing::map(&socket, buffer_bytes)?;
@@ -124,7 +124,7 @@ impl AsFd for CaptureSocket {
 
 /// The packet filter (Linux's `Documentation/networking/filter.rst`) that keeps `snap_bytes` of the frames of
 /// `direction` and nothing of others.
-fn program(snap_bytes: u32, direction: Direction) -> Vec<libc::sock_filter> {
+fn program(snap_bytes: u32, direction: CaptureDirection) -> Vec<libc::sock_filter> {
     let packet_type = u32::from_ne_bytes((libc::SKF_AD_OFF + libc::SKF_AD_PKTTYPE).to_ne_bytes());
     let load = statement(libc::BPF_LD | libc::BPF_B | libc::BPF_ABS, packet_type);
     let outgoing = libc::sock_filter {
@@ -136,9 +136,9 @@ fn program(snap_bytes: u32, direction: Direction) -> Vec<libc::sock_filter> {
     };
     let [keep, discard] = [snap_bytes, 0].map(|bytes| statement(libc::BPF_RET, bytes));
     match direction {
-        Direction::Both => vec![keep],
-        Direction::Out => vec![load, outgoing, keep, discard],
-        Direction::In => vec![load, outgoing, discard, keep],
+        CaptureDirection::Both => vec![keep],
+        CaptureDirection::Out => vec![load, outgoing, keep, discard],
+        CaptureDirection::In => vec![load, outgoing, discard, keep],
     }
 }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Network interfaces of the calling thread's namespace: index, MTU, state, offloads; whether a link can use one.
 
-use crate::packet_socket;
+use crate::packet_options;
 use crate::syscall::check;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
@@ -91,7 +91,7 @@ struct EthtoolValue {
 /// # Errors
 /// If `socket` is no packet socket.
 pub fn enable_vlan_tags(socket: impl AsFd) -> io::Result<()> {
-    packet_socket::enable_auxiliary_data(socket)
+    packet_options::enable_auxiliary_data(socket)
 }
 
 impl Interface {
@@ -124,7 +124,7 @@ impl Interface {
     /// # Errors
     /// If the interface is gone, or `socket` is no packet socket.
     pub fn make_promiscuous(&self, socket: impl AsFd) -> io::Result<()> {
-        packet_socket::make_promiscuous(socket, self.index)
+        packet_options::make_promiscuous(socket, self.index)
     }
 
     /// Look up an interface that is up and hands over packets of up to `mtu` bytes as they were sent.

@@ -1,108 +1,142 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Basics of packet sockets (packet(7)): creation, options, shared memory, binding to an interface.
+//! Raw Ethernet on one interface: receiving every frame that arrives there, and sending.
 
+use crate::frame::Received;
+use crate::interface::Interface;
+use crate::packet_options::{bind, set_option, take_error, unbound};
 use crate::syscall::check;
+use crate::tpacket_v2::Ring;
+use crate::transmit;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
-use std::ptr::NonNull;
+use std::os::fd::{AsFd, AsRawFd, BorrowedFd, OwnedFd};
 
-/// A packet socket that receives nothing yet: its protocol is 0 until [`bind`].
-pub(crate) fn unbound() -> io::Result<OwnedFd> {
-    // SAFETY: creates a descriptor; nothing else holds it.
-    let socket = unsafe {
-        libc::socket(
-            libc::AF_PACKET,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-            0,
-        )
-    };
-    check(socket)?;
-    // SAFETY: `socket` was just created and is owned by nobody else.
-    Ok(unsafe { OwnedFd::from_raw_fd(socket) })
+pub use crate::transmit::SEND_BATCH;
+
+/// Room for frames passed to the kernel and not yet with the driver.
+const SEND_BUFFER_BYTES: libc::c_int = 4 << 20;
+
+/// A promiscuous packet socket on one interface that does not receive this machine's own frames.
+///
+/// Sending passes the interface's queueing discipline. `PACKET_QDISC_BYPASS` would save a microsecond, but
+/// then captures on the interface miss the frames sent, and runs capture the emulator's port.
+#[derive(Debug)]
+pub struct PacketSocket {
+    ring: Ring,
+    socket: OwnedFd,
+    interface: Interface,
 }
 
-/// Make the interface with this number promiscuous while `socket` is open.
-pub(crate) fn make_promiscuous(socket: impl AsFd, interface: u32) -> io::Result<()> {
-    let promiscuous = libc::packet_mreq {
-        mr_ifindex: index_of(interface)?,
-        mr_type: libc::PACKET_MR_PROMISC as libc::c_ushort,
-        mr_alen: 0,
-        mr_address: [0; 8],
-    };
-    set_option(socket, libc::PACKET_ADD_MEMBERSHIP, &promiscuous)
-}
+impl PacketSocket {
+    /// Receive and send on `interface`; frames of up to `frame_bytes` (headers included) are received whole.
+    ///
+    /// # Errors
+    /// `EPERM` without `CAP_NET_RAW`; `ENOMEM` when there is no memory for the ring (16 MiB at 1500 bytes).
+    pub fn open(interface: &Interface, frame_bytes: u32) -> io::Result<Self> {
+        let socket = unbound()?;
+        let ring = Ring::map(&socket, frame_bytes)?;
+        // Linux before 4.20 does not know it; the ring skips outgoing frames in any case.
+        let _ = set_option(&socket, libc::PACKET_IGNORE_OUTGOING, &1_i32);
+        raise_send_buffer(&socket);
+        bind(&socket, interface.index)?;
+        Ok(Self {
+            ring,
+            socket,
+            interface: interface.clone(),
+        })
+    }
 
-/// Enable auxiliary data with each packet, which holds its VLAN tag.
-pub(crate) fn enable_auxiliary_data(socket: impl AsFd) -> io::Result<()> {
-    let on: libc::c_int = 1;
-    set_option(socket, libc::PACKET_AUXDATA, &on)
-}
+    /// The interface this socket is bound to.
+    #[must_use]
+    pub fn interface(&self) -> &Interface {
+        &self.interface
+    }
 
-fn index_of(interface: u32) -> io::Result<libc::c_int> {
-    libc::c_int::try_from(interface).map_err(|_| io::Error::from_raw_os_error(libc::ENODEV))
-}
+    /// Hand up to `limit` frames that have arrived to `take`, in order; returns how many there were,
+    /// `limit` if there may be more. The socket polls readable while there are any.
+    pub fn receive(&mut self, limit: usize, mut take: impl FnMut(&Received<'_>)) -> usize {
+        (0..limit)
+            .take_while(|_| self.ring.receive(&mut take))
+            .count()
+    }
 
-/// Bind `socket` to the interface with this number, promiscuous, for all protocols.
-pub(crate) fn bind(socket: &OwnedFd, interface: u32) -> io::Result<()> {
-    make_promiscuous(socket, interface)?;
-    bind_protocol(socket, interface, libc::ETH_P_ALL as u16)
-}
+    /// Enable departure times of frames: [`PacketSocket::send_at`].
+    ///
+    /// # Errors
+    /// Linux before 4.19 does not know it.
+    pub fn allow_departure_times(&self) -> io::Result<()> {
+        transmit::allow_departure_times(&self.socket)
+    }
 
-/// Bind `socket` to the interface with this number, for one protocol (`linux/if_ether.h`).
-pub(crate) fn bind_protocol(socket: &OwnedFd, interface: u32, protocol: u16) -> io::Result<()> {
-    // SAFETY: `sockaddr_ll` is plain old data, for which all zeros is a value.
-    let mut address: libc::sockaddr_ll = unsafe { std::mem::zeroed() };
-    address.sll_family = libc::AF_PACKET as libc::c_ushort;
-    address.sll_protocol = protocol.to_be();
-    address.sll_ifindex = index_of(interface)?;
-    // SAFETY: pointer and length describe `address`, which the kernel only reads.
-    check(unsafe {
-        libc::bind(
-            socket.as_raw_fd(),
-            (&raw const address).cast(),
-            size_of_val(&address) as libc::socklen_t,
-        )
-    })
-}
+    /// Send frames, at most [`SEND_BATCH`] of them, in order; returns how many were sent.
+    ///
+    /// # Errors
+    /// Why the first frame could not be sent; then none was.
+    pub fn send<'a>(&self, frames: impl Iterator<Item = &'a [u8]>) -> io::Result<usize> {
+        transmit::send(&self.socket, frames)
+    }
 
-/// The error that makes `socket` poll as failed, and clear it.
-pub(crate) fn take_error(socket: &OwnedFd) -> Option<io::Error> {
-    match rustix::net::sockopt::socket_error(socket) {
-        Ok(Ok(())) => None,
-        Ok(Err(error)) | Err(error) => Some(error.into()),
+    /// Pass frames to the kernel, at most [`SEND_BATCH`] of them, each with its departure time (`CLOCK_MONOTONIC`, ns);
+    /// returns how many it took.
+    ///
+    /// It takes a queueing discipline that heeds the instants (`fq`), and
+    /// [`PacketSocket::allow_departure_times`] before: without either, frames leave at once.
+    ///
+    /// # Errors
+    /// Why the first frame was not taken; then none was. `ENOBUFS` and `EAGAIN`: there is no more room for waiting ones.
+    pub fn send_at<'a>(&self, frames: impl Iterator<Item = (u64, &'a [u8])>) -> io::Result<usize> {
+        transmit::send_at(&self.socket, frames)
+    }
+
+    /// Frames that found the ring full since the last call, and are lost.
+    ///
+    /// # Errors
+    /// None are expected.
+    pub fn take_lost(&self) -> io::Result<u64> {
+        let mut statistics = libc::tpacket_stats {
+            tp_packets: 0,
+            tp_drops: 0,
+        };
+        let mut length = size_of_val(&statistics) as libc::socklen_t;
+        // SAFETY: pointer and length describe `statistics`, any content of which is valid.
+        check(unsafe {
+            libc::getsockopt(
+                self.socket.as_raw_fd(),
+                libc::SOL_PACKET,
+                libc::PACKET_STATISTICS,
+                (&raw mut statistics).cast(),
+                &raw mut length,
+            )
+        })?;
+        Ok(u64::from(statistics.tp_drops))
+    }
+
+    /// The error that makes the socket poll as failed, and clear it: `ENETDOWN` when the interface went
+    /// down or away.
+    #[must_use]
+    pub fn take_error(&self) -> Option<io::Error> {
+        take_error(&self.socket)
     }
 }
 
-/// Map the ring of `socket`, whose blocks have `bytes` in all.
-pub(crate) fn share(socket: &OwnedFd, bytes: usize) -> io::Result<NonNull<u8>> {
-    // SAFETY: a new mapping at an address of the kernel's choice replaces nothing; the kernel checks
-    // that its length is that of the ring.
-    let base = unsafe {
-        libc::mmap(
-            std::ptr::null_mut(),
-            bytes,
-            libc::PROT_READ | libc::PROT_WRITE,
-            libc::MAP_SHARED,
-            socket.as_raw_fd(),
-            0,
-        )
-    };
-    if base == libc::MAP_FAILED {
-        return Err(io::Error::last_os_error());
+impl AsFd for PacketSocket {
+    fn as_fd(&self) -> BorrowedFd<'_> {
+        self.socket.as_fd()
     }
-    NonNull::new(base.cast()).ok_or_else(|| io::Error::from_raw_os_error(libc::ENOMEM))
 }
 
-/// Set an option of level `SOL_PACKET`.
-pub(crate) fn set_option<T>(socket: impl AsFd, name: libc::c_int, option: &T) -> io::Result<()> {
-    // SAFETY: pointer and length describe `option`, which the kernel only reads.
-    check(unsafe {
-        libc::setsockopt(
-            socket.as_fd().as_raw_fd(),
-            libc::SOL_PACKET,
-            name,
-            std::ptr::from_ref(option).cast(),
-            size_of::<T>() as libc::socklen_t,
-        )
-    })
+/// As much as is allowed: privileged processes may exceed `net.core.wmem_max`.
+fn raise_send_buffer(socket: &OwnedFd) {
+    for name in [libc::SO_SNDBUF, libc::SO_SNDBUFFORCE] {
+        // SAFETY: pointer and length describe a constant that the kernel only reads. A refusal leaves
+        // the default, which is enough but for bursts.
+        unsafe {
+            libc::setsockopt(
+                socket.as_raw_fd(),
+                libc::SOL_SOCKET,
+                name,
+                std::ptr::from_ref(&SEND_BUFFER_BYTES).cast(),
+                size_of::<libc::c_int>() as libc::socklen_t,
+            );
+        }
+    }
 }

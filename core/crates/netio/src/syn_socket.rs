@@ -2,7 +2,7 @@
 //! Seeing the first segments of TCP connections that arrive at an interface: the kernel filters all others out.
 
 use crate::interface::Interface;
-use crate::packet_socket::{bind_protocol, enable_auxiliary_data};
+use crate::packet_options::{bind_protocol, enable_auxiliary_data};
 use crate::syscall::check;
 use std::io;
 use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};

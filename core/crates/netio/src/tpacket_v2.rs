@@ -6,7 +6,7 @@
 //! millisecond or more when traffic is sparse; version 2 hands over each packet at once.
 
 use crate::frame::{Received, tag_from_ring_status};
-use crate::packet_socket::{set_option, share};
+use crate::packet_options::{set_option, share};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::ptr::NonNull;

@@ -7,7 +7,7 @@
 //! second expiry of a timer that runs all the while.
 
 use crate::frame::{Received, tag_from_ring_status};
-use crate::packet_socket::{set_option, share};
+use crate::packet_options::{set_option, share};
 use std::io;
 use std::mem::offset_of;
 use std::os::fd::OwnedFd;

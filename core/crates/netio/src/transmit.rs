@@ -41,7 +41,7 @@ impl DepartureTime {
     }
 }
 
-/// See [`crate::packet::PacketSocket::allow_departure_times`].
+/// See [`crate::packet_socket::PacketSocket::allow_departure_times`].
 pub(crate) fn allow_departure_times(socket: &OwnedFd) -> io::Result<()> {
     let option = libc::sock_txtime {
         clockid: libc::CLOCK_MONOTONIC,
@@ -59,7 +59,7 @@ pub(crate) fn allow_departure_times(socket: &OwnedFd) -> io::Result<()> {
     })
 }
 
-/// See [`crate::packet::PacketSocket::send`].
+/// See [`crate::packet_socket::PacketSocket::send`].
 pub(crate) fn send<'a>(
     socket: &OwnedFd,
     frames: impl Iterator<Item = &'a [u8]>,
@@ -69,7 +69,7 @@ pub(crate) fn send<'a>(
     transmit(socket, &mut slices[..count], &mut [])
 }
 
-/// See [`crate::packet::PacketSocket::send_at`].
+/// See [`crate::packet_socket::PacketSocket::send_at`].
 pub(crate) fn send_at<'a>(
     socket: &OwnedFd,
     frames: impl Iterator<Item = (u64, &'a [u8])>,

@@ -25,7 +25,7 @@
 //! A GEO link of 16 Mbit/s whose queue holds 3000 bytes, in simulated time:
 //!
 //! ```
-//! use atoll_link_model::{Link, LinkSettings, SplitMix64, Verdict};
+//! use atoll_link_model::{Link, LinkSettings, SplitMix64, Enqueued};
 //!
 //! let settings = LinkSettings {
 //!     rate_bit_s: 16_000_000,
@@ -36,7 +36,7 @@
 //! let mut link = Link::new(&settings, SplitMix64::new(1, 0), 0)?;
 //! // Four packets of 1500 bytes at once: one is being sent, two wait, and there is no room for the last one.
 //! let verdicts = ["a", "b", "c", "d"].map(|packet| link.enqueue(0, 1500, packet));
-//! assert_eq!(verdicts.map(|verdict| verdict == Verdict::Accepted), [true, true, true, false]);
+//! assert_eq!(verdicts.map(|verdict| verdict == Enqueued::Accepted), [true, true, true, false]);
 //!
 //! // 1500 bytes take 0.75 ms at 16 Mbit/s.
 //! assert_eq!(link.next_departure(), Some(250_750_000));
@@ -76,7 +76,7 @@ pub use config::{DelaySettings, LinkChange, LinkSettings};
 pub use counters::{DropCause, Drops, LinkCounters};
 pub use delay_line::DelayLine;
 pub use jitter::{JitterKind, JitterSettings};
-pub use link::{Link, Verdict};
+pub use link::{Enqueued, Link};
 pub use loss::{LossKind, LossPlace, LossSettings};
 pub use range_checks::ConfigError;
 pub use trace::TraceRow;

@@ -57,7 +57,7 @@ struct Sending<P> {
 
 /// The result of [`Link::enqueue`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Verdict {
+pub enum Enqueued {
     /// It is in the queue or being sent.
     Accepted,
     /// It is gone.
@@ -100,7 +100,7 @@ impl<P> Link<P> {
 
     /// A packet that counts for `bytes` arrives at `now`. An instant before the last arrival is taken
     /// for the last arrival.
-    pub fn enqueue(&mut self, now: Nanoseconds, bytes: u32, packet: P) -> Verdict {
+    pub fn enqueue(&mut self, now: Nanoseconds, bytes: u32, packet: P) -> Enqueued {
         let now = now.max(self.last_arrival_ns);
         self.last_arrival_ns = now;
         self.totals.arrived.record(bytes);
@@ -108,7 +108,7 @@ impl<P> Link<P> {
         self.queue.forget(now);
         if let Some(cause) = self.refuses(now, bytes) {
             self.totals.dropped.add(cause, bytes);
-            return Verdict::Dropped(cause);
+            return Enqueued::Dropped(cause);
         }
         self.queue.push(Waiting {
             arrival_ns: now,
@@ -121,7 +121,7 @@ impl<P> Link<P> {
         if self.sending.is_none() {
             self.begin_next();
         }
-        Verdict::Accepted
+        Enqueued::Accepted
     }
 
     /// When the link is to be asked for a packet again: at this instant the next one leaves, or - when it is not

@@ -43,7 +43,7 @@ pub(crate) enum TcError {
     #[error("{0}")]
     NotTaken(String),
     #[error(
-        "the kernel no longer has {what} on '{dev}': the interface is gone, or somebody changed its qdiscs"
+        "the kernel no longer has {what} on '{dev}': the interface has disappeared, or another program changed its qdiscs"
     )]
     Gone { dev: String, what: String },
     #[error("rtnetlink: {0}")]

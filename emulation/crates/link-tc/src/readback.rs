@@ -18,16 +18,16 @@ pub(crate) fn first_difference(expected: &[Expected], shown: &[Value]) -> Option
             held["dev"] == wanted.dev.as_str() && held["handle"] == wanted.handle.as_str()
         });
         let Some(found) = found else {
-            return Some(format!("the kernel did not take {name}: it is not there"));
+            return Some(format!("the kernel did not keep {name}: it is missing"));
         };
         if found["kind"] != wanted.kind.as_str() {
             return Some(format!(
-                "the kernel did not take {name}: {} is there instead",
+                "the kernel did not keep {name}: it has {} instead",
                 found["kind"]
             ));
         }
         difference(&wanted.options, &found["options"], "")
-            .map(|difference| format!("the kernel did not take {name}: {difference}"))
+            .map(|difference| format!("the kernel did not keep {name}: {difference}"))
     })
 }
 
@@ -53,7 +53,7 @@ fn difference(wanted: &Value, held: &Value, path: &str) -> Option<String> {
         (Value::Number(wanted), Value::String(held)) => same_ticks(wanted.as_u64(), held),
         _ => wanted == held,
     };
-    (!same).then(|| format!("{path} is {held}, asked for {wanted}"))
+    (!same).then(|| format!("{path} is {held}, requested {wanted}"))
 }
 
 /// Whether ticks, which tc writes in hexadecimal, are as many as were asked for or, rounded down twice, one less.
@@ -116,31 +116,31 @@ mod tests {
         let cases = [
             (
                 expected("sat-i", "netem", json!({"delay":{"delay":0.25}})),
-                "delay.delay is 0.02, asked for 0.25",
+                "delay.delay is 0.02, requested 0.25",
             ),
             (
                 expected("sat-i", "netem", json!({"delay":{"jitter":0.001}})),
-                "delay.jitter is 0, asked for 0.001",
+                "delay.jitter is 0, requested 0.001",
             ),
             (
                 expected("sat-i", "netem", json!({"loss-random":{"loss":0.1}})),
-                "loss-random.loss is null, asked for 0.1",
+                "loss-random.loss is null, requested 0.1",
             ),
             (
                 expected("ifb-to-island", "tbf", json!({"burst_raw":0x2efe})),
-                "burst_raw is \"2eff\", asked for 12030",
+                "burst_raw is \"2eff\", requested 12030",
             ),
             (
                 expected("ifb-to-island", "tbf", json!({"burst_raw":0x2f01})),
-                "burst_raw is \"2eff\", asked for 12033",
+                "burst_raw is \"2eff\", requested 12033",
             ),
             (
                 expected("sat-i", "tbf", json!({})),
-                "\"netem\" is there instead",
+                "it has \"netem\" instead",
             ),
             (
                 expected("sat-w", "netem", json!({})),
-                "netem on 'sat-w': it is not there",
+                "netem on 'sat-w': it is missing",
             ),
         ];
         for (wanted, words) in cases {

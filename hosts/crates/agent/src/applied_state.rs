@@ -75,7 +75,7 @@ impl AppliedState {
         let applied = self
             .hosts
             .remove(host)
-            .ok_or_else(|| AgentError::Machine(format!("nothing is set on {host:?}")))?;
+            .ok_or_else(|| AgentError::Machine(format!("no settings were made on {host:?}")))?;
         let undone = applied.undo();
         self.write_down()?;
         undone

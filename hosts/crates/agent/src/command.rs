@@ -71,7 +71,10 @@ fn tool_within(
         })
     };
     if !in_time? {
-        return fail(format!("killed: not done after {} s", limit.as_secs_f64()));
+        return fail(format!(
+            "killed, because it had not ended after {} s",
+            limit.as_secs_f64()
+        ));
     }
     if status.success() {
         return Ok(text(&mut stdout)?);
@@ -133,7 +136,10 @@ mod tests {
         let script = "sleep 1000 & echo $! >&2; sleep 1000";
         let limit = Duration::from_millis(200);
         let error = tool_within(limit, "sh", &["-c", script], "").unwrap_err();
-        assert_eq!(error.to_string(), "sh: killed: not done after 0.2 s");
+        assert_eq!(
+            error.to_string(),
+            "sh: killed, because it had not ended after 0.2 s"
+        );
         assert!(begun.elapsed() < Duration::from_secs(100));
     }
 

@@ -11,7 +11,7 @@ use std::path::Path;
 /// User and group that own nothing (`nobody` and `nogroup` of Debian, the overflow ids of the kernel).
 const NOBODY: (u32, u32) = (65_534, 65_534);
 
-/// Bits of a mode by which others may read a directory and pass it.
+/// Bits of a mode by which other users may read a directory and pass it.
 const OPEN_TO_OTHERS: u32 = 0o005;
 
 /// A capability that jobs may be left, by its name in requests.

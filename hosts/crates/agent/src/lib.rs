@@ -7,7 +7,7 @@
 //! | end of | cleaned up by |
 //! |---|---|
 //! | standard input, or the reader of standard output; SIGTERM, SIGINT, SIGHUP | the agent: TERM, then KILL after 1 s, then settings undone |
-//! | the agent itself (`kill -9`) | the kernel: jobs carry a parent-death signal; on a machine of its own also [`watchdog`] |
+//! | the agent itself (`kill -9`) | the kernel: jobs carry a parent-death signal; on a machine of its own also [`guard`] |
 //! | a job that leaves processes behind | the agent: by process group, by control group ([`cgroup`]), or as adopted children with the job's mark ([`child_reaper`]) |
 //! | a job that exceeds a limit | the kernel, or the agent ([`limits`]) |
 //!
@@ -24,6 +24,7 @@ mod child_reaper;
 mod command;
 mod counters;
 mod error;
+mod guard;
 mod heartbeat;
 mod host_config;
 mod host_setup;
@@ -50,7 +51,6 @@ mod signals;
 mod spool;
 mod supervisor;
 mod sysctl;
-mod watchdog;
 mod worker;
 
 pub use error::AgentError;
@@ -69,7 +69,7 @@ pub fn run(
     without_groups: bool,
 ) -> Result<(), Box<dyn std::error::Error>> {
     match silence {
-        Some(limit) if !guarded => watchdog::watch_agent(limit, without_groups)?,
+        Some(limit) if !guarded => guard::watch_agent(limit, without_groups)?,
         _ => {
             let groups = silence.is_some() && !without_groups;
             let tree = groups.then(cgroup::Tree::make).flatten();

@@ -54,7 +54,7 @@ impl Limits {
         let absent = |cpu: &&usize| **cpu >= rustix::thread::CpuSet::MAX_CPU || !own.is_set(**cpu);
         if let Some(cpu) = self.cpus.iter().find(absent) {
             let count = own.count();
-            return refuse(format!("no CPU {cpu} is there for us; there are {count}"));
+            return refuse(format!("CPU {cpu} is not available; there are {count}"));
         }
         Ok(())
     }
@@ -95,7 +95,7 @@ impl Limits {
         let of_session = autogroup_nice(pid.as_raw_nonzero().get())?;
         (of_session != nice).then(|| {
             format!(
-                "niceness {nice} counts within its session only: that of the session is {of_session} and could not be set"
+                "niceness {nice} has an effect within its session only: the niceness of the session is {of_session} and could not be changed"
             )
         })
     }
@@ -249,7 +249,7 @@ mod tests {
                 cpus,
                 ..Limits::default()
             })
-            .starts_with("no CPU 1000000 is there")
+            .starts_with("CPU 1000000 is not available")
         );
         let nice = Some(20);
         assert_eq!(

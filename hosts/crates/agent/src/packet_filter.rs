@@ -5,7 +5,7 @@
 //! Everything is in two tables of the agent's own. Their chains look at packets that come in by
 //! experiment interfaces (or by `lo`, where a rule says so) for hosts of the experiment, and at no others.
 
-use crate::settings::{HostSettings, LegPair, Mark, PacketRule, Packets, Verdict};
+use crate::settings::{HostSettings, LegPair, Mark, PacketRule, Packets, RuleVerdict};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -59,8 +59,8 @@ impl PacketRule {
             rule.push_str(&setting(mark));
         }
         rule.push_str(match self.verdict {
-            Some(Verdict::Accept) => " accept",
-            Some(Verdict::Drop) => " drop",
+            Some(RuleVerdict::Accept) => " accept",
+            Some(RuleVerdict::Drop) => " drop",
             None => "",
         });
         rule
@@ -233,7 +233,10 @@ mod tests {
         assert_eq!(refusal, "a transparent proxy takes TCP or UDP");
         settings.packet_rules[0].interfaces[0] = "eth0".into();
         let refusal = settings.check_packet_rules().unwrap_err();
-        assert_eq!(refusal, "eth0 is no experiment interface of this machine");
+        assert_eq!(
+            refusal,
+            "eth0 is not an experiment interface of this machine"
+        );
         settings.packet_rules[0].interfaces.clear();
         assert!(settings.check_packet_rules().is_err());
     }

@@ -58,7 +58,7 @@ impl HostSettings {
         }
         for table in self.own_tables() {
             if table == 0 || (253..=255).contains(&table) {
-                return Err(format!("routing table {table} is the kernel's"));
+                return Err(format!("routing table {table} belongs to the kernel"));
             }
         }
         for (number, legs) in self.legs.iter().enumerate() {
@@ -245,11 +245,11 @@ mod tests {
         };
         assert_eq!(
             refusal(|settings| settings.legs[1].world = "eth0".into()),
-            "eth0 is no experiment interface of this machine"
+            "eth0 is not an experiment interface of this machine"
         );
         assert_eq!(
             refusal(|settings| settings.legs[1].table = Some(254)),
-            "routing table 254 is the kernel's"
+            "routing table 254 belongs to the kernel"
         );
         assert_eq!(
             refusal(|settings| settings.legs[1].mark = Some(Mark { value: 2, mask: 3 })),

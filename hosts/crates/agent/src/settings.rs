@@ -155,7 +155,7 @@ pub struct PacketRule {
     pub tproxy_port: Option<u16>,
     /// None: later rules apply, too.
     #[serde(default)]
-    pub verdict: Option<Verdict>,
+    pub verdict: Option<RuleVerdict>,
 }
 
 /// Packets between hosts of the experiment, by kind.
@@ -179,7 +179,7 @@ pub enum Packets {
 /// The fate of a packet.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "lowercase")]
-pub enum Verdict {
+pub enum RuleVerdict {
     /// It goes on.
     Accept,
     /// It does not.
@@ -192,7 +192,9 @@ impl HostSettings {
         if self.interfaces.iter().any(|each| each.name == name) {
             return Ok(());
         }
-        Err(format!("{name} is no experiment interface of this machine"))
+        Err(format!(
+            "{name} is not an experiment interface of this machine"
+        ))
     }
 }
 
@@ -200,7 +202,9 @@ impl Mark {
     /// Whether the mask has all bits of the value; an error in words.
     pub fn check(self) -> Result<(), String> {
         if self.mask == 0 || self.value & !self.mask != 0 {
-            return Err(format!("{self} is no mark under a mask"));
+            return Err(format!(
+                "{self} is not a valid mark: bits outside the mask are set"
+            ));
         }
         Ok(())
     }
@@ -277,7 +281,10 @@ pub mod tests {
         let mark = |value, mask| Mark { value, mask }.check();
         mark(2, 6).unwrap();
         mark(0, 6).unwrap();
-        assert_eq!(mark(8, 6).unwrap_err(), "0x8/0x6 is no mark under a mask");
+        assert_eq!(
+            mark(8, 6).unwrap_err(),
+            "0x8/0x6 is not a valid mark: bits outside the mask are set"
+        );
         assert!(mark(0, 0).is_err());
     }
 }

@@ -38,7 +38,7 @@ impl HostSettings {
                 self.check_interface(&interface.replace('/', "."))?;
             }
         } else if !name.starts_with("net.") {
-            return Err(format!("sysctl {name} is not of the network"));
+            return Err(format!("sysctl {name} is not a network setting"));
         }
         let of_every_interface = name == "net.ipv4.ip_forward"
             || name == "net.ipv4.conf.all.forwarding"
@@ -47,7 +47,7 @@ impl HostSettings {
             return Err(format!("sysctl {name} changes every interface"));
         }
         if name.ends_with(".disable_ipv6") {
-            return Err(format!("sysctl {name} is the agent's"));
+            return Err(format!("sysctl {name} is set by the agent itself"));
         }
         Ok(())
     }
@@ -60,12 +60,12 @@ impl InterfaceSettings {
             || self.name.contains(forbidden)
             || SCOPES.contains(&self.name.as_str())
         {
-            return Err(format!("{:?} is no experiment interface", self.name));
+            return Err(format!("{:?} is not an experiment interface", self.name));
         }
         if let Some(address) = &self.address {
             if parse_prefix(address).is_none_or(|(_, length)| length < SHORTEST_PREFIX) {
                 return Err(format!(
-                    "address {address:?} of {} is no IPv4 address with a prefix length from {SHORTEST_PREFIX} on",
+                    "address {address:?} of {} is not an IPv4 address with a prefix length from {SHORTEST_PREFIX} on",
                     self.name
                 ));
             }
@@ -73,7 +73,7 @@ impl InterfaceSettings {
         for route in &self.routes {
             if !is_experiment_prefix(&route.prefix) {
                 return Err(format!(
-                    "route to {:?} by {} is to no IPv4 prefix of hosts, {SHORTEST_PREFIX} bits or longer, host bits 0",
+                    "route to {:?} by {} is not an IPv4 prefix of hosts with at least {SHORTEST_PREFIX} bits and no host bits set",
                     route.prefix, self.name
                 ));
             }
@@ -81,7 +81,7 @@ impl InterfaceSettings {
         for (address, mac) in &self.neighbours {
             if address.parse::<Ipv4Addr>().is_err() || !is_mac(mac) {
                 return Err(format!(
-                    "neighbour {address:?} of {} with {mac:?} is no IPv4 address with a MAC address",
+                    "neighbour {address:?} of {} with {mac:?} is not an IPv4 address with a MAC address",
                     self.name
                 ));
             }
@@ -150,7 +150,7 @@ mod tests {
             "",
         ] {
             let words = route(prefix).unwrap();
-            assert!(words.starts_with(&format!("route to {prefix:?} by w1 is to no IPv4 prefix")));
+            assert!(words.starts_with(&format!("route to {prefix:?} by w1 is not an IPv4 prefix")));
         }
     }
 
@@ -160,7 +160,7 @@ mod tests {
             |text: &str| refusal(|settings| settings.interfaces[0].address = Some(text.to_owned()));
         assert_eq!(address("10.10.0.1/32"), None);
         for text in ["10.10.0.1", "10.10.0.1/0", "10.10.0.1/32 dev eth0", "a\n"] {
-            assert!(address(text).unwrap().contains("is no IPv4 address"));
+            assert!(address(text).unwrap().contains("is not an IPv4 address"));
         }
     }
 
@@ -189,7 +189,7 @@ mod tests {
             let words = refusal(|settings| settings.interfaces[0].name = name.to_owned());
             assert_eq!(
                 words.unwrap(),
-                format!("{name:?} is no experiment interface")
+                format!("{name:?} is not an experiment interface")
             );
         }
     }
@@ -214,17 +214,20 @@ mod tests {
         for (name, words) in [
             (
                 "net.ipv4.conf.eth0.forwarding",
-                "eth0 is no experiment interface of this machine",
+                "eth0 is not an experiment interface of this machine",
             ),
             (
                 "net.ipv4.conf.default.forwarding",
-                "default is no experiment interface of this machine",
+                "default is not an experiment interface of this machine",
             ),
             (
                 "net.ipv6.neigh.eth0/1.mcast_solicit",
-                "eth0.1 is no experiment interface of this machine",
+                "eth0.1 is not an experiment interface of this machine",
             ),
-            ("kernel.panic", "sysctl kernel.panic is not of the network"),
+            (
+                "kernel.panic",
+                "sysctl kernel.panic is not a network setting",
+            ),
             (
                 "net.ipv4.ip_forward",
                 "sysctl net.ipv4.ip_forward changes every interface",
@@ -239,7 +242,7 @@ mod tests {
             ),
             (
                 "net.ipv6.conf.w1/5.disable_ipv6",
-                "sysctl net.ipv6.conf.w1/5.disable_ipv6 is the agent's",
+                "sysctl net.ipv6.conf.w1/5.disable_ipv6 is set by the agent itself",
             ),
         ] {
             assert_eq!(sysctl(name).unwrap(), words);

@@ -378,7 +378,9 @@ impl Supervisor {
                     eprintln!("atoll-host agent: {problem}");
                 }
             }
-            None => eprintln!("atoll-host agent: a tool does not end; the settings are not undone"),
+            None => {
+                eprintln!("atoll-host agent: a tool does not end, so the settings were not undone")
+            }
         }
         self.output.flush_all(&Timespec {
             tv_sec: 1,

@@ -73,7 +73,7 @@ impl Worker {
                 for (id, task) in worker {
                     let panicked = |_| {
                         Err(io::Error::other(
-                            "the agent failed to do this; its log names the place",
+                            "the agent failed to do this; its log has the details",
                         )
                         .into())
                     };

@@ -27,7 +27,7 @@ pub(crate) struct Config {
     pub buffer_bytes: u32,
 }
 
-/// As in [`capture::Direction`].
+/// As in [`capture::CaptureDirection`].
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Direction {
@@ -36,7 +36,7 @@ pub(crate) enum Direction {
     Out,
 }
 
-impl From<Direction> for capture::Direction {
+impl From<Direction> for capture::CaptureDirection {
     fn from(direction: Direction) -> Self {
         match direction {
             Direction::Both => Self::Both,

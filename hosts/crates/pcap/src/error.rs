@@ -18,7 +18,7 @@ pub enum PcapError {
     #[error("{0}: is a pcapng file; convert it: tcpdump -r {0} -w OUT.pcap")]
     PcapNg(String),
     /// Neither format.
-    #[error("{0}: is no capture (no pcap magic number)")]
+    #[error("{0}: is not a capture file (no pcap magic number)")]
     NotACapture(String),
     /// Not captured on an Ethernet interface.
     #[error(
@@ -41,7 +41,7 @@ pub enum PcapError {
         bytes: u32,
     },
     /// `--side` is no prefix.
-    #[error("{0:?} is no IPv4 prefix such as 10.20.0.0/16")]
+    #[error("{0:?} is not an IPv4 prefix such as 10.20.0.0/16")]
     Prefix(String),
 }
 

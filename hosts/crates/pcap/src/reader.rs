@@ -281,7 +281,7 @@ mod tests {
         assert!(refusal(MAGIC_PCAPNG.to_le_bytes().to_vec()).contains("tcpdump -r x -w OUT.pcap"));
         assert_eq!(
             refusal(b"GIF89a".to_vec()),
-            "x: is no capture (no pcap magic number)"
+            "x: is not a capture file (no pcap magic number)"
         );
         let mut cooked = capture(u32::to_le_bytes, MAGIC_NANOSECONDS, 0);
         cooked[20] = 113;

@@ -72,7 +72,7 @@ pub fn set_congestion_control(socket: impl AsFd, name: &str) -> Result<(), Traff
         Ok(taken) => Err(refused(name, &format!("it took '{taken}' instead"))),
         Err(rustix::io::Errno::NOENT) => Err(refused(
             name,
-            "it has none of that name (a module may be missing)",
+            "there is none of that name (a module may be missing)",
         )),
         Err(rustix::io::Errno::PERM) => Err(refused(
             name,

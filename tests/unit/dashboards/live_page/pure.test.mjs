@@ -307,7 +307,7 @@ test("a host is silent when its like speak and it does no more, quiet when nothi
     hostHealth(hosts, store, T + 9).map((host) => host.state),
     ["trouble", "silent", "quiet"],
   );
-  assert.equal(hostHealth(hosts, store, T + 9)[1].text, "silent for 9 s");
+  assert.equal(hostHealth(hosts, store, T + 9)[1].text, "no data for 9 s");
   assert.deepEqual(
     hostHealth(hosts, store, T + 60).map((host) => host.state),
     ["quiet", "quiet", "quiet"],

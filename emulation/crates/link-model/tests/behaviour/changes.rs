@@ -3,8 +3,8 @@
 
 use crate::loads::{arrivals, drain, new_link, offer, plain};
 use atoll_link_model::{
-    ConfigError, DropCause, Link, LinkChange, LinkSettings, LossKind, LossPlace, LossSettings,
-    TraceRow, Verdict,
+    ConfigError, DropCause, Enqueued, Link, LinkChange, LinkSettings, LossKind, LossPlace,
+    LossSettings, TraceRow,
 };
 use proptest::prelude::*;
 
@@ -35,7 +35,7 @@ fn geo() -> LinkSettings {
 fn ten(change: impl FnOnce(&mut Link<usize>)) -> Vec<u64> {
     let mut link = new_link(&geo(), 1);
     for number in 0..10 {
-        assert_eq!(link.enqueue(0, 1000, number), Verdict::Accepted);
+        assert_eq!(link.enqueue(0, 1000, number), Enqueued::Accepted);
     }
     change(&mut link);
     let departed = drain(&mut link);
@@ -75,7 +75,7 @@ proptest! {
                 prop_assert_eq!(link.change(now, change), Ok(()));
                 prop_assert_eq!(link.held_packets(), held);
             }
-            if link.enqueue(now, bytes, number) == Verdict::Accepted {
+            if link.enqueue(now, bytes, number) == Enqueued::Accepted {
                 accepted.push(number);
             }
         }
@@ -160,17 +160,17 @@ fn a_smaller_queue_keeps_what_waits_and_refuses_what_comes() {
     assert_eq!((link.queue_bytes(0), link.held_packets()), (9000, 10));
     assert!(matches!(
         link.enqueue(6 * MS, 1000, 10),
-        Verdict::Dropped(_)
+        Enqueued::Dropped(_)
     ));
-    assert_eq!(link.enqueue(7 * MS, 1000, 11), Verdict::Accepted);
+    assert_eq!(link.enqueue(7 * MS, 1000, 11), Enqueued::Accepted);
 }
 
 #[test]
 fn loss_can_be_switched_on_and_off() {
     let mut link = new_link(&geo(), 1);
     for (now, probability, verdict) in [
-        (MS, 1.0, Verdict::Dropped(DropCause::Loss)),
-        (2 * MS, 0.0, Verdict::Accepted),
+        (MS, 1.0, Enqueued::Dropped(DropCause::Loss)),
+        (2 * MS, 0.0, Enqueued::Accepted),
     ] {
         link.change(now, &losing(probability, LossPlace::Before))
             .unwrap();
@@ -191,7 +191,7 @@ fn losing(probability: f64, place: LossPlace) -> LinkChange {
 fn a_loss_that_begins_takes_what_is_sent_from_then_on() {
     let mut link = new_link(&geo(), 1);
     for number in 0..10 {
-        assert_eq!(link.enqueue(0, 1000, number), Verdict::Accepted);
+        assert_eq!(link.enqueue(0, 1000, number), Enqueued::Accepted);
     }
     // Nobody asked the link for anything before these instants.
     link.change(4_500_000, &losing(1.0, LossPlace::After))
@@ -217,7 +217,7 @@ fn the_loss_of_a_trace_is_that_of_the_instant_at_which_a_packet_has_been_sent() 
     let mut link = new_link(&traced(&[ROW, lossy, clear]), 1);
     link.start_trace(0).unwrap();
     for number in 0..10 {
-        assert_eq!(link.enqueue(0, 1000, number), Verdict::Accepted);
+        assert_eq!(link.enqueue(0, 1000, number), Enqueued::Accepted);
     }
     let numbers: Vec<usize> = drain(&mut link).iter().map(|each| each.packet).collect();
     assert_eq!(numbers, [0, 1, 2, 5, 6, 7, 8, 9]);
@@ -232,8 +232,8 @@ fn a_change_that_cannot_be_changes_nothing() {
         ..LinkChange::default()
     };
     assert_eq!(link.change(0, &change), Err(ConfigError::Rate(0)));
-    assert_eq!(link.enqueue(0, 1000, 0), Verdict::Accepted);
-    assert_eq!(link.enqueue(0, 1000, 1), Verdict::Accepted);
+    assert_eq!(link.enqueue(0, 1000, 0), Enqueued::Accepted);
+    assert_eq!(link.enqueue(0, 1000, 1), Enqueued::Accepted);
 
     let row = TraceRow {
         rate_bit_s: Some(1_000_000),

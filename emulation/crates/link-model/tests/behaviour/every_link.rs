@@ -5,8 +5,8 @@ use crate::loads::{
     any_link, arrivals, drain, jitters, new_link, offer, plain, traces, with_jitter,
 };
 use atoll_link_model::{
-    DelayLine, DelaySettings, DropCause, JitterKind, JitterSettings, Link, LinkSettings, LossPlace,
-    SplitMix64, Verdict,
+    DelayLine, DelaySettings, DropCause, Enqueued, JitterKind, JitterSettings, Link, LinkSettings,
+    LossPlace, SplitMix64,
 };
 use proptest::prelude::*;
 
@@ -176,7 +176,7 @@ proptest! {
             // Only what has to wait needs room.
             let fits = fits || free <= instant;
             let verdict = link.enqueue(now, bytes, 0);
-            prop_assert_eq!(verdict == Verdict::Dropped(DropCause::QueueFull), !fits);
+            prop_assert_eq!(verdict == Enqueued::Dropped(DropCause::QueueFull), !fits);
             if fits {
                 let begin = free.max(instant);
                 accepted.push((begin, begin + u128::from(bytes) * 8_000_000_000, u64::from(bytes)));
@@ -276,7 +276,7 @@ fn the_sojourn_of_a_full_queue_is_its_bytes_at_the_rate() {
     // One packet being serialised and 66 waiting: 67 times 0.75 ms.
     assert_eq!(link.totals().dropped.queue.packets, 33);
     assert_eq!(link.queue_bytes(0), 99_000);
-    assert_eq!(link.enqueue(0, 84, 100), Verdict::Accepted);
+    assert_eq!(link.enqueue(0, 84, 100), Enqueued::Accepted);
     let departed = drain(&mut link);
     assert_eq!(departed[66].scheduled_ns, 67 * 750_000 + 250_000_000);
     assert_eq!(

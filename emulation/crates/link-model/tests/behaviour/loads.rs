@@ -2,8 +2,8 @@
 //! Links and loads for property tests.
 
 use atoll_link_model::{
-    AqmSettings, Departure, JitterKind, JitterSettings, Link, LinkSettings, LossKind, LossPlace,
-    LossSettings, SplitMix64, TraceRow, Verdict,
+    AqmSettings, Departure, Enqueued, JitterKind, JitterSettings, Link, LinkSettings, LossKind,
+    LossPlace, LossSettings, SplitMix64, TraceRow,
 };
 use proptest::prelude::*;
 
@@ -144,7 +144,7 @@ pub fn new_link(settings: &LinkSettings, seed: u64) -> Link<usize> {
 }
 
 /// Offer all packets, numbered; returns when each arrived and what the link said.
-pub fn offer(link: &mut Link<usize>, arrivals: &[Arrival]) -> Vec<(u64, Verdict)> {
+pub fn offer(link: &mut Link<usize>, arrivals: &[Arrival]) -> Vec<(u64, Enqueued)> {
     let mut now = 0;
     let mut offered = Vec::new();
     for (number, &(gap_ns, bytes)) in arrivals.iter().enumerate() {

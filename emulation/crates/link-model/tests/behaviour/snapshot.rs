@@ -3,8 +3,8 @@
 //! in which random numbers are drawn or of the generator shows here first.
 
 use atoll_link_model::{
-    AqmSettings, JitterKind, JitterSettings, Link, LinkSettings, LossKind, LossPlace, LossSettings,
-    SplitMix64, TraceRow, Verdict,
+    AqmSettings, Enqueued, JitterKind, JitterSettings, Link, LinkSettings, LossKind, LossPlace,
+    LossSettings, SplitMix64, TraceRow,
 };
 use std::fmt::Write;
 use std::path::Path;
@@ -70,8 +70,8 @@ fn table(settings: &LinkSettings) -> String {
         now += load.up_to(MS);
         let bytes = if load.chance(0.25) { 84 } else { 1500 };
         let fate = match link.enqueue(now, bytes, number) {
-            Verdict::Accepted => "lost under way".to_owned(),
-            Verdict::Dropped(cause) => format!("{cause:?}"),
+            Enqueued::Accepted => "lost under way".to_owned(),
+            Enqueued::Dropped(cause) => format!("{cause:?}"),
         };
         packets.push((bytes, now, fate));
     }

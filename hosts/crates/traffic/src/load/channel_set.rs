@@ -4,9 +4,9 @@
 use super::channel::Channel;
 use super::config::{Demand, LoadChange, LoadConfig};
 use super::fair_scheduler::Token;
+use super::fairness::Shares;
 use super::flow::{Flow, Step};
 use super::flow_log::{Entry, FlowLog, Outcome};
-use super::shares::Shares;
 use super::{Counters, READ_BYTES};
 use crate::clock::{monotonic_ns, realtime_ns};
 use crate::error::TrafficError;

@@ -27,7 +27,7 @@ pub struct LoadConfig {
     pub counts: Counts,
     /// When flows begin; absent: each as soon as the one before it on the channel is over.
     #[serde(default)]
-    pub pace: Option<Pace>,
+    pub pace: Option<FlowStarts>,
     /// Changes of the load, in order of time.
     #[serde(default)]
     pub changes: Vec<Change>,
@@ -66,7 +66,7 @@ pub struct Change {
     pub counts: Option<Counts>,
     /// When flows begin: of the same kind as before.
     #[serde(default)]
-    pub pace: Option<Pace>,
+    pub pace: Option<FlowStarts>,
 }
 
 /// A change whose distribution is known to be one.
@@ -81,7 +81,7 @@ pub struct LoadChange {
     /// As in [`Change`].
     pub counts: Option<Counts>,
     /// As in [`Change`].
-    pub pace: Option<Pace>,
+    pub pace: Option<FlowStarts>,
 }
 
 /// What a channel's next flow depends on; it may change during the run.
@@ -92,13 +92,13 @@ pub struct Demand {
     /// The bytes that its sizes include.
     pub counts: Counts,
     /// When flows begin.
-    pub pace: Option<Pace>,
+    pub pace: Option<FlowStarts>,
 }
 
 /// When a channel begins its flows.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Deserialize)]
 #[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
-pub enum Pace {
+pub enum FlowStarts {
     /// Closed loop: as long after the end of the flow before.
     Constant {
         /// The think time.
@@ -116,7 +116,7 @@ pub enum Pace {
     },
 }
 
-impl Pace {
+impl FlowStarts {
     fn is_open_loop(pace: Option<Self>) -> bool {
         matches!(pace, Some(Self::Poisson { .. }))
     }
@@ -127,11 +127,11 @@ impl Demand {
     /// at once), or began (open loop; the first one: since the start).
     pub fn wait_ns(&self, seed: u64, channel: u64, flow: u64) -> u64 {
         match self.pace {
-            Some(Pace::Poisson { mean_ns }) => exponential_ns(mean_ns, seed, channel, flow),
-            Some(Pace::Exponential { mean_ns }) if flow > 0 => {
+            Some(FlowStarts::Poisson { mean_ns }) => exponential_ns(mean_ns, seed, channel, flow),
+            Some(FlowStarts::Exponential { mean_ns }) if flow > 0 => {
                 exponential_ns(mean_ns, seed, channel, flow)
             }
-            Some(Pace::Constant { mean_ns }) if flow > 0 => mean_ns,
+            Some(FlowStarts::Constant { mean_ns }) if flow > 0 => mean_ns,
             _ => 0,
         }
     }
@@ -165,10 +165,10 @@ impl LoadConfig {
         }
         let paces = self.changes.iter().filter_map(|change| change.pace);
         for pace in paces.chain(self.pace) {
-            if pace == (Pace::Poisson { mean_ns: 0 }) {
+            if pace == (FlowStarts::Poisson { mean_ns: 0 }) {
                 return wrong("pace: mean_ns: must be above 0 in an open loop");
             }
-            if Pace::is_open_loop(Some(pace)) != self.is_open_loop() {
+            if FlowStarts::is_open_loop(Some(pace)) != self.is_open_loop() {
                 return wrong("changes: pace: an open loop stays one, and a closed loop too");
             }
         }
@@ -216,7 +216,7 @@ impl LoadConfig {
 
     /// Whether flows begin whatever became of those before.
     pub fn is_open_loop(&self) -> bool {
-        Pace::is_open_loop(self.pace)
+        FlowStarts::is_open_loop(self.pace)
     }
 }
 
@@ -263,7 +263,7 @@ mod tests {
                     channels: vec![3, 4, 3],
                     ..good.clone()
                 },
-                "channels: 3 is there twice",
+                "channels: 3 is listed twice",
             ),
             (
                 LoadConfig {
@@ -292,7 +292,7 @@ mod tests {
             ),
             (
                 LoadConfig {
-                    pace: Some(Pace::Poisson { mean_ns: 0 }),
+                    pace: Some(FlowStarts::Poisson { mean_ns: 0 }),
                     ..good.clone()
                 },
                 "pace: mean_ns: must be above 0 in an open loop",
@@ -325,13 +325,13 @@ mod tests {
             [demand.wait_ns(1, 0, 0), demand.wait_ns(1, 0, 1)]
         };
         assert_eq!(paced(None), [0, 0]);
-        assert_eq!(paced(Some(Pace::Constant { mean_ns })), [0, mean_ns]);
+        assert_eq!(paced(Some(FlowStarts::Constant { mean_ns })), [0, mean_ns]);
         assert_eq!(
-            paced(Some(Pace::Exponential { mean_ns })),
+            paced(Some(FlowStarts::Exponential { mean_ns })),
             [0, 2_160_149_875]
         );
         assert_eq!(
-            paced(Some(Pace::Poisson { mean_ns })),
+            paced(Some(FlowStarts::Poisson { mean_ns })),
             [176_421_093, 2_160_149_875]
         );
     }

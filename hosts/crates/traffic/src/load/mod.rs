@@ -2,7 +2,7 @@
 //! Island client: channels that fetch flow after flow.
 //!
 //! A channel loops: draw flow k, connect to its server, ask for its bytes, receive until the server closes, log,
-//! take flow k + 1 at once, or when its [`config::Pace`] says. All channels of a process share one thread and one epoll
+//! take flow k + 1 at once, or when its [`config::FlowStarts`] says. All channels of a process share one thread and one epoll
 //! loop ([`fair_scheduler`] says why none can starve). A flow that fails is logged too, and the channel goes on with the next one
 //! after a back-off of 0.1 s that doubles with each failure in a row, up to 5 s, so that an absent server costs nearly
 //! nothing. A flow whose server has been silent for three minutes has failed. In an open loop flows begin whatever became
@@ -12,9 +12,9 @@ mod channel;
 mod channel_set;
 mod config;
 mod fair_scheduler;
+mod fairness;
 mod flow;
 mod flow_log;
-mod shares;
 
 use crate::clock::{SECOND_NS, monotonic_at, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
@@ -168,14 +168,14 @@ impl Client<'_> {
         let counters = self.channels.counters();
         if counters.flows_failed > 0 {
             log_line(&format!(
-                "{} flows failed; the flow log says why",
+                "{} flows failed; the flow log has the reasons",
                 counters.flows_failed
             ));
         }
         let flows_silent = self.channels.silent();
         if flows_silent > 0 {
             log_line(&format!(
-                "{flows_silent} of them brought nothing for {} s and were given up (ETIMEDOUT)",
+                "{flows_silent} of them received no byte for {} s and were ended (ETIMEDOUT)",
                 self.config.silence_ns / SECOND_NS
             ));
         }

@@ -14,7 +14,7 @@ use crate::events::{Events, Wake};
 use crate::job::{emit, log_line};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
-use series::{Answer, Lost, Series, Summary};
+use series::{Answer, Lost, Series, SeriesFigures};
 use socket::PingSocket;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -76,7 +76,7 @@ impl PingConfig {
                 .any(|other| other.name == target.name || other.address == target.address)
             {
                 return wrong(format!(
-                    "targets: {} ({}) is there twice",
+                    "targets: {} ({}) is listed twice",
                     target.name, target.address
                 ));
             }
@@ -124,7 +124,7 @@ enum Message<'a> {
         sent_ns: i64,
     },
     Done {
-        targets: BTreeMap<&'a str, Summary>,
+        targets: BTreeMap<&'a str, SeriesFigures>,
     },
 }
 

@@ -43,7 +43,7 @@ pub struct Answer {
 
 /// The figures of a series.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, Serialize)]
-pub struct Summary {
+pub struct SeriesFigures {
     /// Pings sent, or that should have been.
     pub sent: u64,
     /// Those of them that the kernel refused to send: no route, a full queue; they are lost.
@@ -169,10 +169,10 @@ impl Series {
     }
 
     /// The figures so far.
-    pub fn summary(&self) -> Summary {
+    pub fn summary(&self) -> SeriesFigures {
         let mut sorted = self.rtts_ns.clone();
         sorted.sort_unstable();
-        Summary {
+        SeriesFigures {
             sent: self.next,
             unsent: self.unsent,
             received: sorted.len() as u64,
@@ -280,9 +280,9 @@ mod tests {
         assert_eq!(series.replied(7, 5, true), None);
         assert_eq!(
             series.summary(),
-            Summary {
+            SeriesFigures {
                 sent: 1,
-                ..Summary::default()
+                ..SeriesFigures::default()
             }
         );
     }

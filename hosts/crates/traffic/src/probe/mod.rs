@@ -66,7 +66,7 @@ impl ProbeConfig {
         let mut numbers = BTreeSet::new();
         for target in &self.send {
             if !numbers.insert(target.number) {
-                return wrong(format!("send: number {} is there twice", target.number));
+                return wrong(format!("send: number {} is listed twice", target.number));
             }
         }
         if self.interval_ns == 0 {

@@ -6,13 +6,13 @@
 
 /// The jitter of one sender.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Jitter {
+pub struct InterarrivalJitter {
     transit_ns: Option<i64>,
     sixteenths: u64,
     max_sixteenths: u64,
 }
 
-impl Jitter {
+impl InterarrivalJitter {
     /// A packet came that was so long under way, by whatever clocks.
     pub fn take(&mut self, transit_ns: i64) {
         if let Some(before_ns) = self.transit_ns.replace(transit_ns) {
@@ -40,7 +40,7 @@ mod tests {
 
     #[test]
     fn even_spacing_has_none_whatever_the_delay() {
-        let mut jitter = Jitter::default();
+        let mut jitter = InterarrivalJitter::default();
         for _ in 0..100 {
             jitter.take(250_000_000);
         }
@@ -49,7 +49,7 @@ mod tests {
 
     #[test]
     fn it_comes_near_the_mean_change_and_fades_by_a_sixteenth() {
-        let mut jitter = Jitter::default();
+        let mut jitter = InterarrivalJitter::default();
         for packet in 0..1000 {
             jitter.take(if packet % 2 == 0 { 0 } else { 1_000_000 });
         }
@@ -65,7 +65,7 @@ mod tests {
 
     #[test]
     fn the_first_change_counts_a_sixteenth() {
-        let mut jitter = Jitter::default();
+        let mut jitter = InterarrivalJitter::default();
         jitter.take(5);
         jitter.take(-1595);
         assert_eq!(jitter.now_ns(), 100);

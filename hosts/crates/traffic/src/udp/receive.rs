@@ -4,7 +4,7 @@
 //! Packets are stamped by the kernel as they come in, so a receiver that runs late measures no less exactly; those its
 //! socket could not hold are distinguished from those that never came.
 
-use super::jitter::Jitter;
+use super::jitter::InterarrivalJitter;
 use super::packet::{Header, PACKET_HEADERS_BYTES};
 use super::{Message, ReceiveConfig};
 use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
@@ -107,7 +107,7 @@ struct Tally {
     first_bytes: u64,
     streams: HashMap<(SocketAddr, u32), Stream>,
     /// By sender: the streams of one have a clock and a path in common.
-    jitters: HashMap<IpAddr, Jitter>,
+    jitters: HashMap<IpAddr, InterarrivalJitter>,
 }
 
 /// A received packet: payload bytes, whose it is, and the kernel's words about it.
@@ -263,7 +263,7 @@ impl Tally {
     }
 
     fn jitter_ns(&self) -> Option<u64> {
-        self.jitters.values().map(Jitter::now_ns).max()
+        self.jitters.values().map(InterarrivalJitter::now_ns).max()
     }
 
     fn done(&self) -> Received {
@@ -279,7 +279,7 @@ impl Tally {
         Received {
             streams: self.streams.len() as u64,
             jitter_ns: self.jitter_ns(),
-            jitter_max_ns: self.jitters.values().map(Jitter::max_ns).max(),
+            jitter_max_ns: self.jitters.values().map(InterarrivalJitter::max_ns).max(),
             rate_bit_s,
             ..received
         }

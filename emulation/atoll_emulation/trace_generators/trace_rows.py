@@ -16,7 +16,10 @@ def make_trace(states: Iterable[TraceRow], delay_step: Duration) -> LinkTrace:
     """
     rows = tuple(_thinned(states, delay_step))
     if rows[0].blocked:
-        msg = "the link is blocked at the trace's beginning, when paths are tested; choose another seed or beginning"
+        msg = (
+            "the link is blocked at the beginning of the trace, but paths are tested then; choose another --seed or "
+            "--start"
+        )
         raise PlanError(msg)
     if len(rows) > MOST_ROWS:
         msg = (

@@ -1,10 +1,10 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The watchdog of an agent, which cleans up after an agent that is killed: outside of an emulated lab no namespace ends
+//! The guard of an agent, which cleans up after an agent that is killed: outside of an emulated lab no namespace ends
 //! with the agent.
 //!
-//! The watchdog starts the agent and waits. When the agent is killed, the watchdog adopts the processes that its jobs left
+//! The guard starts the agent and waits. When the agent is killed, the guard adopts the processes that its jobs left
 //! behind (the jobs themselves die with the agent), kills them, and undoes the changes in the agent's journal. The agent
-//! does not depend on its watchdog; when both are killed, the next agent on the machine undoes the changes.
+//! does not depend on its guard; when both are killed, the next agent on the machine undoes the changes.
 
 use crate::AgentError;
 use crate::machine_lock::MachineLock;
@@ -57,7 +57,7 @@ pub fn watch_agent(silence: Duration, without_groups: bool) -> Result<(), AgentE
     }
     cgroup::sweep();
     child_reaper::kill_all(PATIENCE);
-    if let Ok(_claim) = MachineLock::acquire("the watchdog of an agent that was killed") {
+    if let Ok(_claim) = MachineLock::acquire("the guard of an agent that was killed") {
         applied_state::undo_leftovers()?;
     }
     let how = status.signal().map_or_else(

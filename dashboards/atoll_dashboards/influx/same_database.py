@@ -32,8 +32,9 @@ def other_database(mark: str, environment: Mapping[str, str] | None = None) -> s
     if hmac.compare_digest(mark.encode(errors="replace"), settings_mark(environment, salt).encode()):
         return None
     return (
-        f"metrics go into {_place(environment)}, by the settings that the lab was brought up with; this shell's are "
-        "others: `atoll down`, then `atoll up` here takes them over; `atoll metrics load RUN` goes by them at any time"
+        f"metrics go to {_place(environment)}, according to the settings with which the lab was brought up. This shell "
+        "has other settings: to use them, run `atoll down` and `atoll up` here. `atoll metrics load RUN` always uses "
+        "the settings of its own shell"
     )
 
 

@@ -3,7 +3,7 @@
 
 import pytest
 
-from atoll_dashboards.influx.influx_agreement import other_database, settings_mark
+from atoll_dashboards.influx.same_database import other_database, settings_mark
 
 HELD = {
     "HOME": "/nowhere",
@@ -36,7 +36,9 @@ def test_equal_settings_have_nothing_to_tell() -> None:
 def test_whatever_differs_is_told_in_a_line_with_the_database_that_is_used(shell: dict[str, str]) -> None:
     told = other_database(settings_mark(shell), HELD)
     assert told is not None
-    assert told.startswith("metrics go into bucket 'b' of http://db:8086, by the settings that the lab was brought up")
+    assert told.startswith(
+        "metrics go to bucket 'b' of http://db:8086, according to the settings with which the lab was brought up"
+    )
     assert "\n" not in told
     assert "the-secret" not in told
     back = other_database(settings_mark(HELD), shell)
@@ -47,7 +49,7 @@ def test_whatever_differs_is_told_in_a_line_with_the_database_that_is_used(shell
 def test_a_daemon_without_a_database_says_so() -> None:
     told = other_database(settings_mark(HELD), NONE)
     assert told is not None
-    assert told.startswith("metrics go into no database, by the settings")
+    assert told.startswith("metrics go to no database, according to the settings")
 
 
 def test_a_mark_tells_nothing_twice() -> None:
