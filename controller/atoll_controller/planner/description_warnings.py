@@ -26,7 +26,14 @@ from atoll_core.experiment.experiment import (
     Loss,
     LossTrace,
 )
-from atoll_core.experiment.trunk_load import TrunkSteering, bandwidth_delay_product, bottleneck, longest_rtt, pause
+from atoll_core.experiment.trunk_load import (
+    TrunkSteering,
+    bandwidth_delay_product,
+    bottleneck,
+    longest_rtt,
+    pause,
+    rtt_of_links,
+)
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import early
