@@ -16,7 +16,7 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="what set-up does as root takes root"),
 ]
 
-WITHOUT = ("argus", "linux.uml", "modprobe", "nfpcapd", "ra", "sshd", "sudo")
+WITHOUT = ("argus", "linux.uml", "modprobe", "nfpcapd", "ra", "sshd", "sudo", "tshark")
 PACKAGES = ["argus-client", "argus-server", "kmod", "nfdump", "openssh-server", "sudo", "tshark", "user-mode-linux"]
 
 # apt prints more than a pipe holds; `absent` is known to no list, `broken` cannot be installed.
