@@ -131,9 +131,11 @@ def _refusal(network: Network, mine: CompiledEntry, other: CompiledEntry) -> str
     if box is None or not network.box(box).routed:
         chain = mine.segment.gap_id.chain
         return f"chain {chain!r} cannot change under traffic: nothing distinguishes {what}; {_NO_LOAD}"
-    spare = "both of its port pairs are in use" if network.box(box).spare else "it has no spare ports"
+    spare, remedy = "it has no spare ports", "either give it 'spare: {world: .., island: ..}' in the lab, or "
+    if network.box(box).spare:
+        spare, remedy = "both of its port pairs are in use", "either "
     return (
         f"chain {mine.segment.gap_id.chain!r} cannot change under traffic: packets of both versions leave routed box "
-        f"{box!r} by the same port and without a tag, and {spare}: {what}; give it 'spare: {{world: .., island: ..}}' "
-        f"in the lab, make two changes, first before and then behind that box, or {_NO_LOAD}"
+        f"{box!r} by the same port without a tag, and {spare} ({what}); {remedy}make two changes (first before the "
+        f"box, then behind it), or {_NO_LOAD}"
     )

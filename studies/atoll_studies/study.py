@@ -234,10 +234,10 @@ class _Resolver:
                 for same in keys:
                     if _contains(same, key) or _contains(key, same):
                         what = ".".join(map(str, key))
-                        why = what if same == key else f"{what} and {'.'.join(map(str, same))}"
-                        self.wrong(
-                            place, f"factors {shown(first)} and {shown(second)} both set {why}; keep one of them"
-                        )
+                        both = f"both set {what}"
+                        if same != key:
+                            both = f"overlap: one sets {what}, the other {'.'.join(map(str, same))}"
+                        self.wrong(place, f"factors {shown(first)} and {shown(second)} {both}; keep one of them")
 
     def baseline(self, factors: Sequence[Factor]) -> tuple[tuple[str, str], ...]:
         found: list[tuple[str, str]] = []

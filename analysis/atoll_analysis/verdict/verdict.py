@@ -75,8 +75,8 @@ def _lateness(summary: Summary) -> Iterator[Finding]:
     stalled_ms = (summary.get("stalled_s") or 0.0) * 1e3
     bound_ms = limits["stalled_share"] * (summary["duration_s"] or 0.0) * 1e3
     yield Finding(
-        f"departures stalled {counted(stalls, 'time')}, {stalled_ms:.2f} ms in total, bound {bound_ms:g} ms; "
-        f"the latest departure was {latest or 0.0:.2f} ms late, bound {late_bound:g} ms",
+        f"packets left links or delay boxes late: {counted(stalls, 'stall')}, {stalled_ms:.2f} ms in total, bound "
+        f"{bound_ms:g} ms; largest lateness {latest or 0.0:.2f} ms, bound {late_bound:g} ms",
         grave=stalled_ms > bound_ms,
     )
 

@@ -50,7 +50,7 @@ def _sentence(advice: QueueAdvice) -> str:
     )
     rules = ""
     if advice.product_bytes is not None:
-        rules = f"; bandwidth-delay product {octets(advice.product_bytes)}"
+        rules = f"; bandwidth-delay product (BDP) {octets(advice.product_bytes)}"
     if advice.root_bytes is not None:
-        rules += f", by the root of {figure(advice.long_flows, '', 1)} long flows {octets(advice.root_bytes)}"
+        rules += f"; BDP / sqrt({figure(advice.long_flows, '', 1)} long flows) = {octets(advice.root_bytes)}"
     return f"recommended: {octets(best.queue_bytes)}{unmet}{rules}"

@@ -70,10 +70,9 @@ def memory_warnings(experiment: Experiment, needed: Size, free: Size) -> tuple[D
     if needed <= free:
         return ()
     message = (
-        f"with {counted(experiment.traffic.channels, 'channel')}, simultaneous runs on virtual are estimated to "
-        f"need {rough(needed)} of memory, to a factor of two, and this machine has {rough(free)} free; usual is "
-        "less "
-        "than that"
+        f"with {counted(experiment.traffic.channels, 'channel')}, the runs in virtual time need about {rough(needed)} "
+        f"of memory (correct within a factor of two), but this machine has {rough(free)} free; usual is less than "
+        "the free memory"
     )
     return (_doubt(experiment, experiment.traffic.line, ("traffic", "channels"), message, ("captures",), ("links",)),)
 

@@ -81,11 +81,11 @@ def error_message(
         case "bool_type":
             return f"{here}{shown(given)} is neither true nor false; write one of them without quotes"
         case "string_type":
-            return f"{here}{shown(given)} where text belongs{_such_as(key, field, ports, examples)}"
+            return f"{here}expected text{_such_as(key, field, ports, examples)}; found {shown(given)}"
         case "list_type":
-            return f"{here}{shown(given)} where a list belongs{_such_as(key, field, ports, examples)}"
+            return f"{here}expected a list{_such_as(key, field, ports, examples)}; found {shown(given)}"
         case "dict_type" | "model_type" | "model_attributes_type":
-            return f"{here}{shown(given)} where keys belong{_such_as(key, field, ports, examples)}"
+            return f"{here}expected keys{_such_as(key, field, ports, examples)}; found {shown(given)}"
         case _:
             return f"{here}{shown(given)} is not valid here{_such_as(key, field, ports, examples)}"
 

@@ -347,12 +347,12 @@ USUAL_CAPTURES = CaptureSettings(Size(96), Size(16 * 10**6))
 class VerdictBounds:
     """The bounds of the verdict that an experiment may set: a run beyond one of them is invalid.
 
-    A stall is a time in which a link or delay box sent nothing although packets were due; it lasts as long as its
-    latest departure was late.
+    A stall is a period in which packets left a link or delay box late, by more than ``stall``: it lasts from the
+    earliest scheduled to the latest actual departure of late packets that overlap.
     """
 
     lateness_p99: Duration  # of departures from link and delay boxes
-    stall: Duration  # a departure later than this ends a stall
+    stall: Duration  # departures later than this belong to a stall
     stalled_share: float  # of the measured time, all stalls together
     lateness_of_rtt: float  # any departure, as a share of the shortest base RTT; ``stall`` where that is longer
     failed_flows: float  # share of the channels' flows

@@ -198,7 +198,7 @@ ROUTES: tuple[Endpoint, ...] = (
         "/v1/plan",
         write_handlers.post_plan,
         "experiment",
-        "The plan of an experiment for this lab without any applied experiment; changes nothing",
+        "The plan of an experiment as if none were applied to this lab; changes nothing",
         api_models.PlanResponse,
         query=api_models.DescriptionRequest,
         body=DESCRIPTION,

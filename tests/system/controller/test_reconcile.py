@@ -187,8 +187,8 @@ async def test_a_switch_that_cannot_speak_1_3_is_told_what_to_do(kept: Kept) -> 
     database = f"--db=unix:{kept.switches.environment['OVS_RUNDIR']}/db.sock"
     kept.switches.run("ovs-vsctl", database, "set", "bridge", "br4", "protocols=OpenFlow10")
     try:
-        note = await kept.told("OpenFlow 1.0 only")
-        assert note.startswith("a switch: a switch at 127.0.0.1 speaks OpenFlow 1.0 only and 1.3 is needed; ")
+        note = await kept.told("only OpenFlow 1.0")
+        assert note.startswith("a switch: a switch at 127.0.0.1 speaks only OpenFlow 1.0, but 1.3 is needed; ")
         assert "protocols=OpenFlow13" in note
     finally:
         kept.switches.run("ovs-vsctl", database, "set", "bridge", "br4", "protocols=OpenFlow13")

@@ -48,7 +48,7 @@ def test_a_swap_is_told_stage_by_stage_and_summed_up(sandbox: Sandbox) -> None:
     told = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("chains: ")]
     assert told == STAGES
     assert "; swapped in " in done.stdout.splitlines()[-1]
-    assert " ms of it draining); swaps on swaps" in done.stdout.splitlines()[-1]
+    assert " ms of it draining); experiment 'swaps' is applied" in done.stdout.splitlines()[-1]
     assert chain(sandbox) == "tap-w, sat, r2, tap-i"
 
 

@@ -209,14 +209,15 @@ STALL = (("lateness_max_ms", 10.4), ("lateness_p99_ms", 0.2), ("stalls", 1), ("s
 def test_one_late_departure_on_a_geo_link_is_a_caveat_with_its_figures() -> None:
     """99.98 % of the packets left within 0.2 ms: a stall of 10 ms changes no figure of RTTs of 500 ms."""
     assert caveats(*STALL) == [
-        "departures stalled 1 time, 10.40 ms in total, bound 60 ms; the latest departure was 10.40 ms late, bound 50 ms"
+        "packets left links or delay boxes late: 1 stall, 10.40 ms in total, bound 60 ms; "
+        "largest lateness 10.40 ms, bound 50 ms"
     ]
 
 
 def test_stalls_are_judged_by_how_much_of_the_measured_time_they_cover() -> None:
     assert len(caveats(*STALL, ("stalls", 6), ("stalled_s", 0.06))) == 1
     (reason,) = judged(*STALL, ("stalls", 7), ("stalled_s", 0.061))
-    assert reason.startswith("departures stalled 7 times, 61.00 ms in total, bound 60 ms")
+    assert reason.startswith("packets left links or delay boxes late: 7 stalls, 61.00 ms in total, bound 60 ms")
 
 
 @pytest.mark.parametrize(("rtt_ms", "bound"), [(20.0, "5"), (50.0, "5"), (80.0, "8"), (None, "5")])

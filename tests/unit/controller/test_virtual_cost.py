@@ -89,8 +89,8 @@ def test_the_kernel_of_a_run_that_would_fill_it_has_more_memory() -> None:
 
 
 CROWDED = (
-    "traffic: channels: with 100000 channels, simultaneous runs on virtual are estimated to need 1.3 GB of memory, to "
-    "a factor of two, and this machine has 1.0 GB free; usual is less than that"
+    "traffic: channels: with 100000 channels, the runs in virtual time need about 1.3 GB of memory (correct within a "
+    "factor of two), but this machine has 1.0 GB free; usual is less than the free memory"
 )
 
 
@@ -108,7 +108,7 @@ def test_a_run_that_may_not_fit_the_machine_is_doubted_and_one_that_cannot_is_re
     assert doubt.message.endswith(CROWDED)
     assert fitting_runs(experiment, needed) == 1
     free = Size(5 * 10**8)
-    with pytest.raises(MachineError, match=r"are estimated to need 1\.3 GB of memory") as refused:
+    with pytest.raises(MachineError, match=r"need about 1\.3 GB of memory") as refused:
         require_memory(experiment, needed)
     assert "\n" not in str(refused.value)
     with pytest.raises(MachineError):

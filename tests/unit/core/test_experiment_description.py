@@ -136,7 +136,7 @@ MISTAKES = [
     ("  w1: rtt-5\n", "  w1: rtt-6\n", "rtt-6", "latency of 'w1': no delay box carries the latency class 'rtt-6'; known classes: rtt-5, rtt-20, rtt-50, rtt-90, rtt-140, rtt-200"),
     ("  w1: rtt-5\n", "  w9: rtt-5\n", "w9", "latency of 'w9': unknown world host 'w9'; known world hosts: w1, w2, w3, w4, w5, w6, ws, wh"),
     ("  w1: rtt-5\n", "  i1: rtt-5\n", "i1", "latency of 'i1': an island-client has no terrestrial latency; give it to world hosts only"),
-    ("  w1: rtt-5\n", "  w1: [rtt-5]\n", "[rtt-5]", "latency of 'w1': a list where text belongs"),
+    ("  w1: rtt-5\n", "  w1: [rtt-5]\n", "[rtt-5]", "latency of 'w1': expected text; found a list"),
     ("\nlinks:", "\nlinks:\n  pep-w: {to_island: &d {rate: 1 Mbit/s, delay: 0 s, queue: 2 kB}, to_world: *d}", "pep-w", "link 'pep-w': box 'pep-w' is a router, which has no link settings; remove them"),
     ("\nlinks:", "\nlinks:\n  sta: {to_island: &d {rate: 1 Mbit/s, delay: 0 s, queue: 2 kB}, to_world: *d}", "sta:", "link 'sta': unknown box 'sta'; did you mean 'sat'? known satellite emulators: sat"),
     ("chain: [tap-w, sat, tap-i]", "chain: [tap-w, tap-i]", "sat:", "link 'sat': 'sat' is not in the chain; put it there or remove its settings"),
@@ -160,7 +160,7 @@ MISTAKES = [
     (SAT, SAT.replace("100 kB", "1499 B"), "1499", "link 'sat': to_island: queue: 1.499 kB is too small; it must be at least 1500 B (one MTU), or no full-size packet ever fits"),
     (SAT, SAT.replace("100 kB}", "100 kB, jitter: 251 ms}"), "251", "link 'sat': to_island: jitter: 251 ms exceeds the delay; write at most 250 ms"),
     (SAT, SAT.replace("250 ms", "250"), "to_island", "link 'sat': to_island: delay: the number 250 is not a duration; write a number and one of ns, us, ms, s, min, h, such as '250 ms'"),
-    (SAT, "    to_island: 16 Mbit/s", "to_island", "link 'sat': to_island: '16 Mbit/s' where keys belong, such as 'to_island: {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}'"),
+    (SAT, "    to_island: 16 Mbit/s", "to_island", "link 'sat': to_island: expected keys, such as 'to_island: {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}'; found '16 Mbit/s'"),
     (SAT, SAT + "\n    counts: frames", "counts", "link 'sat': counts: unknown counts 'frames'; known counts: ip, ethernet"),
     (SAT + "\n", "", "sat:", "link 'sat': to_island is missing; add 'to_island: {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}'"),
     # -- times and numbers
@@ -180,9 +180,9 @@ MISTAKES = [
     ("congestion_control: cubic", "congestion_control: 'cubic; reboot'", "reboot", "tcp: congestion_control: 'cubic; reboot' is not a congestion control; write the kernel's name for it, such as cubic, bbr or reno"),
     ("congestion_control: cubic", "ecn: 'yes'", "ecn", "tcp: ecn: 'yes' is neither true nor false; write one of them without quotes"),
     # -- shapes
-    ("chain: [tap-w, sat, tap-i]", "chain: tap-w sat tap-i", "chain", "chain: 'tap-w sat tap-i' where a list belongs, such as 'chain: [tap-w, sat, tap-i]'"),
-    ("chain: [tap-w, sat, tap-i]", "chain: [tap-w, sat, tap-i, 5]", "chain", "chain hop 4: the number 5 where text belongs"),
-    ("traffic: {channels: 20, flow_sizes: published}", "traffic:", "traffic", "traffic: nothing where keys belong, such as 'traffic: {channels: 20}'"),
+    ("chain: [tap-w, sat, tap-i]", "chain: tap-w sat tap-i", "chain", "chain: expected a list, such as 'chain: [tap-w, sat, tap-i]'; found 'tap-w sat tap-i'"),
+    ("chain: [tap-w, sat, tap-i]", "chain: [tap-w, sat, tap-i, 5]", "chain", "chain hop 4: expected text; found the number 5"),
+    ("traffic: {channels: 20, flow_sizes: published}", "traffic:", "traffic", "traffic: expected keys, such as 'traffic: {channels: 20}'; found nothing"),
     ("seed: 1", "sed: 1", "sed", "unknown key 'sed'; did you mean 'seed'? known keys: boxes, branches, captures, chain, changes, duration, lab, latency, limits, links, name, ping, seed, tcp, traffic, transfer, udp"),
     ("name: geo", "name: ../geo", "name", "name: '../geo' is not a name; write a small letter, then small letters, digits and '-' (at most 63 in all)"),
 ]  # fmt: skip
@@ -406,6 +406,6 @@ def test_examples_in_messages_name_things_of_this_lab(load, text, lab):
     without = text[: text.index("chain:")] + text[text.index("links:") :]
     found = mistakes_of(load, without.replace("latency:", "latency: 5\nx:", 1), own)
     assert any("chain is missing; add 'chain: [gate, orbit, tap-i]'" in line for line in found), found
-    assert any("latency: the number 5 where keys belong, such as 'latency: {rome: near}'" in line for line in found)
+    assert any("latency: expected keys, such as 'latency: {rome: near}'" in line for line in found)
     linkless = mistakes_of(load, without, lab.replace("kind: link", "kind: external"))
     assert any("chain is missing; add 'chain: ...'" in line for line in linkless), linkless

@@ -315,17 +315,16 @@ hosts: {a: {role: world-server, ip: 10.10.0.1, port: main/2}}
         ("delay_boxes: {d: {rate: 1 Gbit/s, classes: {}}}", "delay box 'd': trunk is missing; add 'trunk: main/3'"),
         (
             "boxes: {p: {kind: router, world: main/3, island: side/2, spare: 1}}",
-            "box 'p': spare: the number 1 where keys belong, such as 'spare: {world: main/4, island: main/5}'",
+            "box 'p': spare: expected keys, such as 'spare: {world: main/4, island: main/5}'; found the number 1",
         ),
         (
             "boxes: 7",
-            "boxes: the number 7 where keys belong, such as 'boxes: {sat: {kind: link, world: main/3, island: "
-            "main/4}}'",
+            "boxes: expected keys, such as 'boxes: {sat: {kind: link, world: main/3, island: main/4}}'; found the number 7",
         ),
         (
             "delay_boxes: 7",
-            "delay_boxes: the number 7 where keys belong, such as 'delay_boxes: "
-            "{delay: {trunk: main/3, rate: 1 Gbit/s, classes: {rtt-20: {vlan: 102, rtt: 20 ms}}}}'",
+            "delay_boxes: expected keys, such as 'delay_boxes: "
+            "{delay: {trunk: main/3, rate: 1 Gbit/s, classes: {rtt-20: {vlan: 102, rtt: 20 ms}}}}'; found the number 7",
         ),
         (
             "taps: {t: {host: cap, port: sid/2, cable: 5}}",
@@ -344,8 +343,8 @@ def test_a_suggestion_names_free_ports_of_this_labs_switches(load, section, said
 def test_an_example_of_a_trunk_connects_two_switches_of_this_lab(load):
     wrong = OTHER_LAB.replace("trunks: [{from: main/1, to: side/1, rate: 1 Gbit/s}]", "trunks: 7")
     assert mistakes_of(load, wrong) == [
-        "lab.yaml:4: trunks: the number 7 where a list belongs, such as 'trunks: [{from: main/1, to: side/1, rate: "
-        "1 Gbit/s}]'"
+        "lab.yaml:4: trunks: expected a list, such as 'trunks: [{from: main/1, to: side/1, rate: 1 Gbit/s}]'; "
+        "found the number 7"
     ]
 
 

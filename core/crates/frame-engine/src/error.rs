@@ -29,7 +29,7 @@ pub enum EngineError {
     },
     /// The kernel cannot see to departures.
     #[error(
-        "departures by the kernel: {0} (this needs Linux with fq and CAP_NET_ADMIN; or leave out \"departures\")"
+        "the kernel cannot time departures: {0}; use Linux with the fq queueing discipline and CAP_NET_ADMIN, or remove \"departures\""
     )]
     KernelDepartures(io::Error),
     /// The kernel refused to wait.

@@ -140,7 +140,7 @@ impl Punctuality {
 /// Stretches of time in which nothing left that was due.
 ///
 /// A late departure shows that nothing left from the instant at which it was due to its actual one. Departures whose
-/// stretches overlap show one stall, as long as the latest of them was late: what waited through it leaves soon after.
+/// stretches overlap show one stall, from the first scheduled to the last actual departure: what waited through it leaves soon after.
 #[derive(Debug)]
 struct Stalls {
     from_ns: u64,

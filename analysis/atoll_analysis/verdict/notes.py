@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Caveats of a run: figures that could not be measured or judged, and why."""
+"""Notes of a run: figures that could not be measured or judged, and why; they do not affect the verdict."""
 
 from collections.abc import Iterator, Sequence
 
@@ -30,7 +30,7 @@ def notes(facts: RunData, tables: Tables, pings: Pings, found: Sequence[Section]
 
 
 def accounts(summary: Summary) -> Iterator[str]:
-    """Return caveats from the counts of pings and captures."""
+    """Return notes from the counts of pings and captures."""
     if summary["ping_unsent"]:
         yield (
             f"the kernel refused to send {counted(summary['ping_unsent'], 'ping')} of the series: the host had no "
@@ -100,7 +100,7 @@ def _links(facts: RunData, tables: Tables, found: Sequence[Section]) -> Iterator
 
 
 def _boxes(facts: RunData) -> Iterator[str]:
-    """Return caveats for frames with inexact arrival times, and for frames that no receiver accepts."""
+    """Return notes on frames with inexact arrival times, and for frames that no receiver accepts."""
     for box in facts.measurements:
         if box.unread_packets:
             yield (
