@@ -74,6 +74,12 @@ ALLOWED = (
     Allowed("tests/unit/emulation/test_kernel_build", "takes root$", plain_user, "only root builds for every user"),
     Allowed("tests/(system|repo)/", "other users cannot read the checkout", always, "a clone in /srv runs them"),
     Allowed("tests/(system|repo)/", "there is no (sshd|sudo)", without("openssh-server", "sudo"), "tests only"),
+    Allowed(
+        "tests/system/traffic/test_pep_programs",
+        "there is no (curl|nginx|wrk)",
+        without("curl", "nginx-light", "wrk"),
+        "tests only",
+    ),
     Allowed("tests/system/emulation/test_tc_", "User-Mode Linux", without("user-mode-linux", "busybox"), "tests only"),
     Allowed("tests/unit/analysis/test_flow_records", "nfdump", without("nfdump"), "tests only"),
     Allowed("tests/unit/analysis/test_tshark_agreement", "tshark", without("tshark"), "tests only"),

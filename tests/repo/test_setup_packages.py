@@ -16,8 +16,11 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="what set-up does as root takes root"),
 ]
 
-WITHOUT = ("argus", "linux.uml", "modprobe", "nfpcapd", "ra", "sshd", "sudo", "tshark")
-PACKAGES = ["argus-client", "argus-server", "kmod", "nfdump", "openssh-server", "sudo", "tshark", "user-mode-linux"]
+WITHOUT = ("argus", "curl", "linux.uml", "modprobe", "nfpcapd", "nginx", "ra", "sshd", "sudo", "tshark", "wrk")
+PACKAGES = [
+    *("argus-client", "argus-server", "curl", "kmod", "nfdump", "nginx-light", "openssh-server", "sudo", "tshark"),
+    *("user-mode-linux", "wrk"),
+]
 
 # apt prints more than a pipe holds; `absent` is known to no list, `broken` cannot be installed.
 POLICY = """#!/bin/sh

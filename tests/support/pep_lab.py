@@ -2,14 +2,17 @@
 """A host on each side of a box that runs the proxy ``atoll-host pep``, as docs/contracts.md describes it."""
 
 import sys
-from collections.abc import Collection
+from collections.abc import AsyncGenerator, Collection
+from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 from atoll_core.plan.plan import (
+    UNLIMITED,
     FilterVerdict,
     HostSettings,
+    JobLimits,
     LocalDelivery,
     PacketMark,
     PacketRule,
@@ -17,7 +20,7 @@ from atoll_core.plan.plan import (
 )
 from atoll_hosts.binary import find_binary
 from atoll_hosts.job import Job, OnLine
-from tests.support.agent_lab import ISLAND, READY_S, TWO_PAIRS, WORLD, Machines, ends, eventually
+from tests.support.agent_lab import ISLAND, READY_S, TWO_PAIRS, WORLD, Machines, ends, eventually, machines
 
 PEER = Path(__file__).parents[1] / "guests" / "pep_peer.py"
 
@@ -91,11 +94,13 @@ def config(**settings: Any) -> dict[str, Any]:
     }
 
 
-async def start(lab: Machines, name: str, netns: str, on_line: OnLine | None = None, **settings: Any) -> Job:
+async def start(
+    lab: Machines, name: str, netns: str, on_line: OnLine | None = None, limits: JobLimits = UNLIMITED, **settings: Any
+) -> Job:
     """Start a proxy."""
     argv = [str(find_binary()), "pep"]
     job = await lab.agent.start_job(
-        name, argv, netns=netns, config=config(**settings), on_line=on_line, privileges=PRIVILEGES
+        name, argv, netns=netns, config=config(**settings), on_line=on_line, limits=limits, privileges=PRIVILEGES
     )
     await job.ready(READY_S)
     return job
@@ -211,3 +216,21 @@ def multiplexed(side: str, **settings: Any) -> dict[str, Any]:
 async def connected(pep: Proxied) -> None:
     """Wait until the multiplexed connection is up."""
     await eventually(lambda: pep.said[-1].get("multiplexes") == 1, "the proxies are connected")
+
+
+@asynccontextmanager
+async def two_proxies(
+    directory: Path, *, multiplex: bool = True, **settings: Any
+) -> AsyncGenerator[tuple[Proxied, Job, str]]:
+    """Two proxies, connected if they multiplex, and servers; the proxy at the world with its network namespace.
+
+    ``settings``: of the proxy at the island.
+    """
+    async with machines(directory) as lab:
+        pep, other = await behind_another(lab, 1500, SETTINGS)
+        await pep.server()
+        far = await start(lab, "other", other, **(multiplexed("island") if multiplex else {}))
+        await pep.start(**(multiplexed("world") if multiplex else {}), **settings)
+        if multiplex:
+            await connected(pep)
+        yield pep, far, other

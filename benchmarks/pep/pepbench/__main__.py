@@ -4,6 +4,7 @@
 import argparse
 import asyncio
 import os
+import resource
 import shutil
 import tempfile
 from pathlib import Path
@@ -13,9 +14,11 @@ from atoll_core.errors import AtollError
 from benchkit.docs_page import put_figures
 from benchkit.json_results import write_results
 from benchkit.machine_facts import describe, in_words
-from pepbench.ways import PEPSAL, PROXY, ROUTER, between, bulk_bit_s, downloads, idle_bytes, proxies
+from pepbench.ways import PEPSAL, PROXY, ROUTER, between, bulk_bit_s, downloads, idle_bytes
+from tests.support.pep_lab import two_proxies
 
 _DOWNLOADS = 32
+_OWN_DESCRIPTORS = 64  # of the proxy and of its peers, without those of connections
 _REMEDY = "left out; name its executable by --pepsal (docs/benchmarks.md tells how to build it)"
 
 
@@ -64,12 +67,18 @@ async def _measure(options: argparse.Namespace) -> None:
 
 
 async def _measure_idle(count: int) -> None:
-    with tempfile.TemporaryDirectory() as scratch:
-        for multiplex in (False, True):
-            async with proxies(Path(scratch), multiplex=multiplex) as found:
+    _, allowed = resource.getrlimit(resource.RLIMIT_NOFILE)
+    print(in_words(describe()))
+    for multiplex in (True, False):
+        what = f"{count} idle connections through two proxies, {'multiplexed' if multiplex else 'split one by one'}"
+        needed = count * (1 if multiplex else 2) + _OWN_DESCRIPTORS
+        if needed > allowed:
+            print(f"{what}: left out; they need {needed} descriptors, the machine allows {allowed} (ulimit -Hn)")
+            continue
+        with tempfile.TemporaryDirectory() as scratch:
+            async with two_proxies(Path(scratch), multiplex=multiplex) as (found, _, _):
                 each = await idle_bytes(found, count)
-            how = "multiplexed" if multiplex else "split one by one"
-            print(f"{count} idle connections through two proxies, {how}: {each:.0f} B of the program each")
+        print(f"{what}: {each:.0f} B of the program each")
 
 
 def _executable(named: Path | None) -> Path | None:

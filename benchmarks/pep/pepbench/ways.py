@@ -13,7 +13,7 @@ from pathlib import Path
 from atoll_core.errors import AtollError
 from atoll_core.plan.plan import FilterVerdict, HostSettings, LocalDelivery, PacketRule, Packets
 from tests.support.agent_lab import TWO_PAIRS, Machines, ends, eventually, machines
-from tests.support.pep_lab import LOCAL, PEER, SETTINGS, Proxied, behind_another, connected, multiplexed, start
+from tests.support.pep_lab import LOCAL, PEER, SETTINGS, Proxied
 
 ROUTER, PROXY, PEPSAL = "routing", "atoll-host pep", "PEPsal"
 
@@ -83,22 +83,8 @@ async def bulk_bit_s(found: Proxied, seconds: float) -> float:
     return float(result["end"]["sum_received"]["bits_per_second"])
 
 
-@asynccontextmanager
-async def proxies(directory: Path, *, multiplex: bool) -> AsyncGenerator[Proxied]:
-    """The hosts with two proxies between them."""
-    own = Path(tempfile.mkdtemp(dir=directory))
-    async with machines(own) as lab:
-        found, other = await behind_another(lab, 1500, SETTINGS)
-        await start(lab, "other", other, **(multiplexed("island") if multiplex else {}))
-        await found.start(**(multiplexed("world") if multiplex else {}))
-        if multiplex:
-            await connected(found)
-        yield found
-
-
 async def idle_bytes(found: Proxied, count: int) -> float:
     """Memory of the proxy at the island for each of so many idle connections; that of the kernel is apart."""
-    await found.server()
     before = (await found.counters())["memory_bytes"]
     argv = [sys.executable, str(PEER), "idle", "10.10.0.1", str(count)]
     job = await found.lab.agent.start_job("idle", argv, netns=found.island)

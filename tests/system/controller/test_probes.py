@@ -87,8 +87,8 @@ def test_a_new_version_that_lacks_an_entry_is_found_out(said: Said) -> None:
     """One line: who, through which chain, by which entry, how far it came."""
     assert said["lacking"] == (
         "probe ws -> i5 through chain main, sent by 'ws -> pep-w: not delayed' at sw-w1/10: it was sent 6 times and "
-        "did not arrive at i5: last counted by 'ws -> pep-w: not delayed' at sw-c/1; sent on to pep-w; at sw-c/12 no entry "
-        "matches it; look at the table of sw-c, by `atoll switches entries sw-c`"
+        "did not arrive at i5: last counted by 'ws -> pep-w: not delayed' at sw-c/1; sent on to pep-w; at sw-c/12 no "
+        "entry matches it; look at the table of sw-c, by `atoll switches entries sw-c`"
     )
 
 

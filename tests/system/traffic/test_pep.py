@@ -4,18 +4,28 @@
 import asyncio
 import json
 import os
+import shlex
 import sys
-from collections.abc import AsyncGenerator, AsyncIterator
-from contextlib import asynccontextmanager
+from collections.abc import AsyncIterator
 from pathlib import Path
-from typing import Any
 
 import pytest
 
+from atoll_core.plan.plan import JobLimits
 from atoll_hosts.job import Job
 from tests.guests.pep_peer import ENDINGS
 from tests.support.agent_lab import READY_S, eventually, machines
-from tests.support.pep_lab import PEER, SETTINGS, Proxied, behind_another, connected, multiplexed, proxied, start
+from tests.support.pep_lab import (
+    PEER,
+    SETTINGS,
+    Proxied,
+    behind_another,
+    connected,
+    multiplexed,
+    proxied,
+    start,
+    two_proxies,
+)
 
 pytestmark = pytest.mark.lab
 
@@ -208,11 +218,16 @@ async def test_a_peer_that_vanished_is_noticed(pep: Proxied) -> None:
     assert (await pep.settled())["server_vanished_ends"] == 2
 
 
+UNANSWERED = (
+    "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'"
+    " && nft add rule ip t c tcp dport 82 drop"
+)
+
+
 async def test_half_open_connections_are_bounded(pep: Proxied) -> None:
     """Of a flood of first segments to a server that does not answer, so many are pending and the rest is ignored."""
     await pep.start(pending_max=20, handshake_ns=2 * SECOND_NS)
-    await pep.lab.run(pep.world, "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'"
-                      " && nft add rule ip t c tcp dport 82 drop")  # fmt: skip
+    await pep.lab.run(pep.world, UNANSWERED)
     assert json.loads(await pep.client("flood", "82", "200")) == "sent"
     counted = await pep.counters()
     assert counted["pending_connections"] == 20
@@ -283,22 +298,10 @@ async def test_a_connection_may_pass_two_proxies(tmp_path: Path, mode: str) -> N
         assert json.loads(await pep.client("downloads", "100")) == {"whole": 100}
 
 
-@asynccontextmanager
-async def multiplexing(directory: Path, **settings: Any) -> AsyncGenerator[tuple[Proxied, Job, str]]:
-    """Two proxies with a multiplexed connection, which is up; the one at the world with its network namespace."""
-    async with machines(directory) as lab:
-        pep, other = await behind_another(lab, 1500, SETTINGS)
-        await pep.server()
-        far = await start(lab, "other", other, **multiplexed("island"))
-        await pep.start(**multiplexed("world"), **settings)
-        await connected(pep)
-        yield pep, far, other
-
-
 @pytest.mark.parametrize("mode", ["after", "early"])
 async def test_connections_may_share_one_between_two_proxies(tmp_path: Path, mode: str) -> None:
     """Addresses, data, half-closes, resets and refusals are what they are without it."""
-    async with multiplexing(tmp_path, mode=mode) as (pep, _, other):
+    async with two_proxies(tmp_path, mode=mode) as (pep, _, other):
         assert json.loads(await pep.client("addresses")) == [["10.10.0.1", 8001], True, True, "FIN", "10.20.0.1:543"]
         assert json.loads(await pep.client("half_closed")) == ["hello" * 5, "FIN"]
         assert json.loads(await pep.client("resets")) == [True, "ECONNRESET"]
@@ -317,7 +320,7 @@ async def test_connections_may_share_one_between_two_proxies(tmp_path: Path, mod
 
 async def test_a_stalled_client_does_not_hold_up_the_others(tmp_path: Path) -> None:
     """The stream of a client that does not read gets no more credit; what waits for it is bounded by that."""
-    async with multiplexing(tmp_path) as (pep, _, _):
+    async with two_proxies(tmp_path) as (pep, _, _):
         argv = [sys.executable, str(PEER), "stalled", "10.10.0.1"]
         stalled = await pep.lab.agent.start_job("stalled", argv, netns=pep.island)
         await stalled.ready(READY_S)
@@ -329,6 +332,63 @@ async def test_a_stalled_client_does_not_hold_up_the_others(tmp_path: Path) -> N
         assert (counted["client_resets"], counted["buffered_bytes"]) == (1, 0)
 
 
+async def test_streams_share_a_link_equally(tmp_path: Path) -> None:
+    """Two transfers beside a client that does not read get a half each, and together most of the link."""
+    async with two_proxies(tmp_path) as (pep, _, other):
+        await pep.lab.run(other, "tc qdisc add dev box-i root tbf rate 20mbit burst 50000 limit 60000")
+        argv = [sys.executable, str(PEER), "stalled", "10.10.0.1"]
+        stalled = await pep.lab.agent.start_job("stalled", argv, netns=pep.island)
+        await stalled.ready(READY_S)
+        await asyncio.sleep(2)  # what it is promised has come
+        await pep.lab.agent.start_job("iperf3", ["iperf3", "-s", "-B", "10.10.0.1"], netns=pep.world)
+        await pep.lab.run(pep.world, "timeout 10 sh -c 'until ss -Htln sport = 5201 | grep -q .; do sleep 0.05; done'")
+        said = json.loads(await pep.lab.run(pep.island, "iperf3 -J -R -P 2 -t 4 -O 1 -c 10.10.0.1"))
+        rates = [one["receiver"]["bits_per_second"] for one in said["end"]["streams"]]
+        assert min(rates) > 0.85 * max(rates), rates
+        assert sum(rates) > 15e6, rates  # on a busy machine, too
+
+
+ENDS_LATE = """
+import socket, struct, time
+
+client = socket.create_connection(("10.10.0.1", 8005))
+client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))
+print('{"type":"ready"}', flush=True)
+time.sleep(3600)
+"""
+
+
+async def test_frames_for_a_connection_that_has_just_ended_are_ignored(tmp_path: Path) -> None:
+    """A proxy finds the reset of an early client and its server's answer at the same time."""
+    async with two_proxies(tmp_path, mode="early") as (pep, far, _):
+        assert pep.proxy
+        await pep.lab.run(None, f"kill -STOP {far.pid}")
+        client = await pep.lab.agent.start_job("client", [sys.executable, "-c", ENDS_LATE], netns=pep.island)
+        await client.ready(READY_S)
+        await pep.counters()
+        assert (await pep.counters())["pending_connections"] == 1
+        await pep.lab.run(None, f"kill -STOP {pep.proxy.pid}")
+        await client.stop(0, "KILL")
+        await pep.lab.run(None, f"kill -CONT {far.pid}")
+        waits = "ss -Htn '( sport = 1 or dport = 1 )' | awk '$2 > 0' | grep -q ."
+        await pep.lab.run(pep.box, f"timeout 10 sh -c {shlex.quote(f'until {waits}; do sleep 0.05; done')}")
+        await pep.lab.run(None, f"kill -CONT {pep.proxy.pid}")
+        counted = await pep.settled()
+        assert (counted["unaccepted_connections"], counted["multiplex_losses"], counted["multiplexes"]) == (1, 0, 1)
+        assert json.loads(await pep.client("downloads", "20")) == {"whole": 20}
+
+
+@pytest.mark.parametrize(("multiplex", "most"), [(False, 100), (True, 199)])
+async def test_descriptors_bound_connections(tmp_path: Path, multiplex: bool, most: int) -> None:
+    """Two for each, or one where it is multiplexed; first segments beyond that are ignored."""
+    limits = JobLimits(open_files=264)
+    async with two_proxies(tmp_path, multiplex=multiplex, limits=limits) as (pep, _, _):
+        await pep.lab.run(pep.world, UNANSWERED)
+        assert json.loads(await pep.client("flood", "82", "220")) == "sent"
+        counted = await pep.counters()
+        assert (counted["pending_connections"], counted["ignored_syns"]) == (most, 220 - most)
+
+
 CUT = (
     "nft add table ip t && nft add chain ip t c '{ type filter hook prerouting priority -300; }'"
     " && nft add rule ip t c tcp dport 1 drop"
@@ -337,7 +397,7 @@ CUT = (
 
 async def test_connections_are_reset_with_the_one_that_carries_them(tmp_path: Path) -> None:
     """It is made again by itself; connections that begin meanwhile are split one by one."""
-    async with multiplexing(tmp_path) as (pep, far, other):
+    async with two_proxies(tmp_path) as (pep, far, other):
         client, output = await waiting(pep)
         await pep.lab.run(other, CUT)
         await pep.lab.run(pep.box, "ss -Ktn 'dport = 1'")
@@ -357,26 +417,6 @@ async def test_connections_are_reset_with_the_one_that_carries_them(tmp_path: Pa
         await connected(pep)
         assert json.loads(await pep.client("downloads", "20")) == {"whole": 20}
 
-
-async def test_programs_pass_unmodified(tmp_path: Path) -> None:
-    """A file by HTTP, which is the one that the server has, and iperf3 in both directions."""
-    (tmp_path / "file").write_bytes(bytes(range(251)) * 20_000)
-    async with multiplexing(tmp_path) as (pep, _, _):
-        argv = [sys.executable, "-m", "http.server", "8080", "--bind", "10.10.0.1", "--directory", str(tmp_path)]
-        await pep.lab.agent.start_job("http", argv, netns=pep.world, stdout="/dev/null", stderr="/dev/null")
-        await pep.lab.run(pep.world, "timeout 10 sh -c 'until ss -Htln sport = 8080 | grep -q .; do sleep 0.05; done'")
-        await pep.lab.run(pep.island, f"{sys.executable} -c '{FETCH}' {tmp_path}/fetched")
-        assert (tmp_path / "fetched").read_bytes() == (tmp_path / "file").read_bytes()
-        server = await pep.lab.agent.start_job("iperf3", ["iperf3", "-s", "-B", "10.10.0.1"], netns=pep.world)
-        await pep.lab.run(pep.world, "timeout 10 sh -c 'until ss -Htln sport = 5201 | grep -q .; do sleep 0.05; done'")
-        await pep.lab.run(pep.island, "iperf3 -P 4 -n 5M -c 10.10.0.1")
-        said = json.loads(await pep.lab.run(pep.island, "iperf3 -J -R -P 4 -n 5M -c 10.10.0.1"))
-        assert said["end"]["sum_received"]["bytes"] >= 5_000_000
-        await server.stop()
-        assert (await pep.settled())["multiplexed_connections"] == 11
-
-
-FETCH = 'import sys, urllib.request; urllib.request.urlretrieve("http://10.10.0.1:8080/file", sys.argv[1])'
 
 SILENT = (
     "nft add table ip s && nft add chain ip s c '{ type filter hook output priority 0; }'"

@@ -209,8 +209,10 @@ STALL = (("lateness_max_ms", 10.4), ("lateness_p99_ms", 0.2), ("stalls", 1), ("s
 def test_one_late_departure_on_a_geo_link_is_a_caveat_with_its_figures() -> None:
     """99.98 % of the packets left within 0.2 ms: a stall of 10 ms changes no figure of RTTs of 500 ms."""
     assert caveats(*STALL) == [
-        "packets left links or delay boxes late: 1 stall, 10.40 ms in total, bound 60 ms; "
-        "largest lateness 10.40 ms, bound 50 ms"
+        (
+            "packets left links or delay boxes late: 1 stall, 10.40 ms in total, bound 60 ms; "
+            "largest lateness 10.40 ms, bound 50 ms"
+        )
     ]
 
 

@@ -107,8 +107,10 @@ def test_a_key_belongs_to_one_factor(tmp_path: Path) -> None:
   traffic.channels: [7, 8]
 """
     assert mistakes(tmp_path, text) == [
-        "7: factors 'tcp.congestion_control' and 'load' overlap: one sets tcp, the other "
-        "tcp.congestion_control; keep one of them",
+        (
+            "7: factors 'tcp.congestion_control' and 'load' overlap: one sets tcp, the other "
+            "tcp.congestion_control; keep one of them"
+        ),
         "8: factors 'load' and 'traffic.channels' both set traffic.channels; keep one of them",
     ]
 

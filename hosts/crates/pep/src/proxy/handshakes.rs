@@ -6,6 +6,7 @@ use crate::config::{Mode, Side};
 use crate::connection::{Addresses, Connection, Stage};
 use crate::end::{End, Peer};
 use crate::first_segment::FirstSegment;
+use crate::multiplex::leg::Leg;
 use crate::refusal::Refusal;
 use crate::sockets::{Entrance, connect};
 use socket2::Socket;
@@ -86,7 +87,12 @@ impl Proxy {
     /// Whether another connection may begin.
     pub(super) fn has_room(&mut self, now_ns: u64) -> bool {
         let has_room = self.pending < self.config.pending_max as u64 || self.make_room(now_ns);
-        has_room && self.connections.len() < self.config.connections_max
+        // A multiplexed connection has one socket of its own.
+        let streams: usize = self.legs.iter().map(Leg::streams).sum();
+        let sockets = 2 * self.connections.len() - streams;
+        has_room
+            && self.connections.len() < self.config.connections_max
+            && sockets + 2 <= self.sockets_max
     }
 
     /// A pending connection, in the next free slot.

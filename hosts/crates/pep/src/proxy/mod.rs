@@ -101,6 +101,8 @@ struct Proxy {
     hosts: [HashSet<Ipv4Addr>; 2],
     entrances: Vec<Entrance>,
     connections: Slab<Connection>,
+    /// Most sockets of connections.
+    sockets_max: usize,
     slots: HashMap<Addresses, usize>,
     ids: u64,
     pending: u64,
@@ -130,7 +132,6 @@ struct Proxy {
 impl Proxy {
     fn open(mut config: Config) -> Result<Self, PepError> {
         let descriptors = raise_descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
-        config.connections_max = config.connections_max.min((descriptors / 2) as usize);
         let backlog = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
         let backlog = backlog
             .ok()
@@ -154,6 +155,7 @@ impl Proxy {
             hosts: Side::BOTH.map(|side| config.hosts.of(side).iter().copied().collect()),
             entrances,
             connections: Slab::new(),
+            sockets_max: usize::try_from(descriptors).unwrap_or(usize::MAX),
             slots: HashMap::new(),
             ids: 0,
             pending: 0,
