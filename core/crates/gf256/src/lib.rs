@@ -52,7 +52,13 @@ impl Arithmetic {
 
     /// `destination[i] += factor * source[i]` for each i that both have.
     pub fn add_product(&self, destination: &mut [u8], source: &[u8], factor: u8) {
-        self.add_products(destination, &mut [Term { source, factor }]);
+        let length = destination.len().min(source.len());
+        self.kernel.run(
+            self.field,
+            &mut destination[..length],
+            &[Term { source, factor }],
+            0,
+        );
     }
 
     /// `destination[i] += factor * source[i]` for each term, all terms in one pass over the destination.
@@ -100,9 +106,12 @@ impl Arithmetic {
 
     /// `row[i] *= factor`.
     pub fn scale(&self, row: &mut [u8], factor: u8) {
-        let products = self.field.products(factor);
-        for byte in row {
-            *byte = products.of(*byte);
+        let mut products = [0; 256];
+        for part in row.chunks_mut(256) {
+            let products = &mut products[..part.len()];
+            products.fill(0);
+            self.add_product(products, part, factor);
+            part.copy_from_slice(products);
         }
     }
 }

@@ -11,6 +11,9 @@ use atoll_gf256::{Arithmetic, Field, Term};
 use crate::errors::CodeError;
 use crate::symbol;
 
+/// Bytes of a vector register: rows have so many, zeros at the end, for short ones would be computed byte by byte.
+const REGISTER: usize = 32;
+
 /// The unknowns are columns, numbered from 0.
 #[derive(Debug)]
 pub(crate) struct Elimination {
@@ -29,6 +32,30 @@ struct Row {
     /// Factors of the repair symbols, whose sum belongs to `coefficients`.
     mix: Vec<u8>,
     pivot: usize,
+    /// A further column with a coefficient, when it was last looked for: as long as it has one, the row has no solution.
+    other: usize,
+}
+
+impl Row {
+    fn new(coefficients: Vec<u8>, mix: Vec<u8>, pivot: usize) -> Self {
+        Self {
+            coefficients,
+            mix,
+            pivot,
+            other: pivot,
+        }
+    }
+
+    fn is_solved(&mut self) -> bool {
+        if self.other == self.pivot || self.coefficients[self.other] == 0 {
+            // from the right, for pivots are the leftmost columns, and leave
+            let mut columns = self.coefficients.iter().enumerate().rev();
+            let other =
+                columns.find(|(column, coefficient)| **coefficient != 0 && *column != self.pivot);
+            self.other = other.map_or(self.pivot, |(column, _)| column);
+        }
+        self.other == self.pivot
+    }
 }
 
 #[derive(Debug)]
@@ -99,10 +126,10 @@ impl Elimination {
             return Err(CodeError::Damaged);
         }
         let slot = self.free_slot();
-        let mut mix = vec![0; self.repairs.len().max(slot + 1)];
+        let mut mix = vec![0; self.repairs.len().max(slot + 1).max(REGISTER)];
         mix[slot] = 1;
         let mut reduced = coefficients.clone();
-        reduced.resize(self.columns(), 0);
+        reduced.resize(self.columns().max(REGISTER), 0);
         for (coefficient, known) in reduced.iter_mut().zip(&self.known) {
             if known.is_some() {
                 *coefficient = 0;
@@ -123,11 +150,7 @@ impl Elimination {
             coefficients,
         });
         self.subtract_known(slot);
-        self.put(Row {
-            coefficients: reduced,
-            mix,
-            pivot,
-        });
+        self.put(Row::new(reduced, mix, pivot));
         self.solve()?;
         Ok(true)
     }
@@ -244,16 +267,12 @@ impl Elimination {
 
     /// Compute the columns whose row has no other unknown.
     fn solve(&mut self) -> Result<(), CodeError> {
-        let solved: Vec<usize> = (0..self.rows.len())
-            .filter(|number| {
-                self.rows[*number]
-                    .coefficients
-                    .iter()
-                    .filter(|one| **one != 0)
-                    .nth(1)
-                    .is_none()
-            })
-            .collect();
+        let mut solved = Vec::new();
+        for (number, row) in self.rows.iter_mut().enumerate() {
+            if row.is_solved() {
+                solved.push(number);
+            }
+        }
         if solved.is_empty() {
             return Ok(());
         }
@@ -316,7 +335,7 @@ impl Elimination {
         else {
             return;
         };
-        let mut terms = Vec::new();
+        let mut terms = Vec::with_capacity(coefficients.len());
         for (coefficient, known) in coefficients.iter_mut().zip(&self.known) {
             if let (1.., Some(known)) = (*coefficient, known) {
                 terms.push(Term {
