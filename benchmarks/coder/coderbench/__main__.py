@@ -52,7 +52,8 @@ def _tables(known: dict[str, Any]) -> str:
 
 def _kernel_table(times: _Times) -> str:
     """Multiply-add: bytes of sources a second, and each kernel's speed divided by the peer's in the same round."""
-    rows = [("multiply-add", "sources a pass", "GiB/s, median", "least", "most", "/ rlnc, median")]
+    headings = ("multiply-add", "sources a pass", "GiB/s, median", "least", "most", "/ rlnc, median")
+    rows: list[tuple[str, ...]] = [headings]
     peer = next(found for (case, name, _), found in times.items() if case == "kernel" and name.startswith(_PEER))
     for (case, name, count), found in times.items():
         if case == "kernel":
@@ -67,7 +68,8 @@ def _kernel_table(times: _Times) -> str:
 
 def _code_table(times: _Times, losses: Mapping[int, int]) -> str:
     """Packets of generations a second, and their payload."""
-    rows = [("code", "n", "w", "encode, packets/s", "payload Gbit/s", "decode, packets/s", "payload Gbit/s")]
+    headings = ("code", "n", "w", "encode, packets/s", "payload Gbit/s", "decode, packets/s", "payload Gbit/s")
+    rows: list[tuple[str, ...]] = [headings]
     for name in dict.fromkeys(name for case, name, _ in times if case == "decode"):
         for count, lost in losses.items():
             cells = list[str]()
@@ -80,7 +82,8 @@ def _code_table(times: _Times, losses: Mapping[int, int]) -> str:
 
 def _ratio_table(times: _Times, losses: Mapping[int, int]) -> str:
     """Ratios of times in the same round."""
-    rows = [("n", "w", "decoding / encoding", "rlnc's decoding / ours", "of coded pieces only / ours")]
+    headings = ("n", "w", "decoding / encoding", "rlnc's decoding / ours", "of coded pieces only / ours")
+    rows: list[tuple[str, ...]] = [headings]
     for count, lost in losses.items():
         decode = times["decode", _OURS, count]
         ratios = [
