@@ -4,8 +4,6 @@
 use std::fmt;
 
 use crate::errors::CodeError;
-use crate::generation_decoder::GenerationDecoder;
-use crate::generation_encoder::GenerationEncoder;
 use crate::header::Header;
 
 /// A systematic code of generations: packets are sent as they are, followed by repair packets.
@@ -92,40 +90,5 @@ impl Progress {
         } else {
             Self::Redundant
         }
-    }
-}
-
-/// Random linear network coding in generations of at most `size` packets.
-#[derive(Debug, Clone, Copy)]
-pub struct Rlnc {
-    /// 2 to [`crate::MOST_SOURCES`].
-    pub size: u16,
-}
-
-impl BlockCode for Rlnc {
-    fn encoder(&self, generation: u32) -> Result<Box<dyn BlockEncoder>, CodeError> {
-        Ok(Box::new(GenerationEncoder::new(generation, self.size)?))
-    }
-
-    fn decoder(
-        &self,
-        generation: u32,
-        longest_packet: usize,
-    ) -> Result<Box<dyn BlockDecoder>, CodeError> {
-        Ok(Box::new(GenerationDecoder::new(
-            generation,
-            self.size,
-            longest_packet,
-        )?))
-    }
-}
-
-impl BlockEncoder for GenerationEncoder {
-    fn push(&mut self, packet: &[u8]) -> Result<Header, CodeError> {
-        self.push(packet)
-    }
-
-    fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError> {
-        self.repair(symbol)
     }
 }
