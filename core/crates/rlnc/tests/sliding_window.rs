@@ -166,3 +166,20 @@ fn acknowledged_packets_leave_the_window() {
     encoder.acknowledge(700); // all that there are
     assert!(encoder.repair(&mut Vec::new()).is_err());
 }
+
+#[test]
+fn recovered_packets_that_left_the_window_are_not_taken_for_others() {
+    let mut encoder = WindowEncoder::new(0, 2).unwrap();
+    let mut decoder = WindowDecoder::new(2, 60).unwrap();
+    let mut symbol = Vec::new();
+    for id in 0..4 {
+        encoder.push(&[id as u8]).unwrap();
+        if id == 1 {
+            encoder.repair(&mut symbol).unwrap();
+            decoder.repair(0, 2, 0, &symbol).unwrap(); // packet 1 was lost, is recovered, and nobody asks
+        } else {
+            decoder.source(id, &[id as u8]).unwrap();
+        }
+    }
+    assert_eq!(decoder.recovered(), []);
+}
