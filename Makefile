@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-statistics bench-studies bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-coder bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-statistics bench-studies bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -94,6 +94,9 @@ bench: kernel ## run every benchmarks/*/run
 
 bench-controller: setup ## time to install ten to ten thousand entries on a switch, compared with other controllers; ARGS="--quick", "--help"
 	@benchmarks/controller/run $(ARGS)
+
+bench-coder: setup ## network coding compared with the crate rlnc, a minute; ARGS="--quick", "--help"
+	@benchmarks/coder/run $(ARGS)
 
 bench-link: setup ## the link engine compared with other emulators, half an hour; ARGS="--quick" a minute, "--help"
 	@benchmarks/link/run $(ARGS)

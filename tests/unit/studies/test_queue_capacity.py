@@ -130,7 +130,7 @@ def test_a_report_of_a_study_recommends_a_capacity_for_each_other_level(
     assert "queue capacity (traffic.channels 50)" in said
     assert (
         "recommended: 100.00\u00a0kB, the smallest capacity that meets all criteria; bandwidth-delay product "
-        "(BDP) 1.12\u00a0MB, "
+        "(BDP) 1.12\u00a0MB; "
         "BDP / sqrt(4.0 long flows) = 560.00\u00a0kB"
     ) in said
     report_study(place.path, View(as_json=True))

@@ -1,0 +1,102 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``benchmarks/coder/run``: multiply-add, encoding and decoding of atoll's crates and of the crate rlnc, in turn."""
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from statistics import median
+from typing import Any
+
+from benchkit import harness
+from benchkit.markdown import markdown_table
+
+_PACKET = 1400  # bytes, those of benchmarks/coder/measure
+_SYMBOL = _PACKET + 2
+_OURS = "atoll-rlnc"
+_PEER = "rlnc"
+
+_Times = Mapping[tuple[str, str, int], Sequence[float]]
+"""Nanoseconds by case, name and number of packets; one value for each round."""
+
+
+def main() -> int:
+    """Measure, and show the results."""
+    parser = harness.parser("coder", __doc__, merges=False)
+    parser.add_argument("--rounds", type=int, default=41, help="of all measurements (%(default)s; --quick: 3)")
+    parser.add_argument("--milliseconds", type=int, default=20, help="of each measurement (%(default)s; --quick: 2)")
+    options = parser.parse_args()
+    if options.rounds < 1 or options.milliseconds < 1:
+        parser.error("--rounds and --milliseconds: at least 1")
+    return harness.run(options, "the coder", "times", lambda: {"times": _measured(options)}, _tables)
+
+
+def _measured(options: argparse.Namespace) -> list[dict[str, Any]]:
+    rounds, milliseconds = (3, 2) if options.quick else (options.rounds, options.milliseconds)
+    argv = [os.environ["CODER_MEASURE"], str(rounds), str(milliseconds)]
+    done = harness.measured_by(argv, subprocess.PIPE)
+    return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _tables(known: dict[str, Any]) -> str:
+    times: dict[tuple[str, str, int], list[float]] = {}
+    losses: dict[int, int] = {}
+    for each in known["times"]:
+        times.setdefault((each["case"], each["name"], each["count"]), []).append(each["ns"])
+        if each["lost"]:
+            losses[each["count"]] = each["lost"]
+    return "\n\n".join([_kernel_table(times), _code_table(times, losses), _ratio_table(times, losses)])
+
+
+def _kernel_table(times: _Times) -> str:
+    """Multiply-add: bytes of sources a second, and each kernel's speed divided by the peer's in the same round."""
+    headings = ("multiply-add", "sources a pass", "GiB/s, median", "least", "most", "/ rlnc, median")
+    rows: list[tuple[str, ...]] = [headings]
+    peer = next(found for (case, name, _), found in times.items() if case == "kernel" and name.startswith(_PEER))
+    for (case, name, count), found in times.items():
+        if case == "kernel":
+            speeds = [count * _SYMBOL / ns * 1e9 / 2**30 for ns in found]
+            ratio = median(theirs / own for own, theirs in zip(found, peer, strict=True))
+            kernel, sources = name.split()
+            title = "crate rlnc" if kernel == _PEER else kernel.upper() if kernel != "Tables" else "tables"
+            rows.append((title, sources, *(f"{one:.1f}" for one in (median(speeds), min(speeds), max(speeds))),
+                         f"{ratio:.2f}"))  # fmt: skip
+    return markdown_table(rows)
+
+
+def _code_table(times: _Times, losses: Mapping[int, int]) -> str:
+    """Packets of generations a second, and their payload."""
+    headings = ("code", "n", "w", "encode, packets/s", "payload Gbit/s", "decode, packets/s", "payload Gbit/s")
+    rows: list[tuple[str, ...]] = [headings]
+    for name in dict.fromkeys(name for case, name, _ in times if case == "decode"):
+        for count, lost in losses.items():
+            cells = list[str]()
+            for case in ("encode", "decode"):
+                rate = count / median(times[case, name, count]) * 1e9
+                cells += [f"{rate:,.0f}", f"{rate * _PACKET * 8 / 1e9:.2f}"]
+            rows.append((f"crate {name}" if name.startswith(_PEER) else name, str(count), str(lost), *cells))
+    return markdown_table(rows)
+
+
+def _ratio_table(times: _Times, losses: Mapping[int, int]) -> str:
+    """Ratios of times in the same round."""
+    headings = ("n", "w", "decoding / encoding", "rlnc's decoding / ours", "of coded pieces only / ours")
+    rows: list[tuple[str, ...]] = [headings]
+    for count, lost in losses.items():
+        decode = times["decode", _OURS, count]
+        ratios = [
+            median(one / other for one, other in zip(ones, others, strict=True))
+            for ones, others in (
+                (decode, times["encode", _OURS, count]),
+                (times["decode", _PEER, count], decode),
+                (times["decode", f"{_PEER}, all coded", count], decode),
+            )
+        ]
+        rows.append((str(count), str(lost), *(f"{one:.2f}" for one in ratios)))
+    return markdown_table(rows)
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,320 @@
+// SPDX-License-Identifier: Apache-2.0
+//! `coder-measure ROUNDS MILLISECONDS [PART]`: processor times of encoding and decoding as JSON lines, in
+//! nanoseconds.
+//!
+//! A round measures everything once, one after the other, so that a slow spell of the machine meets what is compared.
+//! A line is `{"round", "case", "name", "count", "lost", "ns"}`: `ns` for one repetition, the mean of those that took so
+//! many milliseconds. With PART, only what has it in "case name count". Results are checked before anything is measured.
+
+use std::hint::black_box;
+use std::time::Duration;
+
+use atoll_gf256::{Arithmetic, Field, Kernel, Term};
+use atoll_random::SplitMix64;
+use atoll_rlnc::{BlockCode, Header, ReedSolomon, Rlnc};
+use rand::RngCore;
+use rlnc::full::{Decoder, Encoder};
+use rustix::time::{ClockId, clock_gettime};
+
+/// Bytes of a packet, and of its symbol.
+const PACKET: usize = 1400;
+const SYMBOL: usize = PACKET + 2;
+/// Packets of a generation, of which so many are lost.
+const CASES: [(u16, u16); 4] = [(16, 4), (30, 6), (64, 13), (256, 51)];
+/// Sources of a combination in the measurement of kernels.
+const SOURCES: usize = 64;
+
+fn main() {
+    let mut arguments = std::env::args().skip(1);
+    let mut number = |default| {
+        arguments.next().map_or(default, |argument| {
+            argument.parse().expect("a whole number")
+        })
+    };
+    let (rounds, milliseconds) = (number(3), number(5));
+    let part = arguments.next().unwrap_or_default();
+    let kernels = kernels();
+    let cases: Vec<_> = CASES
+        .iter()
+        .flat_map(|(count, lost)| codes(*count, *lost))
+        .collect();
+    for round in 0..rounds {
+        for each in kernels.iter().chain(&cases) {
+            let Measurement {
+                case,
+                name,
+                count,
+                lost,
+                step,
+            } = each;
+            if !format!("{case} {name} {count}").contains(&part) {
+                continue;
+            }
+            let ns = time(step, Duration::from_millis(milliseconds));
+            println!(
+                r#"{{"round": {round}, "case": "{case}", "name": "{name}", "count": {count}, "lost": {lost}, "ns": {ns:.1}}}"#
+            );
+        }
+    }
+}
+
+struct Measurement {
+    case: &'static str,
+    name: String,
+    count: u16,
+    lost: u16,
+    step: Box<dyn Fn()>,
+}
+
+fn time(step: &dyn Fn(), least: Duration) -> f64 {
+    step();
+    let (began, mut repetitions, mut batch) = (processor_time(), 0_u32, 1);
+    loop {
+        for _ in 0..batch {
+            step();
+        }
+        repetitions += batch;
+        let passed = processor_time().saturating_sub(began);
+        if passed >= least {
+            return passed.as_nanos() as f64 / f64::from(repetitions);
+        }
+        batch = (batch * 2).min(64);
+    }
+}
+
+/// Of this thread: what other processes take of the machine is not in it.
+fn processor_time() -> Duration {
+    let time = clock_gettime(ClockId::ThreadCPUTime);
+    Duration::new(time.tv_sec as u64, time.tv_nsec as u32)
+}
+
+fn packets(count: u16) -> Vec<Vec<u8>> {
+    let mut draws = SplitMix64::at(&[u64::from(count)]);
+    (0..count)
+        .map(|_| (0..PACKET).map(|_| draws.next_u64() as u8).collect())
+        .collect()
+}
+
+/// A combination of 64 sources of 1402 bytes.
+fn kernels() -> Vec<Measurement> {
+    let sources = packets(SOURCES as u16);
+    let sources: Vec<Vec<u8>> = sources
+        .iter()
+        .map(|packet| [&[5, 120], packet.as_slice()].concat())
+        .collect();
+    let measurement = |name: String, step: Box<dyn Fn()>| Measurement {
+        case: "kernel",
+        name,
+        count: SOURCES as u16,
+        lost: 0,
+        step,
+    };
+    let mut found = Vec::new();
+    for kernel in Kernel::available() {
+        for at_once in [SOURCES, 1] {
+            let (arithmetic, sources) = (
+                Arithmetic::by(Field::Aes, kernel).expect("available"),
+                sources.clone(),
+            );
+            let factors = factors();
+            let step = move || {
+                let mut sum = [0; SYMBOL];
+                let terms = sources.iter().zip(&factors).map(|(source, factor)| Term {
+                    source,
+                    factor: *factor,
+                });
+                let mut terms: Vec<Term> = terms.collect();
+                for some in terms.chunks_mut(at_once) {
+                    arithmetic.add_products(&mut sum, some);
+                }
+                black_box(&sum);
+            };
+            found.push(measurement(format!("{kernel:?} {at_once}"), Box::new(step)));
+        }
+    }
+    let mut data = sources.concat();
+    data.pop(); // room for that crate's end mark
+    let encoder = Encoder::new(data, SOURCES).expect("data for all pieces");
+    assert_eq!(encoder.get_piece_byte_len(), SYMBOL);
+    let step = move || {
+        let mut piece = [0; SOURCES + SYMBOL];
+        encoder
+            .code_with_buf(&mut Draws(SplitMix64::at(&[1])), &mut piece)
+            .expect("a buffer of the right length");
+        black_box(&piece);
+    };
+    found.push(measurement("rlnc 1".into(), Box::new(step)));
+    found
+}
+
+fn factors() -> Vec<u8> {
+    let mut draws = SplitMix64::at(&[2]);
+    (0..SOURCES).map(|_| draws.next_u64() as u8).collect()
+}
+
+/// Cheap random numbers for the peer, so that they are not what is measured.
+struct Draws(SplitMix64);
+
+impl RngCore for Draws {
+    fn next_u32(&mut self) -> u32 {
+        self.0.next_u64() as u32
+    }
+    fn next_u64(&mut self) -> u64 {
+        self.0.next_u64()
+    }
+    fn fill_bytes(&mut self, bytes: &mut [u8]) {
+        for part in bytes.chunks_mut(8) {
+            part.copy_from_slice(&self.0.next_u64().to_le_bytes()[..part.len()]);
+        }
+    }
+}
+
+/// Encoding and decoding of a generation with exactly as many losses as repair packets, of all codes.
+fn codes(count: u16, lost: u16) -> Vec<Measurement> {
+    let measurement = |case, name: &str, step| Measurement {
+        case,
+        name: name.into(),
+        count,
+        lost,
+        step,
+    };
+    let (sources, kept) = (packets(count), kept(count, lost));
+    let mut found = Vec::new();
+    let codes: [(&str, fn(u16, u16) -> Box<dyn BlockCode>); 2] = [
+        ("atoll-rlnc", |size, _| Box::new(Rlnc { size })),
+        ("Reed-Solomon", |size, repairs| {
+            Box::new(ReedSolomon { size, repairs })
+        }),
+    ];
+    for (name, code) in codes {
+        let repairs = encoded(&*code(count, lost), &sources, lost);
+        assert_eq!(
+            decoded(&*code(count, lost), &sources, &kept, &repairs),
+            usize::from(lost),
+            "{name}, n = {count}"
+        );
+        let for_encoder = (code(count, lost), sources.clone());
+        let step = move || drop(black_box(encoded(&*for_encoder.0, &for_encoder.1, lost)));
+        found.push(measurement("encode", name, Box::new(step)));
+        let (code, sources, kept) = (code(count, lost), sources.clone(), kept.clone());
+        let step = move || {
+            black_box(decoded(&*code, &sources, &kept, &repairs));
+        };
+        found.push(measurement("decode", name, Box::new(step)));
+    }
+    let mut data = sources.concat();
+    data.pop();
+    // The peer with systematic packets, as the others have them; and as it is meant, with coded pieces only.
+    let coded = pieces(&data, count, &[], count + 8);
+    assert!(
+        recovered(count, &coded) == data,
+        "the peer does not decode n = {count}"
+    );
+    let pieces = pieces(&data, count, &kept, lost);
+    assert!(
+        recovered(count, &pieces) == data,
+        "the peer does not decode n = {count}"
+    );
+    let step = {
+        let data = data.clone();
+        move || {
+            let encoder =
+                Encoder::new(data.clone(), usize::from(count)).expect("data for all pieces");
+            for _ in 0..lost {
+                black_box(encoder.code(&mut Draws(SplitMix64::at(&[3]))));
+            }
+        }
+    };
+    found.push(measurement("encode", "rlnc", Box::new(step)));
+    let step = move || drop(black_box(recovered(count, &pieces)));
+    found.push(measurement("decode", "rlnc", Box::new(step)));
+    let step = move || drop(black_box(recovered(count, &coded)));
+    found.push(measurement("decode", "rlnc, all coded", Box::new(step)));
+    let step = move || {
+        let encoder = Encoder::new(data.clone(), usize::from(count)).expect("data for all pieces");
+        for _ in 0..count {
+            black_box(encoder.code(&mut Draws(SplitMix64::at(&[3]))));
+        }
+    };
+    found.push(measurement("encode", "rlnc, all coded", Box::new(step)));
+    found
+}
+
+/// The numbers of the packets that arrive; the lost ones are spread at random.
+fn kept(count: u16, lost: u16) -> Vec<u16> {
+    let mut draws = SplitMix64::at(&[u64::from(count), 7]);
+    let mut kept: Vec<u16> = (0..count).collect();
+    for _ in 0..lost {
+        kept.remove(draws.up_to(kept.len() as u64 - 1) as usize);
+    }
+    kept
+}
+
+type Repair = (u16, u32, Vec<u8>);
+
+fn encoded(code: &dyn BlockCode, sources: &[Vec<u8>], repairs: u16) -> Vec<Repair> {
+    let mut encoder = code.encoder(1).expect("a size that the code has");
+    for source in sources {
+        encoder.push(source).expect("room for all");
+    }
+    let repair = |_| {
+        let mut symbol = Vec::new();
+        match encoder.repair(&mut symbol).expect("as many as configured") {
+            Header::Repair { count, seed, .. } => (count, seed, symbol),
+            other => panic!("{other:?}"),
+        }
+    };
+    (0..repairs).map(repair).collect()
+}
+
+/// The number of packets recovered, all of which are right.
+fn decoded(code: &dyn BlockCode, sources: &[Vec<u8>], kept: &[u16], repairs: &[Repair]) -> usize {
+    let mut decoder = code.decoder(1, PACKET).expect("a size that the code has");
+    for index in kept {
+        decoder
+            .systematic(*index, &sources[usize::from(*index)])
+            .expect("one of the generation");
+    }
+    for (count, seed, symbol) in repairs {
+        decoder
+            .repair(*count, *seed, symbol)
+            .expect("one of the generation");
+    }
+    let recovered = decoder.recovered();
+    debug_assert!(
+        recovered
+            .iter()
+            .all(|(index, packet)| *packet == sources[usize::from(*index)])
+    );
+    recovered.len()
+}
+
+/// The peer's pieces: those that arrive are as they were, with the rows of a unit matrix for coefficients.
+fn pieces(data: &[u8], count: u16, kept: &[u16], repairs: u16) -> Vec<Vec<u8>> {
+    let encoder = Encoder::new(data.to_vec(), usize::from(count)).expect("data for all pieces");
+    let mut whole = data.to_vec();
+    whole.push(0x81); // its end mark
+    let mut draws = Draws(SplitMix64::at(&[4]));
+    let unit = |index: &u16| {
+        let index = usize::from(*index);
+        let mut piece = vec![0; usize::from(count)];
+        piece[index] = 1;
+        piece.extend_from_slice(&whole[index * PACKET..(index + 1) * PACKET]);
+        piece
+    };
+    kept.iter()
+        .map(unit)
+        .chain((0..repairs).map(|_| encoder.code(&mut draws)))
+        .collect()
+}
+
+fn recovered(count: u16, pieces: &[Vec<u8>]) -> Vec<u8> {
+    let mut decoder = Decoder::new(PACKET, usize::from(count)).expect("pieces");
+    for piece in pieces {
+        if decoder.is_already_decoded() {
+            break;
+        }
+        let _ = decoder.decode(piece);
+    }
+    decoder.get_decoded_data().unwrap_or_default()
+}

@@ -1,0 +1,377 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Gaussian elimination on arrival.
+//!
+//! Only coefficients are eliminated when a repair packet arrives: its *row* is reduced by those of the others and
+//! remembers, in `mix`, of which repair symbols it is made. Symbols are touched twice: the sources that are known are
+//! subtracted from a useful one at once, and when a row has a single unknown left, that one is the mix of repair
+//! symbols. This is as many multiply-adds as encoding needs: w * n, if w of n are lost.
+
+use atoll_gf256::{Arithmetic, Field, Term};
+
+use crate::errors::CodeError;
+use crate::symbol;
+
+/// Bytes of a vector register: rows have so many, zeros at the end, for short ones would be computed byte by byte.
+const REGISTER: usize = 32;
+
+/// The unknowns are columns, numbered from 0.
+#[derive(Debug)]
+pub(crate) struct Elimination {
+    arithmetic: Arithmetic,
+    known: Vec<Option<Vec<u8>>>,
+    rows: Vec<Row>,
+    repairs: Vec<Option<Repair>>,
+    recovered: Vec<usize>,
+    damaged: bool,
+}
+
+/// An equation in reduced row echelon form: no other row has a coefficient at its pivot.
+#[derive(Debug)]
+struct Row {
+    coefficients: Vec<u8>,
+    /// Factors of the repair symbols, whose sum belongs to `coefficients`.
+    mix: Vec<u8>,
+    pivot: usize,
+    /// A further column with a coefficient, when it was last looked for: as long as it has one, the row has no solution.
+    other: usize,
+}
+
+impl Row {
+    fn new(coefficients: Vec<u8>, mix: Vec<u8>, pivot: usize) -> Self {
+        Self {
+            coefficients,
+            mix,
+            pivot,
+            other: pivot,
+        }
+    }
+
+    fn is_solved(&mut self) -> bool {
+        if self.other == self.pivot || self.coefficients[self.other] == 0 {
+            // from the right, for pivots are the leftmost columns, and leave
+            let mut columns = self.coefficients.iter().enumerate().rev();
+            let other =
+                columns.find(|(column, coefficient)| **coefficient != 0 && *column != self.pivot);
+            self.other = other.map_or(self.pivot, |(column, _)| column);
+        }
+        self.other == self.pivot
+    }
+}
+
+#[derive(Debug)]
+struct Repair {
+    symbol: Vec<u8>,
+    /// Of the sources that are not subtracted from the symbol.
+    coefficients: Vec<u8>,
+}
+
+impl Elimination {
+    pub(crate) fn new(field: Field, columns: usize) -> Self {
+        Self {
+            arithmetic: Arithmetic::new(field),
+            known: vec![None; columns],
+            rows: Vec::new(),
+            repairs: Vec::new(),
+            recovered: Vec::new(),
+            damaged: false,
+        }
+    }
+
+    pub(crate) fn columns(&self) -> usize {
+        self.known.len()
+    }
+
+    /// Have at least so many columns.
+    pub(crate) fn grow(&mut self, columns: usize) {
+        if columns > self.columns() {
+            self.known.resize(columns, None);
+        }
+    }
+
+    pub(crate) fn known(&self, column: usize) -> Option<&[u8]> {
+        self.known.get(column)?.as_deref()
+    }
+
+    pub(crate) fn rank(&self) -> usize {
+        self.rows.len() + self.known.iter().flatten().count()
+    }
+
+    pub(crate) fn is_damaged(&self) -> bool {
+        self.damaged
+    }
+
+    /// The columns solved since the last call.
+    pub(crate) fn take_recovered(&mut self) -> Vec<usize> {
+        std::mem::take(&mut self.recovered)
+    }
+
+    /// A column is known. False if it was before.
+    pub(crate) fn learn(&mut self, column: usize, symbol: Vec<u8>) -> Result<bool, CodeError> {
+        if self.known[column].is_some() {
+            return Ok(false);
+        }
+        self.known[column] = Some(symbol);
+        self.clear_column(column);
+        self.solve()?;
+        Ok(true)
+    }
+
+    /// Take an equation. False if it follows from the others.
+    pub(crate) fn insert(
+        &mut self,
+        coefficients: Vec<u8>,
+        symbol: Vec<u8>,
+    ) -> Result<bool, CodeError> {
+        if self.damaged {
+            return Err(CodeError::Damaged);
+        }
+        let slot = self.free_slot();
+        let mut mix = vec![0; self.repairs.len().max(slot + 1).max(REGISTER)];
+        mix[slot] = 1;
+        let mut reduced = coefficients.clone();
+        reduced.resize(self.columns().max(REGISTER), 0);
+        for (coefficient, known) in reduced.iter_mut().zip(&self.known) {
+            if known.is_some() {
+                *coefficient = 0;
+            }
+        }
+        // A row has no coefficient at the others' pivots, so all factors are known beforehand.
+        let factors: Vec<u8> = self.rows.iter().map(|row| reduced[row.pivot]).collect();
+        self.add_rows(&mut reduced, &factors, |row| &row.coefficients);
+        self.add_rows(&mut mix, &factors, |row| &row.mix);
+        let Some(pivot) = reduced.iter().position(|coefficient| *coefficient != 0) else {
+            return Ok(false);
+        };
+        if slot == self.repairs.len() {
+            self.repairs.push(None);
+        }
+        self.repairs[slot] = Some(Repair {
+            symbol,
+            coefficients,
+        });
+        self.subtract_known(slot);
+        self.put(Row::new(reduced, mix, pivot));
+        self.solve()?;
+        Ok(true)
+    }
+
+    /// Give up a column: what is known about it, and one equation that contains it.
+    pub(crate) fn forget(&mut self, column: usize) {
+        // Repair symbols that contain the column must not when it is used again.
+        for slot in 0..self.repairs.len() {
+            self.subtract_known(slot);
+        }
+        self.known[column] = None;
+        self.recovered.retain(|recovered| *recovered != column);
+        let at_pivot = self.rows.iter().position(|row| row.pivot == column);
+        let holder = at_pivot.or_else(|| {
+            self.rows
+                .iter()
+                .position(|row| entry(&row.coefficients, column) != 0)
+        });
+        if let Some(holder) = holder {
+            let mut row = self.rows.swap_remove(holder);
+            row.pivot = column;
+            self.put(row);
+            self.rows.pop();
+        }
+        // In what is left of the equations its factors cancel out.
+        for repair in self.repairs.iter_mut().flatten() {
+            if let Some(coefficient) = repair.coefficients.get_mut(column) {
+                *coefficient = 0;
+            }
+        }
+        self.release_repairs();
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.rows.clear();
+        self.repairs.clear();
+        self.recovered.clear();
+        self.known.fill(None);
+        self.damaged = false;
+    }
+
+    fn free_slot(&self) -> usize {
+        self.repairs
+            .iter()
+            .position(Option::is_none)
+            .unwrap_or(self.repairs.len())
+    }
+
+    fn add_rows<'a>(
+        &'a self,
+        sum: &mut [u8],
+        factors: &[u8],
+        part: impl Fn(&'a Row) -> &'a Vec<u8>,
+    ) {
+        let mut terms: Vec<Term> = (self.rows.iter().zip(factors))
+            .filter(|(_, factor)| **factor != 0)
+            .map(|(row, factor)| Term {
+                source: part(row),
+                factor: *factor,
+            })
+            .collect();
+        self.arithmetic.add_products(sum, &mut terms);
+    }
+
+    /// Append a row with a coefficient at its pivot, and clear that column in the others.
+    fn put(&mut self, mut row: Row) {
+        let inverse = self
+            .arithmetic
+            .field()
+            .inverse(row.coefficients[row.pivot])
+            .unwrap_or(1);
+        self.arithmetic.scale(&mut row.coefficients, inverse);
+        self.arithmetic.scale(&mut row.mix, inverse);
+        for other in &mut self.rows {
+            let factor = entry(&other.coefficients, row.pivot);
+            if factor != 0 {
+                add(
+                    self.arithmetic,
+                    &mut other.coefficients,
+                    &row.coefficients,
+                    factor,
+                );
+                add(self.arithmetic, &mut other.mix, &row.mix, factor);
+            }
+        }
+        self.rows.push(row);
+    }
+
+    /// A column is no unknown any more. The row whose pivot it was gets another one, or has nothing left to say.
+    fn clear_column(&mut self, column: usize) {
+        let mut without = None;
+        for (number, row) in self.rows.iter_mut().enumerate() {
+            if let Some(coefficient) = row.coefficients.get_mut(column) {
+                *coefficient = 0;
+            }
+            if row.pivot == column {
+                without = Some(number);
+            }
+        }
+        if let Some(number) = without {
+            let mut row = self.rows.swap_remove(number);
+            if let Some(pivot) = row
+                .coefficients
+                .iter()
+                .position(|coefficient| *coefficient != 0)
+            {
+                row.pivot = pivot;
+                self.put(row);
+            } else {
+                self.release_repairs();
+            }
+        }
+    }
+
+    /// Compute the columns whose row has no other unknown.
+    fn solve(&mut self) -> Result<(), CodeError> {
+        let mut solved = Vec::new();
+        for (number, row) in self.rows.iter_mut().enumerate() {
+            if row.is_solved() {
+                solved.push(number);
+            }
+        }
+        if solved.is_empty() {
+            return Ok(());
+        }
+        for slot in 0..self.repairs.len() {
+            if solved
+                .iter()
+                .any(|number| entry(&self.rows[*number].mix, slot) != 0)
+            {
+                self.subtract_known(slot);
+            }
+        }
+        // From the last on, so that numbers stay. None is learned before all are computed: see `subtract_known`.
+        let mut found = Vec::with_capacity(solved.len());
+        for number in solved.into_iter().rev() {
+            let row = self.rows.swap_remove(number);
+            match self.mixed(&row.mix) {
+                Ok(symbol) => found.push((row.pivot, symbol)),
+                Err(error) => {
+                    self.damaged = true;
+                    self.rows.clear();
+                    self.repairs.clear();
+                    return Err(error);
+                }
+            }
+        }
+        for (column, symbol) in found {
+            self.known[column] = Some(symbol);
+            self.recovered.push(column);
+        }
+        self.release_repairs();
+        Ok(())
+    }
+
+    fn mixed(&self, mix: &[u8]) -> Result<Vec<u8>, CodeError> {
+        let mut terms: Vec<Term> = (self.repairs.iter().zip(mix))
+            .filter(|(_, factor)| **factor != 0)
+            .filter_map(|(repair, factor)| {
+                Some(Term {
+                    source: &repair.as_ref()?.symbol,
+                    factor: *factor,
+                })
+            })
+            .collect();
+        let length = terms
+            .iter()
+            .map(|term| term.source.len())
+            .max()
+            .unwrap_or(0);
+        let mut sum = vec![0; length];
+        self.arithmetic.add_products(&mut sum, &mut terms);
+        symbol::trimmed(sum)
+    }
+
+    /// Subtract the known sources from a repair symbol. Symbols that are mixed must have the same ones subtracted.
+    fn subtract_known(&mut self, slot: usize) {
+        let Some(Repair {
+            symbol,
+            coefficients,
+        }) = &mut self.repairs[slot]
+        else {
+            return;
+        };
+        let mut terms = Vec::with_capacity(coefficients.len());
+        for (coefficient, known) in coefficients.iter_mut().zip(&self.known) {
+            if let (1.., Some(known)) = (*coefficient, known) {
+                terms.push(Term {
+                    source: known,
+                    factor: std::mem::take(coefficient),
+                });
+            }
+        }
+        let longest = terms
+            .iter()
+            .map(|term| term.source.len())
+            .max()
+            .unwrap_or(0);
+        if longest > symbol.len() {
+            symbol.resize(longest, 0); // damaged, or another generation's: what it is mixed into will not be a packet
+        }
+        self.arithmetic.add_products(symbol, &mut terms);
+    }
+
+    /// Drop the repair symbols of which no row is made.
+    fn release_repairs(&mut self) {
+        for (slot, repair) in self.repairs.iter_mut().enumerate() {
+            if self.rows.iter().all(|row| entry(&row.mix, slot) == 0) {
+                *repair = None;
+            }
+        }
+    }
+}
+
+fn entry(row: &[u8], column: usize) -> u8 {
+    row.get(column).copied().unwrap_or(0)
+}
+
+fn add(arithmetic: Arithmetic, sum: &mut Vec<u8>, row: &[u8], factor: u8) {
+    if sum.len() < row.len() {
+        sum.resize(row.len(), 0);
+    }
+    arithmetic.add_product(sum, row, factor);
+}

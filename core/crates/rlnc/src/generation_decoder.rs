@@ -1,0 +1,118 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The decoder of one generation.
+
+use atoll_gf256::Field;
+
+use crate::block_code::{BlockDecoder, Progress};
+use crate::coefficients;
+use crate::elimination::Elimination;
+use crate::errors::CodeError;
+use crate::generation_encoder::check_size;
+use crate::symbol;
+
+/// Recovers the packets of one generation from any sufficient set of its packets.
+///
+/// It holds at most twice as many symbols as the generation has packets, whatever it is given.
+#[derive(Debug)]
+pub struct GenerationDecoder {
+    generation: u32,
+    size: u16,
+    longest_packet: usize,
+    /// The largest number of sources that was seen.
+    count: u16,
+    elimination: Elimination,
+}
+
+impl GenerationDecoder {
+    /// The decoder of generation number `generation`, which has at most `size` packets of at most `longest_packet`
+    /// bytes.
+    ///
+    /// # Errors
+    /// If `size` is not 2 to [`crate::MOST_SOURCES`].
+    pub fn new(generation: u32, size: u16, longest_packet: usize) -> Result<Self, CodeError> {
+        check_size(size)?;
+        Ok(Self {
+            generation,
+            size,
+            longest_packet,
+            count: 0,
+            elimination: Elimination::new(Field::Aes, 0),
+        })
+    }
+
+    /// Take a combination by its coefficients, as of [`crate::Recoder`].
+    ///
+    /// # Errors
+    /// Those of [`BlockDecoder::repair`].
+    pub fn recoded(&mut self, coefficients: &[u8], symbol: &[u8]) -> Result<Progress, CodeError> {
+        self.admit(coefficients.len())?;
+        symbol::check_length(symbol.len(), self.longest_packet)?;
+        self.insert(coefficients.to_vec(), symbol)
+    }
+
+    /// The number of independent packets that it has, out of the sources seen so far.
+    #[must_use]
+    pub fn rank(&self) -> u16 {
+        self.elimination.rank() as u16
+    }
+
+    /// A packet of the generation, if it was received or recovered.
+    #[must_use]
+    pub fn packet(&self, index: u16) -> Option<&[u8]> {
+        self.elimination
+            .known(usize::from(index))
+            .map(symbol::packet)
+    }
+
+    fn admit(&mut self, sources: usize) -> Result<(), CodeError> {
+        let limit = usize::from(self.size);
+        if sources == 0 || sources > limit {
+            return Err(CodeError::Sources { sources, limit });
+        }
+        self.elimination.grow(sources);
+        self.count = self.count.max(sources as u16);
+        Ok(())
+    }
+
+    fn insert(&mut self, coefficients: Vec<u8>, symbol: &[u8]) -> Result<Progress, CodeError> {
+        if self.elimination.rank() == self.elimination.columns() {
+            return Ok(Progress::Redundant);
+        }
+        self.elimination
+            .insert(coefficients, symbol.to_vec())
+            .map(Progress::of)
+    }
+}
+
+impl BlockDecoder for GenerationDecoder {
+    fn systematic(&mut self, index: u16, packet: &[u8]) -> Result<Progress, CodeError> {
+        symbol::check_length(symbol::PREFIX + packet.len(), self.longest_packet)?;
+        let symbol = symbol::of_packet(packet)?;
+        self.admit(usize::from(index) + 1)?;
+        self.elimination
+            .learn(usize::from(index), symbol)
+            .map(Progress::of)
+    }
+
+    fn repair(&mut self, count: u16, seed: u32, symbol: &[u8]) -> Result<Progress, CodeError> {
+        symbol::check_length(symbol.len(), self.longest_packet)?;
+        self.admit(usize::from(count))?;
+        let coefficients = coefficients::of_generation(Field::Aes, self.generation, count, seed);
+        self.insert(coefficients, symbol)
+    }
+
+    fn recovered(&mut self) -> Vec<(u16, Vec<u8>)> {
+        let recovered = self.elimination.take_recovered();
+        let packet = |column| {
+            Some((
+                column as u16,
+                symbol::packet(self.elimination.known(column)?).to_vec(),
+            ))
+        };
+        recovered.into_iter().filter_map(packet).collect()
+    }
+
+    fn missing(&self) -> u16 {
+        self.count - self.rank()
+    }
+}

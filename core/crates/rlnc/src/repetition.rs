@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Repetition behind the interface of block codes: the baseline for others.
+
+use crate::block_code::{BlockCode, BlockDecoder, BlockEncoder, Progress};
+use crate::errors::CodeError;
+use crate::generation_encoder::check_size;
+use crate::header::Header;
+use crate::symbol;
+
+/// Repair packets are the packets of the generation again, one after the other.
+#[derive(Debug, Clone, Copy)]
+pub struct Repetition {
+    /// Packets of a generation, 2 to [`crate::MOST_SOURCES`].
+    pub size: u16,
+}
+
+#[derive(Debug)]
+struct Encoder {
+    generation: u32,
+    size: usize,
+    symbols: Vec<Vec<u8>>,
+    repairs: u32,
+}
+
+#[derive(Debug)]
+struct Decoder {
+    longest_packet: usize,
+    known: Vec<bool>,
+    count: u16,
+    recovered: Vec<(u16, Vec<u8>)>,
+}
+
+impl BlockCode for Repetition {
+    fn encoder(&self, generation: u32) -> Result<Box<dyn BlockEncoder>, CodeError> {
+        check_size(self.size)?;
+        Ok(Box::new(Encoder {
+            generation,
+            size: usize::from(self.size),
+            symbols: Vec::new(),
+            repairs: 0,
+        }))
+    }
+
+    fn decoder(
+        &self,
+        _generation: u32,
+        longest_packet: usize,
+    ) -> Result<Box<dyn BlockDecoder>, CodeError> {
+        check_size(self.size)?;
+        let known = vec![false; usize::from(self.size)];
+        Ok(Box::new(Decoder {
+            longest_packet,
+            known,
+            count: 0,
+            recovered: Vec::new(),
+        }))
+    }
+}
+
+impl BlockEncoder for Encoder {
+    fn push(&mut self, packet: &[u8]) -> Result<Header, CodeError> {
+        let (index, limit) = (self.symbols.len(), self.size);
+        if index == limit {
+            return Err(CodeError::Sources {
+                sources: index + 1,
+                limit,
+            });
+        }
+        self.symbols.push(symbol::of_packet(packet)?);
+        Ok(Header::Systematic {
+            generation: self.generation,
+            index: index as u16,
+        })
+    }
+
+    fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError> {
+        let (count, seed) = (self.symbols.len(), self.repairs);
+        if count == 0 {
+            return Err(CodeError::Sources {
+                sources: 0,
+                limit: self.size,
+            });
+        }
+        self.repairs = seed.wrapping_add(1);
+        symbol.clone_from(&self.symbols[seed as usize % count]);
+        Ok(Header::Repair {
+            generation: self.generation,
+            count: count as u16,
+            seed,
+        })
+    }
+}
+
+impl Decoder {
+    /// Count a source. False if it is known.
+    fn mark(&mut self, index: u16, count: u16) -> Result<bool, CodeError> {
+        let (sources, limit) = (usize::from(count), self.known.len());
+        if count == 0 || sources > limit {
+            return Err(CodeError::Sources { sources, limit });
+        }
+        self.count = self.count.max(count);
+        Ok(!std::mem::replace(
+            &mut self.known[usize::from(index)],
+            true,
+        ))
+    }
+}
+
+impl BlockDecoder for Decoder {
+    fn systematic(&mut self, index: u16, packet: &[u8]) -> Result<Progress, CodeError> {
+        symbol::check_length(symbol::PREFIX + packet.len(), self.longest_packet)?;
+        self.mark(index, index.saturating_add(1)).map(Progress::of)
+    }
+
+    fn repair(&mut self, count: u16, seed: u32, symbol: &[u8]) -> Result<Progress, CodeError> {
+        symbol::check_length(symbol.len(), self.longest_packet)?;
+        let symbol = symbol::trimmed(symbol.to_vec())?;
+        let index = (seed % u32::from(count.max(1))) as u16;
+        let useful = self.mark(index, count)?;
+        if useful {
+            self.recovered
+                .push((index, symbol::packet(&symbol).to_vec()));
+        }
+        Ok(Progress::of(useful))
+    }
+
+    fn recovered(&mut self) -> Vec<(u16, Vec<u8>)> {
+        std::mem::take(&mut self.recovered)
+    }
+
+    fn missing(&self) -> u16 {
+        self.count - self.known.iter().filter(|known| **known).count() as u16
+    }
+}
