@@ -432,6 +432,11 @@ class Experiment:
         return max(load.channels for load in self.loads)
 
     @property
+    def first_load(self) -> Traffic:
+        """The load of the first version that has channels; without any, that of the start."""
+        return next((load for load in self.loads if load.channels), self.traffic)
+
+    @property
     def mean_udp_rate(self) -> Rate:
         """The rate of UDP over the whole run; 0 without UDP."""
         rates = [version.udp_rate or (self.udp.rate if self.udp else Rate(0)) for version in self.versions]
