@@ -179,9 +179,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         flows_failed_in_changes=flows_failed_in_changes(tables, facts),
         mean_flow_bytes=flows.mean_bytes,
         flow_classes=flow_classes(channel_flows) if facts.experiment.most_channels else [],
-        initial_window=initial_window(channel_flows, segment_bytes(facts))
-        if facts.experiment.most_channels
-        else None,
+        initial_window=initial_window(channel_flows, segment_bytes(facts)) if facts.experiment.most_channels else None,
         long_flows_mean=_long_flows(facts, channel_flows),
         concurrency=crowd,
         connections=seen.connections(tables, facts),

@@ -48,7 +48,7 @@ _SHARES = frozenset(
     {"good_to_bad", "bad_to_good", "loss_good", "loss_bad", "correlation", "probability"}
     | {"stalled_share", "lateness_of_rtt", "failed_flows"}
 )
-_KEYS = {"think": "think_time", "schedule": "changes", "udp_rate": "udp.rate"}  # where the model has another name than descriptions
+_KEYS = {"think": "think_time", "schedule": "changes", "udp_rate": "udp.rate"}  # in descriptions, where they differ
 _KINDS: dict[type[Any], str] = {Codel: "codel", Red: "red"}  # keys between aqm and its parts
 _DIGITS = 8  # of a SHA-256
 
