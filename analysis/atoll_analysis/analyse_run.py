@@ -169,7 +169,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         throughput_mbit_s=seen.mbit_s(arrived.ip_bytes, window.seconds) if arrived and window else None,
         goodput_mbit_s=seen.mbit_s(arrived.goodput_bytes, window.seconds) if arrived and window else None,
         utilisation=slowest["utilisation"] if slowest else None,
-        channels=facts.experiment.traffic.channels,
+        channels=facts.experiment.most_channels,
         placement=facts.placement,
         start=start_figures(facts, logs) if window else None,
         flows_completed=flows.completed,
@@ -178,10 +178,8 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         flows_silent=service.silent,
         flows_failed_in_changes=flows_failed_in_changes(tables, facts),
         mean_flow_bytes=flows.mean_bytes,
-        flow_classes=flow_classes(channel_flows) if facts.experiment.traffic.channels else [],
-        initial_window=initial_window(channel_flows, segment_bytes(facts))
-        if facts.experiment.traffic.channels
-        else None,
+        flow_classes=flow_classes(channel_flows) if facts.experiment.most_channels else [],
+        initial_window=initial_window(channel_flows, segment_bytes(facts)) if facts.experiment.most_channels else None,
         long_flows_mean=_long_flows(facts, channel_flows),
         concurrency=crowd,
         connections=seen.connections(tables, facts),

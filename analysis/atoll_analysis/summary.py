@@ -247,7 +247,7 @@ class Summary(TypedDict):
     # new TCP payload that reached the island, over the measurement; None: no capture there
     goodput_mbit_s: float | None
     utilisation: float | None  # share of the slowest link's capacity that was used; None: not measured
-    channels: int  # channels that the experiment asks for
+    channels: int  # channels that the experiment asks for; if they change, the most of them
     placement: dict[str, int]  # channels of each client
     start: StartFigures | None  # when the clients' programs began; None: no client reported it
     connections: int | None  # connections of the channels at the island, however they ended; None: no capture there

@@ -78,10 +78,10 @@ class FlowBound:
 
 def flow_bound(network: Network, experiment: Experiment) -> FlowBound | None:
     """The bound of a run's flows, and the share of its flow sizes beyond it; None without channels or a bound."""
-    largest = largest_flow_bytes(network, experiment) if experiment.traffic.channels else None
+    largest = largest_flow_bytes(network, experiment) if experiment.most_channels else None
     if largest is None:
         return None
-    sizes = experiment.traffic.distribution
+    sizes = experiment.first_load.distribution
     return FlowBound(largest, 1 - sizes.share_up_to(largest), 1 - sizes.bytes_share_up_to(largest))
 
 

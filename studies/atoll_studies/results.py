@@ -196,9 +196,9 @@ def read_results(
     }
     control = Control(**about["control"]) if about.get("control") else None
     controlled = {
-        number: request.experiment.traffic
+        number: request.experiment.first_load
         for number, request in requests.items()
-        if control and request.experiment.traffic.channels
+        if control and request.experiment.most_channels
     }
     runs: list[StudyRun] = []
     others: list[StudyRun] = []

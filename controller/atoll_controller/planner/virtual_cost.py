@@ -6,8 +6,6 @@ Memory is that of sockets, programs and captures' rings. The constants are fitte
 "How long a run takes" and "How much memory", and meet each to a factor of two.
 """
 
-from dataclasses import replace
-
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.trunk_load import pause
 from atoll_core.lab.network import Network
@@ -35,18 +33,21 @@ _PACKET_COPIES = 3  # of bytes in flight: at the sender, on the link, and the ke
 
 
 def wall_time(network: Network, experiment: Experiment, backend: Backend) -> Duration:
-    """The estimated wall time of the whole run: set-up, load and analysis; as if it always had its most channels."""
-    experiment = _busiest(experiment)
-    flows, packets = _flows_and_packets(experiment)
+    """The estimated wall time of the whole run: set-up, load and analysis; as if its costliest version lasted."""
     wall_s = _START_S + _MACHINE_S * len(network.machines) + _IDLE * experiment.duration.s
-    wall_s += _PACKET_S[backend] * packets
-    wall_s += _FLOW_S * (1 + experiment.traffic.channels / _CROWD) * flows
+    wall_s += max(_load_s(each, backend) for each in _lasting(experiment))
     return Duration(round(wall_s * 1e9))
 
 
+def _load_s(experiment: Experiment, backend: Backend) -> float:
+    """The wall time that flows and packets take."""
+    flows, packets = _flows_and_packets(experiment)
+    return _PACKET_S[backend] * packets + _FLOW_S * (1 + experiment.traffic.channels / _CROWD) * flows
+
+
 def disk(network: Network, experiment: Experiment) -> Size:
-    """The estimated size of the run directory once it is analysed."""
-    _, packets = _flows_and_packets(_busiest(experiment))
+    """The estimated size of the run directory once it is analysed; as if the version with most packets lasted."""
+    packets = max(_flows_and_packets(each)[1] for each in _lasting(experiment))
     hops = {hop for chain in experiment.all_chains for hop in chain.hops}
     captures = len(hops & {tap.name for tap in network.taps}) + len(experiment.links) / 2  # a link's has one direction
     return Size(round(_RUN_BYTES + _RECORD_BYTES * captures * packets))
@@ -56,16 +57,16 @@ def memory(network: Network, experiment: Experiment) -> Size:
     """The estimated memory that the kernel has in use at most, but for files that it keeps while there is room."""
     hops = {hop for chain in experiment.all_chains for hop in chain.hops}
     captures = len(hops & {tap.name for tap in network.taps}) + len(experiment.links)
-    ways = [way for link in experiment.links for way in (link.to_island, link.to_world)]
+    ways = [way for link in experiment.links_over_time for way in (link.to_island, link.to_world)]
     under_way = sum(way.rate.bit_s * way.delays[1].s / 8 + way.queue.bytes for way in ways)
     held = _START_BYTES + _MACHINE_BYTES * len(network.machines) + captures * experiment.captures.buffer.bytes
     held += _CHANNEL_BYTES * experiment.most_channels + _PACKET_COPIES * under_way
     return Size(round(held))
 
 
-def _busiest(experiment: Experiment) -> Experiment:
-    """The experiment with the load that it has when it has most channels."""
-    return replace(experiment, traffic=max(experiment.loads, key=lambda load: load.channels))
+def _lasting(experiment: Experiment) -> list[Experiment]:
+    """The experiment with each of its versions from beginning to end."""
+    return [experiment.throughout(version) for version in experiment.versions]
 
 
 def rough(size: Size) -> str:

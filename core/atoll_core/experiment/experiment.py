@@ -421,6 +421,16 @@ class Experiment:
         """The experiment with the chains and latencies of a version. Boxes, captures and load are those of all."""
         return replace(self, chain=version.chain, branches=version.branches, latency=version.latency)
 
+    def throughout(self, version: SteeringVersion) -> "Experiment":
+        """The experiment as it would be with a version from beginning to end."""
+        return replace(
+            self.steered(version),
+            traffic=version.traffic or self.traffic,
+            udp=self.udp and replace(self.udp, rate=version.udp_rate or self.udp.rate),
+            links=version.links or self.links,
+            schedule=(),
+        )
+
     @property
     def loads(self) -> tuple[Traffic, ...]:
         """The load of every version."""
@@ -430,6 +440,11 @@ class Experiment:
     def most_channels(self) -> int:
         """The largest number of channels of any version."""
         return max(load.channels for load in self.loads)
+
+    @property
+    def first_load(self) -> Traffic:
+        """The load of the first version that has channels; without any, that of the start."""
+        return next((load for load in self.loads if load.channels), self.traffic)
 
     @property
     def mean_udp_rate(self) -> Rate:

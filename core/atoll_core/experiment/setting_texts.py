@@ -9,7 +9,8 @@ import hashlib
 import json
 import shlex
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass
+from dataclasses import dataclass, fields, is_dataclass, replace
+from itertools import pairwise
 from typing import Any, cast
 
 from atoll_core.codec import to_json
@@ -47,7 +48,7 @@ _SHARES = frozenset(
     {"good_to_bad", "bad_to_good", "loss_good", "loss_bad", "correlation", "probability"}
     | {"stalled_share", "lateness_of_rtt", "failed_flows"}
 )
-_KEYS = {"think": "think_time", "schedule": "changes"}  # where the model has another name than descriptions
+_KEYS = {"think": "think_time", "schedule": "changes", "udp_rate": "udp.rate"}  # in descriptions, where they differ
 _KINDS: dict[type[Any], str] = {Codel: "codel", Red: "red"}  # keys between aqm and its parts
 _DIGITS = 8  # of a SHA-256
 
@@ -110,10 +111,18 @@ def settings_table(key: str, things: Sequence[Any]) -> Iterator[Setting]:
 def settings_tree(experiment: Experiment) -> dict[str, Any]:
     """Return the settings of an experiment as texts, in the shape of experiment.yaml, without those that are unset.
 
-    ``{"links": {"sat": {"to_island": {"rate": "16 Mbit/s"}}}}``
+    ``{"links": {"sat": {"to_island": {"rate": "16 Mbit/s"}}}}``. Each of ``changes`` has what differs from the version
+    before.
     """
+    tree = _tree(replace(experiment, schedule=()))
+    versions = [_tree(version) for version in experiment.versions]
+    changes = [_difference(before, after) for before, after in pairwise(versions)]
+    return {**tree, "changes": changes} if changes else tree
+
+
+def _tree(thing: Any) -> dict[str, Any]:
     tree: dict[str, Any] = {}
-    for setting in settings_table("", [experiment]):
+    for setting in settings_table("", [thing]):
         *above, last = setting.key.split(".")
         if setting.texts[0] != UNSET:
             branch = tree
@@ -121,6 +130,16 @@ def settings_tree(experiment: Experiment) -> dict[str, Any]:
                 branch = branch.setdefault(key, {})
             branch[last] = setting.texts[0]
     return tree
+
+
+def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
+    """What a tree has that another one before it has not; what that alone has is unset."""
+    found: dict[str, Any] = {}
+    for key in dict.fromkeys((*after, *before)):
+        was, now = before.get(key, UNSET), after.get(key, UNSET)
+        if was != now:
+            found[key] = _difference(was, now) if isinstance(was, dict) and isinstance(now, dict) else now
+    return found
 
 
 def short_hash(data: Any) -> str:

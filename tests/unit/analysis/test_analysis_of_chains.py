@@ -273,3 +273,17 @@ def test_a_change_of_the_load_alone_begins_no_period_of_steering() -> None:
     ]
     (period,) = standing(given, found)
     assert period.version.steering == one.versions[0].steering
+
+
+def test_channels_that_come_with_a_change_have_figures(tmp_path: Path) -> None:
+    one = asked()
+    without = replace(one, traffic=replace(one.traffic, channels=0))
+    later = replace(one.versions[0], at=Duration(10**9), traffic=replace(one.traffic, channels=40))
+    given = replace(without, schedule=(replace(without.versions[0], traffic=without.traffic), later))
+    run = begin(tmp_path, given, laboratory(), ("world", "island", "link-sat", "link-meo"))
+    write(run, {"world": [], "island": [], "link-sat": [], "link-meo": []})
+    write_boxes(run, {"sat": 0, "meo": 0})
+    found = analyse(run, find_binary())
+    assert found["channels"] == 40
+    assert found["flow_classes"]
+    assert found["initial_window"]

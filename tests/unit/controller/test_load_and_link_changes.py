@@ -96,6 +96,7 @@ def test_an_experiment_over_time_has_what_it_ever_has(written) -> None:
         )
     )
     assert experiment.most_channels == 40
+    assert experiment.first_load == experiment.traffic
     assert experiment.mean_udp_rate == Rate.parse("3500 kbit/s")
     (sat,) = experiment.links_over_time
     assert sat.to_world == experiment.links[0].to_world

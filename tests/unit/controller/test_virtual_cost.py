@@ -128,6 +128,31 @@ def test_more_of_anything_takes_no_less(project: Path) -> None:
     assert estimate("chain=[tap-w, tap-i]", "links={}") > base
 
 
+@pytest.mark.parametrize(
+    ("start", "change"),
+    [
+        ("traffic.channels=1", "traffic: {channels: 200}"),
+        ("traffic={channels: 20, flows_per_s: 1}", "traffic: {flows_per_s: 1000}"),
+        ("traffic={channels: 2, flow_sizes: 1 kB, flows_per_s: 1}", "traffic: {flow_sizes: 100 kB}"),
+        ("udp={rate: 1 Mbit/s}", "udp: {rate: 15 Mbit/s}"),
+        ("traffic.channels=200", "links: {sat: {to_island: {rate: 320 Mbit/s}}}"),
+    ],
+)
+def test_an_estimate_is_that_of_the_costliest_version(project: Path, start: str, change: str) -> None:
+    """Whatever makes it so, and whether it comes first or last."""
+    small = load_experiment(project / "examples/geo.yaml", [start])
+    grown = load_experiment(project / "examples/geo.yaml", [start, f"changes=[{{at: 1 s, {change}}}]"])
+    lasting = grown[1].throughout(grown[1].versions[1])
+    for estimate in (lambda *of: wall_time(*of, Backend.TC), disk):
+        assert estimate(*small) < estimate(*grown) == estimate(grown[0], lasting)
+
+
+def test_the_memory_is_that_of_the_largest_queue(project: Path) -> None:
+    change = "changes=[{at: 1 s, links: {sat: {to_island: {queue: 100 MB}}}}]"
+    small, large = (load_experiment(project / "examples/geo.yaml", settings) for settings in ([], [change]))
+    assert memory(*large).bytes > memory(*small).bytes + 100 * 10**6
+
+
 HOURS = ("traffic.channels=100000", "duration=600 s", *FAST)
 SAID = "traffic: channels: with 100000 channels for 10 min, a run on virtual is estimated to take "
 

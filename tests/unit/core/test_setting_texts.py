@@ -53,6 +53,17 @@ def test_settings_of_one_experiment_have_the_shape_of_its_file() -> None:
     assert "changes" not in tree  # unset
 
 
+def test_changes_have_the_shape_of_the_file_and_only_what_differs() -> None:
+    asked = to_island(loss=Bernoulli(0.01))
+    first = replace(asked.versions[0], traffic=asked.traffic, links=asked.links, udp_rate=Rate(10**6))
+    louder = replace(first, at=Duration(10**9), traffic=replace(asked.traffic, channels=60), udp_rate=Rate(2 * 10**6))
+    clean = replace(louder, at=Duration(2 * 10**9), links=experiment().links)
+    assert settings_tree(replace(asked, schedule=(first, louder, clean)))["changes"] == [
+        {"at": "1 s", "traffic": {"channels": "60"}, "udp": {"rate": "2 Mbit/s"}},
+        {"at": "2 s", "links": {"sat": {"to_island": {"loss": "none"}}}},
+    ]
+
+
 def lossy(loss: Loss | None) -> Experiment:
     return to_island(loss=loss)
 

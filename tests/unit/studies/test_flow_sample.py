@@ -14,7 +14,7 @@ from atoll_core.experiment.flow_sizes import FlowSizes, curve, fixed, from_count
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.units import Rate
 from atoll_hosts.binary import find_binary
-from atoll_studies.flow_sample import Control, first_sizes, largest_flow_bytes
+from atoll_studies.flow_sample import Control, first_sizes, flow_bound, largest_flow_bytes
 from tests.support.sandbox import QUICK
 
 COUNTED = from_counts("counted", {100: 3, 1500: 5, 40_000: 1, 2_000_000: 1})
@@ -71,3 +71,14 @@ def test_the_largest_flow_is_what_the_link_carries_in_the_duration() -> None:
     slow = replace(experiment, traffic=replace(experiment.traffic, write_rate=Rate(8000)))
     assert 0 < (largest_flow_bytes(network, slow) or 0) < 10_000
     assert largest_flow_bytes(network, replace(experiment, links=())) is None
+
+
+def test_flows_that_only_begin_with_a_change_have_a_bound() -> None:
+    crowd = "changes=[{at: 2 s, traffic: {channels: 40}}]"
+    for settings in (("traffic.channels=0", crowd), (crowd,)):
+        network, experiment = load_experiment(QUICK, ("duration=10 s", *settings))
+        assert experiment.most_channels == 40
+        assert experiment.first_load.channels == (40 if len(settings) == 2 else experiment.traffic.channels)
+        assert flow_bound(network, experiment) is not None
+    network, experiment = load_experiment(QUICK, ("traffic.channels=0", "transfer={size: 100 kB, start: 1 s}"))
+    assert flow_bound(network, experiment) is None

@@ -2,7 +2,7 @@
 //! The channels of a process: flows in progress, flows that are due, and counters of ended flows.
 
 use super::channel::Channel;
-use super::config::{Demand, LoadChange, LoadConfig};
+use super::config::{Demand, FlowStarts, LoadChange, LoadConfig};
 use super::fair_scheduler::Token;
 use super::fairness::Shares;
 use super::flow::{Flow, Step};
@@ -90,13 +90,19 @@ impl<'a> ChannelSet<'a> {
         self.activate(&config.channels, start_ns);
     }
 
-    /// The load changes, at `now_ns` of the monotonic clock. Flows in progress go on, and so do pauses. A channel that
-    /// is no longer there begins no other flow; one that comes (again) goes on with its next one.
+    /// The load changes, at `now_ns` of the monotonic clock. Flows in progress go on, and so do pauses of a closed loop;
+    /// the waits of an open loop are of the new rate from then on. A channel that is no longer there begins no other
+    /// flow; one that comes (again) goes on with its next one.
     pub fn change(&mut self, change: &LoadChange, now_ns: u64) {
         if let Some(sizes) = &change.sizes {
             self.demand.sizes = sizes.clone();
         }
         self.demand.counts = change.counts.unwrap_or(self.demand.counts);
+        if let (Some(FlowStarts::Poisson { mean_ns }), Some(FlowStarts::Poisson { mean_ns: new })) =
+            (self.demand.pace, change.pace)
+        {
+            rescale(&mut self.due, now_ns, mean_ns, new);
+        }
         self.demand.pace = change.pace.or(self.demand.pace);
         if let Some(channels) = &change.channels {
             self.activate(channels, now_ns);
@@ -323,5 +329,69 @@ impl<'a> ChannelSet<'a> {
                 .push(Reverse((now_ns.saturating_add(wait_ns), index)));
         }
         Ok(wait_ns == 0)
+    }
+}
+
+/// Waits of a Poisson process go on with another mean at `now_ns`: what is left of an exponential wait is exponential, and
+/// has the new mean once it is multiplied by their ratio. What is due already stays due.
+fn rescale(due: &mut BinaryHeap<Reverse<(u64, usize)>>, now_ns: u64, old_ns: u64, new_ns: u64) {
+    let rescaled = due.drain().map(|Reverse((due_ns, index))| {
+        let left_ns = u128::from(due_ns.saturating_sub(now_ns)) * u128::from(new_ns);
+        let left_ns = u64::try_from(left_ns / u128::from(old_ns)).unwrap_or(u64::MAX);
+        Reverse((due_ns.min(now_ns).saturating_add(left_ns), index))
+    });
+    *due = rescaled.collect();
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::clock::SECOND_NS;
+    use crate::contract::configurations;
+
+    /// Flows that begin in the second from the 10th on, if 60 channels with a flow a minute each have 50 flows/s together
+    /// from the 10th second on.
+    #[test]
+    fn flows_of_an_open_loop_have_the_new_rate_at_once() {
+        let optional = ["changes", "counts", "pace", "silence_ns"];
+        let mut config: LoadConfig = configurations("load", &optional).remove(0);
+        config.channels = (0..60).collect();
+        config.pace = Some(FlowStarts::Poisson {
+            mean_ns: 60 * SECOND_NS,
+        });
+        let demand = config.validated().unwrap().0;
+        let path = std::env::temp_dir().join(format!("atoll-rate-{}.csv", std::process::id()));
+        let log = FlowLog::create(&path).unwrap();
+        std::fs::remove_file(&path).unwrap();
+        let mut channels = ChannelSet::new(&config, demand, log).unwrap();
+        channels.start(0);
+        let before = channels.due.len();
+        let change = LoadChange {
+            after_ns: 10 * SECOND_NS,
+            channels: None,
+            sizes: None,
+            counts: None,
+            pace: Some(FlowStarts::Poisson {
+                mean_ns: 60 * SECOND_NS / 50,
+            }),
+        };
+        channels.change(&change, 10 * SECOND_NS);
+        assert_eq!(channels.due.len(), before);
+        let begin = |Reverse((due_ns, _)): &&Reverse<(u64, usize)>| {
+            (10 * SECOND_NS..11 * SECOND_NS).contains(due_ns)
+        };
+        // Of some 51 that are still to come 1 - exp(-1 / 1.2) = 57 %: 29 in the mean, with a standard deviation of 4.
+        let begun = channels.due.iter().filter(begin).count();
+        assert!((18..50).contains(&begun), "{begun}");
+    }
+
+    #[test]
+    fn flows_that_are_due_stay_due_and_others_wait_in_proportion() {
+        let mut due = BinaryHeap::from([Reverse((5, 0)), Reverse((10, 1)), Reverse((30, 2))]);
+        rescale(&mut due, 10, 1000, 500);
+        assert_eq!(
+            due.into_sorted_vec(),
+            [Reverse((20, 2)), Reverse((10, 1)), Reverse((5, 0))]
+        );
     }
 }
