@@ -294,7 +294,8 @@ def _notes(results: Results) -> Iterator[str]:
             "that is shown"
         )
     if results.missing:
-        yield f"{counted(results.missing, 'run')} of the study missing; `atoll sweep STUDY --resume` makes them"
+        them = "it" if results.missing == 1 else "them"
+        yield f"{counted(results.missing, 'run')} of the study missing; `atoll sweep STUDY --resume` makes {them}"
     origins = {run.provenance for run in results.runs}
     if len(origins) > 1 and results.likeness is None:
         yield f"runs of different provenance are mixed: {'; '.join(sorted(map(str, origins)))}"

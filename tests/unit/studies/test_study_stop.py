@@ -7,6 +7,7 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.report import View, report_study
 from atoll_cli.terminal.study_table import SweepProgress
 from atoll_core.errors import DescriptionError
@@ -18,6 +19,7 @@ from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.sweep import State, Sweep
 from tests.support.sandbox import QUICK
 from tests.unit.studies.test_study_directory import HERE, record
+from tests.unit.studies.test_warm_up import run as series
 
 TEXT = (
     f"name: s\nexperiment: {QUICK}\nfigures: [goodput]\nfactors: {{traffic.channels: [5, 50]}}\n"
@@ -138,3 +140,66 @@ def test_mistakes_of_stop_warm_up_and_control_have_their_lines(tmp_path: Path) -
     assert "did you mean 'goodput'" in found[5]
     with pytest.raises(DescriptionError, match=r"study.yaml:3: 2 s is not shorter than the duration"):
         study(tmp_path, f"{head}warm_up: 2 s\n")
+
+
+def with_tables(directory: StudyDirectory, point: str, goodput: list[int], outcome: str = "valid") -> None:
+    """Record an attempt whose tables have this payload in each 100 ms."""
+    record(directory, point, outcome, HERE, 1.0)
+    path = directory.attempts(point)[-1].path
+    summary = RunDir(path).summary()
+    series(path, goodput)
+    RunDir(path).write_summary({**summary, **RunDir(path).summary()})
+
+
+def test_an_invalid_run_that_is_shorter_than_the_warm_up_fails_no_report(tmp_path: Path) -> None:
+    described = study(tmp_path, f"name: s\nexperiment: {QUICK}\nwarm_up: 1 s\nseeds: [1, 2, 3]\n")
+    directory, points = StudyDirectory(tmp_path / "s"), make_points(described)
+    directory.write(described, points)
+    with_tables(directory, points[0].id, [1000] * 20)
+    with_tables(directory, points[1].id, [1000] * 5, "invalid")
+    record(directory, points[2].id, "failed", HERE, 1.0)  # with a summary, without tables
+    bare = directory.attempts(points[2].id)[0].path
+    RunDir(bare).write_manifest(RunDir(directory.attempts(points[0].id)[0].path).manifest())
+    results = read_results(directory)
+    assert [run.figures["goodput"] for run in results.all_runs] == [pytest.approx(0.08), None, None]
+    assert results.missing == 1  # in virtual time the invalid run would be the same
+
+
+def test_no_look_takes_place_before_all_runs_that_decide_on_the_warm_up(tmp_path: Path) -> None:
+    """After an interruption with six runs of A and none of B, A is looked at with the warm-up of both."""
+    text = TEXT.replace("max: 12", "max: 6") + "warm_up: mser-5\n"
+    described, directory = study(tmp_path, text), StudyDirectory(tmp_path / "s")
+    points = make_points(described)
+    directory.write(described, points)
+    for point in (each for each in points if each.levels["traffic.channels"] == "5"):
+        with_tables(directory, point.id, [1000] * 200)
+    assert [each.reason for each in read_results(directory).stops.values()] == [Reason.OPEN] * 2
+    for point in (each for each in points if each.levels["traffic.channels"] == "50"):
+        with_tables(directory, point.id, [500] * 50 + [1000] * 150)
+    results = read_results(directory)
+    assert results.warm_up.seconds == 5
+    assert [each.reason for each in results.stops.values()] == [Reason.REACHED] * 2
+
+
+def test_results_take_no_look_that_the_sweep_does_not_take(tmp_path: Path) -> None:
+    """A failed run is made again, so a look after it waits, though later runs of the same block are there."""
+    described, directory = study(tmp_path), StudyDirectory(tmp_path / "s")
+    points = [each for each in make_points(described) if each.levels["traffic.channels"] == "5"]
+    directory.write(described, make_points(described))
+    for point in points[:8]:
+        record(
+            directory,
+            point.id,
+            "failed" if point.repetition == 6 else "valid",
+            HERE,
+            10 + 0.1 * (-1) ** point.repetition,
+        )
+    for tries in (1, 2, 3):
+        sweep = Sweep(described, directory)
+        sweep._origin = HERE
+        sweep.read(resume=True, mix=False)
+        decision = read_results(directory).stops[0]
+        open_ = tries < 3
+        assert (sweep.points[points[6].id].state is State.WAITING) == open_
+        assert (decision.estimate is not None and decision.estimate.runs == 7) == (not open_)
+        record(directory, points[6].id, "failed")
