@@ -307,7 +307,7 @@ def _notes(results: Results) -> Iterator[str]:
     if results.warm_up.unsettled:
         yield (
             f"warm_up: goodput of {listed([configuration_name(results, each) for each in results.warm_up.unsettled])} "
-            "does not settle in the first half of a run; nothing is left out for it, longer runs may settle"
+            "does not settle in the first half of the shortest run; nothing is left out for it, longer runs may settle"
         )
     for bound in dict.fromkeys(results.flow_bounds.values()):
         yield (
