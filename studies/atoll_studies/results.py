@@ -16,6 +16,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import replacing
 from atoll_analysis.run_figures import FIGURES, LOSSES
 from atoll_analysis.summary import Summary
+from atoll_analysis.tables.table_schemas import unit_of
 from atoll_core.codec import from_json
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import UsageError
@@ -48,8 +49,7 @@ LEAST_SAMPLES = 3
 RUNS, FIGURE_TABLE = "runs", "figures"
 """Names of the tables' files, without .csv or .parquet."""
 
-
-CONTROL_COLUMN = "first_flows_mean_b"
+CONTROL_COLUMN = "first_flows_mean_bytes"
 ORIGIN_COLUMNS = ("point", "run", "wall_s", "platform", "revision", "kernel", "kernel_mode")
 _ESTIMATE = ("", "_low", "_high", "_level")
 FIGURE_COLUMNS: dict[str, type] = {
@@ -456,7 +456,10 @@ def _estimate_columns(name: str, each: Estimate | None) -> dict[str, float | Non
 
 def units_of(table: "pl.DataFrame") -> dict[str, str]:
     """The units of a table's columns, as Parquet's metadata has them: ``unit:goodput_mbit_s`` is ``Mbit/s``."""
-    units = {CONTROL_COLUMN: "B", **{column_name(name, unit): unit for name, (unit, _, _) in FIGURES.items()}}
+    units = {
+        CONTROL_COLUMN: unit_of(CONTROL_COLUMN),
+        **{column_name(name, unit): unit for name, (unit, _, _) in FIGURES.items()},
+    }
     return {f"unit:{column}": units[column] for column in table.columns if units.get(column)}
 
 
