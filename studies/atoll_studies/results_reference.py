@@ -62,7 +62,7 @@ where a figure is one of a link. Losses by a cause that no run had are left out.
 _RUN_COLUMNS = {
     "seed": "seed of the run",
     "verdict": "`valid`, `valid with caveats` or `invalid`",
-    CONTROL_COLUMN: "mean size of the first flows of the channels, in bytes; only with `control`",
+    CONTROL_COLUMN: "mean size of the first flows of the channels; only with `control`",
     "point": "id of the run in its study",
     "run": "the run directory",
     "wall_s": "wall time of the run",

@@ -25,6 +25,7 @@ from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration
 from atoll_studies.flow_sample import Control
 from atoll_studies.stopping import Stop
+from atoll_studies.warm_up import whole_windows, windows_of
 
 MOST_POINTS = 100_000
 
@@ -206,10 +207,12 @@ class _Resolver:
             return tuple(seeds)
         first, repetitions = configurations[0].experiment.seed, self.most_repetitions
         if first + repetitions - 1 > LAST_SEED:
-            self.wrong(
-                ("repetitions",),
-                f"seeds from {first} on exceed {LAST_SEED}, the largest seed; write fewer repetitions, or 'seeds'",
+            place, fewer = (
+                (("stop", "max"), "a smaller max")
+                if self.raw.stop
+                else (("repetitions",), "fewer repetitions, or 'seeds'")
             )
+            self.wrong(place, f"seeds from {first} on exceed {LAST_SEED}, the largest seed; write {fewer}")
         return tuple(range(first, first + repetitions))
 
     def refuse_replaced_keys(self) -> None:
@@ -276,9 +279,9 @@ class _Resolver:
             self.wrong(("stop", "min"), f"min {stop.min} is more than max {stop.max}; write at most {stop.max}")
 
     def check_warm_up(self, configurations: Sequence[Configuration]) -> None:
-        shortest = min((each.experiment.duration for each in configurations), default=None)
-        if isinstance(self.raw.warm_up, Duration) and shortest is not None and self.raw.warm_up >= shortest:
-            self.wrong(("warm_up",), f"{self.raw.warm_up} is not shorter than the duration, {shortest}; write less")
+        shortest, given = min((each.experiment.duration for each in configurations), default=None), self.raw.warm_up
+        if isinstance(given, Duration) and shortest and windows_of(given.s) >= whole_windows(shortest.s):
+            self.wrong(("warm_up",), f"{given} leaves less than 100 ms of the duration, {shortest}; write less")
 
     def configurations(self, factors: Sequence[Factor]) -> Iterator[Configuration]:
         """Load every combination. A mistake is reported once: at the level that causes it alone, if there is one."""

@@ -141,6 +141,7 @@ class StudyDirectory:
             "baseline": dict(study.baseline),
             "figures": list(study.figures),
             "warm_up": study.warm_up,
+            "attempts": study.attempts,
             "stop": study.stop and asdict(study.stop),
             "control": study.control and asdict(study.control),
             "provenance": origin and asdict(origin),

@@ -10,9 +10,12 @@ from typing import Any, cast
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_figures import measured
 from atoll_analysis.summary import Summary
+from atoll_core.description.raw_study import ATTEMPTS, MSER_5
+from atoll_core.errors import RunDirError
+from atoll_core.platforms import VIRTUAL
 from atoll_studies.stopping import Decision, Stop, decide
-from atoll_studies.study_directory import Attempt, StudyDirectory
-from atoll_studies.warm_up import PILOT, WarmUp, find_warm_up, trimmed_figures
+from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
+from atoll_studies.warm_up import PILOT, TRIMMED, WarmUp, find_warm_up, trimmed_figures
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,10 +46,20 @@ def points_of(directory: StudyDirectory, listed: Sequence[Mapping[str, Any]]) ->
     return found
 
 
-def run_figures(path: Path, warm_up: WarmUp) -> dict[str, float | None]:
-    """All figures of a run, time averages without the warm-up. Raises RunDirError, RunError."""
-    found = measured(path, cast("Summary", RunDir.open(path).summary()))
-    return {**found, **trimmed_figures(path, warm_up.seconds)} if warm_up.seconds else found
+def run_figures(attempt: Attempt, warm_up: WarmUp) -> dict[str, float | None]:
+    """All figures of an attempt's run, time averages without the warm-up. Raises RunDirError, RunError.
+
+    An attempt that does not count may lack tables, or be shorter than the warm-up: its time averages are then None.
+    """
+    found = measured(attempt.path, cast("Summary", RunDir.open(attempt.path).summary()))
+    if not warm_up.seconds:
+        return found
+    try:
+        return {**found, **trimmed_figures(attempt.path, warm_up.seconds)}
+    except RunDirError:
+        if attempt.usable:
+            raise
+        return {**found, **dict.fromkeys(TRIMMED)}
 
 
 def warm_up_of(rule: str | None, points: Sequence[PointRuns]) -> WarmUp:
@@ -61,22 +74,51 @@ def warm_up_of(rule: str | None, points: Sequence[PointRuns]) -> WarmUp:
 def decisions(
     stop: Stop, warm_up: WarmUp, points: Sequence[PointRuns], ended: Callable[[PointRuns], bool]
 ) -> dict[int, Decision]:
-    """The result of the looks at each configuration. ``ended``: whether no further attempt at a point is made."""
+    """The result of the looks at each configuration. ``ended``: whether no further attempt at a point is made.
+
+    A warm-up that is found depends on the runs of all configurations, so that no look takes place before these ended.
+    """
+    known = warm_up.rule != MSER_5 or all(ended(each) for each in points if each.repetition < PILOT)
     found: dict[int, Decision] = {}
     for number in dict.fromkeys(each.configuration for each in points):
         own = sorted((each for each in points if each.configuration == number), key=lambda each: each.repetition)
-        first = next((index for index, each in enumerate(own) if not ended(each)), len(own))
+        first = next((index for index, each in enumerate(own) if not (known and ended(each))), len(own))
         values = [
-            None if each.usable is None else run_figures(each.usable.path, warm_up)[stop.figure] for each in own[:first]
+            None if each.usable is None else run_figures(each.usable, warm_up)[stop.figure] for each in own[:first]
         ]
         found[number] = decide(stop, values, first)
     return found
 
 
-def tried(points: Sequence[PointRuns]) -> Callable[[PointRuns], bool]:
-    """Whether a sweep is done with a point, by the runs: there is an attempt at it, or at a later one of its kind."""
-    last: dict[int, int] = {}
+def out_of_tries(tried: Sequence[Attempt], limit: int, platform: str) -> bool:
+    """Whether no further attempt is made after these, of which none is usable.
+
+    A failed run is tried again up to the limit. So is an invalid one in real time; in virtual time it would be equal.
+    """
+    return len(tried) >= limit or (platform == VIRTUAL and any(attempt.outcome != FAILED for attempt in tried))
+
+
+def settled(about: Mapping[str, Any]) -> Callable[[PointRuns], bool]:
+    """Whether ``--resume`` makes no attempt at a point, by study.json: it has a usable run, or is out of tries."""
+    wanted = Provenance(**about["provenance"]) if about.get("provenance") else None
+
+    def of(each: PointRuns) -> bool:
+        tried = [attempt for attempt in each.attempts if wanted in (None, attempt.provenance)]
+        return bool(each.usable) or out_of_tries(tried, about.get("attempts", ATTEMPTS), about["platform"])
+
+    return of
+
+
+def over(
+    stop: Stop, points: Sequence[PointRuns], is_settled: Callable[[PointRuns], bool]
+) -> Callable[[PointRuns], bool]:
+    """Whether a sweep was done with a point: it is settled, or a run after a later look shows that this took place.
+
+    Such a point has no run if its attempts left none, killed for example.
+    """
+    looked: dict[int, int] = {}  # by configuration: repetitions before the last look that took place
     for each in points:
-        if each.attempts:
-            last[each.configuration] = max(each.repetition, last.get(each.configuration, 0))
-    return lambda each: each.repetition <= last.get(each.configuration, -1)
+        if each.attempts and each.repetition >= stop.least:
+            before = each.repetition - (each.repetition - stop.least) % stop.step
+            looked[each.configuration] = max(before, looked.get(each.configuration, 0))
+    return lambda each: each.repetition < looked.get(each.configuration, 0) or is_settled(each)

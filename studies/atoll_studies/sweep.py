@@ -21,7 +21,7 @@ from atoll_studies.points import Point, make_points, run_request
 from atoll_studies.pool import Ended, Pool
 from atoll_studies.study import Study
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory, is_study
-from atoll_studies.study_runs import PointRuns, decisions, warm_up_of
+from atoll_studies.study_runs import PointRuns, decisions, out_of_tries, warm_up_of
 from atoll_studies.worker import provenance
 from atoll_testbed.preflight.requirements import fitting_runs, require_lab, require_runnable
 from atoll_testbed.virtual.precompile import compile_stale, module_folders
@@ -146,8 +146,7 @@ class Sweep:
         if each.usable:
             return State.DONE
         tried = [try_ for try_ in each.attempts if try_.provenance == self._origin or try_ in each.made]
-        repeats = self.study.platform == VIRTUAL and any(attempt.outcome != FAILED for attempt in tried)
-        if len(tried) + each.lost < self.study.attempts and not repeats:
+        if not out_of_tries(tried, self.study.attempts - each.lost, self.study.platform):
             return State.WAITING
         return State.FAILED if not tried or tried[-1].outcome == FAILED else State.INVALID
 
@@ -238,8 +237,9 @@ class Sweep:
         each = self.points[ended.point]
         before, each.attempts = each.attempts, self.directory.attempts(ended.point)
         each.made += [attempt for attempt in each.attempts if attempt not in before]
-        each.lost += ended.lost
-        each.loss = "killed" if ended.exit_code < 0 else ended.message if ended.lost else ""
+        lost = ended.lost and len(each.attempts) == len(before)
+        each.lost += lost
+        each.loss = "" if not lost else "killed" if ended.exit_code < 0 else ended.message
         each.state, each.began = self._state(each), None
         self.on_change(each)
         return each.state is State.WAITING

@@ -51,16 +51,28 @@ def find_warm_up(rule: str | None, runs: Mapping[int, Sequence[Path]]) -> WarmUp
     """The warm-up of a study by its rule: MSER_5, a duration, or None for no warm-up.
 
     ``runs``: run directories of the first PILOT repetitions, by configuration. By MSER-5 it is the longest one of any
-    configuration. Raises RunDirError.
+    configuration that leaves half of the shortest run. Raises RunDirError.
     """
     if rule is None:
         return NO_WARM_UP
     if rule != MSER_5:
         return WarmUp(Duration.parse(rule).s, rule)
-    found = {number: mser(_mean_goodput(paths)) for number, paths in runs.items() if paths}
-    unsettled = tuple(number for number, batches in found.items() if batches is None)
-    batches = max((each for each in found.values() if each is not None), default=0)
-    return WarmUp(batches * _BATCH / _WINDOWS_PER_S, rule, unsettled)
+    values = {number: _mean_goodput(paths) for number, paths in runs.items() if paths}
+    most = min((len(each) // _BATCH // 2 for each in values.values()), default=0)
+    found = {number: mser(each) for number, each in values.items()}
+    settled = {number: batches for number, batches in found.items() if batches is not None and batches <= most}
+    unsettled = tuple(number for number in found if number not in settled)
+    return WarmUp(max(settled.values(), default=0) * _BATCH / _WINDOWS_PER_S, rule, unsettled)
+
+
+def windows_of(warm_up_s: float) -> int:
+    """The number of windows of 100 ms that a warm-up leaves out."""
+    return round(warm_up_s * _WINDOWS_PER_S)
+
+
+def whole_windows(duration_s: float) -> int:
+    """The number of whole windows of 100 ms in a measurement."""
+    return int(duration_s * _WINDOWS_PER_S)
 
 
 def mser(values: Sequence[float], batch: int = _BATCH) -> int | None:
@@ -102,7 +114,7 @@ def trimmed_figures(path: Path, warm_up_s: float) -> Mapping[str, float | None]:
     has no such tables, or is not longer than the warm-up.
     """
     run = _Run.open(path)
-    first = round(warm_up_s * _WINDOWS_PER_S)
+    first = windows_of(warm_up_s)
     if first >= run.windows:
         raise RunDirError(f"{path}: measured for {run.windows / _WINDOWS_PER_S:g} s, not longer than the warm-up")
     seconds = (run.windows - first) / _WINDOWS_PER_S
@@ -155,7 +167,7 @@ class _Run:
     @property
     def windows(self) -> int:
         """The number of whole windows of 100 ms in the measurement."""
-        return int((self.summary["duration_s"] or 0.0) * _WINDOWS_PER_S)
+        return whole_windows(self.summary["duration_s"] or 0.0)
 
     def table(self, name: str) -> pl.LazyFrame:
         path = self.path / "tables" / f"{name}.parquet"

@@ -14,6 +14,8 @@ from atoll_core.units import Duration, Size
 MOST_LEVELS = 1000
 MOST_REPETITIONS = 1000
 LAST_SEED = 2**63 - 1
+ATTEMPTS = 3
+"""Attempts at a run that fails, unless a study says otherwise."""
 
 
 def level_name(value: Any) -> str:
@@ -68,10 +70,10 @@ class RawStudyLimits(Raw):
     """Bounds of the work of a study."""
 
     attempts: int = Field(
-        default=3,
+        default=ATTEMPTS,
         ge=1,
         le=100,
-        description="Number of attempts at a run that fails or, in real time, is invalid; default 3.",
+        description=f"Number of attempts at a run that fails or, in real time, is invalid; default {ATTEMPTS}.",
         examples=[3],
     )
 

@@ -294,7 +294,8 @@ def _notes(results: Results) -> Iterator[str]:
             "that is shown"
         )
     if results.missing:
-        yield f"{counted(results.missing, 'run')} of the study missing; `atoll sweep STUDY --resume` makes them"
+        them = "it" if results.missing == 1 else "them"
+        yield f"{counted(results.missing, 'run')} of the study missing; `atoll sweep STUDY --resume` makes {them}"
     origins = {run.provenance for run in results.runs}
     if len(origins) > 1 and results.likeness is None:
         yield f"runs of different provenance are mixed: {'; '.join(sorted(map(str, origins)))}"
@@ -306,7 +307,7 @@ def _notes(results: Results) -> Iterator[str]:
     if results.warm_up.unsettled:
         yield (
             f"warm_up: goodput of {listed([configuration_name(results, each) for each in results.warm_up.unsettled])} "
-            "does not settle in the first half of a run; nothing is left out for it, longer runs may settle"
+            "does not settle in the first half of the shortest run; nothing is left out for it, longer runs may settle"
         )
     for bound in dict.fromkeys(results.flow_bounds.values()):
         yield (

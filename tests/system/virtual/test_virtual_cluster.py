@@ -60,13 +60,13 @@ def scheduler(folder: Path) -> Generator[str]:
 
 
 @contextmanager
-def worker(folder: Path, name: str, address: str) -> Generator[subprocess.Popen[bytes]]:
+def worker(folder: Path, name: str, address: str, **environment: str) -> Generator[subprocess.Popen[bytes]]:
     """A worker with folders of its own."""
     place = folder / name
     for each in ("home", "tmp"):
         (place / each).mkdir(parents=True, exist_ok=True)
     words = ("--no-nanny", "--nthreads", "1", "--name", name)
-    own = {"HOME": str(place / "home"), "TMPDIR": str(place / "tmp")}
+    own = {"HOME": str(place / "home"), "TMPDIR": str(place / "tmp"), **environment}
     with process(place / "log", "dask_worker", address, *words, **own) as running:
         wait_for(r"(Registered to)", place / "log")
         yield running
@@ -109,6 +109,19 @@ def test_workers_that_share_nothing_return_the_runs_and_one_that_is_killed_loses
     assert again.returncode == 0, again.stderr
     figures = [(each["figure"], each["median"]) for each in answer["figures"]]
     assert [(each["figure"], each["median"]) for each in json.loads(again.stdout)["figures"]] == figures
+
+
+def test_a_worker_that_cannot_make_runs_ends_the_sweep_with_one_line(tmp_path: Path) -> None:
+    """Without the programs that it needs, here; a full disk or another atoll has the same effect."""
+    (tmp_path / "study.yaml").write_text(STUDY)
+    (tmp_path / "bare").mkdir()
+    with scheduler(tmp_path) as address, worker(tmp_path, "one", address, PATH=str(tmp_path / "bare")):
+        done = atoll(tmp_path, "sweep", "study.yaml", "s", "--scheduler", address)
+    (line,) = done.stderr.splitlines()
+    assert f"a worker of {address} could not make an attempt: FileNotFoundError: " in line
+    assert "setpriv" in line
+    assert list((tmp_path / "s").glob("points/*/*/attempt.json")) == []
+    assert not (tmp_path / "s/working").exists()
 
 
 def test_a_scheduler_without_workers_and_one_that_there_is_not_are_one_line(tmp_path: Path) -> None:

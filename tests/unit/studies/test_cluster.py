@@ -1,16 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
 """What a sweep sends to a cluster, and what it takes back."""
 
+import asyncio
 import hashlib
 import io
 import tarfile
+import threading
 from dataclasses import replace
 from pathlib import Path
 
 import pytest
 
 from atoll_core.errors import RunError, UsageError
-from atoll_studies.cluster import require_address
+from atoll_studies.cluster import _to_the_end, require_address
 from atoll_studies.points import make_points
 from atoll_studies.remote_attempt import Returned, _pack, make_attempt, read_inputs, unpack
 from atoll_studies.study import load_study
@@ -39,6 +41,30 @@ def test_an_address_of_this_machine_or_with_tls_is_taken(address: str) -> None:
 def test_another_address_is_refused(address: str, why: str) -> None:
     with pytest.raises(UsageError, match=why):
         require_address(address)
+
+
+def test_work_in_a_thread_ends_before_its_cancellation_does() -> None:
+    """Ctrl-C while an attempt is added: the directory in which it is unpacked is not removed meanwhile."""
+    begun, may_end, done = threading.Event(), threading.Event(), threading.Event()
+
+    def work() -> None:
+        begun.set()
+        assert may_end.wait(10)
+        done.set()
+
+    async def cancelled() -> None:
+        task = asyncio.create_task(_to_the_end(work))
+        await asyncio.to_thread(begun.wait, 10)
+        for _ in range(2):  # a second Ctrl-C, too
+            task.cancel()
+            finished, _ = await asyncio.wait({task}, timeout=0.05)
+            assert not finished
+        may_end.set()
+        with pytest.raises(asyncio.CancelledError):
+            await task
+        assert done.is_set()
+
+    asyncio.run(cancelled())
 
 
 def swept(tmp_path: Path, platform: str) -> tuple[StudyDirectory, str]:

@@ -25,8 +25,8 @@ from tests.support.sandbox import QUICK
 HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
 OLDER = Provenance("abb", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
 
-KILLED, NOT_BEGUN = "killed", "no lab"
-EXIT_CODES = {KILLED: -9, NOT_BEGUN: NoAttemptError.exit_code}
+KILLED, NOT_BEGUN, KILLED_LATER = "killed", "no lab", "killed after its attempt was added"
+EXIT_CODES = {KILLED: -9, NOT_BEGUN: NoAttemptError.exit_code, KILLED_LATER: -9}
 
 
 def record(
@@ -65,7 +65,9 @@ class FakePool:
             on_start(point)
             state = self.sweep.points[point]
             outcome = self.outcomes[state.point.seed].pop(0)
-            if outcome not in EXIT_CODES:
+            if outcome == KILLED_LATER:
+                record(self.sweep.directory, point, FAILED, self.origin)
+            elif outcome not in EXIT_CODES:
                 record(self.sweep.directory, point, outcome, self.origin)
             if on_end(Ended(point, EXIT_CODES.get(outcome, 0), outcome)):
                 left.append(point)
@@ -152,6 +154,17 @@ def test_an_attempt_that_is_killed_is_made_again_up_to_the_limit(
     again = sweep()
     again.read(resume=True, mix=False)
     assert states(again) == [State.DONE, State.WAITING]  # nothing of a killed one is in the directory
+
+
+def test_an_attempt_that_was_added_is_one_try_though_its_process_is_killed(
+    sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    done = sweep()
+    done.read(resume=False, mix=False)
+    seeds = execute(done, monkeypatch, {1: [KILLED_LATER, KILLED_LATER, "valid"], 2: [KILLED_LATER] * 3})
+    assert sorted(seeds) == [1, 1, 1, 2, 2, 2]
+    assert states(done) == [State.DONE, State.FAILED]
+    assert [each.lost for each in done.points.values()] == [0, 0]
 
 
 def test_a_run_that_does_not_begin_is_tried_again_up_to_the_limit(

@@ -7,8 +7,10 @@ from pathlib import Path
 import polars as pl
 import pytest
 
+from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.report import View, report_study
 from atoll_cli.terminal.study_table import SweepProgress
+from atoll_core.description.raw_study import LAST_SEED
 from atoll_core.errors import DescriptionError
 from atoll_studies.points import make_points
 from atoll_studies.results import figures_table, read_results, runs_table, units_of
@@ -18,6 +20,7 @@ from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.sweep import State, Sweep
 from tests.support.sandbox import QUICK
 from tests.unit.studies.test_study_directory import HERE, record
+from tests.unit.studies.test_warm_up import run as series
 
 TEXT = (
     f"name: s\nexperiment: {QUICK}\nfigures: [goodput]\nfactors: {{traffic.channels: [5, 50]}}\n"
@@ -102,8 +105,8 @@ def test_tables_have_the_control_of_each_run_and_why_a_mean_is_not_corrected(
     ]
     assert [run.first_flows_bytes for run in results.runs] == known
     table = runs_table(results)
-    assert sorted(table["first_flows_mean_b"]) == sorted(known)
-    assert units_of(table)["unit:first_flows_mean_b"] == "B"
+    assert sorted(table["first_flows_mean_bytes"]) == sorted(known)
+    assert units_of(table)["unit:first_flows_mean_bytes"] == "bytes"
     rows = figures_table(results).filter(pl.col("figure") == "goodput")
     assert rows["controlled"].to_list() == [None, None]
     assert all(abs(each) <= 1 for each in rows["control_correlation"])
@@ -136,5 +139,73 @@ def test_mistakes_of_stop_warm_up_and_control_have_their_lines(tmp_path: Path) -
     found = {each.line: each.message for each in refused.value.mistakes}
     assert sorted(found) == [3, 5, 7]
     assert "did you mean 'goodput'" in found[5]
-    with pytest.raises(DescriptionError, match=r"study.yaml:3: 2 s is not shorter than the duration"):
-        study(tmp_path, f"{head}warm_up: 2 s\n")
+    for warm_up in ("2 s", "1.96 s"):  # that are counted in windows of 100 ms
+        with pytest.raises(DescriptionError, match=rf"study.yaml:3: {warm_up} leaves less than 100 ms of the duration"):
+            study(tmp_path, f"{head}warm_up: {warm_up}\n")
+    quick = QUICK.read_text().replace("../../emulation", str(QUICK.parents[2] / "emulation"))
+    (tmp_path / "last.yaml").write_text(f"{quick}seed: {LAST_SEED}\n")
+    with pytest.raises(DescriptionError, match=r"study.yaml:5: seeds from .* write a smaller max"):
+        study(tmp_path, "name: s\nexperiment: last.yaml\nstop:\n  {figure: goodput, half_width: 5 %,\n  max: 8}\n")
+
+
+def with_tables(directory: StudyDirectory, point: str, goodput: list[int], outcome: str = "valid") -> None:
+    """Record an attempt whose tables have this payload in each 100 ms."""
+    record(directory, point, outcome, HERE, 1.0)
+    path = directory.attempts(point)[-1].path
+    summary = RunDir(path).summary()
+    series(path, goodput)
+    RunDir(path).write_summary({**summary, **RunDir(path).summary()})
+
+
+def test_an_invalid_run_that_is_shorter_than_the_warm_up_fails_no_report(tmp_path: Path) -> None:
+    described = study(tmp_path, f"name: s\nexperiment: {QUICK}\nwarm_up: 1 s\nseeds: [1, 2, 3]\n")
+    directory, points = StudyDirectory(tmp_path / "s"), make_points(described)
+    directory.write(described, points)
+    with_tables(directory, points[0].id, [1000] * 20)
+    with_tables(directory, points[1].id, [1000] * 5, "invalid")
+    record(directory, points[2].id, "failed", HERE, 1.0)  # with a summary, without tables
+    bare = directory.attempts(points[2].id)[0].path
+    RunDir(bare).write_manifest(RunDir(directory.attempts(points[0].id)[0].path).manifest())
+    results = read_results(directory)
+    assert [run.figures["goodput"] for run in results.all_runs] == [pytest.approx(0.08), None, None]
+    assert results.missing == 1  # in virtual time the invalid run would be the same
+
+
+def test_no_look_takes_place_before_all_runs_that_decide_on_the_warm_up(tmp_path: Path) -> None:
+    """After an interruption with six runs of A and none of B, A is looked at with the warm-up of both."""
+    text = TEXT.replace("max: 12", "max: 6") + "warm_up: mser-5\n"
+    described, directory = study(tmp_path, text), StudyDirectory(tmp_path / "s")
+    points = make_points(described)
+    directory.write(described, points)
+    for point in (each for each in points if each.levels["traffic.channels"] == "5"):
+        with_tables(directory, point.id, [1000] * 200)
+    assert [each.reason for each in read_results(directory).stops.values()] == [Reason.OPEN] * 2
+    for point in (each for each in points if each.levels["traffic.channels"] == "50"):
+        with_tables(directory, point.id, [500] * 50 + [1000] * 150)
+    results = read_results(directory)
+    assert results.warm_up.seconds == 5
+    assert [each.reason for each in results.stops.values()] == [Reason.REACHED] * 2
+
+
+def test_results_take_no_look_that_the_sweep_does_not_take(tmp_path: Path) -> None:
+    """A failed run is made again, so a look after it waits, though later runs of the same block are there."""
+    described, directory = study(tmp_path), StudyDirectory(tmp_path / "s")
+    points = [each for each in make_points(described) if each.levels["traffic.channels"] == "5"]
+    directory.write(described, make_points(described))
+    for point in points[:8]:
+        record(
+            directory,
+            point.id,
+            "failed" if point.repetition == 6 else "valid",
+            HERE,
+            10 + 0.1 * (-1) ** point.repetition,
+        )
+    for tries in (1, 2, 3):
+        sweep = Sweep(described, directory)
+        sweep._origin = HERE
+        sweep.read(resume=True, mix=False)
+        decision = read_results(directory).stops[0]
+        open_ = tries < 3
+        assert (sweep.points[points[6].id].state is State.WAITING) == open_
+        assert (decision.estimate is not None and decision.estimate.runs == 7) == (not open_)
+        record(directory, points[6].id, "failed")

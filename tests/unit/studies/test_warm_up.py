@@ -86,6 +86,18 @@ def test_the_longest_warm_up_of_any_configuration_is_that_of_the_study(ramped: P
     assert find_warm_up(None, {}).seconds == 0
 
 
+def test_a_warm_up_leaves_half_of_the_shortest_run(ramped: Path, tmp_path: Path) -> None:
+    """5 s of a run of 20 s are none for runs of 5 s, nor for those of 9 s; they are for those of 10 s."""
+    for windows, found in (
+        (50, WarmUp(0, "mser-5", (0,))),
+        (90, WarmUp(0, "mser-5", (0,))),
+        (100, WarmUp(5, "mser-5")),
+    ):
+        short = run(tmp_path / str(windows), [1000] * windows)
+        assert find_warm_up("mser-5", {0: [ramped], 1: [short]}) == found
+        trimmed_figures(short, found.seconds)
+
+
 def test_figures_without_the_warm_up_are_of_the_rest(ramped: Path) -> None:
     _, experiment = load_experiment(QUICK)
     rate = experiment.links[0].to_island.rate.bit_s
