@@ -5,7 +5,9 @@
 //! addresses of two hosts that the chain carries packets between, and a port that no host uses.
 
 use crate::end::{End, Peer};
+use crate::multiplex::credit::Budget;
 use crate::multiplex::frame::{BadFrame, Frame, Message, PAYLOAD_BYTES};
+use crate::multiplex::stream::Stream;
 use rustix::buffer::spare_capacity;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
@@ -194,8 +196,10 @@ impl Leg {
         self.streams.get(&id).copied()
     }
 
-    pub(crate) fn forget(&mut self, id: u32) {
-        self.streams.remove(&id);
+    /// A stream is over.
+    pub(crate) fn close(&mut self, stream: &mut Stream, budget: &mut Budget) {
+        self.streams.remove(&stream.id);
+        stream.close(budget);
     }
 
     pub(crate) fn streams(&self) -> usize {

@@ -7,6 +7,8 @@
 mod handshakes;
 mod reports;
 mod streams;
+#[cfg(test)]
+mod tests;
 
 use crate::config::{Config, Side};
 use crate::connection::{Addresses, Connection, Next, Stage};
@@ -138,6 +140,10 @@ impl Proxy {
         // Beyond its backlog the kernel would answer by SYN cookies, without the options of the client.
         config.pending_max = config.pending_max.min(backlog.unwrap_or(4096) / 2);
         let entrances = open(&config)?;
+        Self::at(entrances, config)
+    }
+
+    fn at(entrances: Vec<Entrance>, config: Config) -> Result<Self, PepError> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(PepError::of("open an epoll"))?;
         let streams_bytes = config.between.map_or(0, |_| STREAMS_BYTES);
         let stream_max = config.between.map_or(0, |between| between.stream_bytes);

@@ -3,7 +3,7 @@
 
 use super::Proxy;
 use crate::config::Side;
-use crate::connection::{Addresses, Connection, Stage};
+use crate::connection::{Addresses, Carried, Connection, Stage};
 use crate::end::{End, Failure, Peer, Reading};
 use crate::multiplex::credit::{FIRST_CREDIT, Window};
 use crate::multiplex::frame::{BadFrame, Frame, Message};
@@ -117,7 +117,7 @@ impl Proxy {
 
     /// Tell the other PEP how its server has answered.
     pub(super) fn answer_stream(&mut self, slot: usize, answer: Result<(), Refusal>) {
-        let Some(stream) = &mut self.connections[slot].stream else {
+        let Some(Carried { stream, .. }) = self.connections[slot].carried() else {
             return;
         };
         let leg = &mut self.legs[stream.pair];
@@ -126,9 +126,12 @@ impl Proxy {
                 let credit = stream.first_credit(&mut self.budget, leg.streams());
                 stream.put(Message::Ok { credit }, leg.outgoing());
             }
-            (Peer::Client, Err(refusal)) => stream.refuse(refusal, leg.outgoing()),
+            (Peer::Client, Err(refusal)) => {
+                stream.refuse(refusal, leg.outgoing());
+                leg.close(stream, &mut self.budget);
+            }
             (Peer::Server, Ok(())) => {}
-            (Peer::Server, Err(_)) => stream.forget(),
+            (Peer::Server, Err(_)) => leg.close(stream, &mut self.budget),
         }
     }
 
@@ -155,9 +158,8 @@ impl Proxy {
     pub(super) fn close_stream(&mut self, connection: &mut Connection) {
         if let Some(carried) = connection.carried() {
             let leg = &mut self.legs[carried.stream.pair];
-            leg.forget(carried.stream.id);
-            let budget = &mut self.budget;
-            carried.stream.close(carried.own, budget, leg.outgoing());
+            carried.stream.end(carried.own, leg.outgoing());
+            leg.close(carried.stream, &mut self.budget);
         }
     }
 
@@ -228,7 +230,7 @@ impl Proxy {
         for slot in leg.lose(now_ns) {
             let connection = &mut self.connections[slot];
             if let Some(carried) = connection.carried() {
-                carried.stream.forget();
+                carried.stream.close(&mut self.budget);
                 carried.own.break_off(Failure::Cut);
             }
             self.note_change(slot);
@@ -372,7 +374,7 @@ impl Proxy {
                 carried.own.reading = Reading::Finished;
             }
             Message::Rst => {
-                carried.stream.forget();
+                self.legs[pair].close(carried.stream, &mut self.budget);
                 carried.own.break_off(Failure::Reset);
             }
             Message::Credit(credit) => carried.stream.add_credit(credit),
