@@ -169,7 +169,13 @@ impl Leg {
 
     /// The other PEP has said hello. `padding_bytes` are sent to it before anything else: its kernel offers a window of
     /// 64 kB at first (`tcp_select_initial_window`), and two segments more for each that has come.
-    pub(crate) fn greet(&mut self, padding_bytes: usize) {
+    ///
+    /// # Errors
+    /// It has said so before.
+    pub(crate) fn greet(&mut self, padding_bytes: usize) -> Result<(), BadFrame> {
+        if !matches!(self.life, Life::Beginning { .. }) {
+            return Err(BadFrame);
+        }
         self.life = Life::Up;
         self.pause_ns = PAUSE_NS;
         let padding = vec![0; padding_bytes];
@@ -177,6 +183,7 @@ impl Leg {
             let message = Message::Padding(piece);
             self.put(Frame { stream: 0, message });
         }
+        Ok(())
     }
 
     /// A number for a new stream of the connection in `slot`.

@@ -322,11 +322,10 @@ impl Proxy {
         match message {
             Message::Hello => {
                 let padding = self.config.between.map_or(0, |one| one.padding_bytes);
-                self.legs[pair].greet(padding as usize);
-                return Ok(());
+                return self.legs[pair].greet(padding as usize);
             }
-            Message::Padding(_) => return Ok(()),
             _ if !self.legs[pair].is_up() => return Err(BadFrame),
+            Message::Padding(_) => return Ok(()),
             Message::Open {
                 client,
                 server,

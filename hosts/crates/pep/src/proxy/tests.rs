@@ -181,3 +181,15 @@ fn nothing_is_sent_of_a_stream_that_was_reset() {
     assert_eq!(bench.heard(), []);
     assert_eq!(bench.proxy.legs[0].slot(id), None);
 }
+
+#[test]
+fn a_peer_says_hello_once_and_first() {
+    for said in [
+        [(0, Said::Hello), (0, Said::Hello)],
+        [(0, Said::Padding(&[0])), (0, Said::Hello)],
+    ] {
+        let mut bench = Bench::begun();
+        bench.say(&said);
+        assert!(bench.proxy.legs[0].end().is_none(), "{said:?}");
+    }
+}
