@@ -194,6 +194,12 @@ impl Leg {
         id
     }
 
+    /// Whether the other PEP may open a stream of this number: those of the PEP that connects are odd, and it is none that
+    /// there is.
+    pub(crate) fn may_be_opened(&self, id: u32) -> bool {
+        id % 2 != u32::from(self.connects) && !self.streams.contains_key(&id)
+    }
+
     /// The other PEP has opened a stream.
     pub(crate) fn note_opened(&mut self, id: u32, slot: usize) {
         self.streams.insert(id, slot);

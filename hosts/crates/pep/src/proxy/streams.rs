@@ -331,7 +331,7 @@ impl Proxy {
                 server,
                 credit,
             } => {
-                if self.legs[pair].slot(stream).is_some() {
+                if !self.legs[pair].may_be_opened(stream) {
                     return Err(BadFrame);
                 }
                 self.accept_stream(pair, stream, (client, server), credit, now_ns);

@@ -25,6 +25,7 @@ fn pair() -> (Socket, TcpStream) {
     let listener = TcpListener::bind("127.0.0.1:0").unwrap();
     let other = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
     other.set_recv_buffer_size(4096).unwrap();
+    other.set_tcp_nodelay(true).unwrap();
     other
         .connect(&listener.local_addr().unwrap().into())
         .unwrap();
@@ -90,7 +91,7 @@ impl Bench {
         connection.stage = Stage::Open;
         proxy.pending -= 1;
         let id = connection.stream.as_ref().unwrap().id;
-        self.turns(3);
+        self.settle();
         (client, slot, id)
     }
 
@@ -103,7 +104,7 @@ impl Bench {
         while !bytes.is_empty() {
             let taken = self.peer.write(&bytes).unwrap_or(0);
             bytes.drain(..taken);
-            self.turns(3);
+            self.settle();
         }
     }
 
@@ -121,14 +122,17 @@ impl Bench {
         found
     }
 
-    fn turns(&mut self, count: usize) {
-        for _ in 0..count {
-            self.turn(monotonic_ns());
+    /// Turns, until nothing has happened for some.
+    fn settle(&mut self) {
+        let mut idle = 0;
+        while idle < 3 {
+            let is_idle = self.turn(monotonic_ns()) == 0;
+            idle = if is_idle { idle + 1 } else { 0 };
         }
     }
 
-    /// What the proxy's loop does, at this time.
-    fn turn(&mut self, now_ns: u64) {
+    /// What the proxy's loop does, at this time. Returns how many events there were.
+    fn turn(&mut self, now_ns: u64) -> usize {
         let proxy = &mut self.proxy;
         let mut events = Vec::with_capacity(EVENTS);
         let until_ns = monotonic_ns() + 3_000_000;
@@ -145,6 +149,7 @@ impl Bench {
         proxy.work(now_ns);
         proxy.sweep();
         proxy.send_frames(now_ns);
+        events.len()
     }
 }
 
@@ -152,7 +157,7 @@ impl Bench {
 fn a_connection_that_outlives_its_leg_leaves_the_next_one_alone() {
     let mut bench = Bench::up();
     let (mut client, slot, id) = bench.connection();
-    bench.say(&[(id, Said::Data(&LONG)); 64]);
+    bench.say(&[(id, Said::Data(&LONG)); 4]);
     bench.reconnect();
     let stage = &bench.proxy.connections[slot].stage;
     assert!(matches!(stage, Stage::Resetting { .. }), "{stage:?}");
@@ -160,10 +165,10 @@ fn a_connection_that_outlives_its_leg_leaves_the_next_one_alone() {
     // The other PEP has begun anew, and so have the numbers of its streams.
     bench.proxy.legs[0].note_opened(id, 77);
     client.write_all(b"late").unwrap();
-    bench.turns(5);
+    bench.settle();
     assert_eq!(bench.heard(), []);
     bench.turn(monotonic_ns() + 2 * bench.proxy.config.flush_ns);
-    bench.turns(3);
+    bench.settle();
     assert!(bench.proxy.connections.is_empty());
     assert_eq!(bench.proxy.legs[0].slot(id), Some(77));
     assert_eq!(bench.heard(), []);
@@ -173,11 +178,13 @@ fn a_connection_that_outlives_its_leg_leaves_the_next_one_alone() {
 fn nothing_is_sent_of_a_stream_that_was_reset() {
     let mut bench = Bench::up();
     let (mut client, _, id) = bench.connection();
-    bench.say(&[(id, Said::Data(&LONG)); 64]);
+    bench.say(&[(id, Said::Data(&LONG)); 4]);
     bench.say(&[(id, Said::Rst)]);
+
     bench.heard();
+
     client.write_all(b"late").unwrap();
-    bench.turns(5);
+    bench.settle();
     assert_eq!(bench.heard(), []);
     assert_eq!(bench.proxy.legs[0].slot(id), None);
 }
@@ -192,4 +199,23 @@ fn a_peer_says_hello_once_and_first() {
         bench.say(&said);
         assert!(bench.proxy.legs[0].end().is_none(), "{said:?}");
     }
+}
+
+/// For a server that is no host of the experiment.
+fn foreign() -> Said<'static> {
+    Said::Open {
+        client: "192.0.2.1:1".parse().unwrap(),
+        server: "192.0.2.2:80".parse().unwrap(),
+        credit: 1,
+    }
+}
+
+#[test]
+fn a_peer_opens_streams_of_its_own_numbers_only() {
+    let mut bench = Bench::up();
+    bench.heard();
+    bench.say(&[(1, foreign())]);
+    assert_eq!(bench.heard(), [(1, "Refused".to_owned())]);
+    bench.say(&[(2, foreign())]);
+    assert!(!bench.proxy.legs[0].is_up());
 }
