@@ -210,7 +210,7 @@ impl Proxy {
                     INPUT => input.read().map_err(PepError::of("read standard input"))?,
                     token if token >= ENTRANCES => self.enter(token - ENTRANCES, now_ns)?,
                     token if token >= LEGS => {
-                        self.note_leg(of_token(token - LEGS).0, flags, now_ns);
+                        self.note_leg(of_token(token - LEGS).0, flags);
                     }
                     token => self.note(token, flags, now_ns),
                 }

@@ -179,9 +179,9 @@ impl Proxy {
     }
 
     /// The kernel reports something of a multiplexed connection.
-    pub(super) fn note_leg(&mut self, pair: usize, flags: EventFlags, now_ns: u64) {
-        if let Some(Err(why)) = self.legs.get_mut(pair).map(|leg| leg.note(flags)) {
-            self.lose(pair, why, now_ns);
+    pub(super) fn note_leg(&mut self, pair: usize, flags: EventFlags) {
+        if let Some(leg) = self.legs.get_mut(pair) {
+            leg.note(flags);
         }
     }
 
@@ -249,9 +249,7 @@ impl Proxy {
     /// Send what is due and what streams have, as long as the sockets take it.
     pub(super) fn send_frames(&mut self, now_ns: u64) {
         for pair in 0..self.legs.len() {
-            if let Err(why) = self.send(pair, now_ns) {
-                self.lose(pair, why, now_ns);
-            }
+            self.send(pair, now_ns);
         }
     }
 
@@ -269,16 +267,16 @@ impl Proxy {
     }
 
     /// Give streams their turns while the socket takes frames.
-    fn send(&mut self, pair: usize, now_ns: u64) -> Result<(), Lost> {
+    fn send(&mut self, pair: usize, now_ns: u64) {
         loop {
             let mut is_idle = true;
             while let Some((slot, id)) = self.legs[pair].next_turn() {
                 is_idle = false;
                 self.send_frame(slot, id);
             }
-            let has_room = self.legs[pair].flush(now_ns)?;
+            let has_room = self.legs[pair].flush(now_ns);
             if is_idle || !has_room {
-                return Ok(());
+                return;
             }
         }
     }

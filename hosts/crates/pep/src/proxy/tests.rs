@@ -5,7 +5,7 @@ use super::*;
 use crate::contract::examples;
 use crate::end::End;
 use crate::multiplex::frame::{Frame, Message as Said};
-use socket2::{Domain, Socket, Type};
+use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 
@@ -140,7 +140,7 @@ impl Bench {
         for event in &events {
             match event.data.u64() {
                 token if token >= LEGS => {
-                    proxy.note_leg(of_token(token - LEGS).0, event.flags, now_ns);
+                    proxy.note_leg(of_token(token - LEGS).0, event.flags);
                 }
                 token => proxy.note(token, event.flags, now_ns),
             }
@@ -218,4 +218,34 @@ fn a_peer_opens_streams_of_its_own_numbers_only() {
     assert_eq!(bench.heard(), [(1, "Refused".to_owned())]);
     bench.say(&[(2, foreign())]);
     assert!(!bench.proxy.legs[0].is_up());
+}
+
+#[test]
+fn what_came_before_the_end_of_a_leg_is_delivered() {
+    for is_reset in [false, true] {
+        let mut bench = Bench::up();
+        let (mut client, _, id) = bench.connection();
+        bench.heard();
+        let mut bytes = Vec::new();
+        let message = Said::Data(b"last words");
+        Frame {
+            stream: id,
+            message,
+        }
+        .put(&mut bytes);
+        bench.peer.write_all(&bytes).unwrap();
+        if is_reset {
+            SockRef::from(&bench.peer)
+                .set_linger(Some(Duration::ZERO))
+                .unwrap();
+        }
+        let (_, closed) = pair();
+        bench.peer = closed;
+        bench.settle();
+        let mut got = Vec::new();
+        let _ = client.read_to_end(&mut got);
+        assert_eq!(got, b"last words", "reset: {is_reset}");
+        assert!(bench.proxy.legs[0].end().is_none());
+        assert_eq!(bench.proxy.sums.multiplex_losses, 1);
+    }
 }
