@@ -263,9 +263,9 @@ impl Connection {
         self.counted_bytes = passed;
     }
 
-    /// Its stream, if it has one.
+    /// Its stream, if it has one that is not over: another one may have its number by now.
     pub(crate) fn carried(&mut self) -> Option<Carried<'_>> {
-        let stream = self.stream.as_mut()?;
+        let stream = self.stream.as_mut().filter(|stream| !stream.is_closed())?;
         let (client, server) = (self.client.as_mut(), &mut self.server);
         let (own, socket, out, back) = match stream.of {
             Peer::Client => (

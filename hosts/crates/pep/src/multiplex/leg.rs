@@ -4,9 +4,12 @@
 //! One of the two PEPs connects, and again after a time if that fails or the connection is lost. The connection has the
 //! addresses of two hosts that the chain carries packets between, and a port that no host uses.
 
-use crate::end::{End, Peer};
+use crate::end::{End, Failure, Peer};
+use crate::multiplex::credit::Budget;
 use crate::multiplex::frame::{BadFrame, Frame, Message, PAYLOAD_BYTES};
+use crate::multiplex::stream::Stream;
 use rustix::buffer::spare_capacity;
+use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
 use rustix::io::Errno;
 use rustix::net::{RecvFlags, SendFlags, recv, send};
@@ -167,7 +170,13 @@ impl Leg {
 
     /// The other PEP has said hello. `padding_bytes` are sent to it before anything else: its kernel offers a window of
     /// 64 kB at first (`tcp_select_initial_window`), and two segments more for each that has come.
-    pub(crate) fn greet(&mut self, padding_bytes: usize) {
+    ///
+    /// # Errors
+    /// It has said so before.
+    pub(crate) fn greet(&mut self, padding_bytes: usize) -> Result<(), BadFrame> {
+        if !matches!(self.life, Life::Beginning { .. }) {
+            return Err(BadFrame);
+        }
         self.life = Life::Up;
         self.pause_ns = PAUSE_NS;
         let padding = vec![0; padding_bytes];
@@ -175,6 +184,7 @@ impl Leg {
             let message = Message::Padding(piece);
             self.put(Frame { stream: 0, message });
         }
+        Ok(())
     }
 
     /// A number for a new stream of the connection in `slot`.
@@ -183,6 +193,12 @@ impl Leg {
         self.next_id = id.wrapping_add(2);
         self.streams.insert(id, slot);
         id
+    }
+
+    /// Whether the other PEP may open a stream of this number: those of the PEP that connects are odd, and it is none that
+    /// there is.
+    pub(crate) fn may_be_opened(&self, id: u32) -> bool {
+        id % 2 != u32::from(self.connects) && !self.streams.contains_key(&id)
     }
 
     /// The other PEP has opened a stream.
@@ -194,8 +210,10 @@ impl Leg {
         self.streams.get(&id).copied()
     }
 
-    pub(crate) fn forget(&mut self, id: u32) {
-        self.streams.remove(&id);
+    /// A stream is over.
+    pub(crate) fn close(&mut self, stream: &mut Stream, budget: &mut Budget) {
+        self.streams.remove(&stream.id);
+        stream.close(budget);
     }
 
     pub(crate) fn streams(&self) -> usize {
@@ -225,25 +243,17 @@ impl Leg {
     }
 
     /// The kernel reports something of its socket.
-    ///
-    /// # Errors
-    /// The connection is lost.
-    pub(crate) fn note(&mut self, events: rustix::event::epoll::EventFlags) -> Result<(), Lost> {
-        let end = self.end.as_mut().ok_or(None)?;
-        end.note(events);
-        if end.failure.is_some() {
-            return Err(None);
+    pub(crate) fn note(&mut self, events: EventFlags) {
+        if let Some(end) = &mut self.end {
+            end.note(events);
         }
-        Ok(())
     }
 
-    /// Send what the socket takes; whether it took everything.
-    ///
-    /// # Errors
-    /// The connection is lost.
-    pub(crate) fn flush(&mut self, now_ns: u64) -> Result<bool, Lost> {
+    /// Send what the socket takes; whether it took everything. A socket that has failed takes nothing more: it is read to
+    /// its end.
+    pub(crate) fn flush(&mut self, now_ns: u64) -> bool {
         let Some(end) = &mut self.end else {
-            return Ok(false);
+            return false;
         };
         while end.writable && self.sent_bytes < self.outgoing.len() {
             let bytes = &self.outgoing[self.sent_bytes..];
@@ -257,27 +267,31 @@ impl Leg {
                     self.retry_at_ns = self.retry_pause_ns.map(|pause_ns| now_ns + pause_ns);
                 }
                 Err(Errno::INTR) => {}
-                Err(_) => return Err(None),
+                Err(error) => {
+                    end.fail(Failure::of(&error.into()));
+                    (end.readable, end.writable) = (true, false);
+                }
             }
         }
         if self.sent_bytes == self.outgoing.len() {
             self.outgoing.clear();
             self.sent_bytes = 0;
-            return Ok(end.writable);
+            return end.writable;
         }
-        Ok(false)
+        false
     }
 
     /// Read what has come, a bounded amount; none if there is nothing. The bytes go back to [`Leg::keep`].
     ///
     /// # Errors
-    /// The connection has ended.
+    /// The connection has ended, and all that came was returned before.
     pub(crate) fn read(&mut self) -> Result<Option<Vec<u8>>, Lost> {
         let Some(end) = self.end.as_mut().filter(|end| end.readable) else {
             return Ok(None);
         };
         let mut bytes = std::mem::take(&mut self.incoming);
         let before = bytes.len();
+        let is_over = end.ending || end.failure.is_some();
         while bytes.len() - before < TURN_BYTES {
             bytes.reserve(INCOMING_BYTES);
             let wanted = bytes.capacity() - bytes.len();
@@ -285,18 +299,19 @@ impl Leg {
                 .descriptor()
                 .and_then(|socket| recv(socket, spare_capacity(&mut bytes), RecvFlags::empty()));
             let count = match read {
-                Ok((0, _)) => return Err(None),
-                Ok((count, _)) => count,
-                Err(Errno::AGAIN) => {
-                    end.readable = false;
-                    0
-                }
+                Ok((count, _)) if count > 0 => count,
                 Err(Errno::INTR) => continue,
-                Err(_) => return Err(None),
+                Err(Errno::AGAIN) if end.failure.is_none() => {
+                    end.readable = false;
+                    break;
+                }
+                _ if bytes.len() == before => return Err(None),
+                // The next call finds the end again.
+                _ => break,
             };
             if count < wanted {
                 // Its next bytes are an event of their own (epoll(7)); an end behind them already is none.
-                end.readable = end.ending;
+                end.readable = is_over;
                 break;
             }
         }

@@ -22,7 +22,7 @@ pub(crate) struct Stream {
     window: Window,
     /// The other PEP knows that this end has ended, or there is nothing to end.
     has_said_end: bool,
-    /// Both PEPs have forgotten it.
+    /// It is over for both PEPs, whatever is left of its connection.
     is_closed: bool,
     pub received_bytes: u64,
 }
@@ -106,19 +106,22 @@ impl Stream {
     /// Tell the other PEP that the server has not accepted, which ends the stream.
     pub(crate) fn refuse(&mut self, refusal: Refusal, out: &mut Vec<u8>) {
         self.put(Message::Refused(refusal), out);
-        self.is_closed = true;
     }
 
-    /// The other PEP has ended it.
-    pub(crate) fn forget(&mut self) {
+    /// It is over, and nothing is to be said of it. What it has brought may still be on its way to the socket.
+    pub(crate) fn close(&mut self, budget: &mut Budget) {
         self.is_closed = true;
+        self.window.close(budget);
+    }
+
+    pub(crate) fn is_closed(&self) -> bool {
+        self.is_closed
     }
 
     /// The connection has ended: reset the stream, unless it has ended on both sides.
-    pub(crate) fn close(&mut self, own: &End, budget: &mut Budget, out: &mut Vec<u8>) {
-        self.window.close(budget);
+    pub(crate) fn end(&self, own: &End, out: &mut Vec<u8>) {
         let has_ended = self.has_said_end && own.reading == Reading::Finished;
-        if !self.is_closed && !has_ended {
+        if !has_ended {
             self.put(Message::Rst, out);
         }
     }

@@ -7,6 +7,8 @@
 mod handshakes;
 mod reports;
 mod streams;
+#[cfg(test)]
+mod tests;
 
 use crate::config::{Config, Side};
 use crate::connection::{Addresses, Connection, Next, Stage};
@@ -139,6 +141,10 @@ impl Proxy {
         // Beyond its backlog the kernel would answer by SYN cookies, without the options of the client.
         config.pending_max = config.pending_max.min(backlog.unwrap_or(4096) / 2);
         let entrances = open(&config)?;
+        Self::at(entrances, config)
+    }
+
+    fn at(entrances: Vec<Entrance>, config: Config) -> Result<Self, PepError> {
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(PepError::of("open an epoll"))?;
         let streams_bytes = config.between.map_or(0, |_| STREAMS_BYTES);
         let stream_max = config.between.map_or(0, |between| between.stream_bytes);
@@ -206,7 +212,7 @@ impl Proxy {
                     INPUT => input.read().map_err(PepError::of("read standard input"))?,
                     token if token >= ENTRANCES => self.enter(token - ENTRANCES, now_ns)?,
                     token if token >= LEGS => {
-                        self.note_leg(of_token(token - LEGS).0, flags, now_ns);
+                        self.note_leg(of_token(token - LEGS).0, flags);
                     }
                     token => self.note(token, flags, now_ns),
                 }

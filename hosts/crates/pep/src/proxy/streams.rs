@@ -3,7 +3,7 @@
 
 use super::Proxy;
 use crate::config::Side;
-use crate::connection::{Addresses, Connection, Stage};
+use crate::connection::{Addresses, Carried, Connection, Stage};
 use crate::end::{End, Failure, Peer, Reading};
 use crate::multiplex::credit::{FIRST_CREDIT, Window};
 use crate::multiplex::frame::{BadFrame, Frame, Message};
@@ -117,7 +117,7 @@ impl Proxy {
 
     /// Tell the other PEP how its server has answered.
     pub(super) fn answer_stream(&mut self, slot: usize, answer: Result<(), Refusal>) {
-        let Some(stream) = &mut self.connections[slot].stream else {
+        let Some(Carried { stream, .. }) = self.connections[slot].carried() else {
             return;
         };
         let leg = &mut self.legs[stream.pair];
@@ -126,9 +126,12 @@ impl Proxy {
                 let credit = stream.first_credit(&mut self.budget, leg.streams());
                 stream.put(Message::Ok { credit }, leg.outgoing());
             }
-            (Peer::Client, Err(refusal)) => stream.refuse(refusal, leg.outgoing()),
+            (Peer::Client, Err(refusal)) => {
+                stream.refuse(refusal, leg.outgoing());
+                leg.close(stream, &mut self.budget);
+            }
             (Peer::Server, Ok(())) => {}
-            (Peer::Server, Err(_)) => stream.forget(),
+            (Peer::Server, Err(_)) => leg.close(stream, &mut self.budget),
         }
     }
 
@@ -155,9 +158,8 @@ impl Proxy {
     pub(super) fn close_stream(&mut self, connection: &mut Connection) {
         if let Some(carried) = connection.carried() {
             let leg = &mut self.legs[carried.stream.pair];
-            leg.forget(carried.stream.id);
-            let budget = &mut self.budget;
-            carried.stream.close(carried.own, budget, leg.outgoing());
+            carried.stream.end(carried.own, leg.outgoing());
+            leg.close(carried.stream, &mut self.budget);
         }
     }
 
@@ -177,9 +179,9 @@ impl Proxy {
     }
 
     /// The kernel reports something of a multiplexed connection.
-    pub(super) fn note_leg(&mut self, pair: usize, flags: EventFlags, now_ns: u64) {
-        if let Some(Err(why)) = self.legs.get_mut(pair).map(|leg| leg.note(flags)) {
-            self.lose(pair, why, now_ns);
+    pub(super) fn note_leg(&mut self, pair: usize, flags: EventFlags) {
+        if let Some(leg) = self.legs.get_mut(pair) {
+            leg.note(flags);
         }
     }
 
@@ -228,7 +230,7 @@ impl Proxy {
         for slot in leg.lose(now_ns) {
             let connection = &mut self.connections[slot];
             if let Some(carried) = connection.carried() {
-                carried.stream.forget();
+                carried.stream.close(&mut self.budget);
                 carried.own.break_off(Failure::Cut);
             }
             self.note_change(slot);
@@ -247,9 +249,7 @@ impl Proxy {
     /// Send what is due and what streams have, as long as the sockets take it.
     pub(super) fn send_frames(&mut self, now_ns: u64) {
         for pair in 0..self.legs.len() {
-            if let Err(why) = self.send(pair, now_ns) {
-                self.lose(pair, why, now_ns);
-            }
+            self.send(pair, now_ns);
         }
     }
 
@@ -267,16 +267,16 @@ impl Proxy {
     }
 
     /// Give streams their turns while the socket takes frames.
-    fn send(&mut self, pair: usize, now_ns: u64) -> Result<(), Lost> {
+    fn send(&mut self, pair: usize, now_ns: u64) {
         loop {
             let mut is_idle = true;
             while let Some((slot, id)) = self.legs[pair].next_turn() {
                 is_idle = false;
                 self.send_frame(slot, id);
             }
-            let has_room = self.legs[pair].flush(now_ns)?;
+            let has_room = self.legs[pair].flush(now_ns);
             if is_idle || !has_room {
-                return Ok(());
+                return;
             }
         }
     }
@@ -320,17 +320,16 @@ impl Proxy {
         match message {
             Message::Hello => {
                 let padding = self.config.between.map_or(0, |one| one.padding_bytes);
-                self.legs[pair].greet(padding as usize);
-                return Ok(());
+                return self.legs[pair].greet(padding as usize);
             }
-            Message::Padding(_) => return Ok(()),
             _ if !self.legs[pair].is_up() => return Err(BadFrame),
+            Message::Padding(_) => return Ok(()),
             Message::Open {
                 client,
                 server,
                 credit,
             } => {
-                if self.legs[pair].slot(stream).is_some() {
+                if !self.legs[pair].may_be_opened(stream) {
                     return Err(BadFrame);
                 }
                 self.accept_stream(pair, stream, (client, server), credit, now_ns);
@@ -372,7 +371,7 @@ impl Proxy {
                 carried.own.reading = Reading::Finished;
             }
             Message::Rst => {
-                carried.stream.forget();
+                self.legs[pair].close(carried.stream, &mut self.budget);
                 carried.own.break_off(Failure::Reset);
             }
             Message::Credit(credit) => carried.stream.add_credit(credit),

@@ -1,0 +1,251 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The proxy on real sockets, with a multiplexed connection that the test speaks the other end of.
+
+use super::*;
+use crate::contract::examples;
+use crate::end::End;
+use crate::multiplex::frame::{Frame, Message as Said};
+use socket2::{Domain, SockRef, Socket, Type};
+use std::io::{Read, Write};
+use std::net::{TcpListener, TcpStream};
+
+const CLIENT: &str = "10.20.0.1:4321";
+const SERVER: &str = "10.10.0.1:80";
+
+/// More than two sockets with small buffers hold.
+const LONG: [u8; 1 << 14] = [7; 1 << 14];
+
+struct Bench {
+    proxy: Proxy,
+    peer: TcpStream,
+}
+
+/// Both ends of a connection that holds little: the proxy's, and the other one.
+fn pair() -> (Socket, TcpStream) {
+    let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+    let other = Socket::new(Domain::IPV4, Type::STREAM, None).unwrap();
+    other.set_recv_buffer_size(4096).unwrap();
+    other.set_tcp_nodelay(true).unwrap();
+    other
+        .connect(&listener.local_addr().unwrap().into())
+        .unwrap();
+    let own = Socket::from(listener.accept().unwrap().0);
+    own.set_send_buffer_size(4096).unwrap();
+    own.set_nonblocking(true).unwrap();
+    other.set_nonblocking(true).unwrap();
+    (own, other.into())
+}
+
+fn config() -> Config {
+    let example = examples("pep", "keeper")
+        .into_iter()
+        .find(|one| one["between"].is_object());
+    let mut example = example.unwrap();
+    example["between"]["padding_bytes"] = 0.into();
+    Config::parse(&example.to_string()).unwrap()
+}
+
+impl Bench {
+    /// A proxy whose multiplexed connection has just begun.
+    fn begun() -> Self {
+        Self::with(config())
+    }
+
+    fn with(config: Config) -> Self {
+        let proxy = Proxy::at(Vec::new(), config).unwrap();
+        let (socket, peer) = pair();
+        let mut bench = Self { proxy, peer };
+        bench.proxy.accept_leg(0, socket, monotonic_ns());
+        bench
+    }
+
+    /// One whose multiplexed connection is up.
+    fn up() -> Self {
+        let mut bench = Self::begun();
+        bench.say(&[(0, Said::Hello)]);
+        assert!(bench.proxy.legs[0].is_up());
+        bench
+    }
+
+    /// The other PEP connects again.
+    fn reconnect(&mut self) {
+        let (socket, peer) = pair();
+        self.peer = peer;
+        self.proxy.accept_leg(0, socket, monotonic_ns());
+        self.say(&[(0, Said::Hello)]);
+        assert!(self.proxy.legs[0].is_up());
+    }
+
+    /// An established connection that is a stream of the other PEP's: its client, its slot and the stream's number.
+    fn connection(&mut self) -> (TcpStream, usize, u32) {
+        let (socket, client) = pair();
+        let proxy = &mut self.proxy;
+        let slot = proxy.connections.vacant_key();
+        let addresses = (CLIENT.parse().unwrap(), SERVER.parse().unwrap());
+        let server = End::of_stream(slot, Peer::Server);
+        proxy.insert(addresses, (0, Side::Island), server, monotonic_ns());
+        proxy.open_stream(slot);
+        let connection = &mut proxy.connections[slot];
+        let watched = End::watch(&proxy.plumbing.epoll, socket, slot, Peer::Client);
+        connection.client = Some(watched.unwrap());
+        connection.stage = Stage::Open;
+        proxy.pending -= 1;
+        let id = connection.stream.as_ref().unwrap().id;
+        self.settle();
+        (client, slot, id)
+    }
+
+    /// The other PEP says something, and the proxy has the time to notice.
+    fn say(&mut self, said: &[(u32, Said<'_>)]) {
+        let mut bytes = Vec::new();
+        for &(stream, message) in said {
+            Frame { stream, message }.put(&mut bytes);
+        }
+        while !bytes.is_empty() {
+            let taken = self.peer.write(&bytes).unwrap_or(0);
+            bytes.drain(..taken);
+            self.settle();
+        }
+    }
+
+    /// What the other PEP has received: kinds and streams.
+    fn heard(&mut self) -> Vec<(u32, String)> {
+        let mut bytes = Vec::new();
+        let _ = self.peer.read_to_end(&mut bytes);
+        let (mut at, mut found) = (0, Vec::new());
+        while let Some((frame, length)) = Frame::parse(&bytes[at..]).unwrap() {
+            let name = format!("{:?}", frame.message);
+            let name = name.split([' ', '(']).next().unwrap_or_default().to_owned();
+            found.push((frame.stream, name));
+            at += length;
+        }
+        found
+    }
+
+    /// Turns, until nothing has happened for some.
+    fn settle(&mut self) {
+        let mut idle = 0;
+        while idle < 3 {
+            let is_idle = self.turn(monotonic_ns()) == 0;
+            idle = if is_idle { idle + 1 } else { 0 };
+        }
+    }
+
+    /// What the proxy's loop does, at this time. Returns how many events there were.
+    fn turn(&mut self, now_ns: u64) -> usize {
+        let proxy = &mut self.proxy;
+        let mut events = Vec::with_capacity(EVENTS);
+        let until_ns = monotonic_ns() + 3_000_000;
+        proxy.wait(&mut events, until_ns).unwrap();
+        for event in &events {
+            match event.data.u64() {
+                token if token >= LEGS => {
+                    proxy.note_leg(of_token(token - LEGS).0, event.flags);
+                }
+                token => proxy.note(token, event.flags, now_ns),
+            }
+        }
+        proxy.receive_frames(now_ns);
+        proxy.work(now_ns);
+        proxy.sweep();
+        proxy.send_frames(now_ns);
+        events.len()
+    }
+}
+
+#[test]
+fn a_connection_that_outlives_its_leg_leaves_the_next_one_alone() {
+    let mut bench = Bench::up();
+    let (mut client, slot, id) = bench.connection();
+    bench.say(&[(id, Said::Data(&LONG)); 4]);
+    bench.reconnect();
+    let stage = &bench.proxy.connections[slot].stage;
+    assert!(matches!(stage, Stage::Resetting { .. }), "{stage:?}");
+    bench.heard();
+    // The other PEP has begun anew, and so have the numbers of its streams.
+    bench.proxy.legs[0].note_opened(id, 77);
+    client.write_all(b"late").unwrap();
+    bench.settle();
+    assert_eq!(bench.heard(), []);
+    bench.turn(monotonic_ns() + 2 * bench.proxy.config.flush_ns);
+    bench.settle();
+    assert!(bench.proxy.connections.is_empty());
+    assert_eq!(bench.proxy.legs[0].slot(id), Some(77));
+    assert_eq!(bench.heard(), []);
+}
+
+#[test]
+fn nothing_is_sent_of_a_stream_that_was_reset() {
+    let mut bench = Bench::up();
+    let (mut client, _, id) = bench.connection();
+    bench.say(&[(id, Said::Data(&LONG)); 4]);
+    bench.say(&[(id, Said::Rst)]);
+
+    bench.heard();
+
+    client.write_all(b"late").unwrap();
+    bench.settle();
+    assert_eq!(bench.heard(), []);
+    assert_eq!(bench.proxy.legs[0].slot(id), None);
+}
+
+#[test]
+fn a_peer_says_hello_once_and_first() {
+    for said in [
+        [(0, Said::Hello), (0, Said::Hello)],
+        [(0, Said::Padding(&[0])), (0, Said::Hello)],
+    ] {
+        let mut bench = Bench::begun();
+        bench.say(&said);
+        assert!(bench.proxy.legs[0].end().is_none(), "{said:?}");
+    }
+}
+
+/// For a server that is no host of the experiment.
+fn foreign() -> Said<'static> {
+    Said::Open {
+        client: "192.0.2.1:1".parse().unwrap(),
+        server: "192.0.2.2:80".parse().unwrap(),
+        credit: 1,
+    }
+}
+
+#[test]
+fn a_peer_opens_streams_of_its_own_numbers_only() {
+    let mut bench = Bench::up();
+    bench.heard();
+    bench.say(&[(1, foreign())]);
+    assert_eq!(bench.heard(), [(1, "Refused".to_owned())]);
+    bench.say(&[(2, foreign())]);
+    assert!(!bench.proxy.legs[0].is_up());
+}
+
+#[test]
+fn what_came_before_the_end_of_a_leg_is_delivered() {
+    for is_reset in [false, true] {
+        let mut bench = Bench::up();
+        let (mut client, _, id) = bench.connection();
+        bench.heard();
+        let mut bytes = Vec::new();
+        let message = Said::Data(b"last words");
+        Frame {
+            stream: id,
+            message,
+        }
+        .put(&mut bytes);
+        bench.peer.write_all(&bytes).unwrap();
+        if is_reset {
+            SockRef::from(&bench.peer)
+                .set_linger(Some(Duration::ZERO))
+                .unwrap();
+        }
+        let (_, closed) = pair();
+        bench.peer = closed;
+        bench.settle();
+        let mut got = Vec::new();
+        let _ = client.read_to_end(&mut got);
+        assert_eq!(got, b"last words", "reset: {is_reset}");
+        assert!(bench.proxy.legs[0].end().is_none());
+        assert_eq!(bench.proxy.sums.multiplex_losses, 1);
+    }
+}
