@@ -4,9 +4,10 @@
 import asyncio
 import hashlib
 import io
+import json
 import tarfile
 import threading
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,9 @@ def test_work_in_a_thread_ends_before_its_cancellation_does() -> None:
     asyncio.run(cancelled())
 
 
+ATTEMPT = {"outcome": "valid", "message": "", "wall_s": 1.0, "provenance": asdict(Provenance("a", "mininet", "6.1.0"))}
+
+
 def swept(tmp_path: Path, platform: str) -> tuple[StudyDirectory, str]:
     """The directory of a study of one point, and the point's id."""
     file = tmp_path / "study.yaml"
@@ -91,6 +95,23 @@ def test_a_worker_with_another_atoll_makes_no_attempt_and_leaves_nothing(tmp_pat
     assert (returned.archive, returned.exit_code) == (b"", 1)
     assert "changed during the sweep, from atoll another on mininet" in returned.message
     assert list(own.iterdir()) == []
+
+
+def test_an_attempt_that_was_added_comes_back_though_its_process_is_killed(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In place of setpriv and the process that it starts: a script that adds an attempt, and is killed."""
+    made = '"$6/points/$7/20260102T030405Z-1"'
+    script = tmp_path / "bin/setpriv"
+    script.parent.mkdir()
+    script.write_text(
+        f"#!/bin/sh\nmkdir {made}\nprintf '%s' '{json.dumps(ATTEMPT)}' > {made}/attempt.json\nkill -9 $$\n"
+    )
+    script.chmod(0o755)
+    monkeypatch.setenv("PATH", str(script.parent), prepend=":")
+    returned = make_attempt(read_inputs(*swept(tmp_path, "mininet")), tmp_path)
+    assert returned.exit_code == 0
+    assert json.loads((unpack(returned, tmp_path / "there") / "attempt.json").read_text()) == ATTEMPT
 
 
 def test_an_archive_that_was_damaged_is_refused(tmp_path: Path) -> None:
