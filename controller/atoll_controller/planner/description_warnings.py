@@ -167,7 +167,7 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
 
 
 def _mean_rate(experiment: Experiment, start: Duration) -> Rate | None:
-    """The mean rate from ``start`` on of the slowest link that a transfer passes; None: there is a time without links."""
+    """The mean rate from ``start`` on of the slowest link of the chain; None: there is a time without links."""
     versions = experiment.versions
     carried = 0
     for version, end in zip(versions, [*(each.at for each in versions[1:]), experiment.duration], strict=True):
