@@ -70,9 +70,8 @@ def description_warnings(
         lasting = replace(experiment.throughout(version), given=())
         doubts = {doubt.message for kind in kinds for doubt in kind(network, lasting, backend)}
         if number:
-            place = ("changes", number - 1)
             words = (f"from {version.at} on: {message}" for message in doubts - said)
-            found |= {Diagnostic(experiment.file, version.line, each, place) for each in words}
+            found |= {Diagnostic(experiment.file, version.line, each, ("changes", number - 1)) for each in words}
         said |= doubts
     return tuple(sorted(found))
 
