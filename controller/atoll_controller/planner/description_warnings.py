@@ -6,6 +6,7 @@ value, then the usual one. Impossible or contradictory settings are mistakes of 
 """
 
 from collections.abc import Callable, Iterator
+from dataclasses import replace
 from itertools import pairwise
 
 from atoll_controller.planner.calibration_jobs import PING_PACKET
@@ -54,14 +55,24 @@ ENGINE_MEASURED = Rate(10**9)
 def description_warnings(
     network: Network, experiment: Experiment, backend: Backend | None = None, place: str | None = None
 ) -> tuple[Diagnostic, ...]:
-    """Everything doubtful, in the order of the file.
+    """Everything doubtful, in the order of the file; what a change makes so, on the line of the change.
 
     ``backend``, ``place``: the link emulator and the platform; None: not chosen yet.
     """
-    kinds = _DOUBTS
-    kinds += _REAL_TIME_DOUBTS if place != VIRTUAL else ()
-    kinds += _VIRTUAL_DOUBTS if place in (None, VIRTUAL) else ()
-    found = {doubt for kind in kinds for doubt in kind(network, experiment, backend)}
+    whole = _DOUBTS_OF_RUN + (_VIRTUAL_DOUBTS if place in (None, VIRTUAL) else ())
+    kinds = _DOUBTS + (_REAL_TIME_DOUBTS if place != VIRTUAL else ())
+    found = {doubt for kind in whole for doubt in kind(network, experiment, backend)}
+    found |= {
+        doubt for kind in kinds for doubt in kind(network, experiment.throughout(experiment.versions[0]), backend)
+    }
+    said: set[str] = set()
+    for number, version in enumerate(experiment.versions):
+        lasting = replace(experiment.throughout(version), given=())
+        doubts = {doubt.message for kind in kinds for doubt in kind(network, lasting, backend)}
+        if number:
+            words = (f"from {version.at} on: {message}" for message in doubts - said)
+            found |= {Diagnostic(experiment.file, version.line, each, ("changes", number - 1)) for each in words}
+        said |= doubts
     return tuple(sorted(found))
 
 
@@ -70,7 +81,7 @@ def memory_warnings(experiment: Experiment, needed: Size, free: Size) -> tuple[D
     if needed <= free:
         return ()
     message = (
-        f"with {counted(experiment.traffic.channels, 'channel')}, the runs in virtual time need about {rough(needed)} "
+        f"with {counted(experiment.most_channels, 'channel')}, the runs in virtual time need about {rough(needed)} "
         f"of memory (correct within a factor of two), but this machine has {rough(free)} free; usual is less than "
         "the free memory"
     )
@@ -140,17 +151,31 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
     if transfer is None:
         return
     left = Duration(experiment.duration.ns - transfer.start.ns)
-    rates = [link.to_island.rate for link in experiment.links if link.box in experiment.chain.hops]
-    if rates and (least := Duration(8 * transfer.size.bytes * _NS // min(rates).bit_s)) > left:
+    rate = _mean_rate(experiment, transfer.start)
+    if rate and left.ns > 0 and (least := Duration(8 * transfer.size.bytes * _NS // max(1, rate.bit_s))) > left:
         yield _doubt(
             experiment,
             transfer.line,
             ("transfer", "size"),
-            f"{transfer.size} takes at least {least.s:.1f} s at {min(rates)}, and the run ends {left.s:g} s after the "
+            f"{transfer.size} takes at least {least.s:.1f} s at {rate}, and the run ends {left.s:g} s after the "
             "transfer's start; usual is a duration that leaves it twice that",
             ("duration",),
             *(("links", link.box, "to_island", "rate") for link in experiment.links),
         )
+
+
+def _mean_rate(experiment: Experiment, start: Duration) -> Rate | None:
+    """The mean rate from ``start`` on of the slowest link of the chain; None: there is a time without links."""
+    versions = experiment.versions
+    carried = 0
+    for version, end in zip(versions, [*(each.at for each in versions[1:]), experiment.duration], strict=True):
+        links, hops = version.links or experiment.links, version.chain.hops
+        rates = [link.to_island.rate.bit_s for link in links if link.box in hops]
+        lasts_ns = end.ns - max(version.at.ns, start.ns)
+        if lasts_ns > 0 and not rates:
+            return None
+        carried += min(rates, default=0) * max(0, lasts_ns)
+    return Rate(carried // max(1, experiment.duration.ns - start.ns))
 
 
 def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
@@ -305,7 +330,7 @@ def _wall_time(network: Network, experiment: Experiment, backend: Backend | None
     """Runs that take hours of the machine's time, where a second of the lab's clock may take minutes."""
     estimated = wall_time(network, experiment, backend or Backend.TC)
     if estimated > _LONGEST_WALL_TIME:
-        channels = experiment.traffic.channels
+        channels = experiment.most_channels
         yield _doubt(
             experiment,
             experiment.traffic.line,
@@ -373,17 +398,17 @@ _Kind = Callable[[Network, Experiment, Backend | None], Iterator[Diagnostic]]
 _DOUBTS: tuple[_Kind, ...] = (
     _buffers,
     _box_buffers,
-    _transfer,
     _pings,
     _queues,
     _codels,
     _udp,
     _overbooked,
-    _taps,
     _whole_bytes,
     _early,
     _losses,
 )
+_DOUBTS_OF_RUN: tuple[_Kind, ...] = (_transfer, _taps)
+"""Those that look at the changes themselves; the others get every version as an experiment without changes."""
 _REAL_TIME_DOUBTS: tuple[_Kind, ...] = (_engine_rates,)
 _VIRTUAL_DOUBTS: tuple[_Kind, ...] = (_wall_time,)
 
@@ -395,9 +420,8 @@ def _directions(experiment: Experiment) -> Iterator[tuple[Link, str, LinkDirecti
 
 
 def _steerings(experiment: Experiment) -> Iterator[TrunkSteering]:
-    """Every chain, in every version, that links bound."""
-    for version in experiment.versions:
-        for chain in (version.chain, *version.branches):
-            links = tuple(link for link in experiment.links if link.box in chain.hops)
-            if links:
-                yield TrunkSteering(chain.hops, links, version.latency)
+    """Every chain that links bound."""
+    for chain in (experiment.chain, *experiment.branches):
+        links = tuple(link for link in experiment.links if link.box in chain.hops)
+        if links:
+            yield TrunkSteering(chain.hops, links, experiment.latency)

@@ -55,6 +55,11 @@ class Where(StrEnum):
     AFTER = "after"  # at the receiver: a lost packet has used the link, as with noise and interference
     BEFORE = "before"  # at the input of the queue: a lost packet uses nothing
 
+    @property
+    def words(self) -> str:
+        """What is said behind a loss; nothing of the usual position."""
+        return " before the queue" if self is Where.BEFORE else ""
+
 
 _UNRECORDED = {"unrecorded": Where.BEFORE}  # the position in runs recorded before there was a choice
 
@@ -66,6 +71,9 @@ class Bernoulli:
     probability: float
     where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
 
+    def __str__(self) -> str:
+        return f"{100 * self.probability:.12g} %{self.where.words}"
+
 
 @dataclass(frozen=True, slots=True)
 class BitError:
@@ -73,6 +81,9 @@ class BitError:
 
     probability: float  # of one bit
     where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
+
+    def __str__(self) -> str:
+        return f"bit_error {self.probability:.12g}{self.where.words}"
 
     def of_packet(self, counted_bytes: int) -> float:
         """The probability that a packet of this many counted bytes is lost."""
@@ -94,6 +105,9 @@ class GilbertElliott:
     loss_bad: float = 1.0
     where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
 
+    def __str__(self) -> str:
+        return f"gilbert-elliott, {100 * self.mean:.3g} % in the mean{self.where.words}"
+
     @property
     def mean(self) -> float:
         """The share of lost packets in the long run; a channel that never changes is good."""
@@ -109,6 +123,9 @@ class LossTrace:
     file: str = field(compare=False)
     lost: tuple[bool, ...]
     where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
+
+    def __str__(self) -> str:
+        return f"{self.file}{self.where.words}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -572,4 +589,4 @@ def _direction_differences(before: LinkDirection, after: LinkDirection) -> Itera
         if was != now:
             yield f"{key} {now} instead of {was}"
     if before.loss != after.loss:
-        yield "another loss" if after.loss else "no loss"
+        yield f"loss {after.loss or 'none'} instead of {before.loss or 'none'}"

@@ -24,7 +24,6 @@ from atoll_core.experiment.experiment import (
     LinkTrace,
     LossTrace,
     Red,
-    Where,
 )
 from atoll_core.experiment.flow_sizes import FlowSizes
 from atoll_core.experiment.traffic import SizesCount, Traffic, UdpTraffic
@@ -137,8 +136,11 @@ def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]
     found: dict[str, Any] = {}
     for key in dict.fromkeys((*after, *before)):
         was, now = before.get(key, UNSET), after.get(key, UNSET)
-        if was != now:
-            found[key] = _difference(was, now) if isinstance(was, dict) and isinstance(now, dict) else now
+        if isinstance(was, dict) and isinstance(now, dict):
+            now = _difference(cast("dict[str, Any]", was), cast("dict[str, Any]", now))
+            found |= {key: now} if now else {}
+        elif was != now:
+            found[key] = now
     return found
 
 
@@ -216,21 +218,11 @@ def _words(thing: Any) -> str:
             return shlex.join(map(str, cast("tuple[Any, ...]", thing)))
         case _Share(of_one=share):
             return f"{100 * share:.12g} %"
-        case Bernoulli():
-            return f"{100 * thing.probability:.12g} %{_where(thing.where)}"
-        case BitError():
-            return f"bit_error {thing.probability:.12g}{_where(thing.where)}"
         case LinkTrace():
             return thing.file
-        case LossTrace():
-            return thing.file + _where(thing.where)
         case _FlowSizes():
             return thing.said
         case Chain():
             return hops(thing)
         case _:
             return str(thing)
-
-
-def _where(where: Where) -> str:
-    return " before the queue" if where is Where.BEFORE else ""

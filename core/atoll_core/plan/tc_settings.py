@@ -262,15 +262,20 @@ def bucket_bytes(rate: Rate, slack: Duration = TIMER_SLACK, mtu: int = MTU) -> i
     return -(-rate.bit_s * ticks * _TICK_NS // (8 * 10**9))
 
 
+_LOSSLESS: dict[str, Any] = {"loss-random": None, "loss-gemodel": None}  # what tc does not show then
+
+
 def _loss(direction: LinkDirection) -> tuple[str, dict[str, Any]]:
     match direction.loss:
         case Bernoulli(probability):  # tc does not show a loss of nothing
-            return f"loss {_percent(probability)}", {"loss-random": {"loss": probability}} if probability else {}
+            shown = {"loss-random": {"loss": probability}} if probability else {}
+            return f"loss {_percent(probability)}", _LOSSLESS | shown
         case GilbertElliott(p, r, loss_good, loss_bad):
             words = " ".join(_percent(share) for share in (p, r, loss_bad, loss_good))
-            return f"loss gemodel {words}", {"loss-gemodel": {"p": p, "r": r, "1-h": loss_bad, "1-k": loss_good}}
+            shown = {"loss-gemodel": {"p": p, "r": r, "1-h": loss_bad, "1-k": loss_good}}
+            return f"loss gemodel {words}", _LOSSLESS | shown
         case _:
-            return "", {}
+            return "", _LOSSLESS
 
 
 def _percent(share: float) -> str:
@@ -279,10 +284,9 @@ def _percent(share: float) -> str:
 
 def _delay(dev: str, direction: LinkDirection, flight: int, *, ip_bytes: bool) -> Qdisc:
     words, options = _delay_words(direction.delay, direction.jitter, flight, reorder=direction.reorder)
-    if direction.loss and direction.loss.where is Where.AFTER:
-        loss_words, loss_options = _loss(direction)
-        words, options = f"{words} {loss_words}", options | loss_options
-    return Qdisc(dev, "1:", None, "netem", words, options, ip_bytes=ip_bytes)
+    is_here = direction.loss and direction.loss.where is Where.AFTER
+    loss_words, loss_options = _loss(direction) if is_here else ("", _LOSSLESS)
+    return Qdisc(dev, "1:", None, "netem", f"{words} {loss_words}".rstrip(), options | loss_options, ip_bytes=ip_bytes)
 
 
 def _flight(rate: Rate, delay: Duration, jitter: Jitter | None) -> int:

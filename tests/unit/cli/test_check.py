@@ -99,3 +99,12 @@ def test_what_only_the_engine_can_play_is_named(
     check([impaired], as_json=True)
     (places,) = json.loads(capsys.readouterr().out)["engine_only"].values()
     assert list(places) == ["links.sat.to_island.loss"]
+
+
+def test_what_a_change_makes_the_engine_necessary_for_is_named(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    change = "changes=[{at: 5 s, links: {sat: {to_island: {loss: {bit_error: 1e-7}}}}}]"
+    check([project / "examples/geo.yaml"], as_json=True, settings=(change,))
+    (places,) = json.loads(capsys.readouterr().out)["engine_only"].values()
+    assert list(places) == ["links.sat.to_island.loss"]

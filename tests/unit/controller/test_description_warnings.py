@@ -349,3 +349,52 @@ def test_plan_does_not_recommend_virtual_time_to_those_who_asked_for_it(
         print_plan(described, Backend.ENGINE, MININET, as_json=True, strict=True)
     print_plan(described, Backend.ENGINE, VIRTUAL, as_json=True, strict=True)
     assert json.loads(capsys.readouterr().out)["warnings"] == []
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (
+            "links: {sat: {to_island: {queue: 10 MB}}}",
+            "link 'sat': to_island: queue: a queue of 10 MB at 16 Mbit/s delays packets by 5.0 s when full",
+        ),
+        (
+            "links: {sat: {to_world: {rate: 60 kbit/s}}}",
+            "ping: interval: pings every 100 ms take 11% of the 60 kbit/s of 'sat'",
+        ),
+        ("links: {sat: {to_world: {loss: 60 %}}}", "link 'sat': to_world: loss: 60 % of the packets are lost"),
+        ("udp: {rate: 20 Mbit/s}", "udp: rate: 20 Mbit/s of UDP fill 'sat' (16 Mbit/s)"),
+        (
+            "traffic: {flows_per_s: 200}",
+            "traffic: flows_per_s: 200 flows a second of 100 kB in the mean and UDP ask for",
+        ),
+        (
+            "links: {sat: {to_world: {rate: 1234 bit/s}}}",
+            "link 'sat': to_world: rate: 1.234 kbit/s become 1.232 kbit/s",
+        ),
+        (
+            "links: {sat: {to_island: {delay: 9 s}}}",
+            "tcp: buffer_max: 16 MB is less than",
+        ),
+    ],
+)
+def test_what_a_change_makes_doubtful_is_told_once_with_its_line(
+    project: Path, tmp_path: Path, change: str, message: str
+) -> None:
+    text = (project / "examples/geo.yaml").read_text().replace("../emulation", f"{project}/emulation")
+    path = tmp_path / "changing.yaml"
+    path.write_text(f"{text}\nchanges:\n  - {{at: 5 s, {change}}}\n  - {{at: 50 s, latency: {{w1: null}}}}\n")
+    line = next(number for number, each in enumerate(path.read_text().splitlines(), 1) if "at: 5 s" in each)
+    settings = ["udp={rate: 1 Mbit/s}", "traffic={channels: 20, flow_sizes: 100 kB, flows_per_s: 1}", "transfer="]
+    network, experiment = load_experiment(path, [*settings, "tcp.buffer_max=16 MB"])
+    assert description_warnings(network, replace(experiment, schedule=())) == ()
+    found = [doubt for doubt in description_warnings(network, experiment) if message in doubt.message]
+    assert [(doubt.line, doubt.place) for doubt in found] == [(line, ("changes", 0))]
+    assert found[0].message.startswith(f"from 5 s on: {message}")
+
+
+def test_a_transfer_is_measured_by_the_rates_of_its_whole_time(project: Path) -> None:
+    slow = "{{at: {} s, links: {{sat: {{to_island: {{rate: 1 Mbit/s}}}}}}}}"
+    for at_s, doubtful in ((11, True), (55, False)):
+        found = warned(project, f"changes=[{slow.format(at_s)}]", "transfer.size=10 MB")
+        assert any(each.startswith("transfer: size: 10 MB takes at least ") for each in found) == doubtful

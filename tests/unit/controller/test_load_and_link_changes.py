@@ -82,8 +82,8 @@ def test_a_change_of_load_and_links_keeps_what_it_leaves_out(written) -> None:
         ["40 channels instead of 20"],
         ["flow sizes 10 kB instead of published", "UDP 4 Mbit/s instead of 2 Mbit/s"],
         ["sat to the island: rate 8 Mbit/s instead of 16 Mbit/s, queue 50 kB instead of 100 kB"],
-        ["w1 rtt-5 instead of not delayed", "sat to the island: another loss"],
-        ["sat to the island: delay 270 ms instead of 250 ms, no loss"],
+        ["w1 rtt-5 instead of not delayed", "sat to the island: loss 1 % instead of none"],
+        ["sat to the island: delay 270 ms instead of 250 ms, loss none instead of 1 %"],
     ]  # fmt: skip
 
 

@@ -216,7 +216,15 @@ def test_a_class_that_jitters_too_far_is_refused(geo: tuple[Network, Experiment]
 def test_a_loss_of_nothing_and_a_delay_that_tc_does_not_show_are_not_looked_for() -> None:
     delay = qdisc(settings(replace(GEO, delay=Duration(1), loss=Bernoulli(0))), "sat-i", "netem")
     assert delay.words == "limit 1000 delay 0.001us loss 0.0000000000%"
-    assert delay.options == {"limit": 1000}
+    assert delay.options == {"limit": 1000, "loss-random": None, "loss-gemodel": None}
+
+
+def test_a_loss_that_is_removed_is_looked_for() -> None:
+    for lossless in (GEO, replace(GEO, loss=Bernoulli(0)), replace(GEO, loss=Bernoulli(0.1, Where.BEFORE))):
+        options = qdisc(settings(lossless), "sat-i", "netem").options
+        assert (options["loss-random"], options["loss-gemodel"]) == (None, None)
+    random = qdisc(settings(replace(GEO, loss=Bernoulli(0.1))), "sat-i", "netem").options
+    assert random["loss-gemodel"] is None
 
 
 def test_undoing_names_every_interface_and_every_device_that_was_made() -> None:

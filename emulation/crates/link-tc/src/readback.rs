@@ -31,7 +31,7 @@ pub(crate) fn first_difference(expected: &[Expected], shown: &[Value]) -> Option
     })
 }
 
-/// Every number, text and member of `wanted` must be in `held`, which may have more.
+/// Every number, text and member of `wanted` must be in `held`, which may have more; a member that is null must not.
 fn difference(wanted: &Value, held: &Value, path: &str) -> Option<String> {
     let same = match (wanted, held) {
         (Value::Object(wanted), _) => {
@@ -125,6 +125,10 @@ mod tests {
             (
                 expected("sat-i", "netem", json!({"loss-random":{"loss":0.1}})),
                 "loss-random.loss is null, requested 0.1",
+            ),
+            (
+                expected("sat-i", "netem", json!({"loss-random":null,"ecn":null})),
+                "ecn is false, requested null",
             ),
             (
                 expected("ifb-to-island", "tbf", json!({"burst_raw":0x2efe})),

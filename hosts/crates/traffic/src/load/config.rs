@@ -160,7 +160,7 @@ impl LoadConfig {
         for channels in later.chain([&self.channels]) {
             let mut seen = HashSet::new();
             if let Some(twice) = channels.iter().find(|channel| !seen.insert(**channel)) {
-                return wrong(&format!("channels: {twice} is there twice"));
+                return wrong(&format!("channels: {twice} is listed twice"));
             }
         }
         let paces = self.changes.iter().filter_map(|change| change.pace);
@@ -281,7 +281,7 @@ mod tests {
             ),
             (
                 changing(&good, r#"[{"after_ns":7,"channels":[1,1]}]"#),
-                "channels: 1 is there twice",
+                "channels: 1 is listed twice",
             ),
             (
                 changing(
