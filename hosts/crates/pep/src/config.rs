@@ -211,6 +211,9 @@ pub(crate) struct Leg {
 const LEAST_PACING_BIT_S: u64 = 1000;
 const LEAST_STREAM_BYTES: u64 = 1 << 14;
 
+/// Half of the largest window that TCP can scale to (RFC 7323, section 2.3).
+const MOST_PADDING_BYTES: u32 = 1 << 29;
+
 /// `TCP_MAXSEG` takes no other (tcp(7); Linux: `TCP_MIN_MSS`, and the largest MTU of the laboratory).
 const MSS_BYTES: std::ops::RangeInclusive<u32> = 88..=8960;
 
@@ -256,6 +259,10 @@ impl Config {
             if between.stream_bytes < LEAST_STREAM_BYTES {
                 let least = LEAST_STREAM_BYTES;
                 return Err(format!("between: stream_bytes: must be at least {least}"));
+            }
+            if between.padding_bytes > MOST_PADDING_BYTES {
+                let most = MOST_PADDING_BYTES;
+                return Err(format!("between: padding_bytes: must be at most {most}"));
             }
             if between
                 .pacing_bit_s
@@ -331,6 +338,7 @@ mod tests {
             ("/pending_max", 0, "pending_max"),
             ("/legs/island/mss_bytes", 20, "mss_bytes"),
             ("/legs/island/pacing_bit_s", 20, "pacing_bit_s"),
+            ("/between/padding_bytes", 600_000_000, "padding_bytes"),
             ("/world_mark", 1, "marks"),
             ("/pairs/1/mark", 8, "marks"),
         ] {

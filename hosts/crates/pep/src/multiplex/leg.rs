@@ -29,6 +29,10 @@ const HELLO_NS: u64 = 20_000 * MILLISECOND_NS;
 /// Streams get turns while less is on its way to the socket.
 const OUTGOING_BYTES: usize = 4 * PAYLOAD_BYTES;
 
+/// Nothing is read while more waits for the socket: answers to a peer that does not read take no more memory. Two PEPs never
+/// wait for each other so: an OPEN for each of the connections that may be pending is a tenth of it.
+pub(crate) const OUTGOING_MAX_BYTES: usize = 1 << 20;
+
 /// Read at once.
 const INCOMING_BYTES: usize = 16 * PAYLOAD_BYTES;
 
@@ -66,6 +70,8 @@ pub(crate) struct Leg {
     outgoing: Vec<u8>,
     /// Of those, sent.
     sent_bytes: usize,
+    /// To be sent before any stream has a turn.
+    padding_bytes: usize,
     /// Slots of connections by the numbers of their streams.
     streams: HashMap<u32, usize>,
     /// Slots and streams that want to send, in the order of their turns.
@@ -90,6 +96,7 @@ impl Leg {
             incoming: Vec::new(),
             outgoing: Vec::new(),
             sent_bytes: 0,
+            padding_bytes: 0,
             streams: HashMap::new(),
             waiting: VecDeque::new(),
             next_id: u32::from(connects),
@@ -159,6 +166,7 @@ impl Leg {
         self.incoming = Vec::new();
         self.outgoing = Vec::new();
         self.sent_bytes = 0;
+        self.padding_bytes = 0;
         self.retry_at_ns = None;
         self.waiting.clear();
         self.life = Life::Down {
@@ -168,8 +176,8 @@ impl Leg {
         self.streams.drain().map(|(_, slot)| slot).collect()
     }
 
-    /// The other PEP has said hello. `padding_bytes` are sent to it before anything else: its kernel offers a window of
-    /// 64 kB at first (`tcp_select_initial_window`), and two segments more for each that has come.
+    /// The other PEP has said hello. `padding_bytes` are sent to it before any payload: its kernel offers a window of 64 kB
+    /// at first (`tcp_select_initial_window`), and two segments more for each that has come.
     ///
     /// # Errors
     /// It has said so before.
@@ -179,11 +187,7 @@ impl Leg {
         }
         self.life = Life::Up;
         self.pause_ns = PAUSE_NS;
-        let padding = vec![0; padding_bytes];
-        for piece in padding.chunks(PAYLOAD_BYTES) {
-            let message = Message::Padding(piece);
-            self.put(Frame { stream: 0, message });
-        }
+        self.padding_bytes = padding_bytes;
         Ok(())
     }
 
@@ -227,10 +231,25 @@ impl Leg {
 
     /// Whose turn it is: a connection's slot and its stream, if there is room for a frame.
     pub(crate) fn next_turn(&mut self) -> Option<(usize, u32)> {
-        if self.outgoing.len() - self.sent_bytes >= OUTGOING_BYTES {
-            return None;
+        while self.unsent_bytes() < OUTGOING_BYTES {
+            if self.padding_bytes == 0 {
+                return self.waiting.pop_front();
+            }
+            let count = self.padding_bytes.min(PAYLOAD_BYTES);
+            self.padding_bytes -= count;
+            let message = Message::Padding(&[0; PAYLOAD_BYTES][..count]);
+            self.put(Frame { stream: 0, message });
         }
-        self.waiting.pop_front()
+        None
+    }
+
+    pub(crate) fn unsent_bytes(&self) -> usize {
+        self.outgoing.len() - self.sent_bytes
+    }
+
+    /// Whether it is to be read.
+    fn may_read(&self) -> bool {
+        self.unsent_bytes() < OUTGOING_MAX_BYTES
     }
 
     /// Where frames are appended.
@@ -286,7 +305,8 @@ impl Leg {
     /// # Errors
     /// The connection has ended, and all that came was returned before.
     pub(crate) fn read(&mut self) -> Result<Option<Vec<u8>>, Lost> {
-        let Some(end) = self.end.as_mut().filter(|end| end.readable) else {
+        let may_read = self.may_read();
+        let Some(end) = self.end.as_mut().filter(|end| may_read && end.readable) else {
             return Ok(None);
         };
         let mut bytes = std::mem::take(&mut self.incoming);
@@ -326,6 +346,6 @@ impl Leg {
 
     /// Whether there is more to read at once.
     pub(crate) fn has_more(&self) -> bool {
-        self.end.as_ref().is_some_and(|end| end.readable)
+        self.may_read() && self.end.as_ref().is_some_and(|end| end.readable)
     }
 }

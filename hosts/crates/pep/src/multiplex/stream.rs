@@ -93,9 +93,12 @@ impl Stream {
 
     /// Tell the other PEP what is due: that more may be sent, `left` bytes being in memory, or that the stream has ended.
     pub(crate) fn tell(&mut self, own: &End, left: u64, budget: &mut Budget, out: &mut Vec<u8>) {
-        let credit = self.window.deliver(left, budget);
-        if credit > 0 && own.reading == Reading::Open {
-            self.put(Message::Credit(credit), out);
+        self.window.deliver(left, budget);
+        if own.reading == Reading::Open {
+            let credit = self.window.raise(budget);
+            if credit > 0 {
+                self.put(Message::Credit(credit), out);
+            }
         }
         if own.is_shut && !self.has_said_end {
             self.has_said_end = true;
@@ -130,5 +133,23 @@ impl Stream {
     pub(crate) fn put(&self, message: Message<'_>, out: &mut Vec<u8>) {
         let stream = self.id;
         Frame { stream, message }.put(out);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_stream_that_has_ended_is_promised_nothing_more() {
+        let mut budget = Budget::new(1 << 28, 1 << 16);
+        let mut window = Window::default();
+        window.first_credit(&mut budget, 1);
+        window.receive(1 << 16).unwrap();
+        let mut stream = Stream::new((0, 1), Peer::Server, 0, window);
+        let mut own = End::of_stream(0, Peer::Server);
+        own.reading = Reading::Finished;
+        stream.tell(&own, 0, &mut budget, &mut Vec::new());
+        assert_eq!(budget.promised, 0);
     }
 }

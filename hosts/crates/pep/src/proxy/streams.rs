@@ -269,13 +269,11 @@ impl Proxy {
     /// Give streams their turns while the socket takes frames.
     fn send(&mut self, pair: usize, now_ns: u64) {
         loop {
-            let mut is_idle = true;
             while let Some((slot, id)) = self.legs[pair].next_turn() {
-                is_idle = false;
                 self.send_frame(slot, id);
             }
-            let has_room = self.legs[pair].flush(now_ns);
-            if is_idle || !has_room {
+            let leg = &mut self.legs[pair];
+            if leg.unsent_bytes() == 0 || !leg.flush(now_ns) {
                 return;
             }
         }

@@ -18,6 +18,8 @@ const LONG: [u8; 1 << 14] = [7; 1 << 14];
 struct Bench {
     proxy: Proxy,
     peer: TcpStream,
+    /// Received from the proxy, not looked at.
+    received: Vec<u8>,
 }
 
 /// Both ends of a connection that holds little: the proxy's, and the other one.
@@ -54,7 +56,11 @@ impl Bench {
     fn with(config: Config) -> Self {
         let proxy = Proxy::at(Vec::new(), config).unwrap();
         let (socket, peer) = pair();
-        let mut bench = Self { proxy, peer };
+        let mut bench = Self {
+            proxy,
+            peer,
+            received: Vec::new(),
+        };
         bench.proxy.accept_leg(0, socket, monotonic_ns());
         bench
     }
@@ -71,6 +77,7 @@ impl Bench {
     fn reconnect(&mut self) {
         let (socket, peer) = pair();
         self.peer = peer;
+        self.received.clear();
         self.proxy.accept_leg(0, socket, monotonic_ns());
         self.say(&[(0, Said::Hello)]);
         assert!(self.proxy.legs[0].is_up());
@@ -110,7 +117,7 @@ impl Bench {
 
     /// What the other PEP has received: kinds and streams.
     fn heard(&mut self) -> Vec<(u32, String)> {
-        let mut bytes = Vec::new();
+        let mut bytes = std::mem::take(&mut self.received);
         let _ = self.peer.read_to_end(&mut bytes);
         let (mut at, mut found) = (0, Vec::new());
         while let Some((frame, length)) = Frame::parse(&bytes[at..]).unwrap() {
@@ -119,6 +126,7 @@ impl Bench {
             found.push((frame.stream, name));
             at += length;
         }
+        self.received = bytes.split_off(at);
         found
     }
 
@@ -247,5 +255,57 @@ fn what_came_before_the_end_of_a_leg_is_delivered() {
         assert_eq!(got, b"last words", "reset: {is_reset}");
         assert!(bench.proxy.legs[0].end().is_none());
         assert_eq!(bench.proxy.sums.multiplex_losses, 1);
+    }
+}
+
+#[test]
+fn a_peer_that_does_not_read_is_not_read() {
+    const OPENS: usize = 250_000;
+    let mut bench = Bench::up();
+    let mut said = Vec::new();
+    for stream in 0..OPENS {
+        let stream = 2 * stream as u32 + 1;
+        let message = foreign();
+        Frame { stream, message }.put(&mut said);
+    }
+    let mut most = 0;
+    let (mut at, mut turns) = (0, 0);
+    while turns < 100 {
+        let taken = bench.peer.write(&said[at..]).unwrap_or(0);
+        at += taken;
+        turns = if taken == 0 { turns + 1 } else { 0 };
+        bench.turn(monotonic_ns());
+        most = most.max(bench.proxy.legs[0].unsent_bytes());
+    }
+    assert!(most > leg::OUTGOING_MAX_BYTES, "not tried: {most}");
+    assert!(most < 3 * leg::OUTGOING_MAX_BYTES / 2, "{most}");
+    SockRef::from(&bench.peer)
+        .set_recv_buffer_size(1 << 20)
+        .unwrap();
+    let mut answers = 0;
+    while answers < OPENS {
+        at += bench.peer.write(&said[at..]).unwrap_or(0);
+        bench.turn(monotonic_ns());
+        let heard = bench.heard();
+        answers += heard.iter().filter(|(_, name)| name == "Refused").count();
+    }
+}
+
+#[test]
+fn padding_is_made_piece_by_piece() {
+    const PIECES: usize = 20;
+    let mut config = config();
+    config.between.as_mut().unwrap().padding_bytes = (PIECES * LONG.len()) as u32;
+    let mut bench = Bench::with(config);
+    bench.say(&[(0, Said::Hello)]);
+    assert!(bench.proxy.legs[0].unsent_bytes() < 5 * LONG.len());
+    SockRef::from(&bench.peer)
+        .set_recv_buffer_size(1 << 20)
+        .unwrap();
+    let mut pieces = 0;
+    while pieces < PIECES {
+        bench.turn(monotonic_ns());
+        let heard = bench.heard();
+        pieces += heard.iter().filter(|(_, name)| name == "Padding").count();
     }
 }
