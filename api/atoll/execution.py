@@ -22,8 +22,8 @@ from atoll_core.plan.plan import Backend
 from atoll_core.platforms import HARDWARE, MININET, VIRTUAL, LabTarget
 from atoll_emulation.this_machine.core_pinning import claimed_core
 from atoll_emulation.this_machine.host_requirements import require_virtual_machine
-from atoll_studies.live_attempt import run_on_daemon
 from atoll_studies.study import setting_text
+from atoll_studies.sweeping.live_attempt import run_on_daemon
 from atoll_testbed.preflight.requirements import require_lab, require_runnable
 from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run

@@ -7,7 +7,7 @@ from pathlib import Path
 import polars as pl
 
 from atoll.recorded_run import Run
-from atoll_studies.results import figures_table, read_results, runs_table
+from atoll_studies.results.results import figures_table, read_results, runs_table
 from atoll_studies.study_directory import StudyDirectory
 
 

@@ -23,9 +23,9 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration
-from atoll_studies.flow_sample import Control
-from atoll_studies.stopping import Stop
-from atoll_studies.warm_up import whole_windows, windows_of
+from atoll_studies.statistics.flow_sample import Control
+from atoll_studies.statistics.stopping import Stop
+from atoll_studies.statistics.warm_up import whole_windows, windows_of
 
 MOST_POINTS = 100_000
 
@@ -82,7 +82,7 @@ class Study:
     baseline: tuple[tuple[str, str], ...]  # (factor, level)
     figures: tuple[str, ...]
     configurations: tuple[Configuration, ...]
-    warm_up: str | None = None  # MSER_5 or a duration, as atoll_studies.warm_up reads it
+    warm_up: str | None = None  # MSER_5 or a duration, as atoll_studies.statistics.warm_up reads it
     stop: Stop | None = None
     control: Control | None = None
 

@@ -8,8 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll_analysis.run_figures import FIGURES
-from atoll_studies.comparison import arrange
-from atoll_studies.results import ConfigurationFigure, StudyRun, estimate
+from atoll_studies.results.comparison import arrange
+from atoll_studies.results.results import ConfigurationFigure, StudyRun, estimate
 from atoll_studies.study_directory import Provenance
 
 Made = list[tuple[str, bool, int, int]]  # a run each: its kind, whether it is valid, its seed, what it measured

@@ -18,7 +18,7 @@ from atoll_core.experiment.setting_texts import settings_table
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network
 from atoll_core.units import Duration, Rate, Size
-from atoll_studies.similarity import Likeness, likeness
+from atoll_studies.results.similarity import Likeness, likeness
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "examples").glob("*.yaml"))

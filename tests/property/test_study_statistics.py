@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll_studies.statistics import (
+from atoll_studies.statistics.estimates import (
     LEAST_CONTROLLED,
     LEVEL,
     attainable_level,
@@ -22,7 +22,7 @@ from atoll_studies.statistics import (
     quantile,
     quantile_estimate,
 )
-from atoll_studies.stopping import Reason, Stop, decide, repeated_ranks
+from atoll_studies.statistics.stopping import Reason, Stop, decide, repeated_ranks
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40)
 SHARES = st.sampled_from([0.05, 0.25, 0.5, 0.75, 0.95])

@@ -13,7 +13,7 @@ import numpy as np
 from scipy import stats
 from scipy.special import stdtrit
 
-from atoll_studies.statistics import (
+from atoll_studies.statistics.estimates import (
     LEAST_CONTROLLED,
     LEVEL,
     Estimate,

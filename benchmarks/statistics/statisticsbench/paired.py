@@ -10,8 +10,8 @@ from typing import Any
 import numpy as np
 from scipy.special import ndtri, stdtrit
 
-from atoll_studies.results import Results, read_results
-from atoll_studies.statistics import coverage, interval_ranks
+from atoll_studies.results.results import Results, read_results
+from atoll_studies.statistics.estimates import coverage, interval_ranks
 from atoll_studies.study_directory import StudyDirectory
 
 

@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from atoll_core.experiment.flow_sizes import FlowSizes, published
-from atoll_studies.flow_sample import Control
+from atoll_studies.statistics.flow_sample import Control
 
 _LARGE = 2_000_000  # draws for a mean or median that has no closed form
 

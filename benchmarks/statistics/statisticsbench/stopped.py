@@ -5,8 +5,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from atoll_studies.statistics import LEVEL, coverage, interval_ranks, quantile_estimate
-from atoll_studies.stopping import Reason, Stop, decide
+from atoll_studies.statistics.estimates import LEVEL, coverage, interval_ranks, quantile_estimate
+from atoll_studies.statistics.stopping import Reason, Stop, decide
 from statisticsbench.populations import STOPPED, Population
 
 

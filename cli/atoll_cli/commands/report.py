@@ -17,9 +17,9 @@ from atoll_cli.terminal.results_text import print_results
 from atoll_dashboards.report.report import analyse_again
 from atoll_dashboards.report.terminal_summary import print_summary
 from atoll_hosts.binary import find_binary
-from atoll_studies.comparison import comparable, compare
-from atoll_studies.queue_capacity import QueueAdvice, advice_json, queue_advice
-from atoll_studies.results import Results, read_results, results_json, write_tables
+from atoll_studies.results.comparison import comparable, compare
+from atoll_studies.results.queue_capacity import QueueAdvice, advice_json, queue_advice
+from atoll_studies.results.results import Results, read_results, results_json, write_tables
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.views.documents import FORMS, write_results
 

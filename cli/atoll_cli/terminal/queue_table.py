@@ -10,7 +10,7 @@ from rich.table import Table
 
 from atoll_core.plural import listed
 from atoll_dashboards.report.number_format import NOT_MEASURED, figure, octets, percent
-from atoll_studies.queue_capacity import QueueAdvice, QueueLevel
+from atoll_studies.results.queue_capacity import QueueAdvice, QueueLevel
 
 
 def print_queue_advice(advice: Sequence[QueueAdvice]) -> None:

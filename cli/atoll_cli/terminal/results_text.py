@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.table import Table as Drawn
 
 from atoll_analysis.verdict.findings import Verdict
-from atoll_studies.results import Results
+from atoll_studies.results.results import Results
 from atoll_studies.study_directory import FAILED
 from atoll_studies.views.tables import Table, headline, tables
 

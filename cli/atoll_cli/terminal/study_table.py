@@ -11,7 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from atoll_core.plural import counted
-from atoll_studies.sweep import PointState, State, Sweep
+from atoll_studies.sweeping.sweep import PointState, State, Sweep
 
 if TYPE_CHECKING:
     from rich.console import RenderableType

@@ -39,8 +39,8 @@ from atoll_dashboards.report.plot_style import (
     common_style,
 )
 from atoll_dashboards.report.report_data import completed_flows
-from atoll_studies.results import ConfigurationFigure, Results
-from atoll_studies.statistics import Estimate
+from atoll_studies.results.results import ConfigurationFigure, Results
+from atoll_studies.statistics.estimates import Estimate
 from atoll_studies.views.tables import configuration_name, number_text
 
 _COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BROWN, GREY)

@@ -15,12 +15,12 @@ from atoll_controller.planner.virtual_cost import rough
 from atoll_core.plural import counted, listed, significant
 from atoll_core.units import Size
 from atoll_dashboards.report.number_format import decimals, figure
-from atoll_studies.results import ConfigurationFigure, Results, StudyRun, letters
-from atoll_studies.similarity import SEED, Rows, grouped
-from atoll_studies.statistics import LEAST_CONTROLLED, LEVEL, Controlled, Estimate, Paired, least_runs
-from atoll_studies.stopping import Stop
+from atoll_studies.results.results import ConfigurationFigure, Results, StudyRun, letters
+from atoll_studies.results.similarity import SEED, Rows, grouped
+from atoll_studies.statistics.estimates import LEAST_CONTROLLED, LEVEL, Controlled, Estimate, Paired, least_runs
+from atoll_studies.statistics.stopping import Stop
+from atoll_studies.statistics.warm_up import TRIMMED
 from atoll_studies.study_directory import FAILED
-from atoll_studies.warm_up import TRIMMED
 
 OVER_RUNS = "over runs"
 """Title of the table of figures."""

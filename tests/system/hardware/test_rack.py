@@ -126,7 +126,7 @@ def test_a_lab_on_hardware_stays_and_goes(met: Rack) -> None:
     where = ["--inventory", met.inventory]
     up = met.run(ATOLL, "up", EXPERIMENT, "--on", "hardware", *where)
     assert up.returncode == 0, up.stderr
-    assert "small is up, rack applied" in up.stdout
+    assert "small is up; experiment 'rack' applied" in up.stdout
     assert "hosts" not in met.run(ATOLL, "status").stdout, "no lab is emulated here"
     assert f"on the machines of {met.inventory}" in met.run(ATOLL, "status", *where).stdout
     assert "0 changes made" in met.run(ATOLL, "apply", EXPERIMENT, *where).stdout

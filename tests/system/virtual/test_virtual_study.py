@@ -14,8 +14,8 @@ import polars as pl
 import pytest
 
 from atoll_core.experiment.flow_sizes import published
-from atoll_studies.flow_sample import first_sizes
-from atoll_studies.warm_up import trimmed_figures
+from atoll_studies.statistics.flow_sample import first_sizes
+from atoll_studies.statistics.warm_up import trimmed_figures
 from tests.support.killed_sweeps import STUDY, captures, kill_at_random, left_after_death
 from tests.support.sandbox import ATOLL, QUICK, ROOT
 from tests.support.virtual_runs import HANGS_S, atoll

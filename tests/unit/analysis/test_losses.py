@@ -17,7 +17,7 @@ from atoll_dashboards.report.plots import loss
 from atoll_dashboards.report.report import report_page
 from atoll_dashboards.report.report_data import read_sources
 from atoll_hosts.binary import find_binary
-from atoll_studies.comparison import compare
+from atoll_studies.results.comparison import compare
 from tests.support.synthetic_run import simulate
 
 BY_CAUSE = {"queue": (3, 4500), "loss": (20, 30000), "aqm": (0, 0), "blocked": (2, 3000), "unsent": (0, 0)}

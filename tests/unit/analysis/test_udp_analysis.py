@@ -14,7 +14,7 @@ from atoll_core.units import Rate, Size
 from atoll_dashboards.report.plots import PLOTS
 from atoll_dashboards.report.report_data import read_sources
 from atoll_hosts.binary import find_binary
-from atoll_studies.comparison import compare
+from atoll_studies.results.comparison import compare
 from tests.support.synthetic_run import START_NS, PcapWriter, begin, experiment, network, write_capture_log
 
 RATE = Rate(1_200_000)  # ten packets of 1500 bytes in 100 ms

@@ -24,7 +24,7 @@ from atoll_dashboards.report.plots import queue, rates
 from atoll_dashboards.report.report import report_page
 from atoll_dashboards.report.report_data import Sources, read_sources
 from atoll_hosts.binary import find_binary
-from atoll_studies.comparison import compare
+from atoll_studies.results.comparison import compare
 from tests.support.synthetic_run import experiment, simulate
 
 NEW_KEYS = ("concurrency", "flow_classes", "initial_window", "long_flows_mean", "loss_bursts")

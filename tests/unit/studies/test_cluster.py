@@ -13,12 +13,12 @@ from pathlib import Path
 import pytest
 
 from atoll_core.errors import RunError, UsageError
-from atoll_studies.cluster import _to_the_end, require_address
 from atoll_studies.points import make_points
-from atoll_studies.remote_attempt import Returned, _pack, make_attempt, read_inputs, unpack
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Provenance, StudyDirectory
-from atoll_studies.sweep import Sweep
+from atoll_studies.sweeping.cluster import _to_the_end, require_address
+from atoll_studies.sweeping.remote_attempt import Returned, _pack, make_attempt, read_inputs, unpack
+from atoll_studies.sweeping.sweep import Sweep
 from tests.support.sandbox import QUICK
 
 

@@ -20,9 +20,9 @@ from atoll_core.experiment.experiment import Chain, Experiment, Protocol, Traffi
 from atoll_core.lab.network import Network
 from atoll_core.units import Rate
 from atoll_hosts.binary import find_binary
-from atoll_studies.comparison import compare
-from atoll_studies.results import Results
-from atoll_studies.similarity import Likeness
+from atoll_studies.results.comparison import compare
+from atoll_studies.results.results import Results
+from atoll_studies.results.similarity import Likeness
 from atoll_studies.views.documents import FORMS, markdown, page
 from atoll_studies.views.tables import Table, headline, number_text, percent_text, tables
 from tests.support.synthetic_run import begin, experiment, network

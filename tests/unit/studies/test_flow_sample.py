@@ -14,7 +14,7 @@ from atoll_core.experiment.flow_sizes import FlowSizes, curve, fixed, from_count
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.units import Rate
 from atoll_hosts.binary import find_binary
-from atoll_studies.flow_sample import Control, first_sizes, flow_bound, largest_flow_bytes
+from atoll_studies.statistics.flow_sample import Control, first_sizes, flow_bound, largest_flow_bytes
 from tests.support.sandbox import QUICK
 
 COUNTED = from_counts("counted", {100: 3, 1500: 5, 40_000: 1, 2_000_000: 1})

@@ -18,9 +18,9 @@ from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.report import View, report_comparison, report_study
 from atoll_core.units import Size
 from atoll_hosts.binary import find_binary
-from atoll_studies.comparison import comparable, compare
 from atoll_studies.points import make_points
-from atoll_studies.results import Results, Sensitivity, figures_table, read_results
+from atoll_studies.results.comparison import comparable, compare
+from atoll_studies.results.results import Results, Sensitivity, figures_table, read_results
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 from atoll_studies.views.documents import markdown, page

@@ -5,7 +5,7 @@ from pathlib import Path
 
 from atoll_analysis.summary_keys import key_groups
 from atoll_analysis.tables.table_schemas import TABLES, unit_of
-from atoll_studies.results_reference import reference
+from atoll_studies.results.results_reference import reference
 from tests.support.result_schema import mismatches
 
 

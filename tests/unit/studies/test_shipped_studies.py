@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from atoll_analysis.run_figures import FIGURES
-from atoll_studies.results import columns
+from atoll_studies.results.results import columns
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory
-from atoll_studies.sweep import Sweep
+from atoll_studies.sweeping.sweep import Sweep
 from tests.support.sandbox import ROOT
 
 STUDIES = {

@@ -3,8 +3,8 @@
 
 import pytest
 
-from atoll_studies.statistics import interval_ranks
-from atoll_studies.stopping import Reason, Stop, decide, repeated_median, repeated_ranks
+from atoll_studies.statistics.estimates import interval_ranks
+from atoll_studies.statistics.stopping import Reason, Stop, decide, repeated_median, repeated_ranks
 
 STOP = Stop("goodput", 0.05, least=6, most=12, step=2)
 NARROW = [100.0, 101.0, 99.0, 100.5, 99.5, 100.2, 100.1, 99.9, 100.3, 99.7, 100.4, 99.6]

@@ -9,7 +9,7 @@ from atoll_core.description.overrides import override
 from atoll_core.description.yaml_document import compose_document
 from atoll_core.errors import DescriptionError
 from atoll_core.plan.plan import Backend
-from atoll_studies.results import columns
+from atoll_studies.results.results import columns
 from atoll_studies.study import Study, load_study, setting_text
 from tests.support.sandbox import QUICK, ROOT
 

@@ -9,17 +9,17 @@ from pathlib import Path
 
 import pytest
 
-import atoll_studies.sweep
+import atoll_studies.sweeping.sweep
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_cli.terminal.study_table import SweepProgress
 from atoll_core.errors import MachineError, RunDirError, UsageError
 from atoll_core.units import Size
 from atoll_emulation.this_machine.core_pinning import usable_cores
-from atoll_studies.pool import Ended
 from atoll_studies.study import Factor, load_study
 from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory
-from atoll_studies.sweep import State, Sweep, makespan
+from atoll_studies.sweeping.pool import Ended
+from atoll_studies.sweeping.sweep import State, Sweep, makespan
 from tests.support.sandbox import QUICK
 
 HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
@@ -76,13 +76,13 @@ class FakePool:
 @pytest.fixture
 def sweep(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., Sweep]:
     """A sweep of two seeds, of which the machine is checked by nobody."""
-    monkeypatch.setattr(atoll_studies.sweep, "require_platform", lambda *_: None)
-    monkeypatch.setattr(atoll_studies.sweep, "provenance", lambda *_: HERE)
+    monkeypatch.setattr(atoll_studies.sweeping.sweep, "require_platform", lambda *_: None)
+    monkeypatch.setattr(atoll_studies.sweeping.sweep, "provenance", lambda *_: HERE)
 
     async def nothing_to_compile(*_: object) -> int:
         return 0
 
-    monkeypatch.setattr(atoll_studies.sweep, "compile_stale", nothing_to_compile)
+    monkeypatch.setattr(atoll_studies.sweeping.sweep, "compile_stale", nothing_to_compile)
 
     def make(platform: str = "virtual", repetitions: int = 2) -> Sweep:
         file = tmp_path / "study.yaml"
@@ -99,7 +99,7 @@ def execute(
 ) -> list[int]:
     """Sweep with made-up outcomes; the seeds in the order of their attempts."""
     pool = FakePool(sweep, outcomes, origin)
-    monkeypatch.setattr(atoll_studies.sweep, "Pool", pool)
+    monkeypatch.setattr(atoll_studies.sweeping.sweep, "Pool", pool)
     with sweep.directory.locked():
         asyncio.run(sweep.run(1))
     return [sweep.points[point].point.seed for point in pool.order]

@@ -17,7 +17,7 @@ from atoll_analysis.summary import Summary
 from atoll_cli.commands.report import View, report_study
 from atoll_core.errors import UsageError
 from atoll_studies.points import make_points
-from atoll_studies.results import (
+from atoll_studies.results.results import (
     FIGURE_COLUMNS,
     Sensitivity,
     column_name,
@@ -27,7 +27,7 @@ from atoll_studies.results import (
     runs_table,
     write_tables,
 )
-from atoll_studies.statistics import coverage
+from atoll_studies.statistics.estimates import coverage
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 from atoll_studies.views.plots import figure_plot, image

@@ -13,11 +13,11 @@ from atoll_cli.terminal.study_table import SweepProgress
 from atoll_core.description.raw_study import LAST_SEED
 from atoll_core.errors import DescriptionError
 from atoll_studies.points import make_points
-from atoll_studies.results import figures_table, read_results, runs_table, units_of
-from atoll_studies.stopping import Reason
+from atoll_studies.results.results import figures_table, read_results, runs_table, units_of
+from atoll_studies.statistics.stopping import Reason
 from atoll_studies.study import Study, load_study
 from atoll_studies.study_directory import StudyDirectory
-from atoll_studies.sweep import State, Sweep
+from atoll_studies.sweeping.sweep import State, Sweep
 from tests.support.sandbox import QUICK
 from tests.unit.studies.test_study_directory import HERE, record
 from tests.unit.studies.test_warm_up import run as series

@@ -8,8 +8,8 @@ from pathlib import Path
 
 import pytest
 
-import atoll_studies.live_attempt
-import atoll_studies.worker
+import atoll_studies.sweeping.live_attempt
+import atoll_studies.sweeping.worker
 from atoll_core.errors import LabError, RunError
 from atoll_studies.points import make_points
 from atoll_studies.study import load_study
@@ -18,7 +18,7 @@ from tests.support.sandbox import QUICK, ROOT
 
 
 def work(directory: Path, point: str) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "atoll_studies.worker", str(directory), point]
+    command = [sys.executable, "-m", "atoll_studies.sweeping.worker", str(directory), point]
     return subprocess.run(command, capture_output=True, text=True, timeout=60, check=False)
 
 
@@ -58,14 +58,14 @@ def test_a_program_that_was_changed_during_the_sweep_makes_no_attempt(tmp_path: 
 def test_an_inventory_is_part_of_the_provenance(tmp_path: Path) -> None:
     inventory = tmp_path / "inventory.yaml"
     inventory.write_text("1")
-    before = atoll_studies.worker.provenance("hardware", None, inventory)
-    assert atoll_studies.worker.provenance("hardware", None, inventory) == before
+    before = atoll_studies.sweeping.worker.provenance("hardware", None, inventory)
+    assert atoll_studies.sweeping.worker.provenance("hardware", None, inventory) == before
     inventory.write_text("2")
-    after = atoll_studies.worker.provenance("hardware", None, inventory)
+    after = atoll_studies.sweeping.worker.provenance("hardware", None, inventory)
     assert after != before
     assert f"inventory {after.inventory}" in str(after)
     with pytest.raises(RunError, match="cannot be read: No such file"):
-        atoll_studies.worker.provenance("hardware", None, tmp_path / "none")
+        atoll_studies.sweeping.worker.provenance("hardware", None, tmp_path / "none")
 
 
 def test_a_run_that_does_not_begin_has_an_exit_code_of_its_own(
@@ -74,13 +74,13 @@ def test_a_run_that_does_not_begin_has_an_exit_code_of_its_own(
     def refused(*_: object, wait: bool) -> None:
         raise LabError("another run is in progress")
 
-    monkeypatch.setattr(atoll_studies.live_attempt, "lab_in_use", refused)
+    monkeypatch.setattr(atoll_studies.sweeping.live_attempt, "lab_in_use", refused)
     file = tmp_path / "study.yaml"
     file.write_text(f"name: s\nexperiment: {QUICK}\nplatform: mininet\n")
     study, directory = load_study(file), StudyDirectory(tmp_path / "s")
     (point,) = make_points(study)
     directory.write(study, [point])
-    assert asyncio.run(atoll_studies.worker._main(directory.path, point.id)) == 75
+    assert asyncio.run(atoll_studies.sweeping.worker._main(directory.path, point.id)) == 75
     assert capsys.readouterr().err == "another run is in progress\n"
     assert directory.attempts(point.id) == []
 

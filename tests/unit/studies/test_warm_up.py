@@ -12,7 +12,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_core.codec import to_json
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunDirError
-from atoll_studies.warm_up import WarmUp, find_warm_up, mser, trimmed_figures
+from atoll_studies.statistics.warm_up import WarmUp, find_warm_up, mser, trimmed_figures
 from tests.support.sandbox import QUICK
 
 ORIGIN_NS = 10**18

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""One attempt at a point: ``python -m atoll_studies.worker STUDY POINT``.
+"""One attempt at a point: ``python -m atoll_studies.sweeping.worker STUDY POINT``.
 
 A process of its own for each: it ends, with all that it started, when the sweep does, however that ends. Exit code 0:
 an attempt was added to the study's directory, whatever its outcome; otherwise the reason is on standard error. 75: the
@@ -126,7 +126,7 @@ class _Worker:
 
     async def _live(self) -> dict[str, Any]:
         """Run on the lab that is up, else on one of its own, which is taken down afterwards; returns the summary."""
-        from atoll_studies.live_attempt import run_on_daemon
+        from atoll_studies.sweeping.live_attempt import run_on_daemon
 
         def take(line: dict[str, Any]) -> None:
             if line["type"] == "run":

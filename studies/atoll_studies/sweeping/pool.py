@@ -92,7 +92,7 @@ class Pool:
     async def _attempt(self, point: str) -> Ended:
         process = await asyncio.create_subprocess_exec(
             *("setpriv", "--pdeathsig", "KILL"),
-            *(sys.executable, "-m", "atoll_studies.worker", str(self._study), point),
+            *(sys.executable, "-m", "atoll_studies.sweeping.worker", str(self._study), point),
             stdin=asyncio.subprocess.DEVNULL,
             stdout=asyncio.subprocess.DEVNULL,
             stderr=asyncio.subprocess.PIPE,

@@ -13,9 +13,9 @@ from atoll_analysis.summary import Summary
 from atoll_core.description.raw_study import ATTEMPTS, MSER_5
 from atoll_core.errors import RunDirError
 from atoll_core.platforms import VIRTUAL
-from atoll_studies.stopping import Decision, Stop, decide
+from atoll_studies.statistics.stopping import Decision, Stop, decide
+from atoll_studies.statistics.warm_up import PILOT, TRIMMED, WarmUp, find_warm_up, trimmed_figures
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
-from atoll_studies.warm_up import PILOT, TRIMMED, WarmUp, find_warm_up, trimmed_figures
 
 
 @dataclass(frozen=True, slots=True)

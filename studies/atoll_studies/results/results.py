@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results over runs: configurations, their runs, and estimates of each figure. Of a study, or of any runs compared.
 
-A study knows its factors. Of other runs :mod:`atoll_studies.comparison` finds them. From here on both are the same.
+A study knows its factors. Of other runs :mod:`atoll_studies.results.comparison` finds them. From here on both are
+the same.
 """
 
 import functools
@@ -20,9 +21,9 @@ from atoll_analysis.tables.table_schemas import unit_of
 from atoll_core.codec import from_json
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import UsageError
-from atoll_studies.flow_sample import Control, FlowBound, flow_bound
-from atoll_studies.similarity import Likeness
-from atoll_studies.statistics import (
+from atoll_studies.results.similarity import Likeness
+from atoll_studies.results.study_runs import PointRuns, decisions, over, points_of, run_figures, settled, warm_up_of
+from atoll_studies.statistics.estimates import (
     Controlled,
     Estimate,
     Paired,
@@ -31,10 +32,10 @@ from atoll_studies.statistics import (
     paired_differences,
     quantile_estimate,
 )
-from atoll_studies.stopping import Decision, Stop
+from atoll_studies.statistics.flow_sample import Control, FlowBound, flow_bound
+from atoll_studies.statistics.stopping import Decision, Stop
+from atoll_studies.statistics.warm_up import NO_WARM_UP, WarmUp
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
-from atoll_studies.study_runs import PointRuns, decisions, over, points_of, run_figures, settled, warm_up_of
-from atoll_studies.warm_up import NO_WARM_UP, WarmUp
 from atoll_testbed.run.run_request import RunRequest
 
 if TYPE_CHECKING:

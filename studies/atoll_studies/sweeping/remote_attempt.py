@@ -17,8 +17,8 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.errors import RunError
-from atoll_studies.pool import last_lines
 from atoll_studies.study_directory import StudyDirectory
+from atoll_studies.sweeping.pool import last_lines
 
 _LAB = "lab.yaml"  # beside which the files of programs are
 
@@ -74,7 +74,7 @@ def make_attempt(inputs: Inputs, within: Path) -> Returned:
             # It dies with the thread of the worker that waits for it.
             [
                 *("setpriv", "--pdeathsig", "KILL"),
-                *(sys.executable, "-m", "atoll_studies.worker", str(directory.path), identity),
+                *(sys.executable, "-m", "atoll_studies.sweeping.worker", str(directory.path), identity),
             ],
             stdin=subprocess.DEVNULL,
             stdout=subprocess.DEVNULL,

@@ -19,8 +19,7 @@ from atoll_core.codec import from_json
 from atoll_core.errors import RunError, UsageError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
-from atoll_studies.flow_sample import flow_bound
-from atoll_studies.results import (
+from atoll_studies.results.results import (
     USUAL_FIGURES,
     Results,
     StudyRun,
@@ -29,7 +28,8 @@ from atoll_studies.results import (
     require_baseline,
     require_figures,
 )
-from atoll_studies.similarity import SEED, likeness
+from atoll_studies.results.similarity import SEED, likeness
+from atoll_studies.statistics.flow_sample import flow_bound
 from atoll_studies.study_directory import Provenance, StudyDirectory, is_study
 
 

@@ -16,9 +16,9 @@ from urllib.parse import urlsplit
 
 from atoll_analysis.run_directory import RunDir
 from atoll_core.errors import AtollError, MachineError, UsageError
-from atoll_studies.pool import Ended, attempt_all
-from atoll_studies.remote_attempt import Inputs, Returned, make_attempt, read_inputs, unpack
 from atoll_studies.study_directory import FAILED, StudyDirectory
+from atoll_studies.sweeping.pool import Ended, attempt_all
+from atoll_studies.sweeping.remote_attempt import Inputs, Returned, make_attempt, read_inputs, unpack
 
 P = ParamSpec("P")
 Client = Any  # distributed.Client, which has only some of its types

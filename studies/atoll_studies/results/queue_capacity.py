@@ -15,7 +15,7 @@ from typing import Any, cast
 from atoll_analysis.figures.regimes import SWINGING_SHARE
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
-from atoll_studies.results import Results
+from atoll_studies.results.results import Results
 
 SLOWEST_TRANSFER = 1.25
 """A transfer finishes in reasonable time if it takes at most this much of the shortest median of all capacities."""

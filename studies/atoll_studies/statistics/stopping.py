@@ -17,7 +17,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from atoll_studies.statistics import LEVEL, Estimate, quantile
+from atoll_studies.statistics.estimates import LEVEL, Estimate, quantile
 
 _ROUNDING = 1e-12
 

@@ -16,13 +16,13 @@ from atoll_core.units import Duration, Size
 from atoll_emulation.this_machine.core_pinning import usable_cores
 from atoll_emulation.this_machine.host_requirements import require_virtual_machine
 from atoll_emulation.uml.kernel import UmlKernel
-from atoll_studies.cluster import Cluster
 from atoll_studies.points import Point, make_points, run_request
-from atoll_studies.pool import Ended, Pool
+from atoll_studies.results.study_runs import PointRuns, decisions, out_of_tries, warm_up_of
 from atoll_studies.study import Study
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory, is_study
-from atoll_studies.study_runs import PointRuns, decisions, out_of_tries, warm_up_of
-from atoll_studies.worker import provenance
+from atoll_studies.sweeping.cluster import Cluster
+from atoll_studies.sweeping.pool import Ended, Pool
+from atoll_studies.sweeping.worker import provenance
 from atoll_testbed.preflight.requirements import fitting_runs, require_lab, require_runnable
 from atoll_testbed.virtual.precompile import compile_stale, module_folders
 

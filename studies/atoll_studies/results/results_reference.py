@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/results.md: every table, column and key of the results of runs and studies, from what the code is made of.
 
-python -m atoll_studies.results_reference docs/results.md
+python -m atoll_studies.results.results_reference docs/results.md
 """
 
 import inspect
@@ -12,13 +12,13 @@ from pathlib import Path
 from atoll_analysis.run_figures import FIGURES
 from atoll_analysis.summary_keys import KeyGroup, key_groups
 from atoll_analysis.tables.table_schemas import TABLES, TableSchema, unit_of
-from atoll_studies.results import CONTROL_COLUMN, FIGURE_COLUMNS, ORIGIN_COLUMNS, column_name
+from atoll_studies.results.results import CONTROL_COLUMN, FIGURE_COLUMNS, ORIGIN_COLUMNS, column_name
 
 _HEAD = """\
 # Results
 
 Reference of the files with results: every table, column, unit and key.
-`python -m atoll_studies.results_reference docs/results.md` writes this page from the code.
+`python -m atoll_studies.results.results_reference docs/results.md` writes this page from the code.
 
 | file | content |
 |---|---|
