@@ -133,7 +133,6 @@ struct Proxy {
 
 impl Proxy {
     fn open(mut config: Config) -> Result<Self, PepError> {
-        let descriptors = raise_descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
         let backlog = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
         let backlog = backlog
             .ok()
@@ -145,6 +144,7 @@ impl Proxy {
     }
 
     fn at(entrances: Vec<Entrance>, config: Config) -> Result<Self, PepError> {
+        let descriptors = raise_descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(PepError::of("open an epoll"))?;
         let streams_bytes = config.between.map_or(0, |_| STREAMS_BYTES);
         let stream_max = config.between.map_or(0, |between| between.stream_bytes);
