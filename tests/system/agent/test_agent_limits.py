@@ -325,7 +325,8 @@ def pretending(hello: str) -> list[str]:
 async def test_an_agent_that_speaks_another_language_is_named_with_the_remedy(speaks: str, told: str) -> None:
     """Older, newer, and one that says nothing of the kind."""
     hello = f'{{"type":"hello",{speaks},"version":"9.0.0","pid":1,"arch":"x86_64"}}'
-    with pytest.raises(LabError, match=f"9.0.0 speaks protocol {told}, but {OURS} is needed: build both from one revision"):
+    wrong = f"9.0.0 speaks protocol {told}, but {OURS} is needed: build both from one revision"
+    with pytest.raises(LabError, match=wrong):
         await Agent.start(pretending(hello), find_binary())
 
 
