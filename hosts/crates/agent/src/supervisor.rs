@@ -379,7 +379,7 @@ impl Supervisor {
                 }
             }
             None => {
-                eprintln!("atoll-host agent: a tool does not end, so the settings were not undone")
+                eprintln!("atoll-host agent: a tool does not end, so the settings were not undone");
             }
         }
         self.output.flush_all(&Timespec {

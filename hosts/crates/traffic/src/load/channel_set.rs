@@ -334,10 +334,15 @@ impl<'a> ChannelSet<'a> {
 
 /// Waits of a Poisson process go on with another mean at `now_ns`: what is left of an exponential wait is exponential, and
 /// has the new mean once it is multiplied by their ratio. What is due already stays due.
-fn rescale(due: &mut BinaryHeap<Reverse<(u64, usize)>>, now_ns: u64, old_ns: u64, new_ns: u64) {
+fn rescale(
+    due: &mut BinaryHeap<Reverse<(u64, usize)>>,
+    now_ns: u64,
+    former_mean_ns: u64,
+    mean_ns: u64,
+) {
     let rescaled = due.drain().map(|Reverse((due_ns, index))| {
-        let left_ns = u128::from(due_ns.saturating_sub(now_ns)) * u128::from(new_ns);
-        let left_ns = u64::try_from(left_ns / u128::from(old_ns)).unwrap_or(u64::MAX);
+        let left_ns = u128::from(due_ns.saturating_sub(now_ns)) * u128::from(mean_ns);
+        let left_ns = u64::try_from(left_ns / u128::from(former_mean_ns)).unwrap_or(u64::MAX);
         Reverse((due_ns.min(now_ns).saturating_add(left_ns), index))
     });
     *due = rescaled.collect();
@@ -377,11 +382,11 @@ mod tests {
         };
         channels.change(&change, 10 * SECOND_NS);
         assert_eq!(channels.due.len(), before);
-        let begin = |Reverse((due_ns, _)): &&Reverse<(u64, usize)>| {
+        let within = |Reverse((due_ns, _)): &&Reverse<(u64, usize)>| {
             (10 * SECOND_NS..11 * SECOND_NS).contains(due_ns)
         };
         // Of some 51 that are still to come 1 - exp(-1 / 1.2) = 57 %: 29 in the mean, with a standard deviation of 4.
-        let begun = channels.due.iter().filter(begin).count();
+        let begun = channels.due.iter().filter(within).count();
         assert!((18..50).contains(&begun), "{begun}");
     }
 
