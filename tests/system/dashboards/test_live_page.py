@@ -310,10 +310,10 @@ def test_a_page_that_nobody_serves_any_more_says_that_its_connection_was_lost(st
         page = stage.open_at(url)
         page.wait(f"{STATE} === 'live'")
     page.wait(f"{STATE} === 'not connected'")
-    said = page.wait(f"/Nobody answers.*again in/.test({BANNER}) && {BANNER}")
+    said = page.wait(f"/This address no longer answers.*again in/.test({BANNER}) && {BANNER}")
     assert re.fullmatch(
         r"The connection was lost at \d\d:\d\d:\d\d: the figures shown are older\. "
-        r"Nobody answers at this address any more\. Trying again in [1-5] s\.",
+        r"This address no longer answers\. Trying again in [1-5] s\.",
         said,
     )
     assert "lab ended" not in page.value(LOG)
