@@ -65,10 +65,14 @@ def test_short_flows_take_fewer_round_trips(
 
 
 def test_a_long_flow_takes_the_time_of_its_bytes(tmp_path: Path, project: Path) -> None:
-    """And nothing is lost at the queue."""
+    """And nothing is lost at the queue.
+
+    The calibration before a run overflows the queue while the connection of the PEPs is up, so its window is smaller at
+    the start of the transfer than configured: 3 to 8 % are lost by this (docs/pep.md).
+    """
     words = ("--set", "traffic.channels=0", "--set", "transfer.size=40 MB", "--set", "transfer.start=2 s")
     summary = ran(tmp_path, project, *ARMS["early"], *words, "--duration", "40 s")
     wire_bytes = 40e6 * 1500 / 1448
-    assert summary["transfer_s"] <= 1.03 * (wire_bytes / RATE_BYTES_S + RTT_S)
+    assert summary["transfer_s"] <= 1.09 * (wire_bytes / RATE_BYTES_S + RTT_S)
     assert summary["boxes"]["pep-w"]["multiplexed_connections"] == summary["boxes"]["pep-w"]["connections"]
     assert summary["loss_bytes_link"] == 0
