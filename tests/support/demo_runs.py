@@ -64,13 +64,14 @@ def identity(line: str, by_ns: int = 0) -> Identity:
 def changed_run(directory: Path) -> Made:
     """Make one, in a sandbox, in which chain and latency change; whose database is never there, which it notes.
 
-    The new chain has a PEP, so that kinds of boxes have points, too.
+    The new chain has a PEP, so that kinds of boxes have points, too. The transfer begins after the change, which would
+    reset it.
     """
     lab = ROOT / "emulation/labs/island.yaml"
     (directory / "lab.yaml").write_text(lab.read_text().replace("pep-w: {kind: router", "pep-w: {kind: pep"))
     experiment = directory / "geo.yaml"
     described = GEO.read_text().replace("../emulation/labs/island.yaml", "lab.yaml")
-    experiment.write_text(described.replace("start: 10 s", "start: 1 s") + _CHANGES)
+    experiment.write_text(described.replace("start: 10 s", "start: 4 s") + _CHANGES)
     with Sandbox(directory) as sandbox:
         away = "ATOLL_INFLUX_URL=http://127.0.0.1:9"
         run = sandbox.run("env", away, ATOLL, "run", experiment, "--duration", "8 s", "--no-analysis", "--json")
