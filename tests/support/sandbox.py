@@ -4,6 +4,7 @@
 What a run leaves behind is then simply what is still there, and tests cannot meet each other's labs.
 """
 
+import json
 import os
 import shutil
 import signal
@@ -143,6 +144,14 @@ class Sandbox:
         while left := self.traces():
             assert time.monotonic() < deadline, "left behind:\n" + "\n".join(left)
             time.sleep(0.1)
+
+
+def found_by(guest: str, directory: Path) -> Any:
+    """Run a module of tests/guests in a sandbox of its own; returns the JSON that it prints."""
+    with Sandbox(directory) as sandbox:
+        done = sandbox.run("env", f"PYTHONPATH={ROOT}", ROOT / ".venv/bin/python", "-m", guest)
+        assert done.returncode == 0, done.stderr
+        return json.loads(done.stdout)
 
 
 def wait_for_line(process: subprocess.Popen[str], text: str) -> list[str]:

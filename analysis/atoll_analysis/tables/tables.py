@@ -352,18 +352,17 @@ def _queue(tables: Tables, facts: RunData) -> pl.LazyFrame:
 
 def _channel_flows(run: RunDir, facts: RunData) -> pl.LazyFrame:
     hosts, port = facts.network.hosts, facts.experiment.traffic.port
-    servers = {f"{host.address}:{port}": int(host.address) for host in hosts}
-    names = {f"{host.address}:{port}": host.name for host in hosts}
-    clients = {host.name: int(host.address) for host in hosts}
+    servers = {f"{host.address}:{port}": host.name for host in hosts}
+    addresses = {host.name: int(host.address) for host in hosts}
     chain = by_chain(
         facts.standing, lambda chain: chain.name, "world_end", "island_end", pl.lit(TCP, pl.UInt8), "start_ns"
     )
     return (
         channel_flow_table(run.logs)
+        .with_columns(pl.col("server").replace_strict(servers, default=None, return_dtype=pl.String))
         .with_columns(
-            world_end=pl.col("server").replace_strict(servers, default=None, return_dtype=pl.UInt32),
-            island_end=pl.col("client").replace_strict(clients, default=None, return_dtype=pl.UInt32),
-            server=pl.col("server").replace_strict(names, default=None, return_dtype=pl.String),
+            pl.col(host).replace_strict(addresses, default=None, return_dtype=pl.UInt32).alias(end)
+            for host, end in (("server", "world_end"), ("client", "island_end"))
         )
         .with_columns(chain=chain)
         .drop("world_end", "island_end")

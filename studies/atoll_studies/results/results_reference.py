@@ -115,8 +115,9 @@ def _page() -> Iterator[str]:
     for name, schema in TABLES.items():
         yield from _table_of(name, schema)
     yield _SUMMARY
-    for group in key_groups():
-        yield from _keys_of(group)
+    groups = key_groups()
+    for group in groups:
+        yield from _keys_of(group, [each.name for each in groups])
     yield _STUDY
     yield from _rows(
         ("column", "unit", "meaning"), _meant(_RUN_COLUMNS, ("seed", "verdict", CONTROL_COLUMN, *ORIGIN_COLUMNS))
@@ -142,19 +143,22 @@ def _table_of(name: str, schema: TableSchema) -> Iterator[str]:
     )
 
 
-def _keys_of(group: KeyGroup) -> Iterator[str]:
+def _keys_of(group: KeyGroup, linked: Sequence[str]) -> Iterator[str]:
     yield f"### {group.name}\n"
     yield inspect.cleandoc(group.meaning).replace("``", "`") + "\n"
     yield from _rows(
         ("key", "type", "unit", "meaning"),
-        ((f"`{key.name}`", _linked(key.type), key.unit, key.meaning.replace("``", "`")) for key in group.keys),
+        (
+            (f"`{key.name}`", _with_links(key.type, linked), key.unit, key.meaning.replace("``", "`"))
+            for key in group.keys
+        ),
     )
 
 
-def _linked(kind: str) -> str:
-    """The type, with a link to the keys of an object."""
-    for group in key_groups():
-        kind = kind.replace(group.name, f"[{group.name}](#{group.name.lower()})")
+def _with_links(kind: str, names: Sequence[str]) -> str:
+    """The type, with links to the keys of the objects in it."""
+    for name in names:
+        kind = kind.replace(name, f"[{name}](#{name.lower()})")
     return kind.replace("|", "or")
 
 

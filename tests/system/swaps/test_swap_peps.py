@@ -1,25 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """TCP connections through two PEPs that multiplex them, when traffic is moved away from the PEPs and back."""
 
-import json
-from collections.abc import Iterator
 from typing import Any
 
 import pytest
 
-from tests.support.sandbox import ROOT, Sandbox
+from tests.support.sandbox import found_by
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
 
 @pytest.fixture(scope="module")
-def found(tmp_path_factory: pytest.TempPathFactory) -> Iterator[dict[str, Any]]:
+def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
     """What became of the connections, each an echo's."""
-    with Sandbox(tmp_path_factory.mktemp("peps")) as sandbox:
-        python = ROOT / ".venv" / "bin" / "python"
-        done = sandbox.run("env", f"PYTHONPATH={ROOT}", python, "-m", "tests.guests.pep_swap_guest")
-        assert done.returncode == 0, done.stderr
-        yield json.loads(done.stdout)
+    return found_by("tests.guests.pep_swap_guest", tmp_path_factory.mktemp("peps"))
 
 
 def test_both_ends_learn_of_it_when_the_peps_leave_the_chain(found: dict[str, Any]) -> None:

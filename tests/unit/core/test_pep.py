@@ -148,11 +148,7 @@ def test_two_peps_share_a_connection_between_addresses_of_their_chain(plan: Load
     ],
 )  # fmt: skip
 def test_both_peps_have_to_multiplex(plan: Load, boxes: str, message: str) -> None:
-    with pytest.raises(DescriptionError) as refused:
-        plan(boxes)
-    (line,) = str(refused.value).splitlines()
-    assert re.match(r".*e\.yaml:\d+: ", line)
-    assert message in line
+    is_refused_in_one_line(plan, boxes, message)
 
 
 def test_one_connection_takes_one_path(plan: Load) -> None:
@@ -172,6 +168,11 @@ def test_one_connection_takes_one_path(plan: Load) -> None:
     ],
 )
 def test_a_wrong_setting_has_its_line(plan: Load, boxes: str, message: str) -> None:
+    is_refused_in_one_line(plan, boxes, message)
+
+
+def is_refused_in_one_line(plan: Load, boxes: str, message: str) -> None:
+    """Assert that these settings of boxes are refused, with file and line."""
     with pytest.raises(DescriptionError) as refused:
         plan(boxes)
     (line,) = str(refused.value).splitlines()

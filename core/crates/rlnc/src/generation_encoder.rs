@@ -38,16 +38,8 @@ impl GenerationEncoder {
     /// # Errors
     /// If the generation is full, or the packet is longer than 65535 bytes.
     pub fn push(&mut self, packet: &[u8]) -> Result<Header, CodeError> {
-        let index = self.symbols.len() as u16;
-        if index == self.size {
-            let (sources, limit) = (usize::from(index) + 1, usize::from(self.size));
-            return Err(CodeError::Sources { sources, limit });
-        }
-        self.symbols.push(symbol::of_packet(packet)?);
-        Ok(Header::Systematic {
-            generation: self.generation,
-            index,
-        })
+        let limit = usize::from(self.size);
+        symbol::push_source(&mut self.symbols, packet, limit, self.generation)
     }
 
     /// The number of packets that it took.

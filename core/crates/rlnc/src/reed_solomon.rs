@@ -34,7 +34,7 @@ struct Encoder {
 struct Decoder {
     code: ReedSolomon,
     longest_packet: usize,
-    /// The sources seen so far, and whether a repair packet told their number.
+    /// The sources seen so far, and whether a repair packet gave their number.
     count: u16,
     closed: bool,
     sources: Vec<Option<Vec<u8>>>,
@@ -84,21 +84,11 @@ impl BlockCode for ReedSolomon {
 
 impl BlockEncoder for Encoder {
     fn push(&mut self, packet: &[u8]) -> Result<Header, CodeError> {
-        let (index, limit) = (self.symbols.len(), usize::from(self.code.size));
         if self.repairs.is_some() {
             return Err(CodeError::Closed);
         }
-        if index == limit {
-            return Err(CodeError::Sources {
-                sources: index + 1,
-                limit,
-            });
-        }
-        self.symbols.push(symbol::of_packet(packet)?);
-        Ok(Header::Systematic {
-            generation: self.generation,
-            index: index as u16,
-        })
+        let limit = usize::from(self.code.size);
+        symbol::push_source(&mut self.symbols, packet, limit, self.generation)
     }
 
     fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError> {

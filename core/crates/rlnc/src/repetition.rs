@@ -59,18 +59,7 @@ impl BlockCode for Repetition {
 
 impl BlockEncoder for Encoder {
     fn push(&mut self, packet: &[u8]) -> Result<Header, CodeError> {
-        let (index, limit) = (self.symbols.len(), self.size);
-        if index == limit {
-            return Err(CodeError::Sources {
-                sources: index + 1,
-                limit,
-            });
-        }
-        self.symbols.push(symbol::of_packet(packet)?);
-        Ok(Header::Systematic {
-            generation: self.generation,
-            index: index as u16,
-        })
+        symbol::push_source(&mut self.symbols, packet, self.size, self.generation)
     }
 
     fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError> {

@@ -1,6 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! A symbol is what is coded: two bytes with the length of a packet, and the packet. Zeros after it change nothing.
 
+use crate::Header;
 use crate::LONGEST_PACKET;
 use crate::errors::CodeError;
 
@@ -13,6 +14,25 @@ pub(crate) fn of_packet(packet: &[u8]) -> Result<Vec<u8>, CodeError> {
     symbol.extend_from_slice(&length.to_be_bytes());
     symbol.extend_from_slice(packet);
     Ok(symbol)
+}
+
+/// Take a packet as the next source of a generation that has at most `limit`; the header with which it is to be sent.
+pub(crate) fn push_source(
+    symbols: &mut Vec<Vec<u8>>,
+    packet: &[u8],
+    limit: usize,
+    generation: u32,
+) -> Result<Header, CodeError> {
+    let index = symbols.len();
+    if index == limit {
+        let sources = index + 1;
+        return Err(CodeError::Sources { sources, limit });
+    }
+    symbols.push(of_packet(packet)?);
+    Ok(Header::Systematic {
+        generation,
+        index: index as u16,
+    })
 }
 
 /// Cut off the zeros after the packet.
