@@ -20,6 +20,7 @@ exists everywhere, no file of a user's is in it, and neither kernel nor guest lo
 
 _TOP = PLACE / "top"
 _INSIDE = Path("/run/uml")  # PLACE as seen from the furnished root
+_HERE = Path("/run/here")  # the directory where the command starts
 _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 LATE = "late"
@@ -84,7 +85,8 @@ exec /bin/sh {_INSIDE}/run
 
         ``poweroff -f`` writes nothing back, hence the ``sync``. Without memory the kernel panics rather than kill a
         process that somebody measures. In virtual time, a guest in which everything waits for good reaches its limit at
-        once: the clock jumps there.
+        once: the clock jumps there. The command starts in its directory under a name that is the same everywhere: the
+        shell exports it (PWD), and its length would move every stack, and with it page faults and their instants.
         """
         late = f"(sleep {self.limit_s}; echo {LATE} > {_INSIDE}/status; busybox poweroff -f) &\n"
         begin = ":" if self.limit_s is None else f"sleep {OVS_COUNTS_CPUS_AFTER_S}\n{late}"
@@ -94,7 +96,8 @@ ip link set lo up
 hostname virtual
 echo 1 > /proc/sys/vm/panic_on_oom
 echo {_BACKLOG_PACKETS} > /proc/sys/net/core/netdev_max_backlog
-{exports}cd {shlex.quote(str(self.directory))}
+{exports}ln -s {shlex.quote(str(self.directory))} {_HERE}
+cd {_HERE}
 {begin}
 {shlex.join(self.command)}
 echo $? > {_INSIDE}/status

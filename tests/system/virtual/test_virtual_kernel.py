@@ -56,6 +56,20 @@ def test_the_same_seed_gives_the_same_everything(clock: dict[str, Any], tmp_path
     assert found("clock", tmp_path / "another" / "place") == clock
 
 
+def test_where_the_command_starts_moves_no_stack(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A stack that begins elsewhere has other page faults, and everything after them is at another instant."""
+    stacks: set[str] = set()
+    for length in (1, 80):
+        here = tmp_path / ("d" * length)
+        here.mkdir()
+        monkeypatch.chdir(here)
+        ended = run(["sh", "-c", "readlink /proc/$$/cwd; cut -d' ' -f28 /proc/$$/stat"], tmp_path / f"out-{length}")
+        place, stack = ended.console.split()
+        assert place == str(here)
+        stacks.add(stack)
+    assert len(stacks) == 1
+
+
 def test_another_seed_gives_other_random_numbers_at_the_same_times(clock: dict[str, Any], tmp_path: Path) -> None:
     other = found("clock", tmp_path, seed=2)
     random, same = other.pop("random"), {name: clock[name] for name in clock if name != "random"}
