@@ -30,6 +30,7 @@ from atoll_analysis.summary import (
     EndedConnections,
     LimitFigures,
     LinkFigures,
+    LowPriorityFigures,
     SojournFigures,
     Summary,
     TerrestrialRtt,
@@ -52,7 +53,7 @@ from atoll_analysis.verdict.timeouts import (
     transfer_tries,
 )
 from atoll_analysis.verdict.verdict import judge
-from atoll_core.experiment.experiment import Link, Protocol, VerdictBounds
+from atoll_core.experiment.experiment import Link, LowPriority, Protocol, VerdictBounds
 from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.experiment.setting_texts import settings_tree
 from atoll_core.lab.network import HostRole
@@ -156,6 +157,11 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         regime=_regime(facts, bottleneck, intervals, links, lost_in_bursts, crowd) if bottleneck else None,
         chains=chain_figures(tables, facts) if facts.has_branches else {},
         changes=[change_figures(change, facts) for change in facts.changes],
+        low_priority={
+            link.box: _low_priority(link.to_island.low_priority, facts.direction(link, "to_island"))
+            for link in facts.experiment.links
+            if link.to_island.low_priority
+        },
         loss_bursts=lost_in_bursts,
         stretches=compared,
         payload=payload(facts, tables),
@@ -294,6 +300,18 @@ def _sojourn(measured: Sojourn) -> SojournFigures:
         p95_ms=measured.p95_ns / 1e6,
         p99_ms=measured.p99_ns / 1e6,
         max_ms=measured.max_ns / 1e6,
+    )
+
+
+def _low_priority(low: LowPriority, measured: Part | None) -> LowPriorityFigures:
+    seen_there = measured.low_priority if measured else None
+    return LowPriorityFigures(
+        queue_bytes=low.queue.bytes,
+        queue_max_bytes=seen_there.queue_max_bytes if seen_there else None,
+        in_packets=seen_there.in_packets if seen_there else None,
+        sent_packets=seen_there.sent_packets if seen_there else None,
+        sent_bytes=seen_there.sent_bytes if seen_there else None,
+        sojourn=_sojourn(seen_there.sojourn) if seen_there and seen_there.sojourn else None,
     )
 
 

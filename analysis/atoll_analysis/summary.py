@@ -74,6 +74,17 @@ class SojournFigures(TypedDict):
     max_ms: float  # maximum
 
 
+class LowPriorityFigures(TypedDict):
+    """The low-priority queue of a link, in the direction to the island."""
+
+    queue_bytes: int  # configured capacity
+    queue_max_bytes: int | None  # most bytes in it; None: not measured
+    in_packets: int | None  # packets that came for it; None: not measured
+    sent_packets: int | None  # of these, the packets that were sent; None: not measured
+    sent_bytes: int | None  # their bytes, as the link counts them; None: not measured
+    sojourn: SojournFigures | None  # time in it; None: the backend does not measure it, or no packet was sent
+
+
 class LinkFigures(TypedDict):
     """One satellite link within the measurement, in the direction to the island except ``*_to_world``."""
 
@@ -226,6 +237,7 @@ class Summary(TypedDict):
     chains: dict[str, ChainFigures]  # traffic of each chain by its name; empty if one chain carries everything
     changes: list[ChangeFigures]  # scheduled changes in their order
     # loss
+    low_priority: dict[str, LowPriorityFigures]  # low-priority queues by link, of links that have one
     loss_bursts: dict[str, LossBursts]  # bursts of lost packets by link, of links between two captures
     # parts of the chains between two captures: whether captures and links count the same losses
     stretches: list[Section]

@@ -108,3 +108,19 @@ def test_a_box_is_read_as_it_speaks(tmp_path: Path, project: Path, box: str, par
     counters = box_table(log(tmp_path, "link.jsonl", lines) / "link.jsonl", tmp_path).collect()
     assert counters["part"].to_list() == parts
     assert counters["in_packets"].null_count() == 0
+
+
+def test_a_queue_of_low_priority_is_read_from_counters_and_marks(tmp_path: Path, project: Path) -> None:
+    lines = said_by(project, "link-low-priority", "link")
+    counters = box_table(log(tmp_path, "link.jsonl", lines) / "link.jsonl", tmp_path).collect()
+    to_island = counters.filter(counters["part"] == "to_island").row(0, named=True)
+    assert to_island["low_priority_queue_bytes"] == 16_800
+    marks = [{**said, "box": "sat"} for said in map(json.loads, lines) if said["type"] == "mark"]
+    (found,) = measurements([{**mark, "mark": name} for mark in marks for name in ("begin", "end")])
+    towards = {part.name: part for part in found.parts}
+    low = towards["to_island"].low_priority
+    assert low is not None
+    assert (low.in_packets, low.sent_packets, low.queue_max_bytes) == (60, 48, 16_800)
+    assert low.sojourn is not None
+    assert low.sojourn.mean_ns == 90e6
+    assert towards["to_world"].low_priority is None

@@ -55,6 +55,7 @@ links:
       delay: 250 ms
       queue: 100 kB
       queue_packets: 100
+      low_priority: {{queue: 200 kB, queue_packets: 50}}
       jitter: {{distribution: normal, amount: 5 ms, correlation: 25 %}}
       reorder: true
       loss: {{model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %, loss_bad: 50 %, where: before}}

@@ -41,6 +41,7 @@ NEW = {
     "initial_window",
     "long_flows_mean",
     "loss_bursts",
+    "low_priority",
     "ping_sojourn",
     "regime",
     "settings",

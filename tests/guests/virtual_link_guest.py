@@ -14,12 +14,12 @@ import socket
 import struct
 import subprocess
 import time
-from collections.abc import Generator, Iterator
+from collections.abc import Generator, Iterable, Iterator
 from dataclasses import dataclass, replace
 from typing import Any
 
 from atoll_controller.planner.link_config import direction_config
-from atoll_core.experiment.experiment import Bernoulli, Counted, Link, LinkDirection
+from atoll_core.experiment.experiment import Bernoulli, Counted, Link, LinkDirection, LowPriority
 from atoll_core.lab.box_kind import LINK
 from atoll_core.lab.network import MTU, ChainBox, Interface
 from atoll_core.lab.port_ref import PortRef
@@ -36,6 +36,7 @@ _HEADER = b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01"
 
 DIRECTION = LinkDirection(Rate.parse("8 Mbit/s"), Duration.parse("20 ms"), Size.parse("30 kB"))
 FAST = replace(DIRECTION, rate=Rate.parse("320 Mbit/s"), queue=Size.parse("2 MB"))
+SHARED = replace(DIRECTION, low_priority=LowPriority(Size.parse("6 kB")))
 # A frame, after which the engine leaves what comes in the ring for 4 ms, and 1000 at once 0.5 ms later.
 _WAITING = ((0, 46), *((500_000, 46) for _ in range(1000)))
 KINDS = ("tc", "engine", "kernel")  # of links: the kernel's, ours, ours with departures left to the kernel
@@ -66,6 +67,64 @@ def trains() -> dict[str, Train]:
         "full": Train(DIRECTION, full),
         "fast": Train(FAST, fast),
     }
+
+
+@dataclass(frozen=True)
+class MarkedPacket:
+    """An IP packet: how long after the start it is sent (ns), its bytes, its version, and whether it is marked LE."""
+
+    offset_ns: int
+    bytes: int
+    version: int
+    is_le: bool
+
+
+def marked_packets() -> tuple[MarkedPacket, ...]:
+    """Load for both queues of ``SHARED``: the second one fills, the first one does not."""
+    draw = random.Random(2)
+    packets: list[MarkedPacket] = []
+    at_ns = 0
+    for _ in range(600):
+        at_ns += draw.choice((0, 200_000, 1_000_000, 1_500_000))
+        is_le = draw.random() < 0.5
+        packets.append(MarkedPacket(at_ns, draw.choice((100, 576, 1500)), draw.choice((4, 6)), is_le))
+    return tuple(packets)
+
+
+def low_priority(kind: str) -> dict[str, Any]:
+    """Packets, some of them marked LE, through a link with a queue for those."""
+    packets = marked_packets()
+    with _link(kind, SHARED) as box, stamped("island", "island0") as sink:
+        sent = send_frames((packet.offset_ns, _ip_frame(number, packet)) for number, packet in enumerate(packets))
+        time.sleep(1)
+        arrived = {
+            struct.unpack_from("!I", frame, _number_at(frame))[0]: stamp
+            for frame, stamp in frames(sink)
+            if struct.unpack_from("!H", frame, 12)[0] in _ETHERTYPES_IP
+        }
+        return {"sent": sent, "arrived": [arrived.get(number) for number in range(len(sent))], "mark": mark(box)}
+
+
+_ETHERTYPES_IP = {0x0800: 20, 0x86DD: 40}
+"""Of IPv4 and IPv6, with the bytes of their headers."""
+
+
+def _ip_frame(number: int, packet: MarkedPacket) -> bytes:
+    traffic_class = (1 << 2 if packet.is_le else 0) | number % 4  # DSCP, and an ECN field that must not matter
+    if packet.version == 4:
+        addresses = bytes((192, 0, 2, 1, 192, 0, 2, 2))  # RFC 5737
+        header = struct.pack("!BBHHHBBH8s", 0x45, traffic_class, packet.bytes, 0, 0, 64, 253, 0, addresses)
+        ether_type = 0x0800
+    else:
+        words = 6 << 28 | traffic_class << 20
+        header = struct.pack("!IHBB32s", words, packet.bytes - 40, 59, 64, bytes(32))
+        ether_type = 0x86DD
+    payload = bytes(packet.bytes - len(header) - 4)
+    return _HEADER + struct.pack("!H", ether_type) + header + struct.pack("!I", number) + payload
+
+
+def _number_at(frame: bytes) -> int:
+    return 14 + _ETHERTYPES_IP[struct.unpack_from("!H", frame, 12)[0]]
 
 
 def measure(kind: str, train: Train) -> dict[str, Any]:
@@ -133,16 +192,25 @@ def overloads(direction: LinkDirection) -> list[bool]:
 
 def send(packets: tuple[tuple[int, int], ...]) -> list[int]:
     """Packets by how long after the start they are sent (ns), and their bytes; returns when they were."""
+    return send_frames(
+        (offset_ns, _HEADER + struct.pack("!HI", _ETHERTYPE, number) + bytes(packet_bytes - 4))
+        for number, (offset_ns, packet_bytes) in enumerate(packets)
+    )
+
+
+def send_frames(made: Iterable[tuple[int, bytes]]) -> list[int]:
+    """Frames by how long after the start they are sent (ns); returns when they were."""
     with inside("world"), socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as port:
         port.bind(("world0", 0))
+        whole = list(made)
         begin_ns = time.time_ns() + 100_000_000
         sent: list[int] = []
-        for number, (offset_ns, packet_bytes) in enumerate(packets):
+        for offset_ns, frame in whole:
             wait_ns = begin_ns + offset_ns - time.time_ns()
             if wait_ns > 0:
                 time.sleep(wait_ns / 1e9)
             sent.append(time.time_ns())
-            port.send(_HEADER + struct.pack("!HI", _ETHERTYPE, number) + bytes(packet_bytes - 4))
+            port.send(frame)
         return sent
 
 
@@ -161,14 +229,21 @@ def stamped(namespace: str, interface: str) -> Generator[socket.socket]:
 
 def arrivals(port: socket.socket) -> Iterator[tuple[int, int]]:
     """Number and stamp of what has arrived and was not sent from here."""
+    for frame, stamp in frames(port):
+        if struct.unpack_from("!H", frame, 12)[0] == _ETHERTYPE:
+            yield struct.unpack_from("!I", frame, 14)[0], stamp
+
+
+def frames(port: socket.socket) -> Iterator[tuple[bytes, int]]:
+    """Frame and stamp of what has arrived and was not sent from here."""
     with contextlib.suppress(BlockingIOError):
         while True:
             frame, control, _, address = port.recvmsg(2048, 256)
-            if address[2] == socket.PACKET_OUTGOING or struct.unpack_from("!H", frame, 12)[0] != _ETHERTYPE:
+            if address[2] == socket.PACKET_OUTGOING:
                 continue
             stamps = [data for level, kind, data in control if (level, kind) == (socket.SOL_SOCKET, _SO_TIMESTAMPNS)]
             seconds, nanoseconds = struct.unpack("qq", stamps[0])
-            yield struct.unpack_from("!I", frame, 14)[0], seconds * 10**9 + nanoseconds
+            yield frame, seconds * 10**9 + nanoseconds
 
 
 @contextlib.contextmanager
@@ -248,7 +323,8 @@ def main() -> None:
     waiting = {kind: backlog(kind) for kind in ("engine", "kernel")}
     overloaded = {name: overloads(train.direction) for name, train in trains().items() if name in ("mixed", "lossy")}
     found = {"links": links, "classes": {kind: classes(kind) for kind in KINDS}, "waiting": waiting}
-    print(json.dumps({**found, "overloaded": overloaded}))
+    shared = {kind: low_priority(kind) for kind in KINDS}
+    print(json.dumps({**found, "overloaded": overloaded, "shared": shared}))
 
 
 if __name__ == "__main__":

@@ -9,6 +9,7 @@ from atoll_core.experiment.experiment import LinkDirection, LossTrace
 
 CAUSES = {
     "queue": "queue full",
+    "low_priority": "low-priority queue full",
     "random": "random loss",
     "trace": "loss by trace",
     "aqm": "AQM",
@@ -16,7 +17,14 @@ CAUSES = {
 }
 """Why a link loses packets, in words. By trace: packet after packet, or while a trace blocks the link."""
 
-_BY_COUNTER = {"queue": "queue", "loss": "random", "aqm": "aqm", "blocked": "trace", "unsent": "sockets"}
+_BY_COUNTER = {
+    "queue": "queue",
+    "low_priority": "low_priority",
+    "loss": "random",
+    "aqm": "aqm",
+    "blocked": "trace",
+    "unsent": "sockets",
+}
 
 
 class LostFigures(TypedDict):

@@ -12,8 +12,9 @@ Histogram = tuple[tuple[int, int], ...]
 """(upper bound of the bucket in ns, packets in it), ascending."""
 
 
-CAUSES = ("queue", "loss", "aqm", "blocked", "unsent")
-"""Of losses: the queue was full, the model of loss, the AQM, a blockage, an interface that took no more."""
+CAUSES = ("queue", "low_priority", "loss", "aqm", "blocked", "unsent")
+"""Of losses: a full queue, a full low-priority queue, the model of loss, the AQM, a blockage, an interface that took no
+more."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -36,6 +37,17 @@ class Sojourn:
     p95_ns: int
     p99_ns: int
     max_ns: int
+
+
+@dataclass(frozen=True, slots=True)
+class LowPriorityPart:
+    """The packets of a direction's low-priority queue, which the other sums of the direction include."""
+
+    in_packets: int
+    sent_packets: int
+    sent_bytes: int
+    queue_max_bytes: int
+    sojourn: Sojourn | None  # None: not measured, or nothing was sent
 
 
 @dataclass(frozen=True, slots=True)
@@ -64,6 +76,7 @@ class Part:
     clamped_packets: int = 0  # taken to have arrived later than they did, which their lateness includes
     clamped_max_ns: int = 0
     sojourn: Sojourn | None = None  # None: not measured, or nothing was sent
+    low_priority: LowPriorityPart | None = None  # None: the direction has no low-priority queue
 
     @property
     def is_direction(self) -> bool:
@@ -171,6 +184,24 @@ def _part(name: str, figures: list[Mapping[str, Any]]) -> Part:
         clamped_packets=_known_sum("clamped_packets", figures) or 0,
         clamped_max_ns=max(int(figure.get("clamped_max_ns", 0)) for figure in figures),
         sojourn=_sojourn(figures),
+        low_priority=_low_priority(figures),
+    )
+
+
+_LOW_PRIORITY = "low_priority_"
+
+
+def _low_priority(figures: list[Mapping[str, Any]]) -> LowPriorityPart | None:
+    apart: list[Mapping[str, Any]] = [
+        {key.removeprefix(_LOW_PRIORITY): count for key, count in figure.items() if key.startswith(_LOW_PRIORITY)}
+        for figure in figures
+    ]
+    if not all(apart):
+        return None
+    return LowPriorityPart(
+        **{name: _known_sum(name, apart) or 0 for name in ("in_packets", "sent_packets", "sent_bytes")},
+        queue_max_bytes=max(int(figure.get("queue_max_bytes", 0)) for figure in apart),
+        sojourn=_sojourn(apart),
     )
 
 

@@ -29,9 +29,9 @@ def queue_intervals(
     rows = counters.sort("t_ns").collect(engine="streaming")
     seconds = pl.col("t_ns").diff() / 1e9
     # What has left the queue: the kernel's tc knows no idle time, and counts what it has sent after the propagation.
-    left = (
-        pl.col("in_bytes") - (pl.col("dropped_bytes") - pl.col("lost_after_bytes").fill_null(0)) - pl.col("queue_bytes")
-    )
+    low = pl.col("low_priority_queue_bytes") if "low_priority_queue_bytes" in rows.columns else pl.lit(0)
+    held = pl.col("queue_bytes") + low.fill_null(0)
+    left = pl.col("in_bytes") - (pl.col("dropped_bytes") - pl.col("lost_after_bytes").fill_null(0)) - held
     room = direction.rate.bit_s / 8 * seconds - 2 * packet_bytes  # a packet may be half within the interval at each end
     idle = pl.coalesce(pl.col("idle_ns").diff() > 0, left.diff() < room).fill_null(value=False)
     most = pl.max_horizontal("queue_max_bytes", "queue_bytes")

@@ -109,10 +109,17 @@ _COUNTERS = {
     "held_packets": "packets in the box at this instant: in the queue or delayed",
     "idle_ns": "time in which the link had nothing to send",
     "lost_after_bytes": "of the dropped bytes, those that were dropped after they had used the link",
+    "low_priority_in_packets": "packets that came for the low-priority queue",
+    "low_priority_in_bytes": "their bytes",
+    "low_priority_sent_packets": "packets that were sent from the low-priority queue",
+    "low_priority_sent_bytes": "their bytes",
+    "low_priority_queue_bytes": "bytes in the low-priority queue at this instant",
+    "low_priority_queue_max_bytes": "most bytes in the low-priority queue during the last 100 ms",
     "lateness_max_ns": "largest lateness of a departure during the last 100 ms",
 }
 _CAUSE_MEANINGS = {
     "queue": "the queue was full",
+    "low_priority": "the low-priority queue was full",
     "loss": "the loss model dropped the packet",
     "aqm": "active queue management dropped the packet",
     "blocked": "the link's trace blocked the link",

@@ -51,11 +51,15 @@ def path_loss(facts: RunData) -> float:
 
 
 def lost_on(facts: RunData, links: tuple[Link, ...], *, blocked: bool = False) -> float:
-    """The share of packets that links lost, there and back; ``blocked``: also those lost to blockages."""
+    """The share of packets that links lost, there and back; ``blocked``: also those lost to blockages.
+
+    Packets that a full low-priority queue dropped are left out: pings and flows are not marked LE.
+    """
     boxes = {link.box for link in links}
     parts = [part for m in facts.measurements if m.box in boxes for part in m.parts if part.in_packets]
+    others = {"low_priority"} if blocked else {"low_priority", "blocked"}
     lost = [
-        part.dropped_packets - (part.losses["blocked"].packets if "blocked" in part.losses and not blocked else 0)
+        part.dropped_packets - sum(lost.packets for cause, lost in part.losses.items() if cause in others)
         for part in parts
     ]
     return 1 - prod(1 - each / part.in_packets for each, part in zip(lost, parts, strict=True))

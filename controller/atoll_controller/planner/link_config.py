@@ -16,6 +16,7 @@ from atoll_core.experiment.experiment import (
     JitterShape,
     LinkDirection,
     Loss,
+    LowPriority,
     TraceRow,
     Where,
 )
@@ -28,6 +29,8 @@ def direction_config(direction: LinkDirection) -> dict[str, Any]:
     config["queue_bytes"] = direction.queue.bytes
     if direction.queue_packets is not None:
         config["queue_packets"] = direction.queue_packets
+    if direction.low_priority:
+        config["low_priority"] = _low_priority(direction.low_priority)
     if direction.reorder:
         config["reorder"] = True
     if direction.loss:
@@ -46,6 +49,11 @@ def _jitter(jitter: Jitter | None) -> dict[str, Any]:
         return {"jitter_ns": jitter.amount.ns}
     kind = {"kind": jitter.distribution.value, "amount_ns": jitter.amount.ns, "correlation": jitter.correlation}
     return {"jitter": kind}
+
+
+def _low_priority(low: LowPriority) -> dict[str, Any]:
+    packets = {} if low.queue_packets is None else {"queue_packets": low.queue_packets}
+    return {"queue_bytes": low.queue.bytes} | packets
 
 
 def _loss(loss: Loss) -> dict[str, Any]:

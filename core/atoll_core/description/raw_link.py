@@ -216,6 +216,17 @@ class RawAqm(Raw):
         return {"anyOf": [{"enum": ["codel", _DROP_TAIL]}, handler.resolve_ref_schema(handler(core))]}
 
 
+class RawLowPriority(ShortForm):
+    """The queue of packets marked LE; a size is short for {queue: size}."""
+
+    _SHORT: ClassVar[str] = "queue"
+
+    queue: Queue = Field(description="Capacity of the byte queue, at least one MTU.", examples=["200 kB"])
+    queue_packets: int | None = Field(
+        default=None, ge=1, le=1_000_000, description="Additional limit of this queue, in packets.", examples=[100]
+    )
+
+
 def _no_aqm(given: Any) -> Any:
     return None if given == _DROP_TAIL else given
 
@@ -228,6 +239,14 @@ class RawDirection(Raw):
     queue: Queue = Field(description="Capacity of the byte queue, at least one MTU.", examples=["100 kB"])
     queue_packets: int | None = Field(
         default=None, ge=1, le=1_000_000, description="Additional limit of the queue, in packets.", examples=[100]
+    )
+    low_priority: RawLowPriority | None = Field(
+        default=None,
+        description=(
+            "A second queue for packets marked LE (RFC 8622, DSCP 1), which is served while the first one is empty: "
+            "its capacity, or a mapping; default none, so that they wait with all others."
+        ),
+        examples=["200 kB", "{queue: 200 kB, queue_packets: 100}"],
     )
     jitter: RawJitter | None = Field(
         default=None,

@@ -206,9 +206,13 @@ class _Resolver:
 
     def check_queues(self, link: Link, mtu: int, place: Place) -> None:
         for name, direction in zip(DIRECTIONS, (link.to_island, link.to_world), strict=True):
-            if direction.queue.bytes < mtu:
-                text = f"{direction.queue} is too small; it must be at least {mtu} B (one MTU), or no full-size packet"
-                self.wrong((*place, name, "queue"), f"{text} ever fits")
+            queues: dict[Place, Size] = {("queue",): direction.queue}
+            if direction.low_priority:
+                queues["low_priority", "queue"] = direction.low_priority.queue
+            for key, queue in queues.items():
+                if queue.bytes < mtu:
+                    text = f"{queue} is too small; it must be at least {mtu} B (one MTU), or no full-size packet"
+                    self.wrong((*place, name, *key), f"{text} ever fits")
 
     def check_udp(self, lab: Lab, network: Network) -> None:
         """Check that a packet fits on its path; the default is as long as the path allows, 1500 B at most."""

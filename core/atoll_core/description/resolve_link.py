@@ -21,6 +21,7 @@ from atoll_core.experiment.experiment import (
     LinkDirection,
     LinkTrace,
     Loss,
+    LowPriority,
     Red,
 )
 
@@ -36,6 +37,7 @@ def resolve_direction(
         queue=raw.queue,
         jitter=Jitter(raw.jitter.distribution, raw.jitter.amount, raw.jitter.correlation) if raw.jitter else None,
         queue_packets=raw.queue_packets,
+        low_priority=LowPriority(raw.low_priority.queue, raw.low_priority.queue_packets) if raw.low_priority else None,
         reorder=raw.reorder,
         loss=resolver.loss(raw.loss) if raw.loss else None,
         aqm=_aqm(raw.aqm) if raw.aqm else None,

@@ -146,6 +146,14 @@ class Red:
     weight: float  # of the present queue in the moving average
 
 
+@dataclass(frozen=True, slots=True)
+class LowPriority:
+    """A second queue for packets marked LE (RFC 8622), which the transmitter serves while the first one is empty."""
+
+    queue: Size
+    queue_packets: int | None = None  # also a limit in packets
+
+
 Loss = Bernoulli | BitError | GilbertElliott | LossTrace
 Aqm = Codel | Red
 
@@ -174,7 +182,7 @@ class LinkTrace:
 
 @dataclass(frozen=True, slots=True)
 class LinkDirection:
-    """One direction of a satellite link: byte queue, serialisation, loss, propagation.
+    """One direction of a satellite link: byte queue or two, serialisation, loss, propagation.
 
     ``rate`` and ``queue`` are upper bounds: no row of a trace has a higher rate, and an AQM can only drop earlier.
     """
@@ -188,6 +196,7 @@ class LinkDirection:
     loss: Loss | None = None
     aqm: Aqm | None = None  # None: drop-tail
     trace: LinkTrace | None = None
+    low_priority: LowPriority | None = None  # None: packets marked LE wait with the others
 
     @property
     def rate_at_start(self) -> Rate:

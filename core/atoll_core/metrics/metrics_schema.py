@@ -55,12 +55,22 @@ _SWITCH = ("switch", "name of the switch in lab.yaml")
 _NAMESPACE = "sum since the namespace was made"
 _CAUSES = {
     "queue": "by a full byte queue",
+    "low_priority": "by a full low-priority queue",
     "loss": "by the loss model",
     "aqm": "by the AQM",
     "blocked": "while the link was blocked",
     "unsent": "because the interface did not accept them (overload)",
 }
-
+_LOW_PRIORITY = (
+    MetricField("low_priority_in_packets", "packets", f"arrived for the low-priority queue; {_SUM}"),
+    MetricField("low_priority_in_bytes", "bytes", f"arrived for the low-priority queue; {_SUM}"),
+    MetricField("low_priority_sent_packets", "packets", f"sent from the low-priority queue; {_SUM}"),
+    MetricField("low_priority_sent_bytes", "bytes", f"sent from the low-priority queue; {_SUM}"),
+    MetricField("low_priority_queue_bytes", "bytes", "in the low-priority queue now"),
+    MetricField(
+        "low_priority_queue_max_bytes", "bytes", "most bytes in the low-priority queue since the previous point"
+    ),
+)
 
 _TIMING = (
     MetricField("lateness_max_ns", "ns", "largest lateness of a departure since the previous point"),
@@ -127,6 +137,7 @@ MEASUREMENTS = (
             MetricField("idle_ns", "ns", f"time in which the transmitter had nothing to send; {_SUM}"),
             MetricField("lost_after_packets", "packets", f"dropped after they had used the link; {_SUM}"),
             MetricField("lost_after_bytes", "bytes", f"dropped after they had used the link; {_SUM}"),
+            *_LOW_PRIORITY,
             *_TIMING,
             *_DOUBTFUL,
         ),

@@ -15,6 +15,10 @@ A delay box: frames return by the trunk they came in on, through an HTB whose le
 
 A loss ``where: before`` is a netem above the tbf.
 
+A queue of low priority: below the tbf a prio with two bfifo, and a filter that puts packets marked LE into the second
+one. tbf looks at the head of the first one that has a packet, and takes it once its bucket has enough: so a packet that
+comes while one of low priority waits for the bucket goes before it, whereas the engine's transmitter has begun to send.
+
 tbf counts Ethernet frames; ``stab overhead -14`` makes it count IP packets.
 """
 
@@ -32,6 +36,7 @@ from atoll_core.experiment.experiment import (
     Link,
     LinkDirection,
     Loss,
+    LowPriority,
     Where,
 )
 from atoll_core.lab.network import MTU, ChainBox, DelayBox, Network
@@ -161,12 +166,14 @@ def link_settings(
         ifb = _ifb(name)
         queue = _queue(ifb, direction, bucket_bytes(direction.rate, slack, box.mtu), ip_bytes=ip_bytes)
         delay = _delay(out, direction, _flight(most.rate, most.delays[1], most.jitter), ip_bytes=ip_bytes)
-        commands += [*queue, delay]
+        waiting = _two_queues(queue[-1], direction.queue, direction.low_priority) if direction.low_priority else []
+        commands += [*queue, *waiting, delay]
         counters[name] = {
             "in": {"dev": ends[1] if name == "to_world" else ends[0], "parent": "ffff:fff2", "pref": 1},
             "in_header_bytes": 0 if ip_bytes else _ETHERNET_HEADER,
             "loss": _lossy(direction, queue[0], delay),
             "queue": _reference(queue[-1]),
+            **({"low_priority": {"dev": ifb, "handle": _LOW_HANDLE}} if direction.low_priority else {}),
             "rate_bit_s": direction.rate.bit_s,
             "delay": _reference(delay) | {"limit_packets": delay.options["limit"]},
         }
@@ -248,11 +255,43 @@ def _queue(ifb: str, direction: LinkDirection, bucket: int, *, ip_bytes: bool) -
     if direction.loss is None or direction.loss.where is Where.AFTER:
         return [Qdisc(ifb, "1:", None, "tbf", words, options, ip_bytes=ip_bytes)]
     loss_words, loss_options = _loss(direction)
-    limit = _packets(direction.queue)  # netem includes the packets of the qdisc below it
+    held = direction.queue.bytes + (direction.low_priority.queue.bytes if direction.low_priority else 0)
+    limit = _packets(Size(held))  # netem includes the packets of the qdisc below it
     loss = Qdisc(
         ifb, "1:", None, "netem", f"limit {limit} {loss_words}", {"limit": limit, **loss_options}, ip_bytes=ip_bytes
     )
     return [loss, Qdisc(ifb, "2:", "1:1", "tbf", words, options)]
+
+
+_PRIO_HANDLE, _MAIN_HANDLE, _LOW_HANDLE = "3:", "4:", "5:"
+_LE_TOS = "0x04/0xfc"  # DSCP 1 (RFC 8622), whatever the ECN bits, in IPv4's TOS and IPv6's traffic class
+_BANDS = 16  # of a priomap (linux/pkt_sched.h, TC_PRIO_MAX + 1)
+
+
+def _two_queues(rate: Qdisc, queue: Size, low: LowPriority) -> list[Qdisc | Command]:
+    """The queues that tbf serves in turn, in place of its own: of everything, and of packets marked LE."""
+    dev = rate.dev
+    first = [0] * _BANDS  # what no filter takes, whatever its socket's priority
+    bands = Qdisc(
+        dev,
+        _PRIO_HANDLE,
+        f"{rate.handle}1",
+        "prio",
+        f"bands 2 priomap {' '.join(map(str, first))}",
+        {"bands": 2, "priomap": first},
+    )
+    fifos = [
+        Qdisc(dev, handle, f"{_PRIO_HANDLE}{band}", "bfifo", f"limit {size.bytes}", {"limit": size.bytes})
+        for band, handle, size in ((1, _MAIN_HANDLE, queue), (2, _LOW_HANDLE, low.queue))
+    ]
+    marked = [
+        Command(
+            f"filter add dev {dev} parent {_PRIO_HANDLE} protocol {protocol} prio {prio} "
+            f"flower ip_tos {_LE_TOS} classid {_PRIO_HANDLE}2"
+        )
+        for prio, protocol in ((1, "ip"), (2, "ipv6"))
+    ]
+    return [bands, *fifos, *marked]
 
 
 def bucket_bytes(rate: Rate, slack: Duration = TIMER_SLACK, mtu: int = MTU) -> int:
@@ -357,6 +396,11 @@ def early(network: Network, links: Iterable[Link]) -> Iterator[tuple[Link, str, 
 def _reasons(direction: LinkDirection) -> dict[str, str | None]:
     return {
         "queue_packets": None if direction.queue_packets is None else "the queue of tbf has a limit in bytes only",
+        "low_priority.queue_packets": (
+            "bfifo has a limit in bytes only"
+            if direction.low_priority and direction.low_priority.queue_packets is not None
+            else None
+        ),
         "jitter": _jitter_refusal(direction.jitter) if direction.jitter else None,
         "loss": _loss_refusal(direction.loss),
         "aqm": "the kernel's AQMs differ from those of the engine" if direction.aqm else None,

@@ -130,6 +130,7 @@ const ofBound = (amount, most, words) => (most && Number.isFinite(amount) ? `${p
 function causes(store, base, t) {
   const named = {
     queue: "queue full",
+    low_priority: "low-priority queue full",
     loss: "loss",
     aqm: "AQM",
     blocked: "link blocked",

@@ -16,7 +16,7 @@ export const GAP_S = { link: 1.05, ping: 1.05, other: 3.2 };
 const VALID = 1.25; // a source's last figure counts for so many of its intervals, so that a late one has not ended
 const SHORTEST_S = 0.2; // shorter intervals yield no rate: bytes come in bursts
 
-const DROPS = ["queue", "loss", "aqm", "blocked", "unsent"];
+const DROPS = ["queue", "low_priority", "loss", "aqm", "blocked", "unsent"];
 
 export class Store {
   #series = new Map();

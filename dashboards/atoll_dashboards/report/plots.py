@@ -382,7 +382,7 @@ def volumes(sources: Sources) -> Figure | None:
     return figure
 
 
-_CAUSES = {"queue": VERMILLION, "random": PURPLE, "trace": BROWN, "aqm": BLUE, "sockets": INK}
+_CAUSES = {"queue": VERMILLION, "low_priority": ORANGE, "random": PURPLE, "trace": BROWN, "aqm": BLUE, "sockets": INK}
 _CHAINS = (BLUE, ORANGE, GREEN, PURPLE, SKY, BROWN)
 
 PLOTS = (

@@ -114,6 +114,9 @@ def _direction(direction: LinkDirection) -> str:
     words = [f"{direction.rate}, {direction.delay}{_jitter(direction)} one way"]
     packets = f" or {counted(direction.queue_packets, 'packet')}" if direction.queue_packets else ""
     words.append(f"{_aqm(direction.aqm)} queue {direction.queue}{packets}")
+    if low := direction.low_priority:
+        limit = f" or {counted(low.queue_packets, 'packet')}" if low.queue_packets else ""
+        words.append(f"low-priority queue {low.queue}{limit}")
     words += [_loss(direction.loss)] if direction.loss else []
     words += [f"from the start of the load as in {direction.trace.file}"] if direction.trace else []
     return ", ".join(words)

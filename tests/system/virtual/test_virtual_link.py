@@ -18,7 +18,7 @@ from atoll_core.plan.tc_settings import VIRTUAL_SLACK, bucket_bytes
 from atoll_emulation.uml.boot import VirtualClock, run_in_uml
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from tests.guests.tc_guest import CLASSES
-from tests.guests.virtual_link_guest import KINDS, Train, trains
+from tests.guests.virtual_link_guest import KINDS, SHARED, MarkedPacket, Train, marked_packets, trains
 from tests.support.virtual_runs import HANGS_S
 
 pytestmark = pytest.mark.virtual
@@ -212,3 +212,74 @@ def test_sojourn_times_of_tc_are_those_of_looks_at_its_queue(passages: Passages)
     assert 0.9 * full_ns < mark["sojourn_max_ns"] <= full_ns
     assert mark["sojourn_count"] == sum(count for _, count in mark["sojourn_histogram"])
     assert 0 < mark["sojourn_sum_ns"] < mark["sojourn_count"] * full_ns
+
+
+@dataclass
+class TwoQueues:
+    """A transmitter with two queues, kept the slow way: when each packet has been sent."""
+
+    sent: dict[int, Fraction]
+    free: Fraction
+    waiting: tuple[list[int], list[int]]
+
+    def serve(self, until: Fraction, packets: tuple[MarkedPacket, ...]) -> None:
+        while self.free <= until and any(self.waiting):
+            number = (self.waiting[0] or self.waiting[1]).pop(0)
+            self.send(number, packets)
+
+    def send(self, number: int, packets: tuple[MarkedPacket, ...]) -> None:
+        self.free += Fraction(packets[number].bytes * 8 * 10**9, SHARED.rate.bit_s)
+        self.sent[number] = self.free
+
+
+def two_queues(packets: tuple[MarkedPacket, ...], sent: list[int], *, with_le: bool = True) -> dict[int, Fraction]:
+    """When each packet leaves the link ``SHARED``; those that find no room are missing."""
+    assert SHARED.low_priority is not None
+    limits = (SHARED.queue.bytes, SHARED.low_priority.queue.bytes)
+    link = TwoQueues({}, Fraction(0), ([], []))
+    for number, (packet, now) in enumerate(zip(packets, map(Fraction, sent), strict=True)):
+        if packet.is_le and not with_le:
+            continue
+        link.serve(now, packets)
+        queue = link.waiting[packet.is_le]
+        if link.free <= now:
+            link.free = now
+            link.send(number, packets)
+        elif sum(packets[each].bytes for each in queue) + packet.bytes <= limits[packet.is_le]:
+            queue.append(number)
+    link.serve(link.free + 10**12, packets)
+    return {number: end + SHARED.delay.ns for number, end in link.sent.items()}
+
+
+@pytest.mark.parametrize(("kind", "late_ns"), ENGINES)
+def test_the_engine_serves_two_queues_to_the_instant(found: dict[str, Any], kind: str, late_ns: int) -> None:
+    packets, measured = marked_packets(), found["shared"][kind]
+    due_ns = two_queues(packets, measured["sent"])
+    arrived = {number: instant for number, instant in enumerate(measured["arrived"]) if instant is not None}
+    assert arrived.keys() == due_ns.keys()
+    off = [arrived[number] - due_ns[number] for number in due_ns]
+    assert all(0 <= late <= late_ns for late in off), (float(min(off)), float(max(off)))
+    mark, low = measured["mark"], [number for number, packet in enumerate(packets) if packet.is_le]
+    sent = [number for number in low if number in due_ns]
+    assert 20 < len(low) - len(sent) == mark["dropped_low_priority_packets"] == mark["dropped_packets"]
+    assert (mark["low_priority_in_packets"], mark["low_priority_sent_packets"]) == (len(low), len(sent))
+    assert mark["low_priority_sent_bytes"] == sum(packets[number].bytes for number in sent)
+    assert mark["low_priority_queue_max_bytes"] <= 6000 < mark["low_priority_queue_max_bytes"] + 1500
+
+
+def test_tc_lets_packets_marked_le_wait_for_all_others(found: dict[str, Any]) -> None:
+    """Others leave as if there were no packets marked LE, and before that by what the bucket holds at most."""
+    packets, measured = marked_packets(), found["shared"]["tc"]
+    alone_ns = two_queues(packets, measured["sent"], with_le=False)
+    ahead_ns = bucket_ns(Train(SHARED, ()))
+    for number, instant in alone_ns.items():
+        assert measured["arrived"][number] is not None
+        assert -ahead_ns <= measured["arrived"][number] - instant <= BY_WAKING_NS
+    # No more and no less of the others than with the engine, but for the packets that its transmitter held.
+    engine, tc = found["shared"]["kernel"]["mark"], measured["mark"]
+    assert tc["low_priority_in_packets"] == engine["low_priority_in_packets"]
+    assert abs(tc["low_priority_sent_bytes"] - engine["low_priority_sent_bytes"]) <= 5 * 1500
+    assert tc["dropped_low_priority_packets"] == tc["dropped_packets"] > 20
+    assert tc["dropped_queue_packets"] == 0
+    assert tc["low_priority_in_packets"] == tc["low_priority_sent_packets"] + tc["dropped_low_priority_packets"]
+    assert 3000 < tc["low_priority_queue_max_bytes"] <= 6000

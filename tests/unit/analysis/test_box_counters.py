@@ -3,7 +3,15 @@
 
 from typing import Any
 
-from atoll_analysis.tables.box_counters import Lost, Sojourn, Stalls, lateness_p99_ns, measurements, stalls
+from atoll_analysis.tables.box_counters import (
+    Lost,
+    LowPriorityPart,
+    Sojourn,
+    Stalls,
+    lateness_p99_ns,
+    measurements,
+    stalls,
+)
 
 
 def figures(**changes: Any) -> dict[str, Any]:
@@ -50,6 +58,29 @@ def test_marks_in_between_are_added_up_and_maxima_kept() -> None:
     part = measured[0].parts[0]
     assert (part.in_packets, part.dropped_packets, part.lateness_max_ns) == (202, 2, 900_000)
     assert lateness_p99_ns(measured) == 800_000
+
+
+def test_packets_of_low_priority_are_counted_apart() -> None:
+    low = {
+        "low_priority_in_packets": 5,
+        "low_priority_in_bytes": 5000,
+        "low_priority_sent_packets": 4,
+        "low_priority_sent_bytes": 4000,
+        "dropped_low_priority_packets": 1,
+        "dropped_low_priority_bytes": 1000,
+        "low_priority_queue_max_bytes": 3000,
+        "low_priority_sojourn_max_ns": 900,
+        "low_priority_sojourn_count": 4,
+        "low_priority_sojourn_sum_ns": 2000,
+        "low_priority_sojourn_histogram": [[400, 3], [1000, 1]],
+    }
+    (found,) = measurements([mark("begin"), mark("x", to_island=figures(**low)), mark("end", to_island=figures(**low))])
+    part = found.parts[0]
+    assert part.losses["low_priority"] == Lost(2, 2000)
+    assert part.low_priority == LowPriorityPart(10, 8, 8000, 3000, Sojourn(500.0, 400, 900, 900, 900))
+    (without,) = measurements([mark("begin"), mark("end")])
+    assert without.parts[0].low_priority is None
+    assert "low_priority" not in without.parts[0].losses
 
 
 def test_a_box_without_an_end_mark_measured_nothing() -> None:

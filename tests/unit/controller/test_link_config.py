@@ -16,6 +16,7 @@ from atoll_core.experiment.experiment import (
     LinkDirection,
     LinkTrace,
     LossTrace,
+    LowPriority,
     Red,
     TraceRow,
     Where,
@@ -60,6 +61,8 @@ def test_a_plain_direction_is_configured_as_ever():
             {"kind": "bernoulli", "probability": 0.5, "where": "before"},
         ),
         ({"loss": LossTrace("f", (True, False))}, "loss", {"kind": "trace", "lost": [True, False]}),
+        ({"low_priority": LowPriority(Size(5))}, "low_priority", {"queue_bytes": 5}),
+        ({"low_priority": LowPriority(Size(5), 6)}, "low_priority", {"queue_bytes": 5, "queue_packets": 6}),
         ({"aqm": Codel(Duration(5), Duration(6))}, "aqm", {"kind": "codel", "target_ns": 5, "interval_ns": 6}),
         (
             {"aqm": Red(Size(5), Size(6), 0.1, 0.002)},

@@ -26,6 +26,7 @@ from atoll_core.experiment.experiment import (
     LinkDirection,
     LinkTrace,
     LossTrace,
+    LowPriority,
     TraceRow,
     Where,
 )
@@ -157,6 +158,26 @@ def test_loss_before_the_queue_is_above_it_so_that_what_is_lost_takes_no_room() 
     assert found.config["link"]["to_world"]["loss"] is None
 
 
+@pytest.mark.parametrize("loss", [None, Bernoulli(0.001, Where.BEFORE)])
+def test_packets_marked_le_have_a_queue_that_is_served_last(loss: Bernoulli | None) -> None:
+    found = settings(replace(GEO, loss=loss, low_priority=LowPriority(Size.parse("200 kB"))))
+    rate = qdisc(found, "ifb-to-island", "tbf")
+    lines = found.setup["tc"]
+    first = lines.index(rate.line) + 1
+    assert lines[first : first + 5] == [
+        f"qdisc add dev ifb-to-island parent {rate.handle}1 handle 3: prio bands 2 priomap {' '.join(16 * '0')}",
+        "qdisc add dev ifb-to-island parent 3:1 handle 4: bfifo limit 100000",
+        "qdisc add dev ifb-to-island parent 3:2 handle 5: bfifo limit 200000",
+        "filter add dev ifb-to-island parent 3: protocol ip prio 1 flower ip_tos 0x04/0xfc classid 3:2",
+        "filter add dev ifb-to-island parent 3: protocol ipv6 prio 2 flower ip_tos 0x04/0xfc classid 3:2",
+    ]
+    counted = found.config["link"]
+    assert counted["to_island"]["low_priority"] == {"dev": "ifb-to-island", "handle": "5:"}
+    assert "low_priority" not in counted["to_world"]
+    if loss:  # which holds what both queues hold
+        assert qdisc(found, "ifb-to-island", "netem").options["limit"] == 300_000 // 20 + 1000
+
+
 def test_a_gilbert_elliott_channel_is_told_in_netems_order() -> None:
     """tc-netem(8): gemodel p r 1-h 1-k, where 1-h is the loss in the bad state and 1-k that in the good one."""
     found = settings(replace(GEO, loss=GilbertElliott(0.001, 0.2, loss_good=0.0, loss_bad=0.5)))
@@ -199,6 +220,7 @@ def test_everything_tc_cannot_do_is_refused_at_once_each_with_its_place() -> Non
         ({"loss": Bernoulli(1e-10)}, r"at least 2\.3e-10"),
         ({"loss": GilbertElliott(1e-10, 0.5)}, r"at least 2\.3e-10"),
         ({"loss": BitError(1e-7)}, "independently of their length"),
+        ({"low_priority": LowPriority(Size(2000), 3)}, "low_priority.queue_packets: .* a limit in bytes only"),
     ],
 )
 def test_what_netem_cannot_do_is_refused_in_one_line(beyond: dict[str, Any], reason: str) -> None:

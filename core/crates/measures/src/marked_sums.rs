@@ -15,10 +15,10 @@ impl Since for u64 {
     }
 }
 
-/// A sum that may be unknown.
-impl Since for Option<u64> {
+/// Sums that may be unknown.
+impl<T: Since + Copy + Default> Since for Option<T> {
     fn since(&self, before: &Self) -> Self {
-        self.map(|sum| sum.since(&before.unwrap_or(0)))
+        self.map(|sum| sum.since(&before.unwrap_or_default()))
     }
 }
 

@@ -86,9 +86,9 @@ fn lines<P: FrameProgram>(mut program: P, vlan: Option<VlanTag>) -> Vec<Value> {
         .collect()
 }
 
-fn assert_same_shapes(said: &[Value], topic: &str) {
+fn assert_same_shapes(said: &[Value], topic: &str, sender: &str) {
     let said: Vec<Value> = said.iter().map(shape).collect();
-    let known: Vec<Value> = examples(topic, topic).iter().map(shape).collect();
+    let known: Vec<Value> = examples(topic, sender).iter().map(shape).collect();
     assert_eq!(said, known);
 }
 
@@ -101,7 +101,16 @@ fn a_link_says_what_the_contract_says() {
     assert_same_shapes(
         &lines(Emulator(LinkProgram::new(&config, 0).unwrap()), None),
         "link",
+        "link",
     );
+}
+
+#[test]
+fn a_link_with_a_queue_of_low_priority_says_what_the_contract_says() {
+    let input = examples("link-low-priority", "keeper");
+    let config = LinkConfig::parse(&input[0].to_string()).unwrap();
+    let said = lines(Emulator(LinkProgram::new(&config, 0).unwrap()), None);
+    assert_same_shapes(&said, "link-low-priority", "link");
 }
 
 #[test]
@@ -119,6 +128,10 @@ fn an_impaired_link_is_understood_to_the_last_key() {
         (settings.trace.len(), settings.queue_packets),
         (4, Some(100))
     );
+    let low_priority = settings
+        .low_priority
+        .map(|low| (low.queue_bytes, low.queue_packets));
+    assert_eq!(low_priority, Some((200_000, Some(50))));
     let mut program = Emulator(LinkProgram::new(&config, 0).unwrap());
     let request = request::parse(&input[1].to_string()).unwrap();
     let line = program.on_request(request, at(1, 2), &mut FrameOutput::default());
@@ -158,6 +171,7 @@ fn a_delay_box_says_what_the_contract_says() {
     };
     assert_same_shapes(
         &lines(Emulator(DelayProgram::new(&config).unwrap()), Some(vlan)),
+        "delay",
         "delay",
     );
 }

@@ -7,6 +7,9 @@ use atoll_headers::{ETHERNET_BYTES, ethernet_header, read_u16};
 use atoll_link_model::Departure;
 
 const TYPE_IPV4: u16 = 0x0800;
+const TYPE_IPV6: u16 = 0x86dd;
+/// Lower Effort (RFC 8622).
+const DSCP_LE: u16 = 1;
 const IPV4_HEADER_MIN: usize = 20;
 const IPV4_TOTAL_LENGTH_OFFSET: usize = 2;
 
@@ -44,6 +47,18 @@ impl Passed {
             },
         }
     }
+}
+
+/// Whether a frame has a packet that is marked LE, in IPv4's DSCP or IPv6's traffic class; its ECN bits do not matter.
+pub(crate) fn is_lower_effort(frame: &[u8]) -> bool {
+    let (header, ether_type) = ethernet_header(frame);
+    // The traffic class is bits 8 to 15 of IPv4's header and 4 to 11 of IPv6's; the DSCP is its upper six bits.
+    let dscp = read_u16(frame, header).and_then(|word| match ether_type {
+        Some(TYPE_IPV4) => Some(word >> 2 & 0x3f),
+        Some(TYPE_IPV6) => Some(word >> 6 & 0x3f),
+        _ => None,
+    });
+    dscp == Some(DSCP_LE)
 }
 
 /// A frame's lengths.
@@ -102,6 +117,27 @@ mod tests {
 
     fn ip_bytes(frame: &[u8]) -> u32 {
         Lengths::of(frame, frame.len() as u32).ip_bytes
+    }
+
+    #[test]
+    fn lower_effort_is_a_code_point_of_both_protocols() {
+        let marked = |types: &[u16], word: u16| {
+            let mut bytes = frame(types, 40, 60);
+            let header = ethernet_header(&bytes).0;
+            bytes[header..header + 2].copy_from_slice(&word.to_be_bytes());
+            is_lower_effort(&bytes)
+        };
+        for ecn in 0..4 {
+            assert!(marked(&[TYPE_IPV4], 0x4504 | ecn));
+            assert!(marked(&[TYPE_VLAN, 7, TYPE_IPV4], 0x4504 | ecn));
+            assert!(marked(&[TYPE_IPV6], 0x6040 | ecn << 4), "{ecn}");
+            assert!(!marked(&[TYPE_IPV4], 0x4500 | ecn), "default");
+            assert!(!marked(&[TYPE_IPV6], 0x6000 | ecn << 4), "default");
+        }
+        assert!(!marked(&[TYPE_IPV4], 0x4520), "CS1 is not LE");
+        assert!(!marked(&[TYPE_IPV6], 0x6004), "bits of the flow label");
+        assert!(!marked(&[0x0806], 0x4504), "no IP");
+        assert!(!is_lower_effort(&[]));
     }
 
     #[test]

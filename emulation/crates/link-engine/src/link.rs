@@ -4,8 +4,11 @@
 use crate::config::{Counted, LinkConfig};
 use crate::emulator::Emulation;
 use crate::error::{BadConfiguration, Refusal};
-use crate::frame::{Held, Lengths, Passed};
-use crate::report::{DirectionCounters, DirectionMeasurement, DroppedByCause};
+use crate::frame::{Held, Lengths, Passed, is_lower_effort};
+use crate::report::{
+    DirectionCounters, DirectionMeasurement, DroppedByCause, LowPriorityCounters,
+    LowPrioritySojourn,
+};
 use crate::request::{Change, Towards};
 use atoll_frame_engine::{
     Arrival, Doubtful, FrameOutput, KernelPaced, Outgoing, Punctuality, Timing,
@@ -73,9 +76,12 @@ impl Emulation for LinkProgram {
             frame: out.copy(received),
             clamped_ns: direction.punctuality.arrived(now, earliest_ns),
         };
-        direction
-            .link
-            .enqueue(now, lengths.counted(self.counts), held);
+        let (link, bytes) = (&mut direction.link, lengths.counted(self.counts));
+        if link.has_low_priority() && is_lower_effort(received.frame) {
+            link.enqueue_low_priority(now, bytes, held);
+        } else {
+            link.enqueue(now, bytes, held);
+        }
     }
 
     fn next_departure(&self) -> Option<u64> {
@@ -165,6 +171,7 @@ struct Direction {
     /// Left the model, but the kernel still has them.
     kernel_paced: KernelPaced,
     queue_max_bytes: Peak,
+    low_priority_queue_max_bytes: Peak,
     /// Since the last mark.
     overloaded: bool,
     marked: Marked<DirectionCounters>,
@@ -185,6 +192,7 @@ impl Direction {
             unsent: Count::default(),
             kernel_paced: KernelPaced::default(),
             queue_max_bytes: Peak::default(),
+            low_priority_queue_max_bytes: Peak::default(),
             overloaded: false,
             marked: Marked::default(),
             windows_over_rate_marked: Marked::default(),
@@ -192,31 +200,42 @@ impl Direction {
     }
 
     fn counters(&mut self, now: u64) -> DirectionCounters {
-        self.take_queue_peak(now);
+        self.take_queue_peaks(now);
+        let sums = self.sums(now);
         DirectionCounters {
             queue_max_bytes: self.queue_max_bytes.take_interval(),
+            low_priority: sums
+                .low_priority
+                .map(|low| low.with_queue_max(self.low_priority_queue_max_bytes.take_interval())),
             timing: self.punctuality.timing(),
-            ..self.sums(now)
+            ..sums
         }
     }
 
     fn measurement(&mut self, now: u64) -> DirectionMeasurement {
-        self.take_queue_peak(now);
+        self.take_queue_peaks(now);
         let sums = self.sums(now);
+        let measured = self.marked.measure(sums);
         let (timing, lateness) = self.punctuality.measurement();
         let sojourn = self.link.take_sojourn();
         let over_rate = self.link.windows_over_rate();
         DirectionMeasurement {
             counters: DirectionCounters {
                 queue_max_bytes: self.queue_max_bytes.take_measurement(),
+                low_priority: measured.low_priority.map(|low| {
+                    low.with_queue_max(self.low_priority_queue_max_bytes.take_measurement())
+                }),
                 timing,
-                ..self.marked.measure(sums)
+                ..measured
             },
             lateness,
             sojourn_max_ns: sojourn.max_ns(),
             sojourn_count: sojourn.count(),
             sojourn_sum_ns: sojourn.sum_ns(),
             sojourn_histogram: sojourn,
+            low_priority_sojourn: measured
+                .low_priority
+                .map(|_| LowPrioritySojourn::new(self.link.take_low_priority_sojourn())),
             scheduled_windows_over_rate: self.windows_over_rate_marked.measure(over_rate),
             overloaded: std::mem::take(&mut self.overloaded),
         }
@@ -245,14 +264,17 @@ impl Direction {
             idle_ns,
             lost_after_packets: totals.lost_after.packets,
             lost_after_bytes: totals.lost_after.bytes,
+            low_priority: LowPriorityCounters::of(&mut self.link, now),
             timing: Timing::default(),
             doubtful: self.doubtful,
         }
     }
 
-    fn take_queue_peak(&mut self, now: u64) {
+    fn take_queue_peaks(&mut self, now: u64) {
         self.queue_max_bytes
             .record(self.link.take_queue_peak_bytes(now));
+        self.low_priority_queue_max_bytes
+            .record(self.link.take_low_priority_queue_peak_bytes(now));
     }
 }
 
@@ -389,6 +411,112 @@ mod tests {
         });
         assert_eq!(used[0], (2000, 96, (4, 1 + 2 + 3 + 4), 4));
         assert_eq!(used[1], (0, 98, (2, 1 + 2), 2));
+    }
+
+    /// An IPv4 or IPv6 frame that counts for 1000 bytes, with a first word of its header.
+    fn ip_frame(ether_type: u16, word: u16) -> Vec<u8> {
+        let mut frame = vec![0; 1014];
+        frame[12..14].copy_from_slice(&ether_type.to_be_bytes());
+        frame[14..16].copy_from_slice(&word.to_be_bytes());
+        if ether_type == 0x0800 {
+            frame[16..18].copy_from_slice(&1000_u16.to_be_bytes());
+        }
+        frame
+    }
+
+    #[test]
+    fn packets_marked_le_wait_in_a_queue_of_their_own() {
+        let mut program = program(r#","low_priority":{"queue_bytes":2000}"#);
+        let frames = [
+            (0, 0x0800, 0x4500),         // sent at once, 0 to 1 ms
+            (0, 0x0800, 0x4504),         // LE: sent third
+            (0, 0x86dd, 0x6070),         // LE, CE: sent fifth
+            (0, 0x0800, 0x4504),         // no room for its bytes
+            (500_000, 0x0800, 0x4500),   // sent second
+            (2_500_000, 0x86dd, 0x6000), // comes while an LE packet is sent, and is fourth
+        ];
+        for (now, ether_type, word) in frames {
+            let frame = ip_frame(ether_type, word);
+            let received = Received {
+                frame: &frame,
+                ..FRAME
+            };
+            arrive(&mut program, WORLD, now, &received);
+        }
+        let mut left = Vec::new();
+        while let Some(outgoing) = program.pop_due(u64::MAX) {
+            left.push((
+                outgoing.scheduled_ns / MS,
+                outgoing.frame[14],
+                outgoing.frame[15],
+            ));
+            program.on_sent(&outgoing, outgoing.scheduled_ns);
+        }
+        let expected = [
+            (21, 0x45, 0),
+            (22, 0x45, 0),
+            (23, 0x45, 4),
+            (24, 0x60, 0),
+            (25, 0x60, 0x70),
+        ];
+        assert_eq!(left, expected);
+        let measured = program.measurement(100 * MS).to_island;
+        let counters = measured.counters;
+        assert_eq!(
+            (
+                counters.in_packets,
+                counters.out_packets,
+                counters.dropped_packets
+            ),
+            (6, 5, 1)
+        );
+        assert_eq!(
+            (counters.queue_max_bytes, counters.idle_ns),
+            (1000, 95 * MS)
+        );
+        // 1, 1.5 and 1.5 ms; of the others 3 and 5 ms.
+        assert_eq!(
+            (measured.sojourn_count, measured.sojourn_sum_ns),
+            (3, 4 * MS)
+        );
+        let said = serde_json::to_value(&measured).unwrap();
+        let figure = |name: &str| said[name].as_u64().unwrap();
+        for (name, value) in [
+            ("low_priority_in_packets", 3),
+            ("low_priority_in_bytes", 3000),
+            ("low_priority_sent_packets", 2),
+            ("low_priority_sent_bytes", 2000),
+            ("dropped_low_priority_packets", 1),
+            ("dropped_low_priority_bytes", 1000),
+            ("dropped_queue_packets", 0),
+            ("low_priority_queue_bytes", 0),
+            ("low_priority_queue_max_bytes", 2000),
+            ("low_priority_sojourn_count", 2),
+            ("low_priority_sojourn_sum_ns", 8 * MS),
+            ("low_priority_sojourn_max_ns", 5 * MS),
+        ] {
+            assert_eq!(figure(name), value, "{name}");
+        }
+        let next = serde_json::to_value(program.measurement(200 * MS).to_island).unwrap();
+        assert_eq!(next["low_priority_in_packets"], 0, "sums of a measurement");
+        assert_eq!(next["low_priority_queue_max_bytes"], 0);
+    }
+
+    #[test]
+    fn a_link_without_that_queue_does_not_speak_of_it() {
+        let mut program = program("");
+        let frame = ip_frame(0x0800, 0x4504);
+        let received = Received {
+            frame: &frame,
+            ..FRAME
+        };
+        for _ in 0..3 {
+            arrive(&mut program, WORLD, 0, &received);
+        }
+        let counters = program.sums(0).to_island;
+        assert_eq!(counters.queue_bytes, 2000);
+        let said = serde_json::to_string(&program.measurement(0)).unwrap();
+        assert!(!said.contains("low_priority"), "{said}");
     }
 
     #[test]

@@ -2,7 +2,7 @@
 //! The fields of the lines on standard output, as in docs/contracts.md.
 
 use atoll_frame_engine::{Doubtful, Lateness, Timing};
-use atoll_link_model::{Count, Drops};
+use atoll_link_model::{Count, Drops, Link};
 use atoll_measures::{Histogram, Since, sums};
 use serde::ser::SerializeMap;
 use serde::{Serialize, Serializer};
@@ -26,10 +26,85 @@ pub(crate) struct DirectionCounters {
     pub(crate) idle_ns: u64,
     pub(crate) lost_after_packets: u64,
     pub(crate) lost_after_bytes: u64,
+    /// Of a link that has a queue of low priority.
+    #[serde(flatten)]
+    pub(crate) low_priority: Option<LowPriorityCounters>,
     #[serde(flatten)]
     pub(crate) timing: Timing,
     #[serde(flatten)]
     pub(crate) doubtful: Doubtful,
+}
+
+/// The packets of low priority, which the other counters include, and their queue, which they do not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct LowPriorityCounters {
+    low_priority_in_packets: u64,
+    low_priority_in_bytes: u64,
+    low_priority_sent_packets: u64,
+    low_priority_sent_bytes: u64,
+    dropped_low_priority_packets: u64,
+    dropped_low_priority_bytes: u64,
+    low_priority_queue_bytes: u64,
+    low_priority_queue_max_bytes: u64,
+}
+
+impl LowPriorityCounters {
+    /// Since the start, with the maximum left 0; `None` if the link has no queue of low priority.
+    pub(crate) fn of<P>(link: &mut Link<P>, now: u64) -> Option<Self> {
+        let queue_bytes = link.low_priority_queue_bytes(now);
+        let (counted, dropped) = (
+            link.low_priority_totals()?,
+            link.totals().dropped.low_priority,
+        );
+        Some(Self {
+            low_priority_in_packets: counted.arrived.packets,
+            low_priority_in_bytes: counted.arrived.bytes,
+            low_priority_sent_packets: counted.sent.packets,
+            low_priority_sent_bytes: counted.sent.bytes,
+            dropped_low_priority_packets: dropped.packets,
+            dropped_low_priority_bytes: dropped.bytes,
+            low_priority_queue_bytes: queue_bytes,
+            low_priority_queue_max_bytes: 0,
+        })
+    }
+
+    /// The same with this maximum.
+    pub(crate) fn with_queue_max(self, low_priority_queue_max_bytes: u64) -> Self {
+        Self {
+            low_priority_queue_max_bytes,
+            ..self
+        }
+    }
+}
+
+sums!(LowPriorityCounters {
+    low_priority_in_packets,
+    low_priority_in_bytes,
+    low_priority_sent_packets,
+    low_priority_sent_bytes,
+    dropped_low_priority_packets,
+    dropped_low_priority_bytes,
+});
+
+/// The time that packets of low priority took to be sent.
+#[derive(Debug, Serialize)]
+#[expect(clippy::struct_field_names, reason = "keys of the line")]
+pub(crate) struct LowPrioritySojourn {
+    low_priority_sojourn_max_ns: u64,
+    low_priority_sojourn_count: u64,
+    low_priority_sojourn_sum_ns: u64,
+    low_priority_sojourn_histogram: Histogram,
+}
+
+impl LowPrioritySojourn {
+    pub(crate) fn new(sojourn: Histogram) -> Self {
+        Self {
+            low_priority_sojourn_max_ns: sojourn.max_ns(),
+            low_priority_sojourn_count: sojourn.count(),
+            low_priority_sojourn_sum_ns: sojourn.sum_ns(),
+            low_priority_sojourn_histogram: sojourn,
+        }
+    }
 }
 
 /// The parts of `dropped_packets` and `dropped_bytes`, in the order of [`CAUSES`].
@@ -50,6 +125,7 @@ impl DroppedByCause {
     pub(crate) fn new(dropped: &Drops, unsent: Count) -> Self {
         let Drops {
             queue,
+            low_priority: _, // see `LowPriorityCounters`
             loss,
             aqm,
             blocked,
@@ -88,6 +164,7 @@ sums!(DirectionCounters {
     idle_ns,
     lost_after_packets,
     lost_after_bytes,
+    low_priority,
     doubtful,
 });
 
@@ -102,6 +179,8 @@ pub(crate) struct DirectionMeasurement {
     pub(crate) sojourn_count: u64,
     pub(crate) sojourn_sum_ns: u64,
     pub(crate) sojourn_histogram: Histogram,
+    #[serde(flatten)]
+    pub(crate) low_priority_sojourn: Option<LowPrioritySojourn>,
     pub(crate) scheduled_windows_over_rate: u64,
     pub(crate) overloaded: bool,
 }

@@ -28,6 +28,8 @@ pub struct LinkSettings {
     pub queue_bytes: u64,
     /// Also its capacity in packets.
     pub queue_packets: Option<u64>,
+    /// A second queue, which is served while the first one is empty. None: all packets wait in the first one.
+    pub low_priority: Option<LowPrioritySettings>,
     /// Losses, after the transmitter or before the queue.
     pub loss: Option<LossSettings>,
     /// How the queue is managed; None: drop-tail.
@@ -48,7 +50,8 @@ impl LinkSettings {
             return Err(ConfigError::JitterTwice);
         }
         self.propagation().check()?;
-        if self.queue_packets == Some(0) {
+        let low_priority = self.low_priority.and_then(|low| low.queue_packets);
+        if self.queue_packets == Some(0) || low_priority == Some(0) {
             return Err(ConfigError::QueuePackets);
         }
         self.loss.as_ref().map_or(Ok(()), LossSettings::check)?;
@@ -67,6 +70,17 @@ impl LinkSettings {
             reorder: self.reorder,
         }
     }
+}
+
+/// The queue of packets of low priority: drop-tail, with limits of its own.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[cfg_attr(feature = "serde", derive(serde::Serialize, serde::Deserialize))]
+#[cfg_attr(feature = "serde", serde(deny_unknown_fields))]
+pub struct LowPrioritySettings {
+    /// Capacity in counted bytes, the packet being serialised not included.
+    pub queue_bytes: u64,
+    /// Also its capacity in packets.
+    pub queue_packets: Option<u64>,
 }
 
 /// One latency class, or the propagation of a link.
@@ -176,6 +190,13 @@ mod tests {
         assert!(mistake(|link| link.delay_ns = u64::MAX).starts_with("delay_ns "));
         assert!(mistake(|link| link.jitter_ns = 250_000_001).contains("before it arrives"));
         assert!(mistake(|link| link.queue_packets = Some(0)).starts_with("queue_packets 0 "));
+        let low_priority = |link: &mut LinkSettings| {
+            link.low_priority = Some(LowPrioritySettings {
+                queue_bytes: 1500,
+                queue_packets: Some(0),
+            });
+        };
+        assert!(mistake(low_priority).starts_with("queue_packets 0 "));
         let loss = |link: &mut LinkSettings| {
             link.loss = Some(LossSettings {
                 kind: LossKind::Bernoulli {

@@ -9,6 +9,8 @@ use atoll_measures::Count;
 pub enum DropCause {
     /// The waiting bytes and its own exceed the queue's capacity, or there are too many packets.
     QueueFull,
+    /// The same, of the queue of low priority.
+    LowPriorityFull,
     /// Lost by the model of loss or of the trace, after it was sent (or before the queue, where that is asked for).
     Loss,
     /// Dropped by the queue's management.
@@ -22,6 +24,8 @@ pub enum DropCause {
 pub struct Drops {
     /// [`DropCause::QueueFull`]
     pub queue: Count,
+    /// [`DropCause::LowPriorityFull`]
+    pub low_priority: Count,
     /// [`DropCause::Loss`]
     pub loss: Count,
     /// [`DropCause::Aqm`]
@@ -35,6 +39,7 @@ impl Drops {
     pub(crate) fn add(&mut self, cause: DropCause, bytes: u32) {
         let count = match cause {
             DropCause::QueueFull => &mut self.queue,
+            DropCause::LowPriorityFull => &mut self.low_priority,
             DropCause::Loss => &mut self.loss,
             DropCause::Aqm => &mut self.aqm,
             DropCause::Blocked => &mut self.blocked,
@@ -45,9 +50,26 @@ impl Drops {
     /// The sum over all causes.
     #[must_use]
     pub fn all(&self) -> Count {
-        let causes = [self.queue, self.loss, self.aqm, self.blocked];
+        let Self {
+            queue,
+            low_priority,
+            loss,
+            aqm,
+            blocked,
+        } = *self;
+        let causes = [queue, low_priority, loss, aqm, blocked];
         causes.into_iter().sum()
     }
+}
+
+/// Packets of low priority and their counted bytes since the start, which [`LinkCounters`] includes.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+#[non_exhaustive]
+pub struct LowPriorityCounters {
+    /// Offered.
+    pub arrived: Count,
+    /// Sent whole by the transmitter; noise and blockages may lose them after that.
+    pub sent: Count,
 }
 
 /// Packets and counted bytes since the start. `in = out + dropped + held` at every instant.

@@ -12,6 +12,9 @@
 //! A packet that noise loses has used queue and transmitter, as one that a blockage loses; it is counted as dropped when its
 //! serialisation ends. On request loss happens before the queue instead.
 //!
+//! A link may have a second queue, of low priority. Whenever the transmitter becomes free it takes the first packet of the
+//! main queue, or the first one of low priority if the main queue is empty. It never interrupts a packet.
+//!
 //! Rate, delay, loss and blockage of a link may follow a trace, and its settings may be changed while packets are
 //! in it. Everything is computed at the instants at which it happens, not at those of the calls: a caller
 //! that comes late sends late, but the next packet's scheduled departure does not move, so
@@ -61,6 +64,7 @@ mod jitter;
 mod link;
 mod link_state;
 mod loss;
+mod low_priority;
 mod propagation;
 mod queue;
 mod range_checks;
@@ -72,8 +76,8 @@ mod trace;
 pub use aqm::AqmSettings;
 pub use atoll_measures::{Count, Histogram};
 pub use atoll_random::SplitMix64;
-pub use config::{DelaySettings, LinkChange, LinkSettings};
-pub use counters::{DropCause, Drops, LinkCounters};
+pub use config::{DelaySettings, LinkChange, LinkSettings, LowPrioritySettings};
+pub use counters::{DropCause, Drops, LinkCounters, LowPriorityCounters};
 pub use delay_line::DelayLine;
 pub use jitter::{JitterKind, JitterSettings};
 pub use link::{Enqueued, Link};

@@ -4,6 +4,7 @@
 use crate::aqm::Aqm;
 use crate::link_state::LinkState;
 use crate::loss::{Loss, LossPlace};
+use crate::low_priority::LowPriority;
 use crate::propagation::Propagation;
 use crate::queue::{Queue, Waiting};
 use crate::rate_check::RateCheck;
@@ -12,14 +13,16 @@ use crate::serialiser::{Position, end_of, work_between, work_of};
 use crate::trace::NEVER;
 use crate::{
     ConfigError, Departure, DropCause, Histogram, JitterSettings, LinkChange, LinkCounters,
-    LinkSettings, Nanoseconds, SplitMix64,
+    LinkSettings, LowPriorityCounters, Nanoseconds, SplitMix64,
 };
 
-/// One direction of a satellite link: queue, serialisation, loss, propagation.
+/// One direction of a satellite link: queue or two, serialisation, loss, propagation.
 ///
 /// Packets must be enqueued in order of time. The transmitter is served when an arrival or a departure
 /// asks for it, at the instants at which it became free and not at those of the calls: when calls come,
-/// and how often, changes nothing.
+/// and how often, changes nothing. A managed queue (`CoDel`) and one of low priority need more: which packet is next depends
+/// on those that arrived before, so a link that has them must not be asked for an instant after an arrival that it does
+/// not know yet, except by [`Link::pop_due`], which has time for as long as the shortest delay.
 #[derive(Debug)]
 pub struct Link<P> {
     state: LinkState,
@@ -28,6 +31,7 @@ pub struct Link<P> {
     loss_before: Loss,
     loss_after: Loss,
     queue: Queue<P>,
+    low_priority: Option<LowPriority<P>>,
     aqm: Aqm,
     sending: Option<Sending<P>>,
     /// When the last packet was sent whole.
@@ -46,6 +50,7 @@ pub struct Link<P> {
 #[derive(Debug)]
 struct Sending<P> {
     packet: Waiting<P>,
+    is_low_priority: bool,
     /// Since when under present conditions, ...
     begin: Position,
     /// ... and what there was to do then.
@@ -83,6 +88,9 @@ impl<P> Link<P> {
             loss_before: Loss::new(LossPlace::Before, settings.loss.as_ref(), random.fork(1)),
             loss_after: Loss::new(LossPlace::After, settings.loss.as_ref(), random.fork(3)),
             queue: Queue::new(settings.queue_bytes, settings.queue_packets, start_ns),
+            low_priority: settings
+                .low_priority
+                .map(|low| LowPriority::new(low, start_ns)),
             aqm: Aqm::new(settings.aqm, random.fork(2)),
             sending: None,
             free: Position::at(start_ns),
@@ -101,14 +109,16 @@ impl<P> Link<P> {
     /// A packet that counts for `bytes` arrives at `now`. An instant before the last arrival is taken
     /// for the last arrival.
     pub fn enqueue(&mut self, now: Nanoseconds, bytes: u32, packet: P) -> Enqueued {
-        let now = now.max(self.last_arrival_ns);
-        self.last_arrival_ns = now;
-        self.totals.arrived.record(bytes);
-        self.serve_until(now);
+        let now = self.arrive(now, bytes);
         self.queue.forget(now);
-        if let Some(cause) = self.refuses(now, bytes) {
-            self.totals.dropped.add(cause, bytes);
-            return Enqueued::Dropped(cause);
+        let refused = self.loses_before(now, bytes).or_else(|| {
+            if self.aqm_refuses(now, bytes) {
+                return Some(DropCause::Aqm);
+            }
+            (self.must_wait(now) && !self.queue.has_room(bytes)).then_some(DropCause::QueueFull)
+        });
+        if let Some(cause) = refused {
+            return self.drop_arrival(cause, bytes);
         }
         self.queue.push(Waiting {
             arrival_ns: now,
@@ -118,6 +128,51 @@ impl<P> Link<P> {
         if self.must_wait(now) {
             self.queue_peak_bytes = self.queue_peak_bytes.max(self.queue.bytes());
         }
+        self.begin_if_idle()
+    }
+
+    /// A packet of low priority arrives: [`Link::enqueue`] into the queue of low priority, if the link has one.
+    pub fn enqueue_low_priority(&mut self, now: Nanoseconds, bytes: u32, packet: P) -> Enqueued {
+        if self.low_priority.is_none() {
+            return self.enqueue(now, bytes, packet);
+        }
+        let now = self.arrive(now, bytes);
+        let (lost, must_wait) = (self.loses_before(now, bytes), self.must_wait(now));
+        let Some(low) = &mut self.low_priority else {
+            unreachable!("it was found above")
+        };
+        low.totals.arrived.record(bytes);
+        low.queue.forget(now);
+        let full = must_wait && !low.queue.has_room(bytes);
+        if let Some(cause) = lost.or(full.then_some(DropCause::LowPriorityFull)) {
+            return self.drop_arrival(cause, bytes);
+        }
+        low.queue.push(Waiting {
+            arrival_ns: now,
+            bytes,
+            packet,
+        });
+        if must_wait {
+            low.peak_bytes = low.peak_bytes.max(low.queue.bytes());
+        }
+        self.begin_if_idle()
+    }
+
+    /// Serve the transmitter up to an arrival; returns its instant.
+    fn arrive(&mut self, now: Nanoseconds, bytes: u32) -> Nanoseconds {
+        let now = now.max(self.last_arrival_ns);
+        self.last_arrival_ns = now;
+        self.totals.arrived.record(bytes);
+        self.serve_until(now);
+        now
+    }
+
+    fn drop_arrival(&mut self, cause: DropCause, bytes: u32) -> Enqueued {
+        self.totals.dropped.add(cause, bytes);
+        Enqueued::Dropped(cause)
+    }
+
+    fn begin_if_idle(&mut self) -> Enqueued {
         if self.sending.is_none() {
             self.begin_next();
         }
@@ -196,16 +251,52 @@ impl<P> Link<P> {
     /// Packets accepted and not yet gone: waiting, being serialised or under way.
     #[must_use]
     pub fn held_packets(&self) -> u64 {
-        self.queue.len() as u64 + u64::from(self.sending.is_some()) + self.propagation.len()
+        let low_priority = self.low_priority.as_ref().map_or(0, |low| low.queue.len());
+        let waiting = self.queue.len() + low_priority;
+        waiting as u64 + u64::from(self.sending.is_some()) + self.propagation.len()
     }
 
-    /// Bytes waiting for the transmitter at `now`.
+    /// Whether packets of low priority have a queue of their own.
+    #[must_use]
+    pub fn has_low_priority(&self) -> bool {
+        self.low_priority.is_some()
+    }
+
+    /// Packets of low priority since the start; None: they have no queue of their own.
+    #[must_use]
+    pub fn low_priority_totals(&self) -> Option<LowPriorityCounters> {
+        self.low_priority.as_ref().map(|low| low.totals)
+    }
+
+    /// Bytes waiting in the queue of low priority at `now`; 0 if there is none.
+    pub fn low_priority_queue_bytes(&mut self, now: Nanoseconds) -> u64 {
+        self.serve_until(now);
+        let low_priority = self.low_priority.as_ref();
+        low_priority.map_or(0, |low| low.queue.bytes_at(now))
+    }
+
+    /// [`Link::take_queue_peak_bytes`] of the queue of low priority; 0 if there is none.
+    pub fn take_low_priority_queue_peak_bytes(&mut self, now: Nanoseconds) -> u64 {
+        let present_bytes = self.low_priority_queue_bytes(now);
+        let low_priority = self.low_priority.as_mut();
+        low_priority.map_or(0, |low| {
+            std::mem::replace(&mut low.peak_bytes, present_bytes)
+        })
+    }
+
+    /// [`Link::take_sojourn`] of the packets of low priority, if they have a queue of their own.
+    pub fn take_low_priority_sojourn(&mut self) -> Histogram {
+        let low_priority = self.low_priority.as_mut();
+        low_priority.map_or_else(Histogram::default, |low| std::mem::take(&mut low.sojourn))
+    }
+
+    /// Bytes waiting in the main queue at `now`.
     pub fn queue_bytes(&mut self, now: Nanoseconds) -> u64 {
         self.serve_until(now);
         self.queue.bytes_at(now)
     }
 
-    /// The most bytes that waited at once from the last call of this (or the start) to `now`.
+    /// The most bytes that waited in the main queue at once from the last call of this (or the start) to `now`.
     pub fn take_queue_peak_bytes(&mut self, now: Nanoseconds) -> u64 {
         let present_bytes = self.queue_bytes(now);
         std::mem::replace(&mut self.queue_peak_bytes, present_bytes)
@@ -220,7 +311,8 @@ impl<P> Link<P> {
         }
     }
 
-    /// Time in the queue and being serialised, of all packets sent since the last call.
+    /// Time in the queue and being serialised, of all packets sent since the last call, except those of a queue of low
+    /// priority.
     pub fn take_sojourn(&mut self) -> Histogram {
         std::mem::take(&mut self.sojourn)
     }
@@ -242,12 +334,14 @@ impl<P> Link<P> {
         self.shortest_delay_ns = delay_ns.saturating_sub(self.jitter.earliest_ns());
     }
 
-    /// Why the packet that arrives is not let in, if it is not.
-    fn refuses(&mut self, now: Nanoseconds, bytes: u32) -> Option<DropCause> {
+    /// Whether noise before the queue loses the packet that arrives.
+    fn loses_before(&mut self, now: Nanoseconds, bytes: u32) -> Option<DropCause> {
         let lossy = self.loss_before.is_set() && self.state.loss(now).is_none();
-        if lossy && self.loss_before.loses(None, bytes) {
-            return Some(DropCause::Loss);
-        }
+        (lossy && self.loss_before.loses(None, bytes)).then_some(DropCause::Loss)
+    }
+
+    /// Whether the manager of the main queue refuses the packet that arrives.
+    fn aqm_refuses(&mut self, now: Nanoseconds, bytes: u32) -> bool {
         let (queue, state) = (&self.queue, &self.state);
         let arrival = || Arrival {
             queue_bytes: queue.bytes(),
@@ -256,10 +350,7 @@ impl<P> Link<P> {
                 .map_or(0, |since_ns| now.saturating_sub(since_ns)),
             sending_ns: end_of(state, Position::at(now), work_of(bytes)).rounded_up() - now,
         };
-        if self.aqm.refuses(arrival) {
-            return Some(DropCause::Aqm);
-        }
-        (self.must_wait(now) && !self.queue.has_room(bytes)).then_some(DropCause::QueueFull)
+        self.aqm.refuses(arrival)
     }
 
     /// Whether a packet that arrives at `now` is not sent at once.
@@ -279,12 +370,8 @@ impl<P> Link<P> {
     }
 
     fn begin_next(&mut self) {
-        if self.queue.is_empty() {
-            return;
-        }
-        let (free_ns, dropped) = (self.free.rounded_up(), &mut self.totals.dropped);
-        let drop = |packet: &Waiting<P>| dropped.add(DropCause::Aqm, packet.bytes);
-        let Some((begin_ns, packet)) = self.aqm.take(&mut self.queue, free_ns, drop) else {
+        let free_ns = self.free.rounded_up();
+        let Some((begin_ns, packet, is_low_priority)) = self.take_next(free_ns) else {
             return;
         };
         // After a packet that it waited for it begins at the fraction of a nanosecond at which that ended.
@@ -297,6 +384,7 @@ impl<P> Link<P> {
         let work = work_of(packet.bytes);
         self.sending = Some(Sending {
             packet,
+            is_low_priority,
             begin,
             work,
             end: end_of(&self.state, begin, work),
@@ -304,12 +392,37 @@ impl<P> Link<P> {
         });
     }
 
+    /// The packet to be sent next, and the instant at which it is taken: from the queue of low priority only if no other
+    /// packet waits by then.
+    fn take_next(&mut self, free_ns: Nanoseconds) -> Option<(Nanoseconds, Waiting<P>, bool)> {
+        let low_priority = self.low_priority.as_mut();
+        if let Some(first_ns) = self.queue.first_arrival_ns() {
+            let is_first = low_priority.is_none_or(|low| !low.precedes(free_ns, first_ns));
+            let dropped = &mut self.totals.dropped;
+            let drop = |packet: &Waiting<P>| dropped.add(DropCause::Aqm, packet.bytes);
+            if is_first {
+                if let Some((begin_ns, packet)) = self.aqm.take(&mut self.queue, free_ns, drop) {
+                    return Some((begin_ns, packet, false));
+                }
+            }
+        }
+        let (begin_ns, packet) = self.low_priority.as_mut()?.queue.pop(free_ns)?;
+        Some((begin_ns, packet, true))
+    }
+
     fn finish(&mut self, sent: Sending<P>) {
         let Sending { packet, end, .. } = sent;
         let end_ns = end.rounded_up();
         self.free = end;
         self.rate_check.record(&self.state, end_ns, packet.bytes);
-        self.sojourn.record(end_ns - packet.arrival_ns);
+        let sojourn_ns = end_ns - packet.arrival_ns;
+        match &mut self.low_priority {
+            Some(low) if sent.is_low_priority => {
+                low.sojourn.record(sojourn_ns);
+                low.totals.sent.record(packet.bytes);
+            }
+            _ => self.sojourn.record(sojourn_ns),
+        }
         // Decided for every packet that is sent, so that blockages do not move the fates of later ones.
         let traced_loss = self.state.loss(end_ns);
         let lost = self.loss_after.loses(traced_loss, packet.bytes);

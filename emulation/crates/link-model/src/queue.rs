@@ -89,8 +89,9 @@ impl<P> Queue<P> {
         self.waiting.is_empty().then_some(self.empty_since_ns)
     }
 
-    pub(crate) fn is_empty(&self) -> bool {
-        self.waiting.is_empty()
+    /// When the first packet that waits arrived.
+    pub(crate) fn first_arrival_ns(&self) -> Option<Nanoseconds> {
+        self.waiting.front().map(|first| first.arrival_ns)
     }
 
     pub(crate) fn len(&self) -> usize {

@@ -84,6 +84,8 @@ pub(crate) struct Direction {
     /// Drops at random: `delay`, or one that `queue` is below, whose drops are counted here too.
     pub(crate) loss: Option<Qdisc>,
     pub(crate) queue: Qdisc,
+    /// The part of `queue` that holds packets of low priority, if they have a queue of their own.
+    pub(crate) low_priority: Option<Qdisc>,
     /// At which the queue is emptied.
     pub(crate) rate_bit_s: NonZeroU64,
     pub(crate) delay: Limited,

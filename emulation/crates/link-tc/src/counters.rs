@@ -5,7 +5,8 @@ use crate::attributes::Statistics;
 use crate::config::{self, Counted, Handle};
 use crate::error::TcError;
 use crate::report::{
-    ClassFigures, DelayFigures, DirectionFigures, Figures, MeasuredDirection, Measurement,
+    ClassFigures, DelayFigures, DirectionFigures, Figures, LowPriorityFigures, MeasuredDirection,
+    Measurement,
 };
 use crate::rtnetlink::{Kernel, Qdiscs};
 use atoll_link_report::Directions;
@@ -41,11 +42,13 @@ pub(crate) struct Direction {
     header_bytes: u64,
     loss: Loss,
     queue: Qdisc,
+    low_priority: Option<Qdisc>,
     delay: Qdisc,
     /// The most packets that the delay holds.
     limit_packets: u64,
     /// The most bytes in the queue, since the last line of counters and since the last mark.
     queue_max_bytes: Peak,
+    low_priority_queue_max_bytes: Peak,
     rate_bit_s: NonZeroU64,
     /// How long what was in the queue would take to leave, at each look since the last mark.
     sojourns: Histogram,
@@ -169,9 +172,9 @@ impl Counters {
         };
         let qdiscs = kernel.qdiscs()?;
         for direction in [to_island, to_world] {
-            let queue = direction.queue.statistics(&qdiscs)?;
+            let queues = direction.queues(&qdiscs)?;
             let delay = direction.delay.statistics(&qdiscs)?;
-            direction.look(&queue, &delay);
+            direction.look(&queues, &delay);
         }
         Ok(())
     }
@@ -187,8 +190,10 @@ impl Counters {
             to_world,
         } = self
         {
-            to_island.queue_max_bytes.take_interval();
-            to_world.queue_max_bytes.take_interval();
+            for direction in [to_island, to_world] {
+                direction.queue_max_bytes.take_interval();
+                direction.low_priority_queue_max_bytes.take_interval();
+            }
         }
         Ok(figures)
     }
@@ -304,9 +309,11 @@ impl Direction {
             header_bytes: config.in_header_bytes,
             loss: Loss::of(config)?,
             queue: Qdisc::new(&config.queue)?,
+            low_priority: config.low_priority.as_ref().map(Qdisc::new).transpose()?,
             delay: Qdisc::at(&config.delay.dev, config.delay.handle)?,
             limit_packets: config.delay.limit_packets,
             queue_max_bytes: Peak::default(),
+            low_priority_queue_max_bytes: Peak::default(),
             rate_bit_s: config.rate_bit_s,
             sojourns: Histogram::default(),
             found_full: false,
@@ -329,9 +336,21 @@ impl Direction {
         Ok(())
     }
 
-    fn look(&mut self, queue: &Statistics, delay: &Statistics) {
-        self.queue_max_bytes.record(queue.backlog_bytes);
-        let sojourn_ns = u128::from(queue.backlog_bytes) * u128::from(NS_OF_BYTE_AT_BIT_S)
+    fn queues(&self, qdiscs: &Qdiscs) -> Result<Queues, TcError> {
+        let low_priority = self.low_priority.as_ref();
+        Ok(Queues {
+            both: self.queue.statistics(qdiscs)?,
+            low_priority: low_priority.map(|low| low.statistics(qdiscs)).transpose()?,
+        })
+    }
+
+    fn look(&mut self, queues: &Queues, delay: &Statistics) {
+        let backlog_bytes = queues.main_bytes();
+        self.queue_max_bytes.record(backlog_bytes);
+        if let Some(low) = &queues.low_priority {
+            self.low_priority_queue_max_bytes.record(low.backlog_bytes);
+        }
+        let sojourn_ns = u128::from(backlog_bytes) * u128::from(NS_OF_BYTE_AT_BIT_S)
             / u128::from(self.rate_bit_s.get());
         self.sojourns
             .record(u64::try_from(sojourn_ns).unwrap_or(u64::MAX));
@@ -345,9 +364,10 @@ impl Direction {
         queues: &Qdiscs,
         delays: &Qdiscs,
     ) -> Result<DirectionFigures, TcError> {
-        let queue = self.queue.statistics(queues)?;
+        let found = self.queues(queues)?;
+        let (queue, low_priority) = (found.both, found.low_priority);
         let delay = self.delay.statistics(delays)?;
-        self.look(&queue, &delay);
+        self.look(&found, &delay);
         let in_bytes = arrived.bytes + self.header_bytes * arrived.packets;
         let passed = queue.bytes + queue.backlog_bytes;
         let (mut lost_before, mut lost_after) = (0, 0);
@@ -368,7 +388,9 @@ impl Direction {
         self.dropped_before
             .update(dropped_before, missing((arrived.packets, in_bytes), &queue));
         let (before_bytes, after_bytes) = (self.dropped_before.bytes, self.lost_after.bytes);
-        let by_cause = !matches!(self.loss, Loss::Before(_));
+        let lost_apart = !matches!(self.loss, Loss::Before(_));
+        let by_cause = lost_apart && low_priority.is_none();
+        let low_priority_drops = low_priority.map_or(0, |low| low.drops);
         Ok(DirectionFigures {
             in_packets: queue.packets + queue.backlog_packets + dropped_before,
             in_bytes: before_bytes + passed,
@@ -376,15 +398,18 @@ impl Direction {
             out_bytes: delay.bytes,
             dropped_packets: dropped_before + delay.drops,
             dropped_bytes: before_bytes + after_bytes,
-            dropped_queue_packets: queue.drops,
+            dropped_queue_packets: queue.drops.saturating_sub(low_priority_drops),
             dropped_queue_bytes: by_cause.then_some(before_bytes),
             dropped_loss_packets: lost_before + lost_after,
-            dropped_loss_bytes: by_cause.then_some(after_bytes),
+            dropped_loss_bytes: lost_apart.then_some(after_bytes),
             lost_after_packets: lost_after,
             lost_after_bytes: after_bytes,
-            queue_bytes: queue.backlog_bytes,
+            queue_bytes: found.main_bytes(),
             queue_max_bytes: self.queue_max_bytes.interval(),
             held_packets: queue.backlog_packets + delay.backlog_packets,
+            low_priority: low_priority.map(|low| {
+                LowPriorityFigures::of(&low, self.low_priority_queue_max_bytes.interval())
+            }),
             overloaded: self.found_full || self.refused > self.refused_marked,
         })
     }
@@ -394,12 +419,38 @@ impl Direction {
         self.queue_max_bytes.record(now.queue_bytes); // with which the next measurement begins
         self.found_full = false;
         self.refused_marked = self.refused;
+        let most_low_priority = self.low_priority_queue_max_bytes.take_measurement();
+        if let Some(low) = &now.low_priority {
+            self.low_priority_queue_max_bytes
+                .record(low.low_priority_queue_bytes);
+        }
         let sojourns = std::mem::take(&mut self.sojourns);
+        let measured = self.marked.measure(*now);
         let figures = DirectionFigures {
             queue_max_bytes: most,
-            ..self.marked.measure(*now)
+            low_priority: measured.low_priority.map(|low| LowPriorityFigures {
+                low_priority_queue_max_bytes: most_low_priority,
+                ..low
+            }),
+            ..measured
         };
         MeasuredDirection::new(figures, sojourns)
+    }
+}
+
+/// The queues of a direction.
+#[derive(Debug, Clone, Copy)]
+struct Queues {
+    /// All that waits for the rate.
+    both: Statistics,
+    /// The part that is of low priority; `None`: no packet has a queue of its own.
+    low_priority: Option<Statistics>,
+}
+
+impl Queues {
+    fn main_bytes(&self) -> u64 {
+        let low_priority_bytes = self.low_priority.map_or(0, |low| low.backlog_bytes);
+        self.both.backlog_bytes.saturating_sub(low_priority_bytes)
     }
 }
 

@@ -63,7 +63,8 @@ pub(crate) struct DirectionFigures {
     pub(crate) dropped_packets: u64,
     pub(crate) dropped_bytes: u64,
     pub(crate) dropped_queue_packets: u64,
-    /// Unknown, as are those of losses, where packets are lost before the queue: the kernel counts both together.
+    /// Unknown, as are those of losses, where packets are lost before the queue, and where there are two queues: the
+    /// kernel counts both together.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub(crate) dropped_queue_bytes: Option<u64>,
     pub(crate) dropped_loss_packets: u64,
@@ -74,6 +75,9 @@ pub(crate) struct DirectionFigures {
     pub(crate) queue_bytes: u64,
     pub(crate) queue_max_bytes: u64,
     pub(crate) held_packets: u64,
+    /// Of a link that has a queue of low priority.
+    #[serde(flatten)]
+    pub(crate) low_priority: Option<LowPriorityFigures>,
     /// The delay's netem was full since the last mark, which is to be impossible.
     pub(crate) overloaded: bool,
 }
@@ -91,6 +95,38 @@ sums!(DirectionFigures {
     dropped_loss_bytes,
     lost_after_packets,
     lost_after_bytes,
+    low_priority,
+});
+
+/// The packets of low priority, which the other sums include, and their queue, which the other gauges do not.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct LowPriorityFigures {
+    pub(crate) low_priority_in_packets: u64,
+    pub(crate) low_priority_sent_packets: u64,
+    pub(crate) low_priority_sent_bytes: u64,
+    pub(crate) dropped_low_priority_packets: u64,
+    pub(crate) low_priority_queue_bytes: u64,
+    pub(crate) low_priority_queue_max_bytes: u64,
+}
+
+impl LowPriorityFigures {
+    pub(crate) fn of(counted: &Statistics, queue_max_bytes: u64) -> Self {
+        Self {
+            low_priority_in_packets: counted.packets + counted.backlog_packets + counted.drops,
+            low_priority_sent_packets: counted.packets,
+            low_priority_sent_bytes: counted.bytes,
+            dropped_low_priority_packets: counted.drops,
+            low_priority_queue_bytes: counted.backlog_bytes,
+            low_priority_queue_max_bytes: queue_max_bytes,
+        }
+    }
+}
+
+sums!(LowPriorityFigures {
+    low_priority_in_packets,
+    low_priority_sent_packets,
+    low_priority_sent_bytes,
+    dropped_low_priority_packets,
 });
 
 /// A delay box.

@@ -2,7 +2,8 @@
 //! Properties of every link and every sequence of arrivals.
 
 use crate::loads::{
-    any_link, arrivals, drain, jitters, new_link, offer, plain, traces, with_jitter,
+    any_link, arrivals, drain, is_low, jitters, new_link, offer, offer_one, plain, traces,
+    with_jitter,
 };
 use atoll_link_model::{
     DelayLine, DelaySettings, DropCause, Enqueued, JitterKind, JitterSettings, Link, LinkSettings,
@@ -31,7 +32,7 @@ proptest! {
             if number == start_after && !settings.trace.is_empty() {
                 prop_assert_eq!(link.start_trace(now), Ok(()));
             }
-            link.enqueue(now, bytes, number);
+            offer_one(&mut link, now, bytes, number);
             prop_assert!(conserves(&link));
             departed.extend(std::iter::from_fn(|| link.pop_due(now)));
             prop_assert!(conserves(&link));
@@ -44,7 +45,11 @@ proptest! {
         prop_assert!(departed.windows(2).all(|pair| pair[0].scheduled_ns <= pair[1].scheduled_ns));
         let mut numbers: Vec<usize> = departed.iter().map(|departure| departure.packet).collect();
         if !settings.reorder {
-            prop_assert!(numbers.is_sorted());
+            let of_a_queue = |low: bool| {
+                let is_there = move |number: &&usize| settings.low_priority.is_none() || is_low(**number) == low;
+                numbers.iter().filter(is_there)
+            };
+            prop_assert!(of_a_queue(false).is_sorted() && of_a_queue(true).is_sorted());
         }
         numbers.sort_unstable();
         numbers.dedup();
@@ -62,9 +67,10 @@ proptest! {
     fn it_does_not_matter_when_the_link_is_asked(
         settings in any_link(), arrivals in arrivals(), asked in prop::collection::vec((0_u64..20_000_000, any::<bool>()), 150),
     ) {
-        // CoDel looks at what waits when a packet leaves the queue: it may be asked as late as one likes, but must
-        // know what has arrived.
-        let ahead = u64::from(!matches!(settings.aqm, Some(atoll_link_model::AqmSettings::CoDel { .. })));
+        // CoDel looks at what waits when a packet leaves the queue, and so does a transmitter with two queues: they may
+        // be asked as late as one likes, but must know what has arrived.
+        let codel = matches!(settings.aqm, Some(atoll_link_model::AqmSettings::CoDel { .. }));
+        let ahead = u64::from(!codel && settings.low_priority.is_none());
         let mut quiet = new_link(&settings, 1);
         offer(&mut quiet, &arrivals);
         let expected = drain(&mut quiet);
@@ -73,7 +79,7 @@ proptest! {
         let (mut now, mut departed) = (0, Vec::new());
         for (number, (&(gap_ns, bytes), &(ahead_ns, look))) in arrivals.iter().zip(&asked).enumerate() {
             now += gap_ns;
-            link.enqueue(now, bytes, number);
+            offer_one(&mut link, now, bytes, number);
             departed.extend(std::iter::from_fn(|| link.pop_due(now)));
             if look {
                 link.queue_bytes(now + ahead * ahead_ns);
@@ -86,6 +92,7 @@ proptest! {
         expected.sort_by_key(|departure| (departure.scheduled_ns, departure.packet));
         prop_assert_eq!(departed, expected);
         prop_assert_eq!(link.totals(), quiet.totals());
+        prop_assert_eq!(link.low_priority_totals(), quiet.low_priority_totals());
     }
 
     #[test]
@@ -210,7 +217,9 @@ proptest! {
             let departed = drain(&mut link);
             let end_ns = offered.last().map_or(0, |&(now, _)| now) + 10_000_000_000_000;
             prop_assert_eq!(link.windows_over_rate(), 0);
-            let used = (offered, link.idle_ns(end_ns), link.take_queue_peak_bytes(end_ns), link.take_sojourn());
+            let low = (link.take_low_priority_queue_peak_bytes(end_ns), link.low_priority_totals());
+            let peaks = (link.take_queue_peak_bytes(end_ns), low);
+            let used = (offered, link.idle_ns(end_ns), peaks, link.take_sojourn());
             found.push((departed, link.totals(), used));
         }
         let (departed, totals, used) = &found[0];

@@ -3,7 +3,7 @@
 
 use atoll_link_model::{
     AqmSettings, Departure, Enqueued, JitterKind, JitterSettings, Link, LinkSettings, LossKind,
-    LossPlace, LossSettings, SplitMix64, TraceRow,
+    LossPlace, LossSettings, LowPrioritySettings, SplitMix64, TraceRow,
 };
 use proptest::prelude::*;
 
@@ -91,6 +91,17 @@ pub fn with_jitter(
     }
 }
 
+/// No second queue, or one of any size.
+pub fn low_priority() -> impl Strategy<Value = Option<LowPrioritySettings>> {
+    let packets = prop_oneof![Just(None), (1_u64..20).prop_map(Some)];
+    prop::option::of(
+        (1500_u64..50_000, packets).prop_map(|(queue_bytes, queue_packets)| LowPrioritySettings {
+            queue_bytes,
+            queue_packets,
+        }),
+    )
+}
+
 /// Everything a link can have.
 pub fn any_link() -> impl Strategy<Value = LinkSettings> {
     let kind = prop_oneof![
@@ -129,8 +140,10 @@ pub fn any_link() -> impl Strategy<Value = LinkSettings> {
         ),
     ];
     let trace = prop_oneof![Just(Vec::new()), traces()];
-    (plain(), jitters(), any::<bool>(), loss, aqm, trace).prop_map(
-        |(settings, jitter, reorder, loss, aqm, trace)| LinkSettings {
+    let order = (jitters(), any::<bool>());
+    (plain(), low_priority(), order, loss, aqm, trace).prop_map(
+        |(settings, low_priority, (jitter, reorder), loss, aqm, trace)| LinkSettings {
+            low_priority,
             loss,
             aqm,
             trace,
@@ -143,13 +156,26 @@ pub fn new_link(settings: &LinkSettings, seed: u64) -> Link<usize> {
     Link::new(settings, SplitMix64::new(seed, 0), 0).expect("settings in range")
 }
 
+/// Whether the packet of that number is of low priority: two of five, runs included.
+pub fn is_low(number: usize) -> bool {
+    matches!(number % 5, 1 | 2)
+}
+
+/// Offer one packet, some of them as of low priority.
+pub fn offer_one(link: &mut Link<usize>, now: u64, bytes: u32, number: usize) -> Enqueued {
+    if is_low(number) {
+        return link.enqueue_low_priority(now, bytes, number);
+    }
+    link.enqueue(now, bytes, number)
+}
+
 /// Offer all packets, numbered; returns when each arrived and what the link said.
 pub fn offer(link: &mut Link<usize>, arrivals: &[Arrival]) -> Vec<(u64, Enqueued)> {
     let mut now = 0;
     let mut offered = Vec::new();
     for (number, &(gap_ns, bytes)) in arrivals.iter().enumerate() {
         now += gap_ns;
-        offered.push((now, link.enqueue(now, bytes, number)));
+        offered.push((now, offer_one(link, now, bytes, number)));
     }
     offered
 }

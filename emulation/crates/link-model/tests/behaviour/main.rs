@@ -4,4 +4,5 @@
 mod changes;
 mod every_link;
 mod loads;
+mod low_priority;
 mod snapshot;
