@@ -297,8 +297,9 @@ async def _ended(address: str, port: int, size: int, number: int) -> str:
                 return MISSING
             return RIGHT if how == "FIN" else WRONG
         if port == RECORDING:
+            writer.transport.set_write_buffer_limits(0)
             writer.write(f"{number}\n".encode() + body(size))
-            await writer.drain()
+            await writer.drain()  # all is in the kernel
             while fcntl.ioctl(own.fileno(), termios.TIOCOUTQ, bytes(4)) != bytes(4):
                 await asyncio.sleep(0.05)
             own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)

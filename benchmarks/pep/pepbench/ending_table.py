@@ -13,7 +13,7 @@ from tests.guests.pep_peer import ENDINGS, RIGHT
 from tests.support.agent_lab import machines
 from tests.support.pep_lab import SETTINGS, Proxied, behind_another, connected, lose_packets, multiplexed, start
 
-_SILENCE = {"silence_ns": 4_000_000_000}
+_SILENCE = {"silence_ns": 4_000_000_000, "flush_ns": 60_000_000_000}
 _AT_ONCE = 400
 
 

@@ -9,7 +9,7 @@ use crate::first_segment::FirstSegment;
 use crate::multiplex::leg::Leg;
 use crate::refusal::Refusal;
 use crate::sockets::{Entrance, connect};
-use socket2::Socket;
+use socket2::{SockAddr, Socket};
 use std::cmp::Reverse;
 use std::io;
 
@@ -165,7 +165,7 @@ impl Proxy {
     pub(super) fn accept(&mut self, entrance: usize, now_ns: u64) {
         for _ in 0..TAKEN_PER_TURN {
             match self.entrances[entrance].listener.accept() {
-                Ok((socket, _)) => self.join(entrance, socket, now_ns),
+                Ok((socket, client)) => self.join(entrance, socket, &client, now_ns),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // accept(2): errors of the new connection itself, which is gone; there are descriptors, see `open`.
                 Err(_) => {}
@@ -174,10 +174,12 @@ impl Proxy {
     }
 
     /// The client is established. A socket that belongs to nothing is closed, and its peer thereby reset.
-    fn join(&mut self, entrance: usize, socket: Socket, now_ns: u64) {
+    ///
+    /// `client`: its address, as accept(2) returns it; the socket does not tell it any more if it was reset by now.
+    fn join(&mut self, entrance: usize, socket: Socket, client: &SockAddr, now_ns: u64) {
         let Entrance { pair, side, .. } = self.entrances[entrance];
-        let address = |address: io::Result<socket2::SockAddr>| address.ok()?.as_socket_ipv4();
-        let Some(addresses) = address(socket.peer_addr()).zip(address(socket.local_addr())) else {
+        let server = socket.local_addr().ok().and_then(|own| own.as_socket_ipv4());
+        let Some(addresses) = client.as_socket_ipv4().zip(server) else {
             return;
         };
         if let Some(leg) = self.leg_of(pair, side, addresses) {
