@@ -209,9 +209,7 @@ def client_resets(address: str) -> object:
     time.sleep(0.3)
     reset(client)
     time.sleep(0.5)
-    with connected(address, RECORDING) as client:
-        client.shutdown(socket.SHUT_WR)
-        return [seen[:2] for seen in json.loads(client.makefile().read())]
+    return [each[:2] for each in seen(address)]
 
 
 def half_closed(address: str) -> object:
@@ -280,7 +278,7 @@ GIVEN_UP_S = 60
 
 
 async def _ended(address: str, port: int, size: int, number: int) -> str:
-    """How a connection to the port of a server has ended, ``size`` bytes being sent; the server's side is not known here."""
+    """How a connection to the port of a server has ended, ``size`` bytes being sent; what the server saw is not known."""
     refusals = {REFUSED: "ECONNREFUSED", UNREACHABLE: "EHOSTUNREACH"}
     try:
         reader, writer = await asyncio.open_connection(address, port)
@@ -312,6 +310,8 @@ async def _ended(address: str, port: int, size: int, number: int) -> str:
         return RIGHT if data == body(size) else MISSING
     except OSError:
         return WRONG
+    except ValueError:
+        return MISSING
     finally:
         writer.close()
         with contextlib.suppress(OSError):
@@ -347,21 +347,24 @@ async def _endings(address: str, sizes: list[int], at_once: int) -> dict[str, Co
 
 
 def endings(address: str, count: str, at_once: str) -> object:
-    """Connections with every ending in turn, of published sizes: of each ending, how many were right and how many not."""
-    drawn = random.Random(1)  # noqa: S311 - a sample
+    """Connections with every ending in turn, of published sizes: of each ending, how many were right and how many not.
+
+    And what was sent by connections that the client has reset, by their numbers: only the server knows whether it came.
+    """
+    drawn = random.Random(1)
     sizes = [min(round(published().quantile(drawn.random())), SIZE_MAX) for _ in range(int(count))]
     found = asyncio.run(_endings(address, sizes, int(at_once)))
     time.sleep(float(os.environ.get("SETTLING_S", "5")))  # a lost RST is noticed later
+    step = list(ENDINGS).index("client resets")
+    sent = {number: len(f"{number}\n") + sizes[number] for number in range(step, len(sizes), len(ENDINGS))}
+    return {"endings": found, "sent": sent}
+
+
+def seen(address: str) -> list[tuple[int, str, str]]:
+    """What the server has recorded."""
     with connected(address, RECORDING) as client:
         client.shutdown(socket.SHUT_WR)
-        seen = {first: (size, how) for size, how, first in json.loads(client.makefile().read())}
-    resets = found["client resets"] = Counter()
-    step = list(ENDINGS).index("client resets")
-    for number in range(step, len(sizes), len(ENDINGS)):
-        size, how = seen.get(str(number), (0, "nothing came"))
-        is_whole = size == len(f"{number}\n") + sizes[number]
-        resets[WRONG if how != "ECONNRESET" else RIGHT if is_whole else MISSING] += 1
-    return found
+        return [(size, how, first) for size, how, first in json.loads(client.makefile().read())]
 
 
 def idle(address: str, count: str) -> object:
@@ -414,6 +417,7 @@ SCENARIOS = (
     stalled,
     downloads,
     endings,
+    seen,
     idle,
     flood,
     datagram,

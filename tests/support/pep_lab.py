@@ -3,6 +3,7 @@
 
 import json
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -21,6 +22,7 @@ from atoll_core.plan.plan import (
 )
 from atoll_hosts.binary import find_binary
 from atoll_hosts.job import Job, OnLine
+from tests.guests.pep_peer import MISSING, RIGHT, WRONG
 from tests.support.agent_lab import ISLAND, READY_S, TWO_PAIRS, WORLD, Machines, ends, eventually, machines
 
 PEER = Path(__file__).parents[1] / "guests" / "pep_peer.py"
@@ -148,8 +150,14 @@ class Proxied:
 
     async def endings(self, count: int, at_once: int) -> dict[str, dict[str, int]]:
         """Connections with every ending in turn; of each, how many ended in which way."""
-        found: dict[str, dict[str, int]] = json.loads(await self.client("endings", str(count), str(at_once)))
-        return found
+        said = json.loads(await self.client("endings", str(count), str(at_once)))
+        argv = " ".join([sys.executable, str(PEER), "seen", "10.10.0.1"])
+        seen = {first: (size, how) for size, how, first in json.loads(await self.lab.run(self.world, argv))}
+        resets = Counter[str]()
+        for number, sent in said["sent"].items():
+            size, how = seen.get(number, (0, "nothing"))
+            resets[WRONG if how != "ECONNRESET" else RIGHT if size == sent else MISSING] += 1
+        return {**said["endings"], "client resets": resets}
 
     def _counters(self) -> list[dict[str, Any]]:
         return [line for line in self.said if line["type"] == "counters"]
@@ -192,8 +200,7 @@ async def behind_another(
 ) -> tuple[Proxied, str]:
     """The same, with another box between this one and the world host at the first pair; the other's namespace.
 
-    ``mtu``: of the other's leg towards the world. ``other``, ``own``: the settings of the boxes, those of a router or of a
-    proxy.
+    ``mtu``: of the other's leg towards the world. ``other``, ``own``: the settings of the boxes, of a router or a proxy.
     """
     box, router = await lab.add("box"), await lab.add("other")
     await lab.run(box, "ip link set lo up")
@@ -234,7 +241,7 @@ _LOSSY = (
 
 async def lose_packets(pep: Proxied, other: str) -> None:
     """0.5 % of the packets between two boxes are lost. Hosts vanish, and are unreachable, as pep_peer.py needs it."""
-    await pep.lab.run(pep.world, f"{REJECT} && {_SILENT} && sysctl -qw net.ipv4.icmp_ratelimit=0")
+    await pep.lab.run(pep.world, f"ip link set lo up && {REJECT} && {_SILENT} && sysctl -qw net.ipv4.icmp_ratelimit=0")
     for netns, leg in ((pep.box, "box-w"), (other, "box-i")):
         await pep.lab.run(netns, _LOSSY.replace("LEG", leg))
 

@@ -43,7 +43,7 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="of all ways (5)")
     parser.add_argument("--quick", action="store_true", help="one round of a second")
     parser.add_argument("--idle", type=int, metavar="N", help="measure memory of N idle connections, and nothing else")
-    parser.add_argument("--endings", type=int, metavar="N", help="N connections with every ending in turn, nothing else")
+    parser.add_argument("--endings", type=int, metavar="N", help="only N connections with every ending in turn")
     parser.add_argument(
         "--endings-pepsal", type=int, metavar="N", help="so many through PEPsal, which leaves connections hanging"
     )

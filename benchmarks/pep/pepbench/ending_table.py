@@ -19,11 +19,11 @@ _AT_ONCE = 400
 
 @dataclass(frozen=True, slots=True)
 class Ended:
-    """What became of connections, by their endings, and what the programs of both boxes have left of them."""
+    """What became of connections, by their endings, and what the programs of both boxes have left; none: one has died."""
 
     endings: Mapping[str, Mapping[str, int]]
-    descriptors: int
-    memory_bytes: int
+    descriptors: int | None
+    memory_bytes: int | None
 
 
 async def ended(way: str, count: int, pepsal: Path | None, directory: Path) -> Ended:
@@ -34,8 +34,10 @@ async def ended(way: str, count: int, pepsal: Path | None, directory: Path) -> E
         if way != PEPSAL:
             await pep.settled()
         after = [await _held(pep, job) for job in jobs]
-    left = [sum(last) - sum(first) for first, last in zip(zip(*before, strict=True), zip(*after, strict=True), strict=True)]
-    return Ended(found, *left)
+    if not all(any(each) for each in after):
+        return Ended(found, None, None)
+    descriptors, memory_bytes = (sum(one[what] for one in after) - sum(one[what] for one in before) for what in (0, 1))
+    return Ended(found, descriptors, memory_bytes)
 
 
 @asynccontextmanager
@@ -59,25 +61,29 @@ async def _boxes(way: str, pepsal: Path | None, directory: Path) -> AsyncGenerat
 
 
 async def _held(pep: Proxied, job: Job) -> tuple[int, int]:
-    """Descriptors and resident memory of a process (proc(5))."""
-    descriptors = len((await pep.lab.run(None, f"ls /proc/{job.pid}/fd")).split())
-    kilobytes = (await pep.lab.run(None, f"grep VmRSS /proc/{job.pid}/status")).split()[1]
-    return descriptors, int(kilobytes) * 1024
+    """Descriptors and resident memory of a process (proc(5)); nothing of one that has died."""
+    descriptors = len((await pep.lab.run(None, f"ls /proc/{job.pid}/fd", check=False)).split())
+    kilobytes = (await pep.lab.run(None, f"grep VmRSS /proc/{job.pid}/status", check=False)).split()
+    return descriptors, int(kilobytes[1]) * 1024 if kilobytes else 0
 
 
 def table(found: Mapping[str, Ended]) -> str:
     """A row for each ending, a column for each way."""
     ways = list(found)
     rows = [[name, *(_cell(found[way].endings[name]) for way in ways)] for name in ENDINGS]
-    rows.append(["descriptors left", *(str(found[way].descriptors) for way in ways)])
-    rows.append(["memory of both programs", *(f"{found[way].memory_bytes / 1e6:+.1f} MB" for way in ways)])
+    rows.append(["descriptors left", *(_left(found[way].descriptors, "{}") for way in ways)])
+    rows.append(["memory of both programs, MiB", *(_left(found[way].memory_bytes, "{:+.1f}", 1 << 20) for way in ways)])
     counts = [sum(sum(each.values()) for each in found[way].endings.values()) for way in ways]
     head = ["ending", *(f"{way}: {count:,} connections" for way, count in zip(ways, counts, strict=True))]
     return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---", *("---:" for _ in ways)], *rows])
 
 
+def _left(count: int | None, shown: str, unit: int = 1) -> str:
+    return "a program has died" if count is None else shown.format(count / unit if unit > 1 else count)
+
+
 def _cell(counted: Mapping[str, int]) -> str:
-    others = [f"{count:,} {how}" for how, count in counted.items() if how != RIGHT]
+    others = [f"{count:,} with {how}" for how, count in counted.items() if how != RIGHT]
     return ", ".join([f"{counted.get(RIGHT, 0):,} {RIGHT}", *others])
 
 

@@ -11,9 +11,9 @@ from dataclasses import replace
 from pathlib import Path
 
 from atoll_core.errors import AtollError
-from atoll_core.plan.plan import FilterVerdict, HostSettings, LocalDelivery, PacketRule, Packets
-from tests.support.agent_lab import TWO_PAIRS, Machines, ends, eventually, machines
+from atoll_core.plan.plan import FilterVerdict, LocalDelivery, PacketRule, Packets
 from atoll_hosts.job import Job
+from tests.support.agent_lab import TWO_PAIRS, Machines, ends, eventually, machines
 from tests.support.pep_lab import (
     LOCAL,
     PEER,

@@ -325,7 +325,7 @@ async def test_connections_may_share_one_between_two_proxies(tmp_path: Path, mod
 
 @pytest.mark.parametrize("mode", ["after", "early"])
 async def test_first_segments_between_two_proxies_may_carry_data(tmp_path: Path, mode: str) -> None:
-    """Endings are what they are without it, also where the server speaks first; the far proxy's ``mode`` does not matter."""
+    """Endings are what they are without it, also where the server speaks first, whatever the far proxy's ``mode``."""
     async with machines(tmp_path) as lab:
         pep, other = await behind_another(lab, 1500, SETTINGS)
         await pep.server()

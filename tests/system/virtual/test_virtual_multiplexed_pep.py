@@ -34,7 +34,8 @@ def settings(**given: str) -> list[str]:
     return [word for box in BOXES for key, value in given.items() for word in ("--set", f"boxes.{box}.{key}={value}")]
 
 
-FAST_OPEN = settings(accept="early", between="tcp") + [
+FAST_OPEN = [
+    *settings(accept="early", between="tcp"),
     *("--set", "boxes.pep-i.world_fast_open=true"),
     *("--set", "boxes.pep-w.island_fast_open=true"),
 ]
@@ -71,9 +72,7 @@ def test_short_flows_take_fewer_round_trips(
 
 
 @pytest.mark.parametrize(("size", "fast_open"), [("100 B", 1.0), ("100 kB", 0.68)])
-def test_a_request_may_leave_with_the_first_segment(
-    tmp_path: Path, project: Path, size: str, fast_open: float
-) -> None:
+def test_a_request_may_leave_with_the_first_segment(tmp_path: Path, project: Path, size: str, fast_open: float) -> None:
     """With fast open between PEPs that split connections one by one: a round trip of the link less to the first byte.
 
     To the last one, too, where they take longer than the handshake, before which Linux sends no FIN.

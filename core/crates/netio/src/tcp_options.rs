@@ -145,7 +145,8 @@ impl TcpProgress {
 /// # Errors
 /// Those of getsockopt(2); none are expected of a TCP socket.
 pub fn progress(socket: impl AsFd) -> io::Result<TcpProgress> {
-    const CLOSED: u8 = 7; // TCP_CLOSE of linux/tcp_states.h
+    const SYN_RECEIVED: u8 = 3; // TCP_SYN_RECV of linux/tcp_states.h
+    const CLOSED: u8 = 7; // TCP_CLOSE
     // SAFETY: `tcp_info` is plain old data, for which all zeros is a value; an older kernel fills in less of it.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     read_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
@@ -157,7 +158,12 @@ pub fn progress(socket: impl AsFd) -> io::Result<TcpProgress> {
         window_segments: info.tcpi_snd_cwnd,
         unacknowledged_segments: info.tcpi_unacked,
         unsent_bytes: info.tcpi_notsent_bytes,
-        since_acknowledgement_ms: info.tcpi_last_ack_recv,
+        // By fast open, one that is accepted before the first acknowledgement.
+        since_acknowledgement_ms: if info.tcpi_state == SYN_RECEIVED {
+            0
+        } else {
+            info.tcpi_last_ack_recv
+        },
     })
 }
 
