@@ -11,15 +11,20 @@ import fcntl
 import hashlib
 import json
 import os
+import random
 import socket
 import struct
 import sys
 import termios
 import threading
 import time
+from collections import Counter
+
+from atoll_core.experiment.flow_sizes import published
 
 PAYLOAD = bytes(range(251)) * 1000  # 251 is prime: no power of two is a period of it
 SIZE = 100_000
+SIZE_MAX = 3_000_000  # of endings: 99.9 % of the published flows are no larger
 
 DOWNLOAD, DIGEST, RESETTING, RECORDING, TALKING, PATIENT, ENDLESS, VANISHING = range(8000, 8008)
 REFUSED, UNREACHABLE = 81, 8010
@@ -46,13 +51,29 @@ def read_all(connection: socket.socket) -> tuple[bytes, str]:
     return bytes(data), "FIN"
 
 
+def body(size: int) -> bytes:
+    """The payload of so many bytes."""
+    return (PAYLOAD * (size // len(PAYLOAD) + 1))[:size]
+
+
 # The server
+
+
+def asked(connection: socket.socket) -> bytes:
+    """The payload of the size that a client has asked for, or of the usual one."""
+    said = connection.recv(100)
+    return body(int(said)) if said.isdigit() else PAYLOAD[:SIZE]
+
+
+def acknowledged(connection: socket.socket) -> None:
+    """Wait until everything is (tcp(7), SIOCOUTQ)."""
+    while fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)) != bytes(4):
+        time.sleep(0.05)
 
 
 def download(connection: socket.socket) -> None:
     """The server closes first, and at once."""
-    connection.recv(100)
-    connection.sendall(PAYLOAD[:SIZE])
+    connection.sendall(asked(connection))
     connection.shutdown(socket.SHUT_WR)
     read_all(connection)
     connection.close()
@@ -68,20 +89,19 @@ def digest(connection: socket.socket) -> None:
 
 def resetting(connection: socket.socket) -> None:
     """RST after some data."""
-    connection.recv(100)
-    connection.sendall(PAYLOAD[:SIZE])
-    time.sleep(0.5)  # a kernel discards what it has not sent before a RST
+    connection.sendall(asked(connection))
+    acknowledged(connection)  # a kernel discards what it has not sent before a RST
     reset(connection)
 
 
-recorded: list[tuple[int, str]] = []
+recorded: list[tuple[int, str, str]] = []
 
 
 def recording(connection: socket.socket) -> None:
-    """Remember what came and how it ended; a connection that says nothing asks for that."""
+    """Remember what came, how it ended and its first line; a connection that says nothing asks for that."""
     data, how = read_all(connection)
     if data:
-        recorded.append((len(data), how))
+        recorded.append((len(data), how, data[:20].partition(b"\n")[0].decode(errors="replace")))
     else:
         connection.sendall(json.dumps(recorded).encode())
     connection.close()
@@ -113,10 +133,8 @@ def endless(connection: socket.socket) -> None:
 
 def vanishing(connection: socket.socket) -> None:
     """Be gone after some data, without FIN or RST; a packet filter has to keep the kernel from answering for it."""
-    connection.recv(100)
-    connection.sendall(PAYLOAD[:SIZE])
-    while fcntl.ioctl(connection, termios.TIOCOUTQ, bytes(4)) != bytes(4):  # not acknowledged (tcp(7), SIOCOUTQ)
-        time.sleep(0.05)
+    connection.sendall(asked(connection))
+    acknowledged(connection)
     connection.setsockopt(socket.IPPROTO_TCP, TCP_REPAIR, 1)
     connection.close()
 
@@ -191,9 +209,7 @@ def client_resets(address: str) -> object:
     time.sleep(0.3)
     reset(client)
     time.sleep(0.5)
-    with connected(address, RECORDING) as client:
-        client.shutdown(socket.SHUT_WR)
-        return json.loads(client.makefile().read())
+    return [each[:2] for each in seen(address)]
 
 
 def half_closed(address: str) -> object:
@@ -257,27 +273,45 @@ async def _received(reader: asyncio.StreamReader) -> tuple[bytes, str]:
     return bytes(data), "FIN"
 
 
-async def _ended(address: str, port: int) -> bool:
-    """Whether a connection to the port of a server ends as it should, after all of its bytes."""
-    wrong = {REFUSED: "ECONNREFUSED", UNREACHABLE: "EHOSTUNREACH"}
+RIGHT, WRONG, MISSING = "right", "another ending", "bytes missing"
+GIVEN_UP_S = 60
+
+
+async def _ended(address: str, port: int, size: int, number: int) -> str:
+    """How a connection to the port of a server has ended, ``size`` bytes being sent; what the server saw is not known."""
+    refusals = {REFUSED: "ECONNREFUSED", UNREACHABLE: "EHOSTUNREACH"}
     try:
         reader, writer = await asyncio.open_connection(address, port)
     except OSError as error:
-        return errno.errorcode.get(error.errno or 0) == wrong.get(port)
+        return RIGHT if errno.errorcode.get(error.errno or 0) == refusals.get(port) else WRONG
+    own = writer.transport.get_extra_info("socket")
     try:
-        writer.write(PAYLOAD[:SIZE] if port == DIGEST else b"go")
         if port == DIGEST:
+            writer.write(body(size))
             writer.write_eof()
-            count, found, how, _ = json.loads(await reader.read(-1))
-            return (count, how) == (SIZE, "FIN") and found == hashlib.sha256(PAYLOAD[:SIZE]).hexdigest()
+            said, _ = await _received(reader)
+            count, found, how, _ = json.loads(said or "[0, 0, 0, 0]")
+            if (count, found) != (size, hashlib.sha256(body(size)).hexdigest()):
+                return MISSING
+            return RIGHT if how == "FIN" else WRONG
         if port == RECORDING:
-            await writer.drain()
-            await asyncio.sleep(1)
-            writer.transport.get_extra_info("socket").setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
+            writer.transport.set_write_buffer_limits(0)
+            writer.write(f"{number}\n".encode() + body(size))
+            await writer.drain()  # all is in the kernel
+            while fcntl.ioctl(own.fileno(), termios.TIOCOUTQ, bytes(4)) != bytes(4):
+                await asyncio.sleep(0.05)
+            own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
             writer.transport.abort()
-            return True
+            return RIGHT
+        writer.write(str(size).encode())
         data, how = await _received(reader)
-        return data == PAYLOAD[:SIZE] and how == ("FIN" if port == DOWNLOAD else "ECONNRESET")
+        if port in refusals or how != ("FIN" if port == DOWNLOAD else "ECONNRESET"):
+            return WRONG
+        return RIGHT if data == body(size) else MISSING
+    except OSError:
+        return WRONG
+    except ValueError:
+        return MISSING
     finally:
         writer.close()
         with contextlib.suppress(OSError):
@@ -295,27 +329,42 @@ ENDINGS = {
 }
 
 
-async def _endings(address: str, count: int, at_once: int) -> dict[str, list[int]]:
+async def _endings(address: str, sizes: list[int], at_once: int) -> dict[str, Counter[str]]:
     slots = asyncio.Semaphore(at_once)
-    found = {name: [0, 0] for name in ENDINGS}
+    found = {name: Counter[str]() for name in ENDINGS}
 
-    async def one(name: str) -> None:
+    async def one(name: str, number: int) -> None:
         async with slots:
-            found[name][not await _ended(address, ENDINGS[name])] += 1
+            try:
+                how = await asyncio.wait_for(_ended(address, ENDINGS[name], sizes[number], number), GIVEN_UP_S)
+            except TimeoutError:
+                how = WRONG
+            found[name][how] += 1
 
     names = list(ENDINGS)
-    await asyncio.gather(*(one(names[number % len(names)]) for number in range(count)))
+    await asyncio.gather(*(one(names[number % len(names)], number) for number in range(len(sizes))))
     return found
 
 
 def endings(address: str, count: str, at_once: str) -> object:
-    """Connections with every ending in turn: of each, how many were right and wrong; and what servers saw of resets."""
-    found = asyncio.run(_endings(address, int(count), int(at_once)))
+    """Connections with every ending in turn, of published sizes: of each ending, how many were right and how many not.
+
+    And what was sent by connections that the client has reset, by their numbers: only the server knows whether it came.
+    """
+    drawn = random.Random(1)
+    sizes = [min(round(published().quantile(drawn.random())), SIZE_MAX) for _ in range(int(count))]
+    found = asyncio.run(_endings(address, sizes, int(at_once)))
     time.sleep(float(os.environ.get("SETTLING_S", "5")))  # a lost RST is noticed later
+    step = list(ENDINGS).index("client resets")
+    sent = {number: len(f"{number}\n") + sizes[number] for number in range(step, len(sizes), len(ENDINGS))}
+    return {"endings": found, "sent": sent}
+
+
+def seen(address: str) -> list[tuple[int, str, str]]:
+    """What the server has recorded."""
     with connected(address, RECORDING) as client:
         client.shutdown(socket.SHUT_WR)
-        seen = json.loads(client.makefile().read())
-    return {"endings": found, "resets": seen.count([2, "ECONNRESET"])}
+        return [(size, how, first) for size, how, first in json.loads(client.makefile().read())]
 
 
 def idle(address: str, count: str) -> object:
@@ -368,6 +417,7 @@ SCENARIOS = (
     stalled,
     downloads,
     endings,
+    seen,
     idle,
     flood,
     datagram,

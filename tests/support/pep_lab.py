@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A host on each side of a box that runs the proxy ``atoll-host pep``, as docs/contracts.md describes it."""
 
+import json
 import sys
+from collections import Counter
 from collections.abc import AsyncGenerator, Collection
 from contextlib import asynccontextmanager
 from dataclasses import dataclass, replace
@@ -20,6 +22,7 @@ from atoll_core.plan.plan import (
 )
 from atoll_hosts.binary import find_binary
 from atoll_hosts.job import Job, OnLine
+from tests.guests.pep_peer import MISSING, RIGHT, WRONG
 from tests.support.agent_lab import ISLAND, READY_S, TWO_PAIRS, WORLD, Machines, ends, eventually, machines
 
 PEER = Path(__file__).parents[1] / "guests" / "pep_peer.py"
@@ -145,6 +148,17 @@ class Proxied:
         argv = " ".join([sys.executable, str(PEER), scenario, "10.10.0.1", *words])
         return (await self.lab.run(self.pairs[pair][1], argv)).strip()
 
+    async def endings(self, count: int, at_once: int) -> dict[str, dict[str, int]]:
+        """Connections with every ending in turn; of each, how many ended in which way."""
+        said = json.loads(await self.client("endings", str(count), str(at_once)))
+        argv = " ".join([sys.executable, str(PEER), "seen", "10.10.0.1"])
+        seen = {first: (size, how) for size, how, first in json.loads(await self.lab.run(self.world, argv))}
+        resets = Counter[str]()
+        for number, sent in said["sent"].items():
+            size, how = seen.get(number, (0, "nothing"))
+            resets[WRONG if how != "ECONNRESET" else RIGHT if size == sent else MISSING] += 1
+        return {**said["endings"], "client resets": resets}
+
     def _counters(self) -> list[dict[str, Any]]:
         return [line for line in self.said if line["type"] == "counters"]
 
@@ -181,10 +195,12 @@ async def proxied(lab: Machines, pairs: Collection[int] = (0, 1)) -> Proxied:
     return Proxied(lab, box, legs, [])
 
 
-async def behind_another(lab: Machines, mtu: int, other: HostSettings = TWO_PAIRS) -> tuple[Proxied, str]:
+async def behind_another(
+    lab: Machines, mtu: int, other: HostSettings = TWO_PAIRS, own: HostSettings = SETTINGS
+) -> tuple[Proxied, str]:
     """The same, with another box between this one and the world host at the first pair; the other's namespace.
 
-    ``mtu``: of the other's leg towards the world. ``other``: its settings, those of a router or of a proxy.
+    ``mtu``: of the other's leg towards the world. ``other``, ``own``: the settings of the boxes, of a router or a proxy.
     """
     box, router = await lab.add("box"), await lab.add("other")
     await lab.run(box, "ip link set lo up")
@@ -194,17 +210,40 @@ async def behind_another(lab: Machines, mtu: int, other: HostSettings = TWO_PAIR
         replace(leg, mac=f"02:00:00:00:04:{number:02x}", mtu=mtu if leg.name == "box-w" else leg.mtu)
         for number, leg in enumerate(other.interfaces)
     )
-    own = TWO_PAIRS.interfaces
+    ends_ = own.interfaces
     await lab.cable((world, WORLD), (router, legs[0]))
-    await lab.cable((router, legs[1]), (box, own[0]))
-    await lab.cable((box, own[1]), (island, ISLAND))
-    for netns, (_, _, *spare) in ((router, legs), (box, own)):
+    await lab.cable((router, legs[1]), (box, ends_[0]))
+    await lab.cable((box, ends_[1]), (island, ISLAND))
+    for netns, (_, _, *spare) in ((router, legs), (box, ends_)):
         await lab.cable((netns, spare[0]), (netns, spare[1]))
     await lab.agent.set_host(HostSettings("world", (WORLD,)), world)
     await lab.agent.set_host(HostSettings("island", (ISLAND,)), island)
     await lab.agent.set_host(replace(other, host="other", interfaces=legs), router)
-    await lab.agent.set_host(SETTINGS, box)
+    await lab.agent.set_host(own, box)
     return Proxied(lab, box, [(world, island)], []), router
+
+
+REJECT = (
+    "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'"
+    " && nft add rule ip t c tcp dport 8010 reject with icmp type host-unreachable"
+)
+"""Servers of one port of tests/guests/pep_peer.py are unreachable."""
+
+_SILENT = (
+    "nft add table ip s && nft add chain ip s c '{ type filter hook output priority 0; }'"
+    " && nft add rule ip s c tcp sport 8007 tcp flags rst drop"
+)
+_LOSSY = (
+    "nft add table ip l && nft add chain ip l c '{ type filter hook prerouting priority -350; }'"
+    " && nft add rule ip l c iifname LEG meta l4proto tcp numgen random mod 200 == 0 drop"
+)
+
+
+async def lose_packets(pep: Proxied, other: str) -> None:
+    """0.5 % of the packets between two boxes are lost. Hosts vanish, and are unreachable, as pep_peer.py needs it."""
+    await pep.lab.run(pep.world, f"ip link set lo up && {REJECT} && {_SILENT} && sysctl -qw net.ipv4.icmp_ratelimit=0")
+    for netns, leg in ((pep.box, "box-w"), (other, "box-i")):
+        await pep.lab.run(netns, _LOSSY.replace("LEG", leg))
 
 
 def multiplexed(side: str, **settings: Any) -> dict[str, Any]:

@@ -7,6 +7,7 @@ import os
 import resource
 import shutil
 import tempfile
+from dataclasses import asdict
 from pathlib import Path
 from statistics import median
 
@@ -14,7 +15,20 @@ from atoll_core.errors import AtollError
 from benchkit.docs_page import put_figures
 from benchkit.json_results import write_results
 from benchkit.machine_facts import describe, in_words
-from pepbench.ways import PEPSAL, PROXY, ROUTER, between, bulk_bit_s, downloads, idle_bytes
+from pepbench.ending_table import WAYS, Ended, ended, table
+from pepbench.ways import (
+    MULTIPLEXED,
+    PEPSAL,
+    PROXY,
+    ROUTER,
+    ROUTERS,
+    SPLIT,
+    between,
+    between_two,
+    bulk_bit_s,
+    downloads,
+    idle_bytes,
+)
 from tests.support.pep_lab import two_proxies
 
 _DOWNLOADS = 32
@@ -29,12 +43,19 @@ def main() -> None:
     parser.add_argument("--rounds", type=int, default=5, help="of all ways (5)")
     parser.add_argument("--quick", action="store_true", help="one round of a second")
     parser.add_argument("--idle", type=int, metavar="N", help="measure memory of N idle connections, and nothing else")
+    parser.add_argument("--endings", type=int, metavar="N", help="only N connections with every ending in turn")
+    parser.add_argument(
+        "--endings-pepsal", type=int, metavar="N", help="so many through PEPsal, which leaves connections hanging"
+    )
     parser.add_argument("--pepsal", type=Path, metavar="FILE", help="PEPsal's executable, if it is not on PATH")
     parser.add_argument("--render", type=Path, metavar="FILE", help="a document that holds the tables")
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
     options = parser.parse_args()
     try:
-        asyncio.run(_measure_idle(options.idle) if options.idle else _measure(options))
+        if options.endings:
+            asyncio.run(_measure_endings(options))
+        else:
+            asyncio.run(_measure_idle(options.idle) if options.idle else _measure(options))
     except AtollError as error:
         parser.exit(error.exit_code, f"{error}\n")
 
@@ -53,6 +74,12 @@ async def _measure(options: argparse.Namespace) -> None:
                 for way in ways:  # a slow spell of the machine meets all of them
                     async with between(way, pepsal, Path(scratch), offloads=offloads) as found:
                         rates[way].append(await bulk_bit_s(found, seconds))
+        twos: dict[str, list[float]] = {way: [] for way in (ROUTERS, SPLIT, MULTIPLEXED)}
+        for _ in range(rounds):
+            for way, found_rates in twos.items():
+                async with between_two(way, Path(scratch)) as found:
+                    found_rates.append(await bulk_bit_s(found, seconds))
+        bulk[_frames(offloads=False) + ", two boxes"] = twos
         for way in ways:
             async with between(way, pepsal, Path(scratch), offloads=False) as found:
                 ended[way] = await downloads(found, _DOWNLOADS)
@@ -81,6 +108,19 @@ async def _measure_idle(count: int) -> None:
         print(f"{what}: {each:.0f} B of the program each")
 
 
+async def _measure_endings(options: argparse.Namespace) -> None:
+    pepsal = _executable(options.pepsal)
+    found: dict[str, Ended] = {}
+    for way in WAYS if pepsal else WAYS[:-1]:
+        count = options.endings_pepsal or options.endings if way == PEPSAL else options.endings
+        with tempfile.TemporaryDirectory() as scratch:
+            found[way] = await ended(way, count, pepsal, Path(scratch))
+        print(f"{way}: {found[way]}", flush=True)
+    print(f"\n{in_words(describe())}\n\n{table(found)}")
+    if options.json:
+        write_results(options.json, {"endings": {way: asdict(each) for way, each in found.items()}})
+
+
 def _executable(named: Path | None) -> Path | None:
     found = str(named) if named else shutil.which("pepsal")
     if found and not os.access(found, os.X_OK):
@@ -99,7 +139,8 @@ def _bulk_table(bulk: dict[str, dict[str, list[float]]]) -> str:
     ]
     for frames, rates in bulk.items():
         for way, found in rates.items():
-            ratio = median(own / routed for own, routed in zip(found, rates[ROUTER], strict=True))
+            routing = next(iter(rates.values()))
+            ratio = median(own / routed for own, routed in zip(found, routing, strict=True))
             gbit_s = [f"{rate / 1e9:.2f}" for rate in (median(found), min(found), max(found))]
             lines.append(f"| {' | '.join([frames, way, *gbit_s, f'{ratio:.2f}'])} |")
     return "\n".join(lines)

@@ -11,15 +11,26 @@ from dataclasses import replace
 from pathlib import Path
 
 from atoll_core.errors import AtollError
-from atoll_core.plan.plan import FilterVerdict, HostSettings, LocalDelivery, PacketRule, Packets
+from atoll_core.plan.plan import FilterVerdict, LocalDelivery, PacketRule, Packets
+from atoll_hosts.job import Job
 from tests.support.agent_lab import TWO_PAIRS, Machines, ends, eventually, machines
-from tests.support.pep_lab import LOCAL, PEER, SETTINGS, Proxied
+from tests.support.pep_lab import (
+    LOCAL,
+    PEER,
+    SETTINGS,
+    Proxied,
+    behind_another,
+    connected,
+    multiplexed,
+    start,
+)
 
 ROUTER, PROXY, PEPSAL = "routing", "atoll-host pep", "PEPsal"
+ROUTERS, SPLIT, MULTIPLEXED = "two routers", "two atoll-host pep, split", "two atoll-host pep, multiplexed"
 
 _FIRST_PAIR = tuple(each.name for each in TWO_PAIRS.interfaces[:2])
 _PEPSAL_PORT = 5000
-_PEPSAL_SETTINGS = replace(
+PEPSAL_SETTINGS = replace(
     TWO_PAIRS,
     local=LocalDelivery(100, LOCAL),
     packet_rules=(
@@ -27,7 +38,22 @@ _PEPSAL_SETTINGS = replace(
         PacketRule(("box-i",), Packets.TCP, set_mark=LOCAL, tproxy_port=_PEPSAL_PORT, verdict=FilterVerdict.ACCEPT),
     ),
 )
-_PEPSAL_ADDRESS = "10.20.0.200"  # servers see it, and not the client
+_PEPSAL_ADDRESSES = ("10.20.0.200", "10.20.0.201")  # servers see one, and not the client
+
+
+@asynccontextmanager
+async def between_two(way: str, directory: Path) -> AsyncGenerator[Proxied]:
+    """The hosts with two boxes between them, ready for connections."""
+    settings = TWO_PAIRS if way == ROUTERS else SETTINGS
+    async with machines(Path(tempfile.mkdtemp(dir=directory))) as lab:
+        found, other = await behind_another(lab, 1500, settings, settings)
+        if way != ROUTERS:
+            given = {side: multiplexed(side) if way == MULTIPLEXED else {} for side in ("world", "island")}
+            await start(lab, "other", other, **given["island"])
+            await found.start(**given["world"])
+        if way == MULTIPLEXED:
+            await connected(found)
+        yield found
 
 
 @asynccontextmanager
@@ -40,14 +66,14 @@ async def between(way: str, pepsal: Path | None, directory: Path, *, offloads: b
         pairs = [await ends(lab, box, TWO_PAIRS.interfaces[:2], "-0")]
         await ends(lab, box, TWO_PAIRS.interfaces[2:], "-1")
         found = Proxied(lab, box, pairs, [])
-        settings = {ROUTER: TWO_PAIRS, PROXY: SETTINGS, PEPSAL: _PEPSAL_SETTINGS}[way]
+        settings = {ROUTER: TWO_PAIRS, PROXY: SETTINGS, PEPSAL: PEPSAL_SETTINGS}[way]
         await lab.agent.set_host(settings, box)
         if offloads:
             await _offload(lab, [(box, _FIRST_PAIR), (found.world, ("w-eth0",)), (found.island, ("i-eth0",))])
         if way == PROXY:
             await found.start()
         elif way == PEPSAL and pepsal:
-            await _start_pepsal(found, pepsal, settings)
+            await start_pepsal(found, pepsal)
         yield found
 
 
@@ -57,19 +83,30 @@ async def _offload(lab: Machines, machines_: list[tuple[str, tuple[str, ...]]]) 
             await lab.run(netns, f"ethtool -K {interface} tx on sg on tso on gso on gro on")
 
 
-async def _start_pepsal(found: Proxied, pepsal: Path, settings: HostSettings) -> None:
-    """PEPsal connects to servers from an address of the box, which the world host needs to know."""
-    mac = settings.interfaces[0].mac
-    await found.lab.run(
-        found.box,
-        f"ip address add {_PEPSAL_ADDRESS}/32 dev box-w"
-        f" && ip route replace 10.10.0.0/16 dev box-w scope link src {_PEPSAL_ADDRESS}",
-    )
-    await found.lab.run(found.world, f"ip neighbour add {_PEPSAL_ADDRESS} lladdr {mac} dev w-eth0")
-    argv = [str(pepsal), "-p", str(_PEPSAL_PORT), "-c", "1000", "-C", "cubic"]
-    await found.lab.agent.start_job("pepsal", argv, netns=found.box, stdout="/dev/null", stderr="/dev/null")
-    listens = f"until ss -Htln 'sport = :{_PEPSAL_PORT}' | grep -q .; do sleep 0.05; done"
-    await found.lab.run(found.box, f"timeout 10 sh -c {shlex.quote(listens)}")
+async def start_pepsal(found: Proxied, pepsal: Path, other: str | None = None) -> list[Job]:
+    """Start it in the box, and in the one towards the world if there is one.
+
+    It connects to servers from an address of its own, which the next machine needs to know.
+    """
+    own = TWO_PAIRS.interfaces[0].mac
+    others = "02:00:00:00:04:00"  # behind_another
+    hops = [(found.box, _PEPSAL_ADDRESSES[0], own, other or found.world, "box-i" if other else "w-eth0")]
+    if other:
+        hops.append((other, _PEPSAL_ADDRESSES[1], others, found.world, "w-eth0"))
+    jobs: list[Job] = []
+    for box, address, mac, next_, interface in hops:
+        await found.lab.run(
+            box,
+            f"ip address add {address}/32 dev box-w"
+            f" && ip route replace 10.10.0.0/16 dev box-w scope link src {address}",
+        )
+        await found.lab.run(next_, f"ip neighbour add {address} lladdr {mac} dev {interface}")
+        argv = [str(pepsal), "-p", str(_PEPSAL_PORT), "-c", "1000", "-C", "cubic"]
+        name = f"pepsal-{address}"
+        jobs.append(await found.lab.agent.start_job(name, argv, netns=box, stdout="/dev/null", stderr="/dev/null"))
+        listens = f"until ss -Htln 'sport = :{_PEPSAL_PORT}' | grep -q .; do sleep 0.05; done"
+        await found.lab.run(box, f"timeout 10 sh -c {shlex.quote(listens)}")
+    return jobs
 
 
 async def bulk_bit_s(found: Proxied, seconds: float) -> float:

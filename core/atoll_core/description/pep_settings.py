@@ -60,6 +60,16 @@ class PepSettings(BoxSettings):
     island_initial_window: _InitialWindow | None = Field(
         default=None, description="Initial congestion window towards the island, in segments; default the kernel's."
     )
+    world_fast_open: bool = Field(
+        default=False,
+        description="TCP fast open towards the world: the SYN of a client that was accepted early carries its first data, "
+        "and SYNs with data from there are accepted; default false.",
+    )
+    island_fast_open: bool = Field(
+        default=False,
+        description="TCP fast open towards the island: the SYN of a client that was accepted early carries its first "
+        "data, and SYNs with data from there are accepted; default false.",
+    )
     between: Literal["tcp", "multiplexed"] = Field(
         default="tcp",
         description="How two PEPs of a chain carry connections: tcp, in a TCP connection each; multiplexed, all in one "

@@ -33,6 +33,9 @@ _SIDES = ("world", "island")
 _UTILISATION = 0.985
 """The part of its link's rate at which a multiplexed connection is paced: acknowledgements and others have the rest."""
 
+_FAST_OPEN = str(0x1 | 0x2 | 0x4 | 0x200)
+"""Clients and servers, without cookies (Linux, networking/ip-sysctl.rst): first segments of strangers are dropped anyway."""
+
 # tcp(7): minimum and initial buffer, kernel defaults.
 _RECEIVE_BUFFER = "4096 131072"
 _SEND_BUFFER = "4096 16384"
@@ -80,6 +83,7 @@ def _between(use: BoxUse, peer: Peer) -> Configuration:
         payload = (use.mtu - _TCP_HEADERS - _TCP_OPTIONS) / use.mtu
         found["pacing_bit_s"] = round(_UTILISATION * rate * payload)
     if window := given[f"{peer.side}_initial_window"]:
+        found["window_segments"] = window
         found["padding_bytes"] = window * (use.mtu - _TCP_HEADERS) // 2
     return found
 
@@ -92,6 +96,7 @@ def _leg(use: BoxUse, side: str) -> dict[str, Any]:
         "notsent_lowat_bytes": given[f"{side}_unsent"],
         "window_clamp_bytes": given[f"{side}_window"],
         "mss_bytes": use.mtu - _TCP_HEADERS if given["mss_clamp"] else None,
+        "fast_open": given[f"{side}_fast_open"] or None,
     }
     return {key: value for key, value in found.items() if value is not None}
 
@@ -118,6 +123,7 @@ def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
             ("net.ipv4.tcp_no_metrics_save", "1"),
             ("net.ipv4.tcp_tw_reuse", "1"),
             *((("net.ipv4.tcp_slow_start_after_idle", "0"),) if _multiplexes(given) else ()),
+            *((("net.ipv4.tcp_fastopen", _FAST_OPEN),) if any(given[f"{side}_fast_open"] for side in _SIDES) else ()),
         ),
         legs=tuple(
             replace(legs, mark=PacketMark(_mark(pair), _PAIR_MASK), accept_foreign=True)

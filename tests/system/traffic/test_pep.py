@@ -3,7 +3,6 @@
 
 import asyncio
 import json
-import os
 import shlex
 import sys
 from collections.abc import AsyncIterator
@@ -13,14 +12,16 @@ import pytest
 
 from atoll_core.plan.plan import JobLimits
 from atoll_hosts.job import Job
-from tests.guests.pep_peer import ENDINGS
+from tests.guests.pep_peer import ENDINGS, RIGHT
 from tests.support.agent_lab import READY_S, eventually, machines
 from tests.support.pep_lab import (
     PEER,
+    REJECT,
     SETTINGS,
     Proxied,
     behind_another,
     connected,
+    lose_packets,
     multiplexed,
     proxied,
     start,
@@ -58,12 +59,6 @@ async def test_other_packets_are_routed(pep: Proxied) -> None:
     await pep.start()
     assert "3 received" in await pep.lab.run(pep.island, "ping -c 3 -i 0.05 -W 10 10.10.0.1")
     assert json.loads(await pep.client("datagram")) == "ECONNREFUSED"
-
-
-REJECT = (
-    "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'"
-    " && nft add rule ip t c tcp dport 8010 reject with icmp type host-unreachable"
-)
 
 
 async def test_a_client_is_accepted_after_its_server(pep: Proxied) -> None:
@@ -246,6 +241,16 @@ async def test_half_open_connections_make_room(pep: Proxied) -> None:
     assert (await pep.counters())["unaccepted_connections"] > 0
 
 
+async def test_a_burst_of_first_segments_is_not_lost(pep: Proxied) -> None:
+    """A thousand arrive while the proxy is off the processor."""
+    job = await pep.start()
+    await pep.lab.run(pep.world, UNANSWERED)
+    await pep.lab.run(None, f"kill -STOP {job.pid}")
+    assert json.loads(await pep.client("flood", "82", "1000")) == "sent"
+    await pep.lab.run(None, f"kill -CONT {job.pid}")
+    await eventually(lambda: pep.said[-1].get("pending_connections") == 1000, "all were seen")
+
+
 async def test_strangers_cannot_use_it(pep: Proxied) -> None:
     """Neither the rules nor the proxy take packets of a host that is not the experiment's."""
     await pep.start()
@@ -316,6 +321,65 @@ async def test_connections_may_share_one_between_two_proxies(tmp_path: Path, mod
         between = await pep.lab.run(other, "ss -Htn 'sport = 1 or dport = 1'")
         assert len(between.splitlines()) == 1, "and no other connection is left"
         assert not await pep.lab.run(other, "ss -Htn state connected exclude time-wait 'sport != 1 and dport != 1'")
+
+
+@pytest.mark.parametrize("mode", ["after", "early"])
+async def test_first_segments_between_two_proxies_may_carry_data(tmp_path: Path, mode: str) -> None:
+    """Endings are what they are without it, also where the server speaks first, whatever the far proxy's ``mode``."""
+    async with machines(tmp_path) as lab:
+        pep, other = await behind_another(lab, 1500, SETTINGS)
+        await pep.server()
+        for netns in (other, pep.box):
+            await lab.run(netns, f"sysctl -qw net.ipv4.tcp_fastopen={0x207}")
+        legs = {side: {"world": {}, "island": {}, side: {"fast_open": True}} for side in ("world", "island")}
+        await start(lab, "other", other, mode=mode, legs=legs["island"])
+        await pep.start(mode="early", legs=legs["world"])
+        assert json.loads(await pep.client("addresses")) == [["10.10.0.1", 8001], True, True, "FIN", "10.20.0.1:543"]
+        assert json.loads(await pep.client("half_closed")) == ["hello" * 5, "FIN"]
+        assert json.loads(await pep.client("resets")) == [True, "ECONNRESET"]
+        assert "ECONNRESET" in json.loads(await pep.client("attempt", "81")), "it says nothing"
+        assert json.loads(await pep.client("downloads", "100")) == {"whole": 100}
+        for netns, what in ((pep.box, "Active"), (other, "Passive")):
+            carried = await lab.run(netns, f"nstat -asz TcpExtTCPFastOpen{what}")
+            assert int(carried.split()[-2]) >= 100, carried
+        client, output = await waiting(pep)
+        await pep.lab.run(None, f"kill -KILL {pep.proxy.pid if pep.proxy else 0}")
+        await client.wait()
+        assert json.loads(output[-1]) == "ECONNRESET"
+
+
+LOST = (
+    "nft add table ip t && nft add chain ip t c '{ type filter hook prerouting priority -300; }'"
+    " && nft add rule ip t c tcp sport 1 drop"
+)
+
+
+@pytest.mark.parametrize("side", ["world", "island"])
+async def test_an_idle_connection_with_a_small_window_is_renewed(tmp_path: Path, side: str) -> None:
+    """By the proxy that connects, or because the other one asks for it; nothing is lost by that."""
+    async with machines(tmp_path) as lab:
+        pep, other = await behind_another(lab, 1500, SETTINGS)
+        await pep.server()
+        for netns, leg, to in ((other, "box-i", "10.20.0.0/16"), (pep.box, "box-w", "10.10.0.0/16")):
+            await lab.run(netns, f"ip route replace {to} dev {leg} scope link initcwnd 60")
+        given = {each: multiplexed(each, window_segments=60 if each == side else 1) for each in ("world", "island")}
+        legs = {each: {"congestion_control": "cubic"} for each in ("world", "island")}
+        await start(lab, "other", other, legs=legs, **given["island"])
+        await pep.start(legs=legs, **given["world"])
+        await connected(pep)
+        peers = "ss -Htn 'sport = 1' | awk '{print $5}'"
+        assert (await lab.run(other, peers)).split() == ["10.20.0.1:1"]
+        await lab.run(pep.box, LOST)
+        download = asyncio.create_task(pep.client("downloads", "1"))
+        await lab.run(pep.box, "sleep 1.5; nft delete table ip t")
+        assert json.loads(await download) == {"whole": 1}
+        is_successor = f"{peers} | grep -q ':3$'"
+        await lab.run(other, f"timeout 20 sh -c {shlex.quote(f'until {is_successor}; do sleep 0.05; done')}")
+        assert json.loads(await pep.client("downloads", "50")) == {"whole": 50}
+        counted = await pep.settled()
+        assert (counted["connections"], counted["multiplexed_connections"], counted["multiplexes"]) == (51, 51, 1)
+        assert (counted["multiplex_losses"], counted["own_resets"]) == (0, 0)
+        assert (await lab.run(other, peers)).split() == ["10.20.0.1:3"]
 
 
 async def test_a_stalled_client_does_not_hold_up_the_others(tmp_path: Path) -> None:
@@ -418,35 +482,26 @@ async def test_connections_are_reset_with_the_one_that_carries_them(tmp_path: Pa
         assert json.loads(await pep.client("downloads", "20")) == {"whole": 20}
 
 
-SILENT = (
-    "nft add table ip s && nft add chain ip s c '{ type filter hook output priority 0; }'"
-    " && nft add rule ip s c tcp sport 8007 tcp flags rst drop"
-)
-LOSSY = (
-    "nft add table ip l && nft add chain ip l c '{ type filter hook prerouting priority -350; }'"
-    " && nft add rule ip l c iifname LEG meta l4proto tcp numgen random mod 200 == 0 drop"
-)
+BETWEEN = {
+    "tcp": {"world": {}, "island": {}},
+    "multiplexed": {side: multiplexed(side) for side in ("world", "island")},
+}
 
 
-@pytest.mark.parametrize("between", ["tcp", "multiplexed"])
+@pytest.mark.parametrize("between", BETWEEN)
 async def test_every_ending_is_passed_on_over_a_lossy_link(tmp_path: Path, between: str) -> None:
     """In turn, two hundred at a time: no byte is missing, no ending is another one, and nothing is left."""
-    flows = int(os.environ.get("ATOLL_PEP_FLOWS", "700"))
+    flows = 700
     async with machines(tmp_path) as lab:
         pep, other = await behind_another(lab, 1500, SETTINGS)
         await pep.server()
-        await lab.run(pep.world, f"{REJECT} && {SILENT} && sysctl -qw net.ipv4.icmp_ratelimit=0")
-        for netns, leg in ((pep.box, "box-w"), (other, "box-i")):
-            await lab.run(netns, LOSSY.replace("LEG", leg))
-        given = {side: multiplexed(side) if between == "multiplexed" else {} for side in ("world", "island")}
-        far = await start(lab, "other", other, silence_ns=4 * SECOND_NS, **given["island"])
-        near = await pep.start(silence_ns=4 * SECOND_NS, **given["world"])
+        await lose_packets(pep, other)
+        far = await start(lab, "other", other, silence_ns=4 * SECOND_NS, **BETWEEN[between]["island"])
+        near = await pep.start(silence_ns=4 * SECOND_NS, **BETWEEN[between]["world"])
         if between == "multiplexed":
             await connected(pep)
         before = [await descriptors(pep, job.pid) for job in (far, near)]
-        found = json.loads(await pep.client("endings", str(flows), "200"))
-        each = flows // len(ENDINGS)
-        assert found == {"endings": {name: [each, 0] for name in ENDINGS}, "resets": each}
+        assert await pep.endings(flows, 200) == {name: {RIGHT: flows // len(ENDINGS)} for name in ENDINGS}
         counted = await pep.settled()
         assert (counted["buffered_bytes"], counted["own_resets"]) == (0, 0)
         assert [await descriptors(pep, job.pid) for job in (far, near)] == before

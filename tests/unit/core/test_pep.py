@@ -104,6 +104,14 @@ def test_settings_of_tcp_are_sysctls_and_routes_of_its_machine(plan: Load) -> No
     assert windows == dict.fromkeys(_LEGS["world"]) | dict.fromkeys(_LEGS["island"], 40)
 
 
+def test_fast_open_is_of_a_side_and_allowed_by_its_machine(plan: Load) -> None:
+    made = plan("{pep-w: {island_fast_open: true}}")
+    legs = (job(made).config or {})["legs"]
+    assert [legs[side].get("fast_open") for side in ("world", "island")] == [None, True]
+    assert dict(machine(made).sysctls)["net.ipv4.tcp_fastopen"] == "519"
+    assert "net.ipv4.tcp_fastopen" not in dict(machine(plan()).sysctls)
+
+
 def test_segments_are_clamped_to_the_smallest_mtu_of_the_chain(plan: Load) -> None:
     def narrow(lab: str) -> str:
         return lab.replace("sat: {kind: link,", "sat: {kind: link, mtu: 1400,")

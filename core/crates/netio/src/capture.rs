@@ -48,7 +48,7 @@ impl CaptureSocket {
         buffer_bytes: u32,
         direction: CaptureDirection,
     ) -> io::Result<Self> {
-        let socket = unbound()?;
+        let socket = unbound(libc::SOCK_RAW)?;
         let ring = BlockRing::map(&socket, buffer_bytes)?;
         attach(&socket, &mut program(u32::from(snap_bytes), direction))?;
         bind(&socket, interface.index)?;

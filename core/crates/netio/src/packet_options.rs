@@ -6,13 +6,14 @@ use std::io;
 use std::os::fd::{AsFd, AsRawFd, FromRawFd, OwnedFd};
 use std::ptr::NonNull;
 
-/// A packet socket that receives nothing yet: its protocol is 0 until [`bind`].
-pub(crate) fn unbound() -> io::Result<OwnedFd> {
+/// A packet socket that receives nothing yet: its protocol is 0 until [`bind`]. `kind`: `SOCK_RAW`, or `SOCK_DGRAM` for packets
+/// without link header.
+pub(crate) fn unbound(kind: libc::c_int) -> io::Result<OwnedFd> {
     // SAFETY: creates a descriptor; nothing else holds it.
     let socket = unsafe {
         libc::socket(
             libc::AF_PACKET,
-            libc::SOCK_RAW | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
+            kind | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
             0,
         )
     };

@@ -1,115 +1,62 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Seeing the first segments of TCP connections that arrive at an interface: the kernel filters all others out.
 
+use crate::frame::Received;
 use crate::interface::Interface;
-use crate::packet_options::{bind_protocol, enable_auxiliary_data};
-use crate::syscall::check;
+use crate::packet_options::{bind_protocol, take_error, unbound};
+use crate::tpacket_v2::Ring;
 use std::io;
-use std::os::fd::{AsFd, AsRawFd, BorrowedFd, FromRawFd, OwnedFd};
+use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
 
-/// Whether an IPv4 packet's TCP checksum is as it left its sender.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Checksum {
-    /// Yes, or nobody has examined it.
-    Present,
-    /// The sender has left it to hardware, and there was none.
-    Missing,
-}
+/// Slots of the ring: a burst of as many segments is received whole, however long it is not looked at. The receive buffer of a
+/// socket without a ring holds 257 of them (`net.core.rmem_default`), and only the machine's administrator may exceed twice
+/// that (`net.core.rmem_max`).
+const SLOTS: u32 = 2048;
 
 /// A packet socket that receives IPv4 packets with a TCP segment that has SYN and not ACK, without link header.
 #[derive(Debug)]
-pub struct SynSocket(OwnedFd);
-
-/// `struct tpacket_auxdata` (`linux/if_packet.h`).
-#[repr(C)]
-struct AuxiliaryData {
-    status: u32,
-    len: u32,
-    snaplen: u32,
-    mac: u16,
-    net: u16,
-    vlan_tci: u16,
-    vlan_tpid: u16,
+pub struct SynSocket {
+    ring: Ring,
+    socket: OwnedFd,
 }
 
-/// Room for one control message of that type.
-const CONTROL_BYTES: usize = 64;
-
 impl SynSocket {
-    /// Receive what arrives at `interface`; not what this machine sends there.
+    /// Receive what arrives at `interface`, packets of up to `packet_bytes` whole; not what this machine sends there.
     ///
     /// # Errors
-    /// `EPERM` without `CAP_NET_RAW`; `ENODEV` when the interface is gone.
-    pub fn open(interface: &Interface) -> io::Result<Self> {
-        // SAFETY: creates a descriptor; nothing else holds it.
-        let socket = unsafe {
-            libc::socket(
-                libc::AF_PACKET,
-                libc::SOCK_DGRAM | libc::SOCK_CLOEXEC | libc::SOCK_NONBLOCK,
-                0,
-            )
-        };
-        check(socket)?;
-        // SAFETY: `socket` was just created and is owned by nobody else.
-        let socket = unsafe { OwnedFd::from_raw_fd(socket) };
+    /// `EPERM` without `CAP_NET_RAW`; `ENODEV` when the interface is gone; `ENOMEM` when there is no memory for the ring
+    /// (4 MiB at 1500 bytes).
+    pub fn open(interface: &Interface, packet_bytes: u32) -> io::Result<Self> {
+        let socket = unbound(libc::SOCK_DGRAM)?;
         crate::capture::attach(&socket, &mut program())?;
-        enable_auxiliary_data(&socket)?;
+        let ring = Ring::map(&socket, packet_bytes, SLOTS)?;
         bind_protocol(&socket, interface.index, libc::ETH_P_IP as u16)?;
-        Ok(Self(socket))
+        Ok(Self { ring, socket })
     }
 
-    /// The next packet, cut to the length of `buffer`; none: there is no further one.
+    /// Hand up to `limit` packets that have arrived to `take`, in order; longer ones than those of [`SynSocket::open`] are
+    /// cut. The socket polls readable while there are any.
     ///
     /// # Errors
     /// `ENETDOWN` when the interface went down or away.
-    pub fn receive(&self, buffer: &mut [u8]) -> io::Result<Option<(usize, Checksum)>> {
-        let mut slice = libc::iovec {
-            iov_base: buffer.as_mut_ptr().cast(),
-            iov_len: buffer.len(),
-        };
-        let mut control = [0_u64; CONTROL_BYTES / 8]; // aligned as `cmsghdr` is
-        // SAFETY: `msghdr` is plain old data, for which all zeros is a value.
-        let mut message: libc::msghdr = unsafe { std::mem::zeroed() };
-        message.msg_iov = &raw mut slice;
-        message.msg_iovlen = 1;
-        message.msg_control = control.as_mut_ptr().cast();
-        message.msg_controllen = CONTROL_BYTES as _;
-        // SAFETY: the message points to a slice that describes `buffer`, and to `control`; all of it lives during the call.
-        let received = unsafe { libc::recvmsg(self.0.as_raw_fd(), &raw mut message, 0) };
-        let Ok(length) = usize::try_from(received) else {
-            let error = io::Error::last_os_error();
-            return match error.kind() {
-                io::ErrorKind::WouldBlock | io::ErrorKind::Interrupted => Ok(None),
-                _ => Err(error),
-            };
-        };
-        // SAFETY: the kernel has filled in `message`, whose control messages lie in `control`.
-        let status = unsafe {
-            let header = libc::CMSG_FIRSTHDR(&raw const message);
-            if header.is_null()
-                || (*header).cmsg_level != libc::SOL_PACKET
-                || (*header).cmsg_type != libc::PACKET_AUXDATA
-            {
-                0
-            } else {
-                libc::CMSG_DATA(header)
-                    .cast::<AuxiliaryData>()
-                    .read_unaligned()
-                    .status
-            }
-        };
-        let checksum = if status & libc::TP_STATUS_CSUMNOTREADY == 0 {
-            Checksum::Present
-        } else {
-            Checksum::Missing
-        };
-        Ok(Some((length, checksum)))
+    pub fn receive(
+        &mut self,
+        limit: usize,
+        mut take: impl FnMut(&Received<'_>),
+    ) -> io::Result<()> {
+        let taken = (0..limit)
+            .take_while(|_| self.ring.receive(&mut take))
+            .count();
+        match taken {
+            0 => take_error(&self.socket).map_or(Ok(()), Err),
+            _ => Ok(()),
+        }
     }
 }
 
 impl AsFd for SynSocket {
     fn as_fd(&self) -> BorrowedFd<'_> {
-        self.0.as_fd()
+        self.socket.as_fd()
     }
 }
 

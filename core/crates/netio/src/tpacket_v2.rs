@@ -12,8 +12,6 @@ use std::os::fd::OwnedFd;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicU32, Ordering};
 
-/// Slots: at 1 Gbit/s of 1500-byte packets 98 ms, during which the engine may be off the processor.
-const FRAMES: u32 = 8192;
 /// The space before the packet: the kernel's header, address, alignment; an upper bound.
 const HEADROOM_BYTES: u32 = 128;
 /// Large enough to be a multiple of every page and slot size here, small enough to be found in
@@ -29,6 +27,7 @@ const ADDRESS_OFFSET: usize =
 pub(crate) struct Ring {
     base: NonNull<u8>,
     slot_bytes: usize,
+    slots: usize,
     next: usize,
 }
 
@@ -36,17 +35,18 @@ pub(crate) struct Ring {
 unsafe impl Send for Ring {}
 
 impl Ring {
-    /// Give `socket` (not yet bound) a ring whose slots hold whole frames of `frame_bytes`.
-    pub(crate) fn map(socket: &OwnedFd, frame_bytes: u32) -> io::Result<Self> {
+    /// Give `socket` (not yet bound) a ring whose slots hold whole frames of `frame_bytes`. `slots`: a power of two, at
+    /// least 64.
+    pub(crate) fn map(socket: &OwnedFd, frame_bytes: u32, slots: u32) -> io::Result<Self> {
         let slot_bytes = (frame_bytes + HEADROOM_BYTES).next_power_of_two();
         if slot_bytes > BLOCK_BYTES {
             return Err(io::Error::from_raw_os_error(libc::EMSGSIZE));
         }
         let request = libc::tpacket_req {
             tp_block_size: BLOCK_BYTES,
-            tp_block_nr: FRAMES / (BLOCK_BYTES / slot_bytes),
+            tp_block_nr: slots / (BLOCK_BYTES / slot_bytes),
             tp_frame_size: slot_bytes,
-            tp_frame_nr: FRAMES,
+            tp_frame_nr: slots,
         };
         set_option(
             socket,
@@ -54,17 +54,19 @@ impl Ring {
             &(libc::tpacket_versions::TPACKET_V2 as libc::c_int),
         )?;
         set_option(socket, libc::PACKET_RX_RING, &request)?;
-        let base = share(socket, FRAMES as usize * slot_bytes as usize)?;
+        let (slot_bytes, slots) = (slot_bytes as usize, slots as usize);
+        let base = share(socket, slots * slot_bytes)?;
         Ok(Self {
             base,
-            slot_bytes: slot_bytes as usize,
+            slot_bytes,
+            slots,
             next: 0,
         })
     }
 
     /// Hand the packet in the next slot to `take` and the slot back to the kernel. False: none there.
     pub(crate) fn receive(&mut self, take: impl FnOnce(&Received<'_>)) -> bool {
-        // SAFETY: `next` is below FRAMES, so the slot lies inside the mapping; slots are aligned to
+        // SAFETY: `next` is below `slots`, so the slot lies inside the mapping; slots are aligned to
         // their size, a power of two.
         let slot = unsafe { self.base.add(self.next * self.slot_bytes) };
         // SAFETY: the first member of a slot is `tp_status`, which kernel and we use to pass the slot
@@ -94,7 +96,7 @@ impl Ring {
             });
         }
         status.store(libc::TP_STATUS_KERNEL, Ordering::Release);
-        self.next = (self.next + 1) % FRAMES as usize;
+        self.next = (self.next + 1) % self.slots;
         true
     }
 }
@@ -103,7 +105,7 @@ impl Drop for Ring {
     fn drop(&mut self) {
         // SAFETY: base and length are those of the mapping made in `map`; no reference into it lives on.
         unsafe {
-            libc::munmap(self.base.as_ptr().cast(), FRAMES as usize * self.slot_bytes);
+            libc::munmap(self.base.as_ptr().cast(), self.slots * self.slot_bytes);
         }
     }
 }

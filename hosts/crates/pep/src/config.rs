@@ -107,18 +107,21 @@ pub(crate) struct Between {
     /// Sent first, to be ignored: it makes the other PEP's kernel offer a larger window.
     #[serde(default)]
     pub padding_bytes: u32,
+    /// The initial congestion window of this end. An idle connection that has a smaller one is renewed.
+    #[serde(default)]
+    pub window_segments: Option<u32>,
 }
 
 impl Between {
-    /// The addresses of the connection of a pair of legs, as client and server.
-    pub(crate) fn addresses(&self, pair: usize) -> (SocketAddrV4, SocketAddrV4) {
-        let port = self.island.port().saturating_add(pair as u16);
+    /// The addresses of a multiplexed connection, as client and server.
+    pub(crate) fn addresses(&self, leg: usize) -> (SocketAddrV4, SocketAddrV4) {
+        let port = self.island.port().saturating_add(leg as u16);
         (SocketAddrV4::new(*self.island.ip(), port), self.world)
     }
 
-    /// Whether these are addresses of such a connection of the other PEP, which has up to two pairs of legs.
-    pub(crate) fn is_from_peer(&self, addresses: (SocketAddrV4, SocketAddrV4)) -> bool {
-        (0..PAIRS_MAX).any(|pair| self.addresses(pair) == addresses)
+    /// The number that the other PEP has given to the multiplexed connection with these addresses; none: it is none.
+    pub(crate) fn leg_of(&self, addresses: (SocketAddrV4, SocketAddrV4)) -> Option<usize> {
+        (0..LEGS_MAX).find(|&leg| self.addresses(leg) == addresses)
     }
 
     /// The time in which pacing sends so many bytes; none: as fast as the path takes them.
@@ -134,7 +137,11 @@ impl Between {
 }
 
 /// Pairs of legs of a box.
-const PAIRS_MAX: usize = 2;
+pub(crate) const PAIRS_MAX: usize = 2;
+
+/// Multiplexed connections: those with numbers from 0, one for each pair, and their successors. The next one is the successor of
+/// a successor, and has the first one's number.
+pub(crate) const LEGS_MAX: usize = 2 * PAIRS_MAX;
 
 /// A side of the proxy.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize, Serialize)]
@@ -206,6 +213,9 @@ pub(crate) struct Leg {
     pub window_clamp_bytes: Option<u32>,
     #[serde(default)]
     pub mss_bytes: Option<u32>,
+    /// TCP fast open: SYNs carry data, in both directions.
+    #[serde(default)]
+    pub fast_open: bool,
 }
 
 const LEAST_PACING_BIT_S: u64 = 1000;
@@ -234,6 +244,9 @@ impl Config {
     fn check(&self) -> Result<(), String> {
         if self.pairs.is_empty() {
             return Err("pairs: there is none".to_owned());
+        }
+        if self.pairs.len() > PAIRS_MAX {
+            return Err(format!("pairs: there are more than {PAIRS_MAX}"));
         }
         let bits = [self.local_mark, self.world_mark];
         let shared = self

@@ -92,6 +92,8 @@ pub(crate) struct Connection {
     pub sample: Sample,
     /// It is in the queue of those with something to do.
     pub is_queued: bool,
+    /// Its server's socket is to be opened with the first data of its client.
+    pub is_unopened: bool,
 }
 
 /// What to do with a connection.
@@ -137,6 +139,7 @@ impl Connection {
             first_end: None,
             sample: Sample::default(),
             is_queued: false,
+            is_unopened: false,
         }
     }
 
@@ -154,6 +157,33 @@ impl Connection {
     pub(crate) fn has_failed(&self) -> bool {
         let mut ends = self.client.iter().chain([&self.server]);
         ends.any(|end| end.failure.is_some())
+    }
+
+    /// Whether its server's socket is to be opened now: its client has sent something, or its end.
+    pub(crate) fn is_unopened_with_data(&self) -> bool {
+        self.is_unopened && self.client.as_ref().is_some_and(|client| client.readable)
+    }
+
+    /// Whether its client has not completed its handshake, and nothing else is awaited.
+    pub(crate) fn is_half_open(&self) -> bool {
+        let is_unopened = self.is_unopened && self.client.is_none();
+        matches!(self.stage, Stage::Accepting) || (is_unopened && self.is_pending())
+    }
+
+    /// Read the client's first data; whether there are any.
+    pub(crate) fn take_first(&mut self, plumbing: &mut Plumbing) -> bool {
+        if let Some(client) = &mut self.client {
+            self.to_server.take_first(client, plumbing);
+        }
+        !self.to_server.is_empty()
+    }
+
+    /// Its server's socket is opened: put the client's first data into its SYN.
+    pub(crate) fn open(&mut self, server: End, plumbing: &mut Plumbing) {
+        self.server = server;
+        if !self.to_server.is_empty() {
+            self.to_server.give_first(&mut self.server, plumbing);
+        }
     }
 
     /// Do what the sockets of an established connection are ready for: a bounded amount of work.

@@ -10,7 +10,10 @@ use crate::error::PepError;
 use crate::first_segment::FirstSegment;
 use atoll_netio::interface::Interface;
 use atoll_netio::syn_socket::SynSocket;
-use atoll_netio::tcp_options::{set_handshake_attempts, set_max_pacing_rate, set_window_clamp};
+use atoll_netio::tcp_options::{
+    accept_fast_open, connect_with_data, set_handshake_attempts, set_max_pacing_rate,
+    set_window_clamp,
+};
 use rustix::io::Errno;
 use rustix::net::sockopt;
 use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
@@ -27,8 +30,10 @@ const SYN_ACKS_REPEATED: u32 = 3;
 /// So often is the SYN of a multiplexed connection repeated, before a new attempt.
 const SYNS_REPEATED: u32 = 3;
 
-/// Unsent bytes in the socket of a multiplexed connection: a new stream waits for as many.
-pub(crate) const MULTIPLEXED_UNSENT_BYTES: u32 = 1 << 16;
+/// Unsent bytes in the socket of a multiplexed connection, between the first and the second: those of so much time at its rate. A
+/// new stream waits for as many, and a program that is off the processor for longer leaves the link idle.
+const UNSENT_BYTES: (u64, u64) = (1 << 16, 1 << 22);
+const UNSENT_NS: u64 = 32_000_000;
 
 /// Only the headers are of this program's making: "raw" (raw(7), `IPPROTO_RAW`).
 const RAW: i32 = 255;
@@ -62,10 +67,14 @@ fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> Result<E
     let port = *pair.ports.of(side);
     let listener = transparent(pair.mark, config.legs.of(side), config.silence_ns)?;
     let doing = format!("listen on 127.0.0.1:{port}");
-    let listen = |listener: &Socket| {
+    let listen = |listener: &Socket| -> io::Result<()> {
         set_handshake_attempts(listener, SYN_ACKS_REPEATED)?;
         listener.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into())?;
-        listener.listen(BACKLOG)
+        listener.listen(BACKLOG)?;
+        if config.legs.of(side).fast_open {
+            accept_fast_open(listener, config.pending_max as u32)?;
+        }
+        Ok(())
     };
     listen(&listener).map_err(PepError::of(doing))?;
     let to_listener = match side {
@@ -77,7 +86,9 @@ fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> Result<E
         pair: number,
         side,
         listener,
-        seen: SynSocket::open(&interface)
+        seen: interface
+            .mtu()
+            .and_then(|mtu| SynSocket::open(&interface, mtu))
             .map_err(PepError::of(format!("receive at {}", interface.name)))?,
         again: raw(to_listener)?,
         answers: raw(pair.mark)?,
@@ -100,17 +111,21 @@ impl Entrance {
 }
 
 /// Begin to connect to `server` from the address and port of `client`; the socket becomes writable when the connection is
-/// established or has failed.
+/// established or has failed. `with_data`: the SYN leaves with the first data that the socket is given.
 pub(crate) fn connect(
     config: &Config,
     pair: usize,
     side: Side,
     client: SocketAddrV4,
     server: SocketAddrV4,
+    with_data: bool,
 ) -> io::Result<Socket> {
     let leg = config.legs.of(side);
     let socket = transparent(config.pairs[pair].mark, leg, config.silence_ns)
         .map_err(|error| io::Error::other(error.to_string()))?;
+    if with_data {
+        connect_with_data(&socket)?;
+    }
     socket.bind(&client.into())?;
     match socket.connect(&SockAddr::from(server)) {
         Err(error) if error.raw_os_error() != Some(Errno::INPROGRESS.raw_os_error()) => Err(error),
@@ -118,13 +133,21 @@ pub(crate) fn connect(
     }
 }
 
+/// The most of a multiplexed connection that is unsent in its socket.
+pub(crate) fn multiplexed_unsent_bytes(pacing_bit_s: Option<u64>) -> u32 {
+    let (least, most) = UNSENT_BYTES;
+    let bytes = pacing_bit_s.map_or(most, |bit_s| bit_s / 8 * UNSENT_NS / 1_000_000_000);
+    bytes.clamp(least, most) as u32
+}
+
 /// Set up the socket of a multiplexed connection, which stays for long and is always read: what is sent is acknowledged, or
 /// the other PEP has vanished.
 pub(crate) fn set_up_multiplexed(config: &Config, socket: &Socket) -> io::Result<()> {
     socket.set_tcp_user_timeout(Some(Duration::from_nanos(config.silence_ns)))?;
     set_handshake_attempts(socket, SYNS_REPEATED)?;
-    socket.set_tcp_notsent_lowat(MULTIPLEXED_UNSENT_BYTES)?;
-    if let Some(bit_s) = config.between.and_then(|between| between.pacing_bit_s) {
+    let pacing_bit_s = config.between.and_then(|between| between.pacing_bit_s);
+    socket.set_tcp_notsent_lowat(multiplexed_unsent_bytes(pacing_bit_s))?;
+    if let Some(bit_s) = pacing_bit_s {
         set_max_pacing_rate(socket, bit_s / 8)?;
     }
     Ok(())

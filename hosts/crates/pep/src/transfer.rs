@@ -15,6 +15,9 @@ use std::io;
 /// Read into memory at once. A read that fills it is followed by splices, until one brings less.
 const COPY_BYTES: usize = 1 << 16;
 
+/// Read before a socket is opened that takes data with its SYN: a SYN has room for less.
+const FIRST_BYTES: usize = 1 << 12;
+
 /// Wanted capacity of the pipe: what a user may have without privileges (`fs.pipe-max-size`).
 const PIPE_BYTES: usize = 1 << 20;
 
@@ -130,6 +133,28 @@ impl Direction {
             self.discard(plumbing);
         }
         Turn::Waiting
+    }
+
+    /// Read what there is from a socket, a bounded amount, for one that is to be opened.
+    pub(crate) fn take_first(&mut self, from: &mut End, plumbing: &mut Plumbing) {
+        let memory = &mut plumbing.memory[..FIRST_BYTES];
+        let read = from
+            .descriptor()
+            .and_then(|socket| recv(socket, memory, RecvFlags::empty()));
+        match read {
+            Ok((count, _)) => {
+                let count = from.has_read(count, FIRST_BYTES);
+                self.rest.extend(&plumbing.memory[..count]);
+                plumbing.buffered_bytes += count as u64;
+            }
+            Err(error) => from.has_not_read(error),
+        }
+    }
+
+    /// Give what was read to a socket that is being opened: it takes what its SYN carries.
+    pub(crate) fn give_first(&mut self, to: &mut End, plumbing: &mut Plumbing) {
+        self.flush(to, plumbing);
+        to.writable = false;
     }
 
     fn flush(&mut self, to: &mut End, plumbing: &mut Plumbing) {
@@ -293,7 +318,8 @@ impl End {
 
     fn has_not_taken(&mut self, error: Errno) {
         match error {
-            Errno::AGAIN => self.writable = false,
+            // The second: a SYN has left without data (connect(2), `TCP_FASTOPEN_CONNECT`).
+            Errno::AGAIN | Errno::INPROGRESS => self.writable = false,
             Errno::INTR => {}
             _ => self.fail(Failure::of(&error.into())),
         }

@@ -12,7 +12,7 @@ pub(crate) const HEADER_BYTES: usize = 8;
 pub(crate) const PAYLOAD_BYTES: usize = 1 << 14;
 
 /// Of this format. PEPs of different versions do not multiplex.
-const VERSION: u32 = 1;
+const VERSION: u32 = 2;
 
 /// What one PEP says to the other.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -37,6 +37,10 @@ pub(crate) enum Message<'a> {
     Credit(u32),
     /// To be ignored.
     Padding(&'a [u8]),
+    /// The PEP that connects is to make another connection, which takes the place of this one.
+    Renew,
+    /// No more streams are opened here.
+    Last,
 }
 
 /// A message about a stream.
@@ -60,6 +64,8 @@ const FIN: u8 = 5;
 const RST: u8 = 6;
 const CREDIT: u8 = 7;
 const PADDING: u8 = 8;
+const RENEW: u8 = 9;
+const LAST: u8 = 10;
 
 impl<'a> Frame<'a> {
     /// The first frame of `bytes` and its length; none: more bytes are needed.
@@ -73,7 +79,7 @@ impl<'a> Frame<'a> {
         let [kind, reason, length @ ..] = *header;
         let [high, low, stream @ ..] = length;
         let length = usize::from(u16::from_be_bytes([high, low]));
-        if kind > PADDING || length > PAYLOAD_BYTES {
+        if kind > LAST || length > PAYLOAD_BYTES {
             return Err(BadFrame);
         }
         let Some(contents) = bytes.get(HEADER_BYTES..HEADER_BYTES + length) else {
@@ -108,6 +114,8 @@ impl<'a> Frame<'a> {
             Message::Padding(payload) => (PADDING, 0, payload.to_vec()),
             Message::Fin => (FIN, 0, Vec::new()),
             Message::Rst => (RST, 0, Vec::new()),
+            Message::Renew => (RENEW, 0, Vec::new()),
+            Message::Last => (LAST, 0, Vec::new()),
             Message::Credit(credit) => number(CREDIT, credit),
         };
         bytes.extend(header(kind, reason, contents.len(), self.stream));
@@ -151,6 +159,8 @@ fn message(kind: u8, reason: u8, contents: &[u8]) -> Option<Message<'_>> {
         DATA if !contents.is_empty() => Message::Data(contents),
         FIN if contents.is_empty() => Message::Fin,
         RST if contents.is_empty() => Message::Rst,
+        RENEW if contents.is_empty() => Message::Renew,
+        LAST if contents.is_empty() => Message::Last,
         CREDIT => Message::Credit(number()?),
         PADDING => Message::Padding(contents),
         _ => return None,
@@ -199,6 +209,8 @@ mod tests {
             Message::Rst,
             Message::Credit(credit),
             Message::Padding(payload),
+            Message::Renew,
+            Message::Last,
         ]
     }
 
@@ -219,7 +231,7 @@ mod tests {
     fn what_is_no_frame_is_refused() {
         let of = |kind, reason, length| header(kind, reason, length, 1);
         for header in [
-            of(9, 0, 0),
+            of(11, 0, 0),
             of(DATA, 0, PAYLOAD_BYTES + 1),
             of(FIN, 1, 0),
             of(REFUSED, 5, 0),
@@ -241,7 +253,7 @@ mod tests {
 
         #[test]
         fn any_contents_behind_a_header_are_read_or_refused(
-            kind in 0_u8..10, reason in 0_u8..6, contents in prop::collection::vec(any::<u8>(), 0..40)
+            kind in 0_u8..12, reason in 0_u8..6, contents in prop::collection::vec(any::<u8>(), 0..40)
         ) {
             let bytes = [&header(kind, reason, contents.len(), 3)[..], &contents].concat();
             if let Ok(read) = Frame::parse(&bytes) {
@@ -254,7 +266,7 @@ mod tests {
         #[test]
         fn frames_are_read_as_they_were_written_wherever_the_bytes_are_cut(
             payload in prop::collection::vec(any::<u8>(), 1..3000),
-            kinds in prop::collection::vec(0_usize..13, 1..20),
+            kinds in prop::collection::vec(0_usize..15, 1..20),
             stream: u32,
             cut: prop::sample::Index,
         ) {

@@ -1,13 +1,18 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The multiplexed connection of a pair of legs: its life, its bytes, and the order of its streams.
+//! A multiplexed connection of a pair of legs: its life, its bytes, and the order of its streams.
 //!
 //! One of the two PEPs connects, and again after a time if that fails or the connection is lost. The connection has the
 //! addresses of two hosts that the chain carries packets between, and a port that no host uses.
+//!
+//! An idle connection whose congestion window has become smaller than the initial one is renewed: losses that have nothing to do
+//! with its own load would slow down its next streams, while a new connection may send the initial window at once (RFC 5681,
+//! section 3.1). The new one is made first. Streams of the old one end there; when it has none, the PEP that connects ends it.
 
 use crate::end::{End, Failure, Peer};
 use crate::multiplex::credit::Budget;
 use crate::multiplex::frame::{BadFrame, Frame, Message, PAYLOAD_BYTES};
 use crate::multiplex::stream::Stream;
+use atoll_netio::tcp_options::TcpProgress;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
@@ -26,6 +31,11 @@ const PAUSE_MAX_NS: u64 = 5_000 * MILLISECOND_NS;
 /// The other PEP has said hello by then, or is none.
 const HELLO_NS: u64 = 20_000 * MILLISECOND_NS;
 
+/// A connection with a small window has been idle for so long when it is renewed; twice as long each time if the last one was
+/// renewed unused, as its successors lose packets, too, up to the second.
+const RENEWAL_NS: u64 = 1_000 * MILLISECOND_NS;
+const RENEWAL_MAX_NS: u64 = 64 * RENEWAL_NS;
+
 /// Streams get turns while less is on its way to the socket.
 const OUTGOING_BYTES: usize = 4 * PAYLOAD_BYTES;
 
@@ -39,7 +49,7 @@ const INCOMING_BYTES: usize = 16 * PAYLOAD_BYTES;
 /// Read in one turn of the program's loop.
 const TURN_BYTES: usize = 1 << 20;
 
-/// Its socket is watched as that of a connection with this number, plus that of its pair. No other connection has it.
+/// Its socket is watched as that of a connection with this number, plus its own. No other connection has it.
 pub(crate) const FIRST_SLOT: usize = 1 << 30;
 
 /// A connection that is lost, with the reason if there is one to report.
@@ -81,6 +91,17 @@ pub(crate) struct Leg {
     /// there are none in the first round trip after idle time, while pacing empties it.
     retry_pause_ns: Option<u64>,
     retry_at_ns: Option<u64>,
+    /// It has a successor: no more streams are opened by this PEP.
+    is_retired: bool,
+    /// Nor by the other one.
+    has_last: bool,
+    /// The other PEP wants it renewed.
+    renewal_is_asked: bool,
+    has_asked: bool,
+    /// No stream was opened.
+    is_unused: bool,
+    quiet_since_ns: Option<u64>,
+    renewal_pause_ns: u64,
 }
 
 impl Leg {
@@ -102,11 +123,28 @@ impl Leg {
             next_id: u32::from(connects),
             retry_pause_ns,
             retry_at_ns: None,
+            is_retired: false,
+            has_last: false,
+            renewal_is_asked: false,
+            has_asked: false,
+            is_unused: true,
+            quiet_since_ns: None,
+            renewal_pause_ns: RENEWAL_NS,
         }
     }
 
     pub(crate) fn is_up(&self) -> bool {
         matches!(self.life, Life::Up)
+    }
+
+    /// Whether it is about to be.
+    pub(crate) fn is_beginning(&self) -> bool {
+        matches!(self.life, Life::Beginning { .. })
+    }
+
+    /// Whether another one has taken its place.
+    pub(crate) fn is_retired(&self) -> bool {
+        self.is_retired
     }
 
     /// Its socket, if there is one.
@@ -160,9 +198,14 @@ impl Leg {
         Ok(())
     }
 
-    /// The connection is lost, or could not be made: forget it. Returns the slots of its streams' connections.
-    pub(crate) fn lose(&mut self, now_ns: u64) -> Vec<usize> {
+    /// The connection is lost, or could not be made, or has ended: forget it. `is_tried_again`: after a pause, if this PEP
+    /// connects. Returns the slots of its streams' connections.
+    pub(crate) fn lose(&mut self, is_tried_again: bool, now_ns: u64) -> Vec<usize> {
         self.end = None;
+        (self.is_retired, self.has_last) = (false, false);
+        (self.renewal_is_asked, self.has_asked) = (false, false);
+        (self.is_unused, self.quiet_since_ns) = (true, None);
+        self.renewal_pause_ns = RENEWAL_NS;
         self.incoming = Vec::new();
         self.outgoing = Vec::new();
         self.sent_bytes = 0;
@@ -170,7 +213,7 @@ impl Leg {
         self.retry_at_ns = None;
         self.waiting.clear();
         self.life = Life::Down {
-            at_ns: self.connects.then_some(now_ns + self.pause_ns),
+            at_ns: (self.connects && is_tried_again).then_some(now_ns + self.pause_ns),
         };
         self.pause_ns = (2 * self.pause_ns).min(PAUSE_MAX_NS);
         self.streams.drain().map(|(_, slot)| slot).collect()
@@ -191,11 +234,86 @@ impl Leg {
         Ok(())
     }
 
+    /// Whether it is to be renewed: it has been idle for long enough, and its congestion window is smaller than
+    /// `window_segments`, or the other PEP says so of its own. To be asked often.
+    pub(crate) fn is_due_for_renewal(&mut self, window_segments: Option<u32>, now_ns: u64) -> bool {
+        let is_idle = self.is_up()
+            && !self.is_retired
+            && self.streams.is_empty()
+            && self.unsent_bytes() + self.padding_bytes == 0;
+        let progress = self.end.as_ref().filter(|_| is_idle).and_then(End::progress);
+        let Some(progress) = progress.filter(TcpProgress::is_flushed) else {
+            self.quiet_since_ns = None;
+            return false;
+        };
+        let since_ns = *self.quiet_since_ns.get_or_insert(now_ns);
+        let is_small = window_segments.is_some_and(|initial| progress.window_segments < initial);
+        (is_small || self.renewal_is_asked) && now_ns >= since_ns + self.renewal_pause_ns
+    }
+
+    /// The other PEP has asked for a renewal.
+    pub(crate) fn note_renewal(&mut self) {
+        self.renewal_is_asked = true;
+    }
+
+    /// Ask the other PEP for a renewal, once.
+    pub(crate) fn ask_for_renewal(&mut self) {
+        if !std::mem::replace(&mut self.has_asked, true) {
+            self.put(Frame {
+                stream: 0,
+                message: Message::Renew,
+            });
+        }
+    }
+
+    /// It is being renewed: not again soon. Returns how long its successor has to be idle for that, if it is not used.
+    pub(crate) fn note_renewed(&mut self) -> u64 {
+        self.quiet_since_ns = None;
+        self.renewal_pause_ns = if self.is_unused {
+            (2 * self.renewal_pause_ns).min(RENEWAL_MAX_NS)
+        } else {
+            RENEWAL_NS
+        };
+        self.renewal_pause_ns
+    }
+
+    /// It is a successor: see [`Leg::note_renewed`].
+    pub(crate) fn succeed(&mut self, renewal_pause_ns: u64) {
+        self.renewal_pause_ns = renewal_pause_ns;
+    }
+
+    /// Its successor is up.
+    pub(crate) fn retire(&mut self) {
+        self.is_retired = true;
+        if !self.connects {
+            self.put(Frame {
+                stream: 0,
+                message: Message::Last,
+            });
+        }
+    }
+
+    /// The other PEP opens no more streams.
+    pub(crate) fn note_last(&mut self) {
+        self.has_last = true;
+    }
+
+    /// End it if it has a successor and can have no more streams: the other PEP reads to the end, and closes it.
+    pub(crate) fn finish(&mut self) {
+        let is_over = self.is_retired
+            && self.has_last
+            && self.streams.is_empty()
+            && self.unsent_bytes() == 0;
+        if let Some(end) = self.end.as_mut().filter(|_| is_over) {
+            end.shut_down();
+        }
+    }
+
     /// A number for a new stream of the connection in `slot`.
     pub(crate) fn open(&mut self, slot: usize) -> u32 {
         let id = self.next_id;
         self.next_id = id.wrapping_add(2);
-        self.streams.insert(id, slot);
+        self.note_opened(id, slot);
         id
     }
 
@@ -205,8 +323,9 @@ impl Leg {
         id % 2 != u32::from(self.connects) && !self.streams.contains_key(&id)
     }
 
-    /// The other PEP has opened a stream.
+    /// A stream is open.
     pub(crate) fn note_opened(&mut self, id: u32, slot: usize) {
+        (self.is_unused, self.quiet_since_ns) = (false, None);
         self.streams.insert(id, slot);
     }
 

@@ -10,8 +10,8 @@ use crate::transfer::{Direction, Plumbing};
 /// The stream of a connection.
 #[derive(Debug)]
 pub(crate) struct Stream {
-    /// The pair of legs of its multiplexed connection.
-    pub pair: usize,
+    /// The number of its multiplexed connection.
+    pub leg: usize,
     pub id: u32,
     /// In whose place it is.
     pub of: Peer,
@@ -29,9 +29,9 @@ pub(crate) struct Stream {
 
 impl Stream {
     /// `of`: in whose place it is. `credit`: what may be sent.
-    pub(crate) fn new((pair, id): (usize, u32), of: Peer, credit: u64, window: Window) -> Self {
+    pub(crate) fn new((leg, id): (usize, u32), of: Peer, credit: u64, window: Window) -> Self {
         Self {
-            pair,
+            leg,
             id,
             of,
             is_queued: false,

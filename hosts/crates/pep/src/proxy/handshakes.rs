@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a client's first segment to a connection that is established on both sides, or refused.
 
-use super::{ACCEPTING_NS, HALF_OPEN_NS, Proxy, TAKEN_PER_TURN};
+use super::{ACCEPTING_NS, FIRST_DATA_NS, HALF_OPEN_NS, Proxy, TAKEN_PER_TURN};
 use crate::config::{Mode, Side};
 use crate::connection::{Addresses, Connection, Stage};
 use crate::end::{End, Peer};
@@ -9,7 +9,7 @@ use crate::first_segment::FirstSegment;
 use crate::multiplex::leg::Leg;
 use crate::refusal::Refusal;
 use crate::sockets::{Entrance, connect};
-use socket2::Socket;
+use socket2::{SockAddr, Socket};
 use std::cmp::Reverse;
 use std::io;
 
@@ -21,7 +21,7 @@ impl Proxy {
         if !self.are_hosts(side, addresses) {
             return;
         }
-        if self.is_from_peer(side, addresses) {
+        if self.leg_of(pair, side, addresses).is_some() {
             let _ = self.entrances[entrance].release(&first);
             return;
         }
@@ -43,8 +43,15 @@ impl Proxy {
             return;
         }
         let slot = self.connections.vacant_key();
+        let is_early = match self.config.mode {
+            Mode::After => false,
+            Mode::Early => true,
+            Mode::Learned => self.learned.contains(first.server, now_ns),
+        };
         let is_multiplexed = self.is_multiplexed(pair, side.opposite(), now_ns);
-        let server = if is_multiplexed {
+        let is_unopened =
+            is_early && !is_multiplexed && self.config.legs.of(side.opposite()).fast_open;
+        let server = if is_multiplexed || is_unopened {
             End::of_stream(slot, Peer::Server)
         } else {
             let begun = connect(
@@ -53,6 +60,7 @@ impl Proxy {
                 side.opposite(),
                 first.client,
                 first.server,
+                false,
             )
             .and_then(|socket| End::watch(&self.plumbing.epoll, socket, slot, Peer::Server));
             match begun {
@@ -60,12 +68,8 @@ impl Proxy {
                 Err(error) => return self.refuse(entrance, &first, Refusal::of(&error)),
             }
         };
-        let is_early = match self.config.mode {
-            Mode::After => false,
-            Mode::Early => true,
-            Mode::Learned => self.learned.contains(first.server, now_ns),
-        };
         self.insert(addresses, (pair, side), server, now_ns);
+        self.connections[slot].is_unopened = is_unopened;
         self.connections[slot].stage = Stage::Connecting {
             first: Some(first),
             released: false,
@@ -115,7 +119,7 @@ impl Proxy {
     /// Give up the connection whose client has not completed its handshake for the longest time; whether there is one.
     fn make_room(&mut self, now_ns: u64) -> bool {
         let half_open = self.connections.iter().filter(|(_, one)| {
-            matches!(one.stage, Stage::Accepting) && now_ns >= one.began_ns + HALF_OPEN_NS
+            one.is_half_open() && now_ns >= one.began_ns + HALF_OPEN_NS
         });
         let Some((slot, _)) = half_open.min_by_key(|(_, one)| one.began_ns) else {
             return false;
@@ -161,7 +165,7 @@ impl Proxy {
     pub(super) fn accept(&mut self, entrance: usize, now_ns: u64) {
         for _ in 0..TAKEN_PER_TURN {
             match self.entrances[entrance].listener.accept() {
-                Ok((socket, _)) => self.join(entrance, socket, now_ns),
+                Ok((socket, client)) => self.join(entrance, socket, &client, now_ns),
                 Err(error) if error.kind() == io::ErrorKind::WouldBlock => return,
                 // accept(2): errors of the new connection itself, which is gone; there are descriptors, see `open`.
                 Err(_) => {}
@@ -170,15 +174,17 @@ impl Proxy {
     }
 
     /// The client is established. A socket that belongs to nothing is closed, and its peer thereby reset.
-    fn join(&mut self, entrance: usize, socket: Socket, now_ns: u64) {
+    ///
+    /// `client`: its address, as accept(2) returns it; the socket does not tell it any more if it was reset by now.
+    fn join(&mut self, entrance: usize, socket: Socket, client: &SockAddr, now_ns: u64) {
         let Entrance { pair, side, .. } = self.entrances[entrance];
-        let address = |address: io::Result<socket2::SockAddr>| address.ok()?.as_socket_ipv4();
-        let Some(addresses) = address(socket.peer_addr()).zip(address(socket.local_addr())) else {
+        let server = socket.local_addr().ok().and_then(|own| own.as_socket_ipv4());
+        let Some(addresses) = client.as_socket_ipv4().zip(server) else {
             return;
         };
-        if self.is_from_peer(side, addresses) {
+        if let Some(leg) = self.leg_of(pair, side, addresses) {
             if socket.set_nonblocking(true).is_ok() {
-                self.accept_leg(pair, socket, now_ns);
+                self.accept_leg(leg, socket, now_ns);
             }
             return;
         }
@@ -196,8 +202,45 @@ impl Proxy {
             self.give_up(slot);
         } else if matches!(connection.stage, Stage::Accepting) {
             self.establish(slot, now_ns);
+        } else if connection.is_unopened {
+            let entry = (now_ns + FIRST_DATA_NS, slot, connection.id);
+            self.unopened.push_back(entry);
         } else {
             self.follow(slot);
+        }
+    }
+
+    /// Connect to the server of an accepted client, with what the client has sent by now.
+    pub(super) fn open_server(&mut self, slot: usize, now_ns: u64) {
+        let connection = &mut self.connections[slot];
+        connection.is_unopened = false;
+        let has_data = connection.take_first(&mut self.plumbing);
+        let (client, server) = connection.addresses;
+        let (pair, side) = (connection.pair, connection.client_side.opposite());
+        let opened = connect(&self.config, pair, side, client, server, has_data)
+            .and_then(|socket| End::watch(&self.plumbing.epoll, socket, slot, Peer::Server));
+        match opened {
+            Ok(end) => connection.open(end, &mut self.plumbing),
+            Err(error) => return self.note_answer(slot, Err(Refusal::of(&error)), now_ns),
+        }
+        if connection.has_failed() {
+            self.give_up(slot);
+        }
+    }
+
+    /// Connect to the servers of accepted clients that have not sent anything for too long: they wait for their servers.
+    pub(super) fn open_servers(&mut self, now_ns: u64) {
+        while let Some(&(until_ns, slot, id)) = self.unopened.front() {
+            let connection = self.connections.get(slot).filter(|one| one.id == id);
+            let is_unopened =
+                connection.is_some_and(|one| one.is_unopened && !matches!(one.stage, Stage::Over));
+            if is_unopened && now_ns < until_ns {
+                return;
+            }
+            self.unopened.pop_front();
+            if is_unopened {
+                self.open_server(slot, now_ns);
+            }
         }
     }
 

@@ -10,7 +10,7 @@ mod streams;
 #[cfg(test)]
 mod tests;
 
-use crate::config::{Config, Side};
+use crate::config::{Config, LEGS_MAX, PAIRS_MAX, Side};
 use crate::connection::{Addresses, Connection, Next, Stage};
 use crate::counters::{Message, Sums};
 use crate::end::{Peer, of_token};
@@ -21,12 +21,11 @@ use crate::multiplex::credit::Budget;
 use crate::multiplex::leg::{self, Leg};
 use crate::refusal::Refusal;
 use crate::request::parse;
-use crate::sockets::{Entrance, MULTIPLEXED_UNSENT_BYTES, open};
+use crate::sockets::{Entrance, multiplexed_unsent_bytes, open};
 use crate::transfer::Plumbing;
 use atoll_job::clock::{monotonic_ns, real_time_ns};
 use atoll_job::{Input, Output};
 use atoll_measures::{Marked, Peak};
-use atoll_netio::syn_socket::Checksum;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -55,13 +54,14 @@ const HALF_OPEN_NS: u64 = 3_000_000_000;
 /// lets it. A client that is slow all the same repeats its SYN, which begins a new connection.
 const ACCEPTING_NS: u64 = 16_000_000_000;
 
+/// A client that was accepted and has not sent anything by then waits for its server: the SYN to that one, which could carry data,
+/// leaves without.
+const FIRST_DATA_NS: u64 = 20_000_000;
+
 /// Memory for what streams have brought and their receivers have not taken.
 const STREAMS_BYTES: u64 = 256 << 20;
 
 const EVENTS: usize = 1024;
-
-/// The longest packet of a first segment, with data in it.
-const FIRST_SEGMENT_BYTES: usize = 9216;
 
 /// Descriptors that are no connections'.
 const OWN_DESCRIPTORS: u64 = 64;
@@ -110,6 +110,8 @@ struct Proxy {
     pending: u64,
     /// Until when, slots and ids of connections that were pending.
     handshakes: BinaryHeap<Reverse<(u64, usize, u64)>>,
+    /// Until when, slots and ids of connections whose clients' first data are awaited, in order.
+    unopened: VecDeque<(u64, usize, u64)>,
     /// Those with something to do.
     queue: VecDeque<usize>,
     waiting_for_memory: Vec<usize>,
@@ -119,8 +121,10 @@ struct Proxy {
     /// To be removed when all events of a turn are served.
     over: Vec<usize>,
     learned: LearnedServers,
-    /// Multiplexed connections, one for each pair of legs; none if there is no other PEP.
+    /// Multiplexed connections by their numbers (`LEGS_MAX`); none if there is no other PEP.
     legs: Vec<Leg>,
+    /// The number of that in which new streams of a pair of legs are opened.
+    current: [usize; PAIRS_MAX],
     budget: Budget,
     plumbing: Plumbing,
     sums: Sums,
@@ -149,11 +153,10 @@ impl Proxy {
         let streams_bytes = config.between.map_or(0, |_| STREAMS_BYTES);
         let stream_max = config.between.map_or(0, |between| between.stream_bytes);
         let legs = config.between.map_or_else(Vec::new, |between| {
-            let pairs = 0..config.pairs.len();
             // Chains begin with the first pair; others are for changes of chains.
-            let pause_ns = between.time_of_ns(MULTIPLEXED_UNSENT_BYTES / 4);
-            pairs
-                .map(|pair| Leg::new(between.connects(), pair == 0, pause_ns))
+            let pause_ns = between.time_of_ns(multiplexed_unsent_bytes(between.pacing_bit_s) / 4);
+            (0..LEGS_MAX)
+                .map(|leg| Leg::new(between.connects(), leg == 0, pause_ns))
                 .collect()
         });
         let plumbing = Plumbing::new(epoll, streams_bytes).map_err(PepError::of("open a pipe"))?;
@@ -166,6 +169,7 @@ impl Proxy {
             ids: 0,
             pending: 0,
             handshakes: BinaryHeap::new(),
+            unopened: VecDeque::new(),
             queue: VecDeque::new(),
             waiting_for_memory: Vec::new(),
             resetting: BTreeSet::new(),
@@ -173,6 +177,7 @@ impl Proxy {
             over: Vec::new(),
             learned: LearnedServers::new(config.learned_for_ns),
             legs,
+            current: std::array::from_fn(|pair| pair),
             budget: Budget::new(streams_bytes, stream_max),
             plumbing,
             sums: Sums::default(),
@@ -227,9 +232,11 @@ impl Proxy {
             self.receive_frames(now_ns);
             self.work(now_ns);
             self.expire(now_ns);
+            self.open_servers(now_ns);
             if now_ns >= counters_at_ns {
                 counters_at_ns = (counters_at_ns + COUNTERS_NS).max(now_ns);
                 self.sample();
+                self.renew_legs(now_ns);
                 let figures = self.figures(Peak::take_interval);
                 let t_ns = real_time_ns();
                 output.repeatable_line(&Message::Counters { t_ns, figures });
@@ -245,6 +252,9 @@ impl Proxy {
         let mut until_ns = counters_at_ns;
         if !self.resetting.is_empty() {
             until_ns = until_ns.min(self.look_at_ns);
+        }
+        if let Some(&(due_ns, ..)) = self.unopened.front() {
+            until_ns = until_ns.min(due_ns);
         }
         let memory_waits = !self.waiting_for_memory.is_empty() && !self.plumbing.is_full();
         if let Some(due_ns) = self.legs_due_ns() {
@@ -271,18 +281,16 @@ impl Proxy {
             self.accept(number, now_ns);
             return Ok(());
         }
-        let mut buffer = [0; FIRST_SEGMENT_BYTES];
-        for _ in 0..TAKEN_PER_TURN {
-            let entrance = &self.entrances[number];
-            let received = entrance.seen.receive(&mut buffer);
-            let doing = format!("receive at {}", entrance.interface);
-            let Some((length, checksum)) = received.map_err(PepError::of(doing))? else {
-                break;
-            };
-            let is_missing = checksum == Checksum::Missing;
-            if let Some(first) = FirstSegment::parse(&buffer[..length], is_missing) {
-                self.begin(number, first, now_ns);
-            }
+        let mut segments = Vec::new();
+        let Entrance {
+            seen, interface, ..
+        } = &mut self.entrances[number];
+        seen.receive(TAKEN_PER_TURN, |packet| {
+            segments.extend(FirstSegment::parse(packet.frame, packet.checksum_missing));
+        })
+        .map_err(PepError::of(format!("receive at {interface}")))?;
+        for first in segments {
+            self.begin(number, first, now_ns);
         }
         Ok(())
     }
@@ -309,6 +317,8 @@ impl Proxy {
             Stage::Connecting { .. } | Stage::Accepting => {
                 if connection.has_failed() {
                     self.give_up(slot);
+                } else if connection.is_unopened_with_data() {
+                    self.open_server(slot, now_ns);
                 } else {
                     self.follow(slot);
                 }

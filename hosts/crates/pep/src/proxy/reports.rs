@@ -37,7 +37,7 @@ impl Proxy {
         let mut present = Present {
             pending_connections: self.pending,
             buffered_bytes: self.plumbing.buffered_bytes,
-            multiplexes: self.legs.iter().filter(|leg| leg.is_up()).count() as u64,
+            multiplexes: self.multiplexes(),
             multiplex_rtt_ns: self.multiplex_rtt_ns(),
             pipes: 1,
             memory_bytes: resident_bytes(),
@@ -61,6 +61,11 @@ impl Proxy {
             sums: self.sums,
             present,
         }
+    }
+
+    fn multiplexes(&self) -> u64 {
+        let ups = self.legs.iter().filter(|leg| leg.is_up() && !leg.is_retired());
+        ups.count() as u64
     }
 
     /// Of the multiplexed connection with the longest one.

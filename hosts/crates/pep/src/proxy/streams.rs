@@ -2,7 +2,7 @@
 //! Connections whose one end is a stream of a multiplexed connection: frames in, frames out, turns.
 
 use super::Proxy;
-use crate::config::Side;
+use crate::config::{Between, LEGS_MAX, PAIRS_MAX, Side};
 use crate::connection::{Addresses, Carried, Connection, Stage};
 use crate::end::{End, Failure, Peer, Reading};
 use crate::multiplex::credit::{FIRST_CREDIT, Window};
@@ -26,25 +26,29 @@ impl Proxy {
         {
             return false;
         }
-        self.legs[pair].want(now_ns);
-        self.legs[pair].is_up()
+        let leg = &mut self.legs[self.current[pair]];
+        leg.want(now_ns);
+        leg.is_up()
     }
 
-    /// Whether these are addresses of the other PEP's multiplexed connection, which arrives at `side`.
-    pub(super) fn is_from_peer(&self, side: Side, addresses: Addresses) -> bool {
+    /// The multiplexed connection of `pair` with these addresses of the other PEP's, which arrives at `side`; none: it is
+    /// none.
+    pub(super) fn leg_of(&self, pair: usize, side: Side, addresses: Addresses) -> Option<usize> {
         let between = self.config.between.filter(|between| between.side == side);
-        between.is_some_and(|between| between.is_from_peer(addresses))
+        let of_peer = between?.leg_of(addresses)?;
+        Some(of_peer / PAIRS_MAX * PAIRS_MAX + pair)
     }
 
     /// Ask the other PEP for the server of a new connection.
     pub(super) fn open_stream(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
-        let (pair, (client, server)) = (connection.pair, connection.addresses);
-        let leg = &mut self.legs[pair];
+        let (client, server) = connection.addresses;
+        let number = self.current[connection.pair];
+        let leg = &mut self.legs[number];
         let id = leg.open(slot);
         let mut window = Window::default();
         let credit = window.first_credit(&mut self.budget, leg.streams());
-        let stream = Stream::new((pair, id), Peer::Server, FIRST_CREDIT, window);
+        let stream = Stream::new((number, id), Peer::Server, FIRST_CREDIT, window);
         let open = Message::Open {
             client,
             server,
@@ -57,27 +61,27 @@ impl Proxy {
     /// The other PEP asks for a server.
     fn accept_stream(
         &mut self,
-        pair: usize,
+        leg: usize,
         id: u32,
         addresses: Addresses,
         credit: u32,
         now_ns: u64,
     ) {
-        let begun = self.begin_for_peer(pair, addresses, now_ns);
+        let begun = self.begin_for_peer(leg % PAIRS_MAX, addresses, now_ns);
         let slot = match begun {
             Ok(slot) => slot,
             Err(refusal) => {
                 let message = Message::Refused(refusal);
-                return self.legs[pair].put(Frame {
+                return self.legs[leg].put(Frame {
                     stream: id,
                     message,
                 });
             }
         };
-        self.legs[pair].note_opened(id, slot);
+        self.legs[leg].note_opened(id, slot);
         let window = Window::of_opened(&mut self.budget);
         let connection = &mut self.connections[slot];
-        let stream = Stream::new((pair, id), Peer::Client, u64::from(credit), window);
+        let stream = Stream::new((leg, id), Peer::Client, u64::from(credit), window);
         connection.stream = Some(stream);
         connection.client = Some(End::of_stream(slot, Peer::Client));
         connection.stage = Stage::Connecting {
@@ -104,7 +108,14 @@ impl Proxy {
             return Err(Refusal::Unanswered);
         }
         let slot = self.connections.vacant_key();
-        let server = connect(&self.config, pair, between.side.opposite(), client, server)
+        let server = connect(
+            &self.config,
+            pair,
+            between.side.opposite(),
+            client,
+            server,
+            false,
+        )
             .and_then(|socket| End::watch(&self.plumbing.epoll, socket, slot, Peer::Server))
             .map_err(|error| {
                 let refusal = Refusal::of(&error);
@@ -120,7 +131,7 @@ impl Proxy {
         let Some(Carried { stream, .. }) = self.connections[slot].carried() else {
             return;
         };
-        let leg = &mut self.legs[stream.pair];
+        let leg = &mut self.legs[stream.leg];
         match (stream.of, answer) {
             (Peer::Client, Ok(())) => {
                 let credit = stream.first_credit(&mut self.budget, leg.streams());
@@ -141,7 +152,7 @@ impl Proxy {
         let Some(mut carried) = self.connections[slot].carried() else {
             return;
         };
-        let leg = &mut self.legs[carried.stream.pair];
+        let leg = &mut self.legs[carried.stream.leg];
         let left = carried.back.rest_bytes();
         if leg.is_up() {
             let budget = &mut self.budget;
@@ -157,30 +168,30 @@ impl Proxy {
     /// A connection is over: so is its stream.
     pub(super) fn close_stream(&mut self, connection: &mut Connection) {
         if let Some(carried) = connection.carried() {
-            let leg = &mut self.legs[carried.stream.pair];
+            let leg = &mut self.legs[carried.stream.leg];
             carried.stream.end(carried.own, leg.outgoing());
             leg.close(carried.stream, &mut self.budget);
         }
     }
 
     /// The other PEP connects.
-    pub(super) fn accept_leg(&mut self, pair: usize, socket: Socket, now_ns: u64) {
-        self.lose(pair, None, now_ns);
-        self.begin_leg(pair, socket, now_ns);
+    pub(super) fn accept_leg(&mut self, leg: usize, socket: Socket, now_ns: u64) {
+        self.lose(leg, None, now_ns);
+        self.begin_leg(leg, socket, now_ns);
     }
 
-    fn begin_leg(&mut self, pair: usize, socket: Socket, now_ns: u64) {
-        let slot = leg::FIRST_SLOT + pair;
+    fn begin_leg(&mut self, leg: usize, socket: Socket, now_ns: u64) {
+        let slot = leg::FIRST_SLOT + leg;
         let begun = set_up_multiplexed(&self.config, &socket)
-            .and_then(|()| self.legs[pair].begin(&self.plumbing.epoll, socket, slot, now_ns));
+            .and_then(|()| self.legs[leg].begin(&self.plumbing.epoll, socket, slot, now_ns));
         if begun.is_err() {
-            self.lose(pair, None, now_ns);
+            self.lose(leg, None, now_ns);
         }
     }
 
     /// The kernel reports something of a multiplexed connection.
-    pub(super) fn note_leg(&mut self, pair: usize, flags: EventFlags) {
-        if let Some(leg) = self.legs.get_mut(pair) {
+    pub(super) fn note_leg(&mut self, leg: usize, flags: EventFlags) {
+        if let Some(leg) = self.legs.get_mut(leg) {
             leg.note(flags);
         }
     }
@@ -195,43 +206,87 @@ impl Proxy {
         let Some(between) = self.config.between else {
             return;
         };
-        for pair in 0..self.legs.len() {
-            if self.legs[pair]
+        for leg in 0..self.legs.len() {
+            if self.legs[leg]
                 .due_ns()
                 .is_none_or(|due_ns| due_ns > now_ns)
             {
                 continue;
             }
-            if self.legs[pair].is_up() {
-                self.legs[pair].retry();
+            if self.legs[leg].is_up() {
+                self.legs[leg].retry();
                 continue;
             }
-            self.lose(pair, None, now_ns);
-            if between.connects() && self.legs[pair].end().is_none() {
-                let (client, server) = between.addresses(pair);
-                if let Ok(socket) = connect(&self.config, pair, between.side, client, server) {
-                    self.begin_leg(pair, socket, now_ns);
-                }
+            self.lose(leg, None, now_ns);
+            if between.connects() && self.current[leg % PAIRS_MAX] == leg {
+                self.connect_leg(leg, between, now_ns);
             }
         }
     }
 
+    fn connect_leg(&mut self, leg: usize, between: Between, now_ns: u64) {
+        let (client, server) = between.addresses(leg);
+        let pair = leg % PAIRS_MAX;
+        if let Ok(socket) = connect(&self.config, pair, between.side, client, server, false) {
+            self.begin_leg(leg, socket, now_ns);
+        }
+    }
+
+    /// Renew idle connections whose congestion window has become small.
+    pub(super) fn renew_legs(&mut self, now_ns: u64) {
+        let Some(between) = self.config.between else {
+            return;
+        };
+        for leg in self.current {
+            if !self.legs[leg].is_due_for_renewal(between.window_segments, now_ns) {
+                continue;
+            }
+            let successor = (leg + PAIRS_MAX) % LEGS_MAX;
+            if !between.connects() {
+                self.legs[leg].ask_for_renewal();
+            } else if self.legs[successor].end().is_none() {
+                let pause_ns = self.legs[leg].note_renewed();
+                self.legs[successor].succeed(pause_ns);
+                self.connect_leg(successor, between, now_ns);
+            }
+        }
+    }
+
+    /// A connection is up, and new streams are opened there.
+    fn promote(&mut self, leg: usize) {
+        let before = std::mem::replace(&mut self.current[leg % PAIRS_MAX], leg);
+        if before != leg && self.legs[before].is_up() {
+            self.legs[before].retire();
+        }
+    }
+
     /// A multiplexed connection is gone, and with it its streams: their connections are reset behind what has come.
-    fn lose(&mut self, pair: usize, why: Lost, now_ns: u64) {
-        let leg = &mut self.legs[pair];
-        if leg.is_up() {
+    fn lose(&mut self, leg: usize, why: Lost, now_ns: u64) {
+        let current = &mut self.current[leg % PAIRS_MAX];
+        let successor = (leg + PAIRS_MAX) % LEGS_MAX;
+        if *current == leg && self.legs[successor].is_beginning() {
+            *current = successor;
+        }
+        let is_tried_again = *current == leg;
+        let leg = &mut self.legs[leg];
+        if leg.is_up() && !leg.is_retired() {
             self.sums.multiplex_losses += 1;
         }
+        // What has ended on both sides has been passed on by the other PEP, which ends a connection with a successor.
+        let has_failed = leg.end().is_none_or(|end| end.failure.is_some());
+        let is_over = leg.is_retired() && why.is_none() && !has_failed;
         if let Some(error) = why {
             log_line(&format!(
                 "the connection to the other PEP is given up: {error}"
             ));
         }
-        for slot in leg.lose(now_ns) {
+        for slot in leg.lose(is_tried_again, now_ns) {
             let connection = &mut self.connections[slot];
             if let Some(carried) = connection.carried() {
                 carried.stream.close(&mut self.budget);
-                carried.own.break_off(Failure::Cut);
+                if !(is_over && carried.own.has_ended()) {
+                    carried.own.break_off(Failure::Cut);
+                }
             }
             self.note_change(slot);
         }
@@ -239,44 +294,45 @@ impl Proxy {
 
     /// Read what has come by multiplexed connections, a bounded amount.
     pub(super) fn receive_frames(&mut self, now_ns: u64) {
-        for pair in 0..self.legs.len() {
-            if let Err(why) = self.receive(pair, now_ns) {
-                self.lose(pair, why, now_ns);
+        for leg in 0..self.legs.len() {
+            if let Err(why) = self.receive(leg, now_ns) {
+                self.lose(leg, why, now_ns);
             }
         }
     }
 
     /// Send what is due and what streams have, as long as the sockets take it.
     pub(super) fn send_frames(&mut self, now_ns: u64) {
-        for pair in 0..self.legs.len() {
-            self.send(pair, now_ns);
+        for leg in 0..self.legs.len() {
+            self.send(leg, now_ns);
         }
     }
 
-    fn receive(&mut self, pair: usize, now_ns: u64) -> Result<(), Lost> {
-        let Some(bytes) = self.legs[pair].read()? else {
+    fn receive(&mut self, leg: usize, now_ns: u64) -> Result<(), Lost> {
+        let Some(bytes) = self.legs[leg].read()? else {
             return Ok(());
         };
         let mut at = 0;
         while let Some((frame, length)) = Frame::parse(&bytes[at..]).map_err(Some)? {
-            self.take_frame(pair, frame, now_ns).map_err(Some)?;
+            self.take_frame(leg, frame, now_ns).map_err(Some)?;
             at += length;
         }
-        self.legs[pair].keep(bytes, at);
+        self.legs[leg].keep(bytes, at);
         Ok(())
     }
 
     /// Give streams their turns while the socket takes frames.
-    fn send(&mut self, pair: usize, now_ns: u64) {
+    fn send(&mut self, leg: usize, now_ns: u64) {
         loop {
-            while let Some((slot, id)) = self.legs[pair].next_turn() {
+            while let Some((slot, id)) = self.legs[leg].next_turn() {
                 self.send_frame(slot, id);
             }
-            let leg = &mut self.legs[pair];
+            let leg = &mut self.legs[leg];
             if leg.unsent_bytes() == 0 || !leg.flush(now_ns) {
-                return;
+                break;
             }
         }
+        self.legs[leg].finish();
     }
 
     fn send_frame(&mut self, slot: usize, id: u32) {
@@ -293,7 +349,7 @@ impl Proxy {
         else {
             return;
         };
-        let leg = &mut self.legs[carried.stream.pair];
+        let leg = &mut self.legs[carried.stream.leg];
         let ends = (socket, carried.own);
         carried.stream.send(ends, carried.out, leg.outgoing());
         connection.count(&mut self.sums);
@@ -313,30 +369,40 @@ impl Proxy {
 
     /// # Errors
     /// The other PEP must not say this.
-    fn take_frame(&mut self, pair: usize, frame: Frame<'_>, now_ns: u64) -> Result<(), BadFrame> {
+    fn take_frame(&mut self, leg: usize, frame: Frame<'_>, now_ns: u64) -> Result<(), BadFrame> {
         let Frame { stream, message } = frame;
         match message {
             Message::Hello => {
                 let padding = self.config.between.map_or(0, |one| one.padding_bytes);
-                return self.legs[pair].greet(padding as usize);
+                self.legs[leg].greet(padding as usize)?;
+                self.promote(leg);
+                return Ok(());
             }
-            _ if !self.legs[pair].is_up() => return Err(BadFrame),
+            _ if !self.legs[leg].is_up() => return Err(BadFrame),
             Message::Padding(_) => return Ok(()),
+            Message::Renew => {
+                self.legs[leg].note_renewal();
+                return Ok(());
+            }
+            Message::Last => {
+                self.legs[leg].note_last();
+                return Ok(());
+            }
             Message::Open {
                 client,
                 server,
                 credit,
             } => {
-                if !self.legs[pair].may_be_opened(stream) {
+                if !self.legs[leg].may_be_opened(stream) {
                     return Err(BadFrame);
                 }
-                self.accept_stream(pair, stream, (client, server), credit, now_ns);
+                self.accept_stream(leg, stream, (client, server), credit, now_ns);
                 return Ok(());
             }
             _ => {}
         }
         // Frames of a stream that has ended here cross the one that says so.
-        let Some(slot) = self.legs[pair].slot(stream) else {
+        let Some(slot) = self.legs[leg].slot(stream) else {
             return Ok(());
         };
         let connection = &mut self.connections[slot];
@@ -369,7 +435,7 @@ impl Proxy {
                 carried.own.reading = Reading::Finished;
             }
             Message::Rst => {
-                self.legs[pair].close(carried.stream, &mut self.budget);
+                self.legs[leg].close(carried.stream, &mut self.budget);
                 carried.own.break_off(Failure::Reset);
             }
             Message::Credit(credit) => carried.stream.add_credit(credit),

@@ -182,6 +182,88 @@ fn a_connection_that_outlives_its_leg_leaves_the_next_one_alone() {
     assert_eq!(bench.heard(), []);
 }
 
+impl Bench {
+    /// The other PEP has made a successor of its connection; the old one's other end.
+    fn renewed(&mut self) -> TcpStream {
+        let (socket, peer) = pair();
+        let old = std::mem::replace(&mut self.peer, peer);
+        self.received.clear();
+        self.proxy.accept_leg(PAIRS_MAX, socket, monotonic_ns());
+        self.say(&[(0, Said::Hello)]);
+        assert!(self.proxy.legs[PAIRS_MAX].is_up());
+        old
+    }
+}
+
+#[test]
+fn a_successor_takes_new_streams_and_those_of_the_old_one_go_on() {
+    let mut bench = Bench::up();
+    let (mut client, _, id) = bench.connection();
+    bench.heard();
+    let new = bench.renewed();
+    let new = std::mem::replace(&mut bench.peer, new);
+    assert_eq!(bench.heard(), [(0, "Last".to_owned())]);
+    bench.say(&[(id, Said::Data(b"still here")), (id, Said::Fin)]);
+    let mut got = [0; 10];
+    client.set_nonblocking(false).unwrap();
+    client.read_exact(&mut got).unwrap();
+    client.shutdown(std::net::Shutdown::Write).unwrap();
+    bench.settle();
+    assert_eq!(bench.heard(), [(id, "Fin".to_owned())]);
+    // The other PEP, which has no stream in it any more, ends the connection.
+    bench.peer.shutdown(std::net::Shutdown::Write).unwrap();
+    bench.settle();
+    assert!(bench.proxy.legs[0].end().is_none());
+    assert_eq!(client.read(&mut got).unwrap(), 0, "no reset");
+    bench.settle();
+    let sums = bench.proxy.sums;
+    assert_eq!((sums.own_resets, sums.multiplex_losses), (0, 0));
+    bench.peer = new;
+    bench.heard();
+    let (_, slot, _) = bench.connection();
+    let stream = bench.proxy.connections[slot].stream.as_ref().unwrap();
+    assert_eq!(stream.leg, PAIRS_MAX);
+}
+
+#[test]
+fn a_stream_that_has_not_ended_is_reset_with_an_old_connection() {
+    let mut bench = Bench::up();
+    let (mut client, _, _) = bench.connection();
+    let old = bench.renewed();
+    drop(old);
+    bench.settle();
+    assert_eq!(client.read(&mut [0]).unwrap(), 0, "the test's sockets linger");
+    assert_eq!(bench.proxy.sums.own_resets, 1);
+    assert!(bench.proxy.legs[PAIRS_MAX].is_up());
+}
+
+#[test]
+fn an_idle_connection_is_renewed_when_its_window_has_become_small() {
+    const LATE_NS: u64 = 1_000_000_000;
+    let mut config = config();
+    let between = config.between.as_mut().unwrap();
+    between.window_segments = Some(u32::MAX);
+    let mut bench = Bench::with(config);
+    bench.say(&[(0, Said::Hello)]);
+    let (client, slot, _) = bench.connection();
+    let now_ns = monotonic_ns();
+    for after_ns in [0, LATE_NS] {
+        bench.proxy.renew_legs(now_ns + after_ns);
+    }
+    bench.settle();
+    bench.heard();
+    bench.proxy.end(slot);
+    drop(client);
+    bench.settle();
+    for (after_ns, heard) in [(0, 0), (LATE_NS / 2, 0), (LATE_NS, 1), (2 * LATE_NS, 0)] {
+        bench.heard();
+        bench.proxy.renew_legs(now_ns + LATE_NS + after_ns);
+        bench.settle();
+        let asked = bench.heard();
+        assert_eq!(asked, vec![(0, "Renew".to_owned()); heard], "{after_ns}");
+    }
+}
+
 #[test]
 fn nothing_is_sent_of_a_stream_that_was_reset() {
     let mut bench = Bench::up();

@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Connections with every ending in turn through two boxes and a lossy link between them: what became of each."""
+
+from collections.abc import AsyncGenerator, Mapping
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from pathlib import Path
+
+from atoll_core.errors import AtollError
+from atoll_hosts.job import Job
+from pepbench.ways import MULTIPLEXED, PEPSAL, PEPSAL_SETTINGS, SPLIT, start_pepsal
+from tests.guests.pep_peer import ENDINGS, RIGHT
+from tests.support.agent_lab import machines
+from tests.support.pep_lab import SETTINGS, Proxied, behind_another, connected, lose_packets, multiplexed, start
+
+_SILENCE = {"silence_ns": 4_000_000_000, "flush_ns": 60_000_000_000}
+_AT_ONCE = 400
+
+
+@dataclass(frozen=True, slots=True)
+class Ended:
+    """What became of connections, by their endings, and what the programs of both boxes have left; none: one has died."""
+
+    endings: Mapping[str, Mapping[str, int]]
+    descriptors: int | None
+    memory_bytes: int | None
+
+
+async def ended(way: str, count: int, pepsal: Path | None, directory: Path) -> Ended:
+    """So many connections one way, ``_AT_ONCE`` at a time."""
+    async with _boxes(way, pepsal, directory) as (pep, jobs):
+        before = [await _held(pep, job) for job in jobs]
+        found = await pep.endings(count, _AT_ONCE)
+        if way != PEPSAL:
+            await pep.settled()
+        after = [await _held(pep, job) for job in jobs]
+    if not all(any(each) for each in after):
+        return Ended(found, None, None)
+    descriptors, memory_bytes = (sum(one[what] for one in after) - sum(one[what] for one in before) for what in (0, 1))
+    return Ended(found, descriptors, memory_bytes)
+
+
+@asynccontextmanager
+async def _boxes(way: str, pepsal: Path | None, directory: Path) -> AsyncGenerator[tuple[Proxied, list[Job]]]:
+    settings = PEPSAL_SETTINGS if way == PEPSAL else SETTINGS
+    async with machines(directory) as lab:
+        pep, other = await behind_another(lab, 1500, settings, settings)
+        await pep.server()
+        await lose_packets(pep, other)
+        if way == PEPSAL:
+            if not pepsal:
+                raise AtollError("PEPsal is not here")
+            yield pep, await start_pepsal(pep, pepsal, other)
+            return
+        given = {side: multiplexed(side) if way == MULTIPLEXED else {} for side in ("world", "island")}
+        far = await start(lab, "other", other, **_SILENCE, **given["island"])
+        near = await pep.start(**_SILENCE, **given["world"])
+        if way == MULTIPLEXED:
+            await connected(pep)
+        yield pep, [near, far]
+
+
+async def _held(pep: Proxied, job: Job) -> tuple[int, int]:
+    """Descriptors and resident memory of a process (proc(5)); nothing of one that has died."""
+    descriptors = len((await pep.lab.run(None, f"ls /proc/{job.pid}/fd", check=False)).split())
+    kilobytes = (await pep.lab.run(None, f"grep VmRSS /proc/{job.pid}/status", check=False)).split()
+    return descriptors, int(kilobytes[1]) * 1024 if kilobytes else 0
+
+
+def table(found: Mapping[str, Ended]) -> str:
+    """A row for each ending, a column for each way."""
+    ways = list(found)
+    rows = [[name, *(_cell(found[way].endings[name]) for way in ways)] for name in ENDINGS]
+    rows.append(["descriptors left", *(_left(found[way].descriptors, "{}") for way in ways)])
+    rows.append(["memory of both programs, MiB", *(_left(found[way].memory_bytes, "{:+.1f}", 1 << 20) for way in ways)])
+    counts = [sum(sum(each.values()) for each in found[way].endings.values()) for way in ways]
+    head = ["ending", *(f"{way}: {count:,} connections" for way, count in zip(ways, counts, strict=True))]
+    return "\n".join(f"| {' | '.join(row)} |" for row in [head, ["---", *("---:" for _ in ways)], *rows])
+
+
+def _left(count: int | None, shown: str, unit: int = 1) -> str:
+    return "a program has died" if count is None else shown.format(count / unit if unit > 1 else count)
+
+
+def _cell(counted: Mapping[str, int]) -> str:
+    others = [f"{count:,} with {how}" for how, count in counted.items() if how != RIGHT]
+    return ", ".join([f"{counted.get(RIGHT, 0):,} {RIGHT}", *others])
+
+
+WAYS = (SPLIT, MULTIPLEXED, PEPSAL)
