@@ -105,8 +105,10 @@ def _software_text(switch: str, placed: list[PlacedEntry]) -> Iterator[str]:
     share = f"; the experiment sends up to {most}" if most > carries else ""
     limit = f"carry {carries} packets/s together{share}" if carries else "carry what the processor can"
     yield f"  In software on {switch}, which {limit}:"
-    for (reason, remedy), alike in groupby(placed, key=lambda each: (each.reason, each.remedy)):
-        same = list(alike)
+    alike: dict[tuple[str, str], list[PlacedEntry]] = {}
+    for each in placed:
+        alike.setdefault((each.reason, each.remedy), []).append(each)
+    for (reason, remedy), same in alike.items():
         yield f"    {reason}; {remedy}"
         rows = [(each.entry.why, f"{each.expects_packets_s} packets/s", str(each.entry.match)) for each in same]
         yield from columns(rows, indent="      ")
