@@ -78,6 +78,13 @@ def test_a_reboot_at_any_stage_ends_in_exactly_the_old_or_the_new_plan(found: di
     assert all(away <= REBOOT_S + 1 for away in away_s), away_s
 
 
+def test_entries_in_software_carry_a_hundred_packets_a_second(found: dict[str, Any]) -> None:
+    """All of a switch's together: a packet that passes several of them counts for each."""
+    software = found["software"]
+    assert software["sent"] == pytest.approx(6000, abs=10)
+    assert software["passed"] == pytest.approx(1000, abs=20)
+
+
 def test_swaps_under_traffic_lose_nothing_on_hardware_that_follows_late(tmp_path: Path) -> None:
     """No packet is lost, doubled, led astray or missed by a tap, though barriers come 0.25 to 3 s early."""
     swapped(tmp_path, swaps=_FEW if SWAPS < _FEW * 3 else SWAPS, twin="procurve-v2", lag_s=0.0)
