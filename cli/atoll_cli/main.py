@@ -183,7 +183,10 @@ def check(
     )
 
 
-@app.command(cls=PlainArguments, epilog="Example: atoll plan examples/geo.yaml --graph geo.svg")
+@app.command(
+    cls=PlainArguments,
+    epilog="Example: atoll plan examples/geo.yaml --graph geo.svg; atoll plan examples/geo.yaml --driver procurve-v2",
+)
 def plan(
     experiment: ExperimentFile,
     json: Json = False,
@@ -197,10 +200,16 @@ def plan(
     inventory: InventoryOption = None,
     backend: BackendOption = None,
     strict: Strict = False,
+    driver: Annotated[
+        str | None,
+        typer.Option(
+            "--driver", help="print only the placement, as if all switches were of this kind", metavar="DRIVER"
+        ),
+    ] = None,
 ) -> None:
     """Print the plan of an experiment.
 
-    The plan has the flow entries of switches, the settings of hosts, and the jobs on hosts.
+    The plan has the flow entries of switches and their placement, the settings of hosts, and the jobs on hosts.
     """
     from atoll_cli.commands.plan import print_plan
     from atoll_cli.commands.selection import backend_for, experiment_file, lab_target, network_on
@@ -208,7 +217,8 @@ def plan(
     target = lab_target(inventory, on, on_paper=True)
     network, found = experiment_file(experiment, seed, duration, settings or ()).experiment()
     described = network_on(target, network), found
-    print_plan(described, backend_for(target, backend), target.platform, as_json=json, strict=strict, drawing=graph)
+    emulator = backend_for(target, backend)
+    print_plan(described, emulator, target.platform, as_json=json, strict=strict, drawing=graph, driver=driver)
 
 
 @app.command(

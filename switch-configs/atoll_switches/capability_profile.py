@@ -14,7 +14,9 @@ from typing import Any
 
 from atoll_core.errors import PlanError
 from atoll_core.lab.network import Network
+from atoll_core.lab.twin import TwinBehaviour, TwinSettings
 from atoll_core.plan.flow_entry import IPV4, FlowEntry, Match, Output, Vlan
+from atoll_core.units import Duration
 
 PROFILES = Path(__file__).parent / "profiles"
 _FIELDS = ("in_port", "eth_type", "ipv4_src", "ipv4_dst", "ip_proto", "l4_src", "l4_dst")
@@ -30,14 +32,25 @@ _WORDS = {  # the text for a need that is not a field
 
 
 @dataclass(frozen=True, slots=True)
+class TwinFact:
+    """A behaviour of the hardware: a field of TwinBehaviour, its value, its source, and if it was seen on a switch."""
+
+    name: str
+    value: int | bool | Duration
+    source: str
+    verified: bool
+
+
+@dataclass(frozen=True, slots=True)
 class Profile:
     """One kind of switch: its capacity, and its matches and actions at line rate.
 
-    ``table``: the table for entries if the switch does not report its tables (see ``table_placement``). ``config``: the
+    ``table``: the table for entries if the switch does not report its tables (see ``table_placement``).
+    ``software_table``: the table of entries that hardware cannot do; None without such a table. ``config``: the
     template of its configuration; ``chassis``: a command that a chassis for modules of several generations needs.
     ``lag_s``: the time for which its hardware may forward by entries from before a barrier.
     ``mtu``: IP bytes of the longest packet that it forwards, if its ports are configured for that.
-    ``unverified``: facts without a reliable source.
+    ``unverified``: facts without a reliable source. ``twin``: how the hardware behaves; empty for Open vSwitch.
     """
 
     driver: str
@@ -54,6 +67,13 @@ class Profile:
     chassis: str = ""
     lag_s: float = 0.0
     unverified: tuple[str, ...] = ()
+    twin: tuple[TwinFact, ...] = ()
+    software_table: int | None = None
+
+    @property
+    def is_hardware(self) -> bool:
+        """Whether it has a table in hardware, and another one for what that cannot do."""
+        return self.software_table is not None
 
     def does(self, need: str) -> bool:
         """Whether it matches or does something at line rate: a field, an action's class, or a word of ``_WORDS``."""
@@ -89,9 +109,8 @@ def refuse_unsupported(network: Network, entries: Iterable[FlowEntry]) -> None:
     refused: dict[tuple[str, str], list[str]] = {}
     for entry in entries:
         count[entry.switch] += 1
-        for need in _needs(entry):
-            if not profiles[entry.switch].does(need):
-                refused.setdefault((entry.switch, need), []).append(entry.why)
+        for need in missing_features(profiles[entry.switch], entry):
+            refused.setdefault((entry.switch, need), []).append(entry.why)
     lines = [_refusal(profiles[switch], switch, need, whys) for (switch, need), whys in refused.items()]
     for switch, number in count.items():
         known = profiles[switch]
@@ -113,12 +132,34 @@ def unverified(network: Network) -> Iterator[str]:
             yield f"Not verified of {known.title} ({names}): {'; '.join(known.unverified)}"
 
 
+def behaviour(driver: str, settings: TwinSettings) -> TwinBehaviour:
+    """How a twin of a driver's hardware behaves, with the settings of a lab. Raises PlanError for Open vSwitch."""
+    facts: dict[str, Any] = {fact.name: fact.value for fact in profile(driver).twin}
+    if not facts:
+        raise PlanError(f"driver {driver!r} is no hardware, so it has no twin")
+    return TwinBehaviour(**facts).with_settings(settings)
+
+
+def missing_features(known: Profile, entry: FlowEntry) -> Iterator[str]:
+    """What an entry needs and the hardware does not do, in the words of profiles."""
+    return (need for need in _needs(entry) if not known.does(need))
+
+
+def feature_text(need: str) -> str:
+    """A need as text: "push a VLAN tag"."""
+    return _WORDS.get(need, f"match {need}")
+
+
+def remedy_for(known: Profile, need: str) -> str:
+    """What to do instead of something that the hardware does not do."""
+    return known.remedies.get(need, "choose another driver, or another port for the machine")
+
+
 def _refusal(known: Profile, switch: str, need: str, whys: list[str]) -> str:
     """One line: the switch, the missing feature, the first entry that needs it, the remedy."""
     others = f" and {len(whys) - 1} more" if len(whys) > 1 else ""
-    remedy = known.remedies.get(need, "choose another driver, or another port for the machine")
-    words = _WORDS.get(need, f"match {need}")
-    return f"{switch} ({known.title}) cannot {words} in hardware, needed for '{whys[0]}'{others}; {remedy}"
+    what = f"{switch} ({known.title}) cannot {feature_text(need)} in hardware"
+    return f"{what}, needed for '{whys[0]}'{others}; {remedy_for(known, need)}"
 
 
 def _needs(entry: FlowEntry) -> Iterator[str]:
@@ -149,4 +190,10 @@ def _read(data: dict[str, Any]) -> Profile:
         chassis=data.get("chassis", ""),
         lag_s=data.get("lag_s", 0.0),
         unverified=tuple(data.get("unverified", ())),
+        software_table=data.get("software_table"),
+        twin=tuple(_twin_fact(name, **fact) for name, fact in data.get("twin", {}).items()),
     )
+
+
+def _twin_fact(name: str, value: int | bool | str, source: str, verified: bool) -> TwinFact:
+    return TwinFact(name, Duration.parse(value) if isinstance(value, str) else value, source, verified)

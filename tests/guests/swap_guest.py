@@ -32,6 +32,7 @@ from atoll_core.errors import LabError, PlanError
 from atoll_core.events.events import SwapEvent
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
+from atoll_core.lab.twin import TwinSettings
 from atoll_core.plan.plan import Backend, Phase, Plan
 from atoll_core.plan.tag_layout import UNTAGGED, Layout
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK
@@ -40,6 +41,7 @@ from atoll_switches.capability_profile import drivers, profile
 from atoll_testbed.platforms import base
 from atoll_testbed.testbed import Testbed
 from tests.support.lagging_switches import LAGS_S, LaggingController
+from tests.support.twins import twinned
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
 ROUTED = ("r1", "r2", "r3")
@@ -59,7 +61,7 @@ class Options:
 
     ``lag_s``: how far the switches' data planes are behind their barriers at most, each of them anew in every
     ``lag_every``th swap. ``lagging``: only this switch is behind, by ``lag_s``. ``chains``: what is swapped to in turn,
-    instead of random chains. ``share``: of the UDP streams' rates.
+    instead of random chains. ``share``: of the UDP streams' rates. ``twin``: each switch is a twin of this hardware.
     """
 
     swaps: int
@@ -73,6 +75,7 @@ class Options:
     lagging: str = ""
     chains: Sequence[Sequence[str]] = ()
     share: float = 1.0
+    twin: str = ""
 
 
 class Trial:
@@ -328,6 +331,8 @@ async def main(out: Path, options: Options) -> None:
         recent_deletions.profile = lagging.__getitem__  # pyright: ignore[reportPrivateImportUsage]
     reconciler._RESTARTS = 10**6  # it is killed more often than would be right anywhere else
     network, experiment = load_experiment(DATA / "experiment.yaml")
+    if options.twin:
+        network = twinned(network, options.twin, TwinSettings(seed=options.seed))
     testbed = await Testbed.start(network, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)
     try:
         facts = await Trial(testbed, out, options).run(experiment)

@@ -11,7 +11,7 @@ from collections import defaultdict, deque
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from atoll_controller.openflow.controller_client import Controller
+from atoll_controller.openflow.controller_client import Controller, OnProgress
 from atoll_core.errors import LabError
 from atoll_core.plan.flow_entry import FlowEntry, Match, UnmanagedEntry
 
@@ -37,7 +37,12 @@ class LaggingController(Controller):
         self._following: dict[int, asyncio.Task[None]] = {}
 
     async def change(
-        self, dpid: int, delete: Iterable[FlowEntry | UnmanagedEntry], add: Iterable[FlowEntry], table: int = 0
+        self,
+        dpid: int,
+        delete: Iterable[FlowEntry | UnmanagedEntry],
+        add: Iterable[FlowEntry],
+        table: int = 0,
+        progress: OnProgress | None = None,
     ) -> None:
         """Acknowledged at once, made when the lag has passed."""
         change = _Change(self._due_s(dpid), tuple(delete), tuple(add), table)

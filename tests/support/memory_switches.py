@@ -5,7 +5,7 @@ import asyncio
 from collections.abc import Callable, Collection, Iterable
 from dataclasses import dataclass, replace
 
-from atoll_controller.openflow.controller_client import Controller
+from atoll_controller.openflow.controller_client import Controller, OnProgress
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry, Match, UnmanagedEntry
@@ -88,7 +88,12 @@ class MemorySwitches(Controller):
         return {_essence(entry) for entry in entries} == set(map(_essence, self.tables[self._names[dpid]].values()))
 
     async def change(
-        self, dpid: int, delete: Iterable[FlowEntry | UnmanagedEntry], add: Iterable[FlowEntry], table: int = 0
+        self,
+        dpid: int,
+        delete: Iterable[FlowEntry | UnmanagedEntry],
+        add: Iterable[FlowEntry],
+        table: int = 0,
+        progress: OnProgress | None = None,
     ) -> None:
         await self._reach(dpid)
         refused: FlowEntry | None = None

@@ -8,12 +8,14 @@ change (docs/decisions/0016). A switch without room for both deletes first; ``re
 
 import asyncio
 import contextlib
+import time
 from collections import Counter
 from collections.abc import Awaitable, Callable, Collection, Coroutine, Generator, Iterable, Mapping, Sequence
 from dataclasses import replace
 from itertools import groupby
 from typing import Any, TypeVar
 
+from atoll_controller.fabric.install_progress import InstallProgress
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.planner.entry_diff import ChangeAction, FlowChange, diff, explained
 from atoll_core.errors import LabError
@@ -42,14 +44,15 @@ async def apply_flows(
     verify: Verify | None = None,
     note: OnNote | None = None,
     former: Plan | None = None,
+    progress: OnNote | None = None,
 ) -> tuple[FlowChange, ...]:
     """Bring every switch to exactly the plan's entries, by the smallest change. Returns the changes.
 
     ``dry_run``: make no changes. ``only``: the names of the switches to change. ``verify``: called after changes, when
     every table was read back. ``note``: takes a line for each switch that has to delete first because its table is too
-    small. ``former``: the plan before, for the reasons of its entries. Raises LabError when a switch refuses an entry,
-    does not install it or has no room for it, or when ``verify`` fails; the former entries are restored then, as far as
-    switches allow it.
+    small. ``former``: the plan before, for the reasons of its entries. ``progress``: takes a line every second. Raises
+    LabError when a switch refuses an entry, does not install it or has no room for it, or when ``verify`` fails; the
+    former entries are restored then, as far as switches allow it.
     """
     switches = [switch for switch in network.switches if only is None or switch.name in only]
     names = {switch.name for switch in switches}
@@ -64,7 +67,7 @@ async def apply_flows(
         return changes
     await require_room(controller, switches, wanted)
     try:
-        await _make(controller, switches, changes, before, note)
+        await _make(controller, switches, changes, before, note, progress)
         await _require_held(controller, switches, wanted)
         if verify is not None:
             await verify()
@@ -128,6 +131,7 @@ async def _make(
     changes: Iterable[FlowChange],
     held: _Held,
     note: OnNote | None = None,
+    progress: OnNote | None = None,
 ) -> None:
     """Send the changes in their order. Raises LabError with the first change that a switch refuses.
 
@@ -140,11 +144,15 @@ async def _make(
     delete = [entry for action, entry in own if action is ChangeAction.DELETE]
     foreign = [change.entry for change in made if isinstance(change.entry, UnmanagedEntry)]
 
+    totals = Counter(entry.switch for _, entry in own) + Counter(entry.switch for entry in foreign)
+    following = InstallProgress(totals, progress or _ignore, time.monotonic)
+
     async def change(switch: Switch, gone: Sequence[_Entry], come: Sequence[FlowEntry]) -> None:
         if gone or come:
             table = await table_of(controller, switch)
             with _naming(switch):
-                await controller.change(switch.dpid, gone, come, table)
+                batch = following.batch(switch.name, len(gone) + len(come))
+                await controller.change(switch.dpid, gone, come, table, batch)
 
     await _all_done(change(switch, _of(switch, foreign), ()) for switch in switches)
     crowded = [switch for switch in switches if await _crowded(controller, switch, own, held[switch.name], note)]
@@ -155,6 +163,11 @@ async def _make(
         await _all_done(change(switch, (), _of(switch, level)) for switch in switches)
     for level in _levels(delete, highest_first=False):
         await _all_done(change(switch, _of(switch, level), ()) for switch in roomy)
+
+
+def _ignore(line: str) -> None:
+    """Nobody follows the progress."""
+    del line
 
 
 async def _crowded(

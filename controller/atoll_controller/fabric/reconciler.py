@@ -28,7 +28,7 @@ from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.planner.entry_diff import ChangeAction, FlowChange
 from atoll_core.errors import LabError
 from atoll_core.events.event_bus import EventBus
-from atoll_core.events.events import Note, SwitchConnection
+from atoll_core.events.events import Note, Progress, SwitchConnection
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.plan import Plan
@@ -116,11 +116,15 @@ class Reconciler:
         """``apply_flows``, and note the deleted entries."""
         deleted: Iterable[FlowEntry | UnmanagedEntry] = plan.flows  # if it fails, new entries are deleted again
         try:
-            changes = await apply_flows(self.controller, self._network, plan, note=self._note, **how)
+            say = self._say_progress
+            changes = await apply_flows(self.controller, self._network, plan, note=self._note, progress=say, **how)
             deleted = [change.entry for change in changes if change.action is ChangeAction.DELETE]
             return changes
         finally:
             self._deletions.remember(deleted)
+
+    def _say_progress(self, line: str) -> None:
+        self._events.publish(Progress(line))
 
     def lag_s(self, entries: Iterable[FlowEntry]) -> float:
         """The time for which a switch may still forward by a deleted version of these entries."""

@@ -11,11 +11,11 @@ import threading
 from typing import Any, ClassVar
 
 from atoll_controller.openflow import runtime_adapter
-from atoll_controller.openflow.messages import encoder
 from atoll_controller.openflow.messages.error_text import error_words
 from atoll_controller.openflow.stdout_writer import write_line
 from atoll_controller.openflow.switch_session import Reply, SwitchSession
 from atoll_core.errors import plain
+from atoll_core.openflow_wire import encoder
 
 _events = runtime_adapter.module("controller.ofp_event")
 _handler = runtime_adapter.module("controller.handler")

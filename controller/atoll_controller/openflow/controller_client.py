@@ -11,9 +11,9 @@ from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
-from atoll_controller.openflow.messages import encoder
 from atoll_core.codec import from_json, to_json
 from atoll_core.errors import LabError
+from atoll_core.openflow_wire import encoder
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.switch_features import Runtime, SwitchFeatures, UnmanagedState
 from atoll_core.secret_variables import without_secrets
@@ -23,6 +23,10 @@ _READY_TIMEOUT_S = 20.0
 _ANSWER_TIMEOUT_S = 30.0  # above the controller's own, whose error has the reason
 _END_TIMEOUT_S = 2.0
 _STDERR_KEPT = 20  # lines
+
+
+OnProgress = Callable[[int], None]
+"""Takes the number of changes that a switch has acknowledged so far."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,6 +57,8 @@ class Controller:
         self._process = process
         self._numbers = itertools.count(1)
         self._pending: dict[int, asyncio.Future[dict[str, Any]]] = {}
+        self._progress: dict[int, OnProgress | None] = {}  # of pending requests
+        self._limits: dict[int, asyncio.Timeout] = {}
         self._ready = asyncio.Event()
         self._changed = asyncio.Condition()
         self._stderr: deque[str] = deque(maxlen=_STDERR_KEPT)
@@ -145,12 +151,21 @@ class Controller:
         return True
 
     async def change(
-        self, dpid: int, delete: Iterable[FlowEntry | UnmanagedEntry], add: Iterable[FlowEntry], table: int = 0
+        self,
+        dpid: int,
+        delete: Iterable[FlowEntry | UnmanagedEntry],
+        add: Iterable[FlowEntry],
+        table: int = 0,
+        progress: OnProgress | None = None,
     ) -> None:
-        """Delete, then add, a barrier after each. Raises LabError naming the entry that was refused."""
+        """Delete, then add, a barrier after each. Raises LabError naming the entry that was refused.
+
+        ``progress``: takes the number of changes that the switch has acknowledged, again and again.
+        """
         gone = tuple(delete)
         await self._request(
             "change",
+            progress,
             dpid=dpid,
             table=table,
             delete=[to_json(entry) for entry in gone if isinstance(entry, FlowEntry)],
@@ -218,8 +233,9 @@ class Controller:
         finally:
             ready.cancel()
 
-    async def _request(self, op: str, **fields: Any) -> dict[str, Any]:
+    async def _request(self, op: str, progress: OnProgress | None = None, **fields: Any) -> dict[str, Any]:
         number = next(self._numbers)
+        self._progress[number] = progress
         answer = self._pending[number] = asyncio.get_running_loop().create_future()
         try:
             if self.closed.done() or self._process.stdin is None:
@@ -230,12 +246,14 @@ class Controller:
             except (ConnectionError, RuntimeError):
                 raise LabError(f"the controller is gone: {await self.closed}") from None
             try:
-                async with asyncio.timeout(_ANSWER_TIMEOUT_S):
+                async with asyncio.timeout(_ANSWER_TIMEOUT_S) as limit:
+                    self._limits[number] = limit
                     return await answer
             except TimeoutError:
                 raise LabError(f"the controller did not answer '{op}' within {_ANSWER_TIMEOUT_S:g} s") from None
         finally:
-            del self._pending[number]
+            del self._pending[number], self._progress[number]
+            self._limits.pop(number, None)
             answer.cancel()
 
     async def _read_all(self) -> None:
@@ -274,6 +292,9 @@ class Controller:
                 else:
                     answer.set_exception(LabError(message["error"]))
                 return
+            case "progress":
+                self._on_progress(message["id"], message["done"])
+                return
             case "ready":
                 self.runtime, self.port = message["runtime"], message["port"]
                 self._ready.set()
@@ -283,6 +304,13 @@ class Controller:
                 pass
         if self.on_event is not None:
             self.on_event(message)
+
+    def _on_progress(self, number: int, done: int) -> None:
+        """A switch works on a request: wait longer for the answer."""
+        if number in self._limits and number in self._pending:
+            self._limits[number].reschedule(asyncio.get_running_loop().time() + _ANSWER_TIMEOUT_S)
+            if (progress := self._progress[number]) is not None:
+                progress(done)
 
     async def _note(self, message: dict[str, Any]) -> None:
         ports = {int(number): name for number, name in message["ports"].items()}

@@ -7,10 +7,10 @@ import threading
 from collections.abc import Callable
 from typing import Any
 
-from atoll_controller.openflow.messages import encoder
 from atoll_controller.openflow.stdout_writer import write_line
 from atoll_controller.openflow.switch_session import SwitchError, SwitchSession
 from atoll_core.codec import from_json, to_json
+from atoll_core.openflow_wire import encoder
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.switch_features import UnmanagedState
 
@@ -74,7 +74,12 @@ class Requests:
                 delete = [from_json(FlowEntry, entry) for entry in request.get("delete", [])]
                 foreign = [from_json(UnmanagedEntry, entry) for entry in request.get("foreign", [])]
                 add = [from_json(FlowEntry, entry) for entry in request.get("add", [])]
-                return {"barriers": switch.change([*foreign, *delete], add, table)}
+                number = request["id"]
+
+                def say(done: int) -> None:
+                    write_line({"type": "progress", "id": number, "done": done})
+
+                return {"barriers": switch.change([*foreign, *delete], add, table, say)}
             case "send":
                 frames = [
                     (from_json(FlowEntry, each["entry"]), bytes.fromhex(each["frame"])) for each in request["frames"]

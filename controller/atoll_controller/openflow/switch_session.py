@@ -8,12 +8,14 @@ one: eventlet, Ryu's hub, makes no other wait without stopping everybody.
 import queue
 import struct
 import threading
+import time
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from atoll_controller.openflow.messages import encoder, feature_parser
-from atoll_controller.openflow.messages.flow_stats import (
+from atoll_controller.openflow.messages.unmanaged_entry import foreign
+from atoll_core.openflow_wire import encoder, feature_parser
+from atoll_core.openflow_wire.flow_stats import (
     entry_count,
     held_records,
     ordered,
@@ -21,12 +23,12 @@ from atoll_controller.openflow.messages.flow_stats import (
     records,
     understood,
 )
-from atoll_controller.openflow.messages.unmanaged_entry import foreign
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.switch_features import SwitchFeatures, UnmanagedState
 
 _REPLY_TIMEOUT_S = 10.0
-_WINDOW = 1024  # entries sent before a barrier is waited for: four seconds of the slowest hardware known
+_WINDOWS = (64, 1024)  # flow-mods before a barrier is waited for: the first, and at most
+_WINDOW_S = 0.5  # a window is doubled while switches take less than this for one
 _CHUNK = 65536  # bytes handed to the framework at a time
 _MAX_XID = 0xFFFFFFFF
 
@@ -43,6 +45,9 @@ _PORT_COUNTERS = (
 )
 
 Entry = FlowEntry | UnmanagedEntry
+
+OnProgress = Callable[[int], None]
+"""Takes the number of changes that a switch has acknowledged so far."""
 
 
 class SwitchError(Exception):
@@ -123,13 +128,19 @@ class SwitchSession:
             ],
         }
 
-    def change(self, delete: Iterable[Entry], add: Iterable[FlowEntry], table: int) -> int:
-        """Delete, wait for a barrier, add, wait for a barrier; the number of barriers (one more per 1024 entries).
+    def change(
+        self, delete: Iterable[Entry], add: Iterable[FlowEntry], table: int, progress: OnProgress | None = None
+    ) -> int:
+        """Delete, wait for a barrier, add, wait for a barrier; the number of barriers (one for each window).
 
-        Raises SwitchError with the first refused entry; the other entries of its batch have been processed.
+        ``progress``: called after each barrier. Raises SwitchError with the first refused entry; the other entries of
+        its window have been processed.
         """
-        deleted = self._batch(list(delete), lambda entry, xid: encoder.delete(entry, table, xid))
-        return deleted + self._batch(list(add), lambda entry, xid: encoder.add(entry, table, xid))
+        gone, come = list(delete), list(add)
+        deleted = self._batch(gone, lambda entry, xid: encoder.delete(entry, table, xid), progress=progress)
+        done = len(gone)
+        later: OnProgress | None = None if progress is None else lambda number: progress(done + number)
+        return deleted + self._batch(come, lambda entry, xid: encoder.add(entry, table, xid), progress=later)
 
     def leftovers(self) -> UnmanagedState:
         """Its groups and meters (7.3.5.9, 7.3.5.13); none if it supports neither. Raises SwitchError."""
@@ -198,29 +209,45 @@ class SwitchSession:
                 return b"".join(parts)
 
     def _batch(
-        self, entries: Sequence[Any], pack: Callable[[Any, int], bytes], text_of: Callable[[Any], str] | None = None
+        self,
+        entries: Sequence[Any],
+        pack: Callable[[Any, int], bytes],
+        text_of: Callable[[Any], str] | None = None,
+        progress: OnProgress | None = None,
     ) -> int:
         """Send flow-mods, or what else is packed, a barrier after each window; ``text_of``: its text in errors.
 
-        Errors come before the barrier's reply (6.2).
+        Errors come before the barrier's reply (6.2). The size of a window follows the rate of the switch: hardware that
+        takes a hundred flow-mods a second answers within the limit, and reports progress; others lose no time.
         """
-        windows = [entries[at : at + _WINDOW] for at in range(0, len(entries), _WINDOW)] or [entries]
-        errors: list[str] = []
-        for window in windows:
-            xids, replies = self._begin(len(window) + 1)
-            self._send([*map(pack, window, xids), encoder.barrier(xids[-1])])
-            while (reply := self._next(replies)).error is not None:
-                if reply.xid == xids[-1]:
-                    raise SwitchError(f"switch {self.dpid} refused a barrier: {reply.error}")
-                errors.append(
-                    f"switch {self.dpid} refused {(text_of or _entry_text)(window[reply.xid - xids[0]])}: {reply.error}"
-                )
+        size, barriers, at = _WINDOWS[0], 0, 0
+        while at < len(entries) or not barriers:
+            window = entries[at : at + size]
+            began_s = time.monotonic()
+            errors = self._send_window(window, pack, text_of or _entry_text)
+            barriers += 1
             if errors:
-                break
-        if errors:
-            more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
-            raise SwitchError(errors[0] + more)
-        return len(windows)
+                more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
+                raise SwitchError(errors[0] + more)
+            at += len(window)
+            if progress is not None and window:
+                progress(at)
+            if time.monotonic() - began_s < _WINDOW_S:
+                size = min(2 * size, _WINDOWS[1])
+        return barriers
+
+    def _send_window(
+        self, window: Sequence[Any], pack: Callable[[Any, int], bytes], text_of: Callable[[Any], str]
+    ) -> list[str]:
+        """Send a window and a barrier; the switch's errors before its reply. Raises SwitchError without a reply."""
+        errors: list[str] = []
+        xids, replies = self._begin(len(window) + 1)
+        self._send([*map(pack, window, xids), encoder.barrier(xids[-1])])
+        while (reply := self._next(replies)).error is not None:
+            if reply.xid == xids[-1]:
+                raise SwitchError(f"switch {self.dpid} refused a barrier: {reply.error}")
+            errors.append(f"switch {self.dpid} refused {text_of(window[reply.xid - xids[0]])}: {reply.error}")
+        return errors
 
     def _begin(self, number: int) -> "tuple[range, queue.Queue[Reply | None]]":
         """Transaction ids for this many messages, and the queue for their replies. Late replies are discarded."""

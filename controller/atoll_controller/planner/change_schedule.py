@@ -40,12 +40,15 @@ def plan_schedule(
     plan: Plan,
     backend: Backend = Backend.ENGINE,
     slack: Duration = TIMER_SLACK,
+    *,
+    hardware_only: bool = True,
 ) -> tuple[Scheduled, ...]:
     """Every scheduled change in order of time; each swap starts from the layout that the one before it leaves.
 
-    ``plan``: that of the experiment, with which it begins. ``backend``, ``slack``: as of the plan. Raises
-    DescriptionError naming the line of the first change whose version does not fit a switch, whose versions cannot be
-    distinguished, or whose links the backend cannot change, and of changes too close to each other or to the end.
+    ``plan``: that of the experiment, with which it begins. ``backend``, ``slack``, ``hardware_only``: as of the plan.
+    Raises DescriptionError naming the line of the first change whose version does not fit a switch, whose versions
+    cannot be distinguished, or whose links the backend cannot change, and of changes too close to each other or to the
+    end.
     """
     before, layout, entries = experiment.steered(experiment.versions[0]), plan.layout, plan.flows
     found: list[Scheduled] = []
@@ -54,7 +57,7 @@ def plan_schedule(
         try:
             links = tuple(link_requests(network, experiment, was, version, backend, slack))
             swap = plan_swap(network, before, layout, after)
-            for held in _states(entries, swap):
+            for held in states(entries, swap) if hardware_only else ():
                 refuse_unsupported(network, held)
         except PlanError as error:
             place = f"change {number} (at {version.at})"
@@ -85,7 +88,7 @@ def _require_time(experiment: Experiment, schedule: list[Scheduled]) -> None:
         raise DescriptionError(wrong)
 
 
-def _states(entries: tuple[FlowEntry, ...], swap: Swap) -> Iterator[tuple[FlowEntry, ...]]:
+def states(entries: tuple[FlowEntry, ...], swap: Swap) -> Iterator[tuple[FlowEntry, ...]]:
     """The entries on the switches after each stage: for some time those of both versions."""
     held = {entry.identity: entry for entry in entries}
     for stage in swap.stages:

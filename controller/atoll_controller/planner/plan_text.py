@@ -1,18 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """A plan and its changes as text for people."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, cast
 
 from atoll_controller.fabric.swap_plan import Stage
 from atoll_controller.planner.change_schedule import Scheduled
 from atoll_controller.planner.entry_diff import FlowChange
+from atoll_controller.planner.placement import Placement, placement_text
 from atoll_controller.planner.text_table import columns
 from atoll_core.experiment.channel_allocation import ChannelAllocation
 from atoll_core.experiment.experiment import Experiment, version_differences
 from atoll_core.lab.network import MTU
-from atoll_core.plan.flow_entry import FlowEntry, describe_actions
+from atoll_core.plan.flow_entry import EntryId, FlowEntry, describe_actions
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan
 from atoll_core.plural import counted
 
@@ -20,11 +21,16 @@ _NS_PER_MS = 1e6
 _LISTED = 3  # longer lists are only counted
 
 
-def plan_text(plan: Plan) -> str:
-    """The whole plan: switches with the reason for each entry, machines, jobs, captures, checks."""
+def plan_text(plan: Plan, placement: Placement | None = None) -> str:
+    """The whole plan: switches with the reason for each entry, machines, jobs, captures, checks.
+
+    ``placement``: where the entries are, which is then added.
+    """
+    labels = placement.labels() if placement else {}
     sections = (
         (f"Plan of experiment {plan.experiment} in lab {plan.lab} (seed {plan.seed})", ()),
-        (f"Switches: {len(plan.flows)} flow entries; other frames are dropped", _switches(plan.flows)),
+        (f"Switches: {len(plan.flows)} flow entries; other frames are dropped", _switches(plan.flows, labels)),
+        *([(placement_text(placement), ())] if placement else []),
         (f"Machines: {len(plan.hosts)}", _machines(plan.hosts)),
         *_channels(plan.placement),
         (f"Jobs: {len(plan.jobs)}", _jobs(plan.jobs)),
@@ -63,12 +69,13 @@ def _stage(stage: Stage) -> tuple[str, str, str]:
     return stage.subject, stage.kind, ", ".join(words)
 
 
-def _switches(flows: Iterable[FlowEntry]) -> Iterator[str]:
+def _switches(flows: Iterable[FlowEntry], labels: Mapping[EntryId, str]) -> Iterator[str]:
     every = list(flows)
     ranked = len({entry.priority for entry in every}) > 1
     for switch, entries in groupby(every, key=lambda entry: entry.switch):
         rows = [
             (
+                *((labels[entry.identity],) if entry.identity in labels else ()),
                 *((f"priority {entry.priority}",) if ranked else ()),
                 str(entry.match),
                 describe_actions(entry.actions),

@@ -28,16 +28,20 @@ def make_plan(
     backend: Backend = Backend.ENGINE,
     layout: Layout = UNTAGGED,
     slack: Duration = TIMER_SLACK,
+    *,
+    hardware_only: bool = True,
 ) -> Plan:
     """The plan of an experiment with links and delay boxes emulated by ``backend``.
 
-    ``layout``: the tags after a swap. ``slack``: the lateness of the platform's timers. Raises PlanError when frames of
+    ``layout``: the tags after a swap. ``slack``: the lateness of the platform's timers. ``hardware_only``: refuse
+    entries that a switch does not process in hardware. Raises PlanError when frames of
     two segments cannot be distinguished, when an entry is never reached or not supported by the switch's hardware, or
     when the backend cannot emulate a link.
     """
     steering = steer(network, experiment, layout)
     flows = steering.entries
-    refuse_unsupported(network, flows)
+    if hardware_only:
+        refuse_unsupported(network, flows)
     refuse_long_packets(network, experiment)
     return Plan(
         lab=network.name,

@@ -29,6 +29,7 @@ from atoll_core.units import Duration, Rate
 
 TrunkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "1000 Gbit/s")]
 Rtt = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
+TwinTime = Annotated[Duration, Between(Duration, "0 ms", "600 s")]
 JitterAmount = Annotated[Duration, Between(Duration, "0 ms", "30 s")]
 
 
@@ -45,11 +46,63 @@ class RawNetworks(Raw):
     island: Prefix = Field(description="IPv4 network of the island end.", examples=["10.20.0.0/16"])
 
 
+class RawTwin(Raw):
+    """How the twin of a hardware switch behaves, where it differs from the profile of the driver; true: as there."""
+
+    flow_mods_per_s: int | None = Field(
+        default=None, ge=0, le=1_000_000, description="Flow-mods taken per second; 0: not limited.", examples=[100]
+    )
+    lag_min: TwinTime | None = Field(
+        default=None, description="The shortest time that the data plane follows behind.", examples=["250 ms"]
+    )
+    lag_max: TwinTime | None = Field(
+        default=None, description="The longest time that the data plane follows behind; 0 s: at once.", examples=["3 s"]
+    )
+    early_barriers: bool | None = Field(
+        default=None, description="Whether barriers are answered before the data plane follows."
+    )
+    statistics: TwinTime | None = Field(
+        default=None, description="Interval at which packet counters are read; 0 s: at each request.", examples=["20 s"]
+    )
+    software_packets_per_s: int | None = Field(
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="Packets/s of entries in software; 0: not limited.",
+        examples=[100],
+    )
+    max_entries: int | None = Field(default=None, ge=1, le=1_000_000, description="Size of the hardware table.")
+    occupied: int | None = Field(
+        default=None,
+        ge=0,
+        le=1_000_000,
+        description="Entries of access lists and QoS in the hardware table.",
+        examples=[20],
+    )
+    refuses: bool | None = Field(default=None, description="Whether entries that a table cannot take are refused.")
+    reboot: TwinTime | None = Field(default=None, description="Duration of a reboot.", examples=["5 s"])
+    seed: int = Field(default=1, ge=0, le=2**32 - 1, description="Seed of the random lags; default 1.")
+
+    @model_validator(mode="before")
+    @classmethod
+    def _as_in_the_profile(cls, given: Any) -> Any:
+        return {} if given is True else given
+
+    @classmethod
+    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
+        return {"anyOf": [{"const": True}, handler.resolve_ref_schema(handler(core))]}
+
+
 class RawSwitch(Raw):
     """An OpenFlow switch."""
 
     dpid: int = Field(ge=1, le=2**64 - 1, description="Datapath id, unique in the lab.", examples=[1])
     driver: Driver = Field(description="Capability profile in switch-configs.", examples=["ovs"])
+    twin: RawTwin | None = Field(
+        default=None,
+        description="In an emulated lab, behave as the hardware of the driver: true, or settings.",
+        examples=["true"],
+    )
 
 
 class RawTrunk(Raw):

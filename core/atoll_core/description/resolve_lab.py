@@ -7,9 +7,10 @@ Resolution continues after a mistake, so that all of them are found; the Network
 from collections.abc import Iterator
 from dataclasses import replace
 from ipaddress import IPv4Address
+from typing import get_args
 
 from atoll_core.description.parser import Parsed, parse
-from atoll_core.description.raw_lab import RawBox, RawBoxPort, RawCable, RawDelayBox, RawLab, RawTap
+from atoll_core.description.raw_lab import Driver, RawBox, RawBoxPort, RawCable, RawDelayBox, RawLab, RawTap
 from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX
 from atoll_core.description.resolve_box import resolve_settings, unfit_keys, unknown_placeholders
 from atoll_core.description.validation_messages import ENTRY, entry_name, suggest
@@ -32,8 +33,12 @@ from atoll_core.lab.network import (
 )
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.shortest_paths import Topology
+from atoll_core.lab.twin import TwinSettings
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_core.units import Duration
+
+HARDWARE = tuple(driver for driver in get_args(Driver) if driver != "ovs")
+"""The drivers that can have a twin."""
 
 SWITCH_NAME_MAX = INTERFACE_NAME_MAX  # the bridge of an emulated switch is an interface
 
@@ -194,7 +199,14 @@ class _Resolver:
                     place, f"the name is longer than {SWITCH_NAME_MAX} characters, an interface's most; shorten it"
                 )
             self.take("datapath id", raw.dpid, (*place, "dpid"), "give each switch its own")
-            yield Switch(name, raw.dpid, raw.driver)
+            twin = raw.twin and TwinSettings(**dict(raw.twin))
+            if twin and raw.driver not in HARDWARE:
+                self.wrong(
+                    (*place, "twin"), f"driver {raw.driver} has no twin; drivers that have one: {', '.join(HARDWARE)}"
+                )
+            if twin and twin.lag_min and twin.lag_max and twin.lag_min.ns > twin.lag_max.ns:
+                self.wrong((*place, "twin", "lag_min"), f"{twin.lag_min} is above lag_max, {twin.lag_max}")
+            yield Switch(name, raw.dpid, raw.driver, twin)
 
     def trunks(self) -> Iterator[Trunk]:
         for index, raw in enumerate(self.raw.trunks):

@@ -11,6 +11,7 @@ from typing import Any
 from atoll_core.lab.box_kind import EXTERNAL, LINK, PROGRAM, ROUTER, BoxKind, Forwarding
 from atoll_core.lab.pep import PEP
 from atoll_core.lab.port_ref import PortRef
+from atoll_core.lab.twin import TwinSettings
 from atoll_core.metrics.metrics_schema import Measurement
 from atoll_core.plan.privilege import Privilege
 from atoll_core.units import Duration, Rate
@@ -44,11 +45,15 @@ class Interface:
 
 @dataclass(frozen=True, slots=True)
 class Switch:
-    """An OpenFlow switch; ``driver`` names its capability profile in switch-configs."""
+    """An OpenFlow switch; ``driver`` names its capability profile in switch-configs.
+
+    ``twin``: in an emulated lab it behaves as the hardware of its driver, with these settings.
+    """
 
     name: str
     dpid: int
     driver: str
+    twin: TwinSettings | None = None
 
 
 class HostRole(StrEnum):

@@ -156,6 +156,12 @@ class EmulatedLab:
         await self.request(op="shell", id=name, **what)
         return shell
 
+    async def command_twin(self, switch: str, *words: str) -> None:
+        """Let the twin of a switch ``reboot``, or ``disconnect`` for a number of seconds. Raises LabError."""
+        answer = await self._ask(op="twin", switch=switch, words=list(words))
+        if answer["refused"]:
+            raise LabError(answer["refused"])
+
     async def packet_sockets(self) -> dict[str, PacketSocketCounters]:
         """The sockets through which Open vSwitch reads its ports, by interface; none with the kernel's datapath.
 
@@ -163,20 +169,23 @@ class EmulatedLab:
         """
         if self.datapath == "kernel":
             return {}
+        answer = await self._ask(op="packet-sockets")
+        if unknown := answer["unknown"]:
+            raise LabError(unknown)
+        return {interface: PacketSocketCounters(**counters) for interface, counters in answer["sockets"].items()}
+
+    async def _ask(self, **request: Any) -> dict[str, Any]:
+        """The lab's answer to a request. Raises LabError if there is none."""
         name = next(self._question_names)
         answer = self._asked[name] = asyncio.get_running_loop().create_future()
         try:
-            await self.request(op="packet-sockets", id=name)
+            await self.request(id=name, **request)
             await asyncio.wait({answer, self.dead}, timeout=_ANSWER_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
         finally:
             del self._asked[name]
         if not answer.done():
             raise LabError(self.dead.result() if self.dead.done() else "the lab does not answer")
-        if unknown := answer.result()["unknown"]:
-            raise LabError(unknown)
-        return {
-            interface: PacketSocketCounters(**counters) for interface, counters in answer.result()["sockets"].items()
-        }
+        return answer.result()
 
     async def request(self, **message: Any) -> None:
         """Send one line to the lab's first process. Does nothing when the lab has ended (see ``dead``)."""
@@ -231,7 +240,7 @@ class EmulatedLab:
                     self._ready.set_result(None)
                 case "failed":
                     self._reason = self._reason or message["message"]
-                case "packet-sockets":
+                case "packet-sockets" | "twin":
                     if (asked := self._asked.get(message["id"])) is not None:  # or nobody waits any longer
                         asked.set_result(message)
                 case "shell-output":

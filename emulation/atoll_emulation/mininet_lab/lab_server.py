@@ -16,8 +16,9 @@ from atoll_core.lab.network import Network
 from atoll_core.plural import counted
 from atoll_emulation.mininet_lab import open_vswitch
 from atoll_emulation.mininet_lab.mininet_shell import Script, TerminalSession
-from atoll_emulation.mininet_lab.nodes import LabNet, wire
+from atoll_emulation.mininet_lab.nodes import CONTROLLER_PORT, TWIN_PORT, LabNet, command_twin, wire
 from atoll_emulation.mininet_lab.topology import LabTopo
+from atoll_emulation.mininet_lab.twin_process import TwinProcess
 from atoll_emulation.this_machine.packet_sockets import packet_sockets_of
 
 DATAPATHS = {"kernel": "kernel", "user": "userspace"}  # Mininet's word: Open vSwitch's and ours
@@ -85,6 +86,10 @@ def build_lab(network: Network, lines: Lines) -> tuple[open_vswitch.OpenVSwitch,
     net = LabNet(topo, datapath)
     net.build()
     wire(net)
+    if any(each.twin is not None for each in network.switches):
+        net.twins = TwinProcess(network, TWIN_PORT, CONTROLLER_PORT)
+        for name, port in net.twins.ports.items():
+            net.set_twin(name, port)
     net.start()
     verify_switches(net)
     return switch, net
@@ -123,13 +128,16 @@ class Desk:
     def serve(self) -> NoReturn:
         """Answer requests until Open vSwitch ends (LabError) or standard input does (EOFError)."""
         self._poll.register(0, select.POLLIN)
-        for process in (self._switch.database, self._switch.daemon):
+        twins = [self._net.twins.process] if self._net.twins is not None else []
+        for process in (self._switch.database, self._switch.daemon, *twins):
             self._poll.register(os.pidfd_open(process.pid), select.POLLIN)
         while True:
             ready = {descriptor for descriptor, _ in self._poll.poll()}
             ended = self._switch.ended()
             if ended is not None:
                 raise LabError(ended)
+            if twins and (code := twins[0].poll()) is not None:
+                raise LabError(f"the twins of the switches ended (exit code {code})")
             if self._shell is not None and not ready.isdisjoint(self._shell.descriptors):
                 self._pass_on(self._shell)
             if 0 in ready:
@@ -140,6 +148,8 @@ class Desk:
         match request:
             case {"op": "packet-sockets", "id": name}:
                 self._tell_packet_sockets(name)
+            case {"op": "twin", "id": name, "switch": switch, "words": words}:
+                self._command_twin(name, switch, words)
             case {"op": "shell", "id": name} if self._shell is not None:
                 self._lines.say("shell-closed", id=name, message="another shell is open on this lab")
             case {"op": "shell", "id": name, "columns": columns, "rows": rows}:
@@ -160,6 +170,14 @@ class Desk:
         except LabError as error:
             unknown = str(error)
         self._lines.say("packet-sockets", id=name, sockets=sockets, unknown=unknown)
+
+    def _command_twin(self, name: str, switch: str, words: list[str]) -> None:
+        refused: str | None = None
+        try:
+            command_twin(self._net, switch, words)
+        except LabError as error:
+            refused = str(error)
+        self._lines.say("twin", id=name, refused=refused)
 
     def _begin(self, shell: TerminalSession | Script) -> None:
         self._shell = shell

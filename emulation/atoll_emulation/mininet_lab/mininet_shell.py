@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import NoReturn, TextIO
 
 from atoll_emulation.mininet_lab.mininet_api import CLI, Node
-from atoll_emulation.mininet_lab.nodes import LabNet
+from atoll_emulation.mininet_lab.nodes import LabNet, command_twin
 
 _LEAVE_S = 1.0  # how long a command that is asked to end may take before it is killed
 _INTERRUPT_S = 0.3
@@ -168,6 +168,14 @@ def _interrupt(node: Node) -> None:
 
 class _CommandLine(CLI):
     """Mininet's command line, with comments and ``exit`` in scripts; a failed command does not end the session."""
+
+    def do_twin(self, line: str) -> None:
+        """Give a command to the twin of a switch.
+
+        Usage: twin SWITCH reboot | twin SWITCH disconnect SECONDS
+        """
+        switch, *words = line.split() or [""]
+        command_twin(self.mn, switch, words)
 
     def onecmd(self, line: str) -> bool | str | None:
         in_script = self.inputFile is not None

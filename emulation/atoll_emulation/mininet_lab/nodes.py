@@ -13,6 +13,7 @@ import shutil
 import subprocess
 import termios
 from collections.abc import Iterable
+from dataclasses import dataclass
 from typing import Any
 
 from atoll_core.errors import LabError
@@ -28,8 +29,11 @@ from atoll_emulation.mininet_lab.mininet_api import (
     RemoteController,
 )
 from atoll_emulation.mininet_lab.topology import LabTopo
+from atoll_emulation.mininet_lab.twin_process import TwinProcess
 
 CONTROLLER_PORT = 6653
+TWIN_PORT = 16653
+"""The port of the first twin, on 127.0.0.1; of each other one the next."""
 
 
 _PROMPT = chr(127)  # by which Mininet knows that a command has ended
@@ -85,7 +89,16 @@ class MachineNode(NodeShell, MininetHost):
 
 
 class LabSwitch(NodeShell, OVSSwitch):
-    """An Open vSwitch bridge that forwards by its flow entries only and keeps them without a controller."""
+    """An Open vSwitch bridge that forwards by its flow entries only and keeps them without a controller.
+
+    ``twin_port``: where the twin of its hardware is, if it has one.
+    """
+
+    twin_port: int | None = None
+
+    def start(self, controllers: Any) -> None:
+        """Start the bridge, with its twin instead of the controllers if it has one."""
+        super().start(controllers if self.twin_port is None else [TwinAddress(self.twin_port)])
 
     @classmethod
     def setup(cls) -> None:
@@ -99,6 +112,19 @@ class LabSwitch(NodeShell, OVSSwitch):
     def dpctl(self, *args: str) -> str:
         """Run ovs-ofctl with the switch's OpenFlow version; the command line's ``dpctl``."""
         return self.cmd("ovs-ofctl", "--protocols=OpenFlow13", args[0], self.name, *args[1:])
+
+
+@dataclass(frozen=True, slots=True)
+class TwinAddress:
+    """A twin, which its bridge takes for its controller."""
+
+    port: int
+    name: str = "twin"
+    protocol: str = "tcp"
+
+    def IP(self) -> str:
+        """Return the address."""
+        return "127.0.0.1"
 
 
 class ControllerNode(NodeShell, RemoteController):
@@ -158,6 +184,7 @@ class LabNet(Mininet):
 
     def __init__(self, topo: LabTopo, datapath: str) -> None:
         self.datapath = datapath
+        self.twins: TwinProcess | None = None
         Mininet.inited = True  # or it would raise limits of the whole machine, such as fs.file-max
         super().__init__(
             topo=topo, switch=LabSwitch, host=MachineNode, controller=None, link=Cable, intf=CableEnd, build=False
@@ -168,12 +195,25 @@ class LabNet(Mininet):
         """Add a switch, on the datapath the lab has."""
         return super().addSwitch(name, cls, **{"datapath": self.datapath, **params})
 
+    def set_twin(self, name: str, port: int) -> None:
+        """Let a switch, before it is started, connect to its twin."""
+        for switch in self.switches:
+            if switch.name == name and isinstance(switch, LabSwitch):
+                switch.twin_port = port
+
     def addLink(self, node1: str | Node, node2: str | Node, **params: Any) -> MininetLink:
         """Add a cable; between switches a pair of patch ports (docs/decisions/0007)."""
         end1, end2 = (self[end] if isinstance(end, str) else end for end in (node1, node2))
         if isinstance(end1, OVSSwitch) and isinstance(end2, OVSSwitch):
             params |= {"cls": Patch, "intf": PatchEnd}
         return super().addLink(end1, end2, **params)
+
+
+def command_twin(net: LabNet, switch: str, words: list[str]) -> None:
+    """Give a command to the twin of a switch. Raises LabError."""
+    if net.twins is None:
+        raise LabError("no switch of this lab has a twin (`twin` in lab.yaml)")
+    net.twins.command(switch, words)
 
 
 def wire(net: LabNet) -> None:

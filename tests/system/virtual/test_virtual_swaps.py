@@ -38,7 +38,7 @@ def test_a_swap_back_waits_until_what_the_swap_before_deleted_is_out_of_the_data
 
 def swapped(directory: Path, **options: Any) -> list[dict[str, Any]]:
     """The swaps, after which not a packet may be missing anywhere."""
-    options |= {"backend": "tc", "virtual": True, "lag_s": 3.0, "share": 0.2}
+    options = {"backend": "tc", "virtual": True, "lag_s": 3.0, "share": 0.2} | options
     command = [sys.executable, "-m", "tests.guests.swap_guest", str(OUTPUT), json.dumps(options)]
     limit_s = HANGS_S + options["swaps"] * _PER_SWAP_S
     ended = run_in_uml(command, directory, limit_s=limit_s, kernel=find_virtual_kernel(), clock=VirtualClock(1))

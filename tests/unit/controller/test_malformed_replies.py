@@ -11,9 +11,9 @@ from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 
 from atoll_controller.openflow.app import parse_message
-from atoll_controller.openflow.messages import encoder, feature_parser
-from atoll_controller.openflow.messages.flow_stats import records, understood
 from atoll_controller.openflow.messages.unmanaged_entry import foreign
+from atoll_core.openflow_wire import encoder, feature_parser
+from atoll_core.openflow_wire.flow_stats import records, understood
 from atoll_core.plan.flow_entry import FlowEntry, Match
 from tests.unit.controller.test_openflow_codec import DATAPATH, as_told
 

@@ -7,8 +7,8 @@ import pytest
 from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 
-from atoll_controller.openflow.messages import feature_parser
 from atoll_core.errors import LabError
+from atoll_core.openflow_wire import feature_parser
 from atoll_core.plan.switch_features import SwitchDescription, SwitchFeatures, TableFeatures
 from atoll_switches.capability_profile import profile
 from atoll_switches.table_placement import choose_table, room

@@ -9,7 +9,7 @@ import struct
 from dataclasses import dataclass
 from ipaddress import IPv4Address
 
-from atoll_controller.openflow.messages.encoder import TPID
+from atoll_core.openflow_wire.encoder import TPID
 
 ICMP, TCP, UDP = 1, 6, 17  # IANA, Assigned Internet Protocol Numbers
 OTHER = 253  # for experimentation (RFC 3692): represents every protocol without a name here

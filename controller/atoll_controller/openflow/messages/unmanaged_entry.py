@@ -5,8 +5,8 @@
 from typing import Any
 
 from atoll_controller.openflow import runtime_adapter
-from atoll_controller.openflow.messages import encoder
-from atoll_controller.openflow.messages.flow_stats import EntryStats, action_lists
+from atoll_core.openflow_wire import encoder
+from atoll_core.openflow_wire.flow_stats import EntryStats, action_lists
 from atoll_core.plan.flow_entry import UnmanagedEntry
 
 _ofp = runtime_adapter.module("ofproto.ofproto_v1_3")

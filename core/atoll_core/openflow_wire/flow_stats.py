@@ -12,7 +12,7 @@ from functools import lru_cache
 from ipaddress import IPv4Network
 from typing import Any
 
-from atoll_controller.openflow.messages import encoder
+from atoll_core.openflow_wire import encoder
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
 
 # length, table, seconds, nanoseconds, priority, idle, hard time-out, flags, cookie, packets, bytes

@@ -23,7 +23,16 @@ PORT_MAX = 0xFFFFFF00  # OFPP_MAX (7.2.1): reserved ports are above
 # Types of messages (7.1) and of multipart messages (7.3.5)
 PACKET_OUT, FLOW_MOD, GROUP_MOD, METER_MOD = 13, 14, 15, 29
 MULTIPART_REQUEST, MULTIPART_REPLY, BARRIER_REQUEST = 18, 19, 20
-DESCRIPTION, FLOW, AGGREGATE, PORT_STATISTICS, GROUPS, METERS, TABLE_FEATURES = 0, 1, 2, 4, 7, 10, 12
+DESCRIPTION, FLOW, AGGREGATE, TABLE_STATISTICS, PORT_STATISTICS, GROUPS, METERS, TABLE_FEATURES = (
+    0,
+    1,
+    2,
+    3,
+    4,
+    7,
+    10,
+    12,
+)
 
 # Headers of the match fields that entries use (7.2.3.2: class 0x8000, field, has-mask, bytes), in the fields' order.
 IN_PORT, ETH_TYPE, VLAN_VID, IP_PROTO = 0x80000004, 0x80000A02, 0x80000C02, 0x80001401

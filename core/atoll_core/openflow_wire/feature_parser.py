@@ -9,8 +9,8 @@ from collections.abc import Iterator
 from dataclasses import replace
 from functools import lru_cache
 
-from atoll_controller.openflow.messages import encoder
 from atoll_core.errors import plain
+from atoll_core.openflow_wire import encoder
 from atoll_core.plan.switch_features import SwitchDescription, TableFeatures
 
 _DESCRIPTION = struct.Struct("!256s256s256s32s256s")

@@ -1,0 +1,124 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The placement of a plan's entries, and the budget of its switches with those of changes: values and text. Pure."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from itertools import groupby
+from typing import Any
+
+from atoll_apps.steering import steer
+from atoll_controller.planner.change_schedule import Scheduled, states
+from atoll_controller.planner.text_table import columns
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.flow_entry import EntryId, FlowEntry
+from atoll_core.plan.plan import Plan
+from atoll_core.plural import counted
+from atoll_switches.entry_placement import Place, PlacedEntry, SwitchBudget, place_entries, switch_budgets
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Every entry of a plan with its table, and the budget of each switch with those of scheduled changes."""
+
+    entries: tuple[PlacedEntry, ...]
+    budgets: tuple[SwitchBudget, ...]
+
+    @property
+    def in_software(self) -> tuple[PlacedEntry, ...]:
+        """The entries that hardware cannot do."""
+        return tuple(each for each in self.entries if each.place is Place.SOFTWARE)
+
+    def labels(self) -> dict[EntryId, str]:
+        """Place and table of each entry of a switch that has several: ``hardware 100``."""
+        several = [each for each in self.entries if each.place is not Place.DATAPATH]
+        return {each.entry.identity: f"{each.place} {each.table}" for each in several}
+
+    def to_json(self) -> dict[str, Any]:
+        """The placement as ``atoll plan --json`` has it."""
+        return {
+            "entries": [
+                {
+                    "switch": each.entry.switch,
+                    "priority": each.entry.priority,
+                    "match": str(each.entry.match),
+                    "why": each.entry.why,
+                    "table": each.table,
+                    "place": each.place.value,
+                    "reason": each.reason,
+                    "carries_packets_s": each.carries_packets_s,
+                    "expects_packets_s": each.expects_packets_s,
+                    "remedy": each.remedy or None,
+                }
+                for each in self.entries
+            ],
+            "switches": [
+                {
+                    "switch": each.switch,
+                    "driver": each.driver,
+                    "entries": each.entries,
+                    "most_entries": each.most,
+                    "when": each.when,
+                    "capacity": each.capacity,
+                    "fits": each.fits,
+                }
+                for each in self.budgets
+            ],
+        }
+
+
+def place_plan(network: Network, experiment: Experiment, plan: Plan, schedule: Sequence[Scheduled] = ()) -> Placement:
+    """Place the entries of a plan, and count those that switches have while scheduled changes are carried out."""
+    return Placement(
+        place_entries(network, experiment, plan.flows),
+        switch_budgets(network, [*_states(network, plan, schedule)]),
+    )
+
+
+def placement_text(placement: Placement) -> str:
+    """The placement for a terminal: a line for each switch, then each entry in software with its cost and remedy."""
+    lines = [f"Placement: {len(placement.entries)} flow entries on {counted(len(placement.budgets), 'switch')}"]
+    rows: list[tuple[str, ...]] = []
+    for budget in placement.budgets:
+        found = [each for each in placement.entries if each.entry.switch == budget.switch]
+        tables = groupby(
+            sorted(found, key=lambda each: (each.table, each.place)), key=lambda each: (each.table, each.place)
+        )
+        placed = ", ".join(f"{len(list(each))} in table {table} ({place})" for (table, place), each in tables)
+        rows.append((budget.switch, budget.title, placed or "none", _budget_text(budget)))
+    lines += columns(rows, indent="  ")
+    for switch, each in groupby(placement.in_software, key=lambda placed: placed.entry.switch):
+        lines += _software_text(switch, list(each))
+    return "\n".join(lines)
+
+
+def _budget_text(budget: SwitchBudget) -> str:
+    text = f"{budget.entries} of {budget.capacity} entries"
+    if budget.most > budget.entries:
+        text += f", at most {budget.most} during {budget.when}"
+    return text if budget.fits else f"{text}: too many by {budget.most - budget.capacity}"
+
+
+def _software_text(switch: str, placed: list[PlacedEntry]) -> Iterator[str]:
+    carries = placed[0].carries_packets_s or 0
+    most = max(each.expects_packets_s for each in placed)
+    share = f"; the experiment sends up to {most}" if most > carries else ""
+    limit = f"carry {carries} packets/s together{share}" if carries else "carry what the processor can"
+    yield f"  In software on {switch}, which {limit}:"
+    alike: dict[tuple[str, str], list[PlacedEntry]] = {}
+    for each in placed:
+        alike.setdefault((each.reason, each.remedy), []).append(each)
+    for (reason, remedy), same in alike.items():
+        yield f"    {reason}; {remedy}"
+        rows = [(each.entry.why, f"{each.expects_packets_s} packets/s", str(each.entry.match)) for each in same]
+        yield from columns(rows, indent="      ")
+
+
+def _states(network: Network, plan: Plan, schedule: Sequence[Scheduled]) -> Iterator[tuple[str, tuple[FlowEntry, ...]]]:
+    """The entries on the switches, with the name of the time."""
+    entries = plan.flows
+    yield "", entries
+    for each in schedule:
+        for stage, held in zip(each.swap.stages, states(entries, each.swap), strict=True):
+            yield f"change {each.number} ({stage.subject}: {stage.kind})", held
+        entries = steer(network, each.experiment, each.swap.layout).entries

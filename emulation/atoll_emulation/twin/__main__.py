@@ -1,0 +1,110 @@
+# SPDX-License-Identifier: Apache-2.0
+"""``python -m atoll_emulation.twin --driver procurve-v2``: a twin of hardware in front of a bridge of Open vSwitch.
+
+Without ``--driver`` it serves the twins of an emulated lab: the first line of standard input describes them, later
+lines are commands to them (docs/contracts.md, "Twins"). It ends when its standard input ends.
+"""
+
+import argparse
+import asyncio
+import contextlib
+import json
+import sys
+from dataclasses import asdict
+from typing import Any
+
+from atoll_core.codec import from_json
+from atoll_core.errors import PlanError
+from atoll_core.lab.twin import TwinSettings
+from atoll_core.units import Duration
+from atoll_emulation.twin.twin_proxy import TwinProxy, TwinSpec, serve_twins
+
+_LINE_LIMIT = 1 << 22
+
+
+def main() -> int:
+    """Serve until standard input ends, or Ctrl-C; 1 if a port is not available, 2 for bad arguments."""
+    parser = argparse.ArgumentParser(prog="python -m atoll_emulation.twin", description=__doc__)
+    parser.add_argument("--driver", help="the hardware: procurve-v1, procurve-v2 or procurve-v3")
+    parser.add_argument(
+        "--listen", type=int, default=6654, metavar="PORT", help="where the bridge connects, on 127.0.0.1 (%(default)s)"
+    )
+    parser.add_argument(
+        "--controller", default="127.0.0.1:6653", metavar="HOST:PORT", help="the controller (%(default)s)"
+    )
+    parser.add_argument(
+        "--set",
+        action="append",
+        default=[],
+        metavar="KEY=VALUE",
+        help="another behaviour, such as lag_max='0 s'; keys as in lab.yaml",
+    )
+    options = parser.parse_args()
+    try:
+        if options.driver:
+            host, _, port = options.controller.rpartition(":")
+            spec = TwinSpec(options.driver, options.driver, options.listen, settings_of(options.set))
+            asyncio.run(_serve_alone(spec, (host, int(port))))
+        else:
+            asyncio.run(_serve_lab())
+    except (PlanError, ValueError) as error:
+        parser.error(str(error))
+    except OSError as error:
+        sys.stderr.write(f"{error}\n")
+        return 1
+    except KeyboardInterrupt:
+        pass
+    return 0
+
+
+def settings_of(words: list[str]) -> TwinSettings:
+    """Settings from words KEY=VALUE. Raises ValueError."""
+    given: dict[str, Any] = {}
+    for word in words:
+        key, _, text = word.partition("=")
+        if key not in asdict(TwinSettings()):
+            raise ValueError(f"unknown behaviour {key!r}; there are: {', '.join(asdict(TwinSettings()))}")
+        if key in ("lag_min", "lag_max", "statistics", "reboot"):
+            given[key] = Duration.parse(text)
+        elif key in ("early_barriers", "refuses"):
+            given[key] = {"true": True, "false": False}[text]
+        else:
+            given[key] = int(text)
+    return TwinSettings(**given)
+
+
+async def _serve_alone(spec: TwinSpec, controller: tuple[str, int]) -> None:
+    await serve_twins([TwinProxy(spec, controller)])
+
+
+async def _serve_lab() -> None:
+    lines = asyncio.StreamReader(limit=_LINE_LIMIT)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    described = json.loads(await lines.readline())
+    controller = ("127.0.0.1", int(described["controller"]))
+    specs = [from_json(TwinSpec, each) for each in described["twins"]]
+    proxies = {spec.switch: TwinProxy(spec, controller) for spec in specs}
+    serving = asyncio.create_task(serve_twins(proxies.values()))
+    obeying = asyncio.create_task(_obey(lines, proxies))
+    await asyncio.wait({serving, obeying}, return_when=asyncio.FIRST_COMPLETED)
+    if serving.done():
+        serving.result()
+    serving.cancel()
+    with contextlib.suppress(asyncio.CancelledError):
+        await serving
+
+
+async def _obey(lines: asyncio.StreamReader, proxies: dict[str, TwinProxy]) -> None:
+    """Carry out commands until there are no more."""
+    async for line in lines:
+        match json.loads(line):
+            case {"op": "reboot", "switch": name}:
+                proxies[name].reboot()
+            case {"op": "disconnect", "switch": name, "for_s": for_s}:
+                proxies[name].disconnect(float(for_s))
+            case unknown:
+                sys.stderr.write(f"twin: ignored {unknown}\n")
+
+
+if __name__ == "__main__":
+    sys.exit(main())

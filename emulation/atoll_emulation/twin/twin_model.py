@@ -1,0 +1,351 @@
+# SPDX-License-Identifier: Apache-2.0
+"""A hardware switch as its controller sees it: tables, rates, lags, frozen counters, errors. Pure; time is an argument.
+
+Messages of the controller are taken one after the other, flow-mods at a limited rate. What the switch answers is in its
+own tables at once. Its data plane follows later: ``Outcome.operations`` are flow-mods for the bridge that forwards.
+Section numbers are those of OpenFlow 1.3.5.
+"""
+
+import random
+import struct
+from collections import deque
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+
+from atoll_core.lab.twin import TwinBehaviour
+from atoll_core.openflow_wire import encoder
+from atoll_core.openflow_wire.flow_stats import ordered, records
+from atoll_emulation.twin import twin_tables
+from atoll_emulation.twin.twin_tables import RefusedError, TwinTable
+
+METER_ID = 1
+"""The meter of the bridge that entries in software pass."""
+
+HEADER = struct.Struct("!BBHI")
+_ERROR, _BARRIER_REPLY = 1, 21
+_FLOW_MOD = struct.Struct("!BBHIQQBBHHHIIIH2x")
+_FLOW_REQUEST = struct.Struct("!B3xII4xQQ")
+_RECORD = struct.Struct("!HBxIIHHHH4xQQQ")
+_MULTIPART = struct.Struct("!HH4x")
+_TABLE_STATISTICS = struct.Struct("!B3xIQQ")
+_ADD, _MODIFY, _MODIFY_STRICT, _DELETE, _DELETE_STRICT = range(5)  # 7.3.4.2
+_MORE = 1  # flag of a multipart reply: another part follows
+_PART_BYTES = 60_000  # of a reply; a message has at most 65535
+_ERROR_DATA_BYTES = 64  # of the refused message, at least (7.4.4)
+_DESCRIPTION = struct.Struct("!256s256s256s32s256s")
+
+_Key = tuple[int, int, bytes]  # table, priority, match with its fields in order
+
+
+@dataclass(slots=True)
+class TwinEntry:
+    """An entry of the switch's own tables. ``packets`` and ``octets``: as read from the data plane last."""
+
+    table: int
+    priority: int
+    cookie: int
+    flags: int
+    times: tuple[int, int]  # idle and hard time-out, seconds: reported, never carried out
+    match: bytes
+    instructions: bytes
+    since_s: float
+    packets: int = 0
+    octets: int = 0
+
+
+@dataclass(slots=True)
+class Outcome:
+    """What the switch does now: messages to the controller and flow-mods to the bridge, each in their order.
+
+    ``counters_wanted``: the bridge's entries are to be read, and given to ``take_counters``.
+    """
+
+    replies: list[bytes] = field(default_factory=list[bytes])
+    operations: list[bytes] = field(default_factory=list[bytes])
+    counters_wanted: bool = False
+
+
+class TwinModel:
+    """One switch, which begins with empty tables at time ``now`` (seconds of any clock).
+
+    ``title``: what it says of itself.
+    """
+
+    def __init__(
+        self, tables: Mapping[int, TwinTable], behaviour: TwinBehaviour, title: str, seed: int, now: float
+    ) -> None:
+        self.behaviour = behaviour
+        self._tables = tables
+        self._title = title
+        self._draw = random.Random(seed)  # noqa: S311 - the lags of an emulated switch
+        self._hardware = next(number for number in tables if number not in (twin_tables.START, twin_tables.SOFTWARE))
+        self.reset(now)
+
+    def reset(self, now: float) -> None:
+        """Forget all entries and messages, as a reboot does."""
+        self._held: dict[_Key, TwinEntry] = {}
+        self._forwarding: dict[_Key, bytes] = {}  # the flow-mods by which the data plane came to its entries
+        self._inbox: deque[tuple[float, bytes]] = deque()
+        self._following: deque[tuple[float, _Key, bytes]] = deque()
+        self._busy_until_s = now
+        self._lag_s = self._drawn_lag_s()
+        self._read_s = now  # when the counters were read last
+        self._reading = False
+        self._counted_for: bytes | None = None  # the request that has current counters
+
+    def disconnected(self) -> None:
+        """Forget messages that were not taken yet, as their connection has ended; entries stay."""
+        self._inbox.clear()
+
+    @property
+    def is_reading(self) -> bool:
+        """Whether it waits for the bridge's counters."""
+        return self._reading
+
+    @property
+    def forwarding(self) -> list[bytes]:
+        """Flow-mods that bring an empty bridge to the present data plane."""
+        return list(self._forwarding.values())
+
+    @property
+    def held(self) -> list[TwinEntry]:
+        """The entries of the switch's own tables."""
+        return list(self._held.values())
+
+    def receive(self, message: bytes, now: float) -> None:
+        """Take a message of the controller: a flow-mod, a barrier, a request for statistics. ``advance`` answers."""
+        begin_s = max(now, self._busy_until_s)
+        rate = self.behaviour.flow_mods_per_s
+        takes_s = 1 / rate if rate and message[1] == encoder.FLOW_MOD else 0.0
+        self._busy_until_s = begin_s + takes_s
+        self._inbox.append((self._busy_until_s, message))
+
+    def next_s(self) -> float | None:
+        """When ``advance`` has something to do next; None: not before another message."""
+        times = [self._following[0][0]] if self._following else []
+        if self._inbox and not self._reading:
+            times.append(self._inbox[0][0])
+        if self.behaviour.statistics.ns and not self._reading:
+            times.append(self._read_s + self.behaviour.statistics.s)
+        return min(times, default=None)
+
+    def advance(self, now: float) -> Outcome:
+        """Do everything that is due."""
+        outcome = Outcome()
+        every_s = self.behaviour.statistics.s
+        if every_s and not self._reading and now >= self._read_s + every_s:
+            self._reading = outcome.counters_wanted = True
+        while self._inbox and self._inbox[0][0] <= now and not self._reading:
+            self._follow(self._inbox[0][0], outcome)
+            at_s, message = self._inbox[0]
+            if self._must_wait(message, at_s):
+                break
+            if not every_s and self._is_statistics_request(message) and self._counted_for is not message:
+                self._reading = outcome.counters_wanted = True
+                self._counted_for = message
+                break
+            self._inbox.popleft()
+            self._process(message, at_s, outcome)
+        self._follow(now, outcome)
+        return outcome
+
+    def take_counters(self, body: bytes, now: float) -> None:
+        """The bridge's entries, as a flow statistics reply has them (7.3.5.2). Raises MalformedError."""
+        self._reading = False
+        self._read_s = now
+        for record in records(body):
+            entry = self._held.get((record.table, record.priority, ordered(record.match)))
+            if entry is not None:
+                entry.packets, entry.octets = record.packets, record.octets
+
+    def _must_wait(self, message: bytes, at_s: float) -> bool:
+        """Whether a barrier waits for the data plane; then so do the messages behind it."""
+        if message[1] != encoder.BARRIER_REQUEST or self.behaviour.early_barriers or not self._following:
+            return False
+        later_s = self._following[-1][0] - at_s
+        self._inbox = deque((max(due_s, at_s + later_s), each) for due_s, each in self._inbox)
+        self._busy_until_s = max(self._busy_until_s, self._inbox[-1][0])
+        return True
+
+    def _follow(self, now: float, outcome: Outcome) -> None:
+        while self._following and self._following[0][0] <= now:
+            _, key, message = self._following.popleft()
+            if message[25] == _DELETE_STRICT:
+                self._forwarding.pop(key, None)
+            else:
+                self._forwarding[key] = message
+            outcome.operations.append(message)
+
+    def _is_statistics_request(self, message: bytes) -> bool:
+        kind = int.from_bytes(message[8:10])
+        return message[1] == encoder.MULTIPART_REQUEST and kind in (encoder.FLOW, encoder.AGGREGATE)
+
+    def _process(self, message: bytes, at_s: float, outcome: Outcome) -> None:
+        xid = message[4:8]
+        try:
+            match message[1]:
+                case encoder.FLOW_MOD:
+                    self._flow_mod(message, at_s)
+                case encoder.BARRIER_REQUEST:
+                    self._lag_s = self._drawn_lag_s()
+                    outcome.replies.append(_message(_BARRIER_REPLY, xid))
+                case encoder.MULTIPART_REQUEST:
+                    kind = int.from_bytes(message[8:10])
+                    outcome.replies += _multipart(kind, xid, self._answer(kind, message[16:], at_s))
+                case _:
+                    outcome.replies.append(_error(message, twin_tables.BAD_REQUEST, twin_tables.BAD_TYPE))
+        except RefusedError as refused:
+            outcome.replies.append(_error(message, refused.kind, refused.code))
+
+    def _flow_mod(self, message: bytes, at_s: float) -> None:
+        """Change the switch's own tables, and let the data plane follow. Raises RefusedError."""
+        (_, _, _, _, cookie, _, table, command, idle, hard, priority, _, _, _, flags) = _FLOW_MOD.unpack_from(message)
+        match_bytes = int.from_bytes(message[50:52])
+        match = ordered(message[52 : 48 + match_bytes])
+        instructions = message[48 + -(-match_bytes // 8) * 8 :]
+        if command in (_DELETE, _DELETE_STRICT):
+            found = self._selected(table, priority, match, strict=command == _DELETE_STRICT)
+            for key in found:
+                del self._held[key]
+                self._later(key, at_s, _flow_mod(key, _DELETE_STRICT, 0, b""))
+            return
+        if table not in self._tables:
+            raise RefusedError(twin_tables.FLOW_MOD_FAILED, twin_tables.BAD_TABLE_ID)
+        if table == twin_tables.START:
+            raise RefusedError(twin_tables.FLOW_MOD_FAILED, twin_tables.NOT_PERMITTED)
+        if self.behaviour.refuses:
+            self._tables[table].require(match, instructions)
+        if command in (_MODIFY, _MODIFY_STRICT):
+            for key in self._selected(table, priority, match, strict=command == _MODIFY_STRICT):
+                self._held[key].instructions = instructions
+                self._later(key, at_s, self._in_bridge(key, self._held[key]))
+            return
+        key = table, priority, match
+        if key not in self._held and table == self._hardware and self._is_full():
+            raise RefusedError(twin_tables.FLOW_MOD_FAILED, twin_tables.TABLE_FULL)
+        entry = TwinEntry(table, priority, cookie, flags, (idle, hard), match, instructions, at_s)
+        self._held[key] = entry
+        self._later(key, at_s, self._in_bridge(key, entry))
+
+    def _is_full(self) -> bool:
+        held = sum(table == self._hardware for table, _, _ in self._held)
+        return held >= self.behaviour.max_entries - self.behaviour.occupied
+
+    def _selected(self, table: int, priority: int, match: bytes, *, strict: bool) -> list[_Key]:
+        """The entries that a modification or deletion is about (6.4)."""
+        if strict:
+            return [key for key in [(table, priority, match)] if key in self._held]
+        wanted = set(_fields(match))
+        return [key for key in self._held if table in (encoder.ALL_TABLES, key[0]) and wanted <= set(_fields(key[2]))]
+
+    def _later(self, key: _Key, at_s: float, operation: bytes) -> None:
+        """Let the data plane do this when the lag has passed, after everything before it."""
+        due_s = at_s + self._lag_s
+        self._following.append((max(due_s, self._following[-1][0]) if self._following else due_s, key, operation))
+
+    def _drawn_lag_s(self) -> float:
+        return self._draw.uniform(self.behaviour.lag_min.s, self.behaviour.lag_max.s)
+
+    def _in_bridge(self, key: _Key, entry: TwinEntry) -> bytes:
+        limited = entry.table == twin_tables.SOFTWARE and self.behaviour.software_packets_per_s and entry.instructions
+        meter = struct.pack("!HHI", twin_tables.METER, 8, METER_ID) if limited else b""
+        return _flow_mod(key, _ADD, entry.cookie, meter + entry.instructions)
+
+    def _answer(self, kind: int, body: bytes, at_s: float) -> Iterator[bytes]:
+        """The records of the reply to a request for statistics. Raises RefusedError."""
+        match kind:
+            case encoder.DESCRIPTION:
+                texts = ("HP", self._title, "twin", "", "twin of a hardware switch, by atoll")
+                return iter([_DESCRIPTION.pack(*(text.encode() for text in texts))])
+            case encoder.FLOW:
+                return self._flow_records(body, at_s)
+            case encoder.AGGREGATE:
+                found = self._asked(body)
+                sums = (sum(entry.packets for entry in found), sum(entry.octets for entry in found), len(found))
+                return iter([struct.pack("!QQI4x", *sums)])
+            case encoder.TABLE_STATISTICS:
+                numbers = [key[0] for key in self._held]
+                return iter(_TABLE_STATISTICS.pack(number, numbers.count(number), 0, 0) for number in self._tables)
+            case encoder.TABLE_FEATURES:
+                return (table.features() for table in self._tables.values())
+            case encoder.GROUPS | encoder.METERS:
+                return iter(())
+            case _:
+                raise RefusedError(twin_tables.BAD_REQUEST, twin_tables.BAD_MULTIPART)
+
+    def _asked(self, body: bytes) -> list[TwinEntry]:
+        (table, *_) = _FLOW_REQUEST.unpack_from(body)
+        return [entry for entry in self._held.values() if table in (encoder.ALL_TABLES, entry.table)]
+
+    def _flow_records(self, body: bytes, at_s: float) -> Iterator[bytes]:
+        if body[0] in (encoder.ALL_TABLES, twin_tables.START):  # the read-only table has one entry
+            goto = struct.pack("!HHB3x", twin_tables.GOTO_TABLE, 8, self._hardware)
+            yield _record(TwinEntry(twin_tables.START, 0, 0, 0, (0, 0), b"", goto, 0.0), at_s)
+        for entry in self._asked(body):
+            yield _record(entry, at_s)
+
+
+def pipeline(tables: Mapping[int, TwinTable], behaviour: TwinBehaviour) -> list[bytes]:
+    """Messages that make a bridge without entries a bridge with the pipeline of the hardware."""
+    hardware = next(
+        table for number, table in tables.items() if number not in (twin_tables.START, twin_tables.SOFTWARE)
+    )
+    goto = struct.pack("!HHB3x", twin_tables.GOTO_TABLE, 8, hardware.number)
+    rate = behaviour.software_packets_per_s
+    band = struct.pack("!HHII4x", 1, 16, rate, max(1, rate // 10))  # drop (7.3.4.5); bursts of a tenth of a second
+    flags = 0b0110  # packets/s, with a burst
+    meters = [
+        encoder.delete_meter(METER_ID, 0),
+        struct.pack("!BBHIHHI", encoder.VERSION, encoder.METER_MOD, 16 + len(band), 0, 0, flags, METER_ID) + band,
+    ]
+    return [*(meters if rate else []), _flow_mod((twin_tables.START, 0, b""), _ADD, 0, goto)]
+
+
+def clear_bridge() -> bytes:
+    """The flow-mod that deletes every entry of a bridge."""
+    return _flow_mod((encoder.ALL_TABLES, 0, b""), _DELETE, 0, b"")
+
+
+def _flow_mod(key: _Key, command: int, cookie: int, instructions: bytes) -> bytes:
+    table, priority, match = key
+    packed = encoder.pack_oxm(match)
+    length = _FLOW_MOD.size + len(packed) + len(instructions)
+    any_port = 0xFFFFFFFF
+    head = (encoder.VERSION, encoder.FLOW_MOD, length, 0, cookie, 0, table, command, 0, 0, priority)
+    return _FLOW_MOD.pack(*head, any_port, any_port, any_port, 0) + packed + instructions
+
+
+def _record(entry: TwinEntry, at_s: float) -> bytes:
+    packed = encoder.pack_oxm(entry.match)
+    length = _RECORD.size + len(packed) + len(entry.instructions)
+    seconds = int(max(0.0, at_s - entry.since_s))
+    head = (length, entry.table, seconds, 0, entry.priority, *entry.times, entry.flags, entry.cookie)
+    return _RECORD.pack(*head, entry.packets, entry.octets) + packed + entry.instructions
+
+
+def _fields(match: bytes) -> Iterator[bytes]:
+    offset = 0
+    while offset + 4 <= len(match):
+        end = offset + 4 + match[offset + 3]
+        yield match[offset:end]
+        offset = end
+
+
+def _message(kind: int, xid: bytes, body: bytes = b"") -> bytes:
+    return struct.pack("!BBH", encoder.VERSION, kind, HEADER.size + len(body)) + xid + body
+
+
+def _error(refused: bytes, kind: int, code: int) -> bytes:
+    return _message(_ERROR, refused[4:8], struct.pack("!HH", kind, code) + refused[:_ERROR_DATA_BYTES])
+
+
+def _multipart(kind: int, xid: bytes, found: Iterator[bytes]) -> list[bytes]:
+    parts = [b""]
+    for record in found:
+        if len(parts[-1]) + len(record) > _PART_BYTES:
+            parts.append(b"")
+        parts[-1] += record
+    return [
+        _message(encoder.MULTIPART_REPLY, xid, _MULTIPART.pack(kind, _MORE if number < len(parts) else 0) + part)
+        for number, part in enumerate(parts, start=1)
+    ]

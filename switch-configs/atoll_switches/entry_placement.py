@@ -1,0 +1,131 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Place flow entries: the table of each, in hardware or software, why, and its cost; the budget of a switch. Pure."""
+
+from collections import Counter
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import MTU, Network
+from atoll_core.lab.twin import TwinSettings
+from atoll_core.plan.flow_entry import FlowEntry
+from atoll_switches.capability_profile import (
+    Profile,
+    behaviour,
+    feature_text,
+    missing_features,
+    profile,
+    remedy_for,
+)
+
+_UNLIMITED_BIT_S = 10**9  # what a cable carries where no link limits the traffic
+_PACKETS_PER_ACK = 2  # RFC 5681, 4.2
+
+
+class Place(StrEnum):
+    """Where an entry forwards."""
+
+    DATAPATH = "datapath"  # of Open vSwitch, which makes no difference between entries
+    HARDWARE = "hardware"
+    SOFTWARE = "software"
+
+
+@dataclass(frozen=True, slots=True)
+class PlacedEntry:
+    """An entry with its table.
+
+    ``carries_packets_s``: what all entries of its switch in software carry together; None at line rate.
+    ``expects_packets_s``: what the experiment sends through it at most, in packets of full size. ``remedy``: how it
+    comes to hardware; empty if it is there.
+    """
+
+    entry: FlowEntry
+    table: int
+    place: Place
+    reason: str
+    carries_packets_s: int | None
+    expects_packets_s: int
+    remedy: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class SwitchBudget:
+    """Entries of a switch's hardware table, of ``capacity``.
+
+    ``most``: at any time, as a swap adds entries before it deletes others; ``when``: then.
+    """
+
+    switch: str
+    driver: str
+    title: str
+    entries: int
+    most: int
+    when: str
+    capacity: int
+
+    @property
+    def fits(self) -> bool:
+        """Whether there is room for them at any time."""
+        return self.most <= self.capacity
+
+
+def place_entries(network: Network, experiment: Experiment, entries: Iterable[FlowEntry]) -> tuple[PlacedEntry, ...]:
+    """Place each entry on its switch, by the profile of the switch's driver."""
+    profiles = {switch.name: profile(switch.driver) for switch in network.switches}
+    carried = {
+        name: behaviour(known.driver, TwinSettings()).software_packets_per_s
+        for name, known in profiles.items()
+        if known.is_hardware
+    }
+    rates = packet_rates(experiment)
+    return tuple(
+        _placed(profiles[entry.switch], entry, carried.get(entry.switch), _expected(network, entry, rates))
+        for entry in entries
+    )
+
+
+def packet_rates(experiment: Experiment) -> tuple[int, int]:
+    """Packets/s that an experiment sends at most to the island and to the world, of full size; ACKs are counted."""
+    to_island = max((link.to_island.rate.bit_s for link in experiment.links), default=_UNLIMITED_BIT_S) // (8 * MTU)
+    to_world = max((link.to_world.rate.bit_s for link in experiment.links), default=_UNLIMITED_BIT_S) // (8 * MTU)
+    return max(to_island, to_world // _PACKETS_PER_ACK), max(to_world, to_island // _PACKETS_PER_ACK)
+
+
+def switch_budgets(
+    network: Network, states: Sequence[tuple[str, Iterable[FlowEntry]]], unsteered: str = "the experiment"
+) -> tuple[SwitchBudget, ...]:
+    """The budget of each switch over states of its tables, each with its name; the first is that of the plan."""
+    counts = [(when or unsteered, Counter(entry.switch for entry in entries)) for when, entries in states]
+    found: list[SwitchBudget] = []
+    for switch in network.switches:
+        known = profile(switch.driver)
+        when, most = max(((when, count[switch.name]) for when, count in counts), key=lambda each: each[1])
+        first = counts[0][1][switch.name]
+        found.append(SwitchBudget(switch.name, known.driver, known.title, first, most, when, known.max_entries))
+    return tuple(found)
+
+
+def _placed(known: Profile, entry: FlowEntry, software_packets_s: int | None, expected: int) -> PlacedEntry:
+    if known.software_table is None:
+        return PlacedEntry(entry, known.table, Place.DATAPATH, "forwards all entries alike", None, expected)
+    missing = list(missing_features(known, entry))
+    if not missing:
+        reason = "its hardware matches and does all of it"
+        return PlacedEntry(entry, known.table, Place.HARDWARE, reason, None, expected)
+    reason = f"its hardware cannot {' or '.join(map(feature_text, missing))}"
+    remedy = "; ".join(dict.fromkeys(remedy_for(known, need) for need in missing))
+    return PlacedEntry(entry, known.software_table, Place.SOFTWARE, reason, software_packets_s, expected, remedy)
+
+
+def _expected(network: Network, entry: FlowEntry, rates: tuple[int, int]) -> int:
+    """The packets/s through an entry: those to the end that it leads to, or both where its match does not tell."""
+    to_island, to_world = rates
+    if not entry.actions:
+        return 0
+    src, dst = entry.match.ipv4_src, entry.match.ipv4_dst
+    if (dst and dst.subnet_of(network.island)) or (src and src.subnet_of(network.world)):
+        return to_island
+    if (dst and dst.subnet_of(network.world)) or (src and src.subnet_of(network.island)):
+        return to_world
+    return to_island + to_world
