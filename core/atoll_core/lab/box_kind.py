@@ -22,8 +22,8 @@ class Forwarding(StrEnum):
     ROUTED = "routed"  # packets leave in frames of the box's own, untagged
 
 
-CALIBRATION_PORT = 5301
-"""The UDP port of calibrations (docs/calibration.md)."""
+CALIBRATION_PORT = 5311
+"""The UDP port of calibrations (docs/calibration.md). Not the one that `udp` of an experiment has by default."""
 
 PEER_PORT = 1
 """The TCP port of connections between two boxes (``BoxKind.keeps_peer``): tcpmux, which no host uses. The box at the

@@ -23,7 +23,9 @@ pub(crate) enum BadConfiguration {
         least: u64,
         most: u64,
     },
-    #[error("configuration: interspersed repair packets need the scheme rlnc: others make them at the end of a generation")]
+    #[error(
+        "configuration: interspersed repair packets need the scheme rlnc: others make them at the end of a generation"
+    )]
     Interspersed,
     #[error("configuration: no pairs of legs")]
     NoPairs,
@@ -98,9 +100,11 @@ impl TryFrom<String> for Mac {
     type Error = String;
 
     fn try_from(text: String) -> Result<Self, String> {
-        let bytes = text
-            .split(':')
-            .map(|part| u8::from_str_radix(part, 16).ok().filter(|_| part.len() == 2));
+        let bytes = text.split(':').map(|part| {
+            u8::from_str_radix(part, 16)
+                .ok()
+                .filter(|_| part.len() == 2)
+        });
         let found: Option<Vec<u8>> = bytes.collect();
         found
             .and_then(|bytes| bytes.try_into().ok())
@@ -243,7 +247,9 @@ impl Config {
 
     /// The interfaces in the order of the engine's ports: of each pair the world's, then the island's.
     pub(crate) fn interfaces(&self) -> impl Iterator<Item = &Interface> {
-        self.pairs.iter().flat_map(|pair| [&pair.world, &pair.island])
+        self.pairs
+            .iter()
+            .flat_map(|pair| [&pair.world, &pair.island])
     }
 
     pub(crate) fn code(&self) -> Box<dyn BlockCode> {
@@ -271,7 +277,13 @@ impl Config {
     pub(crate) fn release(&self) -> Release {
         match self.scheduler {
             Scheduling::Tail {} | Scheduling::Interspersed {} => Release::AtOnce,
-            Scheduling::Deferred { after_ns, generations } => Release::Deferred { after_ns, generations },
+            Scheduling::Deferred {
+                after_ns,
+                generations,
+            } => Release::Deferred {
+                after_ns,
+                generations,
+            },
             Scheduling::Titrated {
                 rate_bit_s,
                 queue_bytes,
@@ -326,7 +338,10 @@ pub(crate) mod tests {
 
     #[test]
     fn configurations_of_the_contract_are_understood() {
-        for line in examples("coder", "keeper").iter().filter(|line| line.get("op").is_none()) {
+        for line in examples("coder", "keeper")
+            .iter()
+            .filter(|line| line.get("op").is_none())
+        {
             let config = Config::parse(&line.to_string()).unwrap();
             assert_eq!(config.longest_packet(Side::Island), 1500, "a raised cable");
         }
@@ -335,13 +350,25 @@ pub(crate) mod tests {
     #[test]
     fn each_mistake_gets_a_line_that_names_it() {
         let mistakes = [
-            ("generation", json!(1), "generation 1 is out of range: 2 to 1024"),
+            (
+                "generation",
+                json!(1),
+                "generation 1 is out of range: 2 to 1024",
+            ),
             ("redundancy", json!(2000), "redundancy 2000"),
             ("interleave", json!(0), "interleave 0"),
             ("pairs", json!([]), "no pairs"),
             ("scheme", json!("fountain"), "fountain"),
-            ("scheduler", json!({"kind":"titrated","rate_bit_s":0,"queue_bytes":1,"room_bytes":1}), "rate_bit_s 0"),
-            ("hosts", json!({"world":{"10.0.0.1":"02:00"},"island":{}}), "'02:00' is no MAC address"),
+            (
+                "scheduler",
+                json!({"kind":"titrated","rate_bit_s":0,"queue_bytes":1,"room_bytes":1}),
+                "rate_bit_s 0",
+            ),
+            (
+                "hosts",
+                json!({"world":{"10.0.0.1":"02:00"},"island":{}}),
+                "'02:00' is no MAC address",
+            ),
             ("more", json!(1), "more"),
         ];
         for (key, value, message) in mistakes {
@@ -352,7 +379,12 @@ pub(crate) mod tests {
             line["scheme"] = json!("reed-solomon");
             line["scheduler"] = json!({"kind": "interspersed"});
         });
-        assert!(error.unwrap_err().to_string().contains("need the scheme rlnc"));
+        assert!(
+            error
+                .unwrap_err()
+                .to_string()
+                .contains("need the scheme rlnc")
+        );
     }
 
     #[test]
@@ -361,7 +393,11 @@ pub(crate) mod tests {
         let prefix = read("10.20.0.4/30").unwrap();
         assert!(prefix.contains(Ipv4Addr::new(10, 20, 0, 7)));
         assert!(!prefix.contains(Ipv4Addr::new(10, 20, 0, 8)));
-        assert!(read("0.0.0.0/0").unwrap().contains(Ipv4Addr::new(1, 2, 3, 4)));
+        assert!(
+            read("0.0.0.0/0")
+                .unwrap()
+                .contains(Ipv4Addr::new(1, 2, 3, 4))
+        );
         for wrong in ["10.20.0.5/30", "10.20.0.4/33", "10.20.0.4", "x/8"] {
             assert!(read(wrong).is_err(), "{wrong}");
         }

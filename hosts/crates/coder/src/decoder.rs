@@ -64,7 +64,8 @@ impl Decoder {
             longest_packet,
             window: VecDeque::new(),
             first: 0,
-            kept_max: (HELD_MAX / usize::from(size)).clamp(*GENERATIONS.start(), *GENERATIONS.end()),
+            kept_max: (HELD_MAX / usize::from(size))
+                .clamp(*GENERATIONS.start(), *GENERATIONS.end()),
             late_in_a_row: 0,
             sums: DecoderSums::default(),
             recovery_ns: Peak::default(),
@@ -72,7 +73,12 @@ impl Decoder {
     }
 
     /// Take what an outer packet carries. `deliver` gets packets in turn, and whether they were recovered.
-    pub(crate) fn take(&mut self, now_ns: u64, content: &[u8], mut deliver: impl FnMut(&[u8], bool)) {
+    pub(crate) fn take(
+        &mut self,
+        now_ns: u64,
+        content: &[u8],
+        mut deliver: impl FnMut(&[u8], bool),
+    ) {
         match Header::parse(content) {
             Ok((Header::Systematic { generation, index }, packet)) => {
                 self.sums.arrived_source_packets += 1;
@@ -80,16 +86,22 @@ impl Decoder {
                     self.sums.malformed_packets += 1;
                     return;
                 }
-                match self.reach(now_ns, generation) {
-                    Some(slot) => self.source(now_ns, slot, index, packet, &mut deliver),
-                    None => {
-                        // Whether it was recovered is forgotten. A duplicate does less harm than a loss.
-                        self.sums.late_packets += 1;
-                        deliver(packet, false);
-                    }
+                if let Some(slot) = self.reach(now_ns, generation) {
+                    self.source(now_ns, slot, index, packet, &mut deliver);
+                } else {
+                    // Whether it was recovered is forgotten. A duplicate does less harm than a loss.
+                    self.sums.late_packets += 1;
+                    deliver(packet, false);
                 }
             }
-            Ok((Header::Repair { generation, count, seed }, symbol)) => {
+            Ok((
+                Header::Repair {
+                    generation,
+                    count,
+                    seed,
+                },
+                symbol,
+            )) => {
                 self.sums.arrived_repair_packets += 1;
                 if count == 0 || count > self.size || symbol.len() > self.longest_packet + 4 {
                     self.sums.malformed_packets += 1;
@@ -129,7 +141,14 @@ impl Decoder {
         self.window.iter().filter(open).count() as u64
     }
 
-    fn source(&mut self, now_ns: u64, at: usize, index: u16, packet: &[u8], deliver: &mut impl FnMut(&[u8], bool)) {
+    fn source(
+        &mut self,
+        now_ns: u64,
+        at: usize,
+        index: u16,
+        packet: &[u8],
+        deliver: &mut impl FnMut(&[u8], bool),
+    ) {
         let Slot::Open(open) = &mut self.window[at] else {
             return; // it came twice, or after it was recovered
         };
@@ -199,7 +218,9 @@ impl Decoder {
         let is_late = ahead > u32::MAX / 2; // by serial numbers (RFC 1982)
         self.late_in_a_row = if is_late { self.late_in_a_row + 1 } else { 0 };
         let mut at = ahead as usize;
-        if self.late_in_a_row > LATE_MAX || (!is_late && at >= 2 * self.kept_max + self.window.len()) {
+        if self.late_in_a_row > LATE_MAX
+            || (!is_late && at >= 2 * self.kept_max + self.window.len())
+        {
             // The other coder has begun again.
             self.end_all();
             (self.first, self.late_in_a_row, at) = (generation, 0, 0);
@@ -216,10 +237,9 @@ impl Decoder {
         }
         let at = generation.wrapping_sub(self.first) as usize;
         if matches!(self.window[at], Slot::Unseen) {
-            match self.code.decoder(generation, self.longest_packet) {
-                Ok(decoder) => self.window[at] = Slot::Open(Box::new(Generation::new(decoder, self.size, now_ns))),
-                Err(_) => return None, // a size that the code does not have was refused at the start
-            }
+            // A size that the code does not have was refused at the start.
+            let decoder = self.code.decoder(generation, self.longest_packet).ok()?;
+            self.window[at] = Slot::Open(Box::new(Generation::new(decoder, self.size, now_ns)));
         }
         Some(at)
     }
@@ -313,7 +333,13 @@ mod tests {
 
     fn numbered(count: usize) -> Vec<Vec<u8>> {
         (0..count)
-            .map(|number| [&number.to_be_bytes()[..], &vec![number as u8; number * 7 % 90]].concat())
+            .map(|number| {
+                [
+                    &number.to_be_bytes()[..],
+                    &vec![number as u8; number * 7 % 90],
+                ]
+                .concat()
+            })
             .collect()
     }
 
@@ -325,13 +351,21 @@ mod tests {
         for (number, (_, content)) in encoded(shape(3, 1, 1, false), &packets).iter().enumerate() {
             if number != 1 {
                 let now = [10, 20, 30, 50][number] * MS;
-                decoder.take(now, content, |packet, recovered| got.push((packet.to_vec(), recovered)));
+                decoder.take(now, content, |packet, recovered| {
+                    got.push((packet.to_vec(), recovered));
+                });
             }
         }
         let order = [(0, false), (2, false), (1, true)];
-        assert_eq!(got, order.map(|(number, recovered)| (packets[number].clone(), recovered)));
+        assert_eq!(
+            got,
+            order.map(|(number, recovered)| (packets[number].clone(), recovered))
+        );
         let sums = decoder.sums();
-        assert_eq!((sums.recovered_packets, sums.recovery_delay_ns), (1, 40 * MS));
+        assert_eq!(
+            (sums.recovered_packets, sums.recovery_delay_ns),
+            (1, 40 * MS)
+        );
         assert_eq!((sums.complete_generations, sums.lost_packets), (1, 0));
         assert_eq!(decoder.open_generations(), 0, "its memory is free");
     }
@@ -339,7 +373,10 @@ mod tests {
     #[test]
     fn what_cannot_be_recovered_is_counted_when_nothing_more_comes() {
         let mut decoder = decoder(4);
-        for (number, (_, content)) in encoded(shape(4, 1, 1, false), &numbered(4)).iter().enumerate() {
+        for (number, (_, content)) in encoded(shape(4, 1, 1, false), &numbered(4))
+            .iter()
+            .enumerate()
+        {
             if number > 1 {
                 decoder.take(0, content, |_, _| {});
             }
@@ -347,8 +384,15 @@ mod tests {
         decoder.expire(OVER_NS - 1);
         assert_eq!(decoder.sums().lost_packets, 0);
         decoder.expire(OVER_NS);
-        assert_eq!((decoder.sums().lost_packets, decoder.sums().lost_generations), (2, 1));
-        assert_eq!(decoder.sums().useful_repair_packets, 1, "it said something new");
+        assert_eq!(
+            (decoder.sums().lost_packets, decoder.sums().lost_generations),
+            (2, 1)
+        );
+        assert_eq!(
+            decoder.sums().useful_repair_packets,
+            1,
+            "it said something new"
+        );
     }
 
     #[test]
@@ -356,23 +400,44 @@ mod tests {
         let mut decoder = decoder(2);
         let mut got = 0;
         for generation in [5, 6, 100_000, 100_001] {
-            let content = bytes(&Header::Systematic { generation, index: 0 }, &[1]);
+            let content = bytes(
+                &Header::Systematic {
+                    generation,
+                    index: 0,
+                },
+                &[1],
+            );
             decoder.take(0, &content, |_, _| got += 1);
         }
         assert_eq!(got, 4);
         assert!(decoder.window.len() <= 2);
         for generation in 0..100 {
-            let content = bytes(&Header::Systematic { generation, index: 0 }, &[1]);
+            let content = bytes(
+                &Header::Systematic {
+                    generation,
+                    index: 0,
+                },
+                &[1],
+            );
             decoder.take(0, &content, |_, _| got += 1);
         }
-        assert_eq!((got, decoder.sums().late_packets), (104, u64::from(LATE_MAX)));
+        assert_eq!(
+            (got, decoder.sums().late_packets),
+            (104, u64::from(LATE_MAX))
+        );
     }
 
     #[test]
     fn memory_is_bounded_by_the_generations_that_are_kept() {
         let mut decoder = decoder(512);
         for generation in 0..10_000_u32 {
-            let content = bytes(&Header::Systematic { generation, index: 511 }, &[1; 1000]);
+            let content = bytes(
+                &Header::Systematic {
+                    generation,
+                    index: 511,
+                },
+                &[1; 1000],
+            );
             decoder.take(0, &content, |_, _| {});
         }
         assert_eq!(decoder.open_generations(), (HELD_MAX / 512) as u64);
@@ -381,7 +446,9 @@ mod tests {
     /// Loss of so many packets, by a seed.
     fn lost(seed: u64, count: usize, share_percent: u64) -> Vec<bool> {
         let mut draws = SplitMix64::new(seed, 0);
-        (0..count).map(|_| draws.up_to(99) < share_percent).collect()
+        (0..count)
+            .map(|_| draws.up_to(99) < share_percent)
+            .collect()
     }
 
     proptest! {

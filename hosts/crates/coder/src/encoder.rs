@@ -93,7 +93,11 @@ impl Encoder {
 
     /// When the next generation ends that is not whole.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        self.open.iter().flatten().map(|each| each.flush_at_ns).min()
+        self.open
+            .iter()
+            .flatten()
+            .map(|each| each.flush_at_ns)
+            .min()
     }
 
     /// End the generations whose time is over.
@@ -171,7 +175,11 @@ mod tests {
     #[test]
     fn repair_packets_follow_a_whole_generation() {
         let found = pushed(&mut encoder(3, 2, 1, false), 4);
-        assert_eq!(found, [(0, 0, 0), (0, 1, 0), (0, 2, 2), (1, 0, 0)], "after 2^32 - 1 comes 0");
+        assert_eq!(
+            found,
+            [(0, 0, 0), (0, 1, 0), (0, 2, 2), (1, 0, 0)],
+            "after 2^32 - 1 comes 0"
+        );
     }
 
     #[test]
@@ -186,9 +194,15 @@ mod tests {
     #[test]
     fn neighbours_are_in_different_generations_when_interleaved() {
         let found = pushed(&mut encoder(2, 1, 3, false), 6);
-        let places: Vec<(u32, u16)> = found.iter().map(|(number, index, _)| (*number, *index)).collect();
+        let places: Vec<(u32, u16)> = found
+            .iter()
+            .map(|(number, index, _)| (*number, *index))
+            .collect();
         assert_eq!(places, [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]);
-        assert_eq!(found.iter().map(|each| each.2).collect::<Vec<_>>(), [0, 0, 0, 1, 1, 1]);
+        assert_eq!(
+            found.iter().map(|each| each.2).collect::<Vec<_>>(),
+            [0, 0, 0, 1, 1, 1]
+        );
     }
 
     #[test]
@@ -198,9 +212,19 @@ mod tests {
         assert_eq!(encoder.next_ns(), Some(50 * MS));
         assert_eq!(encoder.flush(50 * MS - 1).unwrap().ended, 0);
         let made = encoder.flush(50 * MS).unwrap();
-        assert_eq!((made.ended, made.repairs.len()), (1, 2), "4 of 10, rounded up");
-        assert!(matches!(made.repairs[0].header, Header::Repair { count: 4, .. }));
-        assert_eq!((encoder.next_ns(), encoder.flush(u64::MAX).unwrap().ended), (None, 0));
+        assert_eq!(
+            (made.ended, made.repairs.len()),
+            (1, 2),
+            "4 of 10, rounded up"
+        );
+        assert!(matches!(
+            made.repairs[0].header,
+            Header::Repair { count: 4, .. }
+        ));
+        assert_eq!(
+            (encoder.next_ns(), encoder.flush(u64::MAX).unwrap().ended),
+            (None, 0)
+        );
     }
 
     #[test]

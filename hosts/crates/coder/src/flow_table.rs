@@ -39,7 +39,12 @@ fn flow(packet: &Ipv4<'_>) -> Flow {
         (TCP | UDP, Some(ports)) if !packet.is_fragment() => *ports,
         _ => [0; 4],
     };
-    (packet.source(), packet.destination(), packet.protocol(), ports)
+    (
+        packet.source(),
+        packet.destination(),
+        packet.protocol(),
+        ports,
+    )
 }
 
 #[cfg(test)]
@@ -55,7 +60,10 @@ mod tests {
     #[test]
     fn a_flow_has_its_ports() {
         let mut table = FlowTable::default();
-        assert_eq!([1, 1, 2, 1].map(|port| of_port(&mut table, port)), [0, 24, 0, 48]);
+        assert_eq!(
+            [1, 1, 2, 1].map(|port| of_port(&mut table, port)),
+            [0, 24, 0, 48]
+        );
     }
 
     #[test]

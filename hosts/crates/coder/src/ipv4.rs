@@ -131,10 +131,21 @@ pub(crate) mod tests {
     use proptest::prelude::*;
 
     /// A packet of a protocol between two hosts.
-    pub(crate) fn packet(source: [u8; 4], destination: [u8; 4], protocol: u8, payload: &[u8]) -> Vec<u8> {
+    pub(crate) fn packet(
+        source: [u8; 4],
+        destination: [u8; 4],
+        protocol: u8,
+        payload: &[u8],
+    ) -> Vec<u8> {
         let mut out = Vec::new();
         let length = (HEADER_BYTES + payload.len()) as u16;
-        write_header(&mut out, (0, 7), protocol, (source.into(), destination.into()), length);
+        write_header(
+            &mut out,
+            (0, 7),
+            protocol,
+            (source.into(), destination.into()),
+            length,
+        );
         out.extend(payload);
         out
     }

@@ -21,9 +21,8 @@ pub(crate) fn is_of_testbed(packet: &Ipv4<'_>, calibration_port: u16) -> bool {
     }
     let payload = packet.payload();
     let header_bytes = match packet.protocol() {
-        ICMP => ICMP_UDP_BYTES,
         UDP if read_u16(payload, 2) == Some(calibration_port) => return true,
-        UDP => ICMP_UDP_BYTES,
+        ICMP | UDP => ICMP_UDP_BYTES,
         TCP => TCP_BYTES,
         _ => 0,
     };
@@ -37,7 +36,7 @@ mod tests {
     use crate::contract;
     use crate::ipv4::tests::packet;
 
-    const PORT: u16 = 5301;
+    const PORT: u16 = 5311;
 
     fn is_found(bytes: &[u8]) -> bool {
         is_of_testbed(&Ipv4::parse(bytes).unwrap(), PORT)
@@ -60,7 +59,12 @@ mod tests {
     #[test]
     fn whistles_and_calibrations_are_found_and_nothing_else() {
         let of = |protocol: u8, header: &[u8], text: &[u8]| {
-            is_found(&packet([10, 0, 0, 1], [10, 0, 0, 2], protocol, &[header, text].concat()))
+            is_found(&packet(
+                [10, 0, 0, 1],
+                [10, 0, 0, 2],
+                protocol,
+                &[header, text].concat(),
+            ))
         };
         let to = |port: u16| [&[0, 9], &port.to_be_bytes()[..], &[0, 20, 0, 0]].concat();
         assert!(of(ICMP, &[8, 0, 0, 0, 0, 1, 0, 0], b"atoll whistle start"));

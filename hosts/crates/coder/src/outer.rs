@@ -63,7 +63,9 @@ pub(crate) fn content<'a>(packet: &Ipv4<'a>) -> Option<&'a [u8]> {
     let payload = packet.payload();
     let length = usize::from(read_u16(payload, 4)?);
     let ours = [read_u16(payload, 0)?, read_u16(payload, 2)?] == [PORT, PORT];
-    let datagram = payload.get(..length).filter(|_| ours && length >= UDP_BYTES)?;
+    let datagram = payload
+        .get(..length)
+        .filter(|_| ours && length >= UDP_BYTES)?;
     let has_checksum = read_u16(payload, 6)? != 0;
     let ends = (packet.source(), packet.destination());
     (!packet.is_fragment() && has_checksum && checksum(ends, datagram) == 0)
@@ -94,9 +96,15 @@ mod tests {
 
     fn frame(content: &[u8]) -> Vec<u8> {
         let mut frame = Vec::new();
-        write_frame(&mut frame, &ADDRESSES, (LOWER_EFFORT, 3), content.len(), |out| {
-            out.extend(content);
-        });
+        write_frame(
+            &mut frame,
+            &ADDRESSES,
+            (LOWER_EFFORT, 3),
+            content.len(),
+            |out| {
+                out.extend(content);
+            },
+        );
         frame
     }
 

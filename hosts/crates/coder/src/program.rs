@@ -54,7 +54,11 @@ impl Router {
 
 /// Ports are numbered in pairs, the world's first.
 fn side_of(port: usize) -> Side {
-    if port % 2 == 0 { Side::World } else { Side::Island }
+    if port % 2 == 0 {
+        Side::World
+    } else {
+        Side::Island
+    }
 }
 
 fn other_leg(port: usize) -> usize {
@@ -64,7 +68,8 @@ fn other_leg(port: usize) -> usize {
 impl Coder {
     /// `first_generation`: the number from which generations are counted.
     pub(crate) fn new(config: &Config, first_generation: u32) -> Self {
-        let tunnels = (config.tunnels.iter()).map(|tunnel| Tunnel::new(config, tunnel, first_generation));
+        let tunnels =
+            (config.tunnels.iter()).map(|tunnel| Tunnel::new(config, tunnel, first_generation));
         let hosts = config.hosts.world.iter().chain(&config.hosts.island);
         Self {
             tunnels: tunnels.collect(),
@@ -115,10 +120,21 @@ impl Coder {
     }
 
     /// Forward a packet as it is. `tunnel`: the one that could have carried it.
-    fn pass(&mut self, tunnel: Option<usize>, arrival: &Arrival<'_>, packet: &Ipv4<'_>, out: &mut FrameOutput<()>) {
+    fn pass(
+        &mut self,
+        tunnel: Option<usize>,
+        arrival: &Arrival<'_>,
+        packet: &Ipv4<'_>,
+        out: &mut FrameOutput<()>,
+    ) {
         let port = other_leg(arrival.port);
         let mut frame = out.buffer(ETHERNET_BYTES + packet.bytes.len());
-        let destination = arrival.received.frame.first_chunk().copied().map_or(NOBODY, Mac);
+        let destination = arrival
+            .received
+            .frame
+            .first_chunk()
+            .copied()
+            .map_or(NOBODY, Mac);
         self.router.write(&mut frame, port, packet, destination);
         self.sums.uncoded_packets += 1;
         if let Some(number) = tunnel {
@@ -127,7 +143,14 @@ impl Coder {
         out.send(outgoing(port, arrival.now_ns, frame));
     }
 
-    fn encode(&mut self, number: usize, port: usize, now_ns: u64, packet: &Ipv4<'_>, out: &mut FrameOutput<()>) {
+    fn encode(
+        &mut self,
+        number: usize,
+        port: usize,
+        now_ns: u64,
+        packet: &Ipv4<'_>,
+        out: &mut FrameOutput<()>,
+    ) {
         let (tunnel, sums) = (&mut self.tunnels[number], &mut self.sums);
         if !tunnel.takes(packet) {
             sums.oversize_packets += 1;
@@ -145,7 +168,14 @@ impl Coder {
         }
     }
 
-    fn decode(&mut self, number: usize, port: usize, now_ns: u64, packet: &Ipv4<'_>, out: &mut FrameOutput<()>) {
+    fn decode(
+        &mut self,
+        number: usize,
+        port: usize,
+        now_ns: u64,
+        packet: &Ipv4<'_>,
+        out: &mut FrameOutput<()>,
+    ) {
         let Some(content) = outer::content(packet) else {
             self.sums.decoded.malformed_packets += 1;
             return;
@@ -155,7 +185,8 @@ impl Coder {
         let (from, port) = (side_of(port), other_leg(port));
         let congested = says_congestion(packet.tos());
         decoder.take(now_ns, content, |bytes, recovered| {
-            let inner = Ipv4::parse(bytes).filter(|inner| inner.ttl() > 1 && reach.carries(inner, from));
+            let inner =
+                Ipv4::parse(bytes).filter(|inner| inner.ttl() > 1 && reach.carries(inner, from));
             let Some(inner) = inner else {
                 sums.decoded.malformed_packets += 1;
                 return;
@@ -167,7 +198,13 @@ impl Coder {
             }
             let mut frame = out.buffer(ETHERNET_BYTES + bytes.len());
             router.write(&mut frame, port, &inner, NOBODY);
-            if capable && (if recovered { signal == Signal::Mark } else { congested }) {
+            if capable
+                && (if recovered {
+                    signal == Signal::Mark
+                } else {
+                    congested
+                })
+            {
                 ipv4::mark_congestion(&mut frame[ETHERNET_BYTES..]);
             }
             out.send(outgoing(port, now_ns, frame));
@@ -187,10 +224,16 @@ impl Coder {
     }
 
     fn present(&mut self, longest: impl Fn(&mut Peak) -> u64) -> Present {
-        let peaks = self.tunnels.iter_mut().map(|tunnel| longest(tunnel.decoder.recovery_ns()));
+        let peaks = self
+            .tunnels
+            .iter_mut()
+            .map(|tunnel| longest(tunnel.decoder.recovery_ns()));
         let recovery_delay_max_ns = peaks.max().unwrap_or(0);
         let held = self.tunnels.iter().map(Tunnel::held).sum::<Count>();
-        let open = self.tunnels.iter().map(|tunnel| tunnel.decoder.open_generations());
+        let open = self
+            .tunnels
+            .iter()
+            .map(|tunnel| tunnel.decoder.open_generations());
         Present {
             waiting_repair_packets: held.packets,
             waiting_repair_bytes: held.bytes,
@@ -340,7 +383,8 @@ mod tests {
                     tunnel["peer_address"] = address;
                     tunnel["peer_at"] = json!("world");
                     let pair = line["pairs"][0].as_object_mut().unwrap();
-                    let (world, island) = (pair["world"]["mtu"].take(), pair["island"]["mtu"].take());
+                    let (world, island) =
+                        (pair["world"]["mtu"].take(), pair["island"]["mtu"].take());
                     (pair["world"]["mtu"], pair["island"]["mtu"]) = (island, world);
                 }
             });
@@ -363,7 +407,12 @@ mod tests {
     }
 
     /// What leaves when these frames arrive at a port: port and frame of each.
-    fn arrive(coder: &mut Coder, port: usize, now_ns: u64, frames: &[Vec<u8>]) -> Vec<(usize, Vec<u8>)> {
+    fn arrive(
+        coder: &mut Coder,
+        port: usize,
+        now_ns: u64,
+        frames: &[Vec<u8>],
+    ) -> Vec<(usize, Vec<u8>)> {
         let mut out = FrameOutput::default();
         for frame in frames {
             let received = Received {
@@ -381,7 +430,10 @@ mod tests {
             };
             coder.on_frame(&arrival, &mut out);
         }
-        out.take().into_iter().map(|each| (each.port, each.frame)).collect()
+        out.take()
+            .into_iter()
+            .map(|each| (each.port, each.frame))
+            .collect()
     }
 
     fn frames(sent: &[(usize, Vec<u8>)]) -> Vec<Vec<u8>> {
@@ -408,7 +460,11 @@ mod tests {
         assert_eq!(near.sums().repair_packets, 1);
         let outer = Ipv4::parse(&sent[4][ETHERNET_BYTES..]).unwrap();
         assert_eq!(outer.tos() >> 2, 1, "lower effort");
-        assert_eq!(outer.bytes.len() + 2, 120 + OVERHEAD_BYTES, "room for an even length");
+        assert_eq!(
+            outer.bytes.len() + 2,
+            120 + OVERHEAD_BYTES,
+            "room for an even length"
+        );
         sent.remove(1);
         let delivered = arrive(&mut far, WORLD, 2 * MS, &sent);
         assert!(delivered.iter().all(|(port, _)| *port == ISLAND));
@@ -417,16 +473,29 @@ mod tests {
         let mut expected = numbered(2)[1].clone();
         ipv4::decrement_ttl(&mut expected);
         ipv4::decrement_ttl(&mut expected);
-        assert_eq!(delivered[3][ETHERNET_BYTES..], expected, "as behind two routers");
+        assert_eq!(
+            delivered[3][ETHERNET_BYTES..],
+            expected,
+            "as behind two routers"
+        );
         assert_eq!(delivered[3][..6], [2, 0, 0, 2, 0, 1], "the host's address");
         let sums = far.sums().decoded;
-        assert_eq!((sums.recovered_packets, sums.useful_repair_packets, sums.lost_packets), (1, 1, 0));
+        assert_eq!(
+            (
+                sums.recovered_packets,
+                sums.useful_repair_packets,
+                sums.lost_packets
+            ),
+            (1, 1, 0)
+        );
     }
 
     #[test]
     fn both_directions_are_coded() {
         let (mut near, mut far) = pair(small_generations);
-        let back: Vec<Vec<u8>> = (0..4).map(|number| framed(&packet(CLIENT, SERVER, TCP, &[number; 9]))).collect();
+        let back: Vec<Vec<u8>> = (0..4)
+            .map(|number| framed(&packet(CLIENT, SERVER, TCP, &[number; 9])))
+            .collect();
         let mut sent = frames(&arrive(&mut far, ISLAND, MS, &back));
         sent.remove(0);
         let delivered = arrive(&mut near, ISLAND, MS, &sent);
@@ -447,11 +516,19 @@ mod tests {
     #[test]
     fn packets_of_the_testbed_pass_uncoded() {
         let (mut near, mut far) = pair(small_generations);
-        let whistle = packet(SERVER, CLIENT, 1, b"\x08\0\0\0\0\x01\0\0atoll whistle start");
+        let whistle = packet(
+            SERVER,
+            CLIENT,
+            1,
+            b"\x08\0\0\0\0\x01\0\0atoll whistle start",
+        );
         let sent = frames(&arrive(&mut near, WORLD, 0, &[framed(&whistle)]));
         let arrived = frames(&arrive(&mut far, WORLD, 0, &sent));
         assert_eq!(arrived[0][ETHERNET_BYTES + 20..], whistle[20..]);
-        assert_eq!((near.sums().source_packets, near.sums().uncoded_packets), (0, 1));
+        assert_eq!(
+            (near.sums().source_packets, near.sums().uncoded_packets),
+            (0, 1)
+        );
     }
 
     #[test]
@@ -462,16 +539,37 @@ mod tests {
         });
         let long = framed(&packet(SERVER, CLIENT, TCP, &[0; 100]));
         let small = framed(&packet(SERVER, CLIENT, TCP, &[0; 40]));
-        arrive(&mut near, WORLD, 0, &[long.clone(), long.clone(), long, small]);
-        assert_eq!((near.sums().source_packets, near.sums().uncoded_packets), (1, 3));
+        arrive(
+            &mut near,
+            WORLD,
+            0,
+            &[long.clone(), long.clone(), long, small],
+        );
+        assert_eq!(
+            (near.sums().source_packets, near.sums().uncoded_packets),
+            (1, 3)
+        );
     }
 
     #[test]
     fn one_direction_can_be_coded_alone() {
         let (mut near, mut far) = pair(|line| line["direction"] = json!("to_island"));
-        arrive(&mut near, WORLD, 0, &[framed(&packet(SERVER, CLIENT, TCP, &[1]))]);
-        arrive(&mut far, ISLAND, 0, &[framed(&packet(CLIENT, SERVER, TCP, &[1]))]);
-        assert_eq!((near.sums().source_packets, far.sums().source_packets), (1, 0));
+        arrive(
+            &mut near,
+            WORLD,
+            0,
+            &[framed(&packet(SERVER, CLIENT, TCP, &[1]))],
+        );
+        arrive(
+            &mut far,
+            ISLAND,
+            0,
+            &[framed(&packet(CLIENT, SERVER, TCP, &[1]))],
+        );
+        assert_eq!(
+            (near.sums().source_packets, far.sums().source_packets),
+            (1, 0)
+        );
     }
 
     #[test]
@@ -481,7 +579,10 @@ mod tests {
         let mut old = packet(SERVER, CLIENT, TCP, &[0]);
         (0..63).for_each(|_| ipv4::decrement_ttl(&mut old));
         assert!(arrive(&mut near, WORLD, 0, &[framed(&long), framed(&old)]).is_empty());
-        assert_eq!((near.sums().oversize_packets, near.sums().ignored_frames), (1, 1));
+        assert_eq!(
+            (near.sums().oversize_packets, near.sums().ignored_frames),
+            (1, 1)
+        );
     }
 
     #[test]
@@ -504,8 +605,14 @@ mod tests {
         sent.remove(0);
         ipv4::mark_congestion(&mut sent[1][ETHERNET_BYTES..]);
         let delivered = frames(&arrive(&mut far, WORLD, 0, &sent));
-        let marks: Vec<u8> = delivered.iter().map(|frame| frame[ETHERNET_BYTES + 1]).collect();
-        assert_eq!((payloads(&delivered), marks), (vec![1, 2, 3, 0], vec![2, 3, 2, 3]));
+        let marks: Vec<u8> = delivered
+            .iter()
+            .map(|frame| frame[ETHERNET_BYTES + 1])
+            .collect();
+        assert_eq!(
+            (payloads(&delivered), marks),
+            (vec![1, 2, 3, 0], vec![2, 3, 2, 3])
+        );
     }
 
     #[test]

@@ -42,7 +42,10 @@ mod tests {
 
     #[test]
     fn a_request_that_is_not_known_is_answered_if_it_has_an_id() {
-        assert_eq!(parse(r#"{"op":"mark","id":7}"#).unwrap(), Request::Mark { id: 7 });
+        assert_eq!(
+            parse(r#"{"op":"mark","id":7}"#).unwrap(),
+            Request::Mark { id: 7 }
+        );
         let mistaken = parse(r#"{"op":"reset","id":8,"pair":0}"#).unwrap();
         assert!(matches!(mistaken, Request::Mistaken { op, id: 8, .. } if op == "reset"));
         assert!(parse(r#"{"op":"mark"}"#).is_err());

@@ -91,7 +91,10 @@ impl<T> Scheduler<T> {
         let first = self.waiting.front()?;
         let due_ns = match &self.release {
             Release::AtOnce => first.made_ns,
-            Release::Deferred { after_ns, generations } => {
+            Release::Deferred {
+                after_ns,
+                generations,
+            } => {
                 let behind = self.generations - first.generations;
                 if generations.is_some_and(|least| behind > least) {
                     first.made_ns
@@ -173,14 +176,23 @@ mod tests {
 
     #[test]
     fn deferred_packets_wait_for_time_or_for_generations() {
-        let deferred = |generations| with_two(Release::Deferred { after_ns: 50 * MS, generations });
+        let deferred = |generations| {
+            with_two(Release::Deferred {
+                after_ns: 50 * MS,
+                generations,
+            })
+        };
         assert_eq!(leaves(&mut deferred(None), 90), [(50, 1), (50, 2)]);
         let mut after_two = deferred(Some(2));
         after_two.generation_ended();
         assert_eq!(after_two.pop(MS), None, "one further generation");
         after_two.generation_ended();
         assert_eq!(after_two.pop(MS), Some(1), "its own, and two further ones");
-        assert_eq!(leaves(&mut deferred(Some(2)), 90), [(50, 1), (50, 2)], "without traffic");
+        assert_eq!(
+            leaves(&mut deferred(Some(2)), 90),
+            [(50, 1), (50, 2)],
+            "without traffic"
+        );
     }
 
     #[test]
@@ -211,11 +223,17 @@ mod tests {
     fn release() -> impl Strategy<Value = Release> {
         prop_oneof![
             Just(Release::AtOnce),
-            (0..600 * MS, proptest::option::of(0..4_u64))
-                .prop_map(|(after_ns, generations)| Release::Deferred { after_ns, generations }),
-            (100_000..100_000_000_u64, 1_500..100_000_u64).prop_map(|(rate, room_bytes)| Release::Room {
-                queue: VirtualQueue::new(rate, 100_000),
-                room_bytes,
+            (0..600 * MS, proptest::option::of(0..4_u64)).prop_map(|(after_ns, generations)| {
+                Release::Deferred {
+                    after_ns,
+                    generations,
+                }
+            }),
+            (100_000..100_000_000_u64, 1_500..100_000_u64).prop_map(|(rate, room_bytes)| {
+                Release::Room {
+                    queue: VirtualQueue::new(rate, 100_000),
+                    room_bytes,
+                }
             }),
         ]
     }

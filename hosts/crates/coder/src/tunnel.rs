@@ -120,13 +120,20 @@ impl Tunnel {
         let (header, made) = self.encoder.push(now_ns, packet)?;
         let content_bytes = header.length() + packet.len();
         let mut frame = out.buffer(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
-        write_frame(&mut frame, &self.addresses(), (tos, self.next_identification()), content_bytes, |frame| {
-            header.write(frame);
-            frame.extend_from_slice(packet);
-        });
+        write_frame(
+            &mut frame,
+            &self.addresses(),
+            (tos, self.next_identification()),
+            content_bytes,
+            |frame| {
+                header.write(frame);
+                frame.extend_from_slice(packet);
+            },
+        );
         sums.source_packets += 1;
         sums.source_bytes += packet.len() as u64;
-        self.scheduler.sent(now_ns, (frame.len() - ETHERNET_BYTES) as u32);
+        self.scheduler
+            .sent(now_ns, (frame.len() - ETHERNET_BYTES) as u32);
         out.send(Outgoing {
             port,
             scheduled_ns: now_ns,
@@ -139,14 +146,22 @@ impl Tunnel {
 
     /// When [`Tunnel::emit`] is to be called next.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        [self.encoder.next_ns(), self.scheduler.next_ns()].into_iter().flatten().min()
+        [self.encoder.next_ns(), self.scheduler.next_ns()]
+            .into_iter()
+            .flatten()
+            .min()
     }
 
     /// End generations whose time is over, and send the repair packets that may leave.
     ///
     /// # Errors
     /// None are expected.
-    pub(crate) fn emit(&mut self, now_ns: u64, out: &mut FrameOutput<()>, sums: &mut Sums) -> Result<(), CodeError> {
+    pub(crate) fn emit(
+        &mut self,
+        now_ns: u64,
+        out: &mut FrameOutput<()>,
+        sums: &mut Sums,
+    ) -> Result<(), CodeError> {
         let made = self.encoder.flush(now_ns)?;
         self.keep(now_ns, made, sums);
         while !out.is_full() {
@@ -181,12 +196,25 @@ impl Tunnel {
         for repair in made.repairs {
             let content_bytes = repair.header.length() + repair.symbol.len();
             let mut frame = Vec::with_capacity(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
-            write_frame(&mut frame, &self.addresses(), (tos, self.next_identification()), content_bytes, |frame| {
-                repair.header.write(frame);
-                frame.extend_from_slice(&repair.symbol);
-            });
+            write_frame(
+                &mut frame,
+                &self.addresses(),
+                (tos, self.next_identification()),
+                content_bytes,
+                |frame| {
+                    repair.header.write(frame);
+                    frame.extend_from_slice(&repair.symbol);
+                },
+            );
             let bytes = (frame.len() - ETHERNET_BYTES) as u32;
-            self.scheduler.push(now_ns, bytes, Waiting { port: self.port, frame });
+            self.scheduler.push(
+                now_ns,
+                bytes,
+                Waiting {
+                    port: self.port,
+                    frame,
+                },
+            );
         }
         for _ in 0..made.ended {
             self.scheduler.generation_ended();

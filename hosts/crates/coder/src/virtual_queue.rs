@@ -47,7 +47,9 @@ impl VirtualQueue {
     pub(crate) fn room_at_ns(&self, bytes: u32, limit_bytes: u64) -> u64 {
         match limit_bytes.cmp(&u64::from(bytes)) {
             Ordering::Less => self.idle_from_ns,
-            _ => self.idle_from_ns.saturating_sub(self.time_of_ns(limit_bytes - u64::from(bytes))),
+            _ => self
+                .idle_from_ns
+                .saturating_sub(self.time_of_ns(limit_bytes - u64::from(bytes))),
         }
     }
 
@@ -82,8 +84,15 @@ mod tests {
         let mut queue = VirtualQueue::new(8_000_000, 10_000);
         queue.add(0, 1000);
         queue.add(0, 1000);
-        assert_eq!([0, 1, 2, 3].map(|ms| queue.backlog_bytes(ms * MS)), [2000, 1000, 0, 0]);
-        assert_eq!(queue.room_at_ns(1000, 500), 2 * MS, "larger than the limit: when the link is idle");
+        assert_eq!(
+            [0, 1, 2, 3].map(|ms| queue.backlog_bytes(ms * MS)),
+            [2000, 1000, 0, 0]
+        );
+        assert_eq!(
+            queue.room_at_ns(1000, 500),
+            2 * MS,
+            "larger than the limit: when the link is idle"
+        );
     }
 
     proptest! {
@@ -93,10 +102,10 @@ mod tests {
             rate in 1_000..1_000_000_000_u64,
             capacity in 1_500..200_000_u64,
             sent in proptest::collection::vec((0..5 * MS, 40..1_500_u32), 1..200),
-            share in 0.0..1.0,
+            percent in 0..100_u64,
         ) {
             let mut queue = VirtualQueue::new(rate, capacity);
-            let (limit, mut now) = ((capacity as f64 * share) as u64, 0);
+            let (limit, mut now) = (capacity * percent / 100, 0);
             for (pause, bytes) in sent {
                 now += pause;
                 queue.add(now, bytes);
