@@ -30,7 +30,8 @@ def ran(
     """A valid run of the example without its transfer, with this code at both coders, loss of the link and load."""
     directory.mkdir(exist_ok=True)
     text = (project / "examples/coder-geo.yaml").read_text(encoding="utf-8")
-    head = text[: text.index("boxes:")].replace("../emulation", str(project / "emulation"))
+    latency = text[text.index("latency:") : text.index("traffic:")]
+    head = (text[: text.index("boxes:")] + latency).replace("../emulation", str(project / "emulation"))
     head = head.replace("loss: 1 %", f"loss: {loss}").replace("60 s", f"{DURATION_S} s")
     if chain:
         head = head.replace("[tap-w, coder-w, sat, coder-i, tap-i]", chain)
@@ -70,14 +71,14 @@ def test_what_stays_lost_is_what_an_ideal_code_cannot_recover(tmp_path: Path, pr
     decoded = summary["boxes"]["coder-i"]
     assert decoded["recovered_packets"] > 6 * lost
     assert decoded["malformed_packets"] == decoded["late_packets"] == 0
-    assert abs(decoded["lost_packets"] - lost) <= 0.05 * lost, "the coder knows of nearly all of them"
+    assert 0.8 * lost < decoded["lost_packets"] < 1.1 * lost, "counted two seconds later"
 
 
 def test_without_the_code_all_losses_stay(tmp_path: Path, project: Path) -> None:
     summary = ran(tmp_path, project, "mode: off", loss="5 %")
     sent = UDP_BIT_S * DURATION_S / 8 / UDP_PACKET
     assert abs(summary["udp"]["lost_packets"] - 0.05 * sent) < 4 * sqrt(0.05 * sent)
-    assert "coder-w" not in summary["boxes"]
+    assert "coder-w" not in summary.get("boxes", {})
 
 
 def passed(run_dir: str, capture: str, scratch: Path) -> Counter[bytes]:
@@ -98,16 +99,18 @@ def passed(run_dir: str, capture: str, scratch: Path) -> Counter[bytes]:
 @pytest.mark.parametrize("scheduler", ["tail", "interspersed", "deferred"])
 def test_without_loss_every_packet_arrives_once_and_unchanged(tmp_path: Path, project: Path, scheduler: str) -> None:
     """Compared to the last byte, at both taps, in both directions."""
-    load = "traffic: {channels: 6, flow_sizes: 200 kB}\ncaptures: {snap: 1600 B}\n"
+    load = "traffic: {channels: 2, flow_sizes: 30 kB}\ncaptures: {snap: 1600 B}\n"
     summary = ran(tmp_path, project, f"generation: 10, scheduler: {scheduler}", load=load)
     assert summary["flows_completed"] > 0
     assert summary["flows_failed"] == 0
     world, island = (passed(summary["run_dir"], each, tmp_path) for each in ("world", "island"))
     either = world & island
     edge = (world - either) + (island - either)  # on their way when a capture began or ended
-    assert sum(either.values()) > 50 * max(1, sum(edge.values())), (sum(either.values()), sum(edge.values()))
+    assert sum(either.values()) > 1000
+    assert sum(edge.values()) <= 4, edge
     decoded = summary["boxes"]["coder-i"]
     assert decoded["arrived_source_packets"] > 0
+    assert summary["loss_bytes_link"] == 0
     assert decoded["recovered_packets"] == decoded["lost_packets"] == decoded["useful_repair_packets"] == 0
 
 
@@ -127,7 +130,7 @@ def test_a_change_between_a_coded_and_a_bare_chain_loses_nothing(tmp_path: Path,
 
 def test_titrated_repair_packets_leave_room_for_packets(tmp_path: Path, project: Path) -> None:
     """Over a link that is full, repair packets of `tail` push others out of its queue; titrated ones wait, and go."""
-    full = UDP_ALONE.replace(str(UDP_BIT_S), "15600000")
+    full = UDP_ALONE.replace(str(UDP_BIT_S), "15000000")
     rate = "link_rate: 16 Mbit/s, link_queue: 120 kB"
     lost = {
         scheduler: ran(tmp_path / scheduler, project, f"scheduler: {scheduler}, {rate}, stale: 500 ms", load=full)

@@ -15,8 +15,6 @@ const HELD_MAX: usize = 16_384;
 const GENERATIONS: std::ops::RangeInclusive<usize> = 8..=1024;
 /// After so many late packets in a row, the other coder has begun again with a lower number.
 const LATE_MAX: u32 = 64;
-/// After this time without a packet of it, a generation gets no more.
-const OVER_NS: u64 = 5_000_000_000;
 
 /// Decodes the packets of one direction.
 #[derive(Debug)]
@@ -24,6 +22,8 @@ pub(crate) struct Decoder {
     code: Box<dyn BlockCode>,
     size: u16,
     longest_packet: usize,
+    /// After this time without a packet of it, a generation gets no more.
+    over_ns: u64,
     /// The generations from number `first` on.
     window: VecDeque<Slot>,
     first: u32,
@@ -57,11 +57,17 @@ struct Generation {
 }
 
 impl Decoder {
-    pub(crate) fn new(code: Box<dyn BlockCode>, size: u16, longest_packet: usize) -> Self {
+    pub(crate) fn new(
+        code: Box<dyn BlockCode>,
+        size: u16,
+        longest_packet: usize,
+        over_ns: u64,
+    ) -> Self {
         Self {
             code,
             size,
             longest_packet,
+            over_ns,
             window: VecDeque::new(),
             first: 0,
             kept_max: (HELD_MAX / usize::from(size))
@@ -120,7 +126,7 @@ impl Decoder {
     pub(crate) fn expire(&mut self, now_ns: u64) {
         for at in 0..self.window.len() {
             if let Slot::Open(open) = &self.window[at] {
-                if now_ns.saturating_sub(open.last_ns) >= OVER_NS {
+                if now_ns.saturating_sub(open.last_ns) >= self.over_ns {
                     self.end(at);
                 }
             }
@@ -295,9 +301,10 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const LONGEST: usize = 1400;
+    const OVER_NS: u64 = 2_000 * MS;
 
     fn decoder(size: u16) -> Decoder {
-        Decoder::new(Box::new(Rlnc { size }), size, LONGEST)
+        Decoder::new(Box::new(Rlnc { size }), size, LONGEST, OVER_NS)
     }
 
     fn bytes(header: &Header, rest: &[u8]) -> Vec<u8> {

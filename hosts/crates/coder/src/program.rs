@@ -17,6 +17,8 @@ use std::net::Ipv4Addr;
 
 /// The type of frames with IPv4 packets.
 const ETHERTYPE_IPV4: u16 = 0x0800;
+/// For so long after a packet of the testbed, whose delay is measured, none waits in the ring.
+const MEASURED_NS: u64 = 1_000_000_000;
 /// For destinations that are no host: a coder of a tunnel within this one takes all frames.
 const NOBODY: Mac = Mac([2, 0, 0, 0, 0, 0]);
 
@@ -30,6 +32,9 @@ pub(crate) struct Coder {
     flow_threshold_bytes: u64,
     calibration_port: u16,
     signal: Signal,
+    /// When the last packet arrived, and the last one of the testbed.
+    last_ns: u64,
+    testbed_ns: Option<u64>,
     sums: Sums,
     marked: Marked<Sums>,
 }
@@ -82,6 +87,8 @@ impl Coder {
             flow_threshold_bytes: config.flow_threshold_bytes,
             calibration_port: config.calibration_port,
             signal: config.signal,
+            last_ns: 0,
+            testbed_ns: None,
             sums: Sums::default(),
             marked: Marked::default(),
         }
@@ -89,6 +96,7 @@ impl Coder {
 
     fn on_packet(&mut self, arrival: &Arrival<'_>, packet: &Ipv4<'_>, out: &mut FrameOutput<()>) {
         let (port, side) = (arrival.port, side_of(arrival.port));
+        self.last_ns = self.last_ns.max(arrival.now_ns);
         let from_peer = |tunnel: &Tunnel| tunnel.peer_at() == side && tunnel.is_for_us(packet);
         if packet.protocol() == UDP {
             if let Some(number) = self.tunnels.iter().position(from_peer) {
@@ -102,8 +110,12 @@ impl Coder {
         }
         let carries = |tunnel: &Tunnel| tunnel.peer_at() != side && tunnel.carries(packet, side);
         let tunnel = self.tunnels.iter().position(carries);
+        let of_testbed = is_of_testbed(packet, self.calibration_port);
+        if of_testbed {
+            self.testbed_ns = Some(arrival.now_ns);
+        }
         match tunnel {
-            Some(number) if self.is_coded(number, packet) => {
+            Some(number) if !of_testbed && self.is_coded(number, packet) => {
                 self.encode(number, port, arrival.now_ns, packet, out);
             }
             _ => self.pass(tunnel, arrival, packet, out),
@@ -111,7 +123,7 @@ impl Coder {
     }
 
     fn is_coded(&mut self, tunnel: usize, packet: &Ipv4<'_>) -> bool {
-        if !self.tunnels[tunnel].codes || is_of_testbed(packet, self.calibration_port) {
+        if !self.tunnels[tunnel].codes {
             return false;
         }
         let of_long_flow =
@@ -298,6 +310,11 @@ impl FrameProgram for Coder {
                 self.sums.ignored_frames += 1;
             }
         }
+    }
+
+    fn may_poll(&self) -> bool {
+        self.testbed_ns
+            .is_none_or(|at| self.last_ns.saturating_sub(at) >= MEASURED_NS)
     }
 
     fn on_refused(&mut self, _frame: &Outgoing<()>) {
@@ -529,6 +546,9 @@ mod tests {
             (near.sums().source_packets, near.sums().uncoded_packets),
             (0, 1)
         );
+        assert!(!near.may_poll(), "its delay is measured");
+        arrive(&mut near, WORLD, MEASURED_NS, &[framed(&numbered(1)[0])]);
+        assert!(near.may_poll());
     }
 
     #[test]

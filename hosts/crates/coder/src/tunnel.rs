@@ -13,6 +13,9 @@ use atoll_headers::ETHERNET_BYTES;
 use atoll_measures::Count;
 use atoll_rlnc::CodeError;
 
+/// The longest time by which a repair packet takes longer than others through a link, whose queue is full of them.
+const IN_LINK_NS: u64 = 1_000_000_000;
+
 /// A repair packet in its frame, and the port by which it is to leave.
 #[derive(Debug)]
 struct Waiting {
@@ -59,6 +62,7 @@ pub(crate) struct Tunnel {
 impl Tunnel {
     pub(crate) fn new(config: &Config, tunnel: &TunnelConfig, first_generation: u32) -> Self {
         let longest_packet = config.longest_packet(tunnel.peer_at);
+        let over_ns = config.stale_ns.saturating_add(IN_LINK_NS);
         let towards = match tunnel.peer_at {
             Side::World => Coded::ToWorld,
             Side::Island => Coded::ToIsland,
@@ -70,7 +74,7 @@ impl Tunnel {
             longest_packet,
             low_priority: config.low_priority,
             encoder: Encoder::new(config.code(), config.shape(), first_generation),
-            decoder: Decoder::new(config.code(), config.generation, longest_packet),
+            decoder: Decoder::new(config.code(), config.generation, longest_packet, over_ns),
             scheduler: Scheduler::new(config.release(), config.stale_ns),
             identification: 0,
             port: 0,
