@@ -9,6 +9,7 @@
 use atoll_gf256::{Arithmetic, Field, Term};
 
 use crate::errors::CodeError;
+use crate::spare::{SpareBuffers, SpareTerms, extend_with_zeros};
 use crate::symbol;
 
 /// Bytes of a vector register: rows have so many, zeros at the end, for short ones would be computed byte by byte.
@@ -23,6 +24,19 @@ pub(crate) struct Elimination {
     repairs: Vec<Option<Repair>>,
     recovered: Vec<usize>,
     damaged: bool,
+    spare: Spare,
+}
+
+/// Buffers of what is over, at most as many as were once in use together.
+#[derive(Debug, Default)]
+struct Spare {
+    symbols: SpareBuffers,
+    /// Of coefficients and mixes.
+    rows: SpareBuffers,
+    terms: SpareTerms,
+    factors: Vec<u8>,
+    solved: Vec<usize>,
+    found: Vec<(usize, Vec<u8>)>,
 }
 
 /// An equation in reduced row echelon form: no other row has a coefficient at its pivot.
@@ -74,6 +88,7 @@ impl Elimination {
             repairs: Vec::new(),
             recovered: Vec::new(),
             damaged: false,
+            spare: Spare::default(),
         }
     }
 
@@ -105,14 +120,37 @@ impl Elimination {
         std::mem::take(&mut self.recovered)
     }
 
-    /// A column is known. False if it was before.
-    pub(crate) fn learn(&mut self, column: usize, symbol: Vec<u8>) -> Result<bool, CodeError> {
+    /// Show the columns solved since the last call, and their symbols.
+    pub(crate) fn each_recovered(&mut self, mut show: impl FnMut(usize, &[u8])) {
+        for column in self.recovered.drain(..) {
+            if let Some(symbol) = &self.known[column] {
+                show(column, symbol);
+            }
+        }
+    }
+
+    /// An empty buffer for coefficients.
+    pub(crate) fn spare_row(&mut self) -> Vec<u8> {
+        self.spare.rows.take()
+    }
+
+    /// One that is not needed.
+    pub(crate) fn give_back_row(&mut self, row: Vec<u8>) {
+        self.spare.rows.give_back(row);
+    }
+
+    /// A column is known by its packet. False if it was before.
+    pub(crate) fn learn(&mut self, column: usize, packet: &[u8]) -> Result<bool, CodeError> {
         if self.known[column].is_some() {
             return Ok(false);
         }
+        let mut symbol = self.spare.symbols.take();
+        symbol::fill(&mut symbol, packet)?;
         self.known[column] = Some(symbol);
-        self.clear_column(column);
-        self.solve()?;
+        if !self.rows.is_empty() {
+            self.clear_column(column);
+            self.solve()?;
+        }
         Ok(true)
     }
 
@@ -120,15 +158,18 @@ impl Elimination {
     pub(crate) fn insert(
         &mut self,
         coefficients: Vec<u8>,
-        symbol: Vec<u8>,
+        symbol: &[u8],
     ) -> Result<bool, CodeError> {
         if self.damaged {
+            self.give_back_row(coefficients);
             return Err(CodeError::Damaged);
         }
         let slot = self.free_slot();
-        let mut mix = vec![0; self.repairs.len().max(slot + 1).max(REGISTER)];
+        let mut mix = self.spare_row();
+        mix.resize(self.repairs.len().max(slot + 1).max(REGISTER), 0);
         mix[slot] = 1;
-        let mut reduced = coefficients.clone();
+        let mut reduced = self.spare_row();
+        reduced.extend_from_slice(&coefficients);
         reduced.resize(self.columns().max(REGISTER), 0);
         for (coefficient, known) in reduced.iter_mut().zip(&self.known) {
             if known.is_some() {
@@ -136,17 +177,25 @@ impl Elimination {
             }
         }
         // A row has no coefficient at the others' pivots, so all factors are known beforehand.
-        let factors: Vec<u8> = self.rows.iter().map(|row| reduced[row.pivot]).collect();
+        let mut factors = std::mem::take(&mut self.spare.factors);
+        factors.clear();
+        factors.extend(self.rows.iter().map(|row| reduced[row.pivot]));
         self.add_rows(&mut reduced, &factors, |row| &row.coefficients);
         self.add_rows(&mut mix, &factors, |row| &row.mix);
+        self.spare.factors = factors;
         let Some(pivot) = reduced.iter().position(|coefficient| *coefficient != 0) else {
+            for row in [coefficients, reduced, mix] {
+                self.give_back_row(row);
+            }
             return Ok(false);
         };
+        let mut held = self.spare.symbols.take();
+        held.extend_from_slice(symbol);
         if slot == self.repairs.len() {
             self.repairs.push(None);
         }
         self.repairs[slot] = Some(Repair {
-            symbol,
+            symbol: held,
             coefficients,
         });
         self.subtract_known(slot);
@@ -161,7 +210,9 @@ impl Elimination {
         for slot in 0..self.repairs.len() {
             self.subtract_known(slot);
         }
-        self.known[column] = None;
+        if let Some(symbol) = self.known[column].take() {
+            self.spare.symbols.give_back(symbol);
+        }
         self.recovered.retain(|recovered| *recovered != column);
         let at_pivot = self.rows.iter().position(|row| row.pivot == column);
         let holder = at_pivot.or_else(|| {
@@ -173,7 +224,9 @@ impl Elimination {
             let mut row = self.rows.swap_remove(holder);
             row.pivot = column;
             self.put(row);
-            self.rows.pop();
+            if let Some(row) = self.rows.pop() {
+                self.release(row);
+            }
         }
         // In what is left of the equations its factors cancel out.
         for repair in self.repairs.iter_mut().flatten() {
@@ -184,12 +237,35 @@ impl Elimination {
         self.release_repairs();
     }
 
+    /// Forget everything but the number of columns.
     pub(crate) fn clear(&mut self) {
-        self.rows.clear();
-        self.repairs.clear();
+        self.clear_equations();
         self.recovered.clear();
-        self.known.fill(None);
+        for symbol in self.known.iter_mut().filter_map(Option::take) {
+            self.spare.symbols.give_back(symbol);
+        }
         self.damaged = false;
+    }
+
+    /// Have no columns, as in the beginning.
+    pub(crate) fn restart(&mut self) {
+        self.clear();
+        self.known.clear();
+    }
+
+    fn clear_equations(&mut self) {
+        while let Some(row) = self.rows.pop() {
+            self.release(row);
+        }
+        for repair in self.repairs.drain(..).flatten() {
+            self.spare.symbols.give_back(repair.symbol);
+            self.spare.rows.give_back(repair.coefficients);
+        }
+    }
+
+    fn release(&mut self, row: Row) {
+        self.spare.rows.give_back(row.coefficients);
+        self.spare.rows.give_back(row.mix);
     }
 
     fn free_slot(&self) -> usize {
@@ -199,20 +275,18 @@ impl Elimination {
             .unwrap_or(self.repairs.len())
     }
 
-    fn add_rows<'a>(
-        &'a self,
-        sum: &mut [u8],
-        factors: &[u8],
-        part: impl Fn(&'a Row) -> &'a Vec<u8>,
-    ) {
-        let mut terms: Vec<Term> = (self.rows.iter().zip(factors))
-            .filter(|(_, factor)| **factor != 0)
-            .map(|(row, factor)| Term {
-                source: part(row),
-                factor: *factor,
-            })
-            .collect();
+    fn add_rows(&mut self, sum: &mut [u8], factors: &[u8], part: impl Fn(&Row) -> &Vec<u8>) {
+        let mut terms = self.spare.terms.take();
+        terms.extend(
+            (self.rows.iter().zip(factors))
+                .filter(|(_, factor)| **factor != 0)
+                .map(|(row, factor)| Term {
+                    source: part(row),
+                    factor: *factor,
+                }),
+        );
         self.arithmetic.add_products(sum, &mut terms);
+        self.spare.terms.give_back(terms);
     }
 
     /// Append a row with a coefficient at its pivot, and clear that column in the others.
@@ -260,6 +334,7 @@ impl Elimination {
                 row.pivot = pivot;
                 self.put(row);
             } else {
+                self.release(row);
                 self.release_repairs();
             }
         }
@@ -267,15 +342,21 @@ impl Elimination {
 
     /// Compute the columns whose row has no other unknown.
     fn solve(&mut self) -> Result<(), CodeError> {
-        let mut solved = Vec::new();
-        for (number, row) in self.rows.iter_mut().enumerate() {
-            if row.is_solved() {
-                solved.push(number);
-            }
-        }
-        if solved.is_empty() {
-            return Ok(());
-        }
+        let mut solved = std::mem::take(&mut self.spare.solved);
+        solved.clear();
+        let rows = self.rows.iter_mut().enumerate();
+        solved.extend(rows.filter_map(|(number, row)| row.is_solved().then_some(number)));
+        let done = if solved.is_empty() {
+            Ok(())
+        } else {
+            self.solve_rows(&solved)
+        };
+        self.spare.solved = solved;
+        done
+    }
+
+    /// Compute the columns of these rows, in the order of the rows.
+    fn solve_rows(&mut self, solved: &[usize]) -> Result<(), CodeError> {
         for slot in 0..self.repairs.len() {
             if solved
                 .iter()
@@ -285,45 +366,53 @@ impl Elimination {
             }
         }
         // From the last on, so that numbers stay. None is learned before all are computed: see `subtract_known`.
-        let mut found = Vec::with_capacity(solved.len());
-        for number in solved.into_iter().rev() {
-            let row = self.rows.swap_remove(number);
-            match self.mixed(&row.mix) {
-                Ok(symbol) => found.push((row.pivot, symbol)),
-                Err(error) => {
-                    self.damaged = true;
-                    self.rows.clear();
-                    self.repairs.clear();
-                    return Err(error);
+        let mut found = std::mem::take(&mut self.spare.found);
+        for number in solved.iter().rev() {
+            let row = self.rows.swap_remove(*number);
+            let mut symbol = self.spare.symbols.take();
+            let mixed = self.mix(&row.mix, &mut symbol);
+            found.push((row.pivot, symbol));
+            self.release(row);
+            if let Err(error) = mixed {
+                self.damaged = true;
+                self.clear_equations();
+                for (_, symbol) in found {
+                    self.spare.symbols.give_back(symbol);
                 }
+                return Err(error);
             }
         }
-        for (column, symbol) in found {
+        for (column, symbol) in found.drain(..) {
             self.known[column] = Some(symbol);
             self.recovered.push(column);
         }
+        self.spare.found = found;
         self.release_repairs();
         Ok(())
     }
 
-    fn mixed(&self, mix: &[u8]) -> Result<Vec<u8>, CodeError> {
-        let mut terms: Vec<Term> = (self.repairs.iter().zip(mix))
-            .filter(|(_, factor)| **factor != 0)
-            .filter_map(|(repair, factor)| {
-                Some(Term {
-                    source: &repair.as_ref()?.symbol,
-                    factor: *factor,
-                })
-            })
-            .collect();
+    /// Put the mix of repair symbols, which must be a packet's symbol, into `sum`, which is empty.
+    fn mix(&mut self, mix: &[u8], sum: &mut Vec<u8>) -> Result<(), CodeError> {
+        let mut terms = self.spare.terms.take();
+        terms.extend(
+            (self.repairs.iter().zip(mix))
+                .filter(|(_, factor)| **factor != 0)
+                .filter_map(|(repair, factor)| {
+                    Some(Term {
+                        source: &repair.as_ref()?.symbol,
+                        factor: *factor,
+                    })
+                }),
+        );
         let length = terms
             .iter()
             .map(|term| term.source.len())
             .max()
             .unwrap_or(0);
-        let mut sum = vec![0; length];
-        self.arithmetic.add_products(&mut sum, &mut terms);
-        symbol::trimmed(sum)
+        extend_with_zeros(sum, length);
+        self.arithmetic.add_products(sum, &mut terms);
+        self.spare.terms.give_back(terms);
+        symbol::trim(sum)
     }
 
     /// Subtract the known sources from a repair symbol. Symbols that are mixed must have the same ones subtracted.
@@ -335,7 +424,7 @@ impl Elimination {
         else {
             return;
         };
-        let mut terms = Vec::with_capacity(coefficients.len());
+        let mut terms = self.spare.terms.take();
         for (coefficient, known) in coefficients.iter_mut().zip(&self.known) {
             if let (1.., Some(known)) = (*coefficient, known) {
                 terms.push(Term {
@@ -353,13 +442,17 @@ impl Elimination {
             symbol.resize(longest, 0); // damaged, or another generation's: what it is mixed into will not be a packet
         }
         self.arithmetic.add_products(symbol, &mut terms);
+        self.spare.terms.give_back(terms);
     }
 
     /// Drop the repair symbols of which no row is made.
     fn release_repairs(&mut self) {
         for (slot, repair) in self.repairs.iter_mut().enumerate() {
             if self.rows.iter().all(|row| entry(&row.mix, slot) == 0) {
-                *repair = None;
+                if let Some(repair) = repair.take() {
+                    self.spare.symbols.give_back(repair.symbol);
+                    self.spare.rows.give_back(repair.coefficients);
+                }
             }
         }
     }
