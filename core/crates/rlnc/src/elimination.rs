@@ -19,6 +19,8 @@ const REGISTER: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Elimination {
     arithmetic: Arithmetic,
+    columns: usize,
+    /// At least so many; those of earlier generations stay, since making them one by one takes time.
     known: Vec<Option<Vec<u8>>>,
     rows: Vec<Row>,
     repairs: Vec<Option<Repair>>,
@@ -83,6 +85,7 @@ impl Elimination {
     pub(crate) fn new(field: Field, columns: usize) -> Self {
         Self {
             arithmetic: Arithmetic::new(field),
+            columns,
             known: vec![None; columns],
             rows: Vec::new(),
             repairs: Vec::new(),
@@ -93,12 +96,13 @@ impl Elimination {
     }
 
     pub(crate) fn columns(&self) -> usize {
-        self.known.len()
+        self.columns
     }
 
     /// Have at least so many columns.
     pub(crate) fn grow(&mut self, columns: usize) {
-        if columns > self.columns() {
+        self.columns = self.columns.max(columns);
+        if columns > self.known.len() {
             self.known.resize(columns, None);
         }
     }
@@ -250,7 +254,7 @@ impl Elimination {
     /// Have no columns, as in the beginning.
     pub(crate) fn restart(&mut self) {
         self.clear();
-        self.known.clear();
+        self.columns = 0;
     }
 
     fn clear_equations(&mut self) {
