@@ -44,28 +44,27 @@ struct Spare {
 /// An equation in reduced row echelon form: no other row has a coefficient at its pivot.
 #[derive(Debug)]
 struct Row {
-    coefficients: Vec<u8>,
-    /// Factors of the repair symbols, whose sum belongs to `coefficients`.
-    mix: Vec<u8>,
+    /// A coefficient for each column; then, by slot, factors of the repair symbols, whose sum belongs to these
+    /// coefficients. Together, since both undergo the same operations; as many factors as were once needed.
+    values: Vec<u8>,
     pivot: usize,
     /// A further column with a coefficient, when it was last looked for: as long as it has one, the row has no solution.
     other: usize,
 }
 
 impl Row {
-    fn new(coefficients: Vec<u8>, mix: Vec<u8>, pivot: usize) -> Self {
+    fn new(values: Vec<u8>, pivot: usize) -> Self {
         Self {
-            coefficients,
-            mix,
+            values,
             pivot,
             other: pivot,
         }
     }
 
-    fn is_solved(&mut self) -> bool {
-        if self.other == self.pivot || self.coefficients[self.other] == 0 {
+    fn is_solved(&mut self, columns: usize) -> bool {
+        if self.other == self.pivot || self.values[self.other] == 0 {
             // from the right, for pivots are the leftmost columns, and leave
-            let mut columns = self.coefficients.iter().enumerate().rev();
+            let mut columns = self.values[..columns].iter().enumerate().rev();
             let other =
                 columns.find(|(column, coefficient)| **coefficient != 0 && *column != self.pivot);
             self.other = other.map_or(self.pivot, |(column, _)| column);
@@ -101,7 +100,13 @@ impl Elimination {
 
     /// Have at least so many columns.
     pub(crate) fn grow(&mut self, columns: usize) {
-        self.columns = self.columns.max(columns);
+        if columns > self.columns {
+            let new = std::iter::repeat_n(0, columns - self.columns);
+            for row in &mut self.rows {
+                row.values.splice(self.columns..self.columns, new.clone());
+            }
+            self.columns = columns;
+        }
         if columns > self.known.len() {
             self.known.resize(columns, None);
         }
@@ -169,13 +174,12 @@ impl Elimination {
             return Err(CodeError::Damaged);
         }
         let slot = self.free_slot();
-        let mut mix = self.spare_row();
-        mix.resize(self.repairs.len().max(slot + 1).max(REGISTER), 0);
-        mix[slot] = 1;
         let mut reduced = self.spare_row();
         reduced.extend_from_slice(&coefficients);
-        reduced.resize(self.columns().max(REGISTER), 0);
-        for (coefficient, known) in reduced.iter_mut().zip(&self.known) {
+        let factors = self.columns + self.repairs.len().max(slot + 1);
+        reduced.resize(factors.next_multiple_of(REGISTER), 0);
+        reduced[self.columns + slot] = 1;
+        for (coefficient, known) in reduced[..self.columns].iter_mut().zip(&self.known) {
             if known.is_some() {
                 *coefficient = 0;
             }
@@ -184,11 +188,10 @@ impl Elimination {
         let mut factors = std::mem::take(&mut self.spare.factors);
         factors.clear();
         factors.extend(self.rows.iter().map(|row| reduced[row.pivot]));
-        self.add_rows(&mut reduced, &factors, |row| &row.coefficients);
-        self.add_rows(&mut mix, &factors, |row| &row.mix);
+        self.add_rows(&mut reduced, &factors);
         self.spare.factors = factors;
-        let Some(pivot) = reduced.iter().position(|coefficient| *coefficient != 0) else {
-            for row in [coefficients, reduced, mix] {
+        let Some(pivot) = self.first_unknown(&reduced) else {
+            for row in [coefficients, reduced] {
                 self.give_back_row(row);
             }
             return Ok(false);
@@ -203,7 +206,7 @@ impl Elimination {
             coefficients,
         });
         self.subtract_known(slot);
-        self.put(Row::new(reduced, mix, pivot));
+        self.put(Row::new(reduced, pivot));
         self.solve()?;
         Ok(true)
     }
@@ -219,11 +222,7 @@ impl Elimination {
         }
         self.recovered.retain(|recovered| *recovered != column);
         let at_pivot = self.rows.iter().position(|row| row.pivot == column);
-        let holder = at_pivot.or_else(|| {
-            self.rows
-                .iter()
-                .position(|row| entry(&row.coefficients, column) != 0)
-        });
+        let holder = at_pivot.or_else(|| self.rows.iter().position(|row| row.values[column] != 0));
         if let Some(holder) = holder {
             let mut row = self.rows.swap_remove(holder);
             row.pivot = column;
@@ -268,8 +267,7 @@ impl Elimination {
     }
 
     fn release(&mut self, row: Row) {
-        self.spare.rows.give_back(row.coefficients);
-        self.spare.rows.give_back(row.mix);
+        self.spare.rows.give_back(row.values);
     }
 
     fn free_slot(&self) -> usize {
@@ -279,13 +277,18 @@ impl Elimination {
             .unwrap_or(self.repairs.len())
     }
 
-    fn add_rows(&mut self, sum: &mut [u8], factors: &[u8], part: impl Fn(&Row) -> &Vec<u8>) {
+    /// The first column of which a row has a coefficient.
+    fn first_unknown(&self, values: &[u8]) -> Option<usize> {
+        values[..self.columns].iter().position(|value| *value != 0)
+    }
+
+    fn add_rows(&mut self, sum: &mut [u8], factors: &[u8]) {
         let mut terms = self.spare.terms.take();
         terms.extend(
             (self.rows.iter().zip(factors))
                 .filter(|(_, factor)| **factor != 0)
                 .map(|(row, factor)| Term {
-                    source: part(row),
+                    source: &row.values,
                     factor: *factor,
                 }),
         );
@@ -298,20 +301,13 @@ impl Elimination {
         let inverse = self
             .arithmetic
             .field()
-            .inverse(row.coefficients[row.pivot])
+            .inverse(row.values[row.pivot])
             .unwrap_or(1);
-        self.arithmetic.scale(&mut row.coefficients, inverse);
-        self.arithmetic.scale(&mut row.mix, inverse);
+        self.arithmetic.scale(&mut row.values, inverse);
         for other in &mut self.rows {
-            let factor = entry(&other.coefficients, row.pivot);
+            let factor = other.values[row.pivot];
             if factor != 0 {
-                add(
-                    self.arithmetic,
-                    &mut other.coefficients,
-                    &row.coefficients,
-                    factor,
-                );
-                add(self.arithmetic, &mut other.mix, &row.mix, factor);
+                add(self.arithmetic, &mut other.values, &row.values, factor);
             }
         }
         self.rows.push(row);
@@ -321,20 +317,14 @@ impl Elimination {
     fn clear_column(&mut self, column: usize) {
         let mut without = None;
         for (number, row) in self.rows.iter_mut().enumerate() {
-            if let Some(coefficient) = row.coefficients.get_mut(column) {
-                *coefficient = 0;
-            }
+            row.values[column] = 0;
             if row.pivot == column {
                 without = Some(number);
             }
         }
         if let Some(number) = without {
             let mut row = self.rows.swap_remove(number);
-            if let Some(pivot) = row
-                .coefficients
-                .iter()
-                .position(|coefficient| *coefficient != 0)
-            {
+            if let Some(pivot) = self.first_unknown(&row.values) {
                 row.pivot = pivot;
                 self.put(row);
             } else {
@@ -349,7 +339,8 @@ impl Elimination {
         let mut solved = std::mem::take(&mut self.spare.solved);
         solved.clear();
         let rows = self.rows.iter_mut().enumerate();
-        solved.extend(rows.filter_map(|(number, row)| row.is_solved().then_some(number)));
+        solved
+            .extend(rows.filter_map(|(number, row)| row.is_solved(self.columns).then_some(number)));
         let done = if solved.is_empty() {
             Ok(())
         } else {
@@ -364,7 +355,7 @@ impl Elimination {
         for slot in 0..self.repairs.len() {
             if solved
                 .iter()
-                .any(|number| entry(&self.rows[*number].mix, slot) != 0)
+                .any(|number| entry(&self.rows[*number].values, self.columns + slot) != 0)
             {
                 self.subtract_known(slot);
             }
@@ -374,7 +365,7 @@ impl Elimination {
         for number in solved.iter().rev() {
             let row = self.rows.swap_remove(*number);
             let mut symbol = self.spare.symbols.take();
-            let mixed = self.mix(&row.mix, &mut symbol);
+            let mixed = self.mix(&row.values[self.columns..], &mut symbol);
             found.push((row.pivot, symbol));
             self.release(row);
             if let Err(error) = mixed {
@@ -452,7 +443,8 @@ impl Elimination {
     /// Drop the repair symbols of which no row is made.
     fn release_repairs(&mut self) {
         for (slot, repair) in self.repairs.iter_mut().enumerate() {
-            if self.rows.iter().all(|row| entry(&row.mix, slot) == 0) {
+            let factor = self.columns + slot;
+            if self.rows.iter().all(|row| entry(&row.values, factor) == 0) {
                 if let Some(repair) = repair.take() {
                     self.spare.symbols.give_back(repair.symbol);
                     self.spare.rows.give_back(repair.coefficients);
