@@ -506,6 +506,22 @@ def sweep(
 
 
 @app.command(
+    "code-design", cls=PlainArguments, epilog="Example: atoll code-design runs/geo/20261121T101500Z-1 --link sat"
+)
+def code_design(
+    run: Annotated[Path, typer.Argument(help="analysed run directory", metavar="RUN")],
+    link_name: Annotated[
+        str | None, typer.Option("--link", help="link [default: the slowest one]", metavar="BOX")
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Show which network code would have recovered 99 and 99.9 % of the packets that a link lost in a run."""
+    from atoll_cli.commands.code_design import show_code_designs
+
+    show_code_designs(run, link_name, as_json=json)
+
+
+@app.command(
     cls=PlainArguments,
     epilog="Example: atoll report runs/geo/20261121T101500Z-1; atoll report --compare runs/geo/*; "
     "atoll report runs/studies/geo-queues --figure goodput --out goodput.pdf",

@@ -55,6 +55,7 @@ distributions show none.csv
 latencies import none.txt --out x.yaml
 link calibrate none.yaml
 link-traces losses runs/none --out x.txt
+code-design runs/none
 metrics load runs/none
 metrics check
 dashboards install

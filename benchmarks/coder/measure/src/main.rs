@@ -6,12 +6,13 @@
 //! A line is `{"round", "case", "name", "count", "lost", "ns"}`: `ns` for one repetition, the mean of those that took so
 //! many milliseconds. With PART, only what has it in "case name count". Results are checked before anything is measured.
 
+use std::cell::RefCell;
 use std::hint::black_box;
 use std::time::Duration;
 
 use atoll_gf256::{Arithmetic, Field, Kernel, Term};
 use atoll_random::SplitMix64;
-use atoll_rlnc::{BlockCode, Header, ReedSolomon, Rlnc};
+use atoll_rlnc::{BlockCode, BlockDecoder, BlockEncoder, Header, ReedSolomon, Rlnc};
 use rand::RngCore;
 use rlnc::full::{Decoder, Encoder};
 use rustix::time::{ClockId, clock_gettime};
@@ -187,18 +188,32 @@ fn codes(count: u16, lost: u16) -> Vec<Measurement> {
         }),
     ];
     for (name, code) in codes {
-        let repairs = encoded(&*code(count, lost), &sources, lost);
-        assert_eq!(
-            decoded(&*code(count, lost), &sources, &kept, &repairs),
-            usize::from(lost),
-            "{name}, n = {count}"
-        );
-        let for_encoder = (code(count, lost), sources.clone());
-        let step = move || drop(black_box(encoded(&*for_encoder.0, &for_encoder.1, lost)));
-        found.push(measurement("encode", name, Box::new(step)));
-        let (code, sources, kept) = (code(count, lost), sources.clone(), kept.clone());
+        // Both are used again for generation after generation, as in a coder.
+        let code = code(count, lost);
+        let mut encoder = code.encoder(1).expect("a size that the code has");
+        let mut decoder = code.decoder(1, PACKET).expect("a size that the code has");
+        let mut repairs = vec![(0, 0, Vec::new()); usize::from(lost)];
+        for _ in 0..2 {
+            encode(&mut *encoder, &sources, &mut repairs);
+            let right = decode(&mut *decoder, &kept, &sources, &repairs, |index, packet| {
+                assert_eq!(packet, sources[usize::from(index)], "{name}, n = {count}");
+            });
+            assert_eq!(right, lost, "{name}, n = {count}");
+        }
+        let for_encoder = RefCell::new((encoder, repairs.clone()));
+        let packets = sources.clone();
         let step = move || {
-            black_box(decoded(&*code, &sources, &kept, &repairs));
+            let (encoder, repairs) = &mut *for_encoder.borrow_mut();
+            encode(&mut **encoder, &packets, repairs);
+            black_box(repairs);
+        };
+        found.push(measurement("encode", name, Box::new(step)));
+        let (decoder, sources, kept) = (RefCell::new(decoder), sources.clone(), kept.clone());
+        let step = move || {
+            let decoder = &mut **decoder.borrow_mut();
+            decode(decoder, &kept, &sources, &repairs, |_, packet| {
+                black_box(packet);
+            });
         };
         found.push(measurement("decode", name, Box::new(step)));
     }
@@ -252,24 +267,33 @@ fn kept(count: u16, lost: u16) -> Vec<u16> {
 
 type Repair = (u16, u32, Vec<u8>);
 
-fn encoded(code: &dyn BlockCode, sources: &[Vec<u8>], repairs: u16) -> Vec<Repair> {
-    let mut encoder = code.encoder(1).expect("a size that the code has");
+/// Encode a generation from its first packet on; its repair packets replace the content of `repairs`.
+fn encode(encoder: &mut dyn BlockEncoder, sources: &[Vec<u8>], repairs: &mut [Repair]) {
+    encoder.restart(1);
     for source in sources {
         encoder.push(source).expect("room for all");
     }
-    let repair = |_| {
-        let mut symbol = Vec::new();
-        match encoder.repair(&mut symbol).expect("as many as configured") {
-            Header::Repair { count, seed, .. } => (count, seed, symbol),
+    for (count, seed, symbol) in repairs {
+        match encoder.repair(symbol).expect("as many as configured") {
+            Header::Repair {
+                count: of,
+                seed: number,
+                ..
+            } => (*count, *seed) = (of, number),
             other => panic!("{other:?}"),
         }
-    };
-    (0..repairs).map(repair).collect()
+    }
 }
 
-/// The number of packets recovered, all of which are right.
-fn decoded(code: &dyn BlockCode, sources: &[Vec<u8>], kept: &[u16], repairs: &[Repair]) -> usize {
-    let mut decoder = code.decoder(1, PACKET).expect("a size that the code has");
+/// Decode a generation from the first packet that arrives on; the number of packets recovered, which `take` sees.
+fn decode(
+    decoder: &mut dyn BlockDecoder,
+    kept: &[u16],
+    sources: &[Vec<u8>],
+    repairs: &[Repair],
+    mut take: impl FnMut(u16, &[u8]),
+) -> u16 {
+    decoder.restart(1);
     for index in kept {
         decoder
             .systematic(*index, &sources[usize::from(*index)])
@@ -280,13 +304,12 @@ fn decoded(code: &dyn BlockCode, sources: &[Vec<u8>], kept: &[u16], repairs: &[R
             .repair(*count, *seed, symbol)
             .expect("one of the generation");
     }
-    let recovered = decoder.recovered();
-    debug_assert!(
-        recovered
-            .iter()
-            .all(|(index, packet)| *packet == sources[usize::from(*index)])
-    );
-    recovered.len()
+    let mut recovered = 0;
+    decoder.take_recovered(&mut |index, packet| {
+        take(index, packet);
+        recovered += 1;
+    });
+    recovered
 }
 
 /// The peer's pieces: those that arrive are as they were, with the rows of a unit matrix for coefficients.

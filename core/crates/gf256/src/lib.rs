@@ -106,10 +106,9 @@ impl Arithmetic {
 
     /// `row[i] *= factor`.
     pub fn scale(&self, row: &mut [u8], factor: u8) {
-        let mut products = [0; 256];
-        for part in row.chunks_mut(256) {
-            let products = &mut products[..part.len()];
-            products.fill(0);
+        const PART: usize = 64; // rows are short, and zeros have their price
+        for part in row.chunks_mut(PART) {
+            let products = &mut [0; PART][..part.len()];
             self.add_product(products, part, factor);
             part.copy_from_slice(products);
         }

@@ -42,6 +42,9 @@ pub trait BlockEncoder: fmt::Debug + Send {
     /// # Errors
     /// If there was no packet yet, or the code has no more repair packets.
     fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError>;
+
+    /// Forget everything: the encoder of another generation, which uses the buffers of this one.
+    fn restart(&mut self, generation: u32);
 }
 
 /// The decoder of one generation.
@@ -67,7 +70,17 @@ pub trait BlockDecoder: fmt::Debug + Send {
     fn repair(&mut self, count: u16, seed: u32, symbol: &[u8]) -> Result<Progress, CodeError>;
 
     /// The packets recovered since the last call, with their numbers.
-    fn recovered(&mut self) -> Vec<(u16, Vec<u8>)>;
+    fn recovered(&mut self) -> Vec<(u16, Vec<u8>)> {
+        let mut recovered = Vec::new();
+        self.take_recovered(&mut |index, packet| recovered.push((index, packet.to_vec())));
+        recovered
+    }
+
+    /// Give the packets recovered since the last call to `take`, with their numbers, uncopied.
+    fn take_recovered(&mut self, take: &mut dyn FnMut(u16, &[u8]));
+
+    /// Forget everything: the decoder of another generation, which uses the buffers of this one.
+    fn restart(&mut self, generation: u32);
 
     /// How many useful packets are needed until all sources seen so far are known, the rank deficit. Of sources that no
     /// packet spoke of nothing is known.

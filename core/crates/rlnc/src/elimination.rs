@@ -9,6 +9,7 @@
 use atoll_gf256::{Arithmetic, Field, Term};
 
 use crate::errors::CodeError;
+use crate::spare::{SpareBuffers, SpareTerms, extend_with_zeros};
 use crate::symbol;
 
 /// Bytes of a vector register: rows have so many, zeros at the end, for short ones would be computed byte by byte.
@@ -18,38 +19,52 @@ const REGISTER: usize = 32;
 #[derive(Debug)]
 pub(crate) struct Elimination {
     arithmetic: Arithmetic,
+    columns: usize,
+    /// At least so many; those of earlier generations stay, since making them one by one takes time.
     known: Vec<Option<Vec<u8>>>,
     rows: Vec<Row>,
     repairs: Vec<Option<Repair>>,
     recovered: Vec<usize>,
     damaged: bool,
+    spare: Spare,
+}
+
+/// Buffers of what is over, at most as many as were once in use together.
+#[derive(Debug, Default)]
+struct Spare {
+    symbols: SpareBuffers,
+    /// Of coefficients and mixes.
+    rows: SpareBuffers,
+    terms: SpareTerms,
+    factors: Vec<u8>,
+    solved: Vec<usize>,
+    found: Vec<(usize, Vec<u8>)>,
 }
 
 /// An equation in reduced row echelon form: no other row has a coefficient at its pivot.
 #[derive(Debug)]
 struct Row {
-    coefficients: Vec<u8>,
-    /// Factors of the repair symbols, whose sum belongs to `coefficients`.
-    mix: Vec<u8>,
+    /// A coefficient for each column; then, by slot, factors of the repair symbols, whose sum belongs to these
+    /// coefficients. Together, since both undergo the same operations; as many factors as were once needed.
+    values: Vec<u8>,
     pivot: usize,
     /// A further column with a coefficient, when it was last looked for: as long as it has one, the row has no solution.
     other: usize,
 }
 
 impl Row {
-    fn new(coefficients: Vec<u8>, mix: Vec<u8>, pivot: usize) -> Self {
+    fn new(values: Vec<u8>, pivot: usize) -> Self {
         Self {
-            coefficients,
-            mix,
+            values,
             pivot,
             other: pivot,
         }
     }
 
-    fn is_solved(&mut self) -> bool {
-        if self.other == self.pivot || self.coefficients[self.other] == 0 {
+    fn is_solved(&mut self, columns: usize) -> bool {
+        if self.other == self.pivot || self.values[self.other] == 0 {
             // from the right, for pivots are the leftmost columns, and leave
-            let mut columns = self.coefficients.iter().enumerate().rev();
+            let mut columns = self.values[..columns].iter().enumerate().rev();
             let other =
                 columns.find(|(column, coefficient)| **coefficient != 0 && *column != self.pivot);
             self.other = other.map_or(self.pivot, |(column, _)| column);
@@ -69,21 +84,30 @@ impl Elimination {
     pub(crate) fn new(field: Field, columns: usize) -> Self {
         Self {
             arithmetic: Arithmetic::new(field),
+            columns,
             known: vec![None; columns],
             rows: Vec::new(),
             repairs: Vec::new(),
             recovered: Vec::new(),
             damaged: false,
+            spare: Spare::default(),
         }
     }
 
     pub(crate) fn columns(&self) -> usize {
-        self.known.len()
+        self.columns
     }
 
     /// Have at least so many columns.
     pub(crate) fn grow(&mut self, columns: usize) {
-        if columns > self.columns() {
+        if columns > self.columns {
+            let new = std::iter::repeat_n(0, columns - self.columns);
+            for row in &mut self.rows {
+                row.values.splice(self.columns..self.columns, new.clone());
+            }
+            self.columns = columns;
+        }
+        if columns > self.known.len() {
             self.known.resize(columns, None);
         }
     }
@@ -105,14 +129,37 @@ impl Elimination {
         std::mem::take(&mut self.recovered)
     }
 
-    /// A column is known. False if it was before.
-    pub(crate) fn learn(&mut self, column: usize, symbol: Vec<u8>) -> Result<bool, CodeError> {
+    /// Show the columns solved since the last call, and their symbols.
+    pub(crate) fn each_recovered(&mut self, mut show: impl FnMut(usize, &[u8])) {
+        for column in self.recovered.drain(..) {
+            if let Some(symbol) = &self.known[column] {
+                show(column, symbol);
+            }
+        }
+    }
+
+    /// An empty buffer for coefficients.
+    pub(crate) fn spare_row(&mut self) -> Vec<u8> {
+        self.spare.rows.take()
+    }
+
+    /// One that is not needed.
+    pub(crate) fn give_back_row(&mut self, row: Vec<u8>) {
+        self.spare.rows.give_back(row);
+    }
+
+    /// A column is known by its packet. False if it was before.
+    pub(crate) fn learn(&mut self, column: usize, packet: &[u8]) -> Result<bool, CodeError> {
         if self.known[column].is_some() {
             return Ok(false);
         }
+        let mut symbol = self.spare.symbols.take();
+        symbol::fill(&mut symbol, packet)?;
         self.known[column] = Some(symbol);
-        self.clear_column(column);
-        self.solve()?;
+        if !self.rows.is_empty() {
+            self.clear_column(column);
+            self.solve()?;
+        }
         Ok(true)
     }
 
@@ -120,37 +167,46 @@ impl Elimination {
     pub(crate) fn insert(
         &mut self,
         coefficients: Vec<u8>,
-        symbol: Vec<u8>,
+        symbol: &[u8],
     ) -> Result<bool, CodeError> {
         if self.damaged {
+            self.give_back_row(coefficients);
             return Err(CodeError::Damaged);
         }
         let slot = self.free_slot();
-        let mut mix = vec![0; self.repairs.len().max(slot + 1).max(REGISTER)];
-        mix[slot] = 1;
-        let mut reduced = coefficients.clone();
-        reduced.resize(self.columns().max(REGISTER), 0);
-        for (coefficient, known) in reduced.iter_mut().zip(&self.known) {
+        let mut reduced = self.spare_row();
+        reduced.extend_from_slice(&coefficients);
+        let factors = self.columns + self.repairs.len().max(slot + 1);
+        reduced.resize(factors.next_multiple_of(REGISTER), 0);
+        reduced[self.columns + slot] = 1;
+        for (coefficient, known) in reduced[..self.columns].iter_mut().zip(&self.known) {
             if known.is_some() {
                 *coefficient = 0;
             }
         }
         // A row has no coefficient at the others' pivots, so all factors are known beforehand.
-        let factors: Vec<u8> = self.rows.iter().map(|row| reduced[row.pivot]).collect();
-        self.add_rows(&mut reduced, &factors, |row| &row.coefficients);
-        self.add_rows(&mut mix, &factors, |row| &row.mix);
-        let Some(pivot) = reduced.iter().position(|coefficient| *coefficient != 0) else {
+        let mut factors = std::mem::take(&mut self.spare.factors);
+        factors.clear();
+        factors.extend(self.rows.iter().map(|row| reduced[row.pivot]));
+        self.add_rows(&mut reduced, &factors);
+        self.spare.factors = factors;
+        let Some(pivot) = self.first_unknown(&reduced) else {
+            for row in [coefficients, reduced] {
+                self.give_back_row(row);
+            }
             return Ok(false);
         };
+        let mut held = self.spare.symbols.take();
+        held.extend_from_slice(symbol);
         if slot == self.repairs.len() {
             self.repairs.push(None);
         }
         self.repairs[slot] = Some(Repair {
-            symbol,
+            symbol: held,
             coefficients,
         });
         self.subtract_known(slot);
-        self.put(Row::new(reduced, mix, pivot));
+        self.put(Row::new(reduced, pivot));
         self.solve()?;
         Ok(true)
     }
@@ -161,19 +217,19 @@ impl Elimination {
         for slot in 0..self.repairs.len() {
             self.subtract_known(slot);
         }
-        self.known[column] = None;
+        if let Some(symbol) = self.known[column].take() {
+            self.spare.symbols.give_back(symbol);
+        }
         self.recovered.retain(|recovered| *recovered != column);
         let at_pivot = self.rows.iter().position(|row| row.pivot == column);
-        let holder = at_pivot.or_else(|| {
-            self.rows
-                .iter()
-                .position(|row| entry(&row.coefficients, column) != 0)
-        });
+        let holder = at_pivot.or_else(|| self.rows.iter().position(|row| row.values[column] != 0));
         if let Some(holder) = holder {
             let mut row = self.rows.swap_remove(holder);
             row.pivot = column;
             self.put(row);
-            self.rows.pop();
+            if let Some(row) = self.rows.pop() {
+                self.release(row);
+            }
         }
         // In what is left of the equations its factors cancel out.
         for repair in self.repairs.iter_mut().flatten() {
@@ -184,12 +240,34 @@ impl Elimination {
         self.release_repairs();
     }
 
+    /// Forget everything but the number of columns.
     pub(crate) fn clear(&mut self) {
-        self.rows.clear();
-        self.repairs.clear();
+        self.clear_equations();
         self.recovered.clear();
-        self.known.fill(None);
+        for symbol in self.known.iter_mut().filter_map(Option::take) {
+            self.spare.symbols.give_back(symbol);
+        }
         self.damaged = false;
+    }
+
+    /// Have no columns, as in the beginning.
+    pub(crate) fn restart(&mut self) {
+        self.clear();
+        self.columns = 0;
+    }
+
+    fn clear_equations(&mut self) {
+        while let Some(row) = self.rows.pop() {
+            self.release(row);
+        }
+        for repair in self.repairs.drain(..).flatten() {
+            self.spare.symbols.give_back(repair.symbol);
+            self.spare.rows.give_back(repair.coefficients);
+        }
+    }
+
+    fn release(&mut self, row: Row) {
+        self.spare.rows.give_back(row.values);
     }
 
     fn free_slot(&self) -> usize {
@@ -199,20 +277,23 @@ impl Elimination {
             .unwrap_or(self.repairs.len())
     }
 
-    fn add_rows<'a>(
-        &'a self,
-        sum: &mut [u8],
-        factors: &[u8],
-        part: impl Fn(&'a Row) -> &'a Vec<u8>,
-    ) {
-        let mut terms: Vec<Term> = (self.rows.iter().zip(factors))
-            .filter(|(_, factor)| **factor != 0)
-            .map(|(row, factor)| Term {
-                source: part(row),
-                factor: *factor,
-            })
-            .collect();
+    /// The first column of which a row has a coefficient.
+    fn first_unknown(&self, values: &[u8]) -> Option<usize> {
+        values[..self.columns].iter().position(|value| *value != 0)
+    }
+
+    fn add_rows(&mut self, sum: &mut [u8], factors: &[u8]) {
+        let mut terms = self.spare.terms.take();
+        terms.extend(
+            (self.rows.iter().zip(factors))
+                .filter(|(_, factor)| **factor != 0)
+                .map(|(row, factor)| Term {
+                    source: &row.values,
+                    factor: *factor,
+                }),
+        );
         self.arithmetic.add_products(sum, &mut terms);
+        self.spare.terms.give_back(terms);
     }
 
     /// Append a row with a coefficient at its pivot, and clear that column in the others.
@@ -220,20 +301,13 @@ impl Elimination {
         let inverse = self
             .arithmetic
             .field()
-            .inverse(row.coefficients[row.pivot])
+            .inverse(row.values[row.pivot])
             .unwrap_or(1);
-        self.arithmetic.scale(&mut row.coefficients, inverse);
-        self.arithmetic.scale(&mut row.mix, inverse);
+        self.arithmetic.scale(&mut row.values, inverse);
         for other in &mut self.rows {
-            let factor = entry(&other.coefficients, row.pivot);
+            let factor = other.values[row.pivot];
             if factor != 0 {
-                add(
-                    self.arithmetic,
-                    &mut other.coefficients,
-                    &row.coefficients,
-                    factor,
-                );
-                add(self.arithmetic, &mut other.mix, &row.mix, factor);
+                add(self.arithmetic, &mut other.values, &row.values, factor);
             }
         }
         self.rows.push(row);
@@ -243,23 +317,18 @@ impl Elimination {
     fn clear_column(&mut self, column: usize) {
         let mut without = None;
         for (number, row) in self.rows.iter_mut().enumerate() {
-            if let Some(coefficient) = row.coefficients.get_mut(column) {
-                *coefficient = 0;
-            }
+            row.values[column] = 0;
             if row.pivot == column {
                 without = Some(number);
             }
         }
         if let Some(number) = without {
             let mut row = self.rows.swap_remove(number);
-            if let Some(pivot) = row
-                .coefficients
-                .iter()
-                .position(|coefficient| *coefficient != 0)
-            {
+            if let Some(pivot) = self.first_unknown(&row.values) {
                 row.pivot = pivot;
                 self.put(row);
             } else {
+                self.release(row);
                 self.release_repairs();
             }
         }
@@ -267,63 +336,78 @@ impl Elimination {
 
     /// Compute the columns whose row has no other unknown.
     fn solve(&mut self) -> Result<(), CodeError> {
-        let mut solved = Vec::new();
-        for (number, row) in self.rows.iter_mut().enumerate() {
-            if row.is_solved() {
-                solved.push(number);
-            }
-        }
-        if solved.is_empty() {
-            return Ok(());
-        }
+        let mut solved = std::mem::take(&mut self.spare.solved);
+        solved.clear();
+        let rows = self.rows.iter_mut().enumerate();
+        solved
+            .extend(rows.filter_map(|(number, row)| row.is_solved(self.columns).then_some(number)));
+        let done = if solved.is_empty() {
+            Ok(())
+        } else {
+            self.solve_rows(&solved)
+        };
+        self.spare.solved = solved;
+        done
+    }
+
+    /// Compute the columns of these rows, in the order of the rows.
+    fn solve_rows(&mut self, solved: &[usize]) -> Result<(), CodeError> {
         for slot in 0..self.repairs.len() {
             if solved
                 .iter()
-                .any(|number| entry(&self.rows[*number].mix, slot) != 0)
+                .any(|number| entry(&self.rows[*number].values, self.columns + slot) != 0)
             {
                 self.subtract_known(slot);
             }
         }
         // From the last on, so that numbers stay. None is learned before all are computed: see `subtract_known`.
-        let mut found = Vec::with_capacity(solved.len());
-        for number in solved.into_iter().rev() {
-            let row = self.rows.swap_remove(number);
-            match self.mixed(&row.mix) {
-                Ok(symbol) => found.push((row.pivot, symbol)),
-                Err(error) => {
-                    self.damaged = true;
-                    self.rows.clear();
-                    self.repairs.clear();
-                    return Err(error);
+        let mut found = std::mem::take(&mut self.spare.found);
+        for number in solved.iter().rev() {
+            let row = self.rows.swap_remove(*number);
+            let mut symbol = self.spare.symbols.take();
+            let mixed = self.mix(&row.values[self.columns..], &mut symbol);
+            found.push((row.pivot, symbol));
+            self.release(row);
+            if let Err(error) = mixed {
+                self.damaged = true;
+                self.clear_equations();
+                for (_, symbol) in found {
+                    self.spare.symbols.give_back(symbol);
                 }
+                return Err(error);
             }
         }
-        for (column, symbol) in found {
+        for (column, symbol) in found.drain(..) {
             self.known[column] = Some(symbol);
             self.recovered.push(column);
         }
+        self.spare.found = found;
         self.release_repairs();
         Ok(())
     }
 
-    fn mixed(&self, mix: &[u8]) -> Result<Vec<u8>, CodeError> {
-        let mut terms: Vec<Term> = (self.repairs.iter().zip(mix))
-            .filter(|(_, factor)| **factor != 0)
-            .filter_map(|(repair, factor)| {
-                Some(Term {
-                    source: &repair.as_ref()?.symbol,
-                    factor: *factor,
-                })
-            })
-            .collect();
+    /// Put the mix of repair symbols, which must be a packet's symbol, into `sum`, which is empty.
+    fn mix(&mut self, mix: &[u8], sum: &mut Vec<u8>) -> Result<(), CodeError> {
+        let mut terms = self.spare.terms.take();
+        terms.extend(
+            (self.repairs.iter().zip(mix))
+                .filter(|(_, factor)| **factor != 0)
+                .filter_map(|(repair, factor)| {
+                    Some(Term {
+                        source: &repair.as_ref()?.symbol,
+                        factor: *factor,
+                    })
+                }),
+        );
         let length = terms
             .iter()
             .map(|term| term.source.len())
             .max()
             .unwrap_or(0);
-        let mut sum = vec![0; length];
-        self.arithmetic.add_products(&mut sum, &mut terms);
-        symbol::trimmed(sum)
+        extend_with_zeros(sum, length);
+        self.arithmetic.add_products(sum, &mut terms);
+        self.spare.terms.give_back(terms);
+        symbol::trim(sum)
     }
 
     /// Subtract the known sources from a repair symbol. Symbols that are mixed must have the same ones subtracted.
@@ -335,7 +419,7 @@ impl Elimination {
         else {
             return;
         };
-        let mut terms = Vec::with_capacity(coefficients.len());
+        let mut terms = self.spare.terms.take();
         for (coefficient, known) in coefficients.iter_mut().zip(&self.known) {
             if let (1.., Some(known)) = (*coefficient, known) {
                 terms.push(Term {
@@ -353,13 +437,18 @@ impl Elimination {
             symbol.resize(longest, 0); // damaged, or another generation's: what it is mixed into will not be a packet
         }
         self.arithmetic.add_products(symbol, &mut terms);
+        self.spare.terms.give_back(terms);
     }
 
     /// Drop the repair symbols of which no row is made.
     fn release_repairs(&mut self) {
         for (slot, repair) in self.repairs.iter_mut().enumerate() {
-            if self.rows.iter().all(|row| entry(&row.mix, slot) == 0) {
-                *repair = None;
+            let factor = self.columns + slot;
+            if self.rows.iter().all(|row| entry(&row.values, factor) == 0) {
+                if let Some(repair) = repair.take() {
+                    self.spare.symbols.give_back(repair.symbol);
+                    self.spare.rows.give_back(repair.coefficients);
+                }
             }
         }
     }

@@ -47,7 +47,9 @@ impl GenerationDecoder {
     pub fn recoded(&mut self, coefficients: &[u8], symbol: &[u8]) -> Result<Progress, CodeError> {
         self.admit(coefficients.len())?;
         symbol::check_length(symbol.len(), self.longest_packet)?;
-        self.insert(coefficients.to_vec(), symbol)
+        let mut row = self.elimination.spare_row();
+        row.extend_from_slice(coefficients);
+        self.insert(row, symbol)
     }
 
     /// The number of independent packets that it has, out of the sources seen so far.
@@ -76,10 +78,11 @@ impl GenerationDecoder {
 
     fn insert(&mut self, coefficients: Vec<u8>, symbol: &[u8]) -> Result<Progress, CodeError> {
         if self.elimination.rank() == self.elimination.columns() {
+            self.elimination.give_back_row(coefficients);
             return Ok(Progress::Redundant);
         }
         self.elimination
-            .insert(coefficients, symbol.to_vec())
+            .insert(coefficients, symbol)
             .map(Progress::of)
     }
 }
@@ -87,29 +90,30 @@ impl GenerationDecoder {
 impl BlockDecoder for GenerationDecoder {
     fn systematic(&mut self, index: u16, packet: &[u8]) -> Result<Progress, CodeError> {
         symbol::check_length(symbol::PREFIX + packet.len(), self.longest_packet)?;
-        let symbol = symbol::of_packet(packet)?;
+        symbol::check_packet(packet)?;
         self.admit(usize::from(index) + 1)?;
         self.elimination
-            .learn(usize::from(index), symbol)
+            .learn(usize::from(index), packet)
             .map(Progress::of)
     }
 
     fn repair(&mut self, count: u16, seed: u32, symbol: &[u8]) -> Result<Progress, CodeError> {
         symbol::check_length(symbol.len(), self.longest_packet)?;
         self.admit(usize::from(count))?;
-        let coefficients = coefficients::of_generation(Field::Aes, self.generation, count, seed);
+        let (generation, mut coefficients) = (self.generation, self.elimination.spare_row());
+        coefficients::of_generation(Field::Aes, generation, count, seed, &mut coefficients);
         self.insert(coefficients, symbol)
     }
 
-    fn recovered(&mut self) -> Vec<(u16, Vec<u8>)> {
-        let recovered = self.elimination.take_recovered();
-        let packet = |column| {
-            Some((
-                column as u16,
-                symbol::packet(self.elimination.known(column)?).to_vec(),
-            ))
-        };
-        recovered.into_iter().filter_map(packet).collect()
+    fn take_recovered(&mut self, take: &mut dyn FnMut(u16, &[u8])) {
+        self.elimination
+            .each_recovered(|column, symbol| take(column as u16, symbol::packet(symbol)));
+    }
+
+    fn restart(&mut self, generation: u32) {
+        self.generation = generation;
+        self.count = 0;
+        self.elimination.restart();
     }
 
     fn missing(&self) -> u16 {

@@ -5,7 +5,9 @@ use atoll_gf256::{Arithmetic, Field, Term};
 
 use crate::errors::CodeError;
 use crate::header::Header;
-use crate::{MOST_SOURCES, coefficients, symbol};
+use crate::spare::{SpareTerms, extend_with_zeros};
+use crate::symbol::Sources;
+use crate::{MOST_SOURCES, coefficients};
 
 /// Takes the packets of one generation and combines them into repair packets.
 #[derive(Debug)]
@@ -13,7 +15,9 @@ pub struct GenerationEncoder {
     arithmetic: Arithmetic,
     generation: u32,
     size: u16,
-    symbols: Vec<Vec<u8>>,
+    sources: Sources,
+    coefficients: Vec<u8>,
+    terms: SpareTerms,
     next_seed: u32,
 }
 
@@ -28,7 +32,9 @@ impl GenerationEncoder {
             arithmetic: Arithmetic::new(Field::Aes),
             generation,
             size,
-            symbols: Vec::with_capacity(usize::from(size)),
+            sources: Sources::default(),
+            coefficients: Vec::new(),
+            terms: SpareTerms::default(),
             next_seed: 0,
         })
     }
@@ -39,13 +45,20 @@ impl GenerationEncoder {
     /// If the generation is full, or the packet is longer than 65535 bytes.
     pub fn push(&mut self, packet: &[u8]) -> Result<Header, CodeError> {
         let limit = usize::from(self.size);
-        symbol::push_source(&mut self.symbols, packet, limit, self.generation)
+        self.sources.push(packet, limit, self.generation)
+    }
+
+    /// Forget everything: the encoder of another generation, which uses the buffers of this one.
+    pub fn restart(&mut self, generation: u32) {
+        self.generation = generation;
+        self.next_seed = 0;
+        self.sources.clear();
     }
 
     /// The number of packets that it took.
     #[must_use]
     pub fn count(&self) -> u16 {
-        self.symbols.len() as u16
+        self.sources.symbols().len() as u16
     }
 
     /// True if it takes no more packets.
@@ -60,7 +73,7 @@ impl GenerationEncoder {
     /// # Errors
     /// If there was no packet yet.
     pub fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError> {
-        if self.symbols.is_empty() {
+        if self.sources.symbols().is_empty() {
             return Err(CodeError::Sources {
                 sources: 0,
                 limit: usize::from(self.size),
@@ -68,12 +81,19 @@ impl GenerationEncoder {
         }
         let (generation, count, seed) = (self.generation, self.count(), self.next_seed);
         self.next_seed = seed.wrapping_add(1);
-        let coefficients =
-            coefficients::of_generation(self.arithmetic.field(), generation, count, seed);
+        self.coefficients.clear();
+        coefficients::of_generation(
+            self.arithmetic.field(),
+            generation,
+            count,
+            seed,
+            &mut self.coefficients,
+        );
         combine(
             self.arithmetic,
-            self.symbols.iter().map(Vec::as_slice),
-            &coefficients,
+            self.sources.symbols().iter().map(Vec::as_slice),
+            &self.coefficients,
+            &mut self.terms,
             symbol,
         );
         Ok(Header::Repair {
@@ -96,21 +116,21 @@ pub(crate) fn combine<'a>(
     arithmetic: Arithmetic,
     symbols: impl Iterator<Item = &'a [u8]>,
     coefficients: &[u8],
+    spare: &mut SpareTerms,
     sum: &mut Vec<u8>,
 ) {
-    let mut terms: Vec<Term> = symbols
-        .zip(coefficients)
-        .map(|(source, factor)| Term {
-            source,
-            factor: *factor,
-        })
-        .collect();
+    let mut terms = spare.take();
+    terms.extend(symbols.zip(coefficients).map(|(source, factor)| Term {
+        source,
+        factor: *factor,
+    }));
     let longest = terms
         .iter()
         .map(|term| term.source.len())
         .max()
         .unwrap_or(0);
     sum.clear();
-    sum.resize(longest, 0);
+    extend_with_zeros(sum, longest);
     arithmetic.add_products(sum, &mut terms);
+    spare.give_back(terms);
 }

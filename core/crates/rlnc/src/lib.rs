@@ -14,6 +14,7 @@ mod recoder;
 mod reed_solomon;
 mod repetition;
 mod sliding_window;
+mod spare;
 mod symbol;
 
 pub use block_code::{BlockCode, BlockDecoder, BlockEncoder, Progress};

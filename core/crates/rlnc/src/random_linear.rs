@@ -40,4 +40,8 @@ impl BlockEncoder for GenerationEncoder {
     fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError> {
         self.repair(symbol)
     }
+
+    fn restart(&mut self, generation: u32) {
+        self.restart(generation);
+    }
 }

@@ -7,6 +7,7 @@ use atoll_random::SplitMix64;
 use crate::errors::CodeError;
 use crate::generation_encoder::{check_size, combine};
 use crate::header::Header;
+use crate::spare::SpareTerms;
 use crate::{coefficients, symbol};
 
 /// Combines the packets of a generation that a node between encoder and decoder has.
@@ -21,6 +22,7 @@ pub struct Recoder {
     longest_packet: usize,
     held: Vec<(Vec<u8>, Vec<u8>)>,
     draws: SplitMix64,
+    terms: SpareTerms,
 }
 
 impl Recoder {
@@ -44,6 +46,7 @@ impl Recoder {
             longest_packet,
             held: Vec::new(),
             draws,
+            terms: SpareTerms::default(),
         })
     }
 
@@ -63,7 +66,9 @@ impl Recoder {
     /// If its number or length is not one of this generation.
     pub fn repair(&mut self, count: u16, seed: u32, symbol: &[u8]) -> Result<(), CodeError> {
         self.check(usize::from(count), symbol)?;
-        let coefficients = coefficients::of_generation(Field::Aes, self.generation, count, seed);
+        let mut coefficients = Vec::with_capacity(usize::from(count) + 7);
+        let generation = self.generation;
+        coefficients::of_generation(Field::Aes, generation, count, seed, &mut coefficients);
         self.recoded(&coefficients, symbol)
     }
 
@@ -111,12 +116,14 @@ impl Recoder {
             self.arithmetic,
             self.held.iter().map(|(row, _)| row.as_slice()),
             &factors,
+            &mut self.terms,
             coefficients,
         );
         combine(
             self.arithmetic,
             self.held.iter().map(|(_, symbol)| symbol.as_slice()),
             &factors,
+            &mut self.terms,
             symbol,
         );
         Ok(Header::Recoded {

@@ -7,7 +7,7 @@ use crate::block_code::{BlockCode, BlockDecoder, BlockEncoder, Progress};
 use crate::errors::CodeError;
 use crate::generation_encoder::check_size;
 use crate::header::Header;
-use crate::symbol;
+use crate::symbol::{self, Sources};
 
 /// Reed-Solomon over GF(2^16): any n of n + w packets decode, for all n and w.
 ///
@@ -25,7 +25,7 @@ pub struct ReedSolomon {
 struct Encoder {
     code: ReedSolomon,
     generation: u32,
-    symbols: Vec<Vec<u8>>,
+    sources: Sources,
     repairs: Option<Vec<Vec<u8>>>,
     sent: usize,
 }
@@ -58,7 +58,7 @@ impl BlockCode for ReedSolomon {
         Ok(Box::new(Encoder {
             code: *self,
             generation,
-            symbols: Vec::new(),
+            sources: Sources::default(),
             repairs: None,
             sent: 0,
         }))
@@ -88,11 +88,11 @@ impl BlockEncoder for Encoder {
             return Err(CodeError::Closed);
         }
         let limit = usize::from(self.code.size);
-        symbol::push_source(&mut self.symbols, packet, limit, self.generation)
+        self.sources.push(packet, limit, self.generation)
     }
 
     fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError> {
-        let count = self.symbols.len();
+        let count = self.sources.symbols().len();
         if count == 0 {
             return Err(CodeError::Sources {
                 sources: 0,
@@ -100,7 +100,10 @@ impl BlockEncoder for Encoder {
             });
         }
         if self.repairs.is_none() {
-            self.repairs = Some(repairs(&self.symbols, usize::from(self.code.repairs))?);
+            self.repairs = Some(repairs(
+                self.sources.symbols(),
+                usize::from(self.code.repairs),
+            )?);
         }
         let number = self.sent;
         let found = self
@@ -114,6 +117,13 @@ impl BlockEncoder for Encoder {
             count: count as u16,
             seed: number as u32,
         })
+    }
+
+    fn restart(&mut self, generation: u32) {
+        self.generation = generation;
+        self.sources.clear();
+        self.repairs = None;
+        self.sent = 0;
     }
 }
 
@@ -242,8 +252,18 @@ impl BlockDecoder for Decoder {
         Ok(Progress::Useful)
     }
 
-    fn recovered(&mut self) -> Vec<(u16, Vec<u8>)> {
-        std::mem::take(&mut self.recovered)
+    fn take_recovered(&mut self, take: &mut dyn FnMut(u16, &[u8])) {
+        for (index, packet) in self.recovered.drain(..) {
+            take(index, &packet);
+        }
+    }
+
+    fn restart(&mut self, _generation: u32) {
+        self.count = 0;
+        self.closed = false;
+        self.sources.fill(None);
+        self.repairs.fill(None);
+        self.recovered.clear();
     }
 
     fn missing(&self) -> u16 {

@@ -5,7 +5,7 @@ use crate::block_code::{BlockCode, BlockDecoder, BlockEncoder, Progress};
 use crate::errors::CodeError;
 use crate::generation_encoder::check_size;
 use crate::header::Header;
-use crate::symbol;
+use crate::symbol::{self, Sources};
 
 /// Repair packets are the packets of the generation again, one after the other.
 #[derive(Debug, Clone, Copy)]
@@ -18,7 +18,7 @@ pub struct Repetition {
 struct Encoder {
     generation: u32,
     size: usize,
-    symbols: Vec<Vec<u8>>,
+    sources: Sources,
     repairs: u32,
 }
 
@@ -36,7 +36,7 @@ impl BlockCode for Repetition {
         Ok(Box::new(Encoder {
             generation,
             size: usize::from(self.size),
-            symbols: Vec::new(),
+            sources: Sources::default(),
             repairs: 0,
         }))
     }
@@ -59,11 +59,11 @@ impl BlockCode for Repetition {
 
 impl BlockEncoder for Encoder {
     fn push(&mut self, packet: &[u8]) -> Result<Header, CodeError> {
-        symbol::push_source(&mut self.symbols, packet, self.size, self.generation)
+        self.sources.push(packet, self.size, self.generation)
     }
 
     fn repair(&mut self, symbol: &mut Vec<u8>) -> Result<Header, CodeError> {
-        let (count, seed) = (self.symbols.len(), self.repairs);
+        let (count, seed) = (self.sources.symbols().len(), self.repairs);
         if count == 0 {
             return Err(CodeError::Sources {
                 sources: 0,
@@ -71,12 +71,18 @@ impl BlockEncoder for Encoder {
             });
         }
         self.repairs = seed.wrapping_add(1);
-        symbol.clone_from(&self.symbols[seed as usize % count]);
+        symbol.clone_from(&self.sources.symbols()[seed as usize % count]);
         Ok(Header::Repair {
             generation: self.generation,
             count: count as u16,
             seed,
         })
+    }
+
+    fn restart(&mut self, generation: u32) {
+        self.generation = generation;
+        self.sources.clear();
+        self.repairs = 0;
     }
 }
 
@@ -113,8 +119,16 @@ impl BlockDecoder for Decoder {
         Ok(Progress::of(useful))
     }
 
-    fn recovered(&mut self) -> Vec<(u16, Vec<u8>)> {
-        std::mem::take(&mut self.recovered)
+    fn take_recovered(&mut self, take: &mut dyn FnMut(u16, &[u8])) {
+        for (index, packet) in self.recovered.drain(..) {
+            take(index, &packet);
+        }
+    }
+
+    fn restart(&mut self, _generation: u32) {
+        self.known.fill(false);
+        self.count = 0;
+        self.recovered.clear();
     }
 
     fn missing(&self) -> u16 {

@@ -13,6 +13,7 @@ use crate::elimination::Elimination;
 use crate::errors::CodeError;
 use crate::generation_encoder::{check_size, combine};
 use crate::header::Header;
+use crate::spare::SpareTerms;
 use crate::{coefficients, symbol};
 
 const FIELD: Field = Field::Rfc8681;
@@ -25,6 +26,7 @@ pub struct WindowEncoder {
     next: u32,
     symbols: VecDeque<Vec<u8>>,
     next_seed: u32,
+    terms: SpareTerms,
 }
 
 impl WindowEncoder {
@@ -41,6 +43,7 @@ impl WindowEncoder {
             next: first,
             symbols: VecDeque::new(),
             next_seed: 0,
+            terms: SpareTerms::default(),
         })
     }
 
@@ -82,6 +85,7 @@ impl WindowEncoder {
             self.arithmetic,
             self.symbols.iter().map(Vec::as_slice),
             &coefficients,
+            &mut self.terms,
             symbol,
         );
         Ok(Header::WindowRepair { first, count, seed })
@@ -126,12 +130,12 @@ impl WindowDecoder {
     /// If it is too long, or a damaged one was recovered with it.
     pub fn source(&mut self, id: u32, packet: &[u8]) -> Result<Progress, CodeError> {
         symbol::check_length(symbol::PREFIX + packet.len(), self.longest_packet)?;
-        let symbol = symbol::of_packet(packet)?;
+        symbol::check_packet(packet)?;
         if !self.reach(id, 1) {
             return Ok(Progress::Redundant);
         }
         let column = self.column(id);
-        self.restart_if_damaged(|elimination| elimination.learn(column, symbol))
+        self.restart_if_damaged(|elimination| elimination.learn(column, packet))
     }
 
     /// Take a repair packet, by the fields of its header.
@@ -153,14 +157,15 @@ impl WindowDecoder {
         if !self.reach(first, count) {
             return Ok(Progress::Redundant);
         }
-        let mut coefficients = vec![0; limit];
+        let mut coefficients = self.elimination.spare_row();
+        coefficients.resize(limit, 0);
         for (number, coefficient) in coefficients::of_window(first, count, seed)
             .into_iter()
             .enumerate()
         {
             coefficients[self.column(first.wrapping_add(number as u32))] = coefficient;
         }
-        self.restart_if_damaged(|elimination| elimination.insert(coefficients, symbol.to_vec()))
+        self.restart_if_damaged(|elimination| elimination.insert(coefficients, symbol))
     }
 
     /// The packets recovered since the last call, with their numbers. Call it after each packet: what leaves the window

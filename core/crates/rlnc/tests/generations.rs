@@ -5,8 +5,8 @@ use std::collections::BTreeMap;
 
 use atoll_random::SplitMix64;
 use atoll_rlnc::{
-    BlockCode, BlockDecoder, GenerationDecoder, GenerationEncoder, Header, Progress, Recoder,
-    ReedSolomon, Repetition, Rlnc,
+    BlockCode, BlockDecoder, BlockEncoder, CodeError, GenerationDecoder, GenerationEncoder, Header,
+    Progress, Recoder, ReedSolomon, Repetition, Rlnc,
 };
 use proptest::prelude::*;
 
@@ -36,7 +36,10 @@ fn shuffled<T>(mut all: Vec<T>, seed: u64) -> Vec<T> {
 
 /// The packets as sent, headers included.
 fn sent(code: &dyn BlockCode, generation: u32, packets: &[Vec<u8>], repairs: u16) -> Vec<Vec<u8>> {
-    let mut encoder = code.encoder(generation).unwrap();
+    sent_by(&mut *code.encoder(generation).unwrap(), packets, repairs)
+}
+
+fn sent_by(encoder: &mut dyn BlockEncoder, packets: &[Vec<u8>], repairs: u16) -> Vec<Vec<u8>> {
     let mut sent = Vec::new();
     let mut put = |header: Header, rest: &[u8], most: usize| {
         let mut packet = Vec::new();
@@ -75,6 +78,18 @@ fn take(decoder: &mut dyn BlockDecoder, packet: &[u8]) -> (Progress, Vec<(u16, V
     (progress, delivered)
 }
 
+type Outcome = (Result<Progress, CodeError>, Vec<(u16, Vec<u8>)>);
+
+/// What comes of a packet, errors included.
+fn outcome(decoder: &mut dyn BlockDecoder, packet: &[u8]) -> Outcome {
+    let progress = match Header::parse(packet).unwrap() {
+        (Header::Systematic { index, .. }, packet) => decoder.systematic(index, packet),
+        (Header::Repair { count, seed, .. }, symbol) => decoder.repair(count, seed, symbol),
+        other => panic!("{other:?}"),
+    };
+    (progress, decoder.recovered())
+}
+
 fn all_delivered(code: &dyn BlockCode, received: &[Vec<u8>], packets: &[Vec<u8>]) {
     let mut decoder = code.decoder(5, LONGEST).unwrap();
     let mut delivered = BTreeMap::new();
@@ -101,6 +116,41 @@ proptest! {
             let mut received = shuffled(sent(code, 5, &packets, repairs), seed);
             received.truncate(usize::from(count));
             all_delivered(code, &received, &packets);
+        }
+    }
+
+    /// Whatever the generations before left behind: other sizes, packets that were not recovered, damage.
+    #[test]
+    fn a_coder_that_is_used_again_does_what_a_new_one_does(
+        generations in prop::collection::vec((2_u16..40, 0_usize..60, any::<bool>(), any::<u64>()), 2..6),
+    ) {
+        let codes: [Box<dyn BlockCode>; 3] = [
+            Box::new(Rlnc { size: 40 }),
+            Box::new(ReedSolomon { size: 40, repairs: 10 }),
+            Box::new(Repetition { size: 40 }),
+        ];
+        for code in codes {
+            let (mut encoder, mut decoder) = (code.encoder(0).unwrap(), code.decoder(0, LONGEST).unwrap());
+            for (number, &(count, lost, damaged, seed)) in (1..).zip(&generations) {
+                let packets = packets(seed, count);
+                encoder.restart(number);
+                let sent = sent_by(&mut *encoder, &packets, 10);
+                prop_assert_eq!(&sent, &self::sent(&*code, number, &packets, 10));
+                let mut received = shuffled(sent, seed);
+                received.truncate(received.len().saturating_sub(lost).max(1));
+                if damaged {
+                    let end = received[0].len() - 1; // of its packet, or of its header if that is empty
+                    if end >= 12 {
+                        received[0][end] ^= 1;
+                    }
+                }
+                decoder.restart(number);
+                let mut new = code.decoder(number, LONGEST).unwrap();
+                for packet in &received {
+                    prop_assert_eq!(outcome(&mut *decoder, packet), outcome(&mut *new, packet));
+                    prop_assert_eq!(decoder.missing(), new.missing());
+                }
+            }
         }
     }
 
