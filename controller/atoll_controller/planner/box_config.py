@@ -7,7 +7,7 @@ from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.experiment.peers import find_peers
 from atoll_core.experiment.tunnels import Tunnel, allocate_tunnels
 from atoll_core.lab.box_kind import BoxUse, Configuration
-from atoll_core.lab.network import ChainBox, Network
+from atoll_core.lab.network import ChainBox, Interface, Network
 
 
 def box_uses(network: Network, experiment: Experiment) -> dict[str, BoxUse]:
@@ -24,6 +24,7 @@ def box_uses(network: Network, experiment: Experiment) -> dict[str, BoxUse]:
         return {}
     settings = {each.box: dict(each.settings) for each in experiment.boxes}
     mtus = PathMtus(network, experiment)
+    macs = {str(host.address): host.interface.mac for host in network.hosts}
     return {
         box.name: BoxUse(
             legs=tuple((pair.world.name, pair.island.name) for pair in box.pairs),
@@ -31,11 +32,17 @@ def box_uses(network: Network, experiment: Experiment) -> dict[str, BoxUse]:
             world_hosts=tuple(host.address for host in network.world_hosts),
             island_hosts=tuple(host.address for host in network.island_hosts),
             mtu=mtus.least_at(box),
+            macs={each.name: each.mac for each in _legs(box)} | macs,
+            leg_mtus={each.name: each.mtu for each in _legs(box)},
             tunnels=tuple(_tunnels(network, box, tunnels)),
             peer=peers.get(box.name),
         )
         for box in boxes
     }
+
+
+def _legs(box: ChainBox) -> tuple[Interface, ...]:
+    return tuple(leg for pair in box.pairs for leg in (pair.world, pair.island))
 
 
 def _tunnels(network: Network, box: ChainBox, tunnels: tuple[Tunnel, ...]) -> list[Configuration]:

@@ -7,10 +7,10 @@ They are not part of the plan, which does not depend on tests.
 from typing import Any
 
 from atoll_controller.planner.traffic_jobs import host_job
+from atoll_core.lab.box_kind import CALIBRATION_PORT
 from atoll_core.lab.network import Host
 from atoll_core.plan.plan import JobSpec, Phase
 
-UDP_PORT = 5301
 IP_UDP_HEADERS = 28
 PING_PACKET = 84  # IP bytes of a ping with the usual payload of 56
 
@@ -35,7 +35,7 @@ def ping(source: Host, target: Host, *, interval_ns: int, start_at_ns: int, time
 
 def udp_receive(host: Host, *, each: bool) -> JobSpec:
     """The receiver of a stream; ``each``: it reports every packet."""
-    config = {"role": "receive", "listen": f"{host.address}:{UDP_PORT}", "each": each}
+    config = {"role": "receive", "listen": f"{host.address}:{CALIBRATION_PORT}", "each": each}
     return host_job(f"calibrate-receive-{host.name}", host.name, Phase.CHECK, "udp", config)
 
 
@@ -45,7 +45,7 @@ def udp_send(
     """A stream of packets of ``packet_bytes`` IP bytes."""
     config = {
         "role": "send",
-        "connect": f"{target.address}:{UDP_PORT}",
+        "connect": f"{target.address}:{CALIBRATION_PORT}",
         "rate_bit_s": rate_bit_s,
         "payload_bytes": packet_bytes - IP_UDP_HEADERS,
         "start_at_ns": start_at_ns,

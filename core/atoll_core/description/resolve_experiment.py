@@ -230,9 +230,12 @@ class _Resolver:
                 self.wrong(("boxes", name), f"unknown box {name!r}; {suggest(name, boxes, 'boxes')}")
         for name, box in boxes.items():
             settings, mistakes = resolve_settings(box, self.raw.boxes.get(name, {}))
+            given = self.raw.boxes.get(name, {})
             for key, message in mistakes if lab.reads(("boxes", name, "kind")) else ():
-                if key in self.raw.boxes.get(name, {}):  # the others are the lab's
+                if key in given:
                     self.mistakes.append(self.parsed.document.mistake(("boxes", name, key), message))
+                elif given and (key, message) not in resolve_settings(box, {})[1]:  # those are the lab's
+                    self.mistakes.append(self.parsed.document.mistake(("boxes", name), message))
             if settings:
                 line = self.parsed.document.line(("boxes", name, "buffer_max"))
                 yield BoxConfiguration(name, tuple(settings.items()), line)

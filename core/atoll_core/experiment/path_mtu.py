@@ -17,11 +17,15 @@ Routes = tuple[tuple[IPv4Network, int], ...]
 
 @dataclass(frozen=True, slots=True)
 class Leg:
-    """One side of a box in a chain. ``overhead_bytes``: those that boxes before it have added to each packet."""
+    """One side of a box in a chain. ``overhead_bytes``: those that boxes before it have added to each packet.
+
+    ``tested_bytes``: those that they have added to packets of tests, such as calibrations.
+    """
 
     box: str
     interface: Interface
     overhead_bytes: int
+    tested_bytes: int
 
     @property
     def mtu(self) -> int:
@@ -35,14 +39,20 @@ def chain_legs(network: Network, chain: Chain) -> tuple[Leg, ...]:
     legs: list[Leg] = []
     inside: list[BoxKind] = []  # the boxes that have encapsulated the packet, the innermost first
     for box in (boxes[hop] for hop in chain.hops if hop in boxes):
-        before = sum(kind.overhead_bytes for kind in inside)
+        before = _added(inside)
         if inside and inside[-1].pair == box.kind.name:
             inside.pop()
         elif box.kind.overhead_bytes:
             inside.append(box.kind)
-        behind = sum(kind.overhead_bytes for kind in inside)
-        legs += [Leg(box.name, box.world, before), Leg(box.name, box.island, behind)]
+        behind = _added(inside)
+        legs += [Leg(box.name, box.world, *before), Leg(box.name, box.island, *behind)]
     return tuple(legs)
+
+
+def _added(inside: list[BoxKind]) -> tuple[int, int]:
+    """The bytes that these boxes add to a packet, and to one of a test."""
+    tested = (kind.overhead_bytes for kind in inside if not kind.passes_tests)
+    return sum(kind.overhead_bytes for kind in inside), sum(tested)
 
 
 class PathMtus:

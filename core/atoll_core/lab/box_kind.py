@@ -22,6 +22,9 @@ class Forwarding(StrEnum):
     ROUTED = "routed"  # packets leave in frames of the box's own, untagged
 
 
+CALIBRATION_PORT = 5311
+"""The UDP port of calibrations (docs/calibration.md). Not the one that `udp` of an experiment has by default."""
+
 PEER_PORT = 1
 """The TCP port of connections between two boxes (``BoxKind.keeps_peer``): tcpmux, which no host uses. The box at the
 island connects, from this port or the next one."""
@@ -42,8 +45,9 @@ class BoxUse:
 
     ``legs``: the names of its interfaces, world and island, of the first pair and then of the spare one.
     ``settings``: resolved, quantities in base units. ``mtu``: IP bytes of the longest packet that all chains through
-    the box carry. ``tunnels``: of a kind that encapsulates, docs/box-kinds.md. ``peer``: of a box that keeps a
-    connection to another one.
+    the box carry. ``macs``: of its interfaces by name, and of all hosts by address. ``leg_mtus``: IP bytes of the
+    longest packet on each leg, by name. ``tunnels``: of a kind that encapsulates, docs/box-kinds.md. ``peer``: of
+    a box that keeps a connection to another one.
     """
 
     legs: tuple[tuple[str, str], ...]
@@ -51,6 +55,8 @@ class BoxUse:
     world_hosts: tuple[IPv4Address, ...]
     island_hosts: tuple[IPv4Address, ...]
     mtu: int
+    macs: Mapping[str, str]
+    leg_mtus: Mapping[str, int]
     tunnels: tuple[Configuration, ...] = ()
     peer: Peer | None = None
 
@@ -87,6 +93,7 @@ class BoxKind:
     ``encapsulates``: the protocol of its outer packets ("udp"), in which it and its pair carry the packets of others.
     The plan gives each pair addresses for them (``atoll_core.experiment.tunnels``).
     ``overhead_bytes``: the bytes that a packet is longer between the two, which reduce the MTU of hosts.
+    ``passes_tests``: it encapsulates no probes, no whistles and no packets of calibrations.
     ``agree``: settings that must be the same at both boxes of a pair. ``mode`` is one if the kind encapsulates.
     ``keeps_peer``: whether a box with these settings keeps a TCP connection to another box of its chain, whose settings
     say so, too.
@@ -112,6 +119,7 @@ class BoxKind:
     answers_for_others: bool = False
     encapsulates: str = ""
     overhead_bytes: int = 0
+    passes_tests: bool = False
     agree: tuple[str, ...] = ()
     keeps_peer: Callable[[Mapping[str, Any]], bool] | None = None
     configuration: Callable[[BoxUse], Configuration] = plain_configuration

@@ -9,6 +9,7 @@ from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
 from atoll_core.lab.box_kind import EXTERNAL, LINK, PROGRAM, ROUTER, BoxKind, Forwarding
+from atoll_core.lab.coder import CODER
 from atoll_core.lab.pep import PEP
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.metrics.metrics_schema import Measurement
@@ -18,7 +19,7 @@ from atoll_core.units import Duration, Rate
 MTU = 1500
 """The MTU of cables that declare none: Ethernet's (RFC 894)."""
 
-BUILT_IN_KINDS = (LINK, ROUTER, PEP, PROGRAM, EXTERNAL)
+BUILT_IN_KINDS = (LINK, ROUTER, PEP, CODER, PROGRAM, EXTERNAL)
 """The kinds of boxes that the JSON Schema of lab.yaml lists."""
 
 

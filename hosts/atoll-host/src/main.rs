@@ -40,6 +40,8 @@ enum Command {
     Tc,
     /// Transparent TCP proxy that splits connections (configuration on standard input)
     Pep,
+    /// Network coder: the packets of a chain in a tunnel with redundancy (configuration on standard input)
+    Coder,
     /// World server: sends as many bytes as each connection asks for
     Serve,
     /// Island client: channels that fetch flow after flow
@@ -83,6 +85,7 @@ fn main() -> ExitCode {
         Command::Delay => atoll_link_engine::run_delay(),
         Command::Tc => atoll_link_tc::run(),
         Command::Pep => atoll_pep::run(),
+        Command::Coder => atoll_coder::run(),
         Command::Serve => atoll_traffic::run_serve(),
         Command::Load => atoll_traffic::run_load(),
         Command::Transfer => atoll_traffic::run_transfer(),

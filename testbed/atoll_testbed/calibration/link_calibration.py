@@ -64,7 +64,7 @@ def links_under_test(network: Network, experiment: Experiment) -> tuple[LinkUnde
     paths = PathMtus(network, experiment)
     mtu = paths.between(ends.world, ends.island, Protocol.UDP)
     carrier = experiment.carrier(ends.world.address, ends.island.address, Protocol.UDP)
-    overhead = {leg.box: leg.overhead_bytes for leg in paths.legs[carrier]}
+    overhead = {leg.box: leg.tested_bytes for leg in paths.legs[carrier]}
     found: list[LinkUnderTest] = []
     for name in DIRECTIONS:
         rates = {link.box: getattr(link, name).rate.bit_s for link in experiment.links}

@@ -175,7 +175,11 @@ impl<P: FrameProgram> Engine<P> {
     /// them every so often before the first can be due, instead of being woken by each.
     fn hold_ns(&self) -> u64 {
         if let Some(polling_ns) = self.polling_ns {
-            return polling_ns;
+            return if self.program.may_poll() {
+                polling_ns
+            } else {
+                0
+            };
         }
         let most_ns = if self.clock_is_virtual {
             VIRTUAL_HOLD_MAX_NS

@@ -67,6 +67,12 @@ pub trait FrameProgram {
         0
     }
 
+    /// Whether arrivals may wait in the ring for as long as [`crate::Settings::polling_ns`] says. False while packets pass
+    /// whose delay is measured.
+    fn may_poll(&self) -> bool {
+        true
+    }
+
     /// `frame` was with its interface at `now_ns`, or with the kernel, which keeps it until it is due.
     fn on_sent(&mut self, frame: &Outgoing<Self::Tag>, now_ns: u64) {
         let _ = (frame, now_ns);

@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The network coder: a box that carries the packets of its chains in a tunnel with redundancy (docs/coding.md)."""
+
+from dataclasses import replace
+from typing import Any
+
+from atoll_core.lab.box_kind import CALIBRATION_PORT, BoxKind, BoxUse, Configuration, Forwarding, register
+from atoll_core.metrics.metrics_schema import MetricField
+from atoll_core.plan.plan import HostSettings
+from atoll_core.plan.privilege import Privilege
+
+_OVERHEAD_BYTES = 44
+"""Outer IPv4 (20) and UDP (8), the header of a repair packet (12), and the length within its symbol (2), which
+Reed-Solomon rounds up to an even one."""
+
+_AS_WRITTEN = ("scheme", "generation", "redundancy", "interleave", "direction", "low_priority", "signal")
+
+
+def _configuration(use: BoxUse) -> Configuration:
+    given = use.settings
+    return {
+        "pairs": [
+            {
+                side: {"name": name, "mac": use.macs[name], "mtu": use.leg_mtus[name]}
+                for side, name in zip(("world", "island"), pair, strict=True)
+            }
+            for pair in use.legs
+        ],
+        "hosts": {
+            "world": {str(each): use.macs[str(each)] for each in use.world_hosts},
+            "island": {str(each): use.macs[str(each)] for each in use.island_hosts},
+        },
+        "tunnels": list(use.tunnels),
+        **{key: given[key] for key in _AS_WRITTEN},
+        "flush_ns": given["flush"],
+        "scheduler": _scheduler(use),
+        "stale_ns": given["stale"],
+        "small_bytes": given["small"],
+        "flow_threshold_bytes": given["flow_threshold"],
+        "calibration_port": CALIBRATION_PORT,
+        "poll_ns": given["poll"],
+    }
+
+
+def _scheduler(use: BoxUse) -> Configuration:
+    given = use.settings
+    kind = given["scheduler"]
+    if kind == "deferred":
+        return {"kind": kind, "after_ns": given["defer"], "generations": given["defer_generations"]}
+    if kind == "titrated":
+        queue = given["link_queue"]
+        room = given["room"] or queue // 2
+        return {"kind": kind, "rate_bit_s": given["link_rate"], "queue_bytes": queue, "room_bytes": room}
+    return {"kind": kind}
+
+
+def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
+    """The program takes all packets by packet sockets, so that the kernel forwards none of them."""
+    del use
+    return replace(router, forwarding=False, legs=())
+
+
+def _settings() -> type[Any]:
+    """Imported when a description is read: the programs of an emulated lab do without pydantic."""
+    from atoll_core.description.coder_settings import CoderSettings
+
+    return CoderSettings
+
+
+CODER = register(
+    BoxKind(
+        "coder",
+        Forwarding.ROUTED,
+        conserves_packets=False,
+        subcommand="coder",
+        privileges=(Privilege.NET_ADMIN, Privilege.NET_RAW),
+        settings=_settings,
+        pair="coder",
+        encapsulates="udp",
+        overhead_bytes=_OVERHEAD_BYTES,
+        passes_tests=True,
+        agree=("scheme", "generation", "redundancy"),
+        configuration=_configuration,
+        host_settings=_host_settings,
+        counters=(
+            MetricField("source_packets", "packets", "packets sent into the tunnel"),
+            MetricField("source_bytes", "bytes", "their IP bytes, without those of the tunnel"),
+            MetricField("uncoded_packets", "packets", "packets that passed as they were"),
+            MetricField("repair_packets", "packets", "repair packets sent"),
+            MetricField("repair_bytes", "bytes", "their IP bytes"),
+            MetricField("dropped_repair_packets", "packets", "repair packets never sent: too old, or no room to wait"),
+            MetricField("encoded_generations", "1", "generations that ended at the encoder"),
+            MetricField("arrived_source_packets", "packets", "packets that arrived in the tunnel"),
+            MetricField("arrived_repair_packets", "packets", "repair packets that arrived"),
+            MetricField("useful_repair_packets", "packets", "repair packets that said something new"),
+            MetricField("recovered_packets", "packets", "lost packets that were recovered"),
+            MetricField("recovery_delay_ns", "ns", "sum of their delays: from the packet before to the recovery"),
+            MetricField("complete_generations", "1", "generations of which no packet was lost"),
+            MetricField("lost_generations", "1", "generations of which a packet was lost"),
+            MetricField("lost_packets", "packets", "packets lost in these, as far as any packet told of them"),
+            MetricField("late_packets", "packets", "packets of generations that were over since long"),
+            MetricField("malformed_packets", "packets", "damaged or foreign packets in the tunnel"),
+            MetricField("oversize_packets", "packets", "too long for the tunnel, dropped"),
+            MetricField("unsent_packets", "packets", "refused by an interface"),
+            MetricField("unread_packets", "packets", "lost before the program read them"),
+            MetricField("ignored_frames", "packets", "not IPv4, or at the end of their time to live; dropped"),
+        ),
+        levels=(
+            MetricField("waiting_repair_packets", "packets", "repair packets that wait to be sent"),
+            MetricField("waiting_repair_bytes", "bytes", "their IP bytes"),
+            MetricField("open_generations", "1", "generations of which more packets may come"),
+            MetricField("recovery_delay_max_ns", "ns", "largest delay of a recovered packet since the previous point"),
+        ),
+    )
+)
+"""An encoder and a decoder in one program; the two coders of a pair are at the two ends of the satellite link."""

@@ -1,0 +1,405 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The configuration: the first line of standard input (docs/contracts.md, "coder").
+
+use crate::encoder::Shape;
+use crate::outer::OVERHEAD_BYTES;
+use crate::scheduler::Release;
+use crate::virtual_queue::VirtualQueue;
+use atoll_rlnc::{BlockCode, MOST_SOURCES, ReedSolomon, Repetition, Rlnc};
+use serde::Deserialize;
+use std::collections::BTreeMap;
+use std::io;
+use std::net::Ipv4Addr;
+
+/// A configuration that cannot be applied; the message names the remedy.
+#[derive(Debug, thiserror::Error)]
+pub(crate) enum BadConfiguration {
+    #[error(transparent)]
+    Configuration(#[from] atoll_job::ConfigurationError),
+    #[error("configuration: {name} {value} is out of range: {least} to {most}")]
+    Range {
+        name: &'static str,
+        value: u64,
+        least: u64,
+        most: u64,
+    },
+    #[error(
+        "configuration: interspersed repair packets need the scheme rlnc: others make them at the end of a generation"
+    )]
+    Interspersed,
+    #[error("configuration: no pairs of legs")]
+    NoPairs,
+}
+
+/// The form in which `atoll-host` recognises a bad configuration.
+impl From<BadConfiguration> for io::Error {
+    fn from(error: BadConfiguration) -> Self {
+        atoll_job::bad_configuration(error)
+    }
+}
+
+/// The first line of standard input.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Config {
+    /// Pairs of legs, at least one. Packets leave by the pair at which they arrived.
+    pub(crate) pairs: Vec<BySide<Interface>>,
+    /// The hosts of both ends, with their MAC addresses.
+    pub(crate) hosts: BySide<BTreeMap<Ipv4Addr, Mac>>,
+    /// The first tunnel that carries a packet is the packet's.
+    #[serde(default)]
+    pub(crate) tunnels: Vec<TunnelConfig>,
+    pub(crate) scheme: Scheme,
+    /// Packets of a generation.
+    pub(crate) generation: u16,
+    /// Repair packets of a generation.
+    pub(crate) redundancy: u16,
+    pub(crate) interleave: u16,
+    pub(crate) flush_ns: u64,
+    pub(crate) scheduler: Scheduling,
+    /// The age at which repair packets are dropped.
+    pub(crate) stale_ns: u64,
+    pub(crate) direction: Coded,
+    /// Packets of so many bytes or less are not coded.
+    pub(crate) small_bytes: u64,
+    /// The first bytes of each flow are not coded.
+    pub(crate) flow_threshold_bytes: u64,
+    /// Whether repair packets are marked as lower effort (RFC 8622).
+    pub(crate) low_priority: bool,
+    pub(crate) signal: Signal,
+    /// The UDP port of calibrations, whose packets are not coded.
+    pub(crate) calibration_port: u16,
+    /// How often arrivals are looked for in virtual time.
+    pub(crate) poll_ns: u64,
+}
+
+/// One of each end's.
+#[derive(Debug, Clone, Default, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct BySide<T> {
+    pub(crate) world: T,
+    pub(crate) island: T,
+}
+
+/// An interface of the machine.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Interface {
+    pub(crate) name: String,
+    pub(crate) mac: Mac,
+    /// IP bytes of the longest packet.
+    pub(crate) mtu: u32,
+}
+
+/// A MAC address.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Mac(pub(crate) [u8; 6]);
+
+impl TryFrom<String> for Mac {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let bytes = text.split(':').map(|part| {
+            u8::from_str_radix(part, 16)
+                .ok()
+                .filter(|_| part.len() == 2)
+        });
+        let found: Option<Vec<u8>> = bytes.collect();
+        found
+            .and_then(|bytes| bytes.try_into().ok())
+            .map(Self)
+            .ok_or_else(|| format!("'{text}' is no MAC address"))
+    }
+}
+
+/// A prefix of addresses.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(try_from = "String")]
+pub(crate) struct Prefix {
+    network: u32,
+    mask: u32,
+}
+
+impl Prefix {
+    pub(crate) fn contains(self, address: Ipv4Addr) -> bool {
+        u32::from(address) & self.mask == self.network
+    }
+}
+
+impl TryFrom<String> for Prefix {
+    type Error = String;
+
+    fn try_from(text: String) -> Result<Self, String> {
+        let parse = || {
+            let (address, bits) = text.split_once('/')?;
+            let address: Ipv4Addr = address.parse().ok()?;
+            let bits: u32 = bits.parse().ok().filter(|bits| *bits <= 32)?;
+            let mask = u32::MAX.checked_shl(32 - bits).unwrap_or(0);
+            let network = u32::from(address);
+            (network & mask == network).then_some(Self { network, mask })
+        };
+        parse().ok_or_else(|| format!("'{text}' is no prefix"))
+    }
+}
+
+/// A tunnel to another coder.
+#[derive(Debug, Clone, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct TunnelConfig {
+    pub(crate) carries: Carries,
+    /// Where the other coder is.
+    pub(crate) peer_at: Side,
+    /// Outer addresses.
+    pub(crate) address: Ipv4Addr,
+    pub(crate) peer_address: Ipv4Addr,
+    pub(crate) peer_mac: Mac,
+}
+
+/// The packets that a tunnel carries: between these prefixes, of this protocol.
+#[derive(Debug, Clone, Copy, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Carries {
+    pub(crate) world: Prefix,
+    pub(crate) island: Prefix,
+    /// Of all protocols if `None`.
+    pub(crate) protocol: Option<u8>,
+}
+
+/// An end of the chain.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Side {
+    World,
+    Island,
+}
+
+/// The direction that this coder encodes.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub(crate) enum Coded {
+    Both,
+    ToIsland,
+    ToWorld,
+}
+
+/// A code.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub(crate) enum Scheme {
+    Rlnc,
+    ReedSolomon,
+    Repetition,
+}
+
+/// What a host is told about a packet that was lost and recovered.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub(crate) enum Signal {
+    /// Nothing.
+    Hide,
+    /// That there was congestion, if the packet can say that.
+    Mark,
+}
+
+/// When repair packets leave.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(tag = "kind", rename_all = "lowercase", deny_unknown_fields)]
+pub(crate) enum Scheduling {
+    Tail {},
+    Interspersed {},
+    Deferred {
+        after_ns: u64,
+        #[serde(default)]
+        generations: Option<u64>,
+    },
+    Titrated {
+        rate_bit_s: u64,
+        queue_bytes: u64,
+        room_bytes: u64,
+    },
+}
+
+impl Config {
+    /// # Errors
+    /// The first thing wrong with `line`.
+    pub(crate) fn parse(line: &str) -> Result<Self, BadConfiguration> {
+        let config: Self = atoll_job::configuration(line)?;
+        if config.pairs.is_empty() {
+            return Err(BadConfiguration::NoPairs);
+        }
+        let most = u64::from(MOST_SOURCES);
+        within("generation", config.generation.into(), 2, most)?;
+        within("redundancy", config.redundancy.into(), 0, most)?;
+        within("interleave", config.interleave.into(), 1, 64)?;
+        for interface in config.interfaces() {
+            // IPv4 hosts take packets of 576 bytes (RFC 791); no lab has longer ones than 9216.
+            within("mtu", interface.mtu.into(), 576, 9216)?;
+        }
+        if let Scheduling::Titrated { rate_bit_s, .. } = config.scheduler {
+            within("rate_bit_s", rate_bit_s, 1, u64::MAX)?;
+        }
+        if config.scheduler == (Scheduling::Interspersed {}) && config.scheme != Scheme::Rlnc {
+            return Err(BadConfiguration::Interspersed);
+        }
+        Ok(config)
+    }
+
+    /// The interfaces in the order of the engine's ports: of each pair the world's, then the island's.
+    pub(crate) fn interfaces(&self) -> impl Iterator<Item = &Interface> {
+        self.pairs
+            .iter()
+            .flat_map(|pair| [&pair.world, &pair.island])
+    }
+
+    pub(crate) fn code(&self) -> Box<dyn BlockCode> {
+        let size = self.generation;
+        match self.scheme {
+            Scheme::Rlnc => Box::new(Rlnc { size }),
+            Scheme::Repetition => Box::new(Repetition { size }),
+            Scheme::ReedSolomon => Box::new(ReedSolomon {
+                size,
+                repairs: self.redundancy.max(1),
+            }),
+        }
+    }
+
+    pub(crate) fn shape(&self) -> Shape {
+        Shape {
+            size: self.generation,
+            repairs: self.redundancy,
+            interleave: self.interleave.into(),
+            interspersed: self.scheduler == Scheduling::Interspersed {},
+            flush_ns: self.flush_ns,
+        }
+    }
+
+    pub(crate) fn release(&self) -> Release {
+        match self.scheduler {
+            Scheduling::Tail {} | Scheduling::Interspersed {} => Release::AtOnce,
+            Scheduling::Deferred {
+                after_ns,
+                generations,
+            } => Release::Deferred {
+                after_ns,
+                generations,
+            },
+            Scheduling::Titrated {
+                rate_bit_s,
+                queue_bytes,
+                room_bytes,
+            } => Release::Room {
+                queue: VirtualQueue::new(rate_bit_s, queue_bytes),
+                room_bytes,
+            },
+        }
+    }
+
+    /// The longest packet that fits into a tunnel through that side's legs.
+    pub(crate) fn longest_packet(&self, side: Side) -> usize {
+        let mtus = self.pairs.iter().map(|pair| match side {
+            Side::World => pair.world.mtu,
+            Side::Island => pair.island.mtu,
+        });
+        (mtus.min().unwrap_or(0) as usize).saturating_sub(OVERHEAD_BYTES)
+    }
+}
+
+/// A number from which generations are counted that no program before this one has used lately: it counts units of
+/// 65 us, more than a coder can fill with generations.
+pub(crate) fn first_generation(real_time_ns: u64) -> u32 {
+    (real_time_ns >> 16) as u32
+}
+
+fn within(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), BadConfiguration> {
+    if (least..=most).contains(&value) {
+        return Ok(());
+    }
+    Err(BadConfiguration::Range {
+        name,
+        value,
+        least,
+        most,
+    })
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+    use crate::contract::examples;
+    use serde_json::{Value, json};
+
+    /// The first example of the contract, with other values.
+    pub(crate) fn config(change: impl FnOnce(&mut Value)) -> Result<Config, BadConfiguration> {
+        let mut line = examples("coder", "keeper")[0].clone();
+        change(&mut line);
+        Config::parse(&line.to_string())
+    }
+
+    #[test]
+    fn configurations_of_the_contract_are_understood() {
+        for line in examples("coder", "keeper")
+            .iter()
+            .filter(|line| line.get("op").is_none())
+        {
+            let config = Config::parse(&line.to_string()).unwrap();
+            assert_eq!(config.longest_packet(Side::Island), 1500, "a raised cable");
+        }
+    }
+
+    #[test]
+    fn each_mistake_gets_a_line_that_names_it() {
+        let mistakes = [
+            (
+                "generation",
+                json!(1),
+                "generation 1 is out of range: 2 to 1024",
+            ),
+            ("redundancy", json!(2000), "redundancy 2000"),
+            ("interleave", json!(0), "interleave 0"),
+            ("pairs", json!([]), "no pairs"),
+            ("scheme", json!("fountain"), "fountain"),
+            (
+                "scheduler",
+                json!({"kind":"titrated","rate_bit_s":0,"queue_bytes":1,"room_bytes":1}),
+                "rate_bit_s 0",
+            ),
+            (
+                "hosts",
+                json!({"world":{"10.0.0.1":"02:00"},"island":{}}),
+                "'02:00' is no MAC address",
+            ),
+            ("more", json!(1), "more"),
+        ];
+        for (key, value, message) in mistakes {
+            let error = config(|line| line[key] = value).unwrap_err().to_string();
+            assert!(error.contains(message), "{error}");
+        }
+        let error = config(|line| {
+            line["scheme"] = json!("reed-solomon");
+            line["scheduler"] = json!({"kind": "interspersed"});
+        });
+        assert!(
+            error
+                .unwrap_err()
+                .to_string()
+                .contains("need the scheme rlnc")
+        );
+    }
+
+    #[test]
+    fn prefixes_have_no_bits_beyond_their_length() {
+        let read = |text: &str| Prefix::try_from(text.to_owned());
+        let prefix = read("10.20.0.4/30").unwrap();
+        assert!(prefix.contains(Ipv4Addr::new(10, 20, 0, 7)));
+        assert!(!prefix.contains(Ipv4Addr::new(10, 20, 0, 8)));
+        assert!(
+            read("0.0.0.0/0")
+                .unwrap()
+                .contains(Ipv4Addr::new(1, 2, 3, 4))
+        );
+        for wrong in ["10.20.0.5/30", "10.20.0.4/33", "10.20.0.4", "x/8"] {
+            assert!(read(wrong).is_err(), "{wrong}");
+        }
+    }
+}

@@ -1,0 +1,175 @@
+// SPDX-License-Identifier: Apache-2.0
+//! What a coder counts, and the lines that it prints (docs/contracts.md, "coder").
+
+use atoll_measures::sums;
+use serde::Serialize;
+
+/// Sums of what came from the other coder.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct DecoderSums {
+    pub(crate) arrived_source_packets: u64,
+    pub(crate) arrived_repair_packets: u64,
+    pub(crate) useful_repair_packets: u64,
+    pub(crate) recovered_packets: u64,
+    pub(crate) recovery_delay_ns: u64,
+    pub(crate) complete_generations: u64,
+    pub(crate) lost_generations: u64,
+    pub(crate) lost_packets: u64,
+    pub(crate) late_packets: u64,
+    pub(crate) malformed_packets: u64,
+}
+
+impl std::ops::AddAssign for DecoderSums {
+    fn add_assign(&mut self, other: Self) {
+        self.arrived_source_packets += other.arrived_source_packets;
+        self.arrived_repair_packets += other.arrived_repair_packets;
+        self.useful_repair_packets += other.useful_repair_packets;
+        self.recovered_packets += other.recovered_packets;
+        self.recovery_delay_ns += other.recovery_delay_ns;
+        self.complete_generations += other.complete_generations;
+        self.lost_generations += other.lost_generations;
+        self.lost_packets += other.lost_packets;
+        self.late_packets += other.late_packets;
+        self.malformed_packets += other.malformed_packets;
+    }
+}
+
+sums!(DecoderSums {
+    arrived_source_packets,
+    arrived_repair_packets,
+    useful_repair_packets,
+    recovered_packets,
+    recovery_delay_ns,
+    complete_generations,
+    lost_generations,
+    lost_packets,
+    late_packets,
+    malformed_packets,
+});
+
+/// Sums since the start.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Sums {
+    pub(crate) source_packets: u64,
+    pub(crate) source_bytes: u64,
+    pub(crate) uncoded_packets: u64,
+    pub(crate) repair_packets: u64,
+    pub(crate) repair_bytes: u64,
+    pub(crate) dropped_repair_packets: u64,
+    pub(crate) encoded_generations: u64,
+    #[serde(flatten)]
+    pub(crate) decoded: DecoderSums,
+    pub(crate) oversize_packets: u64,
+    pub(crate) unsent_packets: u64,
+    pub(crate) unread_packets: u64,
+    pub(crate) ignored_frames: u64,
+}
+
+sums!(Sums {
+    source_packets,
+    source_bytes,
+    uncoded_packets,
+    repair_packets,
+    repair_bytes,
+    dropped_repair_packets,
+    encoded_generations,
+    decoded,
+    oversize_packets,
+    unsent_packets,
+    unread_packets,
+    ignored_frames,
+});
+
+/// Current values, and the largest of an interval.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Present {
+    pub(crate) waiting_repair_packets: u64,
+    pub(crate) waiting_repair_bytes: u64,
+    pub(crate) open_generations: u64,
+    pub(crate) recovery_delay_max_ns: u64,
+}
+
+/// Both.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize)]
+pub(crate) struct Figures {
+    #[serde(flatten)]
+    pub(crate) sums: Sums,
+    #[serde(flatten)]
+    pub(crate) present: Present,
+}
+
+/// A line of output.
+#[derive(Debug, Serialize)]
+#[serde(tag = "type", rename_all = "lowercase")]
+pub(crate) enum Line {
+    Ready,
+    Counters {
+        t_ns: u64,
+        #[serde(flatten)]
+        figures: Figures,
+    },
+    Mark {
+        id: u64,
+        t_ns: u64,
+        #[serde(flatten)]
+        figures: Figures,
+    },
+    Done {
+        t_ns: u64,
+        #[serde(flatten)]
+        figures: Figures,
+    },
+    #[serde(untagged)]
+    Refused(Refused),
+}
+
+/// The answer to a request that the coder does not know.
+#[derive(Debug, Serialize)]
+pub(crate) struct Refused {
+    #[serde(rename = "type")]
+    pub(crate) op: String,
+    pub(crate) id: u64,
+    pub(crate) t_ns: u64,
+    pub(crate) ok: bool,
+    pub(crate) error: String,
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::contract::examples;
+    use serde_json::Value;
+    use std::collections::BTreeSet;
+
+    fn keys(message: &Value) -> BTreeSet<String> {
+        message.as_object().unwrap().keys().cloned().collect()
+    }
+
+    #[test]
+    fn lines_have_the_keys_of_the_contract() {
+        let figures = Figures::default();
+        let said = [
+            Line::Ready,
+            Line::Counters { t_ns: 1, figures },
+            Line::Mark {
+                id: 7,
+                t_ns: 1,
+                figures,
+            },
+            Line::Refused(Refused {
+                op: "reset".to_owned(),
+                id: 8,
+                t_ns: 1,
+                ok: false,
+                error: String::new(),
+            }),
+            Line::Done { t_ns: 1, figures },
+        ];
+        let known = examples("coder", "coder");
+        assert_eq!(said.len(), known.len());
+        for (said, known) in said.iter().zip(known) {
+            let said = serde_json::to_value(said).unwrap();
+            assert_eq!((&said["type"], keys(&said)), (&known["type"], keys(&known)));
+        }
+    }
+}

@@ -1,0 +1,237 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The encoder of a tunnel: packets into generations, and the repair packets of each.
+
+use atoll_rlnc::{BlockCode, BlockEncoder, CodeError, Header};
+
+/// Properties of the code, the same at both ends.
+#[derive(Debug, Clone, Copy)]
+pub(crate) struct Shape {
+    /// Packets of a generation.
+    pub(crate) size: u16,
+    /// Repair packets of a whole generation.
+    pub(crate) repairs: u16,
+    /// Generations that packets join in turn, so that a burst of losses is spread over them.
+    pub(crate) interleave: usize,
+    /// Whether repair packets are made between the packets, and not at the end of a generation.
+    pub(crate) interspersed: bool,
+    /// The time after its first packet at which a generation ends that is not whole.
+    pub(crate) flush_ns: u64,
+}
+
+/// A repair packet: its header, and the symbol.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Repair {
+    pub(crate) header: Header,
+    pub(crate) symbol: Vec<u8>,
+}
+
+/// What a packet, or time, led to.
+#[derive(Debug, Default)]
+pub(crate) struct Made {
+    pub(crate) repairs: Vec<Repair>,
+    /// Generations that ended.
+    pub(crate) ended: u64,
+}
+
+/// Encodes the packets of one direction.
+#[derive(Debug)]
+pub(crate) struct Encoder {
+    code: Box<dyn BlockCode>,
+    shape: Shape,
+    open: Vec<Option<Generation>>,
+    turn: usize,
+    next: u32,
+}
+
+#[derive(Debug)]
+struct Generation {
+    encoder: Box<dyn BlockEncoder>,
+    sources: u16,
+    repairs: u16,
+    flush_at_ns: u64,
+}
+
+impl Encoder {
+    /// The first generation has the number `first`.
+    pub(crate) fn new(code: Box<dyn BlockCode>, shape: Shape, first: u32) -> Self {
+        Self {
+            code,
+            shape,
+            open: (0..shape.interleave).map(|_| None).collect(),
+            turn: 0,
+            next: first,
+        }
+    }
+
+    /// Take a packet: the header with which it is to be sent, and the repair packets that are to follow.
+    ///
+    /// # Errors
+    /// None are expected of packets that an interface can take.
+    pub(crate) fn push(&mut self, now_ns: u64, packet: &[u8]) -> Result<(Header, Made), CodeError> {
+        let slot = self.turn;
+        self.turn = (slot + 1) % self.open.len();
+        let mut generation = match self.open[slot].take() {
+            Some(open) => open,
+            None => self.begin(now_ns)?,
+        };
+        let header = generation.encoder.push(packet)?;
+        generation.sources += 1;
+        let mut made = Made::default();
+        let whole = generation.sources == self.shape.size;
+        if whole || self.shape.interspersed {
+            let share = u32::from(self.shape.repairs) * u32::from(generation.sources);
+            let due = share / u32::from(self.shape.size);
+            generation.repair(due as u16, &mut made.repairs)?;
+        }
+        if whole {
+            made.ended = 1;
+        } else {
+            self.open[slot] = Some(generation);
+        }
+        Ok((header, made))
+    }
+
+    /// When the next generation ends that is not whole.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        self.open
+            .iter()
+            .flatten()
+            .map(|each| each.flush_at_ns)
+            .min()
+    }
+
+    /// End the generations whose time is over.
+    ///
+    /// # Errors
+    /// As of [`Encoder::push`].
+    pub(crate) fn flush(&mut self, now_ns: u64) -> Result<Made, CodeError> {
+        let mut made = Made::default();
+        for slot in &mut self.open {
+            if let Some(mut generation) = slot.take_if(|open| open.flush_at_ns <= now_ns) {
+                let share = u32::from(self.shape.repairs) * u32::from(generation.sources);
+                let due = share.div_ceil(u32::from(self.shape.size));
+                generation.repair(due as u16, &mut made.repairs)?;
+                made.ended += 1;
+            }
+        }
+        Ok(made)
+    }
+
+    fn begin(&mut self, now_ns: u64) -> Result<Generation, CodeError> {
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        Ok(Generation {
+            encoder: self.code.encoder(number)?,
+            sources: 0,
+            repairs: 0,
+            flush_at_ns: now_ns.saturating_add(self.shape.flush_ns),
+        })
+    }
+}
+
+impl Generation {
+    /// Make repair packets until there were so many.
+    fn repair(&mut self, until: u16, repairs: &mut Vec<Repair>) -> Result<(), CodeError> {
+        while self.repairs < until {
+            let mut symbol = Vec::new();
+            let header = self.encoder.repair(&mut symbol)?;
+            repairs.push(Repair { header, symbol });
+            self.repairs += 1;
+        }
+        Ok(())
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use atoll_rlnc::Rlnc;
+
+    const MS: u64 = 1_000_000;
+
+    fn encoder(size: u16, repairs: u16, interleave: usize, interspersed: bool) -> Encoder {
+        let shape = Shape {
+            size,
+            repairs,
+            interleave,
+            interspersed,
+            flush_ns: 50 * MS,
+        };
+        Encoder::new(Box::new(Rlnc { size }), shape, u32::MAX)
+    }
+
+    /// After each packet: its generation and index, and the number of repair packets.
+    fn pushed(encoder: &mut Encoder, packets: usize) -> Vec<(u32, u16, usize)> {
+        (0..packets)
+            .map(|number| match encoder.push(0, &[number as u8]).unwrap() {
+                (Header::Systematic { generation, index }, made) => {
+                    (generation.wrapping_add(1), index, made.repairs.len())
+                }
+                other => panic!("{other:?}"),
+            })
+            .collect()
+    }
+
+    #[test]
+    fn repair_packets_follow_a_whole_generation() {
+        let found = pushed(&mut encoder(3, 2, 1, false), 4);
+        assert_eq!(
+            found,
+            [(0, 0, 0), (0, 1, 0), (0, 2, 2), (1, 0, 0)],
+            "after 2^32 - 1 comes 0"
+        );
+    }
+
+    #[test]
+    fn interspersed_repair_packets_are_spread_evenly() {
+        let repairs: Vec<usize> = pushed(&mut encoder(10, 3, 1, true), 10)
+            .into_iter()
+            .map(|(_, _, repairs)| repairs)
+            .collect();
+        assert_eq!(repairs, [0, 0, 0, 1, 0, 0, 1, 0, 0, 1]);
+    }
+
+    #[test]
+    fn neighbours_are_in_different_generations_when_interleaved() {
+        let found = pushed(&mut encoder(2, 1, 3, false), 6);
+        let places: Vec<(u32, u16)> = found
+            .iter()
+            .map(|(number, index, _)| (*number, *index))
+            .collect();
+        assert_eq!(places, [(0, 0), (1, 0), (2, 0), (0, 1), (1, 1), (2, 1)]);
+        assert_eq!(
+            found.iter().map(|each| each.2).collect::<Vec<_>>(),
+            [0, 0, 0, 1, 1, 1]
+        );
+    }
+
+    #[test]
+    fn a_generation_that_is_not_whole_ends_by_time_with_its_share_of_repair_packets() {
+        let mut encoder = encoder(10, 3, 1, false);
+        pushed(&mut encoder, 4);
+        assert_eq!(encoder.next_ns(), Some(50 * MS));
+        assert_eq!(encoder.flush(50 * MS - 1).unwrap().ended, 0);
+        let made = encoder.flush(50 * MS).unwrap();
+        assert_eq!(
+            (made.ended, made.repairs.len()),
+            (1, 2),
+            "4 of 10, rounded up"
+        );
+        assert!(matches!(
+            made.repairs[0].header,
+            Header::Repair { count: 4, .. }
+        ));
+        assert_eq!(
+            (encoder.next_ns(), encoder.flush(u64::MAX).unwrap().ended),
+            (None, 0)
+        );
+    }
+
+    #[test]
+    fn without_repair_packets_generations_just_end() {
+        let mut encoder = encoder(2, 0, 1, false);
+        pushed(&mut encoder, 3);
+        let made = encoder.flush(u64::MAX).unwrap();
+        assert_eq!((made.ended, made.repairs.len()), (1, 0));
+    }
+}

@@ -1,0 +1,58 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A network coder: `atoll-host coder`, as docs/contracts.md describes it.
+//!
+//! Two coders have a tunnel for each chain that passes both. Each encodes the packets towards the other one and decodes
+//! those that come from there.
+//!
+//! ```text
+//! packet of a host ──> Encoder ──┬─ the packet, with a header ────────────────> outer IPv4 and UDP ──> link
+//!                                └─ repair packets ──> Scheduler (when?) ─────> outer IPv4 and UDP ──> link
+//! outer packet ──> Decoder ──> the packet at once, and those that could be recovered ──> host
+//! ```
+#![forbid(unsafe_code)]
+
+mod config;
+#[cfg(test)]
+mod contract;
+mod counters;
+mod decoder;
+mod encoder;
+mod flow_table;
+mod ipv4;
+mod lab_packets;
+mod outer;
+mod program;
+mod request;
+mod scheduler;
+mod tunnel;
+mod virtual_queue;
+
+use atoll_frame_engine::{Departures, Engine, Port, Settings};
+use atoll_job::{Input, clock};
+use config::Config;
+use program::Coder;
+use std::error::Error;
+use std::io;
+
+/// `atoll-host coder`: reads its configuration from the first line of standard input.
+///
+/// # Errors
+/// A message for the user when the configuration (an [`io::Error`] of kind `InvalidInput`) or the machine does not
+/// allow the coder, or an interface goes away while it runs.
+pub fn run() -> Result<(), Box<dyn Error>> {
+    let mut input = Input::standard();
+    let config = Config::parse(&input.first_line()?).map_err(io::Error::from)?;
+    let ports = config
+        .interfaces()
+        .map(|each| Port::open(&each.name, each.mtu))
+        .collect::<io::Result<Vec<Port>>>()?;
+    let settings = Settings {
+        departures: Some(Departures::Engine), // nothing is known before it is due
+        spin_ns: None,
+        // A wake-up for each packet is cheap in real time alone.
+        polling_ns: clock::is_virtual().then_some(config.poll_ns),
+    };
+    let first_generation = config::first_generation(clock::real_time_ns());
+    let coder = Coder::new(&config, first_generation);
+    Ok(Engine::new(coder, ports, settings)?.run(input)?)
+}

@@ -1,0 +1,685 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The program that the frame engine runs: a router whose packets pass tunnels.
+
+use crate::config::{Config, Mac, Side, Signal};
+use crate::counters::{Figures, Line, Present, Refused, Sums};
+use crate::flow_table::FlowTable;
+use crate::ipv4::{self, Ipv4, UDP};
+use crate::lab_packets::is_of_testbed;
+use crate::outer;
+use crate::request::{self, Request};
+use crate::tunnel::{Tunnel, says_congestion};
+use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
+use atoll_headers::{ETHERNET_BYTES, ethernet_header};
+use atoll_measures::{Count, Marked, Peak};
+use std::collections::BTreeMap;
+use std::net::Ipv4Addr;
+
+/// The type of frames with IPv4 packets.
+const ETHERTYPE_IPV4: u16 = 0x0800;
+/// For so long after a packet of the testbed, whose delay is measured, none waits in the ring.
+const MEASURED_NS: u64 = 1_000_000_000;
+/// For destinations that are no host: a coder of a tunnel within this one takes all frames.
+const NOBODY: Mac = Mac([2, 0, 0, 0, 0, 0]);
+
+/// `atoll-host coder`.
+#[derive(Debug)]
+pub(crate) struct Coder {
+    tunnels: Vec<Tunnel>,
+    router: Router,
+    flows: FlowTable,
+    small_bytes: u64,
+    flow_threshold_bytes: u64,
+    calibration_port: u16,
+    signal: Signal,
+    /// When the last packet arrived, and the last one of the testbed.
+    last_ns: u64,
+    testbed_ns: Option<u64>,
+    sums: Sums,
+    marked: Marked<Sums>,
+}
+
+/// The addresses in frames.
+#[derive(Debug)]
+struct Router {
+    /// By port.
+    macs: Vec<Mac>,
+    hosts: BTreeMap<Ipv4Addr, Mac>,
+}
+
+impl Router {
+    /// Append a packet in a frame that leaves by `port`, one hop further. `otherwise`: the destination if it is no host.
+    fn write(&self, frame: &mut Vec<u8>, port: usize, packet: &Ipv4<'_>, otherwise: Mac) {
+        let destination = self.hosts.get(&packet.destination()).unwrap_or(&otherwise);
+        outer::write_ethernet(frame, destination.0, self.macs[port].0);
+        frame.extend_from_slice(packet.bytes);
+        ipv4::decrement_ttl(&mut frame[ETHERNET_BYTES..]);
+    }
+}
+
+/// Ports are numbered in pairs, the world's first.
+fn side_of(port: usize) -> Side {
+    if port % 2 == 0 {
+        Side::World
+    } else {
+        Side::Island
+    }
+}
+
+fn other_leg(port: usize) -> usize {
+    port ^ 1
+}
+
+impl Coder {
+    /// `first_generation`: the number from which generations are counted.
+    pub(crate) fn new(config: &Config, first_generation: u32) -> Self {
+        let tunnels =
+            (config.tunnels.iter()).map(|tunnel| Tunnel::new(config, tunnel, first_generation));
+        let hosts = config.hosts.world.iter().chain(&config.hosts.island);
+        Self {
+            tunnels: tunnels.collect(),
+            router: Router {
+                macs: config.interfaces().map(|each| each.mac).collect(),
+                hosts: hosts.map(|(address, mac)| (*address, *mac)).collect(),
+            },
+            flows: FlowTable::default(),
+            small_bytes: config.small_bytes,
+            flow_threshold_bytes: config.flow_threshold_bytes,
+            calibration_port: config.calibration_port,
+            signal: config.signal,
+            last_ns: 0,
+            testbed_ns: None,
+            sums: Sums::default(),
+            marked: Marked::default(),
+        }
+    }
+
+    fn on_packet(&mut self, arrival: &Arrival<'_>, packet: &Ipv4<'_>, out: &mut FrameOutput<()>) {
+        let (port, side) = (arrival.port, side_of(arrival.port));
+        self.last_ns = self.last_ns.max(arrival.now_ns);
+        let from_peer = |tunnel: &Tunnel| tunnel.peer_at() == side && tunnel.is_for_us(packet);
+        if packet.protocol() == UDP {
+            if let Some(number) = self.tunnels.iter().position(from_peer) {
+                self.decode(number, port, arrival.now_ns, packet, out);
+                return;
+            }
+        }
+        if packet.ttl() <= 1 {
+            self.sums.ignored_frames += 1;
+            return;
+        }
+        let carries = |tunnel: &Tunnel| tunnel.peer_at() != side && tunnel.carries(packet, side);
+        let tunnel = self.tunnels.iter().position(carries);
+        let of_testbed = is_of_testbed(packet, self.calibration_port);
+        if of_testbed {
+            self.testbed_ns = Some(arrival.now_ns);
+        }
+        match tunnel {
+            Some(number) if !of_testbed && self.is_coded(number, packet) => {
+                self.encode(number, port, arrival.now_ns, packet, out);
+            }
+            _ => self.pass(tunnel, arrival, packet, out),
+        }
+    }
+
+    fn is_coded(&mut self, tunnel: usize, packet: &Ipv4<'_>) -> bool {
+        if !self.tunnels[tunnel].codes {
+            return false;
+        }
+        let of_long_flow =
+            self.flow_threshold_bytes == 0 || self.flows.count(packet) >= self.flow_threshold_bytes;
+        of_long_flow && packet.bytes.len() as u64 > self.small_bytes
+    }
+
+    /// Forward a packet as it is. `tunnel`: the one that could have carried it.
+    fn pass(
+        &mut self,
+        tunnel: Option<usize>,
+        arrival: &Arrival<'_>,
+        packet: &Ipv4<'_>,
+        out: &mut FrameOutput<()>,
+    ) {
+        let port = other_leg(arrival.port);
+        let mut frame = out.buffer(ETHERNET_BYTES + packet.bytes.len());
+        let destination = arrival
+            .received
+            .frame
+            .first_chunk()
+            .copied()
+            .map_or(NOBODY, Mac);
+        self.router.write(&mut frame, port, packet, destination);
+        self.sums.uncoded_packets += 1;
+        if let Some(number) = tunnel {
+            self.tunnels[number].sent_uncoded(arrival.now_ns, packet.bytes.len());
+        }
+        out.send(outgoing(port, arrival.now_ns, frame));
+    }
+
+    fn encode(
+        &mut self,
+        number: usize,
+        port: usize,
+        now_ns: u64,
+        packet: &Ipv4<'_>,
+        out: &mut FrameOutput<()>,
+    ) {
+        let (tunnel, sums) = (&mut self.tunnels[number], &mut self.sums);
+        if !tunnel.takes(packet) {
+            sums.oversize_packets += 1;
+            return;
+        }
+        let mut inner = out.buffer(packet.bytes.len());
+        inner.extend_from_slice(packet.bytes);
+        ipv4::decrement_ttl(&mut inner);
+        let port = other_leg(port);
+        let leg = (port, self.router.macs[port].0);
+        let sent = tunnel.encode(now_ns, leg, &inner, packet.tos(), out, sums);
+        out.recycle(inner);
+        if sent.and_then(|()| tunnel.emit(now_ns, out, sums)).is_err() {
+            sums.ignored_frames += 1;
+        }
+    }
+
+    fn decode(
+        &mut self,
+        number: usize,
+        port: usize,
+        now_ns: u64,
+        packet: &Ipv4<'_>,
+        out: &mut FrameOutput<()>,
+    ) {
+        let Some(content) = outer::content(packet) else {
+            self.sums.decoded.malformed_packets += 1;
+            return;
+        };
+        let Tunnel { decoder, reach, .. } = &mut self.tunnels[number];
+        let (router, sums, signal) = (&self.router, &mut self.sums, self.signal);
+        let (from, port) = (side_of(port), other_leg(port));
+        let congested = says_congestion(packet.tos());
+        decoder.take(now_ns, content, |bytes, recovered| {
+            let inner =
+                Ipv4::parse(bytes).filter(|inner| inner.ttl() > 1 && reach.carries(inner, from));
+            let Some(inner) = inner else {
+                sums.decoded.malformed_packets += 1;
+                return;
+            };
+            let capable = ipv4::is_ecn_capable(inner.tos());
+            if !recovered && congested && !capable && !says_congestion(inner.tos()) {
+                sums.ignored_frames += 1; // a host that does not know ECN is told of congestion by loss (RFC 6040)
+                return;
+            }
+            let mut frame = out.buffer(ETHERNET_BYTES + bytes.len());
+            router.write(&mut frame, port, &inner, NOBODY);
+            if capable
+                && (if recovered {
+                    signal == Signal::Mark
+                } else {
+                    congested
+                })
+            {
+                ipv4::mark_congestion(&mut frame[ETHERNET_BYTES..]);
+            }
+            out.send(outgoing(port, now_ns, frame));
+        });
+    }
+
+    fn sums(&self) -> Sums {
+        let mut decoded = self.sums.decoded;
+        for tunnel in &self.tunnels {
+            decoded += tunnel.decoder.sums();
+        }
+        Sums {
+            decoded,
+            dropped_repair_packets: self.tunnels.iter().map(Tunnel::dropped).sum(),
+            ..self.sums
+        }
+    }
+
+    fn present(&mut self, longest: impl Fn(&mut Peak) -> u64) -> Present {
+        let peaks = self
+            .tunnels
+            .iter_mut()
+            .map(|tunnel| longest(tunnel.decoder.recovery_ns()));
+        let recovery_delay_max_ns = peaks.max().unwrap_or(0);
+        let held = self.tunnels.iter().map(Tunnel::held).sum::<Count>();
+        let open = self
+            .tunnels
+            .iter()
+            .map(|tunnel| tunnel.decoder.open_generations());
+        Present {
+            waiting_repair_packets: held.packets,
+            waiting_repair_bytes: held.bytes,
+            open_generations: open.sum(),
+            recovery_delay_max_ns,
+        }
+    }
+
+    fn expire(&mut self, now_ns: u64) {
+        for tunnel in &mut self.tunnels {
+            tunnel.decoder.expire(now_ns);
+        }
+    }
+
+    fn measurement(&mut self, now: Now) -> Figures {
+        self.expire(now.monotonic_ns);
+        let sums = self.sums();
+        Figures {
+            sums: self.marked.measure(sums),
+            present: self.present(Peak::take_measurement),
+        }
+    }
+}
+
+fn outgoing(port: usize, scheduled_ns: u64, frame: Vec<u8>) -> Outgoing<()> {
+    Outgoing {
+        port,
+        scheduled_ns,
+        frame,
+        tag: (),
+    }
+}
+
+impl FrameProgram for Coder {
+    type Tag = ();
+    type Request = Request;
+    type Line = Line;
+
+    fn on_frame(&mut self, arrival: &Arrival<'_>, out: &mut FrameOutput<()>) {
+        let received = arrival.received;
+        if received.wire_bytes as usize > received.frame.len() {
+            self.sums.oversize_packets += 1; // longer than the port's MTU, and cut
+            return;
+        }
+        let (header_bytes, ether_type) = ethernet_header(received.frame);
+        let packet = (received.frame.get(header_bytes..))
+            .filter(|_| ether_type == Some(ETHERTYPE_IPV4))
+            .and_then(Ipv4::parse);
+        match packet {
+            Some(packet) => self.on_packet(arrival, &packet, out),
+            None => self.sums.ignored_frames += 1,
+        }
+    }
+
+    fn next_wake(&self) -> Option<u64> {
+        self.tunnels.iter().filter_map(Tunnel::next_ns).min()
+    }
+
+    fn on_wake(&mut self, until_ns: u64, out: &mut FrameOutput<()>) {
+        for tunnel in &mut self.tunnels {
+            if tunnel.emit(until_ns, out, &mut self.sums).is_err() {
+                self.sums.ignored_frames += 1;
+            }
+        }
+    }
+
+    fn may_poll(&self) -> bool {
+        self.testbed_ns
+            .is_none_or(|at| self.last_ns.saturating_sub(at) >= MEASURED_NS)
+    }
+
+    fn on_refused(&mut self, _frame: &Outgoing<()>) {
+        self.sums.unsent_packets += 1;
+    }
+
+    fn on_unread(&mut self, _port: usize, frames: u64) {
+        self.sums.unread_packets += frames;
+    }
+
+    fn parse(line: &str) -> serde_json::Result<Request> {
+        request::parse(line)
+    }
+
+    fn on_request(&mut self, request: Request, now: Now, _out: &mut FrameOutput<()>) -> Line {
+        let t_ns = now.real_time_ns;
+        match request {
+            Request::Mark { id } => Line::Mark {
+                id,
+                t_ns,
+                figures: self.measurement(now),
+            },
+            Request::Mistaken { op, id, error } => Line::Refused(Refused {
+                op,
+                id,
+                t_ns,
+                ok: false,
+                error,
+            }),
+        }
+    }
+
+    fn ready(&mut self) -> Line {
+        Line::Ready
+    }
+
+    fn counters(&mut self, now: Now) -> Line {
+        self.expire(now.monotonic_ns);
+        Line::Counters {
+            t_ns: now.real_time_ns,
+            figures: Figures {
+                sums: self.sums(),
+                present: self.present(Peak::take_interval),
+            },
+        }
+    }
+
+    fn done(&mut self, now: Now) -> Line {
+        Line::Done {
+            t_ns: now.real_time_ns,
+            figures: self.measurement(now),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::tests::config;
+    use crate::ipv4::tests::packet;
+    use crate::outer::OVERHEAD_BYTES;
+    use atoll_frame_engine::Received;
+    use proptest::prelude::*;
+    use serde_json::{Value, json};
+
+    const MS: u64 = 1_000_000;
+    /// Ports of the coder at the world's end; those of the other one are the same.
+    const WORLD: usize = 0;
+    const ISLAND: usize = 1;
+    const SERVER: [u8; 4] = [10, 10, 0, 1];
+    const CLIENT: [u8; 4] = [10, 20, 0, 1];
+    const TCP: u8 = 6;
+
+    /// The coders of both ends, which carry all packets between the prefixes of the contract's first example.
+    fn pair(change: impl Fn(&mut Value)) -> (Coder, Coder) {
+        let of = |at_world: bool| {
+            let config = config(|line| {
+                change(line);
+                if !at_world {
+                    let tunnel = &mut line["tunnels"][0];
+                    let address = tunnel["address"].take();
+                    tunnel["address"] = tunnel["peer_address"].take();
+                    tunnel["peer_address"] = address;
+                    tunnel["peer_at"] = json!("world");
+                    let pair = line["pairs"][0].as_object_mut().unwrap();
+                    let (world, island) =
+                        (pair["world"]["mtu"].take(), pair["island"]["mtu"].take());
+                    (pair["world"]["mtu"], pair["island"]["mtu"]) = (island, world);
+                }
+            });
+            Coder::new(&config.unwrap(), 3)
+        };
+        (of(true), of(false))
+    }
+
+    fn small_generations(line: &mut Value) {
+        line["generation"] = json!(4);
+        line["redundancy"] = json!(1);
+        line["scheduler"] = json!({"kind": "tail"});
+    }
+
+    fn framed(packet: &[u8]) -> Vec<u8> {
+        let mut frame = vec![2; 12];
+        frame.extend([8, 0]);
+        frame.extend(packet);
+        frame
+    }
+
+    /// What leaves when these frames arrive at a port: port and frame of each.
+    fn arrive(
+        coder: &mut Coder,
+        port: usize,
+        now_ns: u64,
+        frames: &[Vec<u8>],
+    ) -> Vec<(usize, Vec<u8>)> {
+        let mut out = FrameOutput::default();
+        for frame in frames {
+            let received = Received {
+                real_time_ns: now_ns,
+                wire_bytes: frame.len() as u32,
+                frame,
+                vlan: None,
+                checksum_missing: false,
+            };
+            let arrival = Arrival {
+                port,
+                now_ns,
+                stamped: true,
+                received: &received,
+            };
+            coder.on_frame(&arrival, &mut out);
+        }
+        out.take()
+            .into_iter()
+            .map(|each| (each.port, each.frame))
+            .collect()
+    }
+
+    fn frames(sent: &[(usize, Vec<u8>)]) -> Vec<Vec<u8>> {
+        sent.iter().map(|(_, frame)| frame.clone()).collect()
+    }
+
+    fn numbered(count: u8) -> Vec<Vec<u8>> {
+        (0..count)
+            .map(|number| packet(SERVER, CLIENT, TCP, &[number; 100]))
+            .collect()
+    }
+
+    fn payloads(frames: &[Vec<u8>]) -> Vec<u8> {
+        let number = |frame: &Vec<u8>| Ipv4::parse(&frame[ETHERNET_BYTES..]).unwrap().payload()[0];
+        frames.iter().map(number).collect()
+    }
+
+    #[test]
+    fn packets_pass_two_coders_as_they_were_and_one_that_is_lost_comes_back() {
+        let (mut near, mut far) = pair(small_generations);
+        let packets: Vec<Vec<u8>> = numbered(4).iter().map(|packet| framed(packet)).collect();
+        let mut sent = frames(&arrive(&mut near, WORLD, MS, &packets));
+        assert_eq!(sent.len(), 5);
+        assert_eq!(near.sums().repair_packets, 1);
+        let outer = Ipv4::parse(&sent[4][ETHERNET_BYTES..]).unwrap();
+        assert_eq!(outer.tos() >> 2, 1, "lower effort");
+        assert_eq!(
+            outer.bytes.len() + 2,
+            120 + OVERHEAD_BYTES,
+            "room for an even length"
+        );
+        sent.remove(1);
+        let delivered = arrive(&mut far, WORLD, 2 * MS, &sent);
+        assert!(delivered.iter().all(|(port, _)| *port == ISLAND));
+        let delivered = frames(&delivered);
+        assert_eq!(payloads(&delivered), [0, 2, 3, 1]);
+        let mut expected = numbered(2)[1].clone();
+        ipv4::decrement_ttl(&mut expected);
+        ipv4::decrement_ttl(&mut expected);
+        assert_eq!(
+            delivered[3][ETHERNET_BYTES..],
+            expected,
+            "as behind two routers"
+        );
+        assert_eq!(delivered[3][..6], [2, 0, 0, 2, 0, 1], "the host's address");
+        let sums = far.sums().decoded;
+        assert_eq!(
+            (
+                sums.recovered_packets,
+                sums.useful_repair_packets,
+                sums.lost_packets
+            ),
+            (1, 1, 0)
+        );
+    }
+
+    #[test]
+    fn both_directions_are_coded() {
+        let (mut near, mut far) = pair(small_generations);
+        let back: Vec<Vec<u8>> = (0..4)
+            .map(|number| framed(&packet(CLIENT, SERVER, TCP, &[number; 9])))
+            .collect();
+        let mut sent = frames(&arrive(&mut far, ISLAND, MS, &back));
+        sent.remove(0);
+        let delivered = arrive(&mut near, ISLAND, MS, &sent);
+        assert_eq!(payloads(&frames(&delivered)), [1, 2, 3, 0]);
+        assert!(delivered.iter().all(|(port, _)| *port == WORLD));
+    }
+
+    #[test]
+    fn a_generation_that_is_not_whole_is_repaired_after_its_time() {
+        let (mut near, _) = pair(small_generations);
+        arrive(&mut near, WORLD, MS, &[framed(&numbered(1)[0])]);
+        assert_eq!(near.next_wake(), Some(101 * MS));
+        let mut out = FrameOutput::default();
+        near.on_wake(101 * MS, &mut out);
+        assert_eq!((out.take().len(), near.next_wake()), (1, None));
+    }
+
+    #[test]
+    fn packets_of_the_testbed_pass_uncoded() {
+        let (mut near, mut far) = pair(small_generations);
+        let whistle = packet(
+            SERVER,
+            CLIENT,
+            1,
+            b"\x08\0\0\0\0\x01\0\0atoll whistle start",
+        );
+        let sent = frames(&arrive(&mut near, WORLD, 0, &[framed(&whistle)]));
+        let arrived = frames(&arrive(&mut far, WORLD, 0, &sent));
+        assert_eq!(arrived[0][ETHERNET_BYTES + 20..], whistle[20..]);
+        assert_eq!(
+            (near.sums().source_packets, near.sums().uncoded_packets),
+            (0, 1)
+        );
+        assert!(!near.may_poll(), "its delay is measured");
+        arrive(&mut near, WORLD, MEASURED_NS, &[framed(&numbered(1)[0])]);
+        assert!(near.may_poll());
+    }
+
+    #[test]
+    fn short_flows_and_small_packets_are_not_coded() {
+        let (mut near, _) = pair(|line| {
+            line["small_bytes"] = json!(60);
+            line["flow_threshold_bytes"] = json!(200);
+        });
+        let long = framed(&packet(SERVER, CLIENT, TCP, &[0; 100]));
+        let small = framed(&packet(SERVER, CLIENT, TCP, &[0; 40]));
+        arrive(
+            &mut near,
+            WORLD,
+            0,
+            &[long.clone(), long.clone(), long, small],
+        );
+        assert_eq!(
+            (near.sums().source_packets, near.sums().uncoded_packets),
+            (1, 3)
+        );
+    }
+
+    #[test]
+    fn one_direction_can_be_coded_alone() {
+        let (mut near, mut far) = pair(|line| line["direction"] = json!("to_island"));
+        arrive(
+            &mut near,
+            WORLD,
+            0,
+            &[framed(&packet(SERVER, CLIENT, TCP, &[1]))],
+        );
+        arrive(
+            &mut far,
+            ISLAND,
+            0,
+            &[framed(&packet(CLIENT, SERVER, TCP, &[1]))],
+        );
+        assert_eq!(
+            (near.sums().source_packets, far.sums().source_packets),
+            (1, 0)
+        );
+    }
+
+    #[test]
+    fn packets_that_do_not_fit_and_those_at_the_end_of_their_way_are_dropped() {
+        let (mut near, _) = pair(|_| {});
+        let long = packet(SERVER, CLIENT, TCP, &vec![0; 1481]);
+        let mut old = packet(SERVER, CLIENT, TCP, &[0]);
+        (0..63).for_each(|_| ipv4::decrement_ttl(&mut old));
+        assert!(arrive(&mut near, WORLD, 0, &[framed(&long), framed(&old)]).is_empty());
+        assert_eq!(
+            (near.sums().oversize_packets, near.sums().ignored_frames),
+            (1, 1)
+        );
+    }
+
+    #[test]
+    fn congestion_is_passed_on_and_recovered_packets_say_it_if_asked_to() {
+        let (mut near, mut far) = pair(|line| {
+            small_generations(line);
+            line["signal"] = json!("mark");
+        });
+        let capable: Vec<Vec<u8>> = numbered(4)
+            .into_iter()
+            .map(|mut packet| {
+                ipv4::mark_congestion(&mut packet);
+                let sum = atoll_headers::read_u16(&packet, 10).unwrap() + 1; // of ECN 2 instead of 3
+                packet[10..12].copy_from_slice(&sum.to_be_bytes());
+                packet[1] = 2;
+                framed(&packet)
+            })
+            .collect();
+        let mut sent = frames(&arrive(&mut near, WORLD, 0, &capable));
+        sent.remove(0);
+        ipv4::mark_congestion(&mut sent[1][ETHERNET_BYTES..]);
+        let delivered = frames(&arrive(&mut far, WORLD, 0, &sent));
+        let marks: Vec<u8> = delivered
+            .iter()
+            .map(|frame| frame[ETHERNET_BYTES + 1])
+            .collect();
+        assert_eq!(
+            (payloads(&delivered), marks),
+            (vec![1, 2, 3, 0], vec![2, 3, 2, 3])
+        );
+    }
+
+    #[test]
+    fn a_mark_has_the_sums_since_the_last_one() {
+        let (mut near, _) = pair(small_generations);
+        let now = Now {
+            monotonic_ns: MS,
+            real_time_ns: 9,
+        };
+        arrive(&mut near, WORLD, 0, &[framed(&numbered(1)[0])]);
+        assert_eq!(near.measurement(now).sums.source_packets, 1);
+        assert_eq!(near.measurement(now).sums.source_packets, 0);
+    }
+
+    proptest! {
+        #![proptest_config(ProptestConfig::with_cases(64))]
+
+        /// Whatever arrives at either leg, also in the tunnel and with a right checksum.
+        #[test]
+        fn no_frames_make_it_panic(
+            contents in proptest::collection::vec((0..4_u8, proptest::collection::vec(any::<u8>(), 0..200)), 1..50),
+        ) {
+            let (mut near, mut far) = pair(small_generations);
+            for (kind, mut content) in contents {
+                let addresses = outer::Addresses {
+                    source_mac: [2; 6],
+                    destination_mac: [2; 6],
+                    source: Ipv4Addr::new(10, 20, 255, 254),
+                    destination: Ipv4Addr::new(10, 10, 255, 254),
+                };
+                let mut frame = Vec::new();
+                match kind {
+                    0 => frame = content,
+                    1 => frame = framed(&content),
+                    2 => frame = framed(&packet(SERVER, CLIENT, content.first().copied().unwrap_or(0), &content)),
+                    _ => {
+                        if let [first, second, ..] = content.as_mut_slice() {
+                            (*first, *second) = (0xa0 + *first % 5, 0);
+                        }
+                        outer::write_frame(&mut frame, &addresses, (0, 0), content.len(), |out| out.extend(&content));
+                    }
+                }
+                for (coder, port) in [(&mut near, WORLD), (&mut far, ISLAND)] {
+                    arrive(coder, port, 0, &[frame.clone()]);
+                }
+                arrive(&mut near, ISLAND, 0, &[frame]);
+            }
+        }
+    }
+}

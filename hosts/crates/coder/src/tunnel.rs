@@ -1,0 +1,247 @@
+// SPDX-License-Identifier: Apache-2.0
+//! A tunnel to another coder: encoder, decoder, and the repair packets that wait.
+
+use crate::config::{Carries, Coded, Config, Side, TunnelConfig};
+use crate::counters::Sums;
+use crate::decoder::Decoder;
+use crate::encoder::{Encoder, Made};
+use crate::ipv4::{ECN, Ipv4};
+use crate::outer::{Addresses, LOWER_EFFORT, OUTER_BYTES, write_frame};
+use crate::scheduler::Scheduler;
+use atoll_frame_engine::{FrameOutput, Outgoing};
+use atoll_headers::ETHERNET_BYTES;
+use atoll_measures::Count;
+use atoll_rlnc::CodeError;
+
+/// The longest time by which a repair packet takes longer than others through a link, whose queue is full of them.
+const IN_LINK_NS: u64 = 1_000_000_000;
+
+/// A repair packet in its frame, and the port by which it is to leave.
+#[derive(Debug)]
+struct Waiting {
+    port: usize,
+    frame: Vec<u8>,
+}
+
+/// The packets that a tunnel carries.
+#[derive(Debug)]
+pub(crate) struct Reach(Carries);
+
+impl Reach {
+    /// Whether it carries a packet that comes from the hosts at `side`.
+    pub(crate) fn carries(&self, packet: &Ipv4<'_>, side: Side) -> bool {
+        let carries = &self.0;
+        let (from, to) = match side {
+            Side::World => (carries.world, carries.island),
+            Side::Island => (carries.island, carries.world),
+        };
+        from.contains(packet.source())
+            && to.contains(packet.destination())
+            && (carries.protocol).is_none_or(|protocol| protocol == packet.protocol())
+    }
+}
+
+/// A tunnel.
+#[derive(Debug)]
+pub(crate) struct Tunnel {
+    config: TunnelConfig,
+    pub(crate) reach: Reach,
+    /// Whether packets towards the other coder are coded.
+    pub(crate) codes: bool,
+    longest_packet: usize,
+    low_priority: bool,
+    encoder: Encoder,
+    pub(crate) decoder: Decoder,
+    scheduler: Scheduler<Waiting>,
+    identification: u16,
+    /// By which the last packet left towards the other coder, and its address.
+    port: usize,
+    source_mac: [u8; 6],
+}
+
+impl Tunnel {
+    pub(crate) fn new(config: &Config, tunnel: &TunnelConfig, first_generation: u32) -> Self {
+        let longest_packet = config.longest_packet(tunnel.peer_at);
+        let over_ns = config.stale_ns.saturating_add(IN_LINK_NS);
+        let towards = match tunnel.peer_at {
+            Side::World => Coded::ToWorld,
+            Side::Island => Coded::ToIsland,
+        };
+        Self {
+            config: tunnel.clone(),
+            reach: Reach(tunnel.carries),
+            codes: [Coded::Both, towards].contains(&config.direction),
+            longest_packet,
+            low_priority: config.low_priority,
+            encoder: Encoder::new(config.code(), config.shape(), first_generation),
+            decoder: Decoder::new(config.code(), config.generation, longest_packet, over_ns),
+            scheduler: Scheduler::new(config.release(), config.stale_ns),
+            identification: 0,
+            port: 0,
+            source_mac: [0; 6],
+        }
+    }
+
+    pub(crate) fn peer_at(&self) -> Side {
+        self.config.peer_at
+    }
+
+    /// Whether it carries a packet that comes from the hosts at `side`.
+    pub(crate) fn carries(&self, packet: &Ipv4<'_>, side: Side) -> bool {
+        self.reach.carries(packet, side)
+    }
+
+    /// Whether an outer packet is from the other coder to this one.
+    pub(crate) fn is_for_us(&self, packet: &Ipv4<'_>) -> bool {
+        packet.destination() == self.config.address && packet.source() == self.config.peer_address
+    }
+
+    /// Whether a packet fits into the tunnel.
+    pub(crate) fn takes(&self, packet: &Ipv4<'_>) -> bool {
+        packet.bytes.len() <= self.longest_packet
+    }
+
+    /// A packet of `bytes` leaves for the link without being coded.
+    pub(crate) fn sent_uncoded(&mut self, now_ns: u64, bytes: usize) {
+        self.scheduler.sent(now_ns, bytes as u32);
+    }
+
+    /// Send a packet, which [`Tunnel::takes`], by `port`, whose MAC address is `source_mac`. `tos` is that of the outer
+    /// packet: DSCP and ECN of the packet itself (RFC 6040, normal mode).
+    ///
+    /// # Errors
+    /// None are expected of such packets.
+    pub(crate) fn encode(
+        &mut self,
+        now_ns: u64,
+        (port, source_mac): (usize, [u8; 6]),
+        packet: &[u8],
+        tos: u8,
+        out: &mut FrameOutput<()>,
+        sums: &mut Sums,
+    ) -> Result<(), CodeError> {
+        (self.port, self.source_mac) = (port, source_mac);
+        let (header, made) = self.encoder.push(now_ns, packet)?;
+        let content_bytes = header.length() + packet.len();
+        let mut frame = out.buffer(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
+        write_frame(
+            &mut frame,
+            &self.addresses(),
+            (tos, self.next_identification()),
+            content_bytes,
+            |frame| {
+                header.write(frame);
+                frame.extend_from_slice(packet);
+            },
+        );
+        sums.source_packets += 1;
+        sums.source_bytes += packet.len() as u64;
+        self.scheduler
+            .sent(now_ns, (frame.len() - ETHERNET_BYTES) as u32);
+        out.send(Outgoing {
+            port,
+            scheduled_ns: now_ns,
+            frame,
+            tag: (),
+        });
+        self.keep(now_ns, made, sums);
+        Ok(())
+    }
+
+    /// When [`Tunnel::emit`] is to be called next.
+    pub(crate) fn next_ns(&self) -> Option<u64> {
+        [self.encoder.next_ns(), self.scheduler.next_ns()]
+            .into_iter()
+            .flatten()
+            .min()
+    }
+
+    /// End generations whose time is over, and send the repair packets that may leave.
+    ///
+    /// # Errors
+    /// None are expected.
+    pub(crate) fn emit(
+        &mut self,
+        now_ns: u64,
+        out: &mut FrameOutput<()>,
+        sums: &mut Sums,
+    ) -> Result<(), CodeError> {
+        let made = self.encoder.flush(now_ns)?;
+        self.keep(now_ns, made, sums);
+        while !out.is_full() {
+            let Some(Waiting { port, frame }) = self.scheduler.pop(now_ns) else {
+                break;
+            };
+            sums.repair_packets += 1;
+            sums.repair_bytes += (frame.len() - ETHERNET_BYTES) as u64;
+            out.send(Outgoing {
+                port,
+                scheduled_ns: now_ns,
+                frame,
+                tag: (),
+            });
+        }
+        Ok(())
+    }
+
+    /// The repair packets that wait.
+    pub(crate) fn held(&self) -> Count {
+        self.scheduler.held()
+    }
+
+    /// Repair packets that were dropped since the start.
+    pub(crate) fn dropped(&self) -> u64 {
+        self.scheduler.dropped()
+    }
+
+    /// Hand repair packets to the scheduler.
+    fn keep(&mut self, now_ns: u64, made: Made, sums: &mut Sums) {
+        let tos = if self.low_priority { LOWER_EFFORT } else { 0 };
+        for repair in made.repairs {
+            let content_bytes = repair.header.length() + repair.symbol.len();
+            let mut frame = Vec::with_capacity(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
+            write_frame(
+                &mut frame,
+                &self.addresses(),
+                (tos, self.next_identification()),
+                content_bytes,
+                |frame| {
+                    repair.header.write(frame);
+                    frame.extend_from_slice(&repair.symbol);
+                },
+            );
+            let bytes = (frame.len() - ETHERNET_BYTES) as u32;
+            self.scheduler.push(
+                now_ns,
+                bytes,
+                Waiting {
+                    port: self.port,
+                    frame,
+                },
+            );
+        }
+        for _ in 0..made.ended {
+            self.scheduler.generation_ended();
+        }
+        sums.encoded_generations += made.ended;
+    }
+
+    fn addresses(&self) -> Addresses {
+        Addresses {
+            source_mac: self.source_mac,
+            destination_mac: self.config.peer_mac.0,
+            source: self.config.address,
+            destination: self.config.peer_address,
+        }
+    }
+
+    fn next_identification(&mut self) -> u16 {
+        self.identification = self.identification.wrapping_add(1);
+        self.identification
+    }
+}
+
+/// Whether an outer packet says that there was congestion.
+pub(crate) fn says_congestion(tos: u8) -> bool {
+    tos & ECN == ECN
+}

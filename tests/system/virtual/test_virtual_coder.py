@@ -1,0 +1,164 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Coders in virtual time: what the code recovers is what it must, and nothing else changes on the way."""
+
+import subprocess
+from collections import Counter
+from math import comb, sqrt
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests.support.capture_file import read_capture
+from tests.support.virtual_runs import run_virtually
+
+pytestmark = pytest.mark.virtual
+BOXES = ("coder-w", "coder-i")
+UDP_PACKET = 1000
+UDP_BIT_S = 8_000_000
+DURATION_S = 20
+
+SETTINGS = "coder-w: {{{code}}}, coder-i: {{{code}, direction: to_island}}"
+UDP_ALONE = f"traffic: {{channels: 0}}\nudp: {{rate: {UDP_BIT_S} bit/s, packet: {UDP_PACKET} B, flow_sizes: 10 MB}}\n"
+HEADER_BYTES = 14
+TTL_AT, CHECKSUM_AT = 8, 10
+
+
+def ran(
+    directory: Path,
+    project: Path,
+    code: str,
+    loss: str = "null",
+    load: str = UDP_ALONE,
+    chain: str = "",
+    more: str = "",
+) -> dict[str, Any]:
+    """A valid run of the example without its transfer, with this code at both coders, loss of the link and load."""
+    directory.mkdir(exist_ok=True)
+    text = (project / "examples/coder-geo.yaml").read_text(encoding="utf-8")
+    latency = text[text.index("latency:") : text.index("traffic:")]
+    head = (text[: text.index("boxes:")] + latency).replace("../emulation", str(project / "emulation"))
+    head = head.replace("loss: 1 %", f"loss: {loss}").replace("60 s", f"{DURATION_S} s")
+    if chain:
+        head = head.replace("[tap-w, coder-w, sat, coder-i, tap-i]", chain)
+    boxes = f"boxes: {{{SETTINGS.format(code=code)}}}\n"
+    (directory / "e.yaml").write_text(head + boxes + load + more, encoding="utf-8")
+    summary = run_virtually(directory, "e.yaml")
+    assert summary["verdict"] == "valid", (summary["reasons"], summary["caveats"])
+    return summary
+
+
+def residual(generation: int, redundancy: int, loss: float) -> tuple[float, float]:
+    """The share of packets that an ideal code does not recover, and the variance of their number in a generation.
+
+    As many packets as a generation has decode it. With fewer, the lost ones among its own packets stay lost: of ``k``
+    losses, ``k * generation / (generation + redundancy)`` on average.
+    """
+    sent = generation + redundancy
+    mean = square = 0.0
+    for lost in range(redundancy + 1, sent + 1):
+        chance = comb(sent, lost) * loss**lost * (1 - loss) ** (sent - lost)
+        own = lost * generation / sent
+        mean += chance * own
+        square += chance * (own**2 + own)  # no less than the variance of a hypergeometric number
+    return mean / generation, square
+
+
+@pytest.mark.parametrize("scheme", ["rlnc", "reed-solomon"])
+def test_what_stays_lost_is_what_an_ideal_code_cannot_recover(tmp_path: Path, project: Path, scheme: str) -> None:
+    """Of random losses of 5 %, generations of 10 packets with 2 repair packets leave an eighth."""
+    summary = ran(tmp_path, project, f"scheme: {scheme}, generation: 10, redundancy: 2", loss="5 %")
+    packets = summary["boxes"]["coder-w"]["source_packets"]
+    assert packets >= 0.99 * UDP_BIT_S * DURATION_S / 8 / UDP_PACKET
+    generations = packets / 10
+    share, variance = residual(10, 2, 0.05)
+    lost = summary["udp"]["lost_packets"]
+    assert abs(lost - share * packets) < 4 * sqrt(generations * variance), (lost, share * packets)
+    decoded = summary["boxes"]["coder-i"]
+    assert decoded["recovered_packets"] > 6 * lost
+    assert decoded["malformed_packets"] == decoded["late_packets"] == 0
+    assert 0.8 * lost < decoded["lost_packets"] < 1.1 * lost, "counted two seconds later"
+
+
+def test_without_the_code_all_losses_stay(tmp_path: Path, project: Path) -> None:
+    summary = ran(tmp_path, project, "mode: off", loss="5 %")
+    sent = UDP_BIT_S * DURATION_S / 8 / UDP_PACKET
+    assert abs(summary["udp"]["lost_packets"] - 0.05 * sent) < 4 * sqrt(0.05 * sent)
+    assert "coder-w" not in summary.get("boxes", {})
+
+
+def passed(run_dir: str, capture: str, scratch: Path) -> Counter[bytes]:
+    """The packets of a capture without what routers change in them."""
+    file = scratch / f"{capture}.pcap"
+    with file.open("wb") as out:
+        subprocess.run(["zstdcat", f"{run_dir}/captures/{capture}.pcap.zst"], stdout=out, check=True)
+    found: Counter[bytes] = Counter()
+    for record in read_capture(file):
+        frame = record.kept
+        kind = frame.index(b"\x08\x00", 12)  # behind a VLAN tag, if there is one
+        packet = bytearray(frame[kind + 2 :])
+        packet[TTL_AT] = packet[CHECKSUM_AT] = packet[CHECKSUM_AT + 1] = 0
+        found[bytes(packet[: int.from_bytes(packet[2:4], "big")])] += 1
+    return found
+
+
+@pytest.mark.parametrize("scheduler", ["tail", "interspersed", "deferred"])
+def test_without_loss_every_packet_arrives_once_and_unchanged(tmp_path: Path, project: Path, scheduler: str) -> None:
+    """Compared to the last byte, at both taps, in both directions."""
+    load = "traffic: {channels: 2, flow_sizes: 30 kB}\ncaptures: {snap: 1600 B}\n"
+    summary = ran(tmp_path, project, f"generation: 10, scheduler: {scheduler}", load=load)
+    assert summary["flows_completed"] > 0
+    assert summary["flows_failed"] == 0
+    world, island = (passed(summary["run_dir"], each, tmp_path) for each in ("world", "island"))
+    either = world & island
+    edge = (world - either) + (island - either)  # on their way when a capture began or ended
+    assert sum(either.values()) > 1000
+    assert sum(edge.values()) <= 4, edge
+    decoded = summary["boxes"]["coder-i"]
+    assert decoded["arrived_source_packets"] > 0
+    assert summary["loss_bytes_link"] == 0
+    assert decoded["recovered_packets"] == decoded["lost_packets"] == decoded["useful_repair_packets"] == 0
+
+
+@pytest.mark.parametrize("first", ["coded", "bare"])
+def test_a_change_between_a_coded_and_a_bare_chain_loses_nothing(tmp_path: Path, project: Path, first: str) -> None:
+    """There and back under traffic."""
+    chains = {"coded": "[tap-w, coder-w, sat, coder-i, tap-i]", "bare": "[tap-w, sat, tap-i]"}
+    other = "bare" if first == "coded" else "coded"
+    changes = f"changes:\n  - {{at: 5 s, chain: {chains[other]}}}\n  - {{at: 12 s, chain: {chains[first]}}}\n"
+    summary = ran(tmp_path, project, "generation: 10, redundancy: 2", chain=chains[first], more=changes)
+    assert summary["udp"]["lost_packets"] == 0
+    assert summary["loss_bytes_link"] == 0
+    sent = summary["boxes"]["coder-w"]["source_packets"]
+    all_packets = UDP_BIT_S * DURATION_S / 8 / UDP_PACKET
+    assert 0.25 * all_packets < sent < 0.75 * all_packets, "a part of the time"
+
+
+def test_titrated_repair_packets_leave_room_for_packets(tmp_path: Path, project: Path) -> None:
+    """Over a link that is full, repair packets of `tail` push others out of its queue; titrated ones wait, and go."""
+    full = UDP_ALONE.replace(str(UDP_BIT_S), "15000000")
+    rate = "link_rate: 16 Mbit/s, link_queue: 120 kB"
+    lost = {
+        scheduler: ran(tmp_path / scheduler, project, f"scheduler: {scheduler}, {rate}, stale: 500 ms", load=full)
+        for scheduler in ("tail", "titrated")
+    }
+    assert lost["titrated"]["udp"]["lost_packets"] == lost["titrated"]["loss_bytes_link"] == 0
+    assert lost["titrated"]["boxes"]["coder-w"]["dropped_repair_packets"] > 0
+    assert lost["tail"]["udp"]["lost_packets"] > 20, "more than the code recovers"
+
+
+def test_a_pep_works_over_a_coded_tunnel(tmp_path: Path, project: Path) -> None:
+    load = "traffic: {channels: 4, flow_sizes: 100 kB}\ntransfer: {size: 4 MB, start: 2 s}\n"
+    chain = "[tap-w, pep-w, coder-w, sat, coder-i, pep-i, tap-i]"
+    summary = ran(tmp_path, project, "generation: 20, redundancy: 2", loss="0.5 %", load=load, chain=chain)
+    assert summary["transfer_complete"]
+    assert summary["boxes"]["pep-w"]["connections"] > 0
+    assert summary["boxes"]["coder-i"]["recovered_packets"] > 0
+
+
+def test_half_of_the_island_can_be_coded(tmp_path: Path, project: Path) -> None:
+    load = "traffic: {channels: 6, flow_sizes: 100 kB}\n"
+    branch = "branches: {half: {carries: {island: 10.20.0.4/30}, chain: [tap-w, coder-w, sat, coder-i, tap-i]}}\n"
+    summary = ran(tmp_path, project, "generation: 10", load=load, chain="[tap-w, sat, tap-i]", more=branch)
+    assert summary["flows_completed"] > 0
+    assert summary["boxes"]["coder-w"]["source_packets"] > 0

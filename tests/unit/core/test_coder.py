@@ -1,0 +1,116 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The coder in a plan: its tunnels, its machine, the MTU of hosts, and the experiments that are refused."""
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll_controller.planner.planner import make_plan
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import DescriptionError
+from atoll_core.plan.plan import Plan
+from atoll_testbed.calibration.link_calibration import links_under_test
+
+CODED = "chain: [tap-w, coder-w, sat, coder-i, tap-i]"
+BARE = "chain: [tap-w, sat, tap-i]"
+Load = Callable[..., Any]
+
+
+@pytest.fixture
+def load(tmp_path: Path, project: Path) -> Load:
+    """The example with coders, with other settings of the boxes, another chain, or another lab."""
+
+    def loaded(boxes: str = "{}", chain: str = CODED, lab: Callable[[str], str] = str) -> Any:
+        text = (project / "emulation/labs/island-coder.yaml").read_text(encoding="utf-8")
+        (tmp_path / "lab.yaml").write_text(lab(text), encoding="utf-8")
+        example = (project / "examples/coder-geo.yaml").read_text(encoding="utf-8")
+        example = example.replace("../emulation/labs/island-coder.yaml", "lab.yaml").replace(CODED, chain)
+        example = re.sub(r"boxes:\n(  .*\n)+", f"boxes: {boxes}\n", example)
+        (tmp_path / "e.yaml").write_text(example, encoding="utf-8")
+        return load_experiment(tmp_path / "e.yaml")
+
+    return loaded
+
+
+def mtus(plan: Plan) -> set[int | None]:
+    """Those of the routes of end hosts; None: that of the cable, 1500."""
+    routes = (route for host in plan.hosts if not host.legs for each in host.interfaces for route in each.routes)
+    return {route.mtu for route in routes}
+
+
+def test_the_kernel_of_its_machine_forwards_nothing_while_it_runs(load: Load) -> None:
+    machine = next(each for each in make_plan(*load()).hosts if each.host == "coder-w")
+    assert (machine.forwarding, machine.legs, machine.packet_rules) == (False, (), ())
+    off = make_plan(*load("{coder-w: {mode: off}, coder-i: {mode: off}}"))
+    router = next(each for each in off.hosts if each.host == "coder-w")
+    assert router.forwarding
+    assert not [job.name for job in off.jobs if job.name.startswith("coder")]
+
+
+def test_raised_cables_between_coders_keep_the_packets_of_hosts(load: Load) -> None:
+    assert mtus(make_plan(*load())) == {None}
+    plain = make_plan(*load(lab=lambda text: text.replace(", mtu: 1544", "")))
+    assert 1456 in mtus(plain)
+
+
+def test_calibrations_pass_without_the_bytes_of_the_tunnel(load: Load) -> None:
+    link = links_under_test(*load())[0]
+    assert (link.mtu, link.counted(link.mtu)) == (1500, 1500)
+
+
+def test_each_chain_has_a_tunnel_between_addresses_of_its_own(load: Load) -> None:
+    branches = "branches: {half: {carries: {island: 10.20.0.4/30}, chain: [tap-w, coder-w, sat, coder-i]}}"
+    plan = make_plan(*load(chain=f"{CODED}\n{branches}"))
+    config = next(job.config for job in plan.jobs if job.name == "coder-coder-w") or {}
+    ends = [(each["carries"]["island"], each["peer_address"]) for each in config["tunnels"]]
+    assert ends == [("10.20.0.4/30", "10.20.0.7"), ("10.20.0.0/16", "10.20.255.254")]
+
+
+def test_half_of_the_island_can_be_coded(load: Load) -> None:
+    branches = "branches: {half: {carries: {island: 10.20.0.4/30}, chain: [tap-w, coder-w, sat, coder-i]}}"
+    plan = make_plan(*load(chain=f"{BARE}\n{branches}"))
+    config = next(job.config for job in plan.jobs if job.name == "coder-coder-w") or {}
+    assert [each["carries"]["island"] for each in config["tunnels"]] == ["10.20.0.4/30"]
+
+
+@pytest.mark.parametrize(
+    ("boxes", "chain", "message"),
+    [
+        ("{coder-w: {generation: 20}}", CODED, "generation is not the same for 'coder-w' and 'coder-i'"),
+        ("{coder-w: {mode: off}}", CODED, "carries packets to it in udp, is on; write the same mode for both"),
+        ("{coder-w: {scheduler: titrated}}", CODED, "titrated needs the rate and the queue of the link; add link_rate"),
+        (
+            "{coder-w: {scheduler: interspersed, scheme: reed-solomon}}",
+            CODED,
+            "reed-solomon makes repair packets at the end of a generation; write scheme: rlnc, or tail",
+        ),
+        ("{coder-w: {generation: 1}}", CODED, "1 is not a whole number"),
+        ("{coder-w: {poll: 5 ms}}", CODED, "'5 ms' is too large; it must be at most 4 ms"),
+        ("{}", "chain: [tap-w, coder-w, sat, tap-i]", "'coder-w' is a coder, which needs a coder at its other end"),
+        (
+            "{}",
+            f"{BARE}\nbranches: {{web: {{carries: {{protocol: tcp}}, chain: [tap-w, coder-w, sat, coder-i]}}}}",
+            "it carries TCP only, but 'coder-w' and 'coder-i' encapsulate its packets in UDP; select its traffic by",
+        ),
+    ],
+)
+def test_a_mistake_has_one_line_with_its_place_and_remedy(load: Load, boxes: str, chain: str, message: str) -> None:
+    with pytest.raises(DescriptionError) as refused:
+        load(boxes, chain)
+    (line,) = str(refused.value).splitlines()
+    assert message in line
+    assert re.match(r".*e\.yaml:\d+: ", line)
+
+
+def test_a_contradiction_between_lab_and_experiment_is_the_experiments(load: Load) -> None:
+    """The scheduler is the lab's; the scheme that it cannot have is the experiment's."""
+
+    def interspersed(text: str) -> str:
+        return text.replace("kind: coder\n", "kind: coder\n    settings: {scheduler: interspersed}\n")
+
+    load(lab=interspersed)
+    with pytest.raises(DescriptionError, match=r"e\.yaml:\d+: .*write scheme: rlnc"):
+        load("{coder-w: {scheme: repetition}, coder-i: {scheme: repetition}}", lab=interspersed)
