@@ -64,11 +64,15 @@ def identity(line: str, by_ns: int = 0) -> Identity:
 def changed_run(directory: Path) -> Made:
     """Make one, in a sandbox, in which chain and latency change; whose database is never there, which it notes.
 
-    The new chain has a PEP, so that kinds of boxes have points, too. The transfer begins after the change, which would
-    reset it.
+    The new chain has a PEP and coders, so that kinds of boxes have points, too. The transfer begins after the change,
+    which would reset it.
     """
     lab = ROOT / "emulation/labs/island.yaml"
-    (directory / "lab.yaml").write_text(lab.read_text().replace("pep-w: {kind: router", "pep-w: {kind: pep"))
+    kinds = {"pep-w": "pep", "coder-w": "coder", "coder-i": "coder"}
+    text = lab.read_text()
+    for box, kind in kinds.items():
+        text = text.replace(f"{box}: {{kind: router", f"{box}: {{kind: {kind}")
+    (directory / "lab.yaml").write_text(text)
     experiment = directory / "geo.yaml"
     described = GEO.read_text().replace("../emulation/labs/island.yaml", "lab.yaml")
     experiment.write_text(described.replace("start: 10 s", "start: 4 s") + _CHANGES)

@@ -20,7 +20,7 @@ class CoderSettings(BoxSettings):
     generation: int = Field(default=30, ge=2, le=1024, description="Packets of a generation; default 30.")
     redundancy: int = Field(default=3, ge=0, le=1024, description="Repair packets of a generation; default 3.")
     interleave: int = Field(
-        default=1, ge=1, le=64, description="Generations that packets join in turn, against bursts of losses; default 1."
+        default=1, ge=1, le=64, description="Generations that packets join in turn, against bursts; default 1."
     )
     flush: Annotated[Duration, Between(Duration, "1 ms", "10 s")] = Field(
         default=Duration(100 * _MS),

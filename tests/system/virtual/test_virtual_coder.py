@@ -25,7 +25,13 @@ TTL_AT, CHECKSUM_AT = 8, 10
 
 
 def ran(
-    directory: Path, project: Path, code: str, loss: str = "null", load: str = UDP_ALONE, chain: str = "", more: str = ""
+    directory: Path,
+    project: Path,
+    code: str,
+    loss: str = "null",
+    load: str = UDP_ALONE,
+    chain: str = "",
+    more: str = "",
 ) -> dict[str, Any]:
     """A valid run of the example without its transfer, with this code at both coders, loss of the link and load."""
     directory.mkdir(exist_ok=True)
@@ -136,9 +142,9 @@ def test_titrated_repair_packets_leave_room_for_packets(tmp_path: Path, project:
         scheduler: ran(tmp_path / scheduler, project, f"scheduler: {scheduler}, {rate}, stale: 500 ms", load=full)
         for scheduler in ("tail", "titrated")
     }
-    assert lost["titrated"]["udp"]["lost_packets"] == 0
+    assert lost["titrated"]["udp"]["lost_packets"] == lost["titrated"]["loss_bytes_link"] == 0
     assert lost["titrated"]["boxes"]["coder-w"]["dropped_repair_packets"] > 0
-    assert lost["tail"]["udp"]["lost_packets"] > 100
+    assert lost["tail"]["udp"]["lost_packets"] > 20, "more than the code recovers"
 
 
 def test_a_pep_works_over_a_coded_tunnel(tmp_path: Path, project: Path) -> None:
@@ -155,4 +161,4 @@ def test_half_of_the_island_can_be_coded(tmp_path: Path, project: Path) -> None:
     branch = "branches: {half: {carries: {island: 10.20.0.4/30}, chain: [tap-w, coder-w, sat, coder-i, tap-i]}}\n"
     summary = ran(tmp_path, project, "generation: 10", load=load, chain="[tap-w, sat, tap-i]", more=branch)
     assert summary["flows_completed"] > 0
-    assert 0 < summary["boxes"]["coder-w"]["source_packets"]
+    assert summary["boxes"]["coder-w"]["source_packets"] > 0

@@ -70,7 +70,7 @@ def test_an_editor_refuses_what_the_loader_refuses(project, path, wrong):
 
 
 def test_every_key_is_described_in_the_schema_and_in_the_documentation(project):
-    names = ("docs/descriptions.md", "docs/hardware.md", "docs/pep.md", "docs/studies.md")
+    names = ("docs/descriptions.md", "docs/hardware.md", "docs/pep.md", "docs/coding.md", "docs/studies.md")
     pages = [(project / page).read_text(encoding="utf-8") for page in names]
     documentation = "\n".join(pages)
     for model in all_models():

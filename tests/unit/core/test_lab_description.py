@@ -207,7 +207,7 @@ MISTAKES = [
         "host 'w1': role: unknown role 'world-serve'; did you mean 'world-server'? "
         "known roles: world-server, world-special, world-whistle, island-client, island-special",
     ),
-    ("sat: {kind: link", "sat: {kind: linc", "linc", "box 'sat': kind: unknown kind 'linc'; did you mean 'link'? known kinds: link, router, program, external, pep"),
+    ("sat: {kind: link", "sat: {kind: linc", "linc", "box 'sat': kind: unknown kind 'linc'; did you mean 'link'? known kinds: link, router, program, external, coder, pep"),
     ("ip: 10.10.0.1,", "ipp: 10.10.0.1,", "ipp", "host 'w1': unknown key 'ipp'; did you mean 'ip'? known keys: capacity, interface, ip, mac, mtu, port, role"),
     (
         "\nhosts:", "\nhost:  # misspelt", "# misspelt",

@@ -65,7 +65,7 @@ def test_a_dashboard_is_whole(page: dict[str, Any]) -> None:
 def test_dashboards_have_names_of_their_own() -> None:
     """By which links and installations know them."""
     pages = [json.loads(text) for text in files().values()]
-    assert len({each["uid"] for each in pages}) == len({each["title"] for each in pages}) == len(pages) == 7
+    assert len({each["uid"] for each in pages}) == len({each["title"] for each in pages}) == len(pages) == 8
 
 
 def test_what_is_provisioned_is_what_is_installed(project: Path) -> None:
