@@ -149,7 +149,7 @@ class Proxied:
         return (await self.lab.run(self.pairs[pair][1], argv)).strip()
 
     async def endings(self, count: int, at_once: int, first: int = 0) -> dict[str, dict[str, int]]:
-        """Connections with every ending in turn; of each, how many ended in which way. ``first``: number of the first one."""
+        """Connections with every ending in turn; of each, how many ended in which way. Numbers begin with ``first``."""
         said = json.loads(await self.client("endings", str(count), str(at_once), str(first)))
         argv = " ".join([sys.executable, str(PEER), "seen", "10.10.0.1"])
         seen = {first: (size, how) for size, how, first in json.loads(await self.lab.run(self.world, argv))}
