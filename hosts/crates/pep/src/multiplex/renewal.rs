@@ -76,6 +76,7 @@ mod tests {
     use super::*;
 
     const IDLE: TcpProgress = TcpProgress {
+        connecting: false,
         closed: false,
         rtt_us: 500_000,
         acknowledged_bytes: 0,
