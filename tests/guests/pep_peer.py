@@ -278,12 +278,13 @@ GIVEN_UP_S = 60
 
 
 async def _ended(address: str, port: int, size: int, number: int) -> str:
-    """How a connection to the port of a server has ended, ``size`` bytes being sent; what the server saw is not known."""
+    """How a connection to the port of a server has ended, ``size`` bytes being sent; what the server saw is unknown."""
     refusals = {REFUSED: "ECONNREFUSED", UNREACHABLE: "EHOSTUNREACH"}
     try:
         reader, writer = await asyncio.open_connection(address, port)
     except OSError as error:
-        return RIGHT if errno.errorcode.get(error.errno or 0) == refusals.get(port) else WRONG
+        name = errno.errorcode.get(error.errno or 0)
+        return RIGHT if name == refusals.get(port) else f"{WRONG} ({name})"
     own = writer.transport.get_extra_info("socket")
     try:
         if port == DIGEST:
@@ -293,23 +294,25 @@ async def _ended(address: str, port: int, size: int, number: int) -> str:
             count, found, how, _ = json.loads(said or "[0, 0, 0, 0]")
             if (count, found) != (size, hashlib.sha256(body(size)).hexdigest()):
                 return MISSING
-            return RIGHT if how == "FIN" else WRONG
+            return RIGHT if how == "FIN" else f"{WRONG} ({how})"
         if port == RECORDING:
             writer.transport.set_write_buffer_limits(0)
             writer.write(f"{number}\n".encode() + body(size))
             await writer.drain()  # all is in the kernel
-            while fcntl.ioctl(own.fileno(), termios.TIOCOUTQ, bytes(4)) != bytes(4):
+            while fcntl.ioctl(own.fileno(), termios.TIOCOUTQ, bytes(4)) != bytes(4):  # noqa: ASYNC110 - there is no event
                 await asyncio.sleep(0.05)
             own.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, LINGER_NOT)
             writer.transport.abort()
             return RIGHT
         writer.write(str(size).encode())
         data, how = await _received(reader)
-        if port in refusals or how != ("FIN" if port == DOWNLOAD else "ECONNRESET"):
-            return WRONG
+        if port in refusals:
+            return f"{WRONG} (accepted)"
+        if how != ("FIN" if port == DOWNLOAD else "ECONNRESET"):
+            return f"{WRONG} ({how})"
         return RIGHT if data == body(size) else MISSING
-    except OSError:
-        return WRONG
+    except OSError as error:
+        return f"{WRONG} ({errno.errorcode.get(error.errno or 0)})"
     except ValueError:
         return MISSING
     finally:
@@ -329,35 +332,37 @@ ENDINGS = {
 }
 
 
-async def _endings(address: str, sizes: list[int], at_once: int) -> dict[str, Counter[str]]:
+async def _endings(address: str, sizes: dict[int, int], at_once: int) -> dict[str, Counter[str]]:
     slots = asyncio.Semaphore(at_once)
     found = {name: Counter[str]() for name in ENDINGS}
 
-    async def one(name: str, number: int) -> None:
+    async def one(number: int) -> None:
+        name = list(ENDINGS)[number % len(ENDINGS)]
         async with slots:
             try:
                 how = await asyncio.wait_for(_ended(address, ENDINGS[name], sizes[number], number), GIVEN_UP_S)
             except TimeoutError:
-                how = WRONG
+                how = f"{WRONG} (none)"
             found[name][how] += 1
 
-    names = list(ENDINGS)
-    await asyncio.gather(*(one(names[number % len(names)], number) for number in range(len(sizes))))
+    await asyncio.gather(*(one(number) for number in sizes))
     return found
 
 
-def endings(address: str, count: str, at_once: str) -> object:
+def endings(address: str, count: str, at_once: str, first: str = "0") -> object:
     """Connections with every ending in turn, of published sizes: of each ending, how many were right and how many not.
 
-    And what was sent by connections that the client has reset, by their numbers: only the server knows whether it came.
+    And what was sent by connections that the client has reset, by their numbers, which begin with ``first``: only the
+    server knows whether it came.
     """
-    drawn = random.Random(1)
-    sizes = [min(round(published().quantile(drawn.random())), SIZE_MAX) for _ in range(int(count))]
+    drawn = random.Random(int(first))
+    numbers = range(int(first), int(first) + int(count))
+    sizes = {number: min(round(published().quantile(drawn.random())), SIZE_MAX) for number in numbers}
     found = asyncio.run(_endings(address, sizes, int(at_once)))
     time.sleep(float(os.environ.get("SETTLING_S", "5")))  # a lost RST is noticed later
     step = list(ENDINGS).index("client resets")
-    sent = {number: len(f"{number}\n") + sizes[number] for number in range(step, len(sizes), len(ENDINGS))}
-    return {"endings": found, "sent": sent}
+    resets = {number: size for number, size in sizes.items() if number % len(ENDINGS) == step}
+    return {"endings": found, "sent": {number: len(f"{number}\n") + size for number, size in resets.items()}}
 
 
 def seen(address: str) -> list[tuple[int, str, str]]:

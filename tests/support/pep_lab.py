@@ -148,16 +148,16 @@ class Proxied:
         argv = " ".join([sys.executable, str(PEER), scenario, "10.10.0.1", *words])
         return (await self.lab.run(self.pairs[pair][1], argv)).strip()
 
-    async def endings(self, count: int, at_once: int) -> dict[str, dict[str, int]]:
-        """Connections with every ending in turn; of each, how many ended in which way."""
-        said = json.loads(await self.client("endings", str(count), str(at_once)))
+    async def endings(self, count: int, at_once: int, first: int = 0) -> dict[str, dict[str, int]]:
+        """Connections with every ending in turn; of each, how many ended in which way. Numbers begin with ``first``."""
+        said = json.loads(await self.client("endings", str(count), str(at_once), str(first)))
         argv = " ".join([sys.executable, str(PEER), "seen", "10.10.0.1"])
         seen = {first: (size, how) for size, how, first in json.loads(await self.lab.run(self.world, argv))}
         resets = Counter[str]()
         for number, sent in said["sent"].items():
             size, how = seen.get(number, (0, "nothing"))
-            resets[WRONG if how != "ECONNRESET" else RIGHT if size == sent else MISSING] += 1
-        return {**said["endings"], "client resets": resets}
+            resets[f"{WRONG} ({how})" if how != "ECONNRESET" else RIGHT if size == sent else MISSING] += 1
+        return {**said["endings"], "client resets": dict(resets)}
 
     def _counters(self) -> list[dict[str, Any]]:
         return [line for line in self.said if line["type"] == "counters"]
@@ -200,7 +200,7 @@ async def behind_another(
 ) -> tuple[Proxied, str]:
     """The same, with another box between this one and the world host at the first pair; the other's namespace.
 
-    ``mtu``: of the other's leg towards the world. ``other``, ``own``: the settings of the boxes, of a router or a proxy.
+    ``mtu``: of the other's leg towards the world. ``other``, ``own``: settings of the boxes, of a router or a proxy.
     """
     box, router = await lab.add("box"), await lab.add("other")
     await lab.run(box, "ip link set lo up")

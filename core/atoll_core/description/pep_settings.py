@@ -62,8 +62,8 @@ class PepSettings(BoxSettings):
     )
     world_fast_open: bool = Field(
         default=False,
-        description="TCP fast open towards the world: the SYN of a client that was accepted early carries its first data, "
-        "and SYNs with data from there are accepted; default false.",
+        description="TCP fast open towards the world: the SYN of a client that was accepted early carries its first "
+        "data, and SYNs with data from there are accepted; default false.",
     )
     island_fast_open: bool = Field(
         default=False,

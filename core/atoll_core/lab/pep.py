@@ -34,7 +34,7 @@ _UTILISATION = 0.985
 """The part of its link's rate at which a multiplexed connection is paced: acknowledgements and others have the rest."""
 
 _FAST_OPEN = str(0x1 | 0x2 | 0x4 | 0x200)
-"""Clients and servers, without cookies (Linux, networking/ip-sysctl.rst): first segments of strangers are dropped anyway."""
+"""Clients and servers, without cookies (Linux, networking/ip-sysctl.rst): first segments of strangers are dropped."""
 
 # tcp(7): minimum and initial buffer, kernel defaults.
 _RECEIVE_BUFFER = "4096 131072"

@@ -39,11 +39,7 @@ impl SynSocket {
     ///
     /// # Errors
     /// `ENETDOWN` when the interface went down or away.
-    pub fn receive(
-        &mut self,
-        limit: usize,
-        mut take: impl FnMut(&Received<'_>),
-    ) -> io::Result<()> {
+    pub fn receive(&mut self, limit: usize, mut take: impl FnMut(&Received<'_>)) -> io::Result<()> {
         let taken = (0..limit)
             .take_while(|_| self.ring.receive(&mut take))
             .count();

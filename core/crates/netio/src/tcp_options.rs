@@ -114,6 +114,8 @@ pub fn send_room(socket: impl AsFd) -> io::Result<usize> {
 /// Progress of a TCP connection, by one of its ends (`TCP_INFO`, linux/tcp.h).
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct TcpProgress {
+    /// The peer has not answered its SYN.
+    pub connecting: bool,
     /// Nothing can be sent or received any more: both directions are closed and acknowledged, or the connection was reset.
     pub closed: bool,
     /// Smoothed round-trip time; 0: not measured.
@@ -145,12 +147,14 @@ impl TcpProgress {
 /// # Errors
 /// Those of getsockopt(2); none are expected of a TCP socket.
 pub fn progress(socket: impl AsFd) -> io::Result<TcpProgress> {
-    const SYN_RECEIVED: u8 = 3; // TCP_SYN_RECV of linux/tcp_states.h
+    const SYN_SENT: u8 = 2; // TCP_SYN_SENT of linux/tcp_states.h
+    const SYN_RECEIVED: u8 = 3; // TCP_SYN_RECV
     const CLOSED: u8 = 7; // TCP_CLOSE
     // SAFETY: `tcp_info` is plain old data, for which all zeros is a value; an older kernel fills in less of it.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     read_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
     Ok(TcpProgress {
+        connecting: info.tcpi_state == SYN_SENT,
         closed: info.tcpi_state == CLOSED,
         rtt_us: info.tcpi_rtt,
         acknowledged_bytes: info.tcpi_bytes_acked,

@@ -11,8 +11,8 @@
 use crate::end::{End, Failure, Peer};
 use crate::multiplex::credit::Budget;
 use crate::multiplex::frame::{BadFrame, Frame, Message, PAYLOAD_BYTES};
+use crate::multiplex::renewal::Renewal;
 use crate::multiplex::stream::Stream;
-use atoll_netio::tcp_options::TcpProgress;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
@@ -30,11 +30,6 @@ const PAUSE_MAX_NS: u64 = 5_000 * MILLISECOND_NS;
 
 /// The other PEP has said hello by then, or is none.
 const HELLO_NS: u64 = 20_000 * MILLISECOND_NS;
-
-/// A connection with a small window has been idle for so long when it is renewed; twice as long each time if the last one was
-/// renewed unused, as its successors lose packets, too, up to the second.
-const RENEWAL_NS: u64 = 1_000 * MILLISECOND_NS;
-const RENEWAL_MAX_NS: u64 = 64 * RENEWAL_NS;
 
 /// Streams get turns while less is on its way to the socket.
 const OUTGOING_BYTES: usize = 4 * PAYLOAD_BYTES;
@@ -95,13 +90,7 @@ pub(crate) struct Leg {
     is_retired: bool,
     /// Nor by the other one.
     has_last: bool,
-    /// The other PEP wants it renewed.
-    renewal_is_asked: bool,
-    has_asked: bool,
-    /// No stream was opened.
-    is_unused: bool,
-    quiet_since_ns: Option<u64>,
-    renewal_pause_ns: u64,
+    renewal: Renewal,
 }
 
 impl Leg {
@@ -125,11 +114,7 @@ impl Leg {
             retry_at_ns: None,
             is_retired: false,
             has_last: false,
-            renewal_is_asked: false,
-            has_asked: false,
-            is_unused: true,
-            quiet_since_ns: None,
-            renewal_pause_ns: RENEWAL_NS,
+            renewal: Renewal::new(),
         }
     }
 
@@ -203,9 +188,7 @@ impl Leg {
     pub(crate) fn lose(&mut self, is_tried_again: bool, now_ns: u64) -> Vec<usize> {
         self.end = None;
         (self.is_retired, self.has_last) = (false, false);
-        (self.renewal_is_asked, self.has_asked) = (false, false);
-        (self.is_unused, self.quiet_since_ns) = (true, None);
-        self.renewal_pause_ns = RENEWAL_NS;
+        self.renewal = Renewal::new();
         self.incoming = Vec::new();
         self.outgoing = Vec::new();
         self.sent_bytes = 0;
@@ -234,31 +217,25 @@ impl Leg {
         Ok(())
     }
 
-    /// Whether it is to be renewed: it has been idle for long enough, and its congestion window is smaller than
-    /// `window_segments`, or the other PEP says so of its own. To be asked often.
+    /// Whether it is to have a successor. `window_segments`: the initial congestion window. To be asked often.
     pub(crate) fn is_due_for_renewal(&mut self, window_segments: Option<u32>, now_ns: u64) -> bool {
         let is_idle = self.is_up()
             && !self.is_retired
             && self.streams.is_empty()
             && self.unsent_bytes() + self.padding_bytes == 0;
-        let progress = self.end.as_ref().filter(|_| is_idle).and_then(End::progress);
-        let Some(progress) = progress.filter(TcpProgress::is_flushed) else {
-            self.quiet_since_ns = None;
-            return false;
-        };
-        let since_ns = *self.quiet_since_ns.get_or_insert(now_ns);
-        let is_small = window_segments.is_some_and(|initial| progress.window_segments < initial);
-        (is_small || self.renewal_is_asked) && now_ns >= since_ns + self.renewal_pause_ns
+        let idle = self.end.as_ref().filter(|_| is_idle);
+        let progress = idle.and_then(End::progress);
+        self.renewal.is_due(progress, window_segments, now_ns)
     }
 
-    /// The other PEP has asked for a renewal.
+    /// The other PEP has asked for a successor.
     pub(crate) fn note_renewal(&mut self) {
-        self.renewal_is_asked = true;
+        self.renewal.is_asked = true;
     }
 
-    /// Ask the other PEP for a renewal, once.
+    /// Ask the other PEP for a successor, once.
     pub(crate) fn ask_for_renewal(&mut self) {
-        if !std::mem::replace(&mut self.has_asked, true) {
+        if !std::mem::replace(&mut self.renewal.has_asked, true) {
             self.put(Frame {
                 stream: 0,
                 message: Message::Renew,
@@ -266,20 +243,14 @@ impl Leg {
         }
     }
 
-    /// It is being renewed: not again soon. Returns how long its successor has to be idle for that, if it is not used.
-    pub(crate) fn note_renewed(&mut self) -> u64 {
-        self.quiet_since_ns = None;
-        self.renewal_pause_ns = if self.is_unused {
-            (2 * self.renewal_pause_ns).min(RENEWAL_MAX_NS)
-        } else {
-            RENEWAL_NS
-        };
-        self.renewal_pause_ns
+    /// A successor is being made: not again soon. Returns how long that one has to be idle before it is renewed unused.
+    pub(crate) fn begin_renewal(&mut self) -> u64 {
+        self.renewal.begin()
     }
 
-    /// It is a successor: see [`Leg::note_renewed`].
+    /// It is a successor.
     pub(crate) fn succeed(&mut self, renewal_pause_ns: u64) {
-        self.renewal_pause_ns = renewal_pause_ns;
+        self.renewal = Renewal::after(renewal_pause_ns);
     }
 
     /// Its successor is up.
@@ -300,10 +271,8 @@ impl Leg {
 
     /// End it if it has a successor and can have no more streams: the other PEP reads to the end, and closes it.
     pub(crate) fn finish(&mut self) {
-        let is_over = self.is_retired
-            && self.has_last
-            && self.streams.is_empty()
-            && self.unsent_bytes() == 0;
+        let is_over =
+            self.is_retired && self.has_last && self.streams.is_empty() && self.unsent_bytes() == 0;
         if let Some(end) = self.end.as_mut().filter(|_| is_over) {
             end.shut_down();
         }
@@ -325,7 +294,7 @@ impl Leg {
 
     /// A stream is open.
     pub(crate) fn note_opened(&mut self, id: u32, slot: usize) {
-        (self.is_unused, self.quiet_since_ns) = (false, None);
+        self.renewal.note_use();
         self.streams.insert(id, slot);
     }
 

@@ -118,9 +118,10 @@ impl Proxy {
 
     /// Give up the connection whose client has not completed its handshake for the longest time; whether there is one.
     fn make_room(&mut self, now_ns: u64) -> bool {
-        let half_open = self.connections.iter().filter(|(_, one)| {
-            one.is_half_open() && now_ns >= one.began_ns + HALF_OPEN_NS
-        });
+        let half_open = self
+            .connections
+            .iter()
+            .filter(|(_, one)| one.is_half_open() && now_ns >= one.began_ns + HALF_OPEN_NS);
         let Some((slot, _)) = half_open.min_by_key(|(_, one)| one.began_ns) else {
             return false;
         };
@@ -178,7 +179,10 @@ impl Proxy {
     /// `client`: its address, as accept(2) returns it; the socket does not tell it any more if it was reset by now.
     fn join(&mut self, entrance: usize, socket: Socket, client: &SockAddr, now_ns: u64) {
         let Entrance { pair, side, .. } = self.entrances[entrance];
-        let server = socket.local_addr().ok().and_then(|own| own.as_socket_ipv4());
+        let server = socket
+            .local_addr()
+            .ok()
+            .and_then(|own| own.as_socket_ipv4());
         let Some(addresses) = client.as_socket_ipv4().zip(server) else {
             return;
         };

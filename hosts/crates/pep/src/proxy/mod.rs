@@ -305,7 +305,13 @@ impl Proxy {
             (Peer::Server, _) if matches!(connection.stage, Stage::Connecting { .. }) => {
                 let answer = connection.server.take_error();
                 connection.server.note(flags);
-                let answer = answer.map_err(|error| Refusal::of(&error));
+                // Under load one event in ten thousand tells of no error, though the server is unreachable.
+                let answer = match (answer, connection.server.progress()) {
+                    (Err(error), _) => Err(Refusal::of(&error)),
+                    (Ok(()), Some(progress)) if progress.connecting => return,
+                    (Ok(()), Some(progress)) if progress.closed => Err(Refusal::Unanswered),
+                    (Ok(()), _) => Ok(()),
+                };
                 self.note_answer(slot, answer, now_ns);
                 return;
             }

@@ -64,7 +64,10 @@ impl Proxy {
     }
 
     fn multiplexes(&self) -> u64 {
-        let ups = self.legs.iter().filter(|leg| leg.is_up() && !leg.is_retired());
+        let ups = self
+            .legs
+            .iter()
+            .filter(|leg| leg.is_up() && !leg.is_retired());
         ups.count() as u64
     }
 

@@ -116,12 +116,12 @@ impl Proxy {
             server,
             false,
         )
-            .and_then(|socket| End::watch(&self.plumbing.epoll, socket, slot, Peer::Server))
-            .map_err(|error| {
-                let refusal = Refusal::of(&error);
-                self.count_refusal(refusal);
-                refusal
-            })?;
+        .and_then(|socket| End::watch(&self.plumbing.epoll, socket, slot, Peer::Server))
+        .map_err(|error| {
+            let refusal = Refusal::of(&error);
+            self.count_refusal(refusal);
+            refusal
+        })?;
         self.insert(addresses, (pair, between.side), server, now_ns);
         Ok(slot)
     }
@@ -207,10 +207,7 @@ impl Proxy {
             return;
         };
         for leg in 0..self.legs.len() {
-            if self.legs[leg]
-                .due_ns()
-                .is_none_or(|due_ns| due_ns > now_ns)
-            {
+            if self.legs[leg].due_ns().is_none_or(|due_ns| due_ns > now_ns) {
                 continue;
             }
             if self.legs[leg].is_up() {
@@ -245,7 +242,7 @@ impl Proxy {
             if !between.connects() {
                 self.legs[leg].ask_for_renewal();
             } else if self.legs[successor].end().is_none() {
-                let pause_ns = self.legs[leg].note_renewed();
+                let pause_ns = self.legs[leg].begin_renewal();
                 self.legs[successor].succeed(pause_ns);
                 self.connect_leg(successor, between, now_ns);
             }

@@ -232,7 +232,11 @@ fn a_stream_that_has_not_ended_is_reset_with_an_old_connection() {
     let old = bench.renewed();
     drop(old);
     bench.settle();
-    assert_eq!(client.read(&mut [0]).unwrap(), 0, "the test's sockets linger");
+    assert_eq!(
+        client.read(&mut [0]).unwrap(),
+        0,
+        "the test's sockets linger"
+    );
     assert_eq!(bench.proxy.sums.own_resets, 1);
     assert!(bench.proxy.legs[PAIRS_MAX].is_up());
 }
