@@ -56,9 +56,9 @@ def configuration(network: Network, switch: str, entries: Iterable[FlowEntry], c
         ports=ports,
         usual_mtu=MTU,
         jumbo=any(port.mtu > MTU for port in ports),
-        every_port=_ranges(port.number for port in ports),
+        every_port=port_ranges(port.number for port in ports),
         tagged={
-            vlan: _ranges(port.number for port in ports if vlan in port.vlans)
+            vlan: port_ranges(port.number for port in ports if vlan in port.vlans)
             for vlan in sorted({vlan for port in ports for vlan in port.vlans})
         },
         experiment_vlan=_free_vlan(ports, network),
@@ -123,7 +123,7 @@ def _free_vlan(ports: tuple[ConfiguredPort, ...], network: Network) -> int:
     return free
 
 
-def _ranges(numbers: Iterable[int]) -> str:
+def port_ranges(numbers: Iterable[int]) -> str:
     """Ascending numbers as switches write them: 1-3,10."""
     runs: list[tuple[int, int]] = []
     for number in numbers:

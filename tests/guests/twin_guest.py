@@ -246,7 +246,7 @@ async def main(driver: str) -> None:
     network, experiment = load_experiment(DATA / "experiment.yaml")
     usual = TwinSettings(reboot=Duration.parse(f"{REBOOT_S:g} s"))
     slow = replace(usual, flow_mods_per_s=100)
-    crowded = replace(usual, occupied=1400)
+    crowded = replace(usual, max_entries=1500, occupied=1400)
     network = twinned(network, driver, usual, sw_i=slow, sw_w=crowded)
     make_plan(network, experiment)  # nothing is started if this hardware cannot do it
     testbed = await Testbed.start(network, slack=VIRTUAL_SLACK)

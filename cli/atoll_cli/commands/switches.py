@@ -115,6 +115,51 @@ def config(
     print(configuration(network, switch, planned, _controller_address(controller, out_of_band=out_of_band)), end="")
 
 
+@switches.command(
+    cls=PlainArguments,
+    epilog="Example: atoll switches diff sw-c running.txt examples/geo.yaml --controller 192.0.2.10",
+)
+def diff(
+    switch: Annotated[str, typer.Argument(help="name of the switch in the lab", metavar="SWITCH")],
+    running: Annotated[
+        Path, typer.Argument(help="file with the output of `show running-config`", metavar="RUNNING-CONFIG")
+    ],
+    experiment: Annotated[Path, typer.Argument(help="experiment.yaml, as for `config`", metavar="EXPERIMENT")],
+    controller: Annotated[
+        str, typer.Option("--controller", help="address on which the controller listens", metavar="ADDRESS[:PORT]")
+    ],
+    out_of_band: Annotated[
+        bool, typer.Option("--out-of-band", help="the controller is reached by the switch's management port")
+    ] = False,
+) -> None:
+    """Compare the configuration that a ProCurve runs with the one that it needs; exit code 1 if they differ.
+
+    Lines with + are commands to enter, lines with - are settings of the switch that disturb the lab.
+    """
+    from atoll_apps.steering import flow_entries
+    from atoll_core.description.loader import load_experiment
+    from atoll_switches.capability_profile import profile
+    from atoll_switches.configuration import configuration
+    from atoll_switches.running_config import config_differences
+
+    network, described = load_experiment(experiment)
+    address = _controller_address(controller, out_of_band=out_of_band)
+    wanted = configuration(network, switch, flow_entries(network, described), address)
+    driver = network.switch(switch).driver
+    if not profile(driver).is_hardware:
+        raise UsageError(f"{switch} has driver {driver}: only configurations of ProCurve switches can be compared")
+    try:
+        text = running.read_text(encoding="utf-8", errors="replace")
+    except OSError as error:
+        raise UsageError(f"{running}: {error.strerror}") from None
+    found = config_differences(wanted, text)
+    for each in found:
+        print(each)
+    if found:
+        raise typer.Exit(1)
+    print(f"{switch} has the configuration that it needs")
+
+
 def _controller_address(text: str, *, out_of_band: bool) -> "ControllerAddress":
     from atoll_switches.configuration import OPENFLOW_PORT, ControllerAddress
 

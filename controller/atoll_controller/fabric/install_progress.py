@@ -20,13 +20,15 @@ class InstallProgress:
     def __init__(self, totals: Mapping[str, int], say: Callable[[str], None], clock: Callable[[], float]) -> None:
         self._totals = totals
         self._done = dict.fromkeys(totals, 0)
+        self._begun = dict.fromkeys(totals, 0)  # changes of batches so far
         self._say = say
         self._clock = clock
         self._began_s = self._said_s = clock()
 
     def batch(self, switch: str, number: int) -> OnProgress:
-        """The progress of a switch's next changes, of that number."""
-        before = self._done[switch]
+        """The progress of a switch's next changes, of that number; those before are done."""
+        before = self._done[switch] = self._begun[switch]
+        self._begun[switch] += number
 
         def progress(done: int) -> None:
             self._done[switch] = before + min(done, number)

@@ -133,8 +133,8 @@ class SwitchSession:
     ) -> int:
         """Delete, wait for a barrier, add, wait for a barrier; the number of barriers (one for each window).
 
-        ``progress``: called after each barrier. Raises SwitchError with the first refused entry; the other entries of
-        its window have been processed.
+        ``progress``: called after each barrier but the last of either kind. Raises SwitchError with the first refused
+        entry; the other entries of its window have been processed.
         """
         gone, come = list(delete), list(add)
         deleted = self._batch(gone, lambda entry, xid: encoder.delete(entry, table, xid), progress=progress)
@@ -230,7 +230,7 @@ class SwitchSession:
                 more = f" (and {len(errors) - 1} more)" if len(errors) > 1 else ""
                 raise SwitchError(errors[0] + more)
             at += len(window)
-            if progress is not None and window:
+            if progress is not None and at < len(entries):
                 progress(at)
             if time.monotonic() - began_s < _WINDOW_S:
                 size = min(2 * size, _WINDOWS[1])

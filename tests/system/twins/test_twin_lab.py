@@ -42,6 +42,17 @@ def switches_of(sandbox: Sandbox) -> dict[str, dict[str, Any]]:
     return {each["name"]: each for each in json.loads(told.stdout)["switches"]}
 
 
+def healed(sandbox: Sandbox, entries: int) -> bool:
+    """Whether the switch in the middle comes back, with that number of entries."""
+    deadline = time.monotonic() + _HEALED_S
+    while time.monotonic() < deadline:
+        now = switches_of(sandbox)["sw-c"]
+        if now["up"] and now["entries"] == entries:
+            return True
+        time.sleep(0.5)
+    return False
+
+
 @pytest.mark.parametrize("driver", DRIVERS)
 def test_the_shipped_lab_on_twins_is_installed_proven_and_repaired(tmp_path: Path, driver: str) -> None:
     """Every path is proven by probes though barriers are early; a rebooted switch gets its entries again."""
@@ -62,13 +73,12 @@ def test_the_shipped_lab_on_twins_is_installed_proven_and_repaired(tmp_path: Pat
             "*** Error: 'sleep' is no command of a twin; write reboot, or disconnect and a number of seconds",
             "*** Error: nobody has no twin (`twin` in lab.yaml); switches that have one: sw-w1, sw-w2, sw-c, sw-i",
         ]
-        deadline = time.monotonic() + _HEALED_S
-        healed = False
-        while not healed and time.monotonic() < deadline:
-            time.sleep(0.5)
-            now = switches_of(sandbox)["sw-c"]
-            healed = bool(now["up"]) and now["entries"] == before["sw-c"]["entries"]
-        assert healed
+        assert healed(sandbox, before["sw-c"]["entries"])
+        (tmp_path / "script").write_text("twin sw-c disconnect 4\n")
+        assert sandbox.run("sh", "-c", f"{ATOLL} shell < {tmp_path / 'script'}").stdout == ""
+        time.sleep(2.5)
+        assert not switches_of(sandbox)["sw-c"]["up"]
+        assert healed(sandbox, before["sw-c"]["entries"])
         assert sandbox.run(ATOLL, "down").returncode == 0
         sandbox.wait_clean()
 

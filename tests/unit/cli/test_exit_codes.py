@@ -69,6 +69,7 @@ switches --inventory none.yaml
 switches entries --inventory none.yaml
 switches counters --inventory none.yaml
 switches config sw-c none.yaml
+switches diff sw-c none.txt none.yaml
 """
 
 

@@ -31,7 +31,7 @@ def test_it_says_each_second_how_long_the_slowest_switch_takes() -> None:
 def test_a_second_batch_goes_on_from_the_first() -> None:
     following = Following(sw=300)
     first = following.progress.batch("sw", 100)
-    first(100)
+    first(64)
     second = following.progress.batch("sw", 200)
     following.now_s = 2.0
     second(50)

@@ -14,6 +14,7 @@ from atoll_core.errors import DescriptionError
 from atoll_core.lab.box_kind import LINK
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.lab.port_ref import PortRef
+from atoll_core.lab.twin import TwinSettings
 from atoll_core.units import Duration, Rate
 
 
@@ -435,3 +436,41 @@ def test_a_lab_in_several_parts_names_the_smaller_ones_and_what_is_lost_with_the
 def test_any_order_of_sections_gives_the_same_network(load, text):
     sections = re.split(r"\n(?=[a-z_]+:)", text)
     assert load("\n".join([sections[0], *sorted(sections[1:], reverse=True)]) + "\n") == load(text)
+
+
+def test_a_twin_is_as_in_the_profile_or_has_settings(load, text):
+    """`true`, or the keys that differ; a switch without the key has none."""
+    network = load(
+        edited(
+            text,
+            ("sw-w1: {dpid: 1, driver: ovs}", "sw-w1: {dpid: 1, driver: procurve-v2, twin: true}"),
+            (
+                "sw-c: {dpid: 3, driver: ovs}",
+                "sw-c: {dpid: 3, driver: procurve-v1, twin: {lag_max: 5 s, refuses: false}}",
+            ),
+        )
+    )
+    assert [switch.twin for switch in network.switches] == [
+        TwinSettings(),
+        None,
+        TwinSettings(lag_max=Duration.parse("5 s"), refuses=False),
+        None,
+    ]
+
+
+@pytest.mark.parametrize(
+    ("switch", "mistake"),
+    [
+        (
+            "driver: ovs, twin: true",
+            "driver ovs has no twin; drivers that have one: procurve-v1, procurve-v2, procurve-v3",
+        ),
+        ("driver: procurve-v2, twin: {lag_min: 2 s, lag_max: 1 s}", "2 s is above lag_max, 1 s"),
+        ("driver: procurve-v2, twin: {lag: 2 s}", "unknown key 'lag'"),
+        ("driver: procurve-v2, twin: {flow_mods_per_s: -1}", "-1 is not a whole number from 0"),
+    ],
+)
+def test_a_twin_that_cannot_be_is_refused(load, text, switch, mistake):
+    (line,) = mistakes_of(load, edited(text, ("sw-c: {dpid: 3, driver: ovs}", f"sw-c: {{dpid: 3, {switch}}}")))
+    assert line.startswith("lab.yaml:12: ")
+    assert mistake in line

@@ -1,0 +1,118 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The configuration that a switch runs, compared with the one that the lab needs."""
+
+from pathlib import Path
+
+import pytest
+
+from atoll_core.errors import PlanError
+from atoll_switches.running_config import config_differences
+
+
+@pytest.fixture
+def wanted(project: Path) -> str:
+    """The configuration of a ProCurve of the rendered lab."""
+    return (project / "switch-configs/rendered/sw-c.conf").read_text()
+
+
+RUNNING = """
+Running configuration:
+
+; J9576A Configuration Editor; Created on release #KA.15.15.0006
+hostname "switch in rack 3"
+module 1 type j9576y
+no cdp run
+snmp-server community "public" unrestricted
+openflow
+   controller-id 1 ip 192.0.2.10 port 6653 controller-interface vlan 1
+   instance aggregate
+      controller-id 1
+      version 1.3 only
+      max-backoff-interval 10
+      enable
+      exit
+   enable
+   exit
+no lldp run
+vlan 1
+   name "DEFAULT_VLAN"
+   no untagged 1-3,13-18,21-22
+   untagged 4-12,19-20,23-24
+   ip address dhcp-bootp
+   exit
+vlan 2
+   name "EXPERIMENT"
+   untagged 1-3,13-18,21-22
+   no ip address
+   exit
+vlan 101
+   name "ATOLL-101"
+   tagged 1-2
+   no ip address
+   exit
+vlan 102
+   name "ATOLL-102"
+   tagged 1,2
+   no ip address
+   exit
+"""
+
+
+def differences(wanted: str, running: str) -> list[str]:
+    return [str(each) for each in config_differences(wanted, running)]
+
+
+def test_names_defaults_and_what_is_not_the_labs_are_no_differences(wanted: str) -> None:
+    """Spanning tree off and fail-secure are not in a running configuration; port lists are compared port by port."""
+    assert differences(wanted, RUNNING) == []
+
+
+@pytest.mark.parametrize(
+    ("was", "now", "expected"),
+    [
+        ("no lldp run\n", "", ["+ no lldp run"]),
+        ("no cdp run\n", "no cdp run\nspanning-tree\n", ["+ no spanning-tree", "- spanning-tree"]),
+        ("tagged 1,2\n", "tagged 1\n", ["+ vlan 102: tagged 2"]),
+        ("tagged 1-2\n", "tagged 1-2,7\n", ["- vlan 101: tagged 7"]),
+        ("   untagged 4-12", "   tagged 13\n   untagged 4-12", ["- vlan 1: tagged 13"]),
+        (
+            "version 1.3 only",
+            "version 1.0",
+            ["+ openflow / instance aggregate: version 1.3 only", "- openflow / instance aggregate: version 1.0"],
+        ),
+        (
+            "ip 192.0.2.10 port",
+            "ip 192.0.2.99 port",
+            [
+                "+ openflow: controller-id 1 ip 192.0.2.10 port 6653 controller-interface vlan 1",
+                "- openflow: controller-id 1 ip 192.0.2.99 port 6653 controller-interface vlan 1",
+            ],
+        ),
+        (
+            "      enable\n",
+            "      enable\n      connection-interruption-mode fail-standalone\n",
+            [
+                "+ openflow / instance aggregate: connection-interruption-mode fail-secure",
+                "- openflow / instance aggregate: connection-interruption-mode fail-standalone",
+            ],
+        ),
+    ],
+)
+def test_a_difference_is_told_with_its_context(wanted: str, was: str, now: str, expected: list[str]) -> None:
+    assert was in RUNNING
+    assert sorted(differences(wanted, RUNNING.replace(was, now, 1))) == sorted(expected)
+
+
+def test_an_empty_switch_lacks_everything(wanted: str) -> None:
+    """Each VLAN, and OpenFlow with its instance."""
+    found = differences(wanted, "vlan 1\n   name DEFAULT_VLAN\n   exit\n")
+    assert "+ vlan 101" in found
+    assert "+ openflow: instance aggregate" in found
+    assert not [line for line in found if line.startswith("-")]
+
+
+def test_other_texts_and_ports_with_letters_are_refused(wanted: str) -> None:
+    with pytest.raises(PlanError, match="this is not what `show running-config`"):
+        config_differences(wanted, "hello\n")
+    with pytest.raises(PlanError, match=r"its ports have letters \(A1\)"):
+        config_differences(wanted, "vlan 2\n   untagged A1-A3\n   exit\n")
