@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
 # Every step a run announces, in order; those of a group are tried side by side, each in a sandbox of its own.
 STEPS = [
-    ("daemon", "namespaces", "Open vSwitch"),
-    ("machines", "controller and agent", "apply"),
+    ("daemon", "namespaces", "controller and agent"),
+    ("Open vSwitch", "machines", "apply"),
     ("check", "settings"),
     ("captures", "servers"),
     ("clients", "measure"),
