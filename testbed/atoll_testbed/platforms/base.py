@@ -101,9 +101,7 @@ class EmulatedPlatform:
         self._watchers = [asyncio.create_task(self._watch_lab()), asyncio.create_task(self._watch_agent())]
 
     @classmethod
-    async def start(
-        cls, network: Network, runtime: Runtime, events: EventBus
-    ) -> tuple["EmulatedPlatform", Controller]:
+    async def start(cls, network: Network, runtime: Runtime, events: EventBus) -> tuple["EmulatedPlatform", Controller]:
         """Bring up namespaces, machines and the agent, the controller, and the switches, which connect to it.
 
         Raises LabError or MachineError, and leaves nothing behind then.
