@@ -71,7 +71,7 @@ def build_tables(run: RunDir, facts: RunData, binary: Path) -> Tables:
         decoded = {name: each.result() for name, each in decoding.items()}
         origin = facts.window.start_ns if facts.window else _first_packet_ns(run, decoded)
         tables = Tables(run.tables, origin, decoded, _arrival(run, facts, decoded))
-        made = {  # none needs another of these; the longest first
+        made: dict[str, Callable[[], pl.LazyFrame]] = {  # none needs another of these; the longest first
             "flows": lambda: _flows(tables, facts, scratch),
             "losses": lambda: _losses(tables, facts, scratch),
             "throughput": lambda: _throughput(tables, scratch),
@@ -82,7 +82,11 @@ def build_tables(run: RunDir, facts: RunData, binary: Path) -> Tables:
         }
         if tables.arrival is not None and facts.has_branches:
             made["chains"] = lambda: _chains(tables, facts, scratch)
-        list(pool.map(lambda name: _write(tables, name, made[name]()), made))
+
+        def write(name: str) -> None:
+            _write(tables, name, made[name]())
+
+        list(pool.map(write, made))
     return tables
 
 
