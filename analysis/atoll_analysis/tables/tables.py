@@ -5,8 +5,8 @@ The columns of each are in table_schemas.
 """
 
 import tempfile
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from collections.abc import Callable, Generator, Mapping, Sequence
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
@@ -31,7 +31,6 @@ from atoll_core.lab.network import Host, HostRole
 ARRIVED = "arrived"
 """Name used in place of a capture when no single capture at the island sees the traffic of all chains."""
 
-_AT_ONCE = 2  # tables; each takes memory
 _FIN, _RST = 0x01, 0x04
 _FLOWS, _WINDOWS, _PACKETS = 1 << 14, 1 << 13, 1 << 17  # of a slice
 
@@ -64,38 +63,24 @@ def build_tables(run: RunDir, facts: RunData, binary: Path) -> Tables:
     """
     with plain_errors(run.tables):
         run.tables.mkdir(exist_ok=True)
-    with _scratch(run) as scratch, ThreadPoolExecutor(max_workers=_AT_ONCE) as pool:
-        decoding = _decode_all(run, facts, binary, scratch, pool)
-        for name, table in _log_tables(run, facts, scratch):  # Python's own work, most of the others' is not
-            _replace(table, run.tables / f"{name}.parquet")
-        decoded = {name: each.result() for name, each in decoding.items()}
-        origin = facts.window.start_ns if facts.window else _first_packet_ns(run, decoded)
-        tables = Tables(run.tables, origin, decoded, _arrival(run, facts, decoded))
-        made: dict[str, Callable[[], pl.LazyFrame]] = {  # none needs another of these; the longest first
-            "flows": lambda: _flows(tables, facts, scratch),
-            "losses": lambda: _losses(tables, facts, scratch),
-            "throughput": lambda: _throughput(tables, scratch),
-            "concurrent": lambda: _concurrent(tables, facts, scratch),
-            "queue": lambda: _queue(tables, facts),
-            "channel_flows": lambda: _channel_flows(run, facts),
-            "volume": lambda: _volume(tables, facts),
-        }
+    decoded = _decode_all(run, facts, binary)
+    origin = facts.window.start_ns if facts.window else _first_packet_ns(run, decoded)
+    tables = Tables(run.tables, origin, decoded, _arrival(run, facts, decoded))
+    with _scratch(run) as scratch:
+        _write(tables, "pings", ping_table(run.logs, scratch))
+        _write(tables, "boxes", box_table(run.path / COUNTERS_FILE, scratch))
+        if facts.experiment.udp is not None:
+            _write(tables, "udp", udp_table(run.logs, scratch))
+        _write(tables, "throughput", _throughput(tables, scratch))
+        _write(tables, "flows", _flows(tables, facts, scratch))
+        _write(tables, "concurrent", _concurrent(tables, facts, scratch))
+        _write(tables, "losses", _losses(tables, facts, scratch))
         if tables.arrival is not None and facts.has_branches:
-            made["chains"] = lambda: _chains(tables, facts, scratch)
-
-        def write(name: str) -> None:
-            _write(tables, name, made[name]())
-
-        list(pool.map(write, made))
+            _write(tables, "chains", _chains(tables, facts, scratch))
+    _write(tables, "queue", _queue(tables, facts))
+    _write(tables, "channel_flows", _channel_flows(run, facts))
+    _write(tables, "volume", _volume(tables, facts))
     return tables
-
-
-def _log_tables(run: RunDir, facts: RunData, scratch: Path) -> Iterator[tuple[str, pl.LazyFrame]]:
-    """The tables of logs, with their names, each made when it is asked for."""
-    yield "boxes", box_table(run.path / COUNTERS_FILE, scratch)
-    yield "pings", ping_table(run.logs, scratch)
-    if facts.experiment.udp is not None:
-        yield "udp", udp_table(run.logs, scratch)
 
 
 @contextmanager
@@ -105,23 +90,19 @@ def _scratch(run: RunDir) -> Generator[Path]:
         yield Path(folder)
 
 
-def _decode_all(
-    run: RunDir, facts: RunData, binary: Path, scratch: Path, pool: ThreadPoolExecutor
-) -> "dict[str, Future[Decoded]]":
-    """Begin to make the tables of packets, of the largest captures first."""
+def _decode_all(run: RunDir, facts: RunData, binary: Path) -> dict[str, Decoded]:
     captures = {point.name: run.capture(point.name) for point in facts.plan.captures}
     found = {name: path for name, path in captures.items() if path is not None and path.stat().st_size > 0}
+    with _scratch(run) as scratch:
 
-    def to_table(name: str) -> Decoded:
-        records = scratch / f"{name}.bin"
-        decoded = decode(found[name], records, facts.network.island, binary)
-        _replace(scan_records(records), run.tables / f"packets-{name}.parquet")
-        records.unlink()
-        return decoded
+        def to_table(name: str) -> Decoded:
+            records = scratch / f"{name}.bin"
+            decoded = decode(found[name], records, facts.network.island, binary)
+            _replace(scan_records(records), run.tables / f"packets-{name}.parquet")
+            return decoded
 
-    largest = sorted(found, key=lambda name: found[name].stat().st_size, reverse=True)
-    begun = {name: pool.submit(to_table, name) for name in largest}
-    return {name: begun[name] for name in found}
+        with ThreadPoolExecutor(max_workers=2) as pool:
+            return dict(zip(found, pool.map(to_table, found), strict=True))
 
 
 def _arrival(run: RunDir, facts: RunData, decoded: Mapping[str, Decoded]) -> str | None:
