@@ -2,6 +2,7 @@
 """`python -m atoll_analysis RUN`: analyse a run directory again and print its summary as JSON."""
 
 import argparse
+import importlib
 import json
 import sys
 from pathlib import Path
@@ -21,7 +22,12 @@ def main() -> int:
         default=Path("atoll-host"),
         help="the atoll-host executable (default: that on the PATH)",
     )
+    parser.add_argument("--after-line", action="store_true", help="load libraries, then wait for a line of input")
     asked = parser.parse_args()
+    if asked.after_line:
+        importlib.import_module("atoll_analysis.analyse_run")
+        if not sys.stdin.readline():
+            return 1
     try:
         summary = analyse(RunDir.open(asked.run), asked.binary)
     except AtollError as error:

@@ -80,7 +80,10 @@ class _Up:
 
 
 class LabDaemon:
-    """A testbed, its runs and events, and the work on it. ``for_run``: a run has started the daemon for itself."""
+    """A testbed, its runs and events, and the work on it.
+
+    ``for_run``: a run has started the daemon for itself; the lab is taken down while that run is analysed.
+    """
 
     def __init__(self, target: LabTarget, *, for_run: bool) -> None:
         self.target = target
@@ -103,6 +106,7 @@ class LabDaemon:
         self.end = asyncio.Event()
         """Set to make the daemon take the lab down and end."""
         self._up: _Up | None = None
+        self._down: asyncio.Task[None] | None = None
         self._described: DescribedExperiment | None = None
         self._background: set[asyncio.Task[None]] = set()
         self.bus.subscribe(reporting(self.events.record, _report), *_LOGGED)
@@ -119,7 +123,7 @@ class LabDaemon:
 
     def require_lab(self) -> tuple[Testbed, Lab]:
         """The testbed, and the lab as described. Raises RequestError (409) if no lab is up, LabError if it failed."""
-        if self._up is None:
+        if self._up is None or self._down is not None:
             raise no_lab(self.target)
         if self._up.testbed.failed.done():
             raise LabError(self._up.testbed.failed.result())
@@ -236,6 +240,8 @@ class LabDaemon:
             async with sink as fed:
                 with self.points.of_run(record.id, metered=metrics):
                     await running.measure(record.started_ns)
+            if self.for_run and self._up is not None:
+                self._take_down(self._up)
             summary = await running.analyse() if run.analyse else None
         link = carried_link(run_dir) if fed.points else None
         return {"run_dir": str(run_dir.path), "summary": summary, "grafana": link}
@@ -255,10 +261,16 @@ class LabDaemon:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         if self._up is not None:
-            self.events.add("lab", lab=self._up.testbed.network.name, state="down")
-            await self._up.testbed.stop()
+            await self._take_down(self._up)
             if not self.for_run and not self._up.testbed.failed.done():
                 forget_failure(self.target)
+
+    def _take_down(self, up: _Up) -> "asyncio.Task[None]":
+        """Begin to take the lab down, unless that has begun, in a task that no cancellation of a run reaches."""
+        if self._down is None:
+            self.events.add("lab", lab=up.testbed.network.name, state="down")
+            self._down = asyncio.create_task(up.testbed.stop())
+        return self._down
 
     def spawn(self, work: Coroutine[Any, Any, None]) -> None:
         """Start a background task that the daemon keeps until it ends."""

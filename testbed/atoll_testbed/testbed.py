@@ -97,20 +97,21 @@ class Testbed:
         events = events or EventBus()
         interpreter(runtime)  # raises before there is anything to take down
         if inventory is None:
-            platform = await EmulatedPlatform.start(network, events)
+            platform, controller = await EmulatedPlatform.start(network, runtime, events)
         else:
             from atoll_testbed.platforms.hardware import HardwarePlatform  # imports asyncssh
 
             platform = await HardwarePlatform.start(network, inventory, events)
             events.publish(Progress("controller and switches"))
-        try:
-            controller = await platform.start_controller(runtime)
             try:
-                await platform.all_switches(controller)
+                controller = await platform.start_controller(runtime)
             except BaseException:
-                await controller.close()
+                await platform.stop()
                 raise
+        try:
+            await platform.all_switches(controller)
         except BaseException:
+            await controller.close()
             await platform.stop()
             raise
         return cls(platform, controller, runtime, slack, events)

@@ -54,8 +54,8 @@ async def test_the_daemon_follows_the_recorded_exchange(recorded: list[dict[str,
     events = EventBus()
     events.subscribe(lambda event: progress.append(event.text), Progress)
     lab = EmulatedLab(player, events)
-    await lab.request(**recorded[0]["message"])
-    await lab.ready(10)
+    await lab.request(**recorded[1]["message"])
+    await lab.complete()
     assert progress == [
         "Open vSwitch (userspace datapath): starting it",
         "2 machines, 1 switch, 2 cables: building them",

@@ -13,7 +13,6 @@ from atoll_analysis.tables.probe_filter import of_changes
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables
 from atoll_core.description.link_trace import MOST_PACKETS
-from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import RunError, UsageError
 
 if TYPE_CHECKING:
@@ -91,6 +90,8 @@ def fates_of_packets(run: RunDir, link: str | None = None) -> PacketFates:
     if box is None:
         raise RunError(f"{run.path}: the run has no link")
     if box not in summary["links"]:
+        from atoll_core.description.validation_messages import suggest  # imports pydantic
+
         raise UsageError(f"--link: unknown link {box!r}; {suggest(box, summary['links'], 'links')}")
     if box not in shown or not shown[box]["packets"]:
         raise RunError(f"{run.path}: no captures before and behind {box} show which packets it lost")

@@ -34,6 +34,9 @@ def slices(packets: pl.LazyFrame, key: pl.Expr, size: int) -> Iterator[Slice]:
         .sort("number")
         .with_columns(later_ns=pl.col("first_ns").shift(-1).cum_min(reverse=True))
     )
+    if len(spans) == 1:
+        yield Slice(packets, None)
+        return
     for found in spans.iter_rows(named=True):
         within = pl.col("t_ns").is_between(found["first_ns"], found["last_ns"])
         yield Slice(packets.filter(within & (number == found["number"])), found["later_ns"])

@@ -21,6 +21,7 @@ from statistics import median
 import zstandard
 
 from analysisbench.long_run import make
+from atoll_hosts.binary import find_binary
 
 _STAGES = ("atoll_analysis", "atoll_dashboards.report.report")
 
@@ -102,7 +103,8 @@ def _against_tshark(folder: Path, seconds: int, pairs: int) -> int:
 
 def _measured(hours: float, stage: str, run: Path) -> Cost | None:
     began = time.monotonic()
-    process = subprocess.Popen([sys.executable, "-m", stage, str(run)], stdout=subprocess.DEVNULL)
+    options = ["--binary", str(find_binary())] if stage == _STAGES[0] else []
+    process = subprocess.Popen([sys.executable, "-m", stage, str(run), *options], stdout=subprocess.DEVNULL)
     _, status, used = os.wait4(process.pid, 0)
     process.returncode = os.waitstatus_to_exitcode(status)
     if process.returncode:

@@ -247,7 +247,8 @@ class StatusResponse(Response):
     version: str
     pid: int
     for_run: bool = Field(
-        description="Whether a run started this daemon for itself; the daemon then ends with the run."
+        description="Whether a run started this daemon for itself. Its lab is then taken down "
+        "while the run is analysed, and the daemon ends with the run."
     )
     seq: int = Field(description="Number of the last event.")
     listens: list[str] = Field(description="URLs of the API over TCP.")

@@ -5,6 +5,7 @@
 """
 
 import argparse
+import importlib
 import os
 import sys
 from pathlib import Path
@@ -91,8 +92,15 @@ def main() -> int:
         prog="python -m atoll_dashboards.report.report", description="Write a run's report.html."
     )
     parser.add_argument("run", type=Path, help="an analysed run directory, such as runs/geo/20260102T030405Z-1")
+    parser.add_argument("--after-line", action="store_true", help="load libraries, then wait for a line of input")
+    asked = parser.parse_args()
+    if asked.after_line:
+        for module in ("html_templates", "key_figures", "plots", "provenance", "report_data"):
+            importlib.import_module(f"atoll_dashboards.report.{module}")
+        if not sys.stdin.readline():
+            return 1
     try:
-        path = write_report(RunDir.open(parser.parse_args().run))
+        path = write_report(RunDir.open(asked.run))
     except AtollError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -70,7 +70,10 @@ class LabShell:
 
 
 class EmulatedLab:
-    """A running lab. Build it with :meth:`start`; it ends with :meth:`stop`, with this process, or by itself."""
+    """A running lab. Build it with :meth:`start`, or with :meth:`begin` and :meth:`complete`.
+
+    It ends with :meth:`stop`, with this process, or by itself.
+    """
 
     def __init__(self, process: asyncio.subprocess.Process, events: EventBus) -> None:
         self.hosts: dict[str, int] = {}  # machine: pid inside the lab
@@ -78,6 +81,7 @@ class EmulatedLab:
         self.ovs_version = ""
         loop = asyncio.get_running_loop()
         self.dead: asyncio.Future[str] = loop.create_future()  # why the lab ended, whenever and however it did
+        self._entered: asyncio.Future[None] = loop.create_future()
         self._ready: asyncio.Future[None] = loop.create_future()
         self._process = process
         self._events = events
@@ -93,10 +97,25 @@ class EmulatedLab:
 
     @classmethod
     async def start(cls, network: Network, events: EventBus) -> "EmulatedLab":
-        """Bring up namespaces, Open vSwitch and machines of ``network``.
+        """Bring up namespaces, Open vSwitch, machines and switches of ``network``.
 
         Raises MachineError if a requirement is missing, LabError if the lab does not come up; nothing is left
         behind then.
+        """
+        lab = await cls.begin(network, events)
+        try:
+            await lab.complete()
+        except BaseException:
+            await lab.stop()
+            raise
+        return lab
+
+    @classmethod
+    async def begin(cls, network: Network, events: EventBus) -> "EmulatedLab":
+        """Make the namespaces of a lab; it can be entered then, and builds itself meanwhile except for its switches.
+
+        A controller that is started now listens before the switches connect: Open vSwitch repeats a refused connection
+        a second later at the earliest. Raises as :meth:`start`.
         """
         await asyncio.to_thread(require_machine)
         events.publish(Progress("namespaces"))
@@ -113,20 +132,29 @@ class EmulatedLab:
         lab = cls(process, events)
         try:
             await lab.request(network=to_json(network))
-            await lab.ready(_START_TIMEOUT_S)
+            await lab._until(lab._entered)
         except BaseException:
             await lab.stop()
             raise
         return lab
 
-    async def ready(self, limit_s: float) -> None:
-        """Return when the lab is up; LabError when it ends before, or is not up in time."""
-        await asyncio.wait({self._ready, self.dead}, timeout=limit_s, return_when=asyncio.FIRST_COMPLETED)
+    async def complete(self) -> None:
+        """Start the switches; return when the lab is up. Raises LabError if it ends before, or is not up in time."""
+        await self.request(op="start-switches")
+        await self._until(self._ready)
+
+    async def _until(self, stage: "asyncio.Future[None]") -> None:
+        await asyncio.wait({stage, self.dead}, timeout=_START_TIMEOUT_S, return_when=asyncio.FIRST_COMPLETED)
         if self.dead.done():
             raise LabError(self.dead.result())
-        if not self._ready.done():
-            msg = f"the lab was not up within {limit_s:g} s"
+        if not stage.done():
+            msg = f"the lab was not up within {_START_TIMEOUT_S:g} s"
             raise LabError(msg)
+
+    @property
+    def failure(self) -> str | None:
+        """The reason for which the lab has failed to come up, or was ended; programs inside it end with it."""
+        return self._reason
 
     def enter(self) -> list[str]:
         """Return the command prefix that runs another command inside the lab, on the same standard streams.
@@ -232,11 +260,13 @@ class EmulatedLab:
             match message["type"]:
                 case "progress":
                     self._events.publish(Progress(message["text"]))
+                case "namespaces":
+                    self._init_pid = message["pid"]
+                    self._init_pidfd = os.pidfd_open(self._init_pid)
+                    self._entered.set_result(None)
                 case "ready":
                     self.hosts = message["hosts"]
                     self.datapath, self.ovs_version = message["datapath"], message["ovs"]
-                    self._init_pid = message["pid"]
-                    self._init_pidfd = os.pidfd_open(self._init_pid)
                     self._ready.set_result(None)
                 case "failed":
                     self._reason = self._reason or message["message"]

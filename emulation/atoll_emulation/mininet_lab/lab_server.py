@@ -31,6 +31,7 @@ class Lines:
         self._output = os.fdopen(os.dup(1), "w", encoding="utf-8")
         os.dup2(2, 1)
         self._pending = b""
+        self._unread: list[dict[str, Any]] = []
 
     def say(self, kind: str, **fields: Any) -> None:
         """Write one message."""
@@ -45,24 +46,21 @@ class Lines:
         *lines, self._pending = (self._pending + data).split(b"\n")
         return [json.loads(line) for line in lines if line.strip()]
 
-    def first(self) -> dict[str, Any]:
-        """Wait for the first message, which comes alone. Raises EOFError."""
-        while not (messages := self.read()):
-            pass
-        return messages[0]
+    def next(self) -> dict[str, Any]:
+        """Wait for the next message. Raises EOFError at the end of input."""
+        while not self._unread:
+            self._unread = self.read()
+        return self._unread.pop(0)
 
 
-def serve(pid_outside: int) -> NoReturn:
-    """Build the lab that the first line describes, then answer requests until the lab or standard input ends.
-
-    ``pid_outside``: the number of the lab's first process in the PID namespace it was started from.
-    """
+def serve() -> NoReturn:
+    """Build the lab that the first line describes, then answer requests until the lab or standard input ends."""
     lines = Lines()
     try:
-        network = from_json(Network, lines.first()["network"])
+        network = from_json(Network, lines.next()["network"])
         switch, net = build_lab(network, lines)
         hosts = {machine.name: machine.pid for machine in net.hosts}
-        lines.say("ready", hosts=hosts, datapath=DATAPATHS[net.datapath], ovs=open_vswitch.version(), pid=pid_outside)
+        lines.say("ready", hosts=hosts, datapath=DATAPATHS[net.datapath], ovs=open_vswitch.version())
         Desk(lines, net, switch).serve()
     except EOFError:
         os._exit(0)
@@ -75,7 +73,7 @@ def serve(pid_outside: int) -> NoReturn:
 
 
 def build_lab(network: Network, lines: Lines) -> tuple[open_vswitch.OpenVSwitch, LabNet]:
-    """Bring up Open vSwitch, machines, cables and switches; check that they are what the network says."""
+    """Bring up Open vSwitch, machines and cables, and when that is requested the switches; check these."""
     datapath = "kernel" if open_vswitch.kernel_has_datapath() else "user"
     lines.say("progress", text=f"Open vSwitch ({DATAPATHS[datapath]} datapath): starting it")
     switch = open_vswitch.OpenVSwitch.start()
@@ -90,6 +88,7 @@ def build_lab(network: Network, lines: Lines) -> tuple[open_vswitch.OpenVSwitch,
         net.twins = TwinProcess(network, TWIN_PORT, CONTROLLER_PORT)
         for name, port in net.twins.ports.items():
             net.set_twin(name, port)
+    lines.next()  # the request to start the switches
     net.start()
     verify_switches(net)
     return switch, net

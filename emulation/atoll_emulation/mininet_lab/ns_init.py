@@ -30,11 +30,12 @@ def main() -> None:
     except (LabError, OSError) as error:
         os.write(1, json.dumps({"type": "failed", "message": str(error)}).encode() + b"\n")
         os._exit(1)
+    os.write(1, json.dumps({"type": "namespaces", "pid": pid_outside}).encode() + b"\n")
     lab = os.fork()
     if lab == 0:
         from atoll_emulation.mininet_lab.lab_server import serve
 
-        serve(pid_outside)
+        serve()
     watch(lab)
 
 

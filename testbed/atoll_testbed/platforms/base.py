@@ -101,19 +101,26 @@ class EmulatedPlatform:
         self._watchers = [asyncio.create_task(self._watch_lab()), asyncio.create_task(self._watch_agent())]
 
     @classmethod
-    async def start(cls, network: Network, events: EventBus) -> "EmulatedPlatform":
-        """Bring up namespaces, switches, machines and the agent.
+    async def start(cls, network: Network, runtime: Runtime, events: EventBus) -> tuple["EmulatedPlatform", Controller]:
+        """Bring up namespaces, machines and the agent, the controller, and the switches, which connect to it.
 
         Raises LabError or MachineError, and leaves nothing behind then.
         """
         binary = find_binary()
         async with contextlib.AsyncExitStack() as undo:
-            lab = await EmulatedLab.start(network, events)
+            lab = await EmulatedLab.begin(network, events)
             undo.push_async_callback(lab.stop)
             events.publish(Progress("controller and agent"))
-            agent = await Agent.start(lab.enter(), binary)
+            try:
+                controller = await Controller.start(lab.enter(), interpreter(runtime), runtime=runtime)
+                undo.push_async_callback(controller.close)
+                agent = await Agent.start(lab.enter(), binary)
+                undo.push_async_callback(agent.close)
+            except LabError as error:
+                raise LabError(lab.failure or str(error)) from error  # both end with the lab
+            await lab.complete()
             undo.pop_all()
-        return cls(network, lab, agent)
+        return cls(network, lab, agent), controller
 
     def machine(self, name: str) -> Machine:
         """The machine with a name (KeyError: no such machine)."""

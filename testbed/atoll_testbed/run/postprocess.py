@@ -1,12 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
 """Compress captures after the measurement, then run analysis and report in separate processes.
 
-The libraries for tables and plots are large; the daemon does not load them.
+The libraries for tables and plots are large; the daemon does not load them. Both processes are started at once and load
+theirs while captures are compressed, and the report's while the run is analysed.
 """
 
 import asyncio
+import contextlib
 import json
 import sys
+from collections.abc import AsyncGenerator
 from typing import Any
 
 from atoll_analysis.run_directory import RunDir
@@ -17,30 +20,44 @@ from atoll_hosts.binary import find_binary
 
 async def compress_and_analyse(run_dir: RunDir) -> dict[str, Any]:
     """Compress the captures, analyse the run, write its report; returns the summary. Raises RunError, MachineError."""
-    await asyncio.to_thread(run_dir.compress_captures)
-    await _module("atoll_analysis", run_dir, "--binary", str(find_binary()))
-    await _module("atoll_dashboards.report.report", run_dir)
+    binary = str(find_binary())
+    async with (
+        _loading("atoll_analysis", run_dir, "--binary", binary) as analysis,
+        _loading("atoll_dashboards.report.report", run_dir) as report,
+    ):
+        await asyncio.to_thread(run_dir.compress_captures)
+        await _finish("atoll_analysis", run_dir, analysis)
+        await _finish("atoll_dashboards.report.report", run_dir, report)
     summary: dict[str, Any] = json.loads((run_dir.path / "summary.json").read_text())
     return summary
 
 
-async def _module(module: str, run_dir: RunDir, *options: str) -> None:
+@contextlib.asynccontextmanager
+async def _loading(module: str, run_dir: RunDir, *options: str) -> AsyncGenerator[asyncio.subprocess.Process]:
+    """Start a module, which loads its libraries and waits for a line; it has ended after the block."""
     process = await asyncio.create_subprocess_exec(
         *("setpriv", "--pdeathsig", "KILL"),  # it does not outlive its parent, even after `kill -9`
         sys.executable,
         "-m",
         module,
         str(run_dir.path),
+        "--after-line",
         *options,
-        stdin=asyncio.subprocess.DEVNULL,
+        stdin=asyncio.subprocess.PIPE,
         stdout=asyncio.subprocess.DEVNULL,
         stderr=asyncio.subprocess.PIPE,
     )
     try:
-        _, errors = await process.communicate()
-    except asyncio.CancelledError:
-        process.kill()
-        raise
+        yield process
+    finally:
+        if process.returncode is None:
+            process.kill()
+            await process.wait()
+
+
+async def _finish(module: str, run_dir: RunDir, process: asyncio.subprocess.Process) -> None:
+    """Let a module begin, and wait for its end. Raises RunError."""
+    _, errors = await process.communicate(b"\n")
     if process.returncode:
         raise _failure(module, run_dir, process.returncode, errors.decode(errors="replace").strip())
 

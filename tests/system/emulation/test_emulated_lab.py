@@ -39,7 +39,7 @@ def network() -> Network:
 @pytest.fixture(scope="module")
 def pair() -> Network:
     """Two machines on a switch: the contract's example, for what needs no more."""
-    first = (ROOT / "tests" / "data" / "contract" / "lab-init.jsonl").read_text().splitlines()[0]
+    first = (ROOT / "tests" / "data" / "contract" / "lab-init.jsonl").read_text().splitlines()[1]
     return from_json(Network, json.loads(first)["message"]["network"])
 
 

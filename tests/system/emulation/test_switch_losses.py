@@ -48,7 +48,7 @@ sys.stdin.read()
 @asynccontextmanager
 async def lab_of_two() -> AsyncGenerator[tuple[Network, EmulatedLab]]:
     """The contract's example, w1 and i1 on a switch, which passes on what w1 sends."""
-    first = (ROOT / "tests" / "data" / "contract" / "lab-init.jsonl").read_text().splitlines()[0]
+    first = (ROOT / "tests" / "data" / "contract" / "lab-init.jsonl").read_text().splitlines()[1]
     network = from_json(Network, json.loads(first)["message"]["network"])
     lab = await EmulatedLab.start(network, EventBus())
     try:

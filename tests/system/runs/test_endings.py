@@ -18,8 +18,8 @@ pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
 # Every step a run announces, in order; those of a group are tried side by side, each in a sandbox of its own.
 STEPS = [
-    ("daemon", "namespaces", "Open vSwitch"),
-    ("machines", "controller and agent", "apply"),
+    ("daemon", "namespaces", "controller and agent"),
+    ("Open vSwitch", "machines", "apply"),
     ("check", "settings"),
     ("captures", "servers"),
     ("clients", "measure"),
@@ -116,6 +116,34 @@ def test_kill_of_the_controller_stops_no_packet(sandbox: Sandbox) -> None:
     assert summary["ping_lost"] == 0
     assert (summary["loss_bytes_captures"], summary["loss_bytes_link"]) == (0, 0)
     sandbox.wait_clean()
+
+
+def test_the_lab_of_a_run_is_taken_down_while_the_run_is_analysed(sandbox: Sandbox) -> None:
+    """The lab is gone although the analysis is held up; the run then ends as usual, and nothing is left."""
+    process = start_run(sandbox, "--json")
+    wait_for_line(process, "analyse")
+    while (analysis := sandbox.find("-m", "atoll_analysis")) is None:
+        assert process.poll() is None
+    sandbox.kill(analysis, signal.SIGSTOP)
+    while sandbox.find("-m", "atoll_emulation.mininet_lab.ns_init") is not None:
+        assert process.poll() is None
+    sandbox.kill(analysis, signal.SIGCONT)
+    output, errors = end(process)
+    assert process.returncode in (0, 3), errors
+    assert json.loads(output)["verdict"] != "invalid"
+    assert sandbox.traces() == []
+
+
+@pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
+def test_an_interrupt_during_the_analysis_leaves_nothing(sandbox: Sandbox, number: signal.Signals) -> None:
+    process = start_run(sandbox)
+    wait_for_line(process, "analyse")
+    pid = sandbox.find("atoll", "run", "quick.yaml")
+    assert pid is not None
+    sandbox.kill(pid, number)
+    _, errors = end(process)
+    assert process.returncode == 130, errors
+    assert sandbox.traces() == []
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])
