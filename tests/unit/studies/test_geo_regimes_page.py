@@ -54,5 +54,5 @@ def test_the_committed_figures_are_what_the_pages_commands_select(
     monkeypatch.setattr(atoll, "open_study", Opened)
     monkeypatch.chdir(tmp_path)
     (tmp_path / "docs/data").mkdir(parents=True)
-    exec(code)  # noqa: S102 - the page's own commands
+    exec(code)
     assert (tmp_path / "docs/data/geo-regimes.csv").read_bytes() == committed.read_bytes()
