@@ -296,11 +296,11 @@ def test_what_its_program_counts_is_a_metric_and_a_figure_of_the_run(load: Load,
     assert not list(box_points("sat", line, {}, box_kinds(network)))
     run = begin(tmp_path, experiment, network, ())
     marks = [("begin", 3), ("swap", 4), ("end", 5)]
-    told = [
+    answer = [
         {"type": "mark", "box": "pep-w", "t_ns": 9, "mark": name, "copied_packets": n, "held_bytes": 60}
         for name, n in marks
     ]
-    run.path.joinpath("link.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in told), encoding="utf-8")
+    run.path.joinpath("link.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in answer), encoding="utf-8")
     assert analyse(run, find_binary())["boxes"] == {"pep-w": {"copied_packets": 9}}
 
 
