@@ -180,6 +180,15 @@ def test_a_mistake_in_a_setting_of_the_lab_names_it_and_the_file_of_the_lab(geo,
     assert mistake.message.startswith(f"--set {setting!r}: {told}")
 
 
+def test_a_mistake_that_involves_a_setting_of_the_lab_names_no_line_of_the_file(geo):
+    with pytest.raises(DescriptionError) as refused:
+        load_experiment(geo, ["lab.delay_boxes.delay.rate=10 Mbit/s"])
+    assert "(10 Mbit/s, " in str(refused.value)
+    assert "island.yaml) is too slow" in str(refused.value)
+    with pytest.raises(DescriptionError, match=r"already taken by host 'w1': ip; give each host its own"):
+        load_experiment(geo, ["lab.hosts.w1.ip=10.10.0.2"])
+
+
 def test_a_setting_of_a_machine_that_the_lab_does_not_have_is_refused(geo):
     with pytest.raises(PlanError, match="there is no delay box 'dely'; did you mean 'delay'"):
         load_experiment(geo, ["lab.delay_boxes.dely.rate=1 Gbit/s"])
