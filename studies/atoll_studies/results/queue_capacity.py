@@ -100,7 +100,7 @@ def queue_advice(results: "Results") -> list[QueueAdvice]:
             found.setdefault(run.configuration, []).append(measured)
     for directions in (("to_island",), ("to_island", "to_world")):
         groups: dict[Hashable, list[int]] = {}
-        for number, runs in found.items():
+        for number, runs in sorted(found.items()):
             groups.setdefault(_without_queue(results, number, runs[0].link, directions), []).append(number)
         advice = [
             advise(_others(results, group), [run for number in group for run in found[number]])

@@ -391,7 +391,7 @@ def _regimes(results: Results) -> Table | None:
         for number, each in counts.items()
         if each
     )
-    return Table("regimes", ("runs", *names), (("", rows),), texts=1)
+    return Table("regimes", ("", *names), (("", rows),), texts=1)
 
 
 def _queue(advice: QueueAdvice) -> Table:

@@ -196,7 +196,7 @@ def test_regimes_are_a_column_of_runs_and_a_table_of_counts(tmp_path: Path, caps
     results = read_results(place)
     assert runs_table(results)["regime"].to_list().count("oscillation") == 3
     (table,) = [each for each in tables(results) if each.title == "regimes"]
-    assert table.columns == ("runs", "oscillation", "congestion")
+    assert table.columns == ("", "oscillation", "congestion")
     assert sorted(row[1:] for row in table.rows) == [("1", "1"), ("2", "0")]
     report_study(place.path, View(as_json=True))
     said = json.loads(capsys.readouterr().out)
