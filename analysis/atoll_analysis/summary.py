@@ -176,7 +176,9 @@ class Summary(TypedDict):
     limits: LimitFigures  # bounds of the verdict that the experiment set
     # steps and drifts of clocks; None: the measurement did not end, or an older version made the run
     clocks: ClockFigures | None
+
     # latency
+
     terrestrial_rtt_ms: dict[str, TerrestrialRtt]  # terrestrial RTTs by server
     base_rtt_ms: float | None  # RTT of the pings' path without any queue; None: not measured
     rtt_max_ms: float | None  # largest RTT of a ping; None: no ping was answered
@@ -199,7 +201,9 @@ class Summary(TypedDict):
     base_rtt_shortest_ms: float | None  # shortest base RTT of all paths, as configured; None: there are no paths
     ping_unsent: int | None  # pings that the kernel of the sending host refused; they count as lost; None: not counted
     ping_unstamped: int | None  # answered pings without a time stamp of the kernel; None: not counted
+
     # link and queue
+
     # name of the slowest link's box; queue, utilisation and idle time in this object are that link's; None: no link
     bottleneck: str | None
     links: dict[str, LinkFigures]  # figures of each satellite link, by the name of its box
@@ -233,10 +237,14 @@ class Summary(TypedDict):
     # standing queue of the slowest link; None: its queue was not measured for a base RTT
     standing_queue: StandingQueue | None
     regime: RegimeFigures | None  # regime of the slowest link; None: there is no link
+
     # chains
+
     chains: dict[str, ChainFigures]  # traffic of each chain by its name; empty if one chain carries everything
     changes: list[ChangeFigures]  # scheduled changes in their order
+
     # loss
+
     low_priority: dict[str, LowPriorityFigures]  # low-priority queues by link, of links that have one
     loss_bursts: dict[str, LossBursts]  # bursts of lost packets by link, of links between two captures
     # parts of the chains between two captures: whether captures and links count the same losses
@@ -254,7 +262,9 @@ class Summary(TypedDict):
     # TCP payload that is missing in the capture `island`, segments sent again included; None: as `loss_bytes_captures`
     tcp_payload_loss_bytes: int | None
     lost_outside: LostOutside | None  # packets that kernels dropped outside the boxes; None: not counted
+
     # traffic
+
     throughput_mbit_s: float | None  # IP bytes that reached the island, over the measurement; None: no capture there
     # new TCP payload that reached the island, over the measurement; None: no capture there
     goodput_mbit_s: float | None
@@ -289,7 +299,9 @@ class Summary(TypedDict):
     flow_tries: int | None
     # largest share of packets that the links of a chain dropped, both directions, times of blocked links left out
     path_loss: float
+
     # transfer
+
     transfer_bytes: int | None  # size of the transfer that the experiment asks for; None: no transfer
     # planned time from the start of the transfer to the end of the measurement; None: no transfer
     transfer_room_s: float | None
@@ -300,6 +312,8 @@ class Summary(TypedDict):
     transfer_s: float | None  # time that the transfer took; None: it did not complete
     transfer_mbit_s: float | None  # rate of the transfer; None: it did not complete
     udp: UdpFigures | None  # UDP traffic; None: the experiment has none
+
     # quality of the captures
+
     captures: dict[str, Capture]  # completeness of each capture, by name
     whistles: dict[str, dict[str, bool]]  # by capture, whether it has the whistle packets of `start` and `end`

@@ -76,12 +76,17 @@ def _text(hint: Any) -> str:
 
 
 def _meanings(kind: type[Any]) -> dict[str, str]:
-    """Return the comment of each key: at the end of its statement, or on lines of its own above it."""
+    """Return the comment of each key: at the end of its statement, or on lines of its own above it.
+
+    A comment that an empty line follows is the heading of a section.
+    """
     found: dict[str, str] = {}
     name = ""
     above: list[str] = []
     for token in tokenize.generate_tokens(io.StringIO(inspect.getsource(kind)).readline):
         alone = token.line.lstrip().startswith("#")
+        if not token.line.strip():
+            above = []
         if token.type == tokenize.COMMENT:
             text = token.string.removeprefix("#").strip()
             if alone:

@@ -3,7 +3,7 @@
 
     import atoll
 
-    run = atoll.run("examples/quick.yaml", on="virtual", settings={"duration": "20 s"})
+    run = atoll.run("examples/geo.yaml", on="virtual", settings={"duration": "20 s"})
     print(run.verdict, run.summary["goodput_mbit_s"])
     flows = run.table("channel_flows")
 

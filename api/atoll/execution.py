@@ -66,7 +66,7 @@ def start(
 
     Use it in a ``with`` block, which cancels the run if it is left early:
 
-        with atoll.start("examples/quick.yaml") as running:
+        with atoll.start("examples/geo.yaml") as running:
             for event in running:
                 print(event["type"], event.get("text", ""))
             run = running.result()

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, cast
 
 import polars as pl
+import polars.selectors as cs
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
@@ -19,6 +20,7 @@ from atoll_dashboards.report.report import analyse_again
 from atoll_hosts.binary import find_binary
 
 _PACKETS = "packets-"
+_NARROW = (pl.Int8, pl.Int16, pl.Int32, pl.UInt8, pl.UInt16, pl.UInt32)
 
 
 class Run:
@@ -73,11 +75,14 @@ class Run:
         return [name.removeprefix(_PACKETS) for name in self._names() if name.startswith(_PACKETS)]
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table of the run (docs/results.md). Raises RunDirError if there is none of that name."""
+        """A table of the run (docs/results.md), whole numbers as Int64. Raises RunDirError if there is none."""
         return self._scan(name, self.tables, "tables").collect()
 
     def packets(self, capture: str) -> pl.LazyFrame:
-        """The packets of a capture, which may be more than fit into memory. Raises RunDirError if there is none."""
+        """The packets of a capture, which may be more than fit into memory. Raises RunDirError if there is none.
+
+        Lengths and other counts are Int64, wider than in the file: a sum of UInt32 wraps beyond 4.29 GB.
+        """
         return self._scan(f"{_PACKETS}{capture}", [f"{_PACKETS}{each}" for each in self.captures], "captures")
 
     def analyse(self) -> Summary:
@@ -99,7 +104,8 @@ class Run:
             short = [each.removeprefix(_PACKETS) for each in known]
             hint = suggest(name.removeprefix(_PACKETS), short, kind)
             raise RunDirError(f"{self.path}: no {kind[:-1]} {name.removeprefix(_PACKETS)!r}; {hint}")
-        return pl.scan_parquet(self._directory.tables / f"{name}.parquet", glob=False)
+        found = pl.scan_parquet(self._directory.tables / f"{name}.parquet", glob=False)
+        return found.with_columns(cs.by_dtype(*_NARROW).cast(pl.Int64))
 
     def _planned(self, kind: type[Any], key: str) -> Any:
         if key not in self.manifest:

@@ -112,7 +112,7 @@ Settings = Annotated[
     list[str] | None,
     typer.Option(
         "--set",
-        help="override a setting of the experiment, such as tcp.congestion_control=hybla; repeatable",
+        help="override a setting, such as tcp.congestion_control=hybla, or of the lab, lab.KEY; repeatable",
         metavar="KEY=VALUE",
     ),
 ]

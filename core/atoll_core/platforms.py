@@ -13,6 +13,8 @@ VIRTUAL = "virtual"
 HARDWARE = "hardware"
 """In a rack: on the machines and switches of an inventory."""
 
+PLATFORMS = (VIRTUAL, MININET, HARDWARE)
+
 
 @dataclass(frozen=True, slots=True)
 class LabTarget:

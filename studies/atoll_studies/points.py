@@ -74,7 +74,7 @@ def make_points(study: Study) -> list[Point]:
     for repetition, seed in enumerate(study.seeds):
         block = [
             Point(
-                id=request.identity(seed, repetition),
+                id=request.identity(seed),
                 configuration=number,
                 levels=dict(zip((factor.name for factor in study.factors), configuration.levels, strict=True)),
                 repetition=repetition,
@@ -108,8 +108,9 @@ class _Request:
         digest = hashlib.sha256(json.dumps(asked, sort_keys=True).encode()).hexdigest()
         return cls(digest, to_json(request), programs)
 
-    def identity(self, seed: int, repetition: int) -> str:
-        return hashlib.sha256(f"{self.digest} {seed} {repetition}".encode()).hexdigest()[:_ID_DIGITS]
+    def identity(self, seed: int) -> str:
+        """The id of a point. The seeds of a study differ, so that seeds that are put in front of others keep them."""
+        return hashlib.sha256(f"{self.digest} {seed}".encode()).hexdigest()[:_ID_DIGITS]
 
     def with_seed(self, seed: int) -> dict[str, Any]:
         return {**self.content, "experiment": {**self.content["experiment"], "seed": seed}}

@@ -32,7 +32,6 @@ MOST_POINTS = 100_000
 _OWN_KEYS = {  # that are no settings of a study: its own, or what runs are known by
     "seed": "write 'repetitions' or 'seeds'",
     "name": "leave it out",
-    "lab": "write a study for each lab",
 }
 
 
@@ -109,7 +108,9 @@ def setting_text(key: str, value: Any) -> str:
 
 
 def _key_parts(key: str) -> Place:
-    return tuple(part.strip() for part in key.split("."))
+    """Of the key that names the file of the lab other parts than those of keys in that file: both may be set."""
+    parts = tuple(part.strip() for part in key.split("."))
+    return ("lab", "file") if parts == ("lab",) else parts
 
 
 def _contains(outer: Place, inner: Place) -> bool:

@@ -51,11 +51,13 @@ class Provenance:
     mode: str | None = None  # of the virtual kernel
     build: str | None = None  # its directory, named after the recipe
     inventory: str | None = None  # the beginning of the SHA-256 of its file, on real machines
+    host_program: str | None = None  # the beginning of the SHA-256 of atoll-host; None: made by an older version
 
     def __str__(self) -> str:
         kernel = f"Linux {self.kernel}" + (f" ({self.mode}, {self.build})" if self.build else "")
         machines = f", inventory {self.inventory}" if self.inventory else ""
-        return f"atoll {self.revision or 'of unknown revision'} on {self.platform}, {kernel}{machines}"
+        program = f", atoll-host {self.host_program}" if self.host_program else ""
+        return f"atoll {self.revision or 'of unknown revision'}{program} on {self.platform}, {kernel}{machines}"
 
 
 @dataclass(frozen=True, slots=True)

@@ -12,13 +12,11 @@ from typing import Any
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.selection import refuse
 from atoll_cli.terminal.output import require_ending, write_file
-from atoll_cli.terminal.queue_table import print_queue_advice
 from atoll_cli.terminal.results_text import print_results
 from atoll_dashboards.report.report import analyse_again
 from atoll_dashboards.report.terminal_summary import print_summary
 from atoll_hosts.binary import find_binary
 from atoll_studies.results.comparison import comparable, compare
-from atoll_studies.results.queue_capacity import QueueAdvice, advice_json, queue_advice
 from atoll_studies.results.results import Results, read_results, results_json, write_tables
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.views.documents import FORMS, write_results
@@ -69,24 +67,20 @@ def report_study(directory: Path, view: View) -> None:
     """`atoll report STUDY`: its results; also writes its tables into its directory, unless it is read-only."""
     require_ending("--out", view.out, FORMS)
     results = read_results(StudyDirectory(directory), view.levels(), view.figures)
-    advice = queue_advice(results)
     written: list[Path] = []
     if os.access(directory, os.W_OK | os.X_OK):
         written += write_tables(results, directory)
     else:
         print(f"{directory}: this user may not write there; the tables are not written", file=sys.stderr)
-    _show(results, view, written, {"queue_capacity": advice_json(advice)}, advice)
+    _show(results, view, written)
 
 
-def _show(
-    results: Results, view: View, written: list[Path], more: Mapping[str, Any], advice: Sequence[QueueAdvice] = ()
-) -> None:
+def _show(results: Results, view: View, written: list[Path], more: Mapping[str, Any] | None = None) -> None:
     if (out := view.out) is not None:
         write_file("--out", out, lambda: written.extend(write_results(results, out, each_run=view.each_run)))
     if view.as_json:
-        print(json.dumps({**results_json(results), **more, "written": list(map(str, written))}))
+        print(json.dumps({**results_json(results), **(more or {}), "written": list(map(str, written))}))
         return
     print_results(results, each_run=view.each_run)
-    print_queue_advice(advice)
     for path in written:
         print(f"written: {path}")

@@ -67,7 +67,7 @@ class _RunDisplay:
         command, experiment = self._command, self._command.experiment
         async with lab_in_use(
             command.target,
-            Description(experiment.lab_path()),
+            Description(experiment.lab_path(), experiment.lab_settings),
             self._take,
             prepare=lambda daemon: listen_on(daemon, command.listen),
             runtime=command.runtime,

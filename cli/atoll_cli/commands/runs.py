@@ -3,13 +3,15 @@
 
 import json as json_text
 import sys
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from atoll_cli.terminal.options import Json, PlainArguments
-from atoll_core.errors import AtollError
+from atoll_core.errors import AtollError, UsageError
+from atoll_core.platforms import PLATFORMS
 from atoll_core.plural import counted
 
 runs = typer.Typer(
@@ -46,9 +48,12 @@ def list_(
     json: Json = False,
 ) -> None:
     """List runs with experiment, platform, seed, verdict and size."""
-    from atoll_analysis.stored_runs import StoredRun, find_runs, stored_run
+    from atoll_analysis.stored_runs import NOT_ANALYSED, StoredRun, find_runs, stored_run
+    from atoll_analysis.verdict.findings import Verdict
     from atoll_controller.planner.text_table import columns
 
+    _require_one_of("--verdict", verdict, "verdicts", [*map(str, Verdict), NOT_ANALYSED])
+    _require_one_of("--platform", platform, "platforms", PLATFORMS)
     found: list[StoredRun] = []
     for path in find_runs(folders or [Path("runs")]):
         try:
@@ -120,6 +125,14 @@ def drop_captures(paths: RunPaths, json: Json = False) -> None:
         print(f"{counted(len(freed), 'run')}: {_megabytes(sum(freed.values()))} freed")
     if kept:
         raise typer.Exit(1)
+
+
+def _require_one_of(option: str, given: str | None, what: str, known: Iterable[str]) -> None:
+    """Raise UsageError for a word that is not known."""
+    if given is not None and given not in (words := list(known)):
+        from atoll_core.description.validation_messages import suggest
+
+        raise UsageError(f"{option} {given}: unknown {what.removesuffix('s')}; {suggest(given, words, what)}")
 
 
 def _megabytes(number: int) -> str:

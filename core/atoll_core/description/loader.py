@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_core.description.overrides import override
+from atoll_core.description.overrides import of_lab, override, override_lab
 from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_experiment import RawExperiment, RawTransfer
 from atoll_core.description.raw_inventory import RawInventory
@@ -24,6 +24,14 @@ from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.units import Duration
+
+
+def lab_of(document: Document, settings: Sequence[str]) -> Lab:
+    """The lab of a document that was read already, with the settings (``lab.KEY=VALUE``) in it, and its mistakes.
+
+    Raises PlanError for a setting that cannot be read.
+    """
+    return Lab(override_lab(document, settings))
 
 
 def load_lab(path: Path) -> Network:
@@ -44,6 +52,8 @@ def load_any(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experim
 @dataclass(frozen=True, slots=True)
 class DescriptionFile:
     """An experiment.yaml or lab.yaml that has been read, and settings (``KEY=VALUE``) that replace values of it.
+
+    Settings ``lab.KEY=VALUE`` replace values of the lab that an experiment names.
 
     The lab that an experiment names is read whenever the experiment is resolved. Methods raise PlanError for a setting
     that cannot be read.
@@ -88,6 +98,11 @@ class DescriptionFile:
             return self.path
         return self.path.parent / str(self._tree()["lab"])
 
+    @property
+    def lab_settings(self) -> tuple[str, ...]:
+        """The settings that replace values of the lab."""
+        return of_lab(self.settings)
+
     def transfer_start(self) -> Duration | None:
         """The start of an experiment's transfer; None without one, and for a description with a mistake there."""
         transfer: object = self._tree().get("transfer")
@@ -103,12 +118,15 @@ class DescriptionFile:
         return override(self.document, self.settings).tree or {}
 
 
-def resolve_document(document: Document, path: Path, known: Lab | None = None) -> tuple[Network, Experiment]:
-    """As :func:`load_experiment`, for a document that was read from the file already.
+def resolve_document(
+    document: Document, path: Path, known: Lab | None = None, settings: Sequence[str] = ()
+) -> tuple[Network, Experiment]:
+    """As :func:`load_experiment`, for a document that was read from the file already, with its own settings in it.
 
+    ``settings``: those of the lab replace values of it, others are ignored.
     ``known``: a lab that was loaded before; it is not resolved again if the experiment names the same one.
     """
-    return _resolve_experiment(path, document, known)
+    return _resolve_experiment(path, document, known, settings)
 
 
 def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
@@ -149,7 +167,7 @@ def _resolve_lab(document: Document) -> Network:
 def _resolve_with_settings(path: Path, document: Document, settings: Sequence[str]) -> tuple[Network, Experiment]:
     """The experiment with the settings in it. Mistakes that the settings cause name them."""
     try:
-        return _resolve_experiment(path, override(document, settings))
+        return _resolve_experiment(path, override(document, settings), settings=settings)
     except DescriptionError as error:
         if not settings or all(mistake.line == 0 for mistake in error.mistakes):
             raise
@@ -173,9 +191,11 @@ def _mistakes_without_settings(path: Path, document: Document) -> Sequence[Diagn
     return ()
 
 
-def _resolve_experiment(path: Path, document: Document, known: Lab | None = None) -> tuple[Network, Experiment]:
+def _resolve_experiment(
+    path: Path, document: Document, known: Lab | None = None, settings: Sequence[str] = ()
+) -> tuple[Network, Experiment]:
     named = (document.tree or {}).get("lab")
-    found = read_document(path.parent / named) if isinstance(named, str) else None
+    found = override_lab(read_document(path.parent / named), settings) if isinstance(named, str) else None
     parsed = parse(RawExperiment, document, lab_examples((found and found.tree) or {}))
     if parsed is None:
         raise DescriptionError(document.mistakes)

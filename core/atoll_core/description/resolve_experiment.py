@@ -329,7 +329,7 @@ class _Resolver:
         place: Place = ("links", steerings[0].links[0].box)
         for loaded in delay_trunk_loads(network, steerings):
             if loaded.load > loaded.box.rate:
-                where = f"{lab.document.file}:{lab.document.line(('delay_boxes', loaded.box.name, 'rate'))}"
+                where = lab.document.where(("delay_boxes", loaded.box.name, "rate"))
                 self.wrong(
                     place,
                     f"the trunk of delay box {loaded.box.name!r} ({loaded.box.rate}, {where}) is too slow: each way it "
@@ -339,8 +339,8 @@ class _Resolver:
         fullest = {each.trunk: each for each in sorted(trunk_loads(network, steerings), key=lambda each: each.load)}
         for loaded in fullest.values():
             if loaded.load > loaded.trunk.rate:
-                line = lab.trunk_line(loaded.trunk)
-                trunk = f"trunk {loaded.trunk.a} - {loaded.trunk.b} ({loaded.trunk.rate}, {lab.document.file}:{line})"
+                where = lab.where_rate_of(loaded.trunk)
+                trunk = f"trunk {loaded.trunk.a} - {loaded.trunk.b} ({loaded.trunk.rate}, {where})"
                 out = f"{loaded.load} leave {loaded.out.switch} by it"
                 self.wrong(place, f"{trunk} is too slow: {out}; write 'rate: {loaded.load}' there, or lower the link's")
 

@@ -13,7 +13,7 @@ from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_lab import Driver, RawBox, RawBoxPort, RawCable, RawDelayBox, RawLab, RawTap
 from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX
 from atoll_core.description.resolve_box import resolve_settings, unfit_keys, unknown_placeholders
-from atoll_core.description.validation_messages import ENTRY, entry_name, suggest
+from atoll_core.description.validation_messages import ENTRY, entry_name, on_line, suggest
 from atoll_core.description.yaml_document import Document, Place
 from atoll_core.errors import Diagnostic
 from atoll_core.lab.network import (
@@ -90,11 +90,11 @@ class Lab:
         interfaces = (interface for found in self.network.machines.values() for interface in found)
         return all(interface.attached.switch in switches for interface in interfaces)
 
-    def trunk_line(self, trunk: Trunk) -> int:
-        """The line of a trunk's rate."""
+    def where_rate_of(self, trunk: Trunk) -> str:
+        """File and line of a trunk's rate."""
         trunks = self.parsed.raw.trunks if self.parsed else []
         index = next(index for index, raw in enumerate(trunks) if raw.from_ == trunk.a)
-        return self.document.line(("trunks", index, "rate"))
+        return self.document.where(("trunks", index, "rate"))
 
 
 def _ports(parsed: Parsed[RawLab]) -> Iterator[PortRef]:
@@ -164,7 +164,7 @@ class _Resolver:
         first = self.taken.setdefault((what, thing), place)
         if first != place:
             line = self.parsed.document.line(first)
-            self.wrong(place, f"{what} {thing} is already taken by {entry_name(first)} (line {line}); {remedy}")
+            self.wrong(place, f"{what} {thing} is already taken by {entry_name(first)}{on_line(line)}; {remedy}")
 
     def take_names(self) -> None:
         """Names are unique across all sections; several taps may share a capture host."""
@@ -174,13 +174,14 @@ class _Resolver:
                 first = owners.setdefault(name, (section, name))
                 if first != (section, name):
                     line = self.parsed.document.line(first)
+                    where = f"line {line}" if line else "a setting"
                     self.wrong(
-                        (section, name), f"line {line} already gives this name to a {ENTRY[str(first[0])]}; rename one"
+                        (section, name), f"{where} already gives this name to a {ENTRY[str(first[0])]}; rename one"
                     )
         for name, tap in self.raw.taps.items():
             if tap.host in owners:
                 first = owners[tap.host]
-                where = f"{entry_name(first)} (line {self.parsed.document.line(first)})"
+                where = f"{entry_name(first)}{on_line(self.parsed.document.line(first))}"
                 self.wrong(("taps", name, "host"), f"{where} has this name; give the capture host one of its own")
         machines: list[Place] = [
             (section, EMULATION) for section in _MACHINES if EMULATION in self.parsed.names(section)
@@ -228,7 +229,7 @@ class _Resolver:
                 line = self.parsed.document.line(("hosts", first))
                 self.wrong(
                     (*place, "role"),
-                    f"host {first!r} (line {line}) already is the {raw.role.value}; a lab has only one",
+                    f"host {first!r}{on_line(line)} already is the {raw.role.value}; a lab has only one",
                 )
             self.take("address", raw.ip, (*place, "ip"), "give each host its own")
             known = self.parsed.reads((*place, "role"))

@@ -65,6 +65,11 @@ class Document:
             place = place[:-1]
         return self.lines[place]
 
+    def where(self, place: Place) -> str:
+        """``lab.yaml:12``; the file alone for a value of the command line."""
+        line = self.line(place)
+        return f"{self.file}:{line}" if line else self.file
+
     def mistake(self, place: Place, message: str) -> Diagnostic:
         """A mistake at ``place``; for a value from the command line it names the setting."""
         for length in range(len(place), 0, -1):

@@ -158,6 +158,9 @@ class LabRequest(Request):
 
     file: str = Field(description="Path of the file whose content is the body.")
     runtime: Runtime | None = Field(default=None, description="The controller's runtime; default: os-ken.")
+    set: list[str] = Field(
+        default=[], description="Overrides of the lab, such as `lab.delay_boxes.delay.rate=1 Gbit/s`."
+    )
 
 
 # Bodies

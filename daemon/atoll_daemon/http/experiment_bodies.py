@@ -14,11 +14,11 @@ from typing import Any, cast
 
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import experiment_on, resolve_document
-from atoll_core.description.overrides import override
+from atoll_core.description.overrides import of_lab, override
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.validation_messages import suggest
 from atoll_core.description.yaml_document import Document, label
-from atoll_core.errors import DescriptionError, shown
+from atoll_core.errors import DescriptionError, PlanError, shown
 from atoll_core.experiment.experiment import MAIN, Chain, Experiment, TrafficSelector
 from atoll_core.lab.network import LatencyClass, Network
 from atoll_core.plan.plan import Backend
@@ -52,7 +52,7 @@ def described_by_file(
 ) -> tuple[Network, DescribedExperiment]:
     """The experiment in a file, and its lab, which may be ``known``. Raises DescriptionError, PlanError."""
     asked = override(replace(document, file=label(path)), settings)
-    network, experiment = resolve_document(asked, path, known)
+    network, experiment = resolve_document(asked, path, known, settings)
     return network, DescribedExperiment(experiment, asked.tree or {}, path.parent, backend or Backend.ENGINE)
 
 
@@ -68,6 +68,8 @@ def described_by_body(
 
     Raises RequestError, DescriptionError, PlanError.
     """
+    if of_lab(settings):
+        raise PlanError(f"--set {shown(of_lab(settings)[0])}: the lab is up and keeps its settings")
     tree, unused_links = document.tree or {}, dict[str, Any]()
     if "name" not in tree:
         if applied is None:

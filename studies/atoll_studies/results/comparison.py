@@ -25,6 +25,7 @@ from atoll_studies.results.results import (
     StudyRun,
     baselines,
     estimate,
+    regime_of,
     require_baseline,
     require_figures,
 )
@@ -117,6 +118,7 @@ def compare(
             remarks=tuple(summary["reasons"] or summary.get("caveats", ())),
             figures=found[number],
             provenance=_provenance(manifest),
+            regime=regime_of(summary),
             repeats=None if (earlier := repeats[number]) is None else earlier + 1,
             wall_s=manifest.get("host", {}).get("wall_s"),
         )
@@ -126,6 +128,7 @@ def compare(
     others = [run for run in every if run not in counts]
     measured_by_any = [name for name in FIGURES if any(_worth_showing(name, each) for each in found)]
     shown = [name for name in FIGURES if name in (figures or measured_by_any)]
+    described = {place[run]: _described(manifests[run]) for run in firsts}
     return Results(
         name="comparison",
         factors=tuple(name for name, _ in factors),
@@ -136,9 +139,9 @@ def compare(
         runs=tuple(counts),
         others=tuple(others),
         figures=tuple(estimate(counts, compared, others)),
-        flow_bounds={
-            place[run]: bound for run in firsts if (bound := flow_bound(*_described(manifests[run]))) is not None
-        },
+        flow_bounds={number: bound for number, each in described.items() if (bound := flow_bound(*each)) is not None},
+        described=described,
+        baseline_asked=baseline is not None,
         likeness=alike,
     )
 

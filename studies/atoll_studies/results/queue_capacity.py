@@ -7,15 +7,19 @@ and voice stays within its limits. The criteria and rules of thumb are in docs/r
 
 import math
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from statistics import median
-from typing import Any, cast
+from typing import TYPE_CHECKING, Any, cast
 
 from atoll_analysis.figures.regimes import SWINGING_SHARE
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
-from atoll_studies.results.results import Results
+from atoll_core.units import Size
+from atoll_studies.results.similarity import SEED
+
+if TYPE_CHECKING:
+    from atoll_studies.results.results import Results
 
 SLOWEST_TRANSFER = 1.25
 """A transfer finishes in reasonable time if it takes at most this much of the shortest median of all capacities."""
@@ -36,6 +40,7 @@ VOICE_MARGINAL_MS = 400.0
 class QueueRun:
     """What a run says of its queue; None: not measured."""
 
+    link: str  # the box of the slowest link
     queue_bytes: int
     rate_bit_s: int
     base_rtt_ms: float | None
@@ -71,7 +76,7 @@ class QueueLevel:
 class QueueAdvice:
     """The capacities of configurations that are otherwise the same, ascending, and the rules of thumb beside them."""
 
-    others: Mapping[str, str]  # levels of the other factors
+    others: Mapping[str, str]  # levels of other factors; of a factor that sets the queue together with more, its levels
     levels: tuple[QueueLevel, ...]
     product_bytes: int | None  # rate x base RTT (Villamizar and Song 1994)
     long_flows: float | None  # open at once, median of all runs
@@ -83,21 +88,27 @@ class QueueAdvice:
         return min(self.levels, key=lambda level: (len(level.unmet), level.queue_bytes))
 
 
-def queue_advice(results: Results) -> list[QueueAdvice]:
-    """Return the advice for each combination of the other factors; none if the queue is no factor."""
+def queue_advice(results: "Results") -> list[QueueAdvice]:
+    """Return the advice for each set of configurations that differ in the slowest link's queue alone; none without one.
+
+    The queue is that to the island. Where it is changed together with the one to the world only, both may differ.
+    """
     found: dict[int, list[QueueRun]] = {}
     for run in results.runs:
         measured = _queue_run(cast("Summary", RunDir.open(run.path).summary()))
-        if measured is not None:
+        if measured is not None and run.configuration in results.described:
             found.setdefault(run.configuration, []).append(measured)
-    capacity = {number: runs[0].queue_bytes for number, runs in found.items()}
-    others = _other_factors(results, capacity)
-    groups: dict[tuple[str, ...], list[QueueRun]] = {}
-    for number, runs in found.items():
-        levels = tuple(results.configurations[number][factor] for factor in others)
-        groups.setdefault(levels, []).extend(runs)
-    advice = [advise(dict(zip(others, levels, strict=True)), runs) for levels, runs in groups.items()]
-    return [each for each in advice if len(each.levels) > 1]
+    for directions in (("to_island",), ("to_island", "to_world")):
+        groups: dict[Hashable, list[int]] = {}
+        for number, runs in sorted(found.items()):
+            groups.setdefault(_without_queue(results, number, runs[0].link, directions), []).append(number)
+        advice = [
+            advise(_others(results, group), [run for number in group for run in found[number]])
+            for group in groups.values()
+        ]
+        if compared := [each for each in advice if len(each.levels) > 1]:
+            return compared
+    return []
 
 
 def advise(others: Mapping[str, str], runs: Sequence[QueueRun]) -> QueueAdvice:
@@ -149,12 +160,14 @@ def _level(runs: Sequence[QueueRun], fastest_s: float | None, fullest: float | N
 
 def _queue_run(summary: Summary) -> QueueRun | None:
     """What a summary says; None without a link. Older versions did not compute all of it."""
-    link = summary["links"].get(summary["bottleneck"] or "")
+    slowest = summary["bottleneck"] or ""
+    link = summary["links"].get(slowest)
     if link is None:
         return None
     standing, regime = summary.get("standing_queue"), summary.get("regime")
     finished = summary["transfer_s"] if summary["transfer_complete"] else math.inf
     return QueueRun(
+        link=slowest,
         queue_bytes=link["queue_bytes"],
         rate_bit_s=link["rate_bit_s"],
         base_rtt_ms=summary["base_rtt_ms"],
@@ -167,17 +180,35 @@ def _queue_run(summary: Summary) -> QueueRun | None:
     )
 
 
-def _other_factors(results: Results, capacity: Mapping[int, int]) -> tuple[str, ...]:
-    """The factors whose levels do not change the queue: those of configurations that differ in one factor alone."""
+def _without_queue(results: "Results", number: int, slowest: str, directions: Sequence[str]) -> Hashable:
+    """All that a configuration asks for, except seed, names, and the queue of a link's directions.
 
-    def changes_queue(factor: str) -> bool:
-        queues: dict[tuple[str, ...], set[int]] = {}
-        for number, queue_bytes in capacity.items():
-            levels = results.configurations[number]
-            queues.setdefault(tuple(level for name, level in levels.items() if name != factor), set()).add(queue_bytes)
-        return any(len(each) > 1 for each in queues.values())
+    Of runs that are no study's also the other properties that differ, such as platform and revision.
+    """
+    network, experiment = results.described[number]
+    links = tuple(
+        replace(link, **{each: replace(getattr(link, each), queue=Size(0), queue_packets=None) for each in directions})
+        if link.box == slowest
+        else link
+        for link in experiment.links
+    )
+    unlike = results.likeness.unlike if results.likeness else ()
+    properties = tuple(results.configurations[number][name] for name, _ in unlike if name not in _NAMES)
+    return replace(network, name=""), replace(experiment, name="", seed=0, links=links), properties
 
-    return tuple(factor for factor in results.factors if not changes_queue(factor))
+
+_NAMES = (SEED, "experiment", "lab", "lab file")  # what the network and the experiment of a run have, or no property
+
+
+def _others(results: "Results", group: Sequence[int]) -> dict[str, str]:
+    """The levels of a group of configurations, of all factors but those of the queue alone."""
+    others: dict[str, str] = {}
+    for factor in results.factors:
+        levels = dict.fromkeys(results.configurations[number][factor] for number in group)
+        every = {each[factor] for each in results.configurations}
+        if len(levels) == 1 or not (factor.endswith("queue") or every == set(levels)):
+            others[factor] = " / ".join(levels)
+    return others
 
 
 def _median(values: Iterator[float | None]) -> float | None:

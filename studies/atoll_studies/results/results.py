@@ -13,6 +13,7 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
+from atoll_analysis.figures.regimes import Regime
 from atoll_analysis.figures.run_figures import FIGURES, LOSSES
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import replacing
@@ -21,6 +22,9 @@ from atoll_analysis.tables.table_schemas import unit_of
 from atoll_core.codec import from_json
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import UsageError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_studies.results.queue_capacity import QueueAdvice, advice_json, queue_advice
 from atoll_studies.results.similarity import Likeness
 from atoll_studies.results.study_runs import PointRuns, decisions, over, points_of, run_figures, settled, warm_up_of
 from atoll_studies.statistics.estimates import (
@@ -50,6 +54,10 @@ LEAST_SAMPLES = 3
 RUNS, FIGURE_TABLE = "runs", "figures"
 """Names of the tables' files, without .csv or .parquet."""
 
+NO_REGIME = "not known"
+"""Counted as the regime of a run without a link, and of one that an older version analysed."""
+
+REGIME_COLUMN = "regime"
 CONTROL_COLUMN = "first_flows_mean_bytes"
 ORIGIN_COLUMNS = ("point", "run", "wall_s", "platform", "revision", "kernel", "kernel_mode")
 _ESTIMATE = ("", "_low", "_high", "_level")
@@ -85,6 +93,7 @@ class StudyRun:
     remarks: tuple[str, ...]  # why it is invalid or failed, else its caveats
     figures: Mapping[str, float | None]  # all of FIGURES; of a failed run none
     provenance: Provenance
+    regime: str | None = None  # of the slowest link; None: there is no link
     repeats: int | None = None  # number of the earlier run that measured the same with the same seed
     point: str | None = None  # its id in a study
     wall_s: float | None = None
@@ -142,7 +151,10 @@ class Results:
     stop: Stop | None = None
     stops: Mapping[int, Decision] = field(default_factory=dict[int, Decision])  # by configuration
     flow_bounds: Mapping[int, FlowBound] = field(default_factory=dict[int, FlowBound])  # by configuration that has one
+    described: Mapping[int, tuple[Network, Experiment]] = field(default_factory=dict[int, tuple[Network, Experiment]])
     likeness: Likeness | None = None  # of runs that are not a study's: what else they share, and in what they differ
+
+    baseline_asked: bool = False  # of runs that are not a study's: a baseline was named
 
     @property
     def all_runs(self) -> list[StudyRun]:
@@ -158,6 +170,16 @@ class Results:
     def of(self, configuration: int, figure: str) -> ConfigurationFigure | None:
         """One figure of one configuration."""
         return self._by_configuration.get((configuration, figure))
+
+    @functools.cached_property
+    def queue_advice(self) -> Sequence[QueueAdvice]:
+        """The recommended capacities of the slowest link's queue, if configurations differ in it."""
+        return queue_advice(self)
+
+    def regimes(self, configuration: int) -> dict[str, int]:
+        """The number of runs that count in each regime; of those without a link as :data:`NO_REGIME`."""
+        own = [run.regime or NO_REGIME for run in self.runs if run.configuration == configuration]
+        return {name: own.count(name) for name in (*map(str, Regime), NO_REGIME) if name in own}
 
     @functools.cached_property
     def _by_configuration(self) -> dict[tuple[int, str], ConfigurationFigure]:
@@ -233,25 +255,33 @@ def read_results(
             for number, request in requests.items()
             if (bound := flow_bound(request.network, request.experiment)) is not None
         },
+        described={number: (request.network, request.experiment) for number, request in requests.items()},
     )
 
 
 def _run_of_point(number: int, point: PointRuns, attempt: Attempt, warm_up: WarmUp) -> StudyRun:
     run = RunDir(attempt.path)
     analysed = attempt.outcome != FAILED or (run.path / "summary.json").exists()
-    caveats = cast("Summary", run.summary()).get("caveats") or () if attempt.usable else ()
+    summary = cast("Summary", run.summary()) if attempt.usable else None
     return StudyRun(
         number=number,
         path=attempt.path,
         configuration=point.configuration,
         seed=point.seed,
         verdict=attempt.outcome,
-        remarks=tuple(caveats if attempt.usable else filter(None, [attempt.message])),
+        remarks=tuple(summary.get("caveats") or () if summary else filter(None, [attempt.message])),
         figures=run_figures(attempt, warm_up) if analysed else {},
         provenance=attempt.provenance,
+        regime=regime_of(summary) if summary else None,
         point=point.id,
         wall_s=attempt.wall_s,
     )
+
+
+def regime_of(summary: Summary) -> str | None:
+    """The regime of the slowest link; None without a link, or from a version that did not compute it."""
+    found = summary.get("regime")
+    return found["regime"] if found else None
 
 
 def _looked_at(each: ConfigurationFigure, stop: Stop | None, decision: Decision | None) -> ConfigurationFigure:
@@ -389,7 +419,7 @@ def column_name(figure: str, unit: str) -> str:
 def columns() -> frozenset[str]:
     """The columns that the tables have besides factors."""
     figures = {column_name(name, unit) for name, (unit, _, _) in FIGURES.items()}
-    return frozenset({"seed", "verdict", CONTROL_COLUMN, *figures, *ORIGIN_COLUMNS, *FIGURE_COLUMNS})
+    return frozenset({"seed", "verdict", REGIME_COLUMN, CONTROL_COLUMN, *figures, *ORIGIN_COLUMNS, *FIGURE_COLUMNS})
 
 
 def runs_table(results: Results) -> "pl.DataFrame":
@@ -406,6 +436,7 @@ def runs_table(results: Results) -> "pl.DataFrame":
                 **results.configurations[run.configuration],
                 "seed": run.seed,
                 "verdict": run.verdict,
+                REGIME_COLUMN: run.regime,
                 **{column_name(name, FIGURES[name][0]): run.figures[name] for name in present},
                 **({} if (known := run.first_flows_bytes) is None else {CONTROL_COLUMN: known}),
                 **dict(zip(ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *by), strict=True)),
@@ -498,6 +529,7 @@ def results_json(results: Results) -> dict[str, Any]:
                 "levels": dict(levels),
                 "runs": [run.number for run in results.all_runs if run.configuration == number],
                 "counted": [run.number for run in results.runs if run.configuration == number],
+                "regimes": results.regimes(number),
             }
             for number, levels in enumerate(results.configurations)
         ],
@@ -508,6 +540,7 @@ def results_json(results: Results) -> dict[str, Any]:
                 "configuration": letters(run.configuration),
                 "seed": run.seed,
                 "verdict": run.verdict,
+                "regime": run.regime,
                 "remarks": list(run.remarks),
                 "repeats": run.repeats,
                 "figures": {name: found for name, found in run.figures.items() if name in results.shown},
@@ -533,5 +566,6 @@ def results_json(results: Results) -> dict[str, Any]:
         "largest_flow": [
             {"configuration": letters(number), **asdict(each)} for number, each in results.flow_bounds.items()
         ],
+        "queue_capacity": advice_json(results.queue_advice),
         **(likeness.to_json() if likeness else {}),
     }

@@ -12,7 +12,13 @@ from pathlib import Path
 from atoll_analysis.figures.run_figures import FIGURES
 from atoll_analysis.summary_keys import KeyGroup, key_groups
 from atoll_analysis.tables.table_schemas import TABLES, TableSchema, unit_of
-from atoll_studies.results.results import CONTROL_COLUMN, FIGURE_COLUMNS, ORIGIN_COLUMNS, column_name
+from atoll_studies.results.results import (
+    CONTROL_COLUMN,
+    FIGURE_COLUMNS,
+    ORIGIN_COLUMNS,
+    REGIME_COLUMN,
+    column_name,
+)
 
 _HEAD = """\
 # Results
@@ -62,6 +68,7 @@ where a figure is one of a link. Losses by a cause that no run had are left out.
 _RUN_COLUMNS = {
     "seed": "seed of the run",
     "verdict": "`valid`, `valid with caveats` or `invalid`",
+    REGIME_COLUMN: "[regime](regimes.md) of the slowest link; empty without a link",
     CONTROL_COLUMN: "mean size of the first flows of the channels; only with `control`",
     "point": "id of the run in its study",
     "run": "the run directory",
@@ -120,7 +127,8 @@ def _page() -> Iterator[str]:
         yield from _keys_of(group, [each.name for each in groups])
     yield _STUDY
     yield from _rows(
-        ("column", "unit", "meaning"), _meant(_RUN_COLUMNS, ("seed", "verdict", CONTROL_COLUMN, *ORIGIN_COLUMNS))
+        ("column", "unit", "meaning"),
+        _meant(_RUN_COLUMNS, ("seed", "verdict", REGIME_COLUMN, CONTROL_COLUMN, *ORIGIN_COLUMNS)),
     )
     yield "`figures`: a row for each combination of levels and each figure.\n"
     yield from _rows(("column", "unit", "meaning"), _meant(_FIGURE_COLUMNS, FIGURE_COLUMNS))

@@ -20,7 +20,7 @@ async def run_on_daemon(
     A lab of its own is taken down afterwards; it also ends with this process. Raises AtollError.
     """
     started_ns = str(time.time_ns())
-    async with lab_in_use(target, Description(file.lab_path()), on_line, wait=True) as daemon:
+    async with lab_in_use(target, Description(file.lab_path(), file.lab_settings), on_line, wait=True) as daemon:
         done = await daemon.stream(
             "/v1/runs",
             Description(file.path, file.settings),

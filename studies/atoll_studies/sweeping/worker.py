@@ -26,6 +26,7 @@ from atoll_core.lab.network import Network
 from atoll_core.platforms import VIRTUAL, LabTarget
 from atoll_emulation.this_machine.core_pinning import claimed_core
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
+from atoll_hosts.binary import find_binary
 from atoll_studies.points import program_files
 from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory, unwritten
 from atoll_testbed.run.postprocess import compress_and_analyse
@@ -39,16 +40,21 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def provenance(where: str, kernel: UmlKernel | None, inventory: Path | None = None) -> Provenance:
     """What makes the attempts of this process. ``kernel``: in virtual time. ``inventory``: of real machines.
 
-    Raises RunError if the inventory cannot be read.
+    Raises RunError if the inventory cannot be read, MachineError without atoll-host.
     """
-    made_by = revision() or installed_version()
+    made_by, program = revision() or installed_version(), _hash(find_binary().read_bytes())
     if kernel is None:
         try:
-            machines = hashlib.sha256(inventory.read_bytes()).hexdigest()[:12] if inventory else None
+            machines = _hash(inventory.read_bytes()) if inventory else None
         except OSError as error:
             raise RunError(f"{inventory}: cannot be read: {error.strerror}") from None
-        return Provenance(made_by, where, platform.release(), inventory=machines)
-    return Provenance(made_by, where, kernel.release, kernel.mode, kernel.executable.parent.name)
+        return Provenance(made_by, where, platform.release(), inventory=machines, host_program=program)
+    build = kernel.executable.parent.name
+    return Provenance(made_by, where, kernel.release, kernel.mode, build, host_program=program)
+
+
+def _hash(content: bytes) -> str:
+    return hashlib.sha256(content).hexdigest()[:12]
 
 
 class _Worker:

@@ -5,17 +5,20 @@ Terminal, Markdown and page differ in how they draw a :class:`Table`, and in not
 configurations by letters.
 """
 
+import math
 import os
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from itertools import groupby
 
+from atoll_analysis.figures.regimes import Regime
 from atoll_analysis.figures.run_figures import FIGURES, RATE
 from atoll_controller.planner.virtual_cost import rough
 from atoll_core.plural import counted, listed, significant
 from atoll_core.units import Size
-from atoll_dashboards.report.number_format import decimals, figure
-from atoll_studies.results.results import ConfigurationFigure, Results, StudyRun, letters
+from atoll_dashboards.report.number_format import NOT_MEASURED, decimals, figure, octets, percent
+from atoll_studies.results.queue_capacity import QueueAdvice, QueueLevel
+from atoll_studies.results.results import LEAST_SAMPLES, NO_REGIME, ConfigurationFigure, Results, StudyRun, letters
 from atoll_studies.results.similarity import SEED, Rows, grouped
 from atoll_studies.statistics.estimates import LEAST_CONTROLLED, LEVEL, Controlled, Estimate, Paired, least_runs
 from atoll_studies.statistics.stopping import Stop
@@ -64,7 +67,8 @@ def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
         yield _figures(results, hidden=bool(results.likeness) and not (few or each_run))
         if results.stop:
             yield _repetitions(results, results.stop)
-        yield from filter(None, (_control(results), _sensitivity(results)))
+        yield from filter(None, (_regimes(results), _control(results), _sensitivity(results)))
+    yield from map(_queue, results.queue_advice)
     if each_run or not results.sampled or (results.likeness and few):
         yield _runs(results)
     if results.likeness:
@@ -376,6 +380,55 @@ def _repetitions(results: Results, stop: Stop) -> Table:
     return Table(title, ("", "outcome", "repetitions", "half width"), (("", rows),), texts=2, notes=(note,))
 
 
+def _regimes(results: Results) -> Table | None:
+    """How many runs of each configuration were in each regime of the slowest link."""
+    counts = {number: results.regimes(number) for number in range(len(results.configurations))}
+    names = [name for name in (*map(str, Regime), NO_REGIME) if any(name in each for each in counts.values())]
+    if not set(names) - {NO_REGIME}:
+        return None
+    rows = tuple(
+        (configuration_name(results, number), *(str(each.get(name, 0)) for name in names))
+        for number, each in counts.items()
+        if each
+    )
+    return Table("regimes", ("", *names), (("", rows),), texts=1)
+
+
+def _queue(advice: QueueAdvice) -> Table:
+    """The capacities of a queue with their criteria, and the recommended one below."""
+    others = ", ".join(f"{factor} {level}" for factor, level in advice.others.items())
+    title = f"queue capacity ({others})" if others else "queue capacity"
+    columns = (
+        *("queue", "regime", "not met", "runs", "transfer", "utilisation", "full and empty", "standing"),
+        "voice, one way",
+    )
+    rows = tuple(_queue_row(level) for level in advice.levels)
+    return Table(title, columns, (("", rows),), texts=3, notes=(_recommended(advice),))
+
+
+def _queue_row(level: QueueLevel) -> tuple[str, ...]:
+    transfer = "not finished" if level.transfer_s == math.inf else figure(level.transfer_s, "s", 1)
+    voice = figure(level.voice_ms, "ms", 0) + (" (marginal)" if level.is_marginal_for_voice else "")
+    shares = (percent(share) for share in (level.utilisation, level.swinging, level.standing))
+    regimes = listed([name for name, _ in level.regimes]) if level.regimes else NOT_MEASURED
+    return (octets(level.queue_bytes), regimes, ", ".join(level.unmet), str(level.runs), transfer, *shares, voice)
+
+
+def _recommended(advice: QueueAdvice) -> str:
+    best = advice.recommended
+    unmet = (
+        f", which does not meet {listed(best.unmet)}"
+        if best.unmet
+        else ", the smallest capacity that meets all criteria"
+    )
+    rules = ""
+    if advice.product_bytes is not None:
+        rules = f"; bandwidth-delay product (BDP) {octets(advice.product_bytes)}"
+    if advice.root_bytes is not None:
+        rules += f"; BDP / sqrt({figure(advice.long_flows, '', 1)} long flows) = {octets(advice.root_bytes)}"
+    return f"recommended: {octets(best.queue_bytes)}{unmet}{rules}"
+
+
 def _control(results: Results) -> Table | None:
     """Means without and with the control variate."""
 
@@ -434,7 +487,11 @@ def _runs(results: Results) -> Table:
     if results.likeness is None:  # whose failed runs have no column
         settings = [(name, [results.configurations[run.configuration][name] for run in runs]) for name, _ in settings]
     title = "every run" if results.sampled else ""
-    return _oriented(title, [f"#{run.number}" for run in runs], [*seeds, *settings, *verdicts], figures)
+    table = _oriented(title, [f"#{run.number}" for run in runs], [*seeds, *settings, *verdicts], figures)
+    if results.sampled or not results.baseline_asked:
+        return table
+    note = f"no differences from the baseline: no configuration has {LEAST_SAMPLES} valid runs, which is the least"
+    return replace(table, notes=(*table.notes, note))
 
 
 def _cells(name: str, runs: Sequence[StudyRun], *, differences: bool) -> list[str]:

@@ -33,7 +33,7 @@ def require_runnable(request: RunRequest, runs: Path) -> PlannedRun:
     planned = plan_run(request)
     if request.platform == MININET and hidden_in_lab(runs):
         msg = f"--runs {runs}: the lab has its own /run, so captures cannot be written there; name another directory"
-        raise PlanError(f"{msg}; name another directory")
+        raise PlanError(msg)
     require_platform_controls(request.experiment, request.platform)
     require_platform_programs(request.network, request.experiment, request.platform)
     return planned

@@ -5,6 +5,7 @@ A run begins with a run directory that contains its request. The daemon runs it,
 which has access to this directory only.
 """
 
+import hashlib
 import subprocess
 from dataclasses import dataclass
 from importlib import metadata
@@ -101,19 +102,42 @@ def read_request(run_dir: RunDir) -> RunRequest:
         raise RunDirError(msg) from error
 
 
+_PACKAGES = (":(top,glob)*/atoll_*/**", ":(top,glob)api/atoll/**")  # in git's words; Rust programs have their own hash
+
+
 def revision() -> str | None:
-    """The project's git revision, with + if the work tree is modified; None outside a checkout."""
+    """The project's git revision; None outside a checkout.
+
+    Of a modified work tree with +, and with a hash of the changes if packages are changed: ``0123456789ab+89abcdef``.
+    """
     file = Path(__file__)
     try:
         _git(file.parent, "ls-files", "--error-unmatch", file.name)  # a package installed inside of other work has none
-        return _git(file.parent, "describe", "--always", "--dirty=+", "--abbrev=12") or None
+        described = _git(file.parent, "describe", "--always", "--dirty=+", "--abbrev=12")
+        changes = _changes(file.parent)
+        return f"{described.removesuffix('+')}+{changes}" if changes else described or None
     except (OSError, subprocess.SubprocessError):
         return None
 
 
+def _changes(folder: Path) -> str:
+    """The beginning of the SHA-256 of all changes of packages, new files included; empty without any."""
+    top = Path(_git(folder, "rev-parse", "--show-toplevel"))
+    difference = _git(top, "diff", "HEAD", "--binary", "--", *_PACKAGES)
+    added = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *_PACKAGES).split("\0")
+    if not difference and not any(added):
+        return ""
+    digest = hashlib.sha256(difference.encode(errors="surrogateescape"))
+    for name in filter(None, added):
+        digest.update(name.encode() + b"\0" + hashlib.sha256((top / name).read_bytes()).digest())
+    return digest.hexdigest()[:8]
+
+
 def _git(folder: Path, *words: str) -> str:
     command = ["git", "-C", str(folder), *words]
-    return subprocess.run(command, capture_output=True, text=True, check=True, timeout=5).stdout.strip()
+    return subprocess.run(
+        command, capture_output=True, text=True, errors="surrogateescape", check=True, timeout=5
+    ).stdout.strip()
 
 
 def installed_version() -> str | None:

@@ -154,3 +154,13 @@ def drawn_sizes_are_those_of_the_run(path: Path) -> None:
     assert began.height >= summary["channels"]
     for channel, flow, size in began.select("channel", "flow", "size_bytes").iter_rows():
         assert size == pytest.approx(drawn[channel][flow], abs=1)
+
+
+def test_a_factor_of_the_lab_is_in_effect(tmp_path: Path) -> None:
+    (tmp_path / "study.yaml").write_text(
+        f"name: delays\nexperiment: {QUICK}\nfactors: {{lab.delay_boxes.delay.classes.rtt-200.rtt: [100 ms, 200 ms]}}\n"
+    )
+    done = atoll(tmp_path, "sweep", "study.yaml", "s")
+    assert done.returncode == 0, done.stderr
+    summaries = [json.loads(path.read_text()) for path in (tmp_path / "s").glob("points/*/*/summary.json")]
+    assert sorted(round(each["terrestrial_rtt_ms"]["w1"]["measured"]) for each in summaries) == [100, 200]

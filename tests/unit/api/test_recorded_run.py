@@ -29,6 +29,8 @@ def test_a_run_is_opened_analysed_and_read(old_run: Path) -> None:
     assert run.captures == ["island", "link-sat", "world"]
     at_island = run.packets("island").filter(pl.col("t_ns") >= run.summary["origin_ns"])
     assert at_island.select(pl.len()).collect().item() > completed.height
+    lengths = run.packets("island").select("ip_bytes")
+    assert lengths.collect_schema()["ip_bytes"] == pl.Int64, "a sum of UInt32 wraps beyond 4.29 GB"
     assert [host.name for host in run.network.hosts][:1] == [run.manifest["network"]["hosts"][0]["name"]]
     assert next(event["step"] for event in run.events if event["type"] == "step") == "apply"
     with pytest.raises(atoll.AtollError, match=r"no table 'flow'; did you mean 'flows'\?"):

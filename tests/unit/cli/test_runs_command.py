@@ -52,6 +52,10 @@ def test_runs_are_listed_and_filtered(runs: Path) -> None:
     valid = json.loads(atoll("runs", "list", runs, "--verdict", "valid", "--json").stdout)["runs"]
     assert [each["path"] for each in valid] == [str(first)]
     assert atoll("runs", "list", runs, "--experiment", "geo").stdout.endswith("0 runs, 0.0 MB\n")
+    for option, word, near in (("--platform", "vrtual", "virtual"), ("--verdict", "vald", "valid")):
+        refused = atoll("runs", "list", runs, option, word)
+        assert refused.returncode == 2
+        assert f"did you mean {near!r}?" in refused.stderr
     missing = atoll("runs", "list", runs / "none")
     assert (missing.returncode, missing.stderr.count("\n")) == (2, 1)
 

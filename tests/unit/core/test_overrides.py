@@ -154,3 +154,49 @@ def test_a_mistake_that_is_there_without_settings_keeps_its_line(tmp_path, proje
     with pytest.raises(DescriptionError) as error:
         load_experiment(file, ["seed=2"])
     assert [mistake.line > 0 for mistake in error.value.mistakes] == [True]
+
+
+def test_settings_of_the_lab_are_put_into_its_description(geo):
+    network, experiment = load_experiment(geo, ["lab.delay_boxes.delay.rate=300 Mbit/s", "seed=3"])
+    assert [box.rate for box in network.delay_boxes] == [Rate(300_000_000)]
+    assert experiment.seed == 3
+    assert load_experiment(geo)[0] != network
+
+
+@pytest.mark.parametrize(
+    ("setting", "told"),
+    [
+        ("lab.delay_boxes.delay.rat=1 Gbit/s", "delay box 'delay': unknown key 'rat'; did you mean 'rate'?"),
+        ("lab.delay_boxes.delay.rate=fast", "delay box 'delay': rate: "),
+        ("lab.delai_boxes=", "unknown key 'delai_boxes'; did you mean 'delay_boxes'?"),
+    ],
+)
+def test_a_mistake_in_a_setting_of_the_lab_names_it_and_the_file_of_the_lab(geo, setting, told):
+    with pytest.raises(DescriptionError) as refused:
+        load_experiment(geo, [setting])
+    (mistake,) = refused.value.mistakes
+    assert mistake.line == 0
+    assert mistake.file.endswith("emulation/labs/island.yaml")
+    assert mistake.message.startswith(f"--set {setting!r}: {told}")
+
+
+def test_a_mistake_that_involves_a_setting_of_the_lab_names_no_line_of_the_file(geo):
+    with pytest.raises(DescriptionError) as refused:
+        load_experiment(geo, ["lab.delay_boxes.delay.rate=10 Mbit/s"])
+    assert "(10 Mbit/s, " in str(refused.value)
+    assert "island.yaml) is too slow" in str(refused.value)
+    with pytest.raises(DescriptionError, match=r"already taken by host 'w1': ip; give each host its own"):
+        load_experiment(geo, ["lab.hosts.w1.ip=10.10.0.2"])
+
+
+def test_a_setting_of_a_machine_that_the_lab_does_not_have_is_refused(geo):
+    with pytest.raises(PlanError, match="there is no delay box 'dely'; did you mean 'delay'"):
+        load_experiment(geo, ["lab.delay_boxes.dely.rate=1 Gbit/s"])
+
+
+def test_the_lab_of_an_experiment_is_a_setting_and_so_are_keys_of_that_lab(geo, project, tmp_path):
+    other = tmp_path / "other.yaml"
+    other.write_text((project / "emulation/labs/island.yaml").read_text().replace("name: ", "name: other-"))
+    network = load_experiment(geo, [f"lab={other}", "lab.delay_boxes.delay.rate=300 Mbit/s"])[0]
+    assert network.name.startswith("other-")
+    assert network.delay_boxes[0].rate == Rate(300_000_000)

@@ -6,9 +6,10 @@ from typing import Any
 
 import pytest
 
+from atoll_core.description.loader import lab_of
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.yaml_document import read_document
-from atoll_core.errors import DescriptionError
+from atoll_core.errors import DescriptionError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
@@ -57,6 +58,19 @@ def change(lab: Lab, network: Network, geo: DescribedExperiment):
         return described_by_body(as_body(body), lab, network, standing, settings)
 
     return change
+
+
+def test_a_setting_of_the_lab_is_of_files_only_and_makes_another_lab(
+    change, project: Path, lab: Lab, network: Network
+) -> None:
+    setting = "lab.delay_boxes.delay.rate=300 Mbit/s"
+    with pytest.raises(PlanError, match="the lab is up and keeps its settings"):
+        change({"traffic": {"channels": 5}}, settings=(setting,))
+    path = project / "examples" / "geo.yaml"
+    other, _ = described_by_file(read_document(path), path, (setting,), Backend.ENGINE, lab)
+    assert other != network
+    same, _ = described_by_file(read_document(path), path, (setting,), Backend.ENGINE, lab_of(lab.document, (setting,)))
+    assert same == other
 
 
 @pytest.mark.parametrize(

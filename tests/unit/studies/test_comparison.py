@@ -264,6 +264,12 @@ def test_only_the_figures_asked_for(runs: list[RunDir]) -> None:
         compare(runs, ["godput"])
 
 
+def test_too_few_runs_for_differences_from_a_baseline_say_so(runs: list[RunDir]) -> None:
+    asked = compare(runs, ["goodput"], {"tcp.congestion_control": "cubic"})
+    assert any("no differences from the baseline" in note for note in runs_table(asked).notes)
+    assert runs_table(compare(runs, ["goodput"])).notes == ()
+
+
 def printed(
     found: Results, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], columns: int = 100
 ) -> list[str]:

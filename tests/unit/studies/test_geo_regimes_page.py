@@ -3,8 +3,13 @@
 
 from pathlib import Path
 from statistics import median
+from typing import Any
 
 import polars as pl
+import pytest
+
+import atoll
+from atoll_studies.results.results import columns
 
 
 def test_the_page_shows_the_committed_figures(project: Path) -> None:
@@ -28,3 +33,26 @@ def test_the_page_shows_the_committed_figures(project: Path) -> None:
         assert f"| {seed} | {one:.1f} s | {two:.1f} s | {factor:.2f} |" in page
     assert f"takes {median(factors):.2f} of the time" in page
     assert f"interval {min(factors):.2f}\nto {max(factors):.2f}" in page
+
+
+def test_the_committed_figures_are_what_the_pages_commands_select(
+    project: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Of a table that has all columns of ``runs`` and the committed values."""
+    committed = project / "docs/data/geo-regimes.csv"
+    values = pl.read_csv(committed)
+    assert set(values.columns) - {"load"} <= columns()
+    code = (project / "docs/geo-regimes.md").read_text().partition("```python\n")[2].partition("```")[0]
+
+    class Opened:
+        def __init__(self, path: Any) -> None:
+            assert path == "runs/studies/geo-regimes"
+
+        def runs(self) -> pl.DataFrame:
+            return values.select(*reversed(values.columns), pl.lit("/somewhere").alias("run"))
+
+    monkeypatch.setattr(atoll, "open_study", Opened)
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "docs/data").mkdir(parents=True)
+    exec(code)
+    assert (tmp_path / "docs/data/geo-regimes.csv").read_bytes() == committed.read_bytes()

@@ -13,9 +13,10 @@ from atoll_analysis.summary import Summary
 from atoll_cli.commands.report import View, report_study
 from atoll_studies.points import make_points
 from atoll_studies.results.queue_capacity import QueueAdvice, QueueRun, advise, queue_advice
-from atoll_studies.results.results import read_results
+from atoll_studies.results.results import read_results, runs_table
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
+from atoll_studies.views.tables import tables
 from tests.support.sandbox import QUICK
 
 HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")
@@ -24,6 +25,7 @@ HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-012345678
 def run(queue_kb: int, **changes: Any) -> QueueRun:
     """A run on a GEO link of 16 Mbit/s that meets every criterion, but for what is changed."""
     usual: dict[str, Any] = {
+        "link": "sat",
         "queue_bytes": 1000 * queue_kb,
         "rate_bit_s": 16_000_000,
         "base_rtt_ms": 560.0,
@@ -128,11 +130,18 @@ def test_a_report_of_a_study_recommends_a_capacity_for_each_other_level(
     report_study(place.path, View())
     said = capsys.readouterr().out
     assert "queue capacity (traffic.channels 50)" in said
+    said = " ".join(said.split(" ")).replace("\n", " ")  # notes are wrapped
     assert (
         "recommended: 100.00\u00a0kB, the smallest capacity that meets all criteria; bandwidth-delay product "
         "(BDP) 1.12\u00a0MB; "
         "BDP / sqrt(4.0 long flows) = 560.00\u00a0kB"
     ) in said
+    for name in ("page.html", "page.md", "page.json"):
+        report_study(place.path, View(out=tmp_path / name))
+        assert ("110000" if name.endswith("json") else "Queue capacity (traffic.channels 50)") in (
+            tmp_path / name
+        ).read_text()
+    capsys.readouterr()
     report_study(place.path, View(as_json=True))
     advice = json.loads(capsys.readouterr().out)["queue_capacity"]
     assert [each["recommended_bytes"] for each in advice] == [100_000, 100_000]
@@ -151,3 +160,44 @@ def test_a_report_of_a_study_recommends_a_capacity_for_each_other_level(
 
 def test_a_study_whose_queue_is_no_factor_has_no_recommendation(tmp_path: Path) -> None:
     assert queue_advice(read_results(study_with(tmp_path, "  traffic.channels: [5, 50]\n"))) == []
+
+
+def test_a_variant_that_sets_the_queue_and_the_load_is_compared_with_runs_of_its_load_only(tmp_path: Path) -> None:
+    """Else six runs of every load at one queue would be pooled, and held against those of one load at another."""
+    place = study_with(
+        tmp_path,
+        "  load:\n"
+        "    few: {traffic.channels: 5, links.sat.to_island.queue: 60 kB}\n"
+        "    many: {traffic.channels: 50, links.sat.to_island.queue: 60 kB}\n"
+        "    'few, doubled': {traffic.channels: 5, links.sat.to_island.queue: 120 kB}\n",
+    )
+    (found,) = queue_advice(read_results(place))
+    assert found.others == {"load": "few / few, doubled"}
+    assert [(level.queue_bytes, level.runs) for level in found.levels] == [(60_000, 2), (120_000, 2)]
+
+
+def test_queues_of_both_directions_that_change_together_are_one_queue(tmp_path: Path) -> None:
+    place = study_with(
+        tmp_path,
+        "  queues:\n"
+        "    small: {links.sat.to_island.queue: 60 kB, links.sat.to_world.queue: 60 kB}\n"
+        "    large: {links.sat.to_island.queue: 120 kB, links.sat.to_world.queue: 120 kB}\n",
+    )
+    (found,) = queue_advice(read_results(place))
+    assert found.others == {}
+    assert [(level.queue_bytes, level.runs) for level in found.levels] == [(60_000, 2), (120_000, 2)]
+
+
+def test_regimes_are_a_column_of_runs_and_a_table_of_counts(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    place = study_with(tmp_path, "  traffic.channels: [5, 50]\n")
+    changed = read_results(place).runs[0].path
+    summary = RunDir(changed).summary()
+    RunDir(changed).write_summary({**summary, "regime": {**summary["regime"], "regime": "congestion"}})
+    results = read_results(place)
+    assert runs_table(results)["regime"].to_list().count("oscillation") == 3
+    (table,) = [each for each in tables(results) if each.title == "regimes"]
+    assert table.columns == ("", "oscillation", "congestion")
+    assert sorted(row[1:] for row in table.rows) == [("1", "1"), ("2", "0")]
+    report_study(place.path, View(as_json=True))
+    said = json.loads(capsys.readouterr().out)
+    assert sorted(map(len, (each["regimes"] for each in said["configurations"]))) == [1, 2]

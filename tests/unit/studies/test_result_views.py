@@ -20,7 +20,7 @@ from atoll_core.units import Size
 from atoll_hosts.binary import find_binary
 from atoll_studies.points import make_points
 from atoll_studies.results.comparison import comparable, compare
-from atoll_studies.results.results import Results, Sensitivity, figures_table, read_results
+from atoll_studies.results.results import Results, Sensitivity, figures_table, read_results, results_json
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 from atoll_studies.views.documents import markdown, page
@@ -45,7 +45,8 @@ def made(folder: Path, summary: dict[str, Any], seed: int, queue_kb: int, load: 
     link = asked.links[0]
     link = replace(link, to_island=replace(link.to_island, queue=Size(1000 * queue_kb)))
     run = begin(folder, replace(asked, links=(link,), traffic=replace(asked.traffic, channels=load)), network())
-    run.write_summary({**summary, "seed": seed, "goodput_mbit_s": goodput(seed, queue_kb, load)})
+    links = {"sat": {**summary["links"]["sat"], "queue_bytes": 1000 * queue_kb}}
+    run.write_summary({**summary, "links": links, "seed": seed, "goodput_mbit_s": goodput(seed, queue_kb, load)})
     ends = [int(1e9 * seconds) for seconds in (*SECONDS[:3], SECONDS[3] * seed, 7.0)]
     run.tables.mkdir(exist_ok=True)
     pl.DataFrame(
@@ -85,6 +86,14 @@ def grid(tmp_path_factory: pytest.TempPathFactory, summary: dict[str, Any]) -> R
 def test_what_follows_from_a_setting_is_no_factor(grid: Results) -> None:
     """More channels are dealt to clients in another way."""
     assert grid.factors == ("links.sat.to_island.queue", "traffic.channels")
+
+
+def test_a_comparison_recommends_a_queue_for_each_load(grid: Results) -> None:
+    assert [(dict(each.others), [level.queue_bytes for level in each.levels]) for each in grid.queue_advice] == [
+        ({"traffic.channels": str(load)}, [1000 * queue for queue in sorted(QUEUES_KB)]) for load in LOADS
+    ]
+    assert markdown(grid).count("Queue capacity (traffic.channels") == len(LOADS)
+    assert len(results_json(grid)["queue_capacity"]) == len(LOADS)
 
 
 def test_a_factor_of_numbers_is_an_axis(grid: Results) -> None:

@@ -33,3 +33,10 @@ def test_a_summary_that_is_not_as_documented_is_noticed() -> None:
     assert mismatches({"a": 1}, dict[str, float | None], "s") == []
     assert mismatches({"a": "1"}, dict[str, float | None], "s") == ["s.a: '1' is not <class 'float'>"]
     assert mismatches([True], list[int], "s") == ["s[0]: True is not <class 'int'>"]
+
+
+def test_the_heading_of_a_section_is_no_part_of_a_meaning() -> None:
+    (meanings,) = [{key.name: key.meaning for key in group.keys} for group in key_groups() if group.name == "Summary"]
+    assert meanings["chains"] == "traffic of each chain by its name; empty if one chain carries everything"
+    assert meanings["loss_bursts"].startswith("bursts of lost packets")
+    assert meanings["bottleneck"].startswith("name of the slowest link's box; queue, utilisation")

@@ -37,8 +37,8 @@ def test_a_study_has_its_runs_and_a_committed_one_takes_two_hours_at_most(tmp_pa
     sweep.read(resume=True, mix=True)
     predicted = sweep.predict(2)
     assert predicted.runs == STUDIES[name]
-    if name == "geo-regimes":
-        assert predicted.wall.s < 25 * 60
+    if name != "laboratory-grid":  # which ships as a file only
+        assert predicted.wall.s < 2 * 3600
 
 
 def test_the_eight_base_scenarios_have_their_links() -> None:

@@ -9,6 +9,7 @@ from atoll_core.description.overrides import override
 from atoll_core.description.yaml_document import compose_document
 from atoll_core.errors import DescriptionError
 from atoll_core.plan.plan import Backend
+from atoll_studies.points import make_points
 from atoll_studies.results.results import columns
 from atoll_studies.study import Study, load_study, setting_text
 from tests.support.sandbox import QUICK, ROOT
@@ -184,7 +185,7 @@ set: {seed: 4}
 factors:
   traffic.channels: [5, 5]
   load: {light: {ping.interval: often}}
-  lab: [a.yaml, b.yaml]
+  name: [a, b]
 baseline: {traffic.channels: 5, lod: light}
 figures: [gootput]
 """
@@ -212,3 +213,32 @@ def test_the_shipped_studies_are_right() -> None:
     assert files
     for file in files:
         assert load_study(file).configurations
+
+
+def test_keys_of_the_lab_and_labs_are_factors(tmp_path: Path) -> None:
+    other = tmp_path / "other.yaml"
+    island = ROOT / "emulation/labs/island.yaml"
+    other.write_text(island.read_text().replace("name: island", "name: other"))
+    (tmp_path / "study.yaml").write_text(
+        f"name: study\nexperiment: {QUICK}\nfactors:\n"
+        f"  lab: [{island}, {other}]\n  lab.delay_boxes.delay.rate: [100 Mbit/s, 1 Gbit/s]\n"
+    )
+    study = load_study(tmp_path / "study.yaml")
+    assert [(each.network.name, each.network.delay_boxes[0].rate.bit_s // 10**6) for each in study.configurations] == [
+        ("island", 100),
+        ("island", 1000),
+        ("other", 100),
+        ("other", 1000),
+    ]
+    points = make_points(study)
+    assert len({point.id for point in points}) == 4
+    assert {setting for point in points for setting in point.settings if setting.startswith("lab.")} == {
+        "lab.delay_boxes.delay.rate=100 Mbit/s",
+        "lab.delay_boxes.delay.rate=1 Gbit/s",
+    }
+
+
+def test_a_mistake_in_a_key_of_the_lab_has_the_line_of_its_level(tmp_path: Path) -> None:
+    found = mistakes(tmp_path, "factors:\n  lab.delay_boxes.delay.rate:\n    - 1 Gbit/s\n    - fast\n")
+    assert [line.partition(":")[0] for line in found] == ["6"]
+    assert "delay box 'delay': rate" in found[0]

@@ -142,6 +142,13 @@ def test_repetitions_and_levels_that_are_added_keep_the_points_that_were_there(f
     assert {each.id for each in before} < {each.id for each in points(folder)}
 
 
+def test_seeds_that_are_put_before_others_keep_their_points(folder: Path) -> None:
+    edit(folder / "study.yaml", "repetitions: 3", "seeds: [2]")
+    before = {each.id for each in points(folder)}
+    edit(folder / "study.yaml", "seeds: [2]", "seeds: [1, 2]")
+    assert {each.id for each in points(folder) if each.seed == 2} == before
+
+
 def test_a_block_is_one_repetition_of_everything_in_an_order_of_its_own(folder: Path) -> None:
     before = points(folder)
     blocks = [before[at : at + 4] for at in (0, 4, 8)]

@@ -11,6 +11,7 @@ from statistics import median
 import polars as pl
 import pytest
 
+import atoll
 from atoll_analysis.figures.run_figures import FIGURES
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
@@ -178,6 +179,13 @@ def test_every_figure_has_a_column_of_its_own() -> None:
     assert len(set(names)) == len(names)
     assert column_name("goodput", "Mbit/s") == "goodput_mbit_s"
     assert column_name("utilisation", "%") == "utilisation_percent"
+
+
+def test_a_study_that_is_opened_has_the_same_frames(directory: StudyDirectory) -> None:
+    results, study = read_results(directory), atoll.open_study(directory.path)
+    assert study.runs().equals(runs_table(results))
+    assert study.figures(["goodput"]).equals(figures_table(results).filter(pl.col("figure") == "goodput"))
+    assert list(study.open_runs()) == [str(run.path) for run in results.runs]
 
 
 def test_equal_results_give_equal_plots(directory: StudyDirectory) -> None:

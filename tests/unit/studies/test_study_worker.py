@@ -88,3 +88,14 @@ def test_a_run_that_does_not_begin_has_an_exit_code_of_its_own(
 def test_a_point_that_there_is_not_is_one_line(tmp_path: Path) -> None:
     done = work(tmp_path, "0123456789abcdef")
     assert (done.returncode, len(done.stderr.splitlines())) == (2, 1)
+
+
+def test_provenance_tells_two_builds_of_atoll_host_apart(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    found: set[str | None] = set()
+    for content in ("one", "two", "one"):
+        (tmp_path / "atoll-host").write_text(content)
+        (tmp_path / "atoll-host").chmod(0o755)
+        monkeypatch.setenv("ATOLL_HOST", str(tmp_path / "atoll-host"))
+        found.add(atoll_studies.sweeping.worker.provenance("mininet", None).host_program)
+    assert len(found) == 2
+    assert None not in found

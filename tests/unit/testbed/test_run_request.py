@@ -68,3 +68,28 @@ def test_a_package_installed_inside_of_other_work_has_a_version_and_no_revision(
     subprocess.run(["git", "-C", str(tmp_path), "add", "."], check=True)
     assert revision()
     assert installed_version() == f"version {metadata.version('atoll')}"
+
+
+def test_the_revision_of_a_modified_tree_has_a_hash_of_the_changes_of_packages(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    file = tmp_path / "testbed/atoll_testbed/run_request.py"
+    file.parent.mkdir(parents=True)
+    file.write_text("one = 1\n")
+    notes = tmp_path / "notes.md"
+    notes.write_text("a\n")
+    for command in (["init", "-q"], ["add", "."], ["-c", "user.name=a", "-c", "user.email=a@b", "commit", "-qm1"]):
+        subprocess.run(["git", "-C", str(tmp_path), *command], check=True)
+    monkeypatch.setattr(run_request, "__file__", str(file))
+    clean = revision()
+    assert clean is not None
+    assert "+" not in clean
+    notes.write_text("b\n")
+    assert revision() == f"{clean}+", "what makes runs is as it was"
+    found: list[str | None] = []
+    for name, content in (("run_request.py", "one = 2\n"), ("run_request.py", "one = 3\n"), ("new.py", "two = 2\n")):
+        (file.parent / name).write_text(content)
+        found += [revision(), revision()]
+    assert found[::2] == found[1::2]
+    assert len(set(found)) == 3
+    assert all(str(each).startswith(f"{clean}+") and len(str(each)) == len(clean) + 9 for each in found)
