@@ -50,6 +50,7 @@ def report_page(sources: "Sources") -> str:
     from atoll_analysis.figures.losses import CAUSES
     from atoll_analysis.verdict.loss_agreement import proofs
     from atoll_dashboards.report import provenance
+    from atoll_dashboards.report.box_tables import box_tables
     from atoll_dashboards.report.html_templates import rendered
     from atoll_dashboards.report.key_figures import key_figures
 
@@ -68,6 +69,7 @@ def report_page(sources: "Sources") -> str:
         ],
         figures=key_figures(sources.summary),
         plots=_drawn(sources),
+        box_tables=box_tables(sources.summary, sources.manifest, sources.experiment),
         settings=provenance.settings(sources.experiment),
         provenance=provenance.origin(sources.manifest),
     )

@@ -2,6 +2,7 @@
 """A kind of box that only its declaration describes: no other part knows its name (docs/box-kinds.md)."""
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from ipaddress import IPv4Address
@@ -12,6 +13,7 @@ import pytest
 from pydantic import Field
 
 from atoll_analysis import analyse
+from atoll_analysis.run_directory import RunDir
 from atoll_analysis.tables.run_data import read_run_data
 from atoll_controller.fabric.swap_plan import plan_swap
 from atoll_controller.planner.host_config import host_settings
@@ -35,6 +37,7 @@ from atoll_core.units import Duration
 from atoll_daemon.http.lab_view import picture
 from atoll_dashboards.diagram.labels import box_words
 from atoll_dashboards.grafana.grafana_dashboards import files
+from atoll_dashboards.report.report import write_report
 from atoll_hosts.binary import find_binary
 from atoll_testbed.calibration.link_calibration import links_under_test
 from atoll_testbed.metrics.metric_points import box_kinds, box_points
@@ -287,6 +290,15 @@ def test_probes_of_tcp_end_where_connections_end(load: Load, *, ends_connections
     assert of_one_sender(network, tuple(steps), Protocol.TCP.number, "i1")[1] == end
 
 
+def count_copies(run: RunDir) -> None:
+    """Write the counters of pep-w at the marks of a measurement with a swap."""
+    told = [
+        {"type": "mark", "box": "pep-w", "t_ns": 9, "mark": name, "copied_packets": n, "held_bytes": 60}
+        for name, n in (("begin", 3), ("swap", 4), ("end", 5))
+    ]
+    run.path.joinpath("link.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in told), encoding="utf-8")
+
+
 def test_what_its_program_counts_is_a_metric_and_a_figure_of_the_run(load: Load, tmp_path: Path) -> None:
     network, experiment = load()
     line = {"type": "counters", "t_ns": 7, "copied_packets": 5, "held_bytes": 60, "other": 1}
@@ -295,13 +307,20 @@ def test_what_its_program_counts_is_a_metric_and_a_figure_of_the_run(load: Load,
     ]
     assert not list(box_points("sat", line, {}, box_kinds(network)))
     run = begin(tmp_path, experiment, network, ())
-    marks = [("begin", 3), ("swap", 4), ("end", 5)]
-    answer = [
-        {"type": "mark", "box": "pep-w", "t_ns": 9, "mark": name, "copied_packets": n, "held_bytes": 60}
-        for name, n in marks
-    ]
-    run.path.joinpath("link.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in answer), encoding="utf-8")
+    count_copies(run)
     assert analyse(run, find_binary())["boxes"] == {"pep-w": {"copied_packets": 9}}
+    shown = write_report(run).read_text(encoding="utf-8")
+    _, _, section = shown.partition('<section id="boxes">')
+    cells = re.findall(r"<t[hd][^>]*>([^<]*)</t[hd]>", section.partition("</section>")[0])
+    assert cells == ["toy", "meaning", "pep-w", "copied_packets", "sent twice", "9\N{NO-BREAK SPACE}packets"]
+
+
+def test_a_report_has_no_counters_of_boxes_that_are_off(load: Load, tmp_path: Path) -> None:
+    network, experiment = load(boxes="{pep-w: {mode: off}, pep-i: {mode: off}}")
+    run = begin(tmp_path, experiment, network, ())
+    count_copies(run)
+    analyse(run, find_binary())
+    assert "copied_packets" not in write_report(run).read_text(encoding="utf-8")
 
 
 def test_people_see_its_name(load: Load) -> None:
