@@ -45,9 +45,9 @@ class BoxUse:
 
     ``legs``: the names of its interfaces, world and island, of the first pair and then of the spare one.
     ``settings``: resolved, quantities in base units. ``mtu``: IP bytes of the longest packet that all chains through
-    the box carry. ``macs``: of its interfaces by name, and of all hosts by address. ``leg_mtus``: IP bytes of the longest
-    packet on each leg, by name. ``tunnels``: of a kind that encapsulates, docs/box-kinds.md. ``peer``: of a box that
-    keeps a connection to another one.
+    the box carry. ``macs``: of its interfaces by name, and of all hosts by address. ``leg_mtus``: IP bytes of the
+    longest packet on each leg, by name. ``tunnels``: of a kind that encapsulates, docs/box-kinds.md. ``peer``: of
+    a box that keeps a connection to another one.
     """
 
     legs: tuple[tuple[str, str], ...]
