@@ -29,7 +29,7 @@ def _module(frame: FrameType | None) -> str | None:
     if frame is None or frame.f_code.co_filename.startswith("<"):
         return None
     package, dot, name = str(frame.f_globals.get("__name__", "")).partition(".")
-    if package == "atoll" and dot:  # one package with parts, before version 0.1
+    if package == "atoll" and dot:  # a revision whose packages were parts of one (efb9886)
         return name
     return f"{package.removeprefix('atoll_')}.{name}" if package.startswith("atoll_") else None
 

@@ -136,6 +136,6 @@ def _refusal(network: Network, mine: CompiledEntry, other: CompiledEntry) -> str
         spare, remedy = "both of its port pairs are in use", "either "
     return (
         f"chain {mine.segment.gap_id.chain!r} cannot change under traffic: packets of both versions leave routed box "
-        f"{box!r} by the same port without a tag, and {spare} ({what}); {remedy}make two changes (first before the "
-        f"box, then behind it), or {_NO_LOAD}"
+        f"{box!r} by the same port without a tag, and {spare} ({what}); {remedy}change the chain in two steps, "
+        f"first the part before the box and then the part behind it; or, {_NO_LOAD}"
     )

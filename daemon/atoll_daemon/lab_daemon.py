@@ -43,7 +43,7 @@ from atoll_dashboards.influx.sink_supervisor import Fed, feeding
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.calibration.link_calibration import calibrate
 from atoll_testbed.preflight.requirements import require_runnable
-from atoll_testbed.run.run import Run
+from atoll_testbed.run.live_run import LiveRun
 from atoll_testbed.run.run_request import PlannedRun, RunOptions, RunRequest, create_run
 from atoll_testbed.testbed import Testbed, changes_json, while_up
 
@@ -231,7 +231,7 @@ class LabDaemon:
         metrics = request.options.metrics
         self.bus.publish(RunBegun(record.id, str(run_dir.path)))
         with contextlib.closing(run_dir), self.bus.subscribe(take, StepBegun, Live):
-            running = Run(testbed, run.planned, run_dir)
+            running = LiveRun(testbed, run.planned, run_dir)
             sink = feeding(run_dir.path, running.note, self._progress) if metrics else contextlib.nullcontext(Fed())
             async with sink as fed:
                 with self.points.of_run(record.id, metered=metrics):

@@ -79,12 +79,12 @@ async def test_client_and_agent_speak_as_the_contract_shows(project: Path, tmp_p
     assert (await job.wait()).code == 0
     echo = await agent.start_job("echo-w1", ["cat"], config={"type": "ready"})
     await echo.ready(READY_S)
-    told: list[dict[str, Any]] = []
-    await agent.measure(60.0, [("w1", None, ["w1-eth0"])], told.append)
+    answer: list[dict[str, Any]] = []
+    await agent.measure(60.0, [("w1", None, ["w1-eth0"])], answer.append)
     await agent.stop_measuring()
     sampled = await agent.sample([("w1", None, ["w1-eth0"])])
-    assert set(sampled) == set(told[-1]) - {"type"}
-    assert [told[-1]["jobs"]["echo-w1"]["host"], *told[-1]["hosts"]] == ["w1", "w1"]
+    assert set(sampled) == set(answer[-1]) - {"type"}
+    assert [answer[-1]["jobs"]["echo-w1"]["host"], *answer[-1]["hosts"]] == ["w1", "w1"]
     await echo.send({"op": "mark", "id": 1})
     await echo.stop()
     await echo.wait()

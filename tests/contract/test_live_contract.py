@@ -38,7 +38,7 @@ def schema_of(request: str) -> dict[str, Any]:
     return {**schema, "components": whole["components"]}
 
 
-def told(request: str) -> list[dict[str, Any]]:
+def answer(request: str) -> list[dict[str, Any]]:
     return [example["answer"] for example in EXAMPLES if example["request"] == request]
 
 
@@ -50,7 +50,10 @@ def test_every_example_has_the_shape_that_the_document_promises(example: dict[st
 
 def test_every_event_has_the_text_that_this_version_makes() -> None:
     """The page shows it as it is."""
-    events = [*told("GET /v1/events"), *(each for whole in told("GET /v1/replays/{id}") for each in whole["events"])]
+    events = [
+        *answer("GET /v1/events"),
+        *(each for whole in answer("GET /v1/replays/{id}") for each in whole["events"]),
+    ]
     for event in events:
         assert with_text({key: part for key, part in event.items() if key not in ("text", "severity")}) == event
 
@@ -65,7 +68,7 @@ def test_the_page_reads_every_example(project: Path) -> None:
 
 def test_every_kind_of_point_is_of_a_shape() -> None:
     """Measurement, tags, fields, instant."""
-    for message in [*told("GET /v1/replays/{id}/points"), *told("GET /v1/events")]:
+    for message in [*answer("GET /v1/replays/{id}/points"), *answer("GET /v1/events")]:
         for measurement, tags, fields, t_ns in message.get("points", ()):
             assert isinstance(measurement, str)
             assert all(isinstance(tag, str) for tag in tags.values())
@@ -75,7 +78,7 @@ def test_every_kind_of_point_is_of_a_shape() -> None:
 
 def test_what_is_told_has_the_keys_of_the_examples(project: Path, tmp_path: Path) -> None:
     """Neither more nor fewer: an example that has fallen behind teaches the page what is not so."""
-    drawn, idle = told("GET /v1/picture")
+    drawn, idle = answer("GET /v1/picture")
     network, experiment = load_experiment(project / "examples/geo.yaml")
     assert picture(network, experiment, "mininet").keys() == drawn.keys()
     assert picture(network, experiment, "mininet")["boxes"]["sat"].keys() == drawn["boxes"]["sat"].keys()
@@ -84,14 +87,14 @@ def test_what_is_told_has_the_keys_of_the_examples(project: Path, tmp_path: Path
     run.second(0)
     run.end()
     replay = Replay(run.dir.path)
-    (whole,) = told("GET /v1/replays/{id}")
+    (whole,) = answer("GET /v1/replays/{id}")
     assert replay.whole().keys() == whole.keys()
-    (listed,) = told("GET /v1/replays")
+    (listed,) = answer("GET /v1/replays")
     assert replay.head.to_json().keys() == listed["replays"][0].keys()
     tail = replay.tail()
     assert tail is not None
     message = replay.message(next(iter(tail.frames())), 0, 2**63)
     tail.close()
     assert message is not None
-    assert message.keys() == told("GET /v1/replays/{id}/points")[0].keys()
-    assert {"error": error_json(no_lab(LabTarget()))}["error"].keys() == told("503")[0]["error"].keys()
+    assert message.keys() == answer("GET /v1/replays/{id}/points")[0].keys()
+    assert {"error": error_json(no_lab(LabTarget()))}["error"].keys() == answer("503")[0]["error"].keys()

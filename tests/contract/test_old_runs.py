@@ -56,10 +56,10 @@ def test_analysis_of_old_runs_gives_the_summary_of_then(old_runs: list[Path]) ->
         then = summary(run)
         then["notes"] = [note.replace("clock stands still", "clock stops") for note in then["notes"]]
         assert then["verdict"] == "valid"
-        told = report(run)
-        assert told.pop("report") == str(run / "report.html")
+        answer = report(run)
+        assert answer.pop("report") == str(run / "report.html")
         now = summary(run)
-        assert told == now
+        assert answer == now
         assert {key: now[key] for key in then} == {**then, "run_dir": str(run)}
         assert now.keys() - then.keys() == NEW
         assert_as_documented(run)

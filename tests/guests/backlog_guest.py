@@ -16,7 +16,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.events.events import StepBegun
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
 from atoll_core.platforms import VIRTUAL
-from atoll_testbed.run.run import Run
+from atoll_testbed.run.live_run import LiveRun
 from atoll_testbed.run.run_request import RunRequest, create_run, plan_run
 from atoll_testbed.testbed import Testbed
 
@@ -35,7 +35,7 @@ async def main(path: Path, runs: Path, limit: str) -> None:
     testbed.events.subscribe(set_limit, StepBegun)
     request = RunRequest(network, experiment, VIRTUAL)
     run_dir = create_run(runs, request, time.time_ns())
-    await Run(testbed, plan_run(request), run_dir).measure(time.time_ns())
+    await LiveRun(testbed, plan_run(request), run_dir).measure(time.time_ns())
     # What is lost on the laboratory's own loopback interface, which carries its control channels, is lost on no cable.
     own = await testbed.machine(network.hosts[0].name).agent.read(None, interfaces=["lo"])
     loopback = own["counters"]["lo"]["rx_dropped"]

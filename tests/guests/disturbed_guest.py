@@ -21,7 +21,7 @@ from atoll_core.events.events import StepBegun
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
 from atoll_core.platforms import VIRTUAL
-from atoll_testbed.run.run import Run
+from atoll_testbed.run.live_run import LiveRun
 from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run, plan_run
 from atoll_testbed.testbed import Testbed
 from tests.support.sandbox import QUICK
@@ -107,7 +107,7 @@ async def main(runs: Path, wanted: list[str]) -> None:
         began_s, error = time.monotonic(), None
         try:
             with testbed.events.subscribe(notice, StepBegun):
-                await Run(testbed, plan_run(request), run_dir).measure(time.time_ns())
+                await LiveRun(testbed, plan_run(request), run_dir).measure(time.time_ns())
         except AtollError as failed:
             error = str(failed)
         if not begun.is_set():

@@ -13,7 +13,7 @@ from pathlib import Path
 from atoll_core.description.loader import load_experiment
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
 from atoll_core.platforms import VIRTUAL
-from atoll_testbed.run.run import Run
+from atoll_testbed.run.live_run import LiveRun
 from atoll_testbed.run.run_request import RunRequest, create_run, plan_run
 from atoll_testbed.testbed import Testbed
 
@@ -26,7 +26,7 @@ async def main(path: Path, runs: Path) -> None:
     made: list[str] = []
     for _ in range(2):
         run_dir = create_run(runs, request, time.time_ns())
-        await Run(testbed, plan_run(request), run_dir).measure(time.time_ns())
+        await LiveRun(testbed, plan_run(request), run_dir).measure(time.time_ns())
         made.append(str(run_dir.path.relative_to(runs)))
     print(json.dumps({"runs": made}))
 

@@ -36,8 +36,8 @@ class PepTrial(Trial):
                 await asyncio.sleep(2.5)
                 found["echoes"] = await asyncio.to_thread(pair.echoes)
                 pair.close()
-            told = await leaving
-            found[how] = told, time.monotonic() - began
+            answer = await leaving
+            found[how] = answer, time.monotonic() - began
             if how == "reset":
                 found["fates"] = await asyncio.to_thread(pair.fates)
             await self.to(*_PEPS)

@@ -41,7 +41,7 @@ async def outcome(work: Awaitable[Any]) -> str:
     return ""
 
 
-def told(found: LiveTrace) -> dict[str, Any]:
+def answer(found: LiveTrace) -> dict[str, Any]:
     """A live trace for a test to read."""
     return {**to_json(found), "proven": found.proven, "lost": found.lost, "text": live_trace_text(found)}
 
@@ -70,12 +70,12 @@ class Probed:
         """Live traces on a path that is whole, and on one that lacks an entry."""
         testbed = self.testbed
         for name, protocol in (("icmp", Protocol.ICMP), ("tcp", Protocol.TCP), ("udp", Protocol.UDP)):
-            self.said[name] = told(await trace_live(testbed, "w1", "i1", protocol))
-        self.said["back"] = told(await trace_live(testbed, "i2", "w2"))
+            self.said[name] = answer(await trace_live(testbed, "w1", "i1", protocol))
+        self.said["back"] = answer(await trace_live(testbed, "i2", "w2"))
         entry = next(hop.entry for hop in (await trace_live(testbed, "ws", "i1")).trace.hops if hop.switch == "sw-c")
         assert entry is not None
         await testbed.controller.change(testbed.network.switch("sw-c").dpid, [entry], [])
-        self.said["gap"] = told(await trace_live(testbed, "ws", "i1"))
+        self.said["gap"] = answer(await trace_live(testbed, "ws", "i1"))
         await testbed.controller.change(testbed.network.switch("sw-c").dpid, [], [entry])
 
     async def new_version(self) -> None:
@@ -112,7 +112,7 @@ class Probed:
         testbed = self.testbed
         await self._in("sat", "ip link set sat-i down")
         before = await self._held()
-        self.said["cut"] = told(await trace_live(testbed, "w1", "i1"))
+        self.said["cut"] = answer(await trace_live(testbed, "w1", "i1"))
         self.said["dead"] = await outcome(testbed.apply(self.around, at_once=True))
         self.said["restored"] = before == await self._held()
         await self._in("sat", "ip link set sat-i up")

@@ -30,7 +30,7 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK
 from atoll_emulation.this_machine.congestion_controls import permit_everywhere
-from atoll_testbed.run.run import Run
+from atoll_testbed.run.live_run import LiveRun
 from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run, plan_run
 from atoll_testbed.testbed import Testbed
 from tests.support.sandbox import QUICK
@@ -145,7 +145,7 @@ class Soak:
         )
         run_dir = create_run(self._out, request, time.time_ns())
         try:
-            await Run(self._testbed, plan_run(request), run_dir).measure(time.time_ns())
+            await LiveRun(self._testbed, plan_run(request), run_dir).measure(time.time_ns())
             return str(run_dir.manifest()["outcome"])
         finally:
             run_dir.close()
@@ -170,9 +170,9 @@ class Soak:
     async def _both(self) -> str:
         name = self._draw.choice(self._testbed.network.switches).name
         await self._gone(name)
-        told = await self._controller_dies()
+        answer = await self._controller_dies()
         await self._back(name)
-        return f"{told} without {name}"
+        return f"{answer} without {name}"
 
     async def _gone(self, switch: str) -> bool:
         await self._in_lab("ovs-vsctl", "set-controller", switch, _NOBODY)

@@ -43,12 +43,12 @@ def answered(body: Any) -> DescribedExperiment | dict[str, Any]:
     try:
         return described_by_body(body, lab, lab.network, geo, ())
     except AtollError as error:
-        told = error_json(error)
-        json.dumps(told).encode()
-        assert told["status"] in (409, 422)
-        assert told["message"]
-        assert all(mistake["message"].isprintable() or "\n" in mistake["message"] for mistake in told["mistakes"])
-        return told
+        answer = error_json(error)
+        json.dumps(answer).encode()
+        assert answer["status"] in (409, 422)
+        assert answer["message"]
+        assert all(mistake["message"].isprintable() or "\n" in mistake["message"] for mistake in answer["mistakes"])
+        return answer
 
 
 KEYS = st.sampled_from([*RawExperiment.model_fields, "sat", "w1", "to_island", "carries", "island", "rate", "at", "x"])
@@ -95,7 +95,7 @@ def test_the_worst_bodies_are_refused_within_seconds() -> None:
     ]
     for body in worst:
         began = time.process_time()
-        told = answered(body)
-        assert isinstance(told, dict)
-        assert len(json.dumps(told)) < 100_000
+        answer = answered(body)
+        assert isinstance(answer, dict)
+        assert len(json.dumps(answer)) < 100_000
         assert time.process_time() - began < 10, "seconds of the daemon's time"

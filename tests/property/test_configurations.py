@@ -7,7 +7,7 @@ from statistics import median
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll_analysis.run_figures import FIGURES
+from atoll_analysis.figures.run_figures import FIGURES
 from atoll_studies.results.comparison import arrange
 from atoll_studies.results.results import ConfigurationFigure, StudyRun, estimate
 from atoll_studies.study_directory import Provenance

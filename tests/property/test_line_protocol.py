@@ -69,9 +69,9 @@ def test_what_is_no_line_of_a_point_is_refused(text: str) -> None:
 @given(st.dictionaries(st.text(), st.text(), max_size=3), st.dictionaries(st.text(), FIGURES | st.floats(), max_size=3))
 def test_as_json_a_point_is_json_whatever_it_holds(tags: dict[str, str], fields: dict[str, Field]) -> None:
     """Figures that JSON cannot express either (not a number, infinities) are left out."""
-    told = MetricPoint("m", tags, fields, 17).to_json()
-    assert json.loads(json.dumps(told, allow_nan=False)) == told
-    assert (told is None) == (MetricPoint("m", tags, fields, 17).line()[0] is None)
+    answer = MetricPoint("m", tags, fields, 17).to_json()
+    assert json.loads(json.dumps(answer, allow_nan=False)) == answer
+    assert (answer is None) == (MetricPoint("m", tags, fields, 17).line()[0] is None)
 
 
 def split_line(line: str) -> tuple[str, str, str]:

@@ -72,14 +72,14 @@ def keys(described: Any, key: str = "") -> list[str]:
     return [each.key for each in settings_table(key, [described])]
 
 
-def told_once(key: str, told: list[str]) -> bool:
+def told_once(key: str, answer: list[str]) -> bool:
     """Whether exactly one of the rows is of this setting: its own, or that of the thing that it is a part of.
 
     An empty list beside ones that are not is told by their parts, which it lacks.
     """
     parts = key.split(".")
-    found = sum(told.count(".".join(parts[:length])) for length in range(1, len(parts) + 1))
-    return found == 1 or (found == 0 and any(each.startswith(f"{key}.") for each in told))
+    found = sum(answer.count(".".join(parts[:length])) for length in range(1, len(parts) + 1))
+    return found == 1 or (found == 0 and any(each.startswith(f"{key}.") for each in answer))
 
 
 def holds(found: Likeness, networks: list[Network], experiments: list[Experiment]) -> None:
@@ -94,8 +94,8 @@ def holds(found: Likeness, networks: list[Network], experiments: list[Experiment
                 assert told_once(key, alike + unlike), key
     for network in networks:
         of_one_lab = all(each == networks[0] for each in networks)  # then the origin `lab` tells of all of it
-        told = ["lab"] if of_one_lab else alike + unlike
-        assert all(key == "lab.name" or told_once(key, told) for key in keys(network, "lab"))
+        answer = ["lab"] if of_one_lab else alike + unlike
+        assert all(key == "lab.name" or told_once(key, answer) for key in keys(network, "lab"))
 
 
 @given(st.lists(st.sampled_from(SHIPPED), min_size=1, max_size=4))
@@ -136,5 +136,5 @@ def test_what_was_changed_is_unlike_and_nothing_else(path: Path, seed: int, chan
 
 def texts(network: Network, experiment: Experiment) -> dict[str, str]:
     """Every setting of one description."""
-    told = (*settings_table("lab", [network]), *settings_table("", [experiment]))
-    return {each.key: each.texts[0] for each in told}
+    answer = (*settings_table("lab", [network]), *settings_table("", [experiment]))
+    return {each.key: each.texts[0] for each in answer}

@@ -51,7 +51,7 @@ MISTAKES = {
 }
 
 
-def told(*names: str) -> Sequence[str]:
+def answer(*names: str) -> Sequence[str]:
     """The messages for the descriptions with these mistakes, without lines and suggested ports: others take them."""
     texts = dict(TEXTS)
     for name in names:
@@ -70,7 +70,7 @@ def told(*names: str) -> Sequence[str]:
 
 @pytest.fixture(scope="module")
 def alone() -> dict[str, Sequence[str]]:
-    return {name: told(name) for name in MISTAKES}
+    return {name: answer(name) for name in MISTAKES}
 
 
 def test_each_is_one_mistake(alone: dict[str, Sequence[str]]) -> None:
@@ -82,4 +82,4 @@ def test_two_mistakes_are_told_as_each_alone(one: str, alone: dict[str, Sequence
     names = list(MISTAKES)
     for other in names[names.index(one) + 1 :]:
         if {one, other} != {"outside", "network"}:  # of an address nothing can be said without its network
-            assert set(told(one, other)) == {*alone[one], *alone[other]}, other
+            assert set(answer(one, other)) == {*alone[one], *alone[other]}, other

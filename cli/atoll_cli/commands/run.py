@@ -30,11 +30,11 @@ def run_experiment(command: RunArguments) -> int:
     warnings = warn(doubts, strict=command.strict)
     require_runnable(request, command.runs)
     require_lab(request.platform, request.options.backend)
-    run = _LiveRun(command, request.experiment.duration.s, started_ns, warnings, grafana)
+    run = _RunDisplay(command, request.experiment.duration.s, started_ns, warnings, grafana)
     return asyncio.run(run.execute())
 
 
-class _LiveRun:
+class _RunDisplay:
     """A run on the lab that is up, or on one of its own."""
 
     def __init__(

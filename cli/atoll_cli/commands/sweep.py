@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from atoll_analysis.run_figures import FIGURES
+from atoll_analysis.figures.run_figures import FIGURES
 from atoll_cli.commands.selection import lab_target, refuse
 from atoll_cli.terminal.diagnostics import warn
 from atoll_cli.terminal.progress import EXIT_INVALID

@@ -158,7 +158,7 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
             transfer.line,
             ("transfer", "size"),
             f"{transfer.size} takes at least {least.s:.1f} s at {rate}, and the run ends {left.s:g} s after the "
-            "transfer's start; usual is a duration that leaves it twice that",
+            f"transfer's start; usual is at least twice the time that the transfer takes: {2 * least.s:.1f} s",
             ("duration",),
             *(("links", link.box, "to_island", "rate") for link in experiment.links),
         )

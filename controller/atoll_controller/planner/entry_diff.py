@@ -70,9 +70,10 @@ def explained(
 
 def _difference(wanted: FlowEntry, held: FlowEntry) -> str | None:
     if wanted.actions != held.actions:
-        return f"actions differ: switch {describe_actions(held.actions)}, plan {describe_actions(wanted.actions)}"
+        on_switch, in_plan = describe_actions(held.actions), describe_actions(wanted.actions)
+        return f"actions differ: on the switch '{on_switch}', in the plan '{in_plan}'"
     if wanted.cookie != held.cookie:
-        return f"cookie differs: switch {held.cookie:#018x}, plan {wanted.cookie:#018x}"
+        return f"cookie differs: on the switch {held.cookie:#018x}, in the plan {wanted.cookie:#018x}"
     return None
 
 

@@ -158,7 +158,7 @@ def _reached(network: Network, experiment: Experiment, step: Delivery, *, to_isl
         return hop(HopKind.BOX, f"link of {way.rate}, queue {way.queue}", way.delay_at_start.ns)
     if step.name in {tap.name for tap in network.taps}:
         tap = network.tap(step.name)
-        return hop(HopKind.TAP, f"copy for {tap.interface.name} of {tap.host}")
+        return hop(HopKind.TAP, f"copy to interface {tap.interface.name} of {tap.host}")
     return hop(HopKind.HOST, network.host(step.name).role.value)
 
 

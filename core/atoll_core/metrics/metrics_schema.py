@@ -38,11 +38,14 @@ class Measurement:
     every_ns: int
     tags: tuple[tuple[str, str], ...]
     fields: tuple[MetricField, ...]
+    in_virtual_time: str = ""
+    """When there is a point in virtual time, if that differs."""
 
 
 EMULATION = "emulation"
 """Name of the machine that runs a whole emulated laboratory."""
 
+_RARELY = "every five minutes"
 _SUM = "sum since the box was started"
 _BOX = ("box", "name of the box in lab.yaml")
 _DIRECTION = ("direction", "`to_island` or `to_world`")
@@ -64,12 +67,10 @@ _TIMING = (
     MetricField(
         "clamped_packets",
         "packets",
-        "their arrival was recorded later than their timestamp, because a later event had already taken effect; "
-        f"{_SUM}",
+        "treated as arriving later than their receive timestamp, because an event after that timestamp had already "
+        f"been processed; {_SUM}",
     ),
-    MetricField(
-        "clamped_max_ns", "ns", "largest difference between timestamp and recorded arrival since the previous point"
-    ),
+    MetricField("clamped_max_ns", "ns", "largest difference between these two times since the previous point"),
     MetricField("stall_count", "stalls", f"periods of late departures, each longer than `limits.stall`; {_SUM}"),
     MetricField("stall_ns", "ns", f"length of these periods; {_SUM}"),
 )
@@ -132,8 +133,7 @@ MEASUREMENTS = (
     ),
     Measurement(
         "link_config",
-        "the configuration of a link, without the changes that a trace makes; in virtual time every five minutes, at "
-        "swaps and changes of links, and at the end",
+        "the configuration of a link, without the changes that a trace makes",
         SECOND_NS,
         (_BOX, _DIRECTION),
         (
@@ -141,6 +141,7 @@ MEASUREMENTS = (
             MetricField("delay_ns", "ns", "propagation delay"),
             MetricField("queue_bytes", "bytes", "capacity of the queue"),
         ),
+        f"{_RARELY}, at swaps and changes of links, and at the end",
     ),
     Measurement(
         "delay_class",
@@ -169,14 +170,14 @@ MEASUREMENTS = (
     ),
     Measurement(
         "latency_config",
-        "the configured terrestrial latency of a world server; in virtual time every five minutes, at swaps, and at "
-        "the end",
+        "the configured terrestrial latency of a world server",
         SECOND_NS,
         (_HOST,),
         (
             MetricField("rtt_ns", "ns", "round-trip time of its class; 0: not delayed"),
             MetricField("jitter_ns", "ns", "jitter of its class, in one direction"),
         ),
+        f"{_RARELY}, at swaps, and at the end",
     ),
     Measurement(
         "latency_check",
@@ -261,14 +262,15 @@ MEASUREMENTS = (
     ),
     Measurement(
         "interface",
-        "an experiment interface of a host or box, as counted by its kernel; every five minutes in virtual time",
+        "an experiment interface of a host or box, as counted by its kernel",
         SECOND_NS,
         (_HOST, ("interface", "name of the interface")),
         _both_ways("the interface was made"),
+        _RARELY,
     ),
     Measurement(
         "tcp",
-        "TCP in a host's network namespace, as counted by its kernel; every five minutes in virtual time",
+        "TCP in a host's network namespace, as counted by its kernel",
         SECOND_NS,
         (_HOST,),
         (
@@ -288,10 +290,11 @@ MEASUREMENTS = (
                 "receive_queue_dropped", "1", f"received, but no room in the socket's receive queue; {_NAMESPACE}"
             ),
         ),
+        _RARELY,
     ),
     Measurement(
         "udp",
-        "UDP in a host's network namespace, as counted by its kernel; every five minutes in virtual time",
+        "UDP in a host's network namespace, as counted by its kernel",
         SECOND_NS,
         (_HOST,),
         (
@@ -304,20 +307,22 @@ MEASUREMENTS = (
             ),
             MetricField("send_buffer_errors", "1", f"not sent: no room in the socket's send buffer; {_NAMESPACE}"),
         ),
+        _RARELY,
     ),
     Measurement(
         "job",
-        "a program that the agent runs for the experiment; every five minutes in virtual time",
+        "a program that the agent runs for the experiment",
         SECOND_NS,
         (_HOST, ("job", "name of the job, such as `serve-w1`, `link-sat`")),
         (
             MetricField("cpu_ns", "ns", "CPU time since its start, of all its CPUs together"),
             MetricField("memory_bytes", "bytes", "resident memory; that of its control group if it has one"),
         ),
+        _RARELY,
     ),
     Measurement(
         "machine",
-        "a machine as a whole; every five minutes in virtual time",
+        "a machine as a whole",
         SECOND_NS,
         (_MACHINE,),
         (
@@ -346,10 +351,11 @@ MEASUREMENTS = (
                 "machine was started",
             ),
         ),
+        _RARELY,
     ),
     Measurement(
         "agent",
-        "a machine's agent; every five minutes in virtual time",
+        "a machine's agent",
         SECOND_NS,
         (_MACHINE,),
         (
@@ -357,6 +363,7 @@ MEASUREMENTS = (
             MetricField("memory_bytes", "bytes", "resident memory"),
             MetricField("jobs", "1", "programs that it runs now"),
         ),
+        _RARELY,
     ),
     Measurement(
         "clock",
@@ -375,14 +382,15 @@ MEASUREMENTS = (
     ),
     Measurement(
         "switch_port",
-        "a port of a switch, as counted by the switch (OpenFlow 1.3.5, 7.3.5.6); every five minutes in virtual time",
+        "a port of a switch, as counted by the switch (OpenFlow 1.3.5, 7.3.5.6)",
         SECOND_NS,
         (_SWITCH, ("port", "number of the port")),
         _both_ways("the switch was started"),
+        _RARELY,
     ),
     Measurement(
         "flow_entries",
-        "the flow entries of a switch that share a cookie, those of one segment of one app; as often as ports",
+        "the flow entries of a switch that share a cookie: those of one segment of one app",
         SECOND_NS,
         (
             _SWITCH,
@@ -394,6 +402,7 @@ MEASUREMENTS = (
             MetricField("packets", "packets", "counted by them since each was installed"),
             MetricField("bytes", "bytes", "counted by them since each was installed"),
         ),
+        _RARELY,
     ),
     Measurement(
         "event",
@@ -427,6 +436,8 @@ def schema_markdown(of_kinds: Iterable[Measurement]) -> str:
     parts = ["| tag of every point | |", "|---|---|", *(f"| `{name}` | {what} |" for name, what in COMMON_TAGS.items())]
     for each in (*MEASUREMENTS, *of_kinds):
         period = f"every {each.every_ns / 1e6:g} ms" if each.every_ns else "when it happens"
+        if each.in_virtual_time:
+            period += f"; in virtual time {each.in_virtual_time}"
         sentences = f"{each.what[0].upper()}{each.what[1:]}. One point {period}."
         parts += ["", f"### {each.name}", fill(sentences, 100, break_on_hyphens=False), ""]
         parts += ["| | unit | |", "|---|---|---|"]

@@ -11,7 +11,7 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_dashboards.diagram.fabric_diagram import draw_fabric
 from atoll_dashboards.diagram.labels import carried_words, delay_words, hosts_words, name_ranges
-from atoll_dashboards.diagram.lanes import Column, arrange
+from atoll_dashboards.diagram.lanes import LaneColumn, arrange
 from atoll_dashboards.diagram.svg import FAINT, GREY, LANES, CardLine, Drawing, card_size
 
 _MARGIN = 24.0
@@ -87,7 +87,7 @@ def graph(network: Network, experiment: Experiment) -> str:
     return drawing.render(width + _MARGIN, height + _MARGIN)
 
 
-def _columns(drawing: Drawing, columns: list[Column], room: _Room, gap: float) -> None:
+def _columns(drawing: Drawing, columns: list[LaneColumn], room: _Room, gap: float) -> None:
     x = room.left + gap
     for column in columns:
         for first, last in column.runs:

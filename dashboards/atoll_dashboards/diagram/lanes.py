@@ -15,7 +15,7 @@ _Key = tuple[str, int]  # a box or tap, and 0; or the lane whose own it is
 
 
 @dataclass(frozen=True, slots=True)
-class Column:
+class LaneColumn:
     """A box or a tap: its label, and the runs of neighbouring lanes (first, last) that pass it."""
 
     box: bool
@@ -25,7 +25,7 @@ class Column:
     runs: list[tuple[int, int]]
 
 
-def arrange(network: Network, experiment: Experiment) -> list[Column]:
+def arrange(network: Network, experiment: Experiment) -> list[LaneColumn]:
     """The columns from world to island.
 
     A chain that passes boxes in another order than those before it has columns of its own.
@@ -36,12 +36,12 @@ def arrange(network: Network, experiment: Experiment) -> list[Column]:
         shared = [*keys, [(hop, 0) for hop in hops]]
         keys = shared if _order(shared) is not None else [*keys, [(hop, lane) for hop in hops]]
     boxes = {box.name: box for box in network.boxes}
-    columns: list[Column] = []
+    columns: list[LaneColumn] = []
     for key in _order(keys) or ():
         lines = box_words(boxes[key[0]], experiment) if key[0] in boxes else tap_words(network.tap(key[0]))
         width, height = card_size(lines, margin=8)
         passing = [lane for lane, hops in enumerate(keys) if key in hops]
-        columns.append(Column(key[0] in boxes, lines, width, height, _runs(passing)))
+        columns.append(LaneColumn(key[0] in boxes, lines, width, height, _runs(passing)))
     return columns
 
 

@@ -10,9 +10,9 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
+from atoll_analysis.figures.run_figures import FIGURES, LOSSES, measured
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.directory import COMPLETED, RUNNING
-from atoll_analysis.run_figures import FIGURES, LOSSES, measured
 from atoll_analysis.summary import Summary
 from atoll_analysis.verdict.findings import Verdict
 from atoll_core.codec import from_json

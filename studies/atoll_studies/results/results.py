@@ -13,9 +13,9 @@ from pathlib import Path
 from statistics import median
 from typing import TYPE_CHECKING, Any, cast
 
+from atoll_analysis.figures.run_figures import FIGURES, LOSSES
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import replacing
-from atoll_analysis.run_figures import FIGURES, LOSSES
 from atoll_analysis.summary import Summary
 from atoll_analysis.tables.table_schemas import unit_of
 from atoll_core.codec import from_json

@@ -7,8 +7,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
+from atoll_analysis.figures.run_figures import measured
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.run_figures import measured
 from atoll_analysis.summary import Summary
 from atoll_core.description.raw_study import ATTEMPTS, MSER_5
 from atoll_core.errors import RunDirError

@@ -20,8 +20,8 @@ from matplotlib.figure import Figure
 from matplotlib.ticker import FixedLocator, LogLocator, NullFormatter, NullLocator, StrMethodFormatter
 from numpy.typing import NDArray
 
+from atoll_analysis.figures.run_figures import FIGURES
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.run_figures import FIGURES
 from atoll_core.errors import UsageError
 from atoll_core.plural import counted
 from atoll_core.units import Duration, Rate, Size

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 from itertools import groupby
 
-from atoll_analysis.run_figures import FIGURES, RATE
+from atoll_analysis.figures.run_figures import FIGURES, RATE
 from atoll_controller.planner.virtual_cost import rough
 from atoll_core.plural import counted, listed, significant
 from atoll_core.units import Size
@@ -80,7 +80,7 @@ def headline(results: Results) -> str:
     if len(results.all_runs) == 1:
         return runs
     if any(name != SEED for name, _ in likeness.unlike):
-        return f"{runs}; not only their settings differ: see 'not alike'"
+        return f"{runs}; they differ in more than settings and seeds: see 'not alike'"
     differing = [*(["settings"] if likeness.settings else []), *(["seeds"] if len(results.seeds) > 1 else [])]
     how = f"alike but for their {' and '.join(differing)}" if differing else "identical in all recorded properties"
     return f"{runs}, {how}"

@@ -35,7 +35,7 @@ class SpecialHosts:
         """The special hosts. Raises RunError if the lab does not have both."""
         world, island = network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL)
         if not (world and island):
-            msg = f"lab {network.name}: links are tested between a world-special and an island-special host; add both"
+            msg = f"lab {network.name}: a test of links needs a world-special and an island-special host"
             raise RunError(msg)
         return cls(world[0], island[0])
 

@@ -22,7 +22,7 @@ from atoll_core.events.events import STREAMED, StepBegun
 from atoll_core.plan.tc_settings import timer_slack
 from atoll_emulation.this_machine.congestion_controls import permit_everywhere
 from atoll_testbed.platforms.base import EmulatedPlatform
-from atoll_testbed.run.run import Run
+from atoll_testbed.run.live_run import LiveRun
 from atoll_testbed.run.run_request import plan_run, read_request
 from atoll_testbed.testbed import Testbed
 
@@ -55,7 +55,7 @@ async def measure(directory: Path) -> int:
         request = read_request(run_dir)
         planned = plan_run(request)
         testbed = await Testbed.start(request.network, events, slack=timer_slack(request.platform))
-        await Run(testbed, planned, run_dir).measure(started_ns)
+        await LiveRun(testbed, planned, run_dir).measure(started_ns)
     except AtollError as error:
         write({"type": "error", "message": str(error), "exit_code": error.exit_code})
         return error.exit_code

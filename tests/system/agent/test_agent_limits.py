@@ -262,7 +262,7 @@ async def test_the_agent_has_all_descriptors_it_may_have_and_its_jobs_those_it_w
         for limits in (JobLimits(), JobLimits(open_files=99)):
             job = await agent.start_job("say", [sys.executable, "-c", script], on_line=said.append, limits=limits)
             assert (await job.wait()).code == 0, job.exit_text()
-        assert [told["open_files"] for told in said] == [[200, hard], [99, 99]]
+        assert [answer["open_files"] for answer in said] == [[200, hard], [99, 99]]
 
 
 async def test_a_job_that_no_control_group_can_be_made_for_runs_without_and_is_bounded_by_itself() -> None:
@@ -284,16 +284,16 @@ async def test_a_job_that_no_control_group_can_be_made_for_runs_without_and_is_b
 @both_kinds
 async def test_metrics_come_at_the_interval_asked_for(kind: list[str]) -> None:
     """A job that computes is seen in its own CPU time and in the machine's."""
-    told: list[dict[str, Any]] = []
+    answer: list[dict[str, Any]] = []
     async with agent_of(kind) as agent:
         await agent.start_job("busy", ["sh", "-c", "while :; do :; done"])
-        await agent.measure(0.2, [("here", None, ["lo"])], told.append)
-        await eventually(lambda: len(told) >= 4, "four samples came")
+        await agent.measure(0.2, [("here", None, ["lo"])], answer.append)
+        await eventually(lambda: len(answer) >= 4, "four samples came")
         await agent.stop_measuring()
-        count = len(told)
+        count = len(answer)
         await asyncio.sleep(0.5)
-        assert len(told) == count, "no more after that"
-    first, last = told[0], told[-1]
+        assert len(answer) == count, "no more after that"
+    first, last = answer[0], answer[-1]
     passed_ns = last["t_ns"] - first["t_ns"]
     assert passed_ns >= 0.5e9
     used_ns = last["jobs"]["busy"]["cpu_ns"] - first["jobs"]["busy"]["cpu_ns"]
@@ -302,7 +302,7 @@ async def test_metrics_come_at_the_interval_asked_for(kind: list[str]) -> None:
     assert last["machine"]["busy_ns"] > first["machine"]["busy_ns"]
     assert first["machine"]["busy"] is None
     # The last may come so soon after the one before that the kernel has counted no time since.
-    assert all(0 < sample["machine"]["busy"] <= 1 for sample in told[1:-1])
+    assert all(0 < sample["machine"]["busy"] <= 1 for sample in answer[1:-1])
     assert last["machine"]["cpus"] == os.cpu_count()
     assert set(last["hosts"]["here"]) == {"interfaces", "tcp", "udp"}
     assert last["agent"]["jobs"] == 1
@@ -319,13 +319,13 @@ def pretending(hello: str) -> list[str]:
 
 
 @pytest.mark.parametrize(
-    ("speaks", "told"),
+    ("speaks", "answer"),
     [('"protocol":3,"speaks":[[3,0]]', "3.0"), ('"protocol":1', "1.0"), ('"protocol":"x"', "no version")],
 )
-async def test_an_agent_that_speaks_another_language_is_named_with_the_remedy(speaks: str, told: str) -> None:
+async def test_an_agent_that_speaks_another_language_is_named_with_the_remedy(speaks: str, answer: str) -> None:
     """Older, newer, and one that says nothing of the kind."""
     hello = f'{{"type":"hello",{speaks},"version":"9.0.0","pid":1,"arch":"x86_64"}}'
-    wrong = f"9.0.0 speaks protocol {told}, but {OURS} is needed: build both from one revision"
+    wrong = f"9.0.0 speaks protocol {answer}, but {OURS} is needed: build both from one revision"
     with pytest.raises(LabError, match=wrong):
         await Agent.start(pretending(hello), find_binary())
 

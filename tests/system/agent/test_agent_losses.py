@@ -68,7 +68,7 @@ send(17, struct.pack("!HHHHI", 5002, 5001, 12, 0, 4711), 6, damage=1)
 )
 
 
-def told(found: dict[str, Any]) -> list[str]:
+def answer(found: dict[str, Any]) -> list[str]:
     """The caveats on what the hosts' sockets counted."""
     lost = lost_outside({"lost_outside": {**found, "machines": {}}}, ())
     return [finding.text for finding in judge_lost_outside(lost, blamed=False)]
@@ -88,7 +88,7 @@ async def test_what_sockets_have_no_room_for_is_told_of_their_host(tmp_path: Pat
     counted = found["hosts"]["full"]
     assert 0 < counted["udp.receive_buffer_errors"] == counted["udp.in_errors"] < SENT
     assert 0 < counted["tcp.listen_drops"] < CALLS
-    listening, receiving = told(found)
+    listening, receiving = answer(found)
     assert "because the listen queue was full (full " in listening
     assert "because a socket's receive buffer was full (full " in receiving
 
@@ -107,6 +107,6 @@ async def test_a_checksum_that_is_wrong_is_damage_and_a_syn_sent_again_is_none(t
     assert errors[1] - errors[0] == REPEATED
     found = drop_increase(begin, end, None)
     assert found["hosts"] == {"wrong": {"tcp.checksum_errors": 2, "udp.checksum_errors": 1, "udp.in_errors": 1}}
-    segments, datagrams = told(found)
+    segments, datagrams = answer(found)
     assert segments.startswith("2 TCP segments were discarded because of a wrong checksum (wrong 2): ")
     assert datagrams.startswith("1 datagram was discarded because of a wrong checksum (wrong 1): ")

@@ -65,11 +65,11 @@ def test_the_binary_of_the_machine_arrives_whole_and_one_that_does_not_run_chang
     program.write_text("#!/bin/sh\necho atoll-host 0.1.0\n# " + 100_000 * "x")
     done = install(rack, tmp_path)
     assert done.returncode == 0, done.stderr
-    (told,) = json.loads(done.stdout)["machines"].values()
-    assert (told["arch"], told["bytes_sent"]) == ("aarch64", program.stat().st_size)
+    (answer,) = json.loads(done.stdout)["machines"].values()
+    assert (answer["arch"], answer["bytes_sent"]) == ("aarch64", program.stat().st_size)
     held = rack.on(PI, "sha256sum", THERE).stdout
     held = on_it(rack, "sha256sum", THERE)
-    assert told["sha256"] in held
+    assert answer["sha256"] in held
 
     elf = bytearray(find_binary().read_bytes())
     elf[_MACHINE_AT : _MACHINE_AT + 2] = _EM_AARCH64.to_bytes(2, "little")

@@ -354,8 +354,8 @@ async def test_the_token_is_in_no_process_no_log_and_no_answer(lab: Lab) -> None
     token = "a-token-of-the-environment"
     up = f"ATOLL_TOKEN={token} atoll up examples/geo.yaml --listen 8090 --json"
     try:
-        told = json.loads(in_shell(lab.sandbox, up))
-        assert told["url"] == "http://127.0.0.1:8090"
+        reply = json.loads(in_shell(lab.sandbox, up))
+        assert reply["url"] == "http://127.0.0.1:8090"
         assert (await lab.ask("GET", "/v1/status"))[0] == 401, "the token before is not the token any more"
         look = f"cat /proc/[0-9]*/environ /proc/[0-9]*/cmdline {lab.sandbox.directory}/.local/state/atoll_daemon.log"
         assert token not in in_shell(lab.sandbox, f"({look}) 2>&1 | tr '\\0' '\\n' | grep -v 'grep\\|^cat' || true")

@@ -148,10 +148,10 @@ async def test_a_run_is_watched_point_by_point_and_again_from_its_directory(watc
     assert live == followed
     assert followed == await watch.points(run["id"])
     assert {"link", "delay_class", "event"} <= {point[0] for point in live}
-    told = await watch.get(f"/v1/replays/{run['id']}")
-    assert told["finished"]
-    assert told["picture"] == {**drawn, "run": None}
-    steps = [event["step"] for event in told["events"] if event["type"] == "step"]
+    output = await watch.get(f"/v1/replays/{run['id']}")
+    assert output["finished"]
+    assert output["picture"] == {**drawn, "run": None}
+    steps = [event["step"] for event in output["events"] if event["type"] == "step"]
     assert steps == [message["step"] for message in seen if message["type"] == "step"]
 
 

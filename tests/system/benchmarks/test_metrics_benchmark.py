@@ -30,5 +30,5 @@ def test_a_pair_of_runs_with_metrics_and_without(project: Path, tmp_path: Path) 
         assert 0 < run["figures_us"]["p50"] <= run["figures_us"]["p99"] <= run["figures_us"]["max"] * 1.07
     assert "1 pairs of runs of 5 s" in done.stdout
     assert done.stdout.strip() in page.read_text()
-    told = subprocess.run([*argv[:2], "--pairs", "0", "--store", stored], capture_output=True, text=True, check=False)
-    assert told.stdout == done.stdout
+    answer = subprocess.run([*argv[:2], "--pairs", "0", "--store", stored], capture_output=True, text=True, check=False)
+    assert answer.stdout == done.stdout

@@ -210,7 +210,7 @@ async def test_actions_changed_by_hand_are_put_right(
     )
     (change,) = await apply_flows(controller, network, plan)
     assert change.action is ChangeAction.MODIFY
-    assert change.reason == "actions differ: switch port 3, plan port 22, port 3"
+    assert change.reason == "actions differ: on the switch 'port 3', in the plan 'port 22, port 3'"
     assert await apply_flows(controller, network, plan) == ()
 
 

@@ -139,8 +139,8 @@ def test_the_verb_proves_the_lab_that_is_up(tmp_path: Path) -> None:
         )
         assert answered, good.stdout
         assert float(answered[1]) >= RTT_NS / 1e6 - 0.2
-        told = sandbox.run(ATOLL, "trace", QUICK, "i1", "w1", "--live", "--json")
-        assert json.loads(told.stdout)["proven"] is True
+        answer = sandbox.run(ATOLL, "trace", QUICK, "i1", "w1", "--live", "--json")
+        assert json.loads(answer.stdout)["proven"] is True
         other = sandbox.run(ATOLL, "trace", ROOT / "examples/geo.yaml", "w1", "i1", "--live")
         assert other.returncode == 1
         assert "island is up with experiment quick, not experiment geo on" in other.stderr

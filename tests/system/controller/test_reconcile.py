@@ -63,7 +63,7 @@ class Kept:
             self._task.cancel()
         await self.reconciler.controller.close()
 
-    async def told(self, words: str) -> str:
+    async def answer(self, words: str) -> str:
         """The first note that has these words, once there is one."""
         async with asyncio.timeout(LIMIT_S):
             while not (found := [note for note in self.notes if words in note]):  # noqa: ASYNC110 - as a user would
@@ -90,7 +90,7 @@ async def kept(switches: Switches, demo: tuple[Network, Plan], monkeypatch: pyte
 
 
 @pytest.mark.parametrize(
-    ("words", "by_hand", "told"),
+    ("words", "by_hand", "answer"),
     [
         (
             ("del-flows", "br1", "--strict", W3),
@@ -110,15 +110,15 @@ async def kept(switches: Switches, demo: tuple[Network, Plan], monkeypatch: pyte
     ],
 )
 async def test_what_is_changed_by_hand_is_put_right(
-    kept: Kept, words: tuple[str, ...], by_hand: str, told: str
+    kept: Kept, words: tuple[str, ...], by_hand: str, answer: str
 ) -> None:
     """By a change of that entry alone: the others are not installed anew, so traffic by them goes on."""
     verb, bridge, *arguments = words
     await asyncio.sleep(0.5)  # then an entry that is installed anew is younger than it was
     before = kept.ages(bridge)
     kept.switches.ofctl(verb, bridge, *arguments)
-    note = await kept.told("repaired")
-    assert note == f"sw-w1 {by_hand}; {told}"
+    note = await kept.answer("repaired")
+    assert note == f"sw-w1 {by_hand}; {answer}"
     after = kept.ages(bridge)
     assert after.keys() == before.keys()
     assert sum(after[match] < before[match] for match in before) == (0 if verb == "add-flow" else 1)
@@ -128,10 +128,10 @@ async def test_a_switch_that_reboots_gets_its_entries_back(kept: Kept, demo: tup
     """Its connection breaks and its table is empty when it comes back; the reason is told, and how long it was away."""
     wanted = sum(entry.switch == "sw-c" for entry in demo[1].flows)
     kept.switches.connect(NOBODY, "br3")
-    await kept.told("sw-c lost its control channel; it keeps forwarding")
+    await kept.answer("sw-c lost its control channel; it keeps forwarding")
     kept.switches.ofctl("del-flows", "br3")
     kept.switches.connect(kept.port, "br3")
-    note = await kept.told("sw-c connected again after")
+    note = await kept.answer("sw-c connected again after")
     assert f"; {wanted} flow entries repaired: add '" in note
     assert len(kept.ages("br3")) == wanted
 
@@ -141,10 +141,10 @@ async def test_a_channel_that_broke_for_a_moment_changes_nothing(kept: Kept) -> 
     await asyncio.sleep(0.3)
     before = kept.ages("br3")
     kept.switches.connect(NOBODY, "br3")
-    await kept.told("sw-c lost")
+    await kept.answer("sw-c lost")
     assert kept.ages("br3").keys() == before.keys()
     kept.switches.connect(kept.port, "br3")
-    assert (await kept.told("sw-c connected again")).endswith("; no differences")
+    assert (await kept.answer("sw-c connected again")).endswith("; no differences")
     after = kept.ages("br3")
     assert all(after[match] >= before[match] for match in before)
 
@@ -162,7 +162,7 @@ async def test_a_flapping_channel_is_left_alone_until_it_holds(kept: Kept, monke
             kept.switches.ofctl("del-flows", "br3", "in_port=3")
         kept.switches.connect(kept.port, "br3")
         await kept.reconciler.controller.wait_for([3], CONNECT_S)
-    await kept.told("; 1 flow entries repaired: add")
+    await kept.answer("; 1 flow entries repaired: add")
     assert sum("flaps" in note for note in kept.notes) == 1
     assert sum("lost its control channel" in note for note in kept.notes) == 3
 
@@ -173,9 +173,9 @@ async def test_a_controller_that_is_killed_is_replaced(kept: Kept) -> None:
     before = kept.ages("br1")
     entered = kept.reconciler.controller._process.pid
     os.kill(int(Path(f"/proc/{entered}/task/{entered}/children").read_text()), signal.SIGKILL)
-    await kept.told("the controller died")
+    await kept.answer("the controller died")
     kept.switches.ofctl("del-flows", "br1", "--strict", W3)
-    note = await kept.told("controller restarted")
+    note = await kept.answer("controller restarted")
     assert note == "controller restarted; 1 flow entries repaired: add 'w3 -> island: class rtt-50 of delay'"
     await asyncio.wait_for(kept.reconciler.settled(), LIMIT_S)
     after = kept.ages("br1")
@@ -187,7 +187,7 @@ async def test_a_switch_that_cannot_speak_1_3_is_told_what_to_do(kept: Kept) -> 
     database = f"--db=unix:{kept.switches.environment['OVS_RUNDIR']}/db.sock"
     kept.switches.run("ovs-vsctl", database, "set", "bridge", "br4", "protocols=OpenFlow10")
     try:
-        note = await kept.told("only OpenFlow 1.0")
+        note = await kept.answer("only OpenFlow 1.0")
         assert note.startswith("a switch: a switch at 127.0.0.1 speaks only OpenFlow 1.0, but 1.3 is needed; ")
         assert "protocols=OpenFlow13" in note
     finally:

@@ -28,9 +28,9 @@ def test_switches_are_listed_with_what_they_hold(sandbox: Sandbox) -> None:
     none = sandbox.run(ATOLL, "switches")
     assert (none.returncode, none.stderr) == (1, "no lab is up; `atoll up LAB` starts one\n")
     assert sandbox.run(ATOLL, "up", GEO).returncode == 0
-    told = sandbox.run(ATOLL, "switches", "--json")
-    assert told.returncode == 0, told.stderr
-    switches = {each["name"]: each for each in json.loads(told.stdout)["switches"]}
+    answer = sandbox.run(ATOLL, "switches", "--json")
+    assert answer.returncode == 0, answer.stderr
+    switches = {each["name"]: each for each in json.loads(answer.stdout)["switches"]}
     assert list(switches) == ["sw-w1", "sw-w2", "sw-c", "sw-i"]
     plan = json.loads(sandbox.run(ATOLL, "plan", GEO, "--json").stdout)
     for name, switch in switches.items():
@@ -58,8 +58,8 @@ def test_groups_and_meters_of_nobody_are_told_and_deleted_by_the_next_apply(sand
     ):
         done = sandbox.run(ATOLL, "shell", input=f"sh ovs-ofctl -O OpenFlow13 {line}\n")
         assert done.stdout == "", done.stdout
-    told = sandbox.run(ATOLL, "switches").stdout
-    assert "sw-c: group 7 and meter 3 are not in the plan; the next `atoll apply` deletes them\n" in told
+    answer = sandbox.run(ATOLL, "switches").stdout
+    assert "sw-c: group 7 and meter 3 are not in the plan; the next `atoll apply` deletes them\n" in answer
     assert sandbox.run(ATOLL, "apply", GEO).returncode == 0
     switches = json.loads(sandbox.run(ATOLL, "switches", "--json").stdout)["switches"]
     assert [(each["groups"], each["meters"]) for each in switches] == [([], [])] * 4

@@ -23,8 +23,8 @@ def test_a_shell_whose_database_is_another_is_told_which_is_used(tmp_path: Path)
         sandbox.run(ATOLL, "down", limit_s=30)
     for run in (other, same):
         assert run.returncode == 0, run.stderr
-    (told,) = (line for line in other.stderr.splitlines() if "This shell has other settings" in line)
-    assert told.startswith(
+    (answer,) = (line for line in other.stderr.splitlines() if "This shell has other settings" in line)
+    assert answer.startswith(
         "metrics go to bucket 'atoll' of http://127.0.0.1:9, according to the settings with which the lab was"
     )
     assert "This shell has" not in same.stderr

@@ -61,9 +61,9 @@ def test_what_several_chains_pass_is_told_as_theirs_together(browser: Browser, t
     run = counted(tmp_path, "half-coded")
     run.end()
     with replayed(browser, run) as page:
-        told = "[...document.querySelectorAll('#chain .rates-of')].map(text => text.textContent).filter(Boolean)"
-        page.wait(f"{told}.length === 4")
-        assert set(page.value(told)) == {"coded + main in all"}
+        answer = "[...document.querySelectorAll('#chain .rates-of')].map(text => text.textContent).filter(Boolean)"
+        page.wait(f"{answer}.length === 4")
+        assert set(page.value(answer)) == {"coded + main in all"}
         names = page.value("[...document.querySelectorAll('#chain .chain-name')].map(text => text.textContent)")
         assert names == ["coded: island 10.20.0.0/30", "main: all else"]
         assert page.value("document.querySelector('#chain .queue-figure').textContent").endswith(", shared")
@@ -76,7 +76,7 @@ def test_what_several_chains_pass_is_told_as_theirs_together(browser: Browser, t
     run.end()
     with replayed(browser, run) as page:
         page.wait("document.querySelector('#chain .rate').textContent.includes('Mbit/s')")
-        assert page.value(told) == []
+        assert page.value(answer) == []
 
 
 def test_of_a_run_that_failed_the_step_and_the_reason_are_told(browser: Browser, tmp_path: Path) -> None:

@@ -68,9 +68,9 @@ def demo(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Demo]:
             output, rest = run.communicate(timeout=120)
             assert run.returncode in (0, 3), rest
             influx.kill()
-        told = json.loads(output)
+        answer = json.loads(output)
         influx.start().wait()
-        yield Demo(Path(told["run_dir"]), influx, told["grafana"])
+        yield Demo(Path(answer["run_dir"]), influx, answer["grafana"])
 
 
 @pytest.fixture(scope="module")
@@ -249,8 +249,8 @@ def test_annotations_are_where_the_run_has_the_events(demo: Demo, changed: Made,
             assert set(marks) == {"whistle", "change", "swap", "note", "step"}
             assert [text for _, text in marks["whistle"]] == ["whistle start", "whistle end"]
             for kind in ("change", "swap", "note", "step"):
-                told = [event["t_ns"] // 10**6 for event in spooled if event["type"] == kind]
-                assert [at for at, _ in marks[kind]] == pytest.approx(told, abs=1), kind
+                answer = [event["t_ns"] // 10**6 for event in spooled if event["type"] == kind]
+                assert [at for at, _ in marks[kind]] == pytest.approx(answer, abs=1), kind
             assert any("coder-w" in text for _, text in marks["change"]), marks["change"]
             assert any("w1" in text for _, text in marks["change"]), marks["change"]
 

@@ -95,7 +95,7 @@ def test_points_that_the_bucket_does_not_keep_so_long_are_counted(make: type[Inf
     young = [b"m n=1i %d\n" % (begin_ns + 5 * 3600 * 10**9 + number) for number in range(1000)]
     with make(tmp_path) as influx:
         influx.start().wait().set_up()
-        settings, tally, told = influx.keeping_an_hour(), Tally(), []
+        settings, tally, answer = influx.keeping_an_hour(), Tally(), []
         with Database(settings) as database:
             asked: list[int] = []
 
@@ -104,11 +104,11 @@ def test_points_that_the_bucket_does_not_keep_so_long_are_counted(make: type[Inf
                     asked.append(lines.count(b"\n"))
                     database.write(lines)
 
-            write_fit(Counted(), [b"".join(old[:5000]), b"".join([*old[5000:], *young])], tally, told.append)
+            write_fit(Counted(), [b"".join(old[:5000]), b"".join([*old[5000:], *young])], tally, answer.append)
         there = len(points(settings))
     assert (tally.delivered, tally.unfit, there) == (1000, 10_000, 1000)
     assert len(asked) < 50
-    (line,) = told
+    (line,) = answer
     assert "retention policy" in line["message"]
 
 

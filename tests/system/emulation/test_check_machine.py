@@ -44,13 +44,13 @@ def test_without_what_runs_on_machines_no_way_works_and_that_is_told_once(
     monkeypatch.setenv("ATOLL_HOST", "/none")
     with Sandbox(tmp_path) as sandbox:
         done = asked(sandbox)
-        told = json.loads(asked(sandbox, "--json").stdout)
+        answer = json.loads(asked(sandbox, "--json").stdout)
     lack = "ATOLL_HOST=/none is not an executable file; correct or unset it"
     assert (done.returncode, works(done)) == (1, {})
     (line,) = [line for line in done.stderr.splitlines() if lack in line]
     assert line == f"--on mininet, --on virtual and --on hardware not available: {lack}"
-    assert (told["ok"], told["lacks"]) == (False, [lack])
-    assert not any(way["works"] for way in told["ways"].values())
+    assert (answer["ok"], answer["lacks"]) == (False, [lack])
+    assert not any(way["works"] for way in answer["ways"].values())
 
 
 def test_a_plain_user_is_told_of_every_way(tmp_path: Path) -> None:
@@ -79,13 +79,13 @@ def test_a_plain_user_who_may_not_open_tun_cannot_have_real_time_alone(tmp_path:
     setup = OPEN_TUN.format(tmp_path / "dev") + f" && chmod 600 {tmp_path}/dev/tun"
     with Sandbox(tmp_path, user=NOBODY, setup=setup) as sandbox:
         done = asked(sandbox)
-        told = json.loads(asked(sandbox, "--json").stdout)
+        answer = json.loads(asked(sandbox, "--json").stdout)
     assert done.returncode == 1
     assert "mininet" not in works(done)
     tun = "/dev/net/tun may not be opened by this user: chmod 666 /dev/net/tun (as root)"
     assert f"--on mininet not available: {tun}" in done.stderr.splitlines()
-    assert (told["ok"], told["lacks"], told["ways"]["mininet"]["works"]) == (False, [tun], False)
-    assert tun not in told["ways"]["virtual"]["lacks"]
+    assert (answer["ok"], answer["lacks"], answer["ways"]["mininet"]["works"]) == (False, [tun], False)
+    assert tun not in answer["ways"]["virtual"]["lacks"]
 
 
 def test_without_user_namespaces_a_plain_user_has_neither_and_is_told_so_once(tmp_path: Path) -> None:
@@ -98,7 +98,7 @@ def test_without_user_namespaces_a_plain_user_has_neither_and_is_told_so_once(tm
         done = asked(sandbox)
     assert done.returncode == 1
     assert list(works(done)) == ["hardware"]
-    told = [line for line in done.stderr.splitlines() if "user namespaces are not allowed here" in line]
-    assert len(told) == 1
-    assert told[0].startswith("--on mininet and --on virtual not available: not root, and ")
-    assert "run as root, or allow user namespaces" in told[0]
+    answer = [line for line in done.stderr.splitlines() if "user namespaces are not allowed here" in line]
+    assert len(answer) == 1
+    assert answer[0].startswith("--on mininet and --on virtual not available: not root, and ")
+    assert "run as root, or allow user namespaces" in answer[0]

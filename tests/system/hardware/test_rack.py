@@ -81,9 +81,11 @@ def test_installing_twice_sends_nothing_twice(rack: Rack) -> None:
     sent = [json.loads(hosts(rack, "install", "--json").stdout)["machines"] for _ in range(2)]
     assert all(machine["bytes_sent"] > 0 for machine in sent[0].values())
     assert all(machine["bytes_sent"] == 0 for machine in sent[1].values())
-    told = json.loads(hosts(rack, "ping", "--json").stdout)["machines"]
-    assert set(told) == set(rack.addresses)
-    assert all(abs(one["clock_offset_ns"]) <= one["clock_bound_ns"] for one in told.values()), "there is but one clock"
+    answer = json.loads(hosts(rack, "ping", "--json").stdout)["machines"]
+    assert set(answer) == set(rack.addresses)
+    assert all(abs(one["clock_offset_ns"]) <= one["clock_bound_ns"] for one in answer.values()), (
+        "there is but one clock"
+    )
 
 
 def test_a_changed_host_key_is_refused(met: Rack) -> None:
@@ -213,8 +215,8 @@ def test_a_machine_that_falls_silent_is_named_and_lets_everything_go(met: Rack) 
     assert "i1's agent has been silent for 8 s" in said
     latest = max((met.directory / "runs" / "rack").iterdir())
     assert (latest / "captures" / "world.pcap").stat().st_size > 24
-    told = [json.loads(line) for line in (latest / "events.jsonl").read_text().splitlines()]
-    missing = next(event for event in told if event["type"] == "not_collected")
+    answer = [json.loads(line) for line in (latest / "events.jsonl").read_text().splitlines()]
+    missing = next(event for event in answer if event["type"] == "not_collected")
     assert missing["message"].startswith("i1: ")
     assert met.states() == before
 

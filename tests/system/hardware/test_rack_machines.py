@@ -83,8 +83,8 @@ def test_a_user_without_rights_is_named_with_what_helps(rack: Rack) -> None:
     inventory = rack.directory / "guest.yaml"
     inventory.write_text(rack.inventory_text().replace("tech@10.99.0.14, sudo: true", "guest@10.99.0.14"))
     assert rack.run(ATOLL, "hosts", "install", "i1", "--inventory", inventory).returncode == 0
-    told = rack.run(ATOLL, "hosts", "status", "i1", "--inventory", inventory).stdout
-    assert "may not configure interfaces, may not capture" in told
+    answer = rack.run(ATOLL, "hosts", "status", "i1", "--inventory", inventory).stdout
+    assert "may not configure interfaces, may not capture" in answer
     refused = up(rack, inventory)
     assert refused.returncode == 1
     lines = refused.stderr.splitlines()
@@ -181,8 +181,8 @@ def test_a_machine_that_dies_is_named_and_what_the_others_have_is_collected(rack
     assert json.loads((latest / "manifest.json").read_text())["outcome"].startswith(
         "failed at step measure: i1's agent"
     )
-    told = [json.loads(line) for line in (latest / "events.jsonl").read_text().splitlines()]
-    assert [event["message"].split(":")[0] for event in told if event["type"] == "not_collected"] == ["i1"]
+    answer = [json.loads(line) for line in (latest / "events.jsonl").read_text().splitlines()]
+    assert [event["message"].split(":")[0] for event in answer if event["type"] == "not_collected"] == ["i1"]
     assert (latest / "captures" / "world.pcap").stat().st_size > 24
     assert (latest / "captures" / "island.pcap").stat().st_size > 24
     for machine in rack.addresses:

@@ -200,8 +200,8 @@ def test_status_says_why_a_lab_failed(sandbox: Sandbox) -> None:
     assert re.fullmatch(
         r"no lab is up; island failed at .*: the agent died; every job on every machine.*\n", status.stdout
     )
-    told = json.loads(sandbox.run(ATOLL, "status", "--json").stdout)
-    assert (told["lab"], told["failure"]["lab"]) == (None, "island")
+    answer = json.loads(sandbox.run(ATOLL, "status", "--json").stdout)
+    assert (answer["lab"], answer["failure"]["lab"]) == (None, "island")
     assert sandbox.run(ATOLL, "down").returncode == 0
     status = sandbox.run(ATOLL, "status")
     assert (status.returncode, status.stdout) == (0, "no lab is up\n")

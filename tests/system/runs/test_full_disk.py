@@ -75,7 +75,7 @@ class Ended:
     """How a run ended whose disk was filled while it measured, and its directory's files by name."""
 
     code: int
-    told: str
+    answer: str
     left: list[str]
     files: dict[str, bytes]
     later: subprocess.CompletedProcess[str]
@@ -92,24 +92,24 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
         wait_for_line(run, "measure: ")
         time.sleep(4)
         sandbox.run("sh", "-c", f"cat /dev/zero >{small}/filler")
-        _, told = run.communicate(timeout=60)
+        _, answer = run.communicate(timeout=60)
         left = sandbox.traces()
         sandbox.run("rm", f"{small}/filler")
         (path,) = sandbox.run("sh", "-c", f"echo {small}/geo/*").stdout.split()
         later = sandbox.run(ATOLL, "report", path)
         sandbox.run("cp", "-r", path, directory / "kept")
     files = {file.name: file.read_bytes() for file in (directory / "kept").rglob("*") if file.is_file()}
-    return Ended(run.returncode, told, left, files, later)
+    return Ended(run.returncode, answer, left, files, later)
 
 
 def test_a_run_whose_disk_fills_up_ends_with_the_reason_and_where_its_results_are(ended: Ended) -> None:
     """It names the file and what to do; nothing of the lab stays."""
     assert ended.code == 1
-    why, where = ended.told.splitlines()[-2:]
+    why, where = ended.answer.splitlines()[-2:]
     assert why.startswith("disk full: ")
     assert why.endswith("could not be written; free space on that disk (files written before are kept)")
     assert where.startswith("the measurements so far are in ")
-    assert "Traceback" not in ended.told
+    assert "Traceback" not in ended.answer
     assert ended.left == []
 
 
@@ -119,11 +119,11 @@ def test_what_was_measured_until_then_is_in_its_spool(ended: Ended, tmp_path: Pa
     tail = SpoolTail(tmp_path / SPOOL)
     lines = b"".join(tail.frames()).decode().splitlines()
     assert len(lines) == len(list(read_spool(tmp_path / SPOOL))) > 500
-    told = [json.loads(line)["t_ns"] for line in ended.files["link.jsonl"].splitlines() if b'"box":"sat"' in line]
+    answer = [json.loads(line)["t_ns"] for line in ended.files["link.jsonl"].splitlines() if b'"box":"sat"' in line]
     spooled = {int(line.rpartition(" ")[2]) for line in lines if line.startswith("link,")}
     last = max(spooled)
-    assert max(told) - last < 3e9
-    during = [t_ns for t_ns in told if min(spooled) <= t_ns <= last and t_ns not in spooled]
+    assert max(answer) - last < 3e9
+    during = [t_ns for t_ns in answer if min(spooled) <= t_ns <= last and t_ns not in spooled]
     assert len(during) <= 2, "marks, which are no counters"
 
 
@@ -143,8 +143,8 @@ def test_the_lab_that_is_up_holds_nothing_of_a_disk_that_was_full(tmp_path: Path
         run = sandbox.start("env", "-C", small, ATOLL, "run", GEO, "--duration", "30 s", "--runs", small)
         wait_for_line(run, "measure: ")
         sandbox.run("sh", "-c", f"cat /dev/zero >{small}/filler")
-        _, told = run.communicate(timeout=60)
-        assert "disk full: " in told
+        _, answer = run.communicate(timeout=60)
+        assert "disk full: " in answer
         holders = sandbox.run("sh", "-c", f"ls -l /proc/[0-9]*/cwd /proc/[0-9]*/fd/* 2>/dev/null | grep {small}")
         assert holders.stdout == ""
         unmounted = sandbox.run("umount", small)

@@ -33,8 +33,8 @@ def test_a_connection_that_comes_to_a_proxy_is_reset_when_it_is_used(found: dict
 
 def test_a_swap_that_waits_turns_packets_when_the_last_connection_has_ended(found: dict[str, Any]) -> None:
     """Until then the echo answers, through the old chain; nothing is reset."""
-    told, answered, seconds = found["waited"]
-    assert told == []
+    answer, answered, seconds = found["waited"]
+    assert answer == []
     assert answered
     assert seconds > 2.5
 

@@ -18,14 +18,14 @@ def found(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 def test_both_ends_learn_of_it_when_the_peps_leave_the_chain(found: dict[str, Any]) -> None:
     """The first PEP ends its connection with a host and that between the PEPs, which ends the other one."""
-    told, _ = found["reset"]
-    assert told[0] == ["reset", {"pep-w": 1}]
+    answer, _ = found["reset"]
+    assert answer[0] == ["reset", {"pep-w": 1}]
     assert found["fates"] == ["ConnectionResetError", "ConnectionResetError"]
 
 
 def test_a_swap_that_waits_does_not_wait_for_the_connection_between_the_peps(found: dict[str, Any]) -> None:
-    told, seconds = found["wait:20 s"]
-    assert (told, found["echoes"]) == ([], True)
+    answer, seconds = found["wait:20 s"]
+    assert (answer, found["echoes"]) == ([], True)
     assert 2.5 < seconds < 20
 
 

@@ -30,7 +30,7 @@ def swapped(directory: Path, **options: Any) -> dict[str, Any]:
     return json.loads((directory / "facts.json").read_text())
 
 
-def told(facts: dict[str, Any], verdicts: dict[str, Verdict]) -> str:
+def answer(facts: dict[str, Any], verdicts: dict[str, Verdict]) -> str:
     """The figures, as a report has them."""
     swaps = [version["swap"] for version in facts["versions"][1:]]
     beyond = sorted(swap["beyond_drain_ns"] / 1e6 for swap in swaps if swap["beyond_drain_ns"])
@@ -46,7 +46,7 @@ def told(facts: dict[str, Any], verdicts: dict[str, Verdict]) -> str:
 def hold(facts: dict[str, Any], out: Path) -> dict[str, Verdict]:
     """What must be so after any swaps: nothing lost, doubled or led astray but for what was counted elsewhere."""
     verdicts = {way: judge(out, way) for way in ("to_island", "to_world")}
-    text = told(facts, verdicts)
+    text = answer(facts, verdicts)
     print(text)
     assert not any(capture.get("dropped_packets") for capture in facts["captures"].values()), "the proof is complete"
     for way, verdict in verdicts.items():

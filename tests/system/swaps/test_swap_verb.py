@@ -45,8 +45,8 @@ def chain(sandbox: Sandbox) -> str:
 def test_a_swap_is_told_stage_by_stage_and_summed_up(sandbox: Sandbox) -> None:
     done = sandbox.run(ATOLL, "apply", chained(sandbox.directory, "tap-w, sat, r2, tap-i"))
     assert done.returncode == 0, done.stderr
-    told = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("chains: ")]
-    assert told == STAGES
+    answer = [line.split()[1] for line in done.stderr.splitlines() if line.startswith("chains: ")]
+    assert answer == STAGES
     assert "; swapped in " in done.stdout.splitlines()[-1]
     assert " ms of it draining); experiment 'swaps' is applied" in done.stdout.splitlines()[-1]
     assert chain(sandbox) == "tap-w, sat, r2, tap-i"

@@ -148,10 +148,10 @@ def test_keys_of_dasks_configuration_open_a_scheduler_with_tls(tmp_path: Path) -
     with process(log, "dask_scheduler", *words, **tls):
         address = wait_for(r"Scheduler at:\s+(tls://\S+)", log)
         command = [ATOLL, "sweep", "study.yaml", "s", "--scheduler", address]
-        told = [
+        reply = [
             subprocess.run(command, cwd=tmp_path, capture_output=True, text=True, check=False, env=environment).stderr
             for environment in ({**os.environ, **tls}, dict(os.environ))
         ]
-    assert "has no workers" in told[0]
-    assert "Dask's configuration has no keys for TLS" in told[1]
-    assert [len(each.splitlines()) for each in told] == [1, 1]
+    assert "has no workers" in reply[0]
+    assert "Dask's configuration has no keys for TLS" in reply[1]
+    assert [len(each.splitlines()) for each in reply] == [1, 1]

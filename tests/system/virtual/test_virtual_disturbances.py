@@ -20,8 +20,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> dict[str, dict[str, Any]]:
     output = tmp_path_factory.mktemp("disturbed")
     said = said_inside("tests.guests.disturbed_guest", output, OUTPUT)
     return {
-        name: {**told, "summary": analyse(RunDir.open(output / told["run"]), find_binary())}
-        for name, told in said.items()
+        name: {**answer, "summary": analyse(RunDir.open(output / answer["run"]), find_binary())}
+        for name, answer in said.items()
     }
 
 

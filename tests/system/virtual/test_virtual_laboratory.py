@@ -32,4 +32,4 @@ def test_the_full_laboratory_passes_its_configuration_test_on_the_slowest_and_th
         assert 0 <= found["base_rtt_ns"] - base_ns <= RESOLUTION_NS, name
         assert 0 <= found["beyond_ns"] <= RESOLUTION_NS, name
         assert found["terrestrial"].keys() == {*(f"w{n}" for n in range(1, 23)), "ws", "wh"}
-        assert all(abs(measured - told) <= RESOLUTION_NS for told, measured in found["terrestrial"].values()), name
+        assert all(abs(measured - answer) <= RESOLUTION_NS for answer, measured in found["terrestrial"].values()), name

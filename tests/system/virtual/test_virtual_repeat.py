@@ -49,18 +49,18 @@ def test_runs_that_differ_are_told_with_the_first_difference(tmp_path: Path, med
     with ThreadPoolExecutor() as pool:
         in_words = pool.submit(atoll, tmp_path, *command, "--runs", tmp_path / "words")
         as_json = pool.submit(atoll, tmp_path, *command, "--runs", tmp_path / "json", "--json")
-    told = as_json.result()
-    assert told.returncode == EXIT_INVALID, told.stderr
-    summary = json.loads(told.stdout)
+    answer = as_json.result()
+    assert answer.returncode == EXIT_INVALID, answer.stderr
+    summary = json.loads(answer.stdout)
     assert (summary["verdict"], summary["reasons"]) == ("valid", [])
     repeat = summary["repeat"]
     assert repeat["identical"] is False
     assert repeat["first_difference"].startswith("captures/into-sat.pcap: packet "), "the first of the captures"
     assert {name for name, same in sameness(repeat).items() if not same} > {"captures/island.pcap", "summary.json"}
 
-    told = in_words.result()
-    assert told.returncode == EXIT_INVALID, told.stderr
-    runs, first = told.stdout.splitlines()[-2:]
+    answer = in_words.result()
+    assert answer.returncode == EXIT_INVALID, answer.stderr
+    runs, first = answer.stdout.splitlines()[-2:]
     assert runs.startswith("different: ")
     assert " differ in captures/into-sat.pcap, " in runs
     assert first == f"first difference: {repeat['first_difference']}"

@@ -94,9 +94,9 @@ def test_another_seed_makes_another_run(twice: dict[str, Any], tmp_path: Path) -
     """The first difference is named, with what both runs have there."""
     done = atoll(tmp_path, *RUN, "--seed", "2", "--json")
     assert done.returncode == 0, done.stderr + done.stdout
-    told = json.loads(done.stdout)
-    assert f"estimated wall time in virtual time: {told['estimated_wall_s']:.0f} s (within a factor" in done.stderr
-    comparison = compare_runs(RunDir.open(Path(twice["run_dir"])), RunDir.open(Path(told["run_dir"])))
+    answer = json.loads(done.stdout)
+    assert f"estimated wall time in virtual time: {answer['estimated_wall_s']:.0f} s (within a factor" in done.stderr
+    comparison = compare_runs(RunDir.open(Path(twice["run_dir"])), RunDir.open(Path(answer["run_dir"])))
     assert not comparison.identical
     assert comparison.first_difference is not None
     assert comparison.first_difference.startswith("captures/island.pcap: packet ")
@@ -294,7 +294,7 @@ def offer_kernels(directory: Path) -> str:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "answer"),
     [
         (
             ("run", QUICK, "--on", "virtual", "--keep"),
@@ -309,10 +309,10 @@ def offer_kernels(directory: Path) -> str:
     ],
     ids=("keep", "up", "real time", "elsewhere"),
 )
-def test_what_cannot_be_is_refused_in_one_line(tmp_path: Path, words: tuple[str | Path, ...], told: str) -> None:
+def test_what_cannot_be_is_refused_in_one_line(tmp_path: Path, words: tuple[str | Path, ...], answer: str) -> None:
     done = atoll(tmp_path, *words)
     assert done.returncode == 2
-    assert done.stderr.startswith(told)
+    assert done.stderr.startswith(answer)
     assert len(done.stderr.splitlines()) == 1
     assert not (tmp_path / "runs").exists()
 

@@ -66,7 +66,7 @@ def test_a_summary_says_which_machines_stand_beside(tmp_path: Path, described: t
     run.update_manifest({"lost_outside": {"machines": machines, "hosts": {}, "ports": None, "uncounted": {}}})
     summary = analyse(run, find_binary())
     assert summary["lost_outside"]["beside"] == ["w1", "i2"]
-    told = [caveat for caveat in summary["caveats"] if "waited for a processor" in caveat]
-    assert [caveat.split(" dropped")[0] for caveat in told] == [
+    answer = [caveat for caveat in summary["caveats"] if "waited for a processor" in caveat]
+    assert [caveat.split(" dropped")[0] for caveat in answer] == [
         *("sat", "w1 (not between the captures)", "i2 (not between the captures)")
     ]

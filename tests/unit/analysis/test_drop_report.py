@@ -48,7 +48,7 @@ def remarks(summary: Summary) -> list[str]:
 
 
 @pytest.fixture
-def told(project: Path) -> dict[str, Any]:
+def answer(project: Path) -> dict[str, Any]:
     """An agent's sample, as the contract shows it."""
     lines = (project / "tests/data/contract/agent.jsonl").read_text().splitlines()
     (sample,) = (message["sample"] for line in lines if "sample" in (message := json.loads(line)["message"]))
@@ -67,9 +67,9 @@ def later(sample: dict[str, Any], **rises: int) -> DropSample:
     return DropSample(changed)
 
 
-def test_nothing_rose_in_a_sound_run(told: dict[str, Any]) -> None:
+def test_nothing_rose_in_a_sound_run(answer: dict[str, Any]) -> None:
     """The counts of before are nobody's: machine and namespaces are older than the run."""
-    found = drop_increase({EMULATION: DropSample(told)}, {EMULATION: DropSample(told)}, 1000)
+    found = drop_increase({EMULATION: DropSample(answer)}, {EMULATION: DropSample(answer)}, 1000)
     counted = {"backlog_dropped_packets": 0, "on_cables_packets": 0, "backlog_limit_packets": 1000}
     assert found == {"machines": {EMULATION: counted}, "hosts": {}, "ports": {}, "uncounted": {}}
     lost = lost_outside({"lost_outside": found}, PLACES)
@@ -77,10 +77,10 @@ def test_nothing_rose_in_a_sound_run(told: dict[str, Any]) -> None:
     assert likely_causes(lost) == outside_remarks(lost, blamed=False) == []
 
 
-def test_what_rose_between_two_looks_is_kept_by_machine_and_host(told: dict[str, Any]) -> None:
+def test_what_rose_between_two_looks_is_kept_by_machine_and_host(answer: dict[str, Any]) -> None:
     """An emulated lab's limit is this machine's, as its agent cannot see it; its cables are held beside the count."""
     after = later(
-        told,
+        answer,
         machine__backlog_dropped_packets=312,
         w1__interfaces__first__tx_dropped=310,
         w1__tcp__listen_drops=3,
@@ -90,7 +90,7 @@ def test_what_rose_between_two_looks_is_kept_by_machine_and_host(told: dict[str,
         w1__udp__checksum_errors=2,
         w1__udp__receive_buffer_errors=4,
     )
-    found = drop_increase({EMULATION: DropSample(told)}, {EMULATION: after}, 1000)
+    found = drop_increase({EMULATION: DropSample(answer)}, {EMULATION: after}, 1000)
     assert found["machines"] == {
         EMULATION: {"backlog_dropped_packets": 312, "on_cables_packets": 310, "backlog_limit_packets": 1000}
     }
@@ -119,30 +119,30 @@ def test_what_rose_between_two_looks_is_kept_by_machine_and_host(told: dict[str,
     ]
 
 
-def test_of_agents_that_do_not_tell_checksums_nothing_is_said_of_them(told: dict[str, Any]) -> None:
+def test_of_agents_that_do_not_tell_checksums_nothing_is_said_of_them(answer: dict[str, Any]) -> None:
     """Those of 1.2, and manifests of their time: what they call an error may be a SYN that was sent again."""
     for part in ("tcp", "udp"):
-        del told["hosts"]["w1"][part]["checksum_errors"]
-    found = drop_increase({EMULATION: DropSample(told)}, {EMULATION: later(told, w1__tcp__in_errors=40)}, 1000)
+        del answer["hosts"]["w1"][part]["checksum_errors"]
+    found = drop_increase({EMULATION: DropSample(answer)}, {EMULATION: later(answer, w1__tcp__in_errors=40)}, 1000)
     assert found["hosts"] == {}
     before = {**found, "hosts": {"i6": {"tcp.in_errors": 40}}}
     assert outside_remarks(lost_outside({"lost_outside": before}, PLACES), blamed=False) == []
 
 
-def test_the_switches_ends_are_cables_and_no_host(told: dict[str, Any]) -> None:
+def test_the_switches_ends_are_cables_and_no_host(answer: dict[str, Any]) -> None:
     """What the sockets of control channels have no room for is not the experiment's."""
-    told["hosts"]["the switches"] = told["hosts"]["w1"]
-    after = later(told, **{"the switches__interfaces__first__tx_dropped": 4, "the switches__tcp__listen_drops": 3})
-    found = drop_increase({EMULATION: DropSample(told)}, {EMULATION: after}, 1000)
+    answer["hosts"]["the switches"] = answer["hosts"]["w1"]
+    after = later(answer, **{"the switches__interfaces__first__tx_dropped": 4, "the switches__tcp__listen_drops": 3})
+    found = drop_increase({EMULATION: DropSample(answer)}, {EMULATION: after}, 1000)
     assert found["machines"][EMULATION]["on_cables_packets"] == 4
     assert found["hosts"] == {}
 
 
-def test_a_machine_of_its_own_is_named_with_its_own_limit(told: dict[str, Any]) -> None:
+def test_a_machine_of_its_own_is_named_with_its_own_limit(answer: dict[str, Any]) -> None:
     """What its real interfaces did not send has other reasons: it is not held beside the count."""
-    told["machine"]["backlog_limit_packets"] = 20_000
+    answer["machine"]["backlog_limit_packets"] = 20_000
     found = drop_increase(
-        {"rack-1": DropSample(told)}, {"rack-1": later(told, machine__backlog_dropped_packets=1)}, 1000
+        {"rack-1": DropSample(answer)}, {"rack-1": later(answer, machine__backlog_dropped_packets=1)}, 1000
     )
     (cause,) = likely_causes(lost_outside({"lost_outside": found}, PLACES))
     assert cause == (
@@ -164,26 +164,26 @@ def test_room_is_advised_that_a_kernel_takes(dropped: int) -> None:
     assert advised(1_000_000) == "its processors are too slow for the load; a longer backlog does not help"
 
 
-def test_an_agent_that_cannot_tell_leaves_its_machine_unknown(told: dict[str, Any]) -> None:
+def test_an_agent_that_cannot_tell_leaves_its_machine_unknown(answer: dict[str, Any]) -> None:
     """Before or after; and a kernel that lacks the file."""
     mute = DropSample(unknown="the agent of rack-1 speaks protocol 1.1")
-    for begin, end in ((mute, DropSample(told)), (DropSample(told), mute)):
+    for begin, end in ((mute, DropSample(answer)), (DropSample(answer), mute)):
         found = drop_increase({"rack-1": begin}, {"rack-1": end}, None)
         assert found == {"machines": {}, "hosts": {}, "ports": None, "uncounted": {"rack-1": mute.unknown}}
     assert outside_remarks(lost_outside({"lost_outside": found}, PLACES), blamed=True) == [
         "drops outside the boxes are unknown for rack-1: the agent of rack-1 speaks protocol 1.1"
     ]
-    told["machine"]["backlog_dropped_packets"] = None
-    found = drop_increase({EMULATION: DropSample(told)}, {EMULATION: later(told, w1__tcp__listen_drops=2)}, None)
+    answer["machine"]["backlog_dropped_packets"] = None
+    found = drop_increase({EMULATION: DropSample(answer)}, {EMULATION: later(answer, w1__tcp__listen_drops=2)}, None)
     assert found["uncounted"] == {EMULATION: "its kernel does not show /proc/net/softnet_stat"}
     assert found["hosts"] == {"w1": {"tcp.listen_drops": 2}}
 
 
-def test_a_host_that_its_agent_could_not_read_is_unknown(told: dict[str, Any]) -> None:
+def test_a_host_that_its_agent_could_not_read_is_unknown(answer: dict[str, Any]) -> None:
     """Its cables are not counted then, so nobody can say that none of the lost packets were the laboratory's."""
-    after = later(told, machine__backlog_dropped_packets=7)
+    after = later(answer, machine__backlog_dropped_packets=7)
     unread = DropSample({**after.sample, "hosts": {}, "unread": ["w1"]})
-    for begin, end in ((DropSample(told), unread), (DropSample({**told, "hosts": {}, "unread": ["w1"]}), after)):
+    for begin, end in ((DropSample(answer), unread), (DropSample({**answer, "hosts": {}, "unread": ["w1"]}), after)):
         found = drop_increase({EMULATION: begin}, {EMULATION: end}, 1000)
         assert found["uncounted"] == {"w1": "its counters could not be read"}
         assert found["machines"][EMULATION]["on_cables_packets"] is None
@@ -220,10 +220,12 @@ def test_another_programs_packets_are_blamed_for_nothing() -> None:
     assert "312 packets that waited for a processor (none of them on the lab's own cables); " in remark
 
 
-def test_what_is_not_between_the_captures_is_blamed_for_nothing(told: dict[str, Any]) -> None:
+def test_what_is_not_between_the_captures_is_blamed_for_nothing(answer: dict[str, Any]) -> None:
     """What a world server's machine drops, neither capture has seen: it is told, and explains no difference."""
-    begin = {name: DropSample(told) for name in ("rack-1", "rack-2")}
-    end = {name: later(told, machine__backlog_dropped_packets=count) for name, count in (("rack-1", 2), ("rack-2", 3))}
+    begin = {name: DropSample(answer) for name in ("rack-1", "rack-2")}
+    end = {
+        name: later(answer, machine__backlog_dropped_packets=count) for name, count in (("rack-1", 2), ("rack-2", 3))
+    }
     lost = lost_outside({"lost_outside": drop_increase(begin, end, None)}, PLACES)
     assert lost is not None
     assert lost["beside"] == ["rack-2"]
@@ -234,8 +236,8 @@ def test_what_is_not_between_the_captures_is_blamed_for_nothing(told: dict[str, 
     assert outside_remarks(lost, blamed=False) == [cause, remark]
 
 
-def test_ports_that_are_not_between_the_captures_are_told_apart_from_those_that_are(told: dict[str, Any]) -> None:
-    found = drop_increase({EMULATION: at_ports(told, p1=0, p2=0)}, {EMULATION: at_ports(told, p1=5, p2=7)}, None)
+def test_ports_that_are_not_between_the_captures_are_told_apart_from_those_that_are(answer: dict[str, Any]) -> None:
+    found = drop_increase({EMULATION: at_ports(answer, p1=0, p2=0)}, {EMULATION: at_ports(answer, p1=5, p2=7)}, None)
     lost = lost_outside({"lost_outside": found}, PLACES)
     (cause,) = likely_causes(lost)
     assert cause.startswith("7 packets were lost at Open vSwitch's own sockets (s1/2 7), ")
@@ -263,15 +265,15 @@ def test_many_hosts_or_machines_are_one_line() -> None:
     )
 
 
-def at_ports(told: dict[str, Any], **dropped: int) -> DropSample:
+def at_ports(answer: dict[str, Any], **dropped: int) -> DropSample:
     """The sample of an emulated lab whose switch has dropped so many frames at its ports: ``p1``, ``p2``."""
     ports = {PortRef("s1", int(name[1:])): PacketSocketCounters(count, 212_992) for name, count in dropped.items()}
-    return DropSample(told, ports=ports)
+    return DropSample(answer, ports=ports)
 
 
-def test_what_rose_at_the_switches_own_sockets_is_kept_by_port(told: dict[str, Any]) -> None:
+def test_what_rose_at_the_switches_own_sockets_is_kept_by_port(answer: dict[str, Any]) -> None:
     """A port that was added meanwhile counts from nothing; what a port had lost before is nobody's."""
-    begin, end = at_ports(told, p1=5, p2=7), at_ports(told, p1=5, p2=47, p10=3)
+    begin, end = at_ports(answer, p1=5, p2=7), at_ports(answer, p1=5, p2=47, p10=3)
     found = drop_increase({EMULATION: begin}, {EMULATION: end}, None)
     assert found["ports"] == {
         "s1/2": {"dropped_packets": 40, "receive_buffer_bytes": 212_992},
@@ -304,11 +306,11 @@ def test_buffers_are_advised_that_would_have_held_it(buffer: int, dropped: int, 
     assert cause.startswith("1 packet was lost at" if dropped == 1 else f"{dropped} packets were lost at")
 
 
-def test_sockets_that_the_kernel_does_not_tell_of_are_unknown(told: dict[str, Any]) -> None:
+def test_sockets_that_the_kernel_does_not_tell_of_are_unknown(answer: dict[str, Any]) -> None:
     """Whichever look it was; it is not told in the words of another machine that is unknown."""
-    mute = DropSample(told, ports_unknown="this kernel does not report packet sockets (it has no CONFIG_PACKET_DIAG)")
-    unread = DropSample({**told, "hosts": {}, "unread": ["w1"]}, ports_unknown=mute.ports_unknown)
-    for begin, end in ((mute, at_ports(told, p1=5)), (at_ports(told, p1=5), mute)):
+    mute = DropSample(answer, ports_unknown="this kernel does not report packet sockets (it has no CONFIG_PACKET_DIAG)")
+    unread = DropSample({**answer, "hosts": {}, "unread": ["w1"]}, ports_unknown=mute.ports_unknown)
+    for begin, end in ((mute, at_ports(answer, p1=5)), (at_ports(answer, p1=5), mute)):
         found = drop_increase({EMULATION: begin}, {EMULATION: end}, None)
         assert found["ports"] is None
         assert likely_causes(lost_outside({"lost_outside": found}, PLACES)) == []

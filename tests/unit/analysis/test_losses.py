@@ -111,8 +111,8 @@ def test_packets_lost_at_the_receiver_have_used_the_link(run: RunDir) -> None:
 
 def test_the_queue_has_figures_of_its_own_beside_the_largest_ping_sojourn(run: RunDir) -> None:
     summary = cast("Summary", run.summary())
-    told = {"mean_ms": 5.2, "p50_ms": 1.0, "p95_ms": 20.0, "p99_ms": 40.0, "max_ms": 60.0}
-    assert summary["links"]["sat"]["sojourn"] == told
+    answer = {"mean_ms": 5.2, "p50_ms": 1.0, "p95_ms": 20.0, "p99_ms": 40.0, "max_ms": 60.0}
+    assert summary["links"]["sat"]["sojourn"] == answer
     shown = {known.name: known for known in key_figures(summary)}
     assert shown["queue sojourn"].beside == (
         "maximum over all packets; mean 5.2, p50 1.0, p95 20, p99 40 ms (percentiles within 6 %)"

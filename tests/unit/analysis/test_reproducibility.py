@@ -54,7 +54,7 @@ def test_a_compressed_capture_equals_the_one_it_was(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize(
-    ("other", "told"),
+    ("other", "answer"),
     [
         ({"pcap": capture([*FRAMES[:3], FRAMES[4], FRAMES[4]])}, "captures/world.pcap: packet 4, 0.000003000 s after"),
         ({"pcap": capture([*FRAMES[:3], FRAMES[4], FRAMES[4]])}, "TCP sequence number is 00000003 and 00000004"),
@@ -68,11 +68,11 @@ def test_a_compressed_capture_equals_the_one_it_was(tmp_path: Path) -> None:
         ({"links": {"sat": {"loss": 1}}}, "summary.json: links: None and {'sat': {'loss': 1}}"),
     ],
 )
-def test_the_first_difference_is_named(tmp_path: Path, other: dict[str, Any], told: str) -> None:
+def test_the_first_difference_is_named(tmp_path: Path, other: dict[str, Any], answer: str) -> None:
     comparison = compared(tmp_path, {}, other)
     assert not comparison.identical
     assert comparison.first_difference is not None
-    assert told in comparison.first_difference
+    assert answer in comparison.first_difference
     assert str(comparison).startswith("different: ")
 
 

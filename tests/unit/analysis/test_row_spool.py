@@ -36,8 +36,8 @@ def test_rows_that_come_late_are_put_in_order_without_all_in_memory(tmp_path: Pa
     """A lost ping is told of when its time is over, after later ones."""
     rows = RowSpool(tmp_path, "x", [], ["seq", "came"], "seq")
     lost = [seq for seq in range(LATE) if seq % 97 == 0]
-    told = sorted(range(LATE), key=lambda seq: seq + (30.5 if seq % 97 == 0 else 0))
-    for came, seq in enumerate([*told, *lost[:5]]):
+    answer = sorted(range(LATE), key=lambda seq: seq + (30.5 if seq % 97 == 0 else 0))
+    for came, seq in enumerate([*answer, *lost[:5]]):
         rows.append((), {"seq": seq, "came": came})
     tracemalloc.start()
     try:
@@ -46,7 +46,7 @@ def test_rows_that_come_late_are_put_in_order_without_all_in_memory(tmp_path: Pa
     finally:
         tracemalloc.stop()
     table = pl.read_parquet(tmp_path / "table.parquet")
-    assert table.rows() == sorted(zip([*told, *lost[:5]], range(LATE + 5), strict=True))
+    assert table.rows() == sorted(zip([*answer, *lost[:5]], range(LATE + 5), strict=True))
 
 
 def test_counters_of_a_long_run_are_never_all_in_memory(tmp_path: Path) -> None:

@@ -89,9 +89,9 @@ def test_the_verb_makes_latency_classes_that_a_lab_and_an_experiment_take(tmp_pa
     argv = [ATOLL, "latencies", "import", "rtts.txt", "--servers", "6", "--out", "latencies.yaml", "--plot", "rtts.png"]
     done = subprocess.run([*argv, "--json"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert done.stderr == ""
-    told = json.loads(done.stdout)
+    answer = json.loads(done.stdout)
     ordered = sorted(round(rtt, 3) for rtt in rtts)
-    assert told["rtt_ms"]["w1"] == pytest.approx((ordered[49] + ordered[50]) / 2)
+    assert answer["rtt_ms"]["w1"] == pytest.approx((ordered[49] + ordered[50]) / 2)
     assert (tmp_path / "rtts.png").read_bytes().startswith(b"\x89PNG")
 
     made = (tmp_path / "latencies.yaml").read_text()

@@ -42,8 +42,8 @@ def write_udp(run: RunDir, *, older: bool = False) -> None:
         missing = sum(number < max(come, default=0) for number in LOST)
         line: dict[str, object] = {"type": "counters", "t_ns": t_ns, "last_ns": None}
         line |= {"packets": len(come), "bytes": 1500 * len(come)}
-        told = {"lost_packets": missing, "reordered_packets": 1 if tick > 50 else 0, "jitter_ns": 1000 * tick}
-        lines.append(line | ({} if older else told))
+        answer = {"lost_packets": missing, "reordered_packets": 1 if tick > 50 else 0, "jitter_ns": 1000 * tick}
+        lines.append(line | ({} if older else answer))
     received = {"packets": PACKETS - len(LOST), "bytes": 1500 * (PACKETS - len(LOST)), "lost_packets": len(LOST)}
     ends = {"reordered_packets": 1, "jitter_ns": 103_000, "jitter_max_ns": 110_000}
     lines.append({"type": "done", **received, **ends})

@@ -64,8 +64,8 @@ def test_what_was_told_before_is_not_lost(tmp_path: Path) -> None:
     assert process.stderr is not None
     assert process.stderr.readline() == "waiting\n"
     process.send_signal(signal.SIGINT)
-    told, _ = process.communicate(timeout=20)
-    assert (process.returncode, told) == (130, "measured")
+    answer, _ = process.communicate(timeout=20)
+    assert (process.returncode, answer) == (130, "measured")
 
 
 def test_a_part_leaves_the_line_to_who_started_it(tmp_path: Path) -> None:

@@ -47,9 +47,9 @@ def test_json_is_one_object(project, tmp_path, monkeypatch, capsys):
     files = broken_lab_with_two_experiments(tmp_path, project)
     monkeypatch.chdir(tmp_path)
     assert check(files, as_json=True) == 2
-    told = json.loads(capsys.readouterr().out)
-    assert told["ok"] is False
-    assert [(one["file"], one["line"]) for one in told["mistakes"]] == [("lab.yaml", 22)]
+    answer = json.loads(capsys.readouterr().out)
+    assert answer["ok"] is False
+    assert [(one["file"], one["line"]) for one in answer["mistakes"]] == [("lab.yaml", 22)]
     monkeypatch.chdir(project)
     assert check([Path("examples/geo.yaml")], as_json=True) == 0
     assert json.loads(capsys.readouterr().out) == {"ok": True, "mistakes": [], "warnings": [], "engine_only": {}}
@@ -71,9 +71,9 @@ def test_an_inventory_is_told_apart_from_a_lab(project: Path, monkeypatch: pytes
     """It has switches, too; the other verbs' files are read the same way."""
     monkeypatch.chdir(project)
     for read in (load_any, load_experiment):
-        with pytest.raises(DescriptionError) as told:
+        with pytest.raises(DescriptionError) as answer:
             read(Path("examples/rack/inventory.yaml"))
-        assert str(told.value).startswith(
+        assert str(answer.value).startswith(
             "examples/rack/inventory.yaml: is an inventory of machines, neither a lab nor an experiment; "
             "`atoll check --inventory examples/rack/inventory.yaml` checks it"
         )

@@ -155,7 +155,7 @@ def test_each_verb_that_reads_a_file_is_tried_without_it() -> None:
 
 def test_words_that_are_wrong_are_one_line_in_the_words_of_the_verb(tmp_path: Path, project: Path) -> None:
     geo = str(project / "examples/geo.yaml")
-    told = {
+    answer = {
         f"rnu {geo}": "atoll: no such command 'rnu'. Did you mean 'run'? see `atoll --help`",
         "run": "atoll run: missing argument 'EXPERIMENT'; see `atoll run --help`",
         f"run {geo} --seed": "atoll run: option '--seed' requires an argument; see `atoll run --help`",
@@ -166,7 +166,7 @@ def test_words_that_are_wrong_are_one_line_in_the_words_of_the_verb(tmp_path: Pa
         f"run {geo} --set trafic.channels=5": "--set 'trafic.channels=5': unknown key 'trafic'; did you mean",
         f"run {geo} --on virtual --set tcp.congestion_control=hybra": "control 'hybra' is not in the virtual",
     }
-    for line, found in zip(told.values(), ended(tmp_path, [words.split() for words in told]), strict=True):
+    for line, found in zip(answer.values(), ended(tmp_path, [words.split() for words in answer]), strict=True):
         assert (found.code, found.out) == (2, "")
         assert len(found.err.splitlines()) == 1
         assert line in found.err
@@ -181,10 +181,10 @@ def test_a_slip_in_a_description_is_one_line_with_its_place_whatever_the_verb(tm
     for name, (text, _) in slips.items():
         (tmp_path / name).write_text(text)
     (tmp_path / "folder").mkdir()
-    told = {f"plan {name}": line for name, (_, line) in slips.items()}
-    told |= {f"{verb} tab.yaml": slips["tab.yaml"][1] for verb in ("check", "up", "apply", "run", "link calibrate")}
-    told |= {"trace tab.yaml w1 i1": slips["tab.yaml"][1], "run folder": "folder: is a directory; give a YAML file"}
-    for line, found in zip(told.values(), ended(tmp_path, [words.split() for words in told]), strict=True):
+    answer = {f"plan {name}": line for name, (_, line) in slips.items()}
+    answer |= {f"{verb} tab.yaml": slips["tab.yaml"][1] for verb in ("check", "up", "apply", "run", "link calibrate")}
+    answer |= {"trace tab.yaml w1 i1": slips["tab.yaml"][1], "run folder": "folder: is a directory; give a YAML file"}
+    for line, found in zip(answer.values(), ended(tmp_path, [words.split() for words in answer]), strict=True):
         assert (found.code, found.out) == (2, "")
         assert len(found.err.splitlines()) == 1
         assert found.err.startswith(line)
@@ -204,8 +204,8 @@ def test_a_run_directory_of_somebody_else_is_bad_input(tmp_path: Path) -> None:
     somebody = ["--bounding-set=-dac_override"] if os.geteuid() == 0 else []
     words = ["setpriv", *somebody, sys.executable, "-m", "atoll_cli.main", "report", run]
     done = subprocess.run(words, capture_output=True, text=True, check=False, timeout=60)
-    told = f"{run}: this user may not write there; copy the directory and analyse the copy\n"
-    assert (done.returncode, done.stderr) == (2, told)
+    answer = f"{run}: this user may not write there; copy the directory and analyse the copy\n"
+    assert (done.returncode, done.stderr) == (2, answer)
 
 
 def test_ctrl_c_where_nothing_was_begun_is_one_word_and_code_130(project: Path) -> None:

@@ -35,9 +35,9 @@ def test_a_path_that_is_no_run_is_told_before_the_database_that_is_missing(tmp_p
 
 def test_all_runs_that_cannot_be_loaded_are_told_a_line_each(tmp_path: Path) -> None:
     bare, cut = RunDir.create(tmp_path, "geo", 0), spooled(tmp_path)
-    with pytest.raises(RunDirError) as told:
+    with pytest.raises(RunDirError) as answer:
         load([tmp_path / "nope", bare.path, cut.path], times="aligned")
-    lines = str(told.value).splitlines()
+    lines = str(answer.value).splitlines()
     assert [line.partition(": ")[2].partition(":")[0].partition("; one")[0] for line in lines] == [
         "there is no such directory",
         "has no metrics yet",
@@ -95,10 +95,10 @@ def test_only_points_that_are_left_out_make_the_verb_fail(
         load([bare.path, cut.path, whole.path], times=times)
     except typer.Exit as end:
         ended = end.exit_code
-    told = capsys.readouterr()
-    assert (ended, len(told.err.splitlines())) == (code, 1 + code)
-    assert told.err.startswith(f"left out: {bare.path}: has no metrics")
-    assert f"{whole.path}: 0 points" in told.out
+    answer = capsys.readouterr()
+    assert (ended, len(answer.err.splitlines())) == (code, 1 + code)
+    assert answer.err.startswith(f"left out: {bare.path}: has no metrics")
+    assert f"{whole.path}: 0 points" in answer.out
 
 
 def test_a_wrong_word_comes_before_runs_and_database(tmp_path: Path) -> None:

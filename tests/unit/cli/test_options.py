@@ -20,7 +20,7 @@ def atoll(*words: str) -> subprocess.CompletedProcess[str]:
 
 
 @pytest.mark.parametrize(
-    ("words", "told"),
+    ("words", "answer"),
     [
         (("plan", "x.yaml", "--seed=-1"), "--seed: -1 is not a whole number from 0 to 9223372036854775807"),
         (("plan", "x.yaml", "--seed", "1.5"), "--seed: 1.5 is not a whole number from 0 to 9223372036854775807"),
@@ -31,15 +31,15 @@ def atoll(*words: str) -> subprocess.CompletedProcess[str]:
         (("link-traces", "rain", "--out", "x.csv", "--fade", "inf"), "--fade: inf is not a number from 0.1 to 100"),
     ],
 )
-def test_a_number_out_of_bounds_is_told_in_one_line_before_any_file_is_read(words, told):
+def test_a_number_out_of_bounds_is_told_in_one_line_before_any_file_is_read(words, answer):
     ended = atoll(*words)
-    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", f"{told}\n")
+    assert (ended.returncode, ended.stdout, ended.stderr) == (2, "", f"{answer}\n")
 
 
 def test_help_names_arguments_without_python_types():
-    told = atoll("check", "--help").stdout
-    assert "FILE...  lab.yaml and experiment.yaml files" in told
-    assert "<" not in told
+    answer = atoll("check", "--help").stdout
+    assert "FILE...  lab.yaml and experiment.yaml files" in answer
+    assert "<" not in answer
 
 
 def test_usage_names_each_argument_once():

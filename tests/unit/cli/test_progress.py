@@ -52,8 +52,8 @@ def test_of_two_runs_the_one_that_goes_on_is_shown_and_said_to_be_the_second(
     turns.over(1)
     show.step("comparing the runs")
     show.close()
-    told = capsys.readouterr().err.splitlines()
-    assert [line.split(": ")[:2] for line in told[:-1]] == [
+    answer = capsys.readouterr().err.splitlines()
+    assert [line.split(": ")[:2] for line in answer[:-1]] == [
         ["run 1 of 2", "apply"],
         ["run 1 of 2", "analyse"],
         ["run 1 of 2", "done"],
@@ -61,7 +61,7 @@ def test_of_two_runs_the_one_that_goes_on_is_shown_and_said_to_be_the_second(
         ["run 2 of 2", "analyse"],
         ["run 2 of 2", "done"],
     ]
-    assert told[-1] == "comparing the runs"
+    assert answer[-1] == "comparing the runs"
 
 
 def test_of_a_second_run_that_is_done_first_only_that_is_said(capsys: pytest.CaptureFixture[str]) -> None:
@@ -73,9 +73,9 @@ def test_of_a_second_run_that_is_done_first_only_that_is_said(capsys: pytest.Cap
     turns.take(0, StepBegun("check").to_line())
     turns.over(0)
     show.close()
-    told = [line.split(": ")[:2] for line in capsys.readouterr().err.splitlines()]
+    answer = [line.split(": ")[:2] for line in capsys.readouterr().err.splitlines()]
     first = [["run 1 of 2", word] for word in ("apply", "check", "done")]
-    assert told == [first[0], ["run 2 of 2", "done"], *first[1:]]
+    assert answer == [first[0], ["run 2 of 2", "done"], *first[1:]]
 
 
 def test_a_run_by_itself_is_not_numbered(capsys: pytest.CaptureFixture[str]) -> None:

@@ -78,9 +78,11 @@ def test_a_token_in_a_file_is_named_by_it(tmp_path: Path) -> None:
 @pytest.mark.parametrize("url", ["http://user:secret@db:8086", "user:secret@db:8086"])
 def test_a_password_in_a_url_is_not_shown(url: str, tmp_path: Path) -> None:
     """It would not be sent either."""
-    with pytest.raises(UsageError, match=r"URL is wanted without user and password; their place is the token$") as told:
+    with pytest.raises(
+        UsageError, match=r"URL is wanted without user and password; their place is the token$"
+    ) as answer:
         influx_settings({"HOME": str(tmp_path), "ATOLL_INFLUX_URL": url})
-    assert "secret" not in str(told.value)
-    with pytest.raises(UsageError, match=r"^--influx: the database's URL is wanted without user") as told:
+    assert "secret" not in str(answer.value)
+    with pytest.raises(UsageError, match=r"^--influx: the database's URL is wanted without user") as answer:
         install(token="x", influx=url)
-    assert "secret" not in str(told.value)
+    assert "secret" not in str(answer.value)

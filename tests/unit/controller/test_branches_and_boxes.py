@@ -150,8 +150,8 @@ def test_a_tap_that_only_a_branch_passes_is_captured_by_its_name(load):
 def test_a_branch_that_cannot_be_is_told_with_its_remedy(load, text, message):
     with pytest.raises(DescriptionError) as refused:
         load(experiment=branches(text))
-    told = str(refused.value).splitlines()
-    assert any(line.split(": ", 1)[1] == message for line in told), told
+    answer = str(refused.value).splitlines()
+    assert any(line.split(": ", 1)[1] == message for line in answer), answer
 
 
 @pytest.mark.parametrize(

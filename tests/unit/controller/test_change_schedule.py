@@ -52,9 +52,9 @@ def planned(path: Path) -> None:
 
 def mistakes(path: Path) -> list[str]:
     """What is wrong, from line 12 of the file on, where the changes are."""
-    with pytest.raises(DescriptionError) as told:
+    with pytest.raises(DescriptionError) as answer:
         planned(path)
-    return [str(each).removeprefix("e.yaml:") for each in told.value.mistakes]
+    return [str(each).removeprefix("e.yaml:") for each in answer.value.mistakes]
 
 
 def test_a_change_says_what_differs_and_all_else_stays(written) -> None:
@@ -86,7 +86,7 @@ def test_an_experiment_without_changes_is_its_only_version(project: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("changes", "told"),
+    ("changes", "answer"),
     [
         (["{at: 60 s, chain: [sat]}"], ["12: change 1: at: 1 min is not before the end at 1 min; make it earlier"]),
         (
@@ -139,21 +139,21 @@ def test_an_experiment_without_changes_is_its_only_version(project: Path) -> Non
     ],
     ids=lambda given: given[0][:40],
 )
-def test_a_mistake_is_told_once_with_its_change_and_its_remedy(written, changes: list[str], told: list[str]) -> None:
+def test_a_mistake_is_told_once_with_its_change_and_its_remedy(written, changes: list[str], answer: list[str]) -> None:
     """A change is held to the rules of what it changes."""
     found = mistakes(written(*changes))
-    assert len(found) == len(told)
-    for message, wanted in zip(found, told, strict=True):
+    assert len(found) == len(answer)
+    for message, wanted in zip(found, answer, strict=True):
         assert message.startswith(wanted)
 
 
 def test_a_branch_that_an_earlier_change_added_counts(written) -> None:
     """Each version is held to the rules of branches; the message names the line of the one that stands already."""
     again = "{carries: {island: 10.20.0.4/30}, chain: [sat]}"
-    (told,) = mistakes(
+    (answer,) = mistakes(
         written(f"{{at: 10 s, branches: {{more: {again}}}}}", f"{{at: 20 s, branches: {{again: {again}}}}}")
     )
-    assert told.startswith(
+    assert answer.startswith(
         "13: change 2: branch 'again': carries: branch 'more' (line 12) carries the same traffic; merge"
     )
 

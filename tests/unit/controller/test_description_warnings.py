@@ -39,7 +39,7 @@ def warned(project: Path, *settings: str) -> list[str]:
             ["transfer.size=200 MB"],
             (
                 "transfer: size: 200 MB takes at least 100.0 s at 16 Mbit/s, and the run ends 50 s after the "
-                "transfer's start; usual is a duration that leaves it twice that"
+                "transfer's start; usual is at least twice the time that the transfer takes: 200.0 s"
             ),
         ),
         (["ping.interval=1 min"], "ping: interval: 1 min is not shorter than the duration, 1 min; usual is 100 ms"),
@@ -244,12 +244,12 @@ def test_json_has_warnings_beside_mistakes(
     monkeypatch.chdir(tmp_path)
     file = doubtful(project, tmp_path)
 
-    def told(*, strict: bool) -> dict[str, Any]:
+    def answer(*, strict: bool) -> dict[str, Any]:
         check([file], as_json=True, strict=strict)
         found: dict[str, Any] = json.loads(capsys.readouterr().out)
         return found
 
-    lenient, strict = told(strict=False), told(strict=True)
+    lenient, strict = answer(strict=False), answer(strict=True)
     assert (lenient["ok"], lenient["mistakes"], [each["message"] for each in lenient["warnings"]]) == (
         True,
         [],

@@ -48,9 +48,9 @@ def test_each_kind_of_difference_has_its_reason() -> None:
     assert (extra.action, extra.entry, extra.reason) == (ChangeAction.DELETE, unwanted, "not in the plan")
     (other,) = diff([ENTRY], [replace(ENTRY, actions=(Output(16),))])
     assert (other.action, other.entry) == (ChangeAction.MODIFY, ENTRY)
-    assert other.reason == "actions differ: switch port 16, plan port 22, port 16"
+    assert other.reason == "actions differ: on the switch 'port 16', in the plan 'port 22, port 16'"
     (cookie,) = diff([ENTRY], [replace(ENTRY, cookie=8)])
-    assert cookie.reason == "cookie differs: switch 0x0000000000000008, plan 0x0000000000000007"
+    assert cookie.reason == "cookie differs: on the switch 0x0000000000000008, in the plan 0x0000000000000007"
     (foreign,) = diff([ENTRY], [FOREIGN, ENTRY])
     assert (foreign.action, foreign.entry) == (ChangeAction.DELETE, FOREIGN)
     assert str(foreign) == (

@@ -49,8 +49,8 @@ def test_no_file_is_bounded_and_no_box(project: Path) -> None:
 def test_a_plan_of_before_there_were_limits_is_read(project: Path) -> None:
     """As one without any; what is asked of an agent is what there is."""
     spec = JobSpec("ping", "ws", Phase.PING, ("atoll-host", "ping"), {}, limits=JobLimits(nice=3, cpus=(0, 1)))
-    told = to_json(spec)
-    assert from_json(JobSpec, told) == spec
-    assert from_json(JobSpec, {key: part for key, part in told.items() if key != "limits"}).limits == UNLIMITED
+    answer = to_json(spec)
+    assert from_json(JobSpec, answer) == spec
+    assert from_json(JobSpec, {key: part for key, part in answer.items() if key != "limits"}).limits == UNLIMITED
     assert spec.limits.asked == {"nice": 3, "cpus": (0, 1)}
     assert UNLIMITED.asked == {}

@@ -32,7 +32,7 @@ def test_a_plain_direction_is_configured_as_ever():
 
 
 @pytest.mark.parametrize(
-    ("change", "key", "told"),
+    ("change", "key", "answer"),
     [
         ({"jitter": Jitter(JitterShape.UNIFORM, Duration(5))}, "jitter_ns", 5),
         (
@@ -73,9 +73,9 @@ def test_a_plain_direction_is_configured_as_ever():
         ),
     ],
 )
-def test_each_setting_adds_its_key(change, key, told):
+def test_each_setting_adds_its_key(change, key, answer):
     config = direction_config(replace(PLAIN, **change))
-    assert config[key] == told
+    assert config[key] == answer
     jitter = {"jitter", "jitter_ns"} & set(config)
     assert len(jitter) == 1
     assert set(config) - {key} - jitter == set(TODAY) - {"jitter_ns"} - {key}

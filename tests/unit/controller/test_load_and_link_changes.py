@@ -48,9 +48,9 @@ def planned(path: Path, backend: Backend) -> None:
 
 def mistakes(path: Path, backend: Backend = Backend.ENGINE) -> list[str]:
     """What is wrong with the changes, which begin on line 10."""
-    with pytest.raises(DescriptionError) as told:
+    with pytest.raises(DescriptionError) as answer:
         planned(path, backend)
-    return [str(each).removeprefix("e.yaml:") for each in told.value.mistakes]
+    return [str(each).removeprefix("e.yaml:") for each in answer.value.mistakes]
 
 
 def test_a_change_of_load_and_links_keeps_what_it_leaves_out(written) -> None:
@@ -167,7 +167,7 @@ def test_the_room_for_packets_in_flight_is_that_of_all_versions(written) -> None
 
 
 @pytest.mark.parametrize(
-    ("change", "told"),
+    ("change", "answer"),
     [
         ("{at: 10 s, traffic: {}}", "change 1: this change has no effect"),
         ("{at: 10 s, traffic: {channels: 20}}", "change 1: this change has no effect"),
@@ -181,9 +181,9 @@ def test_the_room_for_packets_in_flight_is_that_of_all_versions(written) -> None
         ("{at: 10 s, links: {sat: {to_island: {jitter: 2 ms}}}}", "change 1: link 'sat': to_island: unknown key"),
     ],
 )  # fmt: skip
-def test_a_mistake_is_told_once_with_its_line(written, change: str, told: str) -> None:
+def test_a_mistake_is_told_once_with_its_line(written, change: str, answer: str) -> None:
     (found,) = mistakes(written(change))
-    assert found.startswith(f"10: {told}")
+    assert found.startswith(f"10: {answer}")
 
 
 def test_a_change_of_udp_that_there_is_not_is_refused(written) -> None:

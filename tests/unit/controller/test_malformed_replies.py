@@ -42,8 +42,8 @@ def table_features(properties: bytes, length: int | None = None) -> bytes:
 
 def flow_record(instructions: bytes) -> bytes:
     """A flow entry that matches everything, as a switch tells of it, with these bytes as its instructions."""
-    told = as_told(FlowEntry("sw", 9, Match(1), (), 4, ""), [], parser.OFPMatch())
-    return struct.pack("!H", len(told) + len(instructions)) + told[2:] + instructions
+    answer = as_told(FlowEntry("sw", 9, Match(1), (), 4, ""), [], parser.OFPMatch())
+    return struct.pack("!H", len(answer) + len(instructions)) + answer[2:] + instructions
 
 
 @pytest.mark.parametrize(

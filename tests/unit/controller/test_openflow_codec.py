@@ -115,10 +115,10 @@ def essences(body: bytes) -> list[bytes]:
 def as_told(entry: FlowEntry, instructions: list[Any], match: Any, **fields: Any) -> bytes:
     """An entry as a switch tells of it (7.3.5.2): a record around the match and the instructions that os-ken packs."""
     made = parser.OFPFlowMod(DATAPATH, match=match, instructions=instructions)
-    told = framework_bytes(made)[48:]
+    answer = framework_bytes(made)[48:]
     times = [fields.get(name, 0) for name in ("idle_timeout", "hard_timeout", "flags")]
-    head = struct.pack("!HBxIIHHHH4xQQQ", 48 + len(told), 0, 1, 2, entry.priority, *times, entry.cookie, 3, 4)
-    return head + told
+    head = struct.pack("!HBxIIHHHH4xQQQ", 48 + len(answer), 0, 1, 2, entry.priority, *times, entry.cookie, 3, 4)
+    return head + answer
 
 
 def _apply(*actions: Any) -> list[Any]:
@@ -191,12 +191,12 @@ def told_by_switch(entries: list[FlowEntry]) -> bytes:
 def test_a_table_has_the_digest_of_what_was_asked_for(entries: list[FlowEntry], order: random.Random) -> None:
     """In whatever order it is told; any difference shows in the digest."""
     wanted = encoder.table_digest(map(encoder.entry_key, entries))
-    told = list(entries)
-    order.shuffle(told)
-    assert encoder.table_digest(essences(told_by_switch(told))) == wanted
-    assert encoder.table_digest(essences(told_by_switch(told[1:]))) != wanted
-    other = replace(told[0], cookie=told[0].cookie ^ 1)
-    assert encoder.table_digest(essences(told_by_switch([other, *told[1:]]))) != wanted
+    answer = list(entries)
+    order.shuffle(answer)
+    assert encoder.table_digest(essences(told_by_switch(answer))) == wanted
+    assert encoder.table_digest(essences(told_by_switch(answer[1:]))) != wanted
+    other = replace(answer[0], cookie=answer[0].cookie ^ 1)
+    assert encoder.table_digest(essences(told_by_switch([other, *answer[1:]]))) != wanted
 
 
 def test_fields_told_in_another_order_make_no_difference() -> None:

@@ -100,8 +100,8 @@ def test_how_far_is_told_by_the_last_entry_that_counted(demo: Described) -> None
     taps = {tap.name for tap in network.taps}
     all_counted = dict.fromkeys(entries, 1)
     assert counted_path(path.there, all_counted, taps).endswith(f"sent on to {path.island}")
-    told = counted_path(path.there, all_counted | {entries[2]: 0}, taps)
-    assert told == (
+    answer = counted_path(path.there, all_counted | {entries[2]: 0}, taps)
+    assert answer == (
         "last counted by 'ws -> sat: not delayed' at sw-c/1; sent on to sat; "
         "'sat -> island: out of the chain' at sw-c/16 did not count it"
     )
@@ -115,13 +115,13 @@ def test_where_packets_ended_is_told_by_counters_that_tell_in_time(demo: Describ
     network, experiment = demo
     path = next(p for p in cover(network, experiment, make_plan(network, experiment).flows) if p.world == "w1")
 
-    def told(hardware: str) -> bool:
+    def answer(hardware: str) -> bool:
         switches = tuple(
             replace(each, driver="procurve-v3") if each.name == hardware else each for each in network.switches
         )
         return are_counters_prompt(replace(network, switches=switches), path.there)
 
-    assert [told(switch) for switch in ("none", "sw-c", "sw-w1", "sw-w2")] == [True, False, False, True]
+    assert [answer(switch) for switch in ("none", "sw-c", "sw-w1", "sw-w2")] == [True, False, False, True]
 
 
 def live(described: Described, *, counted: int, seen: int, rtts: tuple[int, ...]) -> LiveTrace:
@@ -146,10 +146,10 @@ def test_where_to_look_is_the_cable_behind_the_last_entry_that_counted(demo: Des
     at = [str(step.at) for step in path.there if isinstance(step, Lookup)]
     assert at == ["sw-w1/1", "sw-c/1", "sw-c/10", "sw-c/16", "sw-i/24"]
 
-    def told(number: int) -> str:
+    def answer(number: int) -> str:
         return where_to_look(network, path.there, dict.fromkeys(entries[:number], 1), taps)
 
-    assert [told(number) for number in range(6)] == [
+    assert [answer(number) for number in range(6)] == [
         "w1 and the cable from its w1-eth0 to sw-w1/1, by `atoll switches counters sw-w1`",
         "the cable from sw-w1/24 to sw-c/1, by `atoll switches counters sw-c`",
         "delay and the cable from its delay-t to sw-c/10, by `atoll switches counters sw-c`",

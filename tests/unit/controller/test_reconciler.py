@@ -70,7 +70,7 @@ class Lab:
     async def start(self) -> Controllers:
         return self.next
 
-    async def told(self, words: str) -> str:
+    async def answer(self, words: str) -> str:
         """The first note with these words."""
         async with asyncio.timeout(LIMIT_S):
             while not (found := [note for note in self.notes if words in note]):  # noqa: ASYNC110 - as a user would
@@ -98,13 +98,13 @@ async def test_a_controller_is_replaced_while_a_switch_is_away(known: bool, monk
     lab.next.tables = lab.controller.tables
     missing = {name: table.popitem()[1] for name, table in lab.next.tables.items()}
     lab.controller.die()
-    note = await lab.told("controller restarted")
+    note = await lab.answer("controller restarted")
     assert note == f"controller restarted; not connected: sw-2; 1 flow entries repaired: add '{missing['sw-1'].why}'"
     await asyncio.wait_for(lab.reconciler.settled(), LIMIT_S)
     assert SwitchConnection("sw-2", "down") in lab.seen
     lab.next.switches[2] = SwitchState(2, up=True)
     tell(lab.next, 2, "up")
-    assert (await lab.told("sw-2 connected again")).endswith(f"1 flow entries repaired: add '{missing['sw-2'].why}'")
+    assert (await lab.answer("sw-2 connected again")).endswith(f"1 flow entries repaired: add '{missing['sw-2'].why}'")
     assert set(lab.next.entries) == set(lab.plan.flows)
     assert not running.done()
     running.cancel()

@@ -152,7 +152,7 @@ def test_reordered_routed_boxes_take_their_spare_legs(lab: tuple[Network, Experi
         plan_swap(poor, old, UNTAGGED, new)
     assert "leave routed box 'pep-w' by the same port without a tag, and it has no spare ports" in str(refusal.value)
     assert "give it 'spare: {world: .., island: ..}' in the lab" in str(refusal.value)
-    assert str(refusal.value).endswith("or if packets may be lost, use `atoll apply EXPERIMENT --immediate`")
+    assert str(refusal.value).endswith("or, if packets may be lost, use `atoll apply EXPERIMENT --immediate`")
     assert len(str(refusal.value).splitlines()) == 1
 
 

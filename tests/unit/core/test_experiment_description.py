@@ -262,26 +262,28 @@ def test_a_trunk_crossed_twice_carries_twice(load, text, lab):
         ("world: sw-c/11, island: sw-c/12", "world: sw-i/11, island: sw-i/12"),
         ("from: sw-i/24, to: sw-c/3, rate: 1 Gbit/s", "from: sw-i/24, to: sw-c/3, rate: 35 Mbit/s"),
     )
-    told = mistakes_of(load, edited(text, ("chain: [tap-w, sat", "chain: [tap-w, pep-w, sat")), moved)
-    assert [re.findall(r"\S+ Mbit/s leave \S+ by it", mistake) for mistake in told] == [["36 Mbit/s leave sw-c by it"]]
+    answer = mistakes_of(load, edited(text, ("chain: [tap-w, sat", "chain: [tap-w, pep-w, sat")), moved)
+    assert [re.findall(r"\S+ Mbit/s leave \S+ by it", mistake) for mistake in answer] == [
+        ["36 Mbit/s leave sw-c by it"]
+    ]
 
 
 def test_mistakes_of_both_files_come_together(load, text, lab):
     wrong = edited(text, ("seed: 1", "seed: one"), ("  w1: rtt-5\n", "  w1: rtt-7\n"))
-    told = mistakes_of(load, wrong, edited(lab, ("ip: 10.10.0.2,", "ip: 10.10.0.1 ,")))
-    assert [mistake.split(":")[0] for mistake in told] == ["e.yaml", "e.yaml", "lab.yaml"]
+    answer = mistakes_of(load, wrong, edited(lab, ("ip: 10.10.0.2,", "ip: 10.10.0.1 ,")))
+    assert [mistake.split(":")[0] for mistake in answer] == ["e.yaml", "e.yaml", "lab.yaml"]
 
 
 def test_a_host_that_could_not_be_read_is_still_known(load, text, lab):
-    told = mistakes_of(
+    answer = mistakes_of(
         load, text, edited(lab, ("w1: {role: world-server, ip: 10.10.0.1,", "w1: {role: world-server, ip: x,"))
     )
-    assert [mistake.split(":")[0] for mistake in told] == ["lab.yaml"]
+    assert [mistake.split(":")[0] for mistake in answer] == ["lab.yaml"]
 
 
 def test_an_experiment_is_checked_even_if_its_lab_cannot_be(load, text):
-    told = mistakes_of(load, edited(text, ("seed: 1", "seed: one")), "name: [")
-    assert [mistake.split(":")[0] for mistake in told] == ["e.yaml", "lab.yaml"]
+    answer = mistakes_of(load, edited(text, ("seed: 1", "seed: one")), "name: [")
+    assert [mistake.split(":")[0] for mistake in answer] == ["e.yaml", "lab.yaml"]
 
 
 def test_the_lab_is_found_from_the_folder_of_the_experiment(tmp_path, monkeypatch, text, lab):
@@ -330,7 +332,7 @@ def test_congestion_controls_for_all_for_single_servers_and_for_the_transfer(loa
 
 
 @pytest.mark.parametrize(
-    ("server", "told"),
+    ("server", "answer"),
     [
         (
             "w7",
@@ -340,9 +342,9 @@ def test_congestion_controls_for_all_for_single_servers_and_for_the_transfer(loa
         ("i1", "tcp: server 'i1': a host of role island-client sends no load; name world servers only"),
     ],
 )
-def test_only_world_servers_have_a_congestion_control_of_their_own(load, text, server, told):
+def test_only_world_servers_have_a_congestion_control_of_their_own(load, text, server, answer):
     broken = with_tcp(text, f"tcp: {{servers: {{{server}: cubic}}}}")
-    assert mistakes_of(load, broken) == [f"e.yaml:{line_of(broken, 'tcp: {')}: {told}"]
+    assert mistakes_of(load, broken) == [f"e.yaml:{line_of(broken, 'tcp: {')}: {answer}"]
 
 
 def test_captures_are_as_the_experiment_asks(load, text):

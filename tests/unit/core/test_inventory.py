@@ -103,7 +103,7 @@ def test_without_asking_the_machines_their_addresses_are_the_inventorys(tmp_path
 
 
 @pytest.mark.parametrize(
-    ("wrong", "told"),
+    ("wrong", "answer"),
     [
         (("w1: {ssh: 10.0.0.11, interface: eth1}", ""), "machine 'w1' of lab small is missing"),
         (("w1: {", "w9: {ssh: 10.0.0.99, interface: eth1}\n  w1: {"), "5: unknown machine 'w9' in lab small"),
@@ -123,10 +123,10 @@ def test_without_asking_the_machines_their_addresses_are_the_inventorys(tmp_path
         (("controller: {address: 192.168.100.1}", ""), "controller is missing; add 'controller: {address: 192"),
     ],
 )
-def test_mistakes_are_told_with_their_line(tmp_path: Path, lab: Network, wrong: tuple[str, str], told: str) -> None:
+def test_mistakes_are_told_with_their_line(tmp_path: Path, lab: Network, wrong: tuple[str, str], answer: str) -> None:
     assert wrong[0] in RIGHT
     found = mistakes(tmp_path, RIGHT.replace(*wrong, 1), lab)
-    assert any(told in mistake for mistake in found), found
+    assert any(answer in mistake for mistake in found), found
 
 
 def test_all_mistakes_are_told_at_once(tmp_path: Path, lab: Network) -> None:

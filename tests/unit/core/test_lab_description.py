@@ -359,8 +359,8 @@ def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(load, text):
         ("sat: {kind: link, world: sw-c/15", "sat: {kind: link, world: sw-d/15"),
         ("vlan: 106", "vlan: 105"),
     )
-    told = mistakes_of(load, wrong)
-    lines = [int(mistake.split(":")[1]) for mistake in told]
+    answer = mistakes_of(load, wrong)
+    lines = [int(mistake.split(":")[1]) for mistake in answer]
     words = ["10.10.0.0\n", "nvs", "nvs", "fast", "10.10.0.3,", "island-specialist", "sw-d", "rtt-200"]
     assert lines == [line_of(wrong, word) for word in words]
 
@@ -425,8 +425,8 @@ def test_a_lab_in_several_parts_names_the_smaller_ones_and_what_is_lost_with_the
         ("  - {from: sw-i/24, to: sw-c/3, rate: 1 Gbit/s}\n", ""),
         ("island: sw-c/16}", "island: sw-i/16}"),
     )
-    told = mistakes_of(load, wrong)
-    assert [mistake.split(" cannot")[0].split(", so ")[1] for mistake in told] == [
+    answer = mistakes_of(load, wrong)
+    assert [mistake.split(" cannot")[0].split(", so ")[1] for mistake in answer] == [
         "w4, w5, w6, wh",
         "i1, i2, i3, i4, i5, i6, is, sat",
     ]

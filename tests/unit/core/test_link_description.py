@@ -216,22 +216,22 @@ def test_a_mistake_in_a_trace_is_told_where_it_is(load, text, message):
 
 
 def test_jitter_may_not_exceed_the_least_delay_of_a_trace(load):
-    told = mistakes_of(load, "jitter: 50 ms, trace: t.csv", t_csv="t_s,delay_ms\n0,100\n1,20\n")
-    assert told == [P + "jitter: 50 ms exceeds the least delay of the trace; write at most 20 ms"]
+    answer = mistakes_of(load, "jitter: 50 ms, trace: t.csv", t_csv="t_s,delay_ms\n0,100\n1,20\n")
+    assert answer == [P + "jitter: 50 ms exceeds the least delay of the trace; write at most 20 ms"]
 
 
 def test_the_short_form_of_red_lacks_both_thresholds(load):
-    told = mistakes_of(load, "aqm: red")
-    assert [mistake.partition("aqm: red: ")[2] for mistake in told] == [
+    answer = mistakes_of(load, "aqm: red")
+    assert [mistake.partition("aqm: red: ")[2] for mistake in answer] == [
         "max is missing; add 'max: 90 kB'",
         "min is missing; add 'min: 30 kB'",
     ]
 
 
 def test_a_file_that_is_wrong_in_every_line_is_told_ten_times(load):
-    told = mistakes_of(load, "loss: {trace: lost.txt}", lost_txt="x\n" * 1000)
+    answer = mistakes_of(load, "loss: {trace: lost.txt}", lost_txt="x\n" * 1000)
     wrong = "'x' is neither 0 (the packet passes) nor 1 (it is lost)"
-    assert told == [f"lost.txt:{line}: {wrong}" for line in range(1, 11)]
+    assert answer == [f"lost.txt:{line}: {wrong}" for line in range(1, 11)]
 
 
 def test_a_trace_that_both_directions_follow_is_told_of_once(load):

@@ -40,7 +40,7 @@ def test_values_are_yaml_and_missing_mappings_are_made(geo):
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "answer"),
     [
         ("tcp.control=bbr", "tcp: unknown key 'control'; known keys: buffer_max, congestion_control, ecn, servers"),
         ("seed=-1", "seed: the number -1 is not a whole number from 0 to 9223372036854775807"),
@@ -48,11 +48,11 @@ def test_values_are_yaml_and_missing_mappings_are_made(geo):
         ("chain=[sta]", "chain hop 1: unknown box or tap 'sta'; did you mean 'sat'? known boxes and taps: "),
     ],
 )
-def test_a_mistake_in_a_setting_names_it_and_no_line_of_the_file(geo, monkeypatch, project, setting, told):
+def test_a_mistake_in_a_setting_names_it_and_no_line_of_the_file(geo, monkeypatch, project, setting, answer):
     monkeypatch.chdir(project)
     with pytest.raises(DescriptionError) as refused:
         load_experiment(Path("examples/geo.yaml"), [setting])
-    assert str(refused.value.mistakes[0]).startswith(f"examples/geo.yaml: --set {setting!r}: {told}")
+    assert str(refused.value.mistakes[0]).startswith(f"examples/geo.yaml: --set {setting!r}: {answer}")
 
 
 def test_a_setting_may_lead_through_a_short_form_which_becomes_the_mapping_it_stands_for(geo):
@@ -78,7 +78,7 @@ def test_a_setting_may_lead_through_a_short_form_which_becomes_the_mapping_it_st
 
 
 @pytest.mark.parametrize(
-    ("setting", "told"),
+    ("setting", "answer"),
     [
         ("tcp", "--set 'tcp': write KEY=VALUE as in the description, such as 'tcp.congestion_control=hybla'"),
         ("=3", "--set '=3': write KEY=VALUE as in the description, such as 'tcp.congestion_control=hybla'"),
@@ -87,10 +87,10 @@ def test_a_setting_may_lead_through_a_short_form_which_becomes_the_mapping_it_st
         ("seed.x=1", "--set 'seed.x=1': seed is the number 1 and has no keys; set seed as a whole"),
     ],
 )
-def test_a_setting_that_cannot_be_read_is_told_in_one_line(geo, setting, told):
+def test_a_setting_that_cannot_be_read_is_told_in_one_line(geo, setting, answer):
     with pytest.raises(PlanError) as refused:
         load_experiment(geo, [setting])
-    assert str(refused.value).startswith(told)
+    assert str(refused.value).startswith(answer)
     assert "\n" not in str(refused.value)
 
 

@@ -98,9 +98,9 @@ def test_the_rest_of_a_setting_that_differs_in_part_is_alike() -> None:
     transfer = Transfer(Size(10**7), Duration(10**9), "atoll", 5201)
     asked, other = experiment(transfer=transfer), experiment(transfer=replace(transfer, size=Size(10**6)))
     assert unlike(asked, other) == {"transfer.size": ("10 MB", "1 MB")}
-    told = alike(asked, other)
-    assert (told["transfer.start"], told["transfer.tool"], told["transfer.port"]) == ("1 s", "atoll", "5201")
-    assert told["transfer.congestion_control"] == "none"
+    answer = alike(asked, other)
+    assert (answer["transfer.start"], answer["transfer.tool"], answer["transfer.port"]) == ("1 s", "atoll", "5201")
+    assert answer["transfer.congestion_control"] == "none"
 
 
 def test_what_only_one_has_is_told_as_a_whole() -> None:

@@ -106,8 +106,8 @@ def test_reading_goes_on_after_a_mistake_that_leaves_a_tree(text, message, tree)
 def test_files_that_cannot_be_read_are_told_without_a_line(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
     os.mkfifo("pipe")
-    told = [str(read_document(Path(name)).mistakes[0]) for name in ("missing.yaml", ".", "pipe", "a\0b", "x" * 300)]
-    assert told == [
+    answer = [str(read_document(Path(name)).mistakes[0]) for name in ("missing.yaml", ".", "pipe", "a\0b", "x" * 300)]
+    assert answer == [
         "missing.yaml: there is no such file",
         ".: is a directory; give a YAML file",
         "pipe: is not a regular file; give a YAML file",

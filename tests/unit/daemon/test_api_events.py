@@ -86,8 +86,8 @@ async def test_who_does_not_read_is_dropped_and_can_learn_of_it(log: EventLog) -
     assert dropped == [True]
     assert await slow.take() is None
     log.sample("counters")
-    (told,) = held(quick)
-    assert (told["type"], told["listener"], told["after"]) == ("listener_dropped", "slow", 1)
+    (answer,) = held(quick)
+    assert (answer["type"], answer["listener"], answer["after"]) == ("listener_dropped", "slow", 1)
 
 
 async def test_the_end_lets_listeners_go_with_what_there_was(log: EventLog) -> None:

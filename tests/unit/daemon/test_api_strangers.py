@@ -209,8 +209,8 @@ async def test_a_listener_that_stops_reading_is_dropped_and_told_on_its_return(a
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as session:
         url = f"http://127.0.0.1:{api.port}/v1/events?after=0&follow=false"
         async with session.get(url) as response:
-            told = [json.loads(line) async for line in response.content]
-    assert [event["type"] for event in told] == ["hello", "listener_dropped"]
+            output = [json.loads(line) async for line in response.content]
+    assert [event["type"] for event in output] == ["hello", "listener_dropped"]
 
 
 async def test_a_request_that_never_gets_done_is_ended(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:

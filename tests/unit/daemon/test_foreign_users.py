@@ -228,8 +228,8 @@ def refusal_of_nobody() -> str:
         finally:
             os._exit(0)
     os.close(writer)
-    with os.fdopen(reader) as told:
-        text = told.read()
+    with os.fdopen(reader) as answer:
+        text = answer.read()
     os.waitpid(child, 0)
     return text
 

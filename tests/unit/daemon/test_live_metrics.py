@@ -149,9 +149,9 @@ async def test_who_does_not_read_is_dropped_by_points_sooner_than_by_events(watc
         sent += 1
     assert sent <= MOST_WAITING / 200 + 2
     assert await slow.take() is None
-    told = reader.take_now()
-    assert told is not None
-    assert (told["type"], told["listener"]) == ("listener_dropped", "somebody")
+    answer = reader.take_now()
+    assert answer is not None
+    assert (answer["type"], answer["listener"]) == ("listener_dropped", "somebody")
     watched.events.sample("points", run=None, points=points * 10)
     assert reader.take_now() is not None
 

@@ -19,9 +19,9 @@ from tests.support.watched_run import SECOND_NS, WatchedRun
 def messages(replay: Replay, from_ns: int = 0, to_ns: int = 2**63) -> list[dict[str, Any]]:
     tail = replay.tail()
     assert tail is not None
-    told = [replay.message(frame, from_ns, to_ns) for frame in tail.frames()]
+    answer = [replay.message(frame, from_ns, to_ns) for frame in tail.frames()]
     tail.close()
-    return [message for message in told if message is not None]
+    return [message for message in answer if message is not None]
 
 
 def test_runs_are_listed_the_latest_first(tmp_path: Path) -> None:
@@ -162,14 +162,14 @@ def test_points_come_by_the_second_as_they_were_handed_to_those_who_watched(tmp_
     for number in range(3):
         run.second(number)
     run.end()
-    told = messages(Replay(run.dir.path))
-    assert [(message["type"], message["run"], len(message["points"])) for message in told] == [
+    answer = messages(Replay(run.dir.path))
+    assert [(message["type"], message["run"], len(message["points"])) for message in answer] == [
         ("points", run.id, 3)
     ] * 3
-    assert [message["t_ns"] for message in told] == [run.began_ns + n * SECOND_NS + 200_000_000 for n in range(3)]
+    assert [message["t_ns"] for message in answer] == [run.began_ns + n * SECOND_NS + 200_000_000 for n in range(3)]
     sat = {"box": "sat", "direction": "to_island"}
-    assert told[1]["points"][0] == ["link", sat, {"in_packets": 10}, run.began_ns + SECOND_NS]
-    json.dumps(told, allow_nan=False)
+    assert answer[1]["points"][0] == ["link", sat, {"in_packets": 10}, run.began_ns + SECOND_NS]
+    json.dumps(answer, allow_nan=False)
 
 
 def test_points_are_chosen_by_their_instants(tmp_path: Path) -> None:
@@ -179,8 +179,8 @@ def test_points_are_chosen_by_their_instants(tmp_path: Path) -> None:
         run.second(number)
     run.end()
     begin_ns = run.began_ns + SECOND_NS + 100_000_000
-    told = messages(Replay(run.dir.path), begin_ns, run.began_ns + 2 * SECOND_NS + 100_000_000)
-    assert [[point[2]["in_packets"] for point in message["points"]] for message in told] == [[11, 12], [20]]
+    answer = messages(Replay(run.dir.path), begin_ns, run.began_ns + 2 * SECOND_NS + 100_000_000)
+    assert [[point[2]["in_packets"] for point in message["points"]] for message in answer] == [[11, 12], [20]]
 
 
 def test_a_spool_that_was_cut_by_a_kill_is_told_up_to_there(tmp_path: Path) -> None:
@@ -205,8 +205,8 @@ def test_points_of_some_measurements_alone_can_be_had(tmp_path: Path) -> None:
     tail.close()
 
     def named(*measurements: str) -> set[str]:
-        told = [replay.message(frame, 0, 2**63, frozenset(measurements)) for frame in frames]
-        return {point[0] for message in told if message is not None for point in message["points"]}
+        answer = [replay.message(frame, 0, 2**63, frozenset(measurements)) for frame in frames]
+        return {point[0] for message in answer if message is not None for point in message["points"]}
 
     assert named() == {"link", "event"}
     assert named("link") == {"link"}
@@ -236,8 +236,8 @@ def test_events_are_those_that_the_daemon_tells(tmp_path: Path) -> None:
     run.event("window", 5, start_ns=run.began_ns, end_ns=run.began_ns + 5 * SECOND_NS)
     whole = Replay(run.dir.path).whole()
     assert all(event == with_text(event) and event["text"] for event in whole["events"])
-    told = [{key: part for key, part in each.items() if key not in ("text", "severity")} for each in whole["events"]]
-    assert [{**event, "t_ns": (event["t_ns"] - run.began_ns) / SECOND_NS} for event in told] == [
+    answer = [{key: part for key, part in each.items() if key not in ("text", "severity")} for each in whole["events"]]
+    assert [{**event, "t_ns": (event["t_ns"] - run.began_ns) / SECOND_NS} for event in answer] == [
         {"type": "step", "t_ns": 0, "seq": 1, "step": "apply"},
         {
             "type": "applied",
@@ -322,8 +322,8 @@ def test_lines_of_which_no_points_are_made_end_no_replay(tmp_path: Path) -> None
     replay = Replay(run.dir.path)
     tail = replay.tail()
     assert tail is not None
-    told = [replay.message(frame, 0, 2**63) for frame in tail.frames()]
-    assert [message and message["points"][0][0] for message in told] == ["event", "link"], "what happened comes first"
+    answer = [replay.message(frame, 0, 2**63) for frame in tail.frames()]
+    assert [message and message["points"][0][0] for message in answer] == ["event", "link"], "what happened comes first"
     run.event("check", 0.5, src="w1", dst="i1")
     assert list(tail.frames()) == []
     run.event("step", 0.6, step="check", state="failed", message="off")

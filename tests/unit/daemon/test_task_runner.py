@@ -37,12 +37,12 @@ async def test_the_end_of_a_run_that_was_analysed_says_its_verdict(
         return result
 
     await TaskRunner(events).begin("run", "geo", work)
-    told = [
+    answer = [
         {key: event[key] for key in event if key not in ("seq", "t_ns", "text", "severity")}
         for event in events.since(0)
     ]
     begin = {"type": "work", "what": "run", "about": "geo", "state": "begin"}
-    assert told == [begin, {**begin, "state": "end", **judged}]
+    assert answer == [begin, {**begin, "state": "end", **judged}]
 
 
 async def test_an_apply_that_fails_with_its_testbed_says_why_that_failed() -> None:

@@ -330,10 +330,10 @@ async def test_who_stops_reading_is_dropped_and_costs_others_nothing(either: Sit
 
 async def test_a_port_that_one_of_ours_has_is_told_with_its_page(site: Site, daemon: RunningKeeper) -> None:
     for url, who in ((site.url, "another `atoll watch`"), (daemon.url, "the daemon of a lab")):
-        told = await refusal(int(url.rpartition(":")[2]), site.runs)
+        output = await refusal(int(url.rpartition(":")[2]), site.runs)
         assert (
             f": {who} uses this port and serves the page; open {url}/watch/, or choose another port with --listen"
-            in told
+            in output
         )
 
 
@@ -346,8 +346,8 @@ async def test_a_port_that_somebody_else_has_is_told_as_taken(runs: Path, says: 
         await writer.drain()
 
     async with await asyncio.start_server(answer, "127.0.0.1", 0) as stranger:
-        told = await refusal(stranger.sockets[0].getsockname()[1], runs)
-        assert "the port is in use by another program; choose another one with --listen" in told
+        output = await refusal(stranger.sockets[0].getsockname()[1], runs)
+        assert "the port is in use by another program; choose another one with --listen" in output
 
 
 async def refusal(port: int, runs: Path) -> str:
@@ -355,10 +355,10 @@ async def refusal(port: int, runs: Path) -> str:
     with pytest.raises(LabError) as refused:
         async with serving_page(TARGET, ListenAddress.parse(str(port)), TOKEN, Replays(runs)):
             pass
-    told = str(refused.value)
-    assert told.startswith(f"--listen 127.0.0.1:{port}: ")
-    assert "\n" not in told
-    return told
+    output = str(refused.value)
+    assert output.startswith(f"--listen 127.0.0.1:{port}: ")
+    assert "\n" not in output
+    return output
 
 
 # Replays
@@ -407,8 +407,8 @@ async def test_a_run_that_is_being_made_is_followed_to_its_end(either: Site) -> 
     assert not following.done()
     run.second(2)
     run.end()
-    told = await asyncio.wait_for(following, 10)
-    assert [point[2]["in_packets"] for message in told for point in message["points"]] == [
+    output = await asyncio.wait_for(following, 10)
+    assert [point[2]["in_packets"] for message in output for point in message["points"]] == [
         0,
         1,
         2,

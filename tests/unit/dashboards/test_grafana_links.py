@@ -99,9 +99,9 @@ def test_the_verb_links_each_run_and_aligned_ones_beside_each_other(
     monkeypatch.setenv("ATOLL_INFLUX_URL", "http://127.0.0.1:9")
     runs = [made(tmp_path).path, made(tmp_path, _AT_NS + _SECOND_NS).path]
     load(runs, times="aligned", json=True)
-    told = json.loads(capsys.readouterr().out)
-    assert [each["grafana"].partition("?")[0] for each in told["loaded"]] == ["/d/atoll-overview"] * 2
-    assert asked(told["comparison"])[1]["var-run"] == [f"geo-{run.name}" for run in runs]
+    answer = json.loads(capsys.readouterr().out)
+    assert [each["grafana"].partition("?")[0] for each in answer["loaded"]] == ["/d/atoll-overview"] * 2
+    assert asked(answer["comparison"])[1]["var-run"] == [f"geo-{run.name}" for run in runs]
     monkeypatch.setenv("ATOLL_GRAFANA_URL", "https://grafana.example/sub/")
     load(runs[:1])
     _, link = capsys.readouterr().out.splitlines()

@@ -40,16 +40,16 @@ def hang_up(connection: socket.socket) -> None:
 
 
 @pytest.mark.parametrize(
-    ("answer", "told"),
+    ("answer", "output"),
     [
         (speak_plainly, r"the server at this address does not use TLS; write http:// \(SSLError .*"),
         (hang_up, r"the TLS connection failed \(SSLError .*"),
     ],
 )
-def test_what_is_wrong_with_tls_is_said(answer: Callable[[socket.socket], None], told: str) -> None:
+def test_what_is_wrong_with_tls_is_said(answer: Callable[[socket.socket], None], output: str) -> None:
     with (
         listening(answer) as url,
         Database(InfluxSettings(url)) as database,
-        pytest.raises(AwayError, match=f"^no answer from {url}: {told}$"),
+        pytest.raises(AwayError, match=f"^no answer from {url}: {output}$"),
     ):
         database.check()

@@ -119,10 +119,10 @@ KINDS = {
 def test_unfit_lines_cost_no_other_and_all_of_them_are_counted(where: set[int], kind: dict[str, Any]) -> None:
     """However many of a batch they are, and whether the database keeps the fit ones of it or none."""
     lines = [b"bad n=1i 1" if number in where else b"n=%di 1" % number for number in range(9)]
-    database, tally, told = Counting(**kind), Tally(), []
-    write_fit(database, [b"".join(line + b"\n" for line in lines)], tally, told.append)
+    database, tally, answer = Counting(**kind), Tally(), []
+    write_fit(database, [b"".join(line + b"\n" for line in lines)], tally, answer.append)
     assert numbered(database.lines) == [number for number in range(9) if number not in where]
-    assert (tally.delivered, tally.unfit, len(told)) == (9 - len(where), len(where), 1)
+    assert (tally.delivered, tally.unfit, len(answer)) == (9 - len(where), len(where), 1)
 
 
 def test_what_the_database_says_of_a_batch_is_believed_where_it_can_know() -> None:
@@ -143,15 +143,15 @@ def test_what_the_database_says_of_a_batch_is_believed_where_it_can_know() -> No
 
 def test_reasons_are_told_once_each_and_not_without_end() -> None:
     """A type that conflicts does so in every batch; a line that cannot be parsed is a reason of its own."""
-    tally, told = Tally(), []
+    tally, answer = Tally(), []
     batch = b"bad n=1i 1\nn=1i 1\nbad n=1i 2\n"
     for _ in range(3):
-        write_fit(Counting(partly=True, says="type conflict dropped={}".format), [batch], tally, told.append)
-    assert [line["message"] for line in told] == ["bad lines: type conflict"]
+        write_fit(Counting(partly=True, says="type conflict dropped={}".format), [batch], tally, answer.append)
+    assert [line["message"] for line in answer] == ["bad lines: type conflict"]
     for number in range(100):
         says = f"unable to parse line {number}"
-        write_fit(Counting(says=lambda _, says=says: says), [b"bad n=1i 1\n"], tally, told.append)
-    assert len(told) == 10
+        write_fit(Counting(says=lambda _, says=says: says), [b"bad n=1i 1\n"], tally, answer.append)
+    assert len(answer) == 10
     assert (tally.delivered, tally.unfit) == (3, 106)
 
 
@@ -180,8 +180,8 @@ def test_an_outage_is_told_once_and_nothing_is_lost(tmp_path: Path, monkeypatch:
     monkeypatch.setattr("atoll_dashboards.influx.influx_sink._FIRST_WAIT_S", 0.01)
     monkeypatch.setattr("atoll_dashboards.influx.influx_sink._LOOK_S", 0.01)
     spool(tmp_path / SPOOL, 4).close()
-    database, ended, told = Counting(away=3), threading.Event(), []
-    sink = Sink(SpoolTail(tmp_path / SPOOL), database, ended, told.append)
+    database, ended, answer = Counting(away=3), threading.Event(), []
+    sink = Sink(SpoolTail(tmp_path / SPOOL), database, ended, answer.append)
     carrying = threading.Thread(target=sink.carry)
     carrying.start()
     while not database.lines:
@@ -189,7 +189,7 @@ def test_an_outage_is_told_once_and_nothing_is_lost(tmp_path: Path, monkeypatch:
     ended.set()
     carrying.join(10)
     assert numbered(database.lines) == list(range(12))
-    assert [line["type"] for line in told] == ["problem", "recovered"]
+    assert [line["type"] for line in answer] == ["problem", "recovered"]
     assert (sink.tally.delivered, sink.tally.left) == (12, 0)
 
 

@@ -34,22 +34,22 @@ def test_equal_settings_have_nothing_to_tell() -> None:
     ],
 )
 def test_whatever_differs_is_told_in_a_line_with_the_database_that_is_used(shell: dict[str, str]) -> None:
-    told = other_database(settings_mark(shell), HELD)
-    assert told is not None
-    assert told.startswith(
+    answer = other_database(settings_mark(shell), HELD)
+    assert answer is not None
+    assert answer.startswith(
         "metrics go to bucket 'b' of http://db:8086, according to the settings with which the lab was brought up"
     )
-    assert "\n" not in told
-    assert "the-secret" not in told
+    assert "\n" not in answer
+    assert "the-secret" not in answer
     back = other_database(settings_mark(HELD), shell)
     assert back is not None
     assert "the-secret" not in back + settings_mark(HELD)
 
 
 def test_a_daemon_without_a_database_says_so() -> None:
-    told = other_database(settings_mark(HELD), NONE)
-    assert told is not None
-    assert told.startswith("metrics go to no database, according to the settings")
+    answer = other_database(settings_mark(HELD), NONE)
+    assert answer is not None
+    assert answer.startswith("metrics go to no database, according to the settings")
 
 
 def test_a_mark_tells_nothing_twice() -> None:

@@ -14,9 +14,9 @@ import polars as pl
 import pytest
 
 from atoll_analysis import analyse
+from atoll_analysis.figures.traffic_figures import TRAFFIC_FIGURES
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
-from atoll_analysis.traffic_figures import TRAFFIC_FIGURES
 from atoll_core.units import Duration, Rate
 from atoll_dashboards.report.distribution_plots import bursts, flow_classes
 from atoll_dashboards.report.key_figures import key_figures

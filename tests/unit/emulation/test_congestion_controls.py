@@ -42,23 +42,23 @@ def test_what_is_there_or_loaded_when_a_socket_asks_is_not_missing(geo, control)
 
 
 def test_a_missing_one_is_told_once_with_where_it_is_named_what_there_is_and_which_place_has_it(geo):
-    (told,) = missing_controls(naming(geo, "hybla", w1="hybla", w2="cubic"), HERE, offered_by_virtual_kernel())
-    assert told == (
+    (answer,) = missing_controls(naming(geo, "hybla", w1="hybla", w2="cubic"), HERE, offered_by_virtual_kernel())
+    assert answer == (
         "e.yaml: tcp.congestion_control, tcp.servers.w1: congestion control 'hybla' is not in this kernel (6.18), "
         "which has bbr, cubic, reno; --on virtual has it"
     )
 
 
 def test_a_module_that_a_plain_user_cannot_load_has_its_remedy(geo):
-    told = missing_controls(naming(geo, "vegas"), HERE, offered_by_virtual_kernel())
-    assert [line.split(": ", 2)[2] for line in told] == [
+    answer = missing_controls(naming(geo, "vegas"), HERE, offered_by_virtual_kernel())
+    assert [line.split(": ", 2)[2] for line in answer] == [
         "congestion control 'vegas' is a module that is not loaded: modprobe tcp_vegas (as root)"
     ]
 
 
 def test_one_that_no_kernel_has_is_likened_to_one_that_there_is(geo):
-    (told,) = missing_controls(naming(geo, "hybra"), HERE, offered_by_virtual_kernel())
-    assert told.endswith(
+    (answer,) = missing_controls(naming(geo, "hybra"), HERE, offered_by_virtual_kernel())
+    assert answer.endswith(
         "'hybra' is not in this kernel (6.18), which has bbr, cubic, reno; did you mean 'hybla'? --on virtual has it"
     )
 

@@ -230,7 +230,7 @@ def test_the_user_chooses_the_release(tmp_path: Path, monkeypatch: pytest.Monkey
 
 def test_the_best_release_that_is_to_be_had_is_built(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """One that is not falls back to the next, and says why; a kernel that is there is not built again."""
-    told: list[str] = []
+    answer: list[str] = []
     old = archive(tmp_path)
     monkeypatch.setattr(build_module, "find_source", lambda _, recipe: old if recipe == OLD else None)
 
@@ -239,23 +239,23 @@ def test_the_best_release_that_is_to_be_had_is_built(tmp_path: Path, monkeypatch
 
     monkeypatch.setattr(build_module, "download", unreachable)
     for there_before in (False, True):
-        assert bool(build_wanted(lambda *_: None, told.append)) != there_before
-        assert told[0].startswith("Linux 7.2 (the preferred release that is to be had), from linux-source-7.2 of ")
-        assert told[1] == "Linux 7.2 is not built: Debian's trixie-backports cannot be reached: no such host"
+        assert bool(build_wanted(lambda *_: None, answer.append)) != there_before
+        assert answer[0].startswith("Linux 7.2 (the preferred release that is to be had), from linux-source-7.2 of ")
+        assert answer[1] == "Linux 7.2 is not built: Debian's trixie-backports cannot be reached: no such host"
         assert (
-            len(told) == 2
+            len(answer) == 2
             if there_before
-            else told[2] == f"Linux 6.1 (the preferred release that is to be had), from {old}"
+            else answer[2] == f"Linux 6.1 (the preferred release that is to be had), from {old}"
         )
-        told.clear()
+        answer.clear()
     new = archive(tmp_path, NEW.series)
     monkeypatch.setattr(build_module, "download", lambda *_: new)
-    built = build_wanted(lambda *_: None, told.append)
+    built = build_wanted(lambda *_: None, answer.append)
     assert built is not None
     assert built.name == f"7.2.7-{NEW.hash}"
-    told.clear()
-    assert build_wanted(lambda *_: None, told.append) is None
-    assert told == []
+    answer.clear()
+    assert build_wanted(lambda *_: None, answer.append) is None
+    assert answer == []
 
 
 def test_a_source_is_downloaded_beside_the_systems_apt(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -162,12 +162,12 @@ def test_a_kernel_is_on_the_disk_before_it_has_its_place(
 def test_the_only_source_of_another_series_is_named_and_built_once(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    told: list[str] = []
+    answer: list[str] = []
     source = archive(tmp_path, "6.12")
     monkeypatch.setattr(build_module, "find_source", lambda *_: source)
-    assert build_wanted(lambda *_: None, told.append) is not None
-    assert build_wanted(lambda *_: None, told.append) is None
-    assert told == [f"Linux 6.12 (the preferred release that is to be had), from {source}"]
+    assert build_wanted(lambda *_: None, answer.append) is not None
+    assert build_wanted(lambda *_: None, answer.append) is None
+    assert answer == [f"Linux 6.12 (the preferred release that is to be had), from {source}"]
 
 
 def test_a_chosen_series_is_not_built_from_another(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

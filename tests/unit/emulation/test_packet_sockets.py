@@ -12,7 +12,7 @@ from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters, pa
 DONE = struct.pack("IHHIIi", 20, 3, 2, 1, 0, 0)
 
 
-def told(inode: int, interface: int, drops: int) -> bytes:
+def answer(inode: int, interface: int, drops: int) -> bytes:
     """A socket's message: information, what else the kernel may add, memory."""
     info = struct.pack("HH6I", 28, 0, interface, 0, 0, 0, 0, 0)
     odd = struct.pack("HHHxx", 6, 5, 7)  # two bytes long, and padded
@@ -23,11 +23,11 @@ def told(inode: int, interface: int, drops: int) -> bytes:
 
 def test_sockets_are_told_with_interface_and_what_they_dropped() -> None:
     """A reply may hold several and need not be the last."""
-    found, last = parse_reply(told(4711, 3, 4744) + told(4712, 0, 0))
+    found, last = parse_reply(answer(4711, 3, 4744) + answer(4712, 0, 0))
     assert found == [(4711, 3, PacketSocketCounters(4744, 212_992)), (4712, 0, PacketSocketCounters(0, 212_992))]
     assert not last
     assert parse_reply(DONE) == ([], True)
-    assert parse_reply(told(4711, 3, 1) + DONE) == ([(4711, 3, PacketSocketCounters(1, 212_992))], True)
+    assert parse_reply(answer(4711, 3, 1) + DONE) == ([(4711, 3, PacketSocketCounters(1, 212_992))], True)
 
 
 def test_a_kernel_that_cannot_tell_says_so() -> None:

@@ -107,6 +107,6 @@ def test_a_port_name_that_is_a_switch_is_refused(island: Network) -> None:
 
 def test_runs_need_no_mininet_but_in_the_lab() -> None:
     """Who drives a rack of real machines need not have it; what an emulated lab's ports are called is known without."""
-    look = "import sys, atoll_testbed.run.run, atoll_testbed.platforms.hardware; print('mininet' in sys.modules)"
+    look = "import sys, atoll_testbed.run.live_run, atoll_testbed.platforms.hardware; print('mininet' in sys.modules)"
     said = subprocess.run([sys.executable, "-c", look], capture_output=True, text=True, check=True, timeout=60)
     assert said.stdout == "False\n"

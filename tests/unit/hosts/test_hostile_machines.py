@@ -49,9 +49,9 @@ def asked_to_capture() -> JobSpec:
 
 def hostile(directory: Path, says: dict[str, Any]) -> list[str]:
     """The command of an agent that says this."""
-    told = directory / "says.json"
-    told.write_text(json.dumps(says))
-    return [sys.executable, str(AGENT), str(told)]
+    output = directory / "says.json"
+    output.write_text(json.dumps(says))
+    return [sys.executable, str(AGENT), str(output)]
 
 
 @asynccontextmanager
@@ -178,10 +178,10 @@ async def test_a_file_that_was_asked_for_is_brought(run: Path, there: Path) -> N
 async def test_a_name_that_its_jobs_were_not_given_is_refused(run: Path, there: Path, name: str) -> None:
     """Outside the run, another machine's, the daemon's own, with control characters: nothing is written anywhere."""
     before = written(run)
-    told = await collected(run, there, offer(there, (FLOWS, 13), (name, 14)))
-    assert len(told) == 1
-    assert told[0].startswith("i1: its agent offers ")
-    assert told[0].isprintable()
+    output = await collected(run, there, offer(there, (FLOWS, 13), (name, 14)))
+    assert len(output) == 1
+    assert output[0].startswith("i1: its agent offers ")
+    assert output[0].isprintable()
     assert written(run) == before
     assert not Path("/tmp/atoll-test-escaped").exists()
 
@@ -190,16 +190,16 @@ async def test_a_file_longer_than_offered_is_cut_off(run: Path, there: Path) -> 
     """It could go on for ever."""
     with (there / FLOWS).open("wb") as file:
         file.truncate(8_000_000)
-    told = await collected(run, there, offer(there, (FLOWS, 1000)))
-    assert told == ("i1: logs/flows-i1.csv is longer than the 1000 bytes that were offered",)
+    output = await collected(run, there, offer(there, (FLOWS, 1000)))
+    assert output == ("i1: logs/flows-i1.csv is longer than the 1000 bytes that were offered",)
     assert sum((run.parents[2] / name).stat().st_size for name in written(run)) <= 1000
 
 
 @pytest.mark.parametrize("size", [10**15, -1])
 async def test_a_machine_cannot_fill_the_disk(run: Path, there: Path, size: int) -> None:
-    told = await collected(run, there, offer(there, (FLOWS, size)))
-    assert len(told) == 1
-    assert "half of the free space on the disk" in told[0] or "with an invalid size" in told[0]
+    output = await collected(run, there, offer(there, (FLOWS, size)))
+    assert len(output) == 1
+    assert "half of the free space on the disk" in output[0] or "with an invalid size" in output[0]
     assert written(run) == set()
 
 
@@ -215,8 +215,8 @@ async def test_what_the_run_has_is_not_overwritten_and_no_link_is_followed(run: 
         assert len(await collected(run, there, offer(there, (FLOWS, 13)))) == 1
         (run / name).unlink()
     (run / FLOWS).write_text("mine")
-    told = await collected(run, there, offer(there, (FLOWS, 13)))
-    assert told == ("i1: logs/flows-i1.csv is in the run directory already and was not overwritten",)
+    output = await collected(run, there, offer(there, (FLOWS, 13)))
+    assert output == ("i1: logs/flows-i1.csv is in the run directory already and was not overwritten",)
     assert (outside.read_text(), (run / FLOWS).read_text()) == ("mine", "mine")
 
 
@@ -231,9 +231,9 @@ async def test_what_the_run_has_is_not_overwritten_and_no_link_is_followed(run: 
     ],
 )
 async def test_an_answer_of_another_shape_is_named(run: Path, there: Path, answers: dict[str, Any]) -> None:
-    told = await collected(run, there, answers)
-    assert len(told) == 1
-    assert told[0].startswith("i1: its agent's answer to 'files' is invalid: ")
+    output = await collected(run, there, answers)
+    assert len(output) == 1
+    assert output[0].startswith("i1: its agent's answer to 'files' is invalid: ")
 
 
 async def test_a_command_that_never_stops_talking_is_cut_off(
@@ -322,8 +322,8 @@ async def test_words_of_a_machine_do_nothing_to_a_terminal(tmp_path: Path) -> No
         machine = InventoryMachine("i1", SshAccess("x"), (NamedInterface("interface", "e"),))
         wrong = missing_prerequisites(machine, await agent.describe(), ClockOffset(0, 0, 0), "")
         assert any("has an invalid MAC address" in line for line in wrong)
-        for told in (job.exit_text(), str(refused.value), *wrong):
-            assert told.isprintable(), told[:200]
+        for output in (job.exit_text(), str(refused.value), *wrong):
+            assert output.isprintable(), output[:200]
         assert len(job.exit_text()) < 2000
         assert len(str(refused.value)) <= 2000
 
@@ -343,8 +343,8 @@ METRICS: dict[str, Any] = {
 async def test_metrics_of_what_nobody_asked_for_make_no_series(tmp_path: Path) -> None:
     """Each name would be a series of its own, in the page's memory and in the database."""
     figures = {"interfaces": {"e0": {"rx_packets": 1}, "made-up": {"rx_packets": 1}}, "tcp": {}}
-    told = {**METRICS, "hosts": {"i1": figures, "i2": figures}, "jobs": {"made-up": {"host": "i1"}}}
-    says = {"answers": {"clock": {"t_ns": 1}, "measure": {}}, "lines": [json.dumps(told)]}
+    output = {**METRICS, "hosts": {"i1": figures, "i2": figures}, "jobs": {"made-up": {"host": "i1"}}}
+    says = {"answers": {"clock": {"t_ns": 1}, "measure": {}}, "lines": [json.dumps(output)]}
     taken: list[dict[str, Any]] = []
     async with hostile_agent(tmp_path, says) as agent:
         await agent.measure(1.0, [("i1", None, ["e0"])], taken.append)

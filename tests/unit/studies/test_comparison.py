@@ -201,8 +201,8 @@ def test_laboratories_unlike_in_much_are_counted(runs: list[RunDir], tmp_path: P
     hosts = tuple(replace(host, capacity=2.0) if host.name.startswith("i") else host for host in lab.hosts)
     other = run_of(tmp_path, experiment(), {}, replace(lab, hosts=hosts, boxes=boxes))
     found = likeness_of(compare([runs[0], other]))
-    told = dict(found.settings)
-    assert (told["lab.hosts (number)"], told["lab.boxes (number)"]) == (
+    answer = dict(found.settings)
+    assert (answer["lab.hosts (number)"], answer["lab.boxes (number)"]) == (
         ("15", "13 (5 unlike #1)"),
         ("1", "1 (1 unlike #1)"),
     )
@@ -221,7 +221,7 @@ def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDi
 
 
 @pytest.mark.parametrize(
-    ("name", "first", "then", "told"),
+    ("name", "first", "then", "answer"),
     [
         ("base RTT", 0.0006, 0.0013, "="),  # 0.001 both, whatever the share
         ("base RTT", 500.210, 500.000, "-0.04%"),
@@ -234,8 +234,8 @@ def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDi
         ("goodput", 0.0473, 0.0469, "-0.8%"),
     ],
 )
-def test_a_difference_is_that_of_the_numbers_that_are_shown(name: str, first: float, then: float, told: str) -> None:
-    assert percent_text(name, first, then) == told
+def test_a_difference_is_that_of_the_numbers_that_are_shown(name: str, first: float, then: float, answer: str) -> None:
+    assert percent_text(name, first, then) == answer
 
 
 def test_a_slow_rate_has_as_many_digits_as_in_the_report() -> None:
@@ -251,9 +251,9 @@ def test_a_run_that_an_older_version_analysed_is_named(runs: list[RunDir], tmp_p
     old.write_summary({key: found for key, found in old.summary().items() if key != "changes"})
     with pytest.raises(
         RunError, match=r"older version that did not compute 'changes'; run `atoll report \S+` to"
-    ) as told:
+    ) as answer:
         compare([*runs, old])
-    assert str(told.value).count(str(old.path)) == 2
+    assert str(answer.value).count(str(old.path)) == 2
 
 
 def test_only_the_figures_asked_for(runs: list[RunDir]) -> None:
@@ -280,7 +280,7 @@ def test_up_to_six_runs_are_columns_of_a_terminal(
     """In a hundred of its columns, every number on one line and in the column of its run."""
     lines = printed(compare([*runs, *runs, *runs][:number]), monkeypatch, capsys)
     assert max(map(len, lines)) <= 100
-    assert lines[0] == f"{number} runs; not only their settings differ: see 'not alike'"
+    assert lines[0] == f"{number} runs; they differ in more than settings and seeds: see 'not alike'"
     head = next(line for line in lines if line.split() == [f"#{each + 1}" for each in range(number)])
     goodput = next(line for line in lines if line.startswith("goodput, Mbit/s"))
     ends = [match.end() for match in re.finditer(r"\d+\.\d{3}( \S+%| =)?", goodput)]
@@ -321,12 +321,12 @@ def test_many_runs_are_rows(
     assert len(first) >= 2
     for start in first:
         assert [line.split()[0] for line in lines[start : start + 8]] == numbers
-    told = "\n".join(lines)
-    assert re.search(r"^#2 +32 Mbit/s +hybla +bbr +invalid", told, re.MULTILINE)
-    assert re.search(r"^#8 .* 12\.500", told, re.MULTILINE)
-    assert re.search(r"links\.sat .*\n *\.to_island .*\n *\.rate ", told), "keys are folded between their parts"
-    assert "equal in all rows: " in told
-    assert "pings lost: 0" in told
+    answer = "\n".join(lines)
+    assert re.search(r"^#2 +32 Mbit/s +hybla +bbr +invalid", answer, re.MULTILINE)
+    assert re.search(r"^#8 .* 12\.500", answer, re.MULTILINE)
+    assert re.search(r"links\.sat .*\n *\.to_island .*\n *\.rate ", answer), "keys are folded between their parts"
+    assert "equal in all rows: " in answer
+    assert "pings lost: 0" in answer
 
 
 def test_markdown_and_html_hold_the_same_table(runs: list[RunDir], tmp_path: Path) -> None:
@@ -371,8 +371,8 @@ def test_the_verb(runs: list[RunDir], tmp_path: Path) -> None:
             [sys.executable, "-m", "atoll_cli.main", "report", *words], capture_output=True, text=True, check=False
         )
 
-    told = report("--compare", *paths, "--figure", "goodput", "--out", str(tmp_path / "c.md"), "--json")
-    found = json.loads(told.stdout)
+    answer = report("--compare", *paths, "--figure", "goodput", "--out", str(tmp_path / "c.md"), "--json")
+    found = json.loads(answer.stdout)
     assert found["unlike"] == ["place", "backend"]
     assert found["origins"]["seed"] == ["1", "1"]
     assert [run["figures"] for run in found["runs"]] == [{"goodput": 10.0}, {"goodput": 12.5}]
@@ -393,8 +393,8 @@ def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
     early, going = RunDir.create(tmp_path, "geo", 0), RunDir.create(tmp_path, "geo", 0)
     early.update_manifest({"outcome": "cancelled at step switches"})
     report_comparison([early.path, runs[0].path, going.path, runs[1].path], View(as_json=True))
-    told = capsys.readouterr()
-    assert told.err.splitlines() == [
+    answer = capsys.readouterr()
+    assert answer.err.splitlines() == [
         (
             f"left out: {early.path}: nothing to analyse: the run ended before its plan was computed (cancelled at "
             "step switches)"
@@ -404,7 +404,7 @@ def test_runs_with_nothing_to_analyse_are_left_out_where_two_remain(
             "recorded part"
         ),
     ]
-    found = json.loads(told.out)
+    found = json.loads(answer.out)
     assert [each["run_dir"] for each in found["runs"]] == [str(run.path) for run in runs]
     assert [each["run_dir"] for each in found["left_out"]] == [str(early.path), str(going.path)]
     with pytest.raises(RunError, match="fewer than two runs are left to compare"):

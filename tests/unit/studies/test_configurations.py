@@ -228,11 +228,11 @@ def test_of_many_runs_in_groups_each_is_printed_when_asked(
 ) -> None:
     monkeypatch.setenv("COLUMNS", "100")
     print_results(compared)
-    told = capsys.readouterr().out
-    assert re.search(r"^  A  #4 .*seed 3 +invalid; it was too late$", told, re.MULTILINE)
-    assert re.search(r"^goodput, Mbit/s\nA +cubic +3 +11\.000 +10\.000 to", told, re.MULTILINE)
-    assert "figures of every run: --per-run, --out, --json" in told
-    assert "99.000" not in told
+    answer = capsys.readouterr().out
+    assert re.search(r"^  A  #4 .*seed 3 +invalid; it was too late$", answer, re.MULTILINE)
+    assert re.search(r"^goodput, Mbit/s\nA +cubic +3 +11\.000 +10\.000 to", answer, re.MULTILINE)
+    assert "figures of every run: --per-run, --out, --json" in answer
+    assert "99.000" not in answer
     print_results(compared, each_run=True)
     assert "99.000" in capsys.readouterr().out
 
@@ -282,9 +282,9 @@ def test_the_verb_groups(runs: Runs, monkeypatch: pytest.MonkeyPatch, capsys: py
     monkeypatch.setenv("COLUMNS", "80")
     made = [runs(seed, goodput_mbit_s=seed).path for seed in range(1, 8)]
     report_comparison(made, View(["goodput"], each_run=True))
-    told = capsys.readouterr().out
-    assert re.search(r"^goodput, Mbit/s\nA +7 +4\.000 +1\.000 to 7\.000 +98\.4 %$", told, re.MULTILINE)
-    assert re.search(r"^#7 +7 +7\.000$", told, re.MULTILINE)
+    answer = capsys.readouterr().out
+    assert re.search(r"^goodput, Mbit/s\nA +7 +4\.000 +1\.000 to 7\.000 +98\.4 %$", answer, re.MULTILINE)
+    assert re.search(r"^#7 +7 +7\.000$", answer, re.MULTILINE)
 
 
 def test_names_of_configurations_and_numbers_of_runs() -> None:

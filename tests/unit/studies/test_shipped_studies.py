@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll_analysis.run_figures import FIGURES
+from atoll_analysis.figures.run_figures import FIGURES
 from atoll_studies.results.results import columns
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory

@@ -11,8 +11,8 @@ from statistics import median
 import polars as pl
 import pytest
 
+from atoll_analysis.figures.run_figures import FIGURES
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.run_figures import FIGURES
 from atoll_analysis.summary import Summary
 from atoll_cli.commands.report import View, report_study
 from atoll_core.errors import UsageError

@@ -52,7 +52,7 @@ def table(
     return bytes(made.serialize())
 
 
-def told(*tables: bytes) -> SwitchFeatures:
+def answer(*tables: bytes) -> SwitchFeatures:
     """What the tables of a switch say of themselves."""
     return SwitchFeatures(SILENT, feature_parser.tables(b"".join(tables)))
 
@@ -85,7 +85,7 @@ def test_a_description_is_read() -> None:
 
 def test_entries_go_to_the_first_table_that_takes_them() -> None:
     """As on hardware whose table 0 only leads on to table 100; the software table behind it is not chosen."""
-    switch = told(
+    switch = answer(
         table(0, ("in_port",), ()), table(100, (*FIELDS, *UDP), ACTIONS), table(200, (*FIELDS, *UDP), ACTIONS)
     )
     assert choose_table(profile("ovs"), switch, "sw-c") == 100
@@ -94,12 +94,12 @@ def test_entries_go_to_the_first_table_that_takes_them() -> None:
 
 def test_a_switch_that_tells_nothing_is_taken_at_its_profile() -> None:
     """Table features are optional in OpenFlow 1.3."""
-    assert choose_table(profile("ovs"), told(), "sw-c") == profile("ovs").table
+    assert choose_table(profile("ovs"), answer(), "sw-c") == profile("ovs").table
 
 
 def test_a_switch_that_is_not_what_the_lab_says_is_refused() -> None:
     """With what each table lacks."""
-    switch = told(
+    switch = answer(
         table(0, (*FIELDS, *UDP), ACTIONS[:1]), table(1, (*FIELDS, *UDP), ACTIONS, required=("in_port", "ipv4_src"))
     )
     with pytest.raises(LabError) as refusal:

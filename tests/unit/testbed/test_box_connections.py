@@ -62,24 +62,24 @@ class OldKernel:
 
 
 @pytest.fixture
-def told() -> Iterator[list[dict[str, Any]]]:
+def answer() -> Iterator[list[dict[str, Any]]]:
     events: list[dict[str, Any]] = []
     yield events
     json.dumps(events)  # what is told goes over wires
 
 
 async def test_connections_that_the_kernel_does_not_end_end_with_their_program(
-    project: Path, told: list[dict[str, Any]]
+    project: Path, answer: list[dict[str, Any]]
 ) -> None:
     """And it is told that it was so."""
     network, _ = load_experiment(project / "tests" / "data" / "swaps" / "experiment.yaml")
     box = OldKernel(4)
     events = EventBus()
-    events.subscribe(lambda event: told.append(event.to_json()), SwapEvent)
+    events.subscribe(lambda event: answer.append(event.to_json()), SwapEvent)
     connections = BoxConnections(network, lambda _: box, box.restart, events, ConnectionPolicy())  # pyright: ignore[reportArgumentType]
     await connections.reset(["r2"])
     assert box.asked == ["sh", "ss", "sh"]
     assert box.restarted == ["r2"]
-    assert [(event["how"], event["boxes"]) for event in told] == [("restart", {"r2": 4})]
+    assert [(event["how"], event["boxes"]) for event in answer] == [("restart", {"r2": 4})]
     await connections.reset(["r2"])
-    assert len(told) == 1, "nothing held, nothing told"
+    assert len(answer) == 1, "nothing held, nothing told"

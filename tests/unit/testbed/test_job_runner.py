@@ -139,14 +139,14 @@ def test_a_clock_that_is_set_moves_no_instant_of_a_run_and_is_noticed(clocks: di
     assert clock.now_ns() == 10**18 + 5
     clock.check_step()
     clocks["real"] -= 20 * 10**9
-    told = clock.clocks_event({})
-    assert told["step_ns"] == 20 * 10**9
-    assert told["begin_offset_ns"] == told["end_offset_ns"] == 10**18 - 10**12
+    answer = clock.clocks_event({})
+    assert answer["step_ns"] == 20 * 10**9
+    assert answer["begin_offset_ns"] == answer["end_offset_ns"] == 10**18 - 10**12
 
 
 def test_what_other_machines_drifted_is_told_without_our_own_step(clocks: dict[str, int]) -> None:
     clock = RunClock({"i1": ClockOffset(100, 10, 20), "i2": ClockOffset(0, 10, 20)})
     clocks["real"] += 1000
-    told = clock.clocks_event({"i1": ClockOffset(-850, 5, 10), "i2": ClockOffset(-1000, 5, 10)})
-    assert told["step_ns"] == 1000
-    assert told["machines"] == {"i1": {"drift_ns": 50, "bound_ns": 15}, "i2": {"drift_ns": 0, "bound_ns": 15}}
+    answer = clock.clocks_event({"i1": ClockOffset(-850, 5, 10), "i2": ClockOffset(-1000, 5, 10)})
+    assert answer["step_ns"] == 1000
+    assert answer["machines"] == {"i1": {"drift_ns": 50, "bound_ns": 15}, "i2": {"drift_ns": 0, "bound_ns": 15}}

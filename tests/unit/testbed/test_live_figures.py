@@ -19,7 +19,7 @@ FULL, MEASURED = 99_980, 36_000  # bytes that waited: in the test before, under 
 
 
 @pytest.fixture
-def told(project: Path, tmp_path: Path) -> tuple[RunRecorder, list[dict[str, Any]]]:
+def answer(project: Path, tmp_path: Path) -> tuple[RunRecorder, list[dict[str, Any]]]:
     """A run's recording, and the lines that it tells."""
     network, experiment = load_experiment(project / "examples/geo.yaml")
     lines: list[dict[str, Any]] = []
@@ -35,10 +35,10 @@ def count(recording: RunRecorder, tenths: int, most: int, dropped: int, out_byte
 
 
 def test_the_first_live_line_knows_nothing_of_the_configuration_test(
-    told: tuple[RunRecorder, list[dict[str, Any]]],
+    answer: tuple[RunRecorder, list[dict[str, Any]]],
 ) -> None:
     """The test fills the queue and overflows it; neither is the measurement's, from its very first line on."""
-    recording, lines = told
+    recording, lines = answer
     count(recording, -40, FULL, dropped=12)
     count(recording, -1, 0, dropped=12)
     recording.measurement_begins()
@@ -51,10 +51,10 @@ def test_the_first_live_line_knows_nothing_of_the_configuration_test(
 
 
 def test_a_live_line_without_news_of_the_link_says_what_the_one_before_said(
-    told: tuple[RunRecorder, list[dict[str, Any]]],
+    answer: tuple[RunRecorder, list[dict[str, Any]]],
 ) -> None:
     """In virtual time lines come by the machine's clock, and between two of them a link may not have counted."""
-    recording, lines = told
+    recording, lines = answer
     recording.measurement_begins()
     for tenths in (1, 3):
         count(recording, tenths, MEASURED, dropped=tenths, out_bytes=100_000 * tenths)
@@ -67,9 +67,9 @@ def test_a_live_line_without_news_of_the_link_says_what_the_one_before_said(
 
 
 def test_a_note_that_cannot_be_recorded_ends_the_recording_with_its_error(
-    told: tuple[RunRecorder, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    answer: tuple[RunRecorder, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    recording, _ = told
+    recording, _ = answer
 
     def full(*_: object, **__: object) -> None:
         raise RunError("disk full")

@@ -32,7 +32,7 @@ RIGHT: dict[str, Any] = {
 }
 
 
-def told(interface: str = "eth1", mac: str | None = None, offset_ns: int = 0, bound_ns: int = 100_000, **facts: Any):
+def answer(interface: str = "eth1", mac: str | None = None, offset_ns: int = 0, bound_ns: int = 100_000, **facts: Any):
     machine = InventoryMachine("w1", SshAccess("10.0.0.1"), (NamedInterface("interface", interface, mac),))
     return missing_prerequisites(machine, RIGHT | facts, ClockOffset(offset_ns, bound_ns, 2 * bound_ns), "10.0.0.1")
 
@@ -56,8 +56,8 @@ def test_interfaces_without_a_carrier_are_named() -> None:
 
 
 def test_a_machine_in_order_is_ready() -> None:
-    assert told() == []
-    assert told(mac=MAC) == []
+    assert answer() == []
+    assert answer(mac=MAC) == []
 
 
 @pytest.mark.parametrize(
@@ -75,10 +75,10 @@ def test_a_machine_in_order_is_ready() -> None:
     ],
 )
 def test_what_is_wrong_is_named(lacks: dict[str, Any], words: str) -> None:
-    (line,) = told(**lacks)
+    (line,) = answer(**lacks)
     assert line.startswith(words)
 
 
 def test_a_clock_is_wrong_only_if_the_measurement_proves_it() -> None:
-    assert told(offset_ns=CLOCK_LIMIT_NS + 5_000_000, bound_ns=6_000_000) == []
-    assert told(offset_ns=CLOCK_LIMIT_NS + 5_000_000, bound_ns=4_000_000)
+    assert answer(offset_ns=CLOCK_LIMIT_NS + 5_000_000, bound_ns=6_000_000) == []
+    assert answer(offset_ns=CLOCK_LIMIT_NS + 5_000_000, bound_ns=4_000_000)

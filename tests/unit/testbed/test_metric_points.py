@@ -276,10 +276,10 @@ async def test_a_clock_that_is_set_back_does_not_silence_the_samples(
 
 def test_what_an_agent_tells_is_in_points(project: Path) -> None:
     """Machine, agent and clock once, each host's interfaces and TCP, each job; by this machine's clock."""
-    told = said(project, "agent", "metrics")
-    assert [message["machine"]["busy"] for message in told] == [None, 0.25]
-    points = as_table_has_it(list(metrics_points("rack-1", told[1], 1_000)))
-    assert {point.t_ns for point in points} == {told[1]["t_ns"] - 1_000}
+    answer = said(project, "agent", "metrics")
+    assert [message["machine"]["busy"] for message in answer] == [None, 0.25]
+    points = as_table_has_it(list(metrics_points("rack-1", answer[1], 1_000)))
+    assert {point.t_ns for point in points} == {answer[1]["t_ns"] - 1_000}
     by_name = {point.measurement: point for point in points}
     assert set(by_name) == {"interface", "tcp", "udp", "job", "machine", "agent", "clock"}
     assert by_name["tcp"].tags == {"host": "w1"}
@@ -289,7 +289,7 @@ def test_what_an_agent_tells_is_in_points(project: Path) -> None:
     assert by_name["clock"].fields["synchronised"] == 1
     for name in ("tcp", "udp", "machine", "agent"):  # each field of the table is told
         assert set(by_name[name].fields) == {figure.name for figure in BY_NAME[name].fields}
-    first = as_table_has_it(list(metrics_points("rack-1", {**told[0], "clock": None}, 0)))
+    first = as_table_has_it(list(metrics_points("rack-1", {**answer[0], "clock": None}, 0)))
     assert "clock" not in {point.measurement for point in first}
 
 
@@ -304,9 +304,9 @@ def test_a_run_that_wants_no_metrics_has_none(project: Path, tmp_path: Path) -> 
     """No spool, and nobody is asked for counters; who watches is told what happens, and nothing else."""
     network, experiment = load_experiment(project / "examples/geo.yaml")
     run_dir = create_run(tmp_path, RunRequest(network, experiment, MININET, RunOptions(metrics=False)), 0)
-    told: list[MetricPoint] = []
+    answer: list[MetricPoint] = []
     events = EventBus()
-    events.subscribe(lambda event: told.extend(event.points), MetricPoints)
+    events.subscribe(lambda event: answer.extend(event.points), MetricPoints)
     metering = MetricsRecorder(run_dir, network, experiment, events)
     assert not metering.wanted
 
@@ -318,5 +318,5 @@ def test_a_run_that_wants_no_metrics_has_none(project: Path, tmp_path: Path) -> 
 
     asyncio.run(sample())
     metering.close()
-    assert [(point.measurement, point.t_ns) for point in told] == [("event", 5)]
+    assert [(point.measurement, point.t_ns) for point in answer] == [("event", 5)]
     assert not (run_dir.path / SPOOL).exists()

@@ -46,7 +46,7 @@ pub(crate) enum Refusal {
     NoDirection,
     #[error("a link has directions, not classes: leave out vlan")]
     VlanOfLink,
-    #[error("vlan is missing: the class whose delay_ns is to be set")]
+    #[error("vlan is missing: it selects the class whose delay_ns is set")]
     NoVlan,
     #[error("vlan {0} has no class here")]
     UnknownVlan(u16),

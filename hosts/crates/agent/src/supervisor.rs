@@ -9,9 +9,9 @@ use crate::heartbeat::Heartbeat;
 use crate::job::{Job, StreamEnded};
 use crate::limits;
 use crate::line_splitter::LineSplitter;
+use crate::message_queue::MessageQueue;
 use crate::metrics::Metrics;
 use crate::orphans::Orphans;
-use crate::output::Output;
 use crate::protocol::Message;
 use crate::protocol_version::SPEAKS;
 use crate::signals;
@@ -37,7 +37,7 @@ const GONE: PollFlags = PollFlags::ERR.union(PollFlags::HUP).union(PollFlags::NV
 /// The state of the agent.
 pub struct Supervisor {
     requests: LineSplitter,
-    pub(crate) output: Output,
+    pub(crate) output: MessageQueue,
     end_requested: OwnedFd,
     pub(crate) jobs: Vec<Job>,
     pub(crate) orphans: Orphans,
@@ -77,7 +77,7 @@ impl Supervisor {
         netio::process::set_child_subreaper()?;
         Ok(Self {
             requests: LineSplitter::new(LONGEST_REQUEST),
-            output: Output::default(),
+            output: MessageQueue::default(),
             end_requested,
             jobs: Vec::new(),
             orphans: Orphans::default(),
@@ -389,7 +389,7 @@ impl Supervisor {
     }
 }
 
-fn say_line(output: &mut Output, job: &str, stream: &str, line: &[u8]) {
+fn say_line(output: &mut MessageQueue, job: &str, stream: &str, line: &[u8]) {
     let line = String::from_utf8_lossy(line);
     output.say(&Message::Line {
         job,

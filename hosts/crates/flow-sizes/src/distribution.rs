@@ -61,16 +61,16 @@ const PUBLISHED: [Knot; 12] = [
 #[derive(Clone, Copy, Debug, PartialEq, Eq, thiserror::Error)]
 pub enum Invalid {
     /// The first knot of a curve is not at probability 0 or the last one not at 1.
-    #[error("the first knot must be at probability 0 and the last at 1")]
+    #[error("curve: the first point must have probability 0, the last one probability 1")]
     Span,
     /// The first step has no width, or the last one does not end at probability 1.
-    #[error("the first knot of steps must be above probability 0 and the last at 1")]
+    #[error("steps: the first point must have a probability above 0, the last one probability 1")]
     Steps,
     /// Probabilities must increase from knot to knot.
-    #[error("knot {0}: its probability is not above the one before")]
+    #[error("point {0}: its probability is not above that of the point before")]
     Probability(usize),
     /// Sizes must not decrease and lie between 1 byte and 2^53.
-    #[error("knot {0}: its size is below the one before, zero, or above 2^53 bytes")]
+    #[error("point {0}: its size is below that of the point before, zero, or above 2^53 bytes")]
     Size(usize),
 }
 

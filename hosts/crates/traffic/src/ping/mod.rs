@@ -32,7 +32,7 @@ const SOCKET: u64 = 0;
 #[serde(deny_unknown_fields)]
 pub struct PingConfig {
     /// The hosts to ping.
-    pub targets: Vec<Target>,
+    pub targets: Vec<PingTarget>,
     /// From one ping of a target to its next.
     pub interval_ns: u64,
     /// How many pings for each target; null means until stopped.
@@ -52,7 +52,7 @@ pub struct PingConfig {
 /// A host to ping.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Target {
+pub struct PingTarget {
     /// Its name in messages.
     pub name: String,
     /// Its address.
@@ -171,7 +171,7 @@ struct Pinger<'a> {
 }
 
 struct Pinged<'a> {
-    target: &'a Target,
+    target: &'a PingTarget,
     series: Series,
     /// Sending has failed before, and that was logged.
     silent: bool,
@@ -375,7 +375,7 @@ mod tests {
     #[test]
     fn configurations_that_cannot_work_are_refused() {
         let good = PingConfig {
-            targets: vec![Target {
+            targets: vec![PingTarget {
                 name: "i1".into(),
                 address: Ipv4Addr::LOCALHOST,
             }],

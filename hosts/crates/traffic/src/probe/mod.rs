@@ -30,7 +30,7 @@ pub struct ProbeConfig {
     #[serde(default)]
     pub promiscuous: Vec<String>,
     /// The probes to send, all at once in each round.
-    pub send: Vec<Target>,
+    pub send: Vec<ProbeTarget>,
     /// How often each is sent.
     pub attempts: u16,
     /// From one attempt to the next.
@@ -44,7 +44,7 @@ pub struct ProbeConfig {
 /// A probe to send.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct Target {
+pub struct ProbeTarget {
     /// Which of the session's probes it is.
     pub number: u32,
     /// Where to.

@@ -27,15 +27,15 @@ const PARALLEL_MAX: usize = 1000;
 #[serde(tag = "role", rename_all = "lowercase", deny_unknown_fields)]
 pub enum UdpConfig {
     /// The end that sends.
-    Send(SendConfig),
+    Send(UdpSendConfig),
     /// The end that counts.
-    Receive(ReceiveConfig),
+    Receive(UdpReceiveConfig),
 }
 
 /// Configuration of the sender.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct SendConfig {
+pub struct UdpSendConfig {
     /// Address and port of the receiver.
     pub connect: SocketAddr,
     /// IP bits to send in a second.
@@ -79,7 +79,7 @@ pub struct FlowsConfig {
 /// Configuration of the receiver.
 #[derive(Clone, Debug, Deserialize)]
 #[serde(deny_unknown_fields)]
-pub struct ReceiveConfig {
+pub struct UdpReceiveConfig {
     /// Address and port to receive at; port 0 lets the kernel choose.
     pub listen: SocketAddr,
     /// Whether to report each packet.
@@ -87,7 +87,7 @@ pub struct ReceiveConfig {
     pub each: bool,
 }
 
-impl SendConfig {
+impl UdpSendConfig {
     /// The flows to send, if it is not one stream.
     fn validated(&self) -> Result<Option<Flows>, TrafficError> {
         let wrong = |message: String| {
@@ -169,7 +169,7 @@ mod tests {
 
     #[test]
     fn what_could_not_be_sent_as_wished_is_refused() {
-        let good = SendConfig {
+        let good = UdpSendConfig {
             connect: ([127, 0, 0, 1], 9).into(),
             rate_bit_s: 1,
             payload_bytes: PAYLOAD_MAX_BYTES,
@@ -186,7 +186,7 @@ mod tests {
             times.map(change).to_vec()
         };
         assert!(
-            SendConfig {
+            UdpSendConfig {
                 changes: changes([1, 2]),
                 ..good.clone()
             }
@@ -195,23 +195,23 @@ mod tests {
         );
         assert!(good.validated().is_ok());
         for bad in [
-            SendConfig {
+            UdpSendConfig {
                 rate_bit_s: 0,
                 ..good.clone()
             },
-            SendConfig {
+            UdpSendConfig {
                 payload_bytes: PAYLOAD_MAX_BYTES + 1,
                 ..good.clone()
             },
-            SendConfig {
+            UdpSendConfig {
                 payload_bytes: HEADER_BYTES - 1,
                 ..good.clone()
             },
-            SendConfig {
+            UdpSendConfig {
                 changes: changes([2, 2]),
                 ..good.clone()
             },
-            SendConfig {
+            UdpSendConfig {
                 flows: Some(FlowsConfig {
                     flow_sizes: FlowSizes::Named("published".into()),
                     seed: 1,

@@ -6,7 +6,7 @@
 
 use super::jitter::InterarrivalJitter;
 use super::packet::{Header, PACKET_HEADERS_BYTES};
-use super::{Message, ReceiveConfig};
+use super::{Message, UdpReceiveConfig};
 use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
 use crate::events::{Events, Wake};
@@ -118,7 +118,7 @@ struct Arrival {
     overflowed: Option<u32>,
 }
 
-pub fn receive(config: &ReceiveConfig) -> Result<(), TrafficError> {
+pub fn receive(config: &UdpReceiveConfig) -> Result<(), TrafficError> {
     let socket = open(config.listen)
         .map_err(|error| TrafficError::of(&format!("receive at {}", config.listen), &error))?;
     let listen = socket.local_addr()?.as_socket();

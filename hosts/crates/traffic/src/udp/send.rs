@@ -4,7 +4,7 @@
 use super::pace::Pace;
 use super::packet::{Header, PACKET_HEADERS_BYTES};
 use super::stream::{Flows, Next, Packets};
-use super::{Message, RateChange, SendConfig};
+use super::{Message, RateChange, UdpSendConfig};
 use crate::clock::{monotonic_at, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
 use crate::events::{Events, Wake};
@@ -28,7 +28,7 @@ struct Sent {
     flows_completed: Option<u64>,
 }
 
-pub fn send(config: &SendConfig, flows: Option<Flows>) -> Result<(), TrafficError> {
+pub fn send(config: &UdpSendConfig, flows: Option<Flows>) -> Result<(), TrafficError> {
     let has_flows = flows.is_some();
     let mut packets = Packets::new(config.payload_bytes + PACKET_HEADERS_BYTES, flows);
     let mut sockets = Sockets::new(config.connect);

@@ -6,8 +6,8 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.figures.losses import CAUSES
+from atoll_analysis.figures.traffic_figures import TRAFFIC_FIGURES
 from atoll_analysis.summary import Summary
-from atoll_analysis.traffic_figures import TRAFFIC_FIGURES
 from atoll_core.errors import RunError
 
 RATE = "Mbit/s"

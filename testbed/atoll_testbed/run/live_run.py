@@ -36,7 +36,7 @@ _DRAIN_LIMIT_S = 20.0
 _WHISTLE_S = 10.0
 
 
-class Run:
+class LiveRun:
     """One run of an experiment: :meth:`measure` records the raw data, :meth:`analyse` derives the results."""
 
     def __init__(

@@ -15,15 +15,15 @@ const HIGH_WATER: usize = 1 << 20;
 /// every process that shares it.
 const ATOMIC_WRITE: usize = 4096;
 
-/// The queue of output.
+/// Messages that wait for standard output.
 #[derive(Debug, Default)]
-pub struct Output {
+pub struct MessageQueue {
     waiting: Vec<u8>,
     written: usize,
     reader_gone: bool,
 }
 
-impl Output {
+impl MessageQueue {
     /// Queue a message.
     pub fn say(&mut self, message: &Message<'_>) {
         if self.reader_gone {
