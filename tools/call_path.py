@@ -1,8 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Follow a command of Python through packages and modules: `.venv/bin/python tools/call_path.py .venv/bin/atoll plan LAB`.
+"""Follow a command of Python through packages and modules.
 
-For each of its processes: the packages and modules entered, and their stays. A stay is a series of first calls of
-functions in one package or module. Functions of `core` (once `model`) are left out, as all packages call methods of its
+`.venv/bin/python tools/call_path.py .venv/bin/atoll plan examples/geo.yaml` follows the planning of an experiment. For
+each of its processes: the packages and modules entered, and their stays. A stay is a series of first calls of functions
+in one package or module. Functions of `core` (once `model`) are left out, as all packages call methods of its
 values. Pairs: a function, and a function of another module that calls it. Programs in the virtual kernel are not
 followed. The file is its own profiler: processes of the command import it as `sitecustomize`.
 """
@@ -69,7 +70,7 @@ def main() -> int:
             way = [package for package, _ in groupby(each.partition(".")[0] for each in modules)]
             stays = len(list(groupby(modules)))
             entered = f"packages {len(set(way))}, stays {len(way)}; modules {len(set(modules))}, stays {stays}"
-            print(f"{found['command'][:100]}\n  {entered}; pairs {found['pairs']}\n  {' '.join(way)}", file=sys.stderr)
+            sys.stderr.write(f"{found['command'][:100]}\n  {entered}; pairs {found['pairs']}\n  {' '.join(way)}\n")
     return done.returncode
 
 

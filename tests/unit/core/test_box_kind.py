@@ -292,11 +292,11 @@ def test_probes_of_tcp_end_where_connections_end(load: Load, *, ends_connections
 
 def count_copies(run: RunDir) -> None:
     """Write the counters of pep-w at the marks of a measurement with a swap."""
-    told = [
+    answers = [
         {"type": "mark", "box": "pep-w", "t_ns": 9, "mark": name, "copied_packets": n, "held_bytes": 60}
         for name, n in (("begin", 3), ("swap", 4), ("end", 5))
     ]
-    run.path.joinpath("link.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in told), encoding="utf-8")
+    run.path.joinpath("link.jsonl").write_text("".join(f"{json.dumps(each)}\n" for each in answers), encoding="utf-8")
 
 
 def test_what_its_program_counts_is_a_metric_and_a_figure_of_the_run(load: Load, tmp_path: Path) -> None:
