@@ -280,7 +280,7 @@ def _link_figures(facts: RunData, tables: Tables, link: Link) -> LinkFigures:
         losses_to_world=by_cause(back.losses, link.to_world) if back else {},
         sojourn=_sojourn(measured.sojourn) if measured and measured.sojourn else None,
         idle_s=seen.idle_s(tables, link, facts.window) if facts.window else None,
-        queue_full_s=seen.queue_full_s(tables, link, mtu, facts.window) if facts.window else None,
+        queue_full_s=seen.queue_full_s(tables, link),
         windows_over_rate=None
         if unbounded
         else seen.windows_over_rate(tables, link, mtu, facts.lateness_max_ns or 0, bucket),

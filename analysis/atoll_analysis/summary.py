@@ -99,8 +99,7 @@ class LinkFigures(TypedDict):
     loss_fraction_to_world: float | None  # the same in the direction to the world
     losses_to_world: dict[str, LostFigures]  # losses by cause in the direction to the world
     idle_s: float | None  # time in which the link had nothing to send; None: not measured
-    # total of the 100 ms intervals in which at some instant a full-size packet did not fit into the queue; None: not
-    # measured
+    # total of the intervals in which the queue was full by the table `queue`; None: not measured
     queue_full_s: float | None
     # 100 ms windows in which the capture behind the link has more than the link's rate; None: no capture, or lateness
     # was not measured
@@ -232,7 +231,7 @@ class Summary(TypedDict):
     clamped_packets: int
     clamped_max_ms: float  # the most by which such a packet was too late
     idle_s: float | None  # time in which the slowest link had nothing to send; None: not measured
-    # total of the 100 ms intervals in which the queue of the slowest link was full at some instant; None: not measured
+    # the same, of the slowest link
     queue_full_s: float | None
     # standing queue of the slowest link; None: its queue was not measured for a base RTT
     standing_queue: StandingQueue | None

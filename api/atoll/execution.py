@@ -150,7 +150,7 @@ class RunningExperiment:
         if self._target.platform == VIRTUAL:
             await self._in_virtual_time()
         else:
-            await run_on_daemon(self._target, self._file, self._request.options.backend, self._runs, self._take)
+            await run_on_daemon(self._target, self._file, self._request.options, self._runs, self._take)
 
     async def _in_virtual_time(self) -> None:
         kernel = require_virtual_machine()

@@ -37,6 +37,8 @@ from atoll_daemon.socket_lock import (
 if TYPE_CHECKING:
     from aiohttp.client_proto import ResponseHandler
 
+    from atoll_testbed.run.run_request import RunOptions
+
 _READY_TIMEOUT_S = 15.0
 _ANSWER_TIMEOUT_S = 5.0
 _EXIT_TIMEOUT_S = 30.0
@@ -159,6 +161,37 @@ class DaemonClient:
         except (aiohttp.ClientError, json.JSONDecodeError) as error:
             raise DaemonDiedError(DAEMON_DIED) from error
         raise DaemonDiedError(DAEMON_DIED)
+
+    async def run(
+        self,
+        experiment: Description,
+        on_line: Callable[[Line], None],
+        runs: Path,
+        options: "RunOptions",
+        started_ns: int,
+        *,
+        runtime: str | None = None,
+        analyse: bool = True,
+        influx: str | None = None,
+    ) -> Line:
+        """Make a run, which ends with this connection; returns the ``done`` line. Raises as :meth:`stream`.
+
+        ``runs``: the parent of its directory. ``started_ns``: the time of the user's command, since 1970. ``runtime``:
+        refuse a lab whose controller has another one. ``influx``: the mark of the caller's database settings.
+        """
+        return await self.stream(
+            "/v1/runs",
+            experiment,
+            on_line,
+            runs=str(runs.resolve()),
+            backend=options.backend,
+            runtime=runtime,
+            started_ns=str(started_ns),
+            analyse=str(analyse).lower(),
+            metrics=str(options.metrics).lower(),
+            full_matrix=str(options.full_matrix).lower(),
+            influx=influx,
+        )
 
     async def down(self, *, force: bool) -> None:
         """Ask the daemon to take the lab down and to end; returns when it has ended.

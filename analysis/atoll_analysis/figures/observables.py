@@ -92,12 +92,11 @@ def sent_by_link(tables: Tables, link: Link, window: Window) -> int | None:
     return None if sent is None else int(sent) + int(lost or 0)
 
 
-def queue_full_s(tables: Tables, link: Link, mtu: int, window: Window) -> float | None:
-    """Return how long the queue was full: intervals in which a full-size packet, of ``mtu``, did not always fit."""
-    rows = in_window(tables, link.box, window)
-    full = pl.col("queue_max_bytes") > link.to_island.queue.bytes - mtu
-    found = rows.select(count=pl.len(), full=full.sum()).collect().row(0, named=True)
-    return found["full"] * WINDOW_NS / 1e9 if found["count"] else None
+def queue_full_s(tables: Tables, link: Link) -> float | None:
+    """Return how long the queue was full: the sum of the intervals of the table ``queue`` that say so."""
+    rows = tables.scan("queue").filter(pl.col("link") == link.box)
+    found = rows.select(count=pl.len(), full_s=pl.col("seconds").filter("full").sum()).collect().row(0, named=True)
+    return round(found["full_s"], 9) if found["count"] else None
 
 
 def idle_s(tables: Tables, link: Link, window: Window) -> float | None:

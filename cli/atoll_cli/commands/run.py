@@ -73,17 +73,14 @@ class _RunDisplay:
             runtime=command.runtime,
             keep=command.keep,
         ) as daemon:
-            done = await daemon.stream(
-                "/v1/runs",
+            done = await daemon.run(
                 Description(experiment.path, experiment.settings),
                 self._take,
-                runs=str(command.runs.resolve()),
-                backend=command.options.backend,
+                command.runs,
+                command.options,
+                self._started_ns,
                 runtime=command.runtime,
-                started_ns=str(self._started_ns),
-                analyse=str(command.analyse).lower(),
-                metrics=str(command.options.metrics).lower(),
-                full_matrix=str(command.options.full_matrix).lower(),
+                analyse=command.analyse,
                 influx=settings_mark(),
             )
         if (link := done.get("grafana")) is not None:

@@ -141,7 +141,7 @@ class _Worker:
         target = LabTarget(self._platform, self._inventory)
         about = self._point["description"]
         file = DescriptionFile.read(Path(about["file"]), about["settings"])
-        summary = await run_on_daemon(target, file, self._request.options.backend, self._working, take)
+        summary = await run_on_daemon(target, file, self._request.options, self._working, take)
         if self._run is None:
             raise LabError("the run has no directory")
         return summary

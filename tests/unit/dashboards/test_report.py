@@ -11,6 +11,7 @@ import xml.etree.ElementTree as ET
 from pathlib import Path
 from typing import Any, cast
 
+import polars as pl
 import pytest
 from rich.console import Console
 
@@ -87,6 +88,11 @@ def test_a_page_says_what_the_summary_says(run: RunDir, page: str) -> None:
     assert "8Q/R = 50.0 to the island + 200.0 back" in text
     assert "captures agree" in text
     assert run.manifest()["plan_sha256"] in text
+
+
+def test_the_queue_was_full_as_long_as_its_table_says(run: RunDir) -> None:
+    full = pl.read_parquet(run.tables / "queue.parquet", glob=False).filter("full")
+    assert run.summary()["queue_full_s"] == pytest.approx(full["seconds"].sum())
 
 
 def test_equal_runs_give_equal_pages(run: RunDir, page: str) -> None:

@@ -90,6 +90,7 @@ pub type Nanoseconds = u64;
 
 /// A packet that leaves, and when it was due.
 #[derive(Debug, Clone, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Departure<P> {
     /// The instant at which the last bit leaves, by the virtual clock; actual sending is this or later.
     pub scheduled_ns: Nanoseconds,
