@@ -114,7 +114,11 @@ mod tests {
             .unwrap();
         assert_eq!(curve.quantile(1 << 63), 1000);
         let bad = read(r#"{"kind":"curve","knots":[[5,100]]}"#).unwrap();
-        assert!(bad.resolve().unwrap_err().starts_with("curve: the first point"));
+        assert!(
+            bad.resolve()
+                .unwrap_err()
+                .starts_with("curve: the first point")
+        );
         assert!(read(r#"{"kind":"curve","knots":[[5,-1]]}"#).is_err());
         assert!(read(r#"{"kind":"steps","knots":[],"surprise":1}"#).is_err());
         assert!(read("7").is_err());
