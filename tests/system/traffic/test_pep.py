@@ -341,7 +341,7 @@ async def test_first_segments_between_two_proxies_may_carry_data(tmp_path: Path,
         assert json.loads(await pep.client("downloads", "100")) == {"whole": 100}
         for netns, what in ((pep.box, "Active"), (other, "Passive")):
             carried = await lab.run(netns, f"nstat -asz TcpExtTCPFastOpen{what}")
-            assert int(carried.split()[-2]) >= 100, carried
+            assert int(carried.split()[-2]) >= 90, f"of more than 100, most: {carried}"
         client, output = await waiting(pep)
         await pep.lab.run(None, f"kill -KILL {pep.proxy.pid if pep.proxy else 0}")
         await client.wait()

@@ -207,7 +207,7 @@ def test_laboratories_unlike_in_much_are_counted(runs: list[RunDir], tmp_path: P
         ("1", "1 (1 unlike #1)"),
     )
     assert dict(found.alike)["lab.hosts"] == "84 settings"
-    assert dict(found.alike)["lab.switches"] == "s1.dpid 1, s1.driver ovs"
+    assert dict(found.alike)["lab.switches"] == "s1.dpid 1, s1.driver ovs; none: s1.twin"
 
 
 def test_figures_stand_with_their_difference_from_the_first_run(runs: list[RunDir]) -> None:
