@@ -186,8 +186,12 @@ class Rack:
         }
 
     def states(self) -> dict[str, str]:
-        """What :meth:`state` says of each machine."""
-        return {machine: self.state(machine) for machine in self.addresses}
+        """What :meth:`state` says of each machine, once none of their addresses is new (RFC 4862, 5.4)."""
+        while any(
+            "tentative" in text for text in (found := {name: self.state(name) for name in self.addresses}).values()
+        ):
+            time.sleep(0.1)
+        return found
 
     def wait_idle(self, machine: str, limit_s: float) -> None:
         """Return when nothing of atoll runs on a machine; AssertionError after the limit."""

@@ -22,6 +22,7 @@ export class LiveSource {
   #connection;
   #connected = "connecting";
   #known = false; // whether the lab's state is known
+  #down = false; // whether the lab is being taken down: the daemon has no picture of it any more
   #reached = true; // whether the last answer was that there is no lab
   #why = "";
   #since = NaN;
@@ -222,7 +223,8 @@ export class LiveSource {
     if (event.type === "step" && event.step === "settings") this.#askMeasured();
     if (event.type === "work") this.busy = event.state === "begin" ? { what: event.what, about: event.about } : null;
     if (event.type === "work" && event.what === "run" && event.state !== "begin") this.#runOver(event);
-    if (PICTURE_AFTER.has(event.type)) this.#askPicture();
+    if (event.type === "lab") this.#down = event.state === "down";
+    if (PICTURE_AFTER.has(event.type) && !this.#down) this.#askPicture();
     // Within a run its own events are among its points.
     if (event.type === "applied" && this.run?.state !== "running")
       this.store.mark(event.t_ns / 1e9, "applied", "applied");
