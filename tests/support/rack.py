@@ -187,10 +187,10 @@ class Rack:
 
     def states(self) -> dict[str, str]:
         """What :meth:`state` says of each machine, once none of their addresses is new (RFC 4862, 5.4)."""
-        while any(
-            "tentative" in text for text in (found := {name: self.state(name) for name in self.addresses}).values()
-        ):
+        found = {name: self.state(name) for name in self.addresses}
+        while any("tentative" in text for text in found.values()):
             time.sleep(0.1)
+            found = {name: self.state(name) for name in self.addresses}
         return found
 
     def wait_idle(self, machine: str, limit_s: float) -> None:
