@@ -32,6 +32,7 @@ MOST_POINTS = 100_000
 _OWN_KEYS = {  # that are no settings of a study: its own, or what runs are known by
     "seed": "write 'repetitions' or 'seeds'",
     "name": "leave it out",
+    "lab.name": "leave it out",
 }
 
 

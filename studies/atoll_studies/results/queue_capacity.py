@@ -187,7 +187,7 @@ def _without_queue(results: "Results", number: int, slowest: str, directions: Se
     """
     network, experiment = results.described[number]
     links = tuple(
-        replace(link, **{each: replace(getattr(link, each), queue=Size(0), queue_packets=None) for each in directions})
+        replace(link, **{each: replace(getattr(link, each), queue=Size(0)) for each in directions})
         if link.box == slowest
         else link
         for link in experiment.links

@@ -40,21 +40,21 @@ _SIGNALS = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 def provenance(where: str, kernel: UmlKernel | None, inventory: Path | None = None) -> Provenance:
     """What makes the attempts of this process. ``kernel``: in virtual time. ``inventory``: of real machines.
 
-    Raises RunError if the inventory cannot be read, MachineError without atoll-host.
+    Raises RunError if the inventory or atoll-host cannot be read, MachineError without atoll-host.
     """
-    made_by, program = revision() or installed_version(), _hash(find_binary().read_bytes())
+    made_by, program = revision() or installed_version(), _hash(find_binary())
     if kernel is None:
-        try:
-            machines = _hash(inventory.read_bytes()) if inventory else None
-        except OSError as error:
-            raise RunError(f"{inventory}: cannot be read: {error.strerror}") from None
+        machines = _hash(inventory) if inventory else None
         return Provenance(made_by, where, platform.release(), inventory=machines, host_program=program)
     build = kernel.executable.parent.name
     return Provenance(made_by, where, kernel.release, kernel.mode, build, host_program=program)
 
 
-def _hash(content: bytes) -> str:
-    return hashlib.sha256(content).hexdigest()[:12]
+def _hash(path: Path) -> str:
+    try:
+        return hashlib.sha256(path.read_bytes()).hexdigest()[:12]
+    except OSError as error:
+        raise RunError(f"{path}: cannot be read: {error.strerror}") from None
 
 
 class _Worker:

@@ -121,22 +121,30 @@ def revision() -> str | None:
 
 
 def _changes(folder: Path) -> str:
-    """The beginning of the SHA-256 of all changes of packages, new files included; empty without any."""
+    """The beginning of the SHA-256 of all changed files of packages, new ones included; empty without any.
+
+    An editor's own files (swap files, backups, locks) are no changes.
+    """
     top = Path(_git(folder, "rev-parse", "--show-toplevel"))
-    difference = _git(top, "diff", "HEAD", "--binary", "--", *_PACKAGES)
-    added = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *_PACKAGES).split("\0")
-    if not difference and not any(added):
-        return ""
-    digest = hashlib.sha256(difference.encode(errors="surrogateescape"))
-    for name in filter(None, added):
-        digest.update(name.encode() + b"\0" + hashlib.sha256((top / name).read_bytes()).digest())
-    return digest.hexdigest()[:8]
+    changed = _git(top, "diff", "HEAD", "--name-only", "-z", "--", *_PACKAGES)
+    added = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *_PACKAGES)
+    digest, found = hashlib.sha256(), False
+    for name in sorted({*changed.split("\0"), *added.split("\0")} - {""}):
+        if name.rpartition("/")[2].startswith((".", "#")) or name.endswith("~"):
+            continue
+        try:
+            content = (top / name).read_bytes()
+        except OSError:  # deleted, or another repository in its folder
+            content = b""
+        digest.update(name.encode(errors="surrogateescape") + b"\0" + hashlib.sha256(content).digest())
+        found = True
+    return digest.hexdigest()[:8] if found else ""
 
 
 def _git(folder: Path, *words: str) -> str:
     command = ["git", "-C", str(folder), *words]
     return subprocess.run(
-        command, capture_output=True, text=True, errors="surrogateescape", check=True, timeout=5
+        command, capture_output=True, text=True, errors="surrogateescape", check=True, timeout=60
     ).stdout.strip()
 
 
