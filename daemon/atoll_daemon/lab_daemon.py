@@ -135,7 +135,10 @@ class LabDaemon:
         described = self._up.network if self._up else network
         if described != network:
             up = f"{described.name}, {described.file}"
-            msg = f"the lab that is up ({up}) is not the one that {network.file} describes now; run `atoll down` first"
+            msg = (
+                f"the lab that is up ({up}) is not the one that {network.file} describes now, with the given settings; "
+                "run `atoll down` first"
+            )
             raise RequestError(409, msg, exit_code=1)
 
     def require_runtime(self, wanted: Runtime | None) -> None:

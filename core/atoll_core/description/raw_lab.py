@@ -83,10 +83,14 @@ class RawTwin(Raw):
     reboot: TwinTime | None = Field(default=None, description="Duration of a reboot.", examples=["5 s"])
     seed: int = Field(default=1, ge=0, le=2**32 - 1, description="Seed of the random lags; default 1.")
 
+    @classmethod
+    def expanded(cls, given: Any) -> Any:
+        return {} if given is True else given
+
     @model_validator(mode="before")
     @classmethod
     def _as_in_the_profile(cls, given: Any) -> Any:
-        return {} if given is True else given
+        return cls.expanded(given)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
@@ -148,10 +152,14 @@ class RawBoxPort(RawLeg):
     port: Port = Field(description="Switch port this side's cable ends at.", examples=["sw-c/11"])
     interface: InterfaceName | None = Field(default=None, description="Interface name; default BOX-w or BOX-i.")
 
+    @classmethod
+    def expanded(cls, given: Any) -> Any:
+        return cast(Any, given) if isinstance(given, dict) else {"port": given}
+
     @model_validator(mode="before")
     @classmethod
     def _short_form(cls, given: Any) -> Any:
-        return cast(Any, given) if isinstance(given, dict) else {"port": given}
+        return cls.expanded(given)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:

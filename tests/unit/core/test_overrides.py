@@ -161,6 +161,8 @@ def test_settings_of_the_lab_are_put_into_its_description(geo):
     assert [box.rate for box in network.delay_boxes] == [Rate(300_000_000)]
     assert experiment.seed == 3
     assert load_experiment(geo)[0] != network
+    named = load_experiment(geo, ["lab.boxes.sat.world.interface=to-world"])[0]  # the file has switch/number alone
+    assert named.box("sat").world.name == "to-world"
 
 
 @pytest.mark.parametrize(

@@ -85,6 +85,8 @@ def test_the_revision_of_a_modified_tree_has_a_hash_of_the_changes_of_packages(
     assert clean is not None
     assert "+" not in clean
     notes.write_text("b\n")
+    (file.parent / ".run_request.py.swp").write_bytes(b"an editor's")
+    (file.parent / ".#run_request.py").symlink_to("nowhere")
     assert revision() == f"{clean}+", "what makes runs is as it was"
     found: list[str | None] = []
     for name, content in (("run_request.py", "one = 2\n"), ("run_request.py", "one = 3\n"), ("new.py", "two = 2\n")):
