@@ -4,6 +4,8 @@
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
+use serde::Deserialize;
+use serde::de::DeserializeOwned;
 use std::fmt::Display;
 use std::io;
 use std::time::Duration;
@@ -115,6 +117,28 @@ impl<D: AsFd> AsFd for Input<D> {
     fn as_fd(&self) -> BorrowedFd<'_> {
         self.descriptor.as_fd()
     }
+}
+
+/// Parse a request. One that is not understood, but has an `op` and an `id`, becomes `mistaken` of these and the error,
+/// so that it is answered.
+///
+/// # Errors
+/// The line is no request and has no id to answer.
+pub fn request<R: DeserializeOwned, O: DeserializeOwned>(
+    line: &str,
+    mistaken: impl FnOnce(O, u64, String) -> R,
+) -> serde_json::Result<R> {
+    /// As much as an answer needs.
+    #[derive(Deserialize)]
+    struct Address<O> {
+        op: O,
+        id: u64,
+    }
+
+    serde_json::from_str(line).or_else(|error| match serde_json::from_str(line) {
+        Ok(Address { op, id }) => Ok(mistaken(op, id, error.to_string())),
+        Err(_) => Err(error),
+    })
 }
 
 /// Discard pending input of a job that takes no requests; returns whether the input has ended.

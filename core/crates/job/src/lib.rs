@@ -23,5 +23,5 @@ mod output;
 pub use configuration::{
     ConfigurationError, bad_configuration, configuration, is_bad_configuration,
 };
-pub use input::{Event, Input, Requests, discard};
+pub use input::{Event, Input, Requests, discard, request};
 pub use output::{Output, log_line, print};

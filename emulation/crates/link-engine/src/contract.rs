@@ -7,24 +7,11 @@ use crate::delay::DelayProgram;
 use crate::emulator::Emulator;
 use crate::link::LinkProgram;
 use crate::request::{self, Request};
+use atoll_contract_examples::examples;
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Received};
 use atoll_headers::VlanTag;
 use atoll_link_model::{LossKind, LossPlace};
 use serde_json::Value;
-use std::path::Path;
-
-/// The messages of `topic` that come from `sender`.
-fn examples(topic: &str, sender: &str) -> Vec<Value> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/data/contract");
-    let lines = std::fs::read_to_string(folder.join(format!("{topic}.jsonl"))).unwrap();
-    let lines = lines
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap());
-    let messages = lines.filter(|line: &Value| line["from"] == sender);
-    let messages: Vec<Value> = messages.map(|line| line["message"].clone()).collect();
-    assert!(!messages.is_empty());
-    messages
-}
 
 fn text(line: &impl serde::Serialize) -> String {
     serde_json::to_string(line).unwrap()

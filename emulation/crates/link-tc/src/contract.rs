@@ -7,25 +7,15 @@ use crate::report::{
     Measurement, Reporter,
 };
 use crate::request::Request;
+use atoll_contract_examples::examples;
 use atoll_link_report::{Directions, Op};
 use atoll_measures::Histogram;
 use serde_json::Value;
 use std::collections::BTreeMap;
 
-const EXAMPLES: &str = include_str!("../../../../tests/data/contract/tc.jsonl");
-
-fn examples(sender: &str) -> Vec<Value> {
-    EXAMPLES
-        .lines()
-        .map(|line| serde_json::from_str::<Value>(line).unwrap())
-        .filter(|line| line["from"] == sender)
-        .map(|line| line["message"].clone())
-        .collect()
-}
-
 #[test]
 fn what_is_planned_is_understood() {
-    let input = examples("keeper");
+    let input = examples("tc", "keeper");
     let link = Config::parse(&input[0].to_string()).unwrap();
     assert!(matches!(link.counted, Counted::Link(_)));
     assert_eq!(link.settings.interfaces, ["sat-w", "sat-i"]);
@@ -79,7 +69,7 @@ fn what_is_said_has_the_shape_of_the_examples() {
         .map(|line| serde_json::from_slice(line).unwrap())
         .collect();
     let shapes = |lines: &[Value]| lines.iter().map(shape).collect::<Vec<_>>();
-    assert_eq!(shapes(&said), shapes(&examples("tc")));
+    assert_eq!(shapes(&said), shapes(&examples("tc", "tc")));
 }
 
 /// Names and types; numbers, truths and lists as such.

@@ -271,20 +271,11 @@ pub enum Message<'a> {
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    /// `tests/data/contract/agent.jsonl`: `{"from":"keeper"|"agent","message":{..}}` a line.
-    fn examples(from: &str) -> Vec<Value> {
-        include_str!("../../../../tests/data/contract/agent.jsonl")
-            .lines()
-            .map(|line| serde_json::from_str::<Value>(line).unwrap())
-            .filter(|example| example["from"] == from)
-            .map(|mut example| example["message"].take())
-            .collect()
-    }
+    use atoll_contract_examples::examples;
 
     #[test]
     fn every_request_of_the_contract_is_understood() {
-        let requests = examples("keeper");
+        let requests = examples("agent", "keeper");
         assert!(requests.len() >= 7, "one example an operation at least");
         for example in requests {
             let request = Request::parse(example.to_string().as_bytes());
@@ -344,7 +335,7 @@ mod tests {
                 fields: Map::new(),
             },
         ];
-        let shown = examples("agent");
+        let shown = examples("agent", "agent");
         for message in said {
             let message = serde_json::to_value(message).unwrap();
             assert!(

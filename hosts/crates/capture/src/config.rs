@@ -73,11 +73,11 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract;
+    use atoll_contract_examples::examples;
 
     #[test]
     fn the_contracts_examples_are_taken_and_nothing_more_or_less() {
-        for example in contract::examples("keeper") {
+        for example in examples("capture", "keeper") {
             Config::parse(&example.to_string()).unwrap();
             let mut more = example.clone();
             more["surprise"] = 1.into();
@@ -95,7 +95,7 @@ mod tests {
 
     #[test]
     fn what_is_out_of_range_is_named() {
-        let example = &contract::examples("keeper")[0];
+        let example = &examples("capture", "keeper")[0];
         for (field, value) in [
             ("snap_bytes", 13_u32),
             ("buffer_bytes", 4096),

@@ -6,8 +6,6 @@
 #![forbid(unsafe_code)]
 
 mod config;
-#[cfg(test)]
-mod contract;
 mod error;
 mod file;
 mod message;

@@ -47,11 +47,11 @@ pub(crate) enum Message {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract;
+    use atoll_contract_examples::examples;
 
     #[test]
     fn messages_are_those_of_the_contract() {
-        let examples = contract::examples("capture");
+        let examples = examples("capture", "capture");
         let tally = Tally {
             captured_packets: 20_000,
             captured_bytes: 30_280_000,

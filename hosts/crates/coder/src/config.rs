@@ -326,7 +326,7 @@ fn within(name: &'static str, value: u64, least: u64, most: u64) -> Result<(), B
 #[cfg(test)]
 pub(crate) mod tests {
     use super::*;
-    use crate::contract::examples;
+    use atoll_contract_examples::examples;
     use serde_json::{Value, json};
 
     /// The first example of the contract, with other values.

@@ -137,7 +137,7 @@ pub(crate) struct Refused {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::examples;
+    use atoll_contract_examples::examples;
     use serde_json::Value;
     use std::collections::BTreeSet;
 

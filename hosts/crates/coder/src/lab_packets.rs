@@ -33,7 +33,6 @@ pub(crate) fn is_of_testbed(packet: &Ipv4<'_>, calibration_port: u16) -> bool {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract;
     use crate::ipv4::tests::packet;
 
     const PORT: u16 = 5311;
@@ -44,7 +43,7 @@ mod tests {
 
     #[test]
     fn probes_of_every_protocol_are_found() {
-        let known = contract::lines("probe-packets");
+        let known = atoll_contract_examples::lines("probe-packets");
         assert_eq!(known.len(), 4);
         for line in known {
             let text = line["packet"].as_str().unwrap();

@@ -12,8 +12,6 @@
 #![forbid(unsafe_code)]
 
 mod config;
-#[cfg(test)]
-mod contract;
 mod counters;
 mod decoder;
 mod encoder;

@@ -321,7 +321,7 @@ impl Config {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::examples;
+    use atoll_contract_examples::examples;
 
     const REQUIRED: [&str; 5] = ["pairs", "local_mark", "world_mark", "hosts", "mode"];
 

@@ -108,7 +108,7 @@ pub(crate) fn median_and_max(numbers: &mut [u64]) -> Option<(u64, u64)> {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::examples;
+    use atoll_contract_examples::examples;
     use serde_json::Value;
     use std::collections::BTreeSet;
 

@@ -7,8 +7,6 @@
 
 mod config;
 mod connection;
-#[cfg(test)]
-mod contract;
 mod counters;
 mod end;
 mod error;

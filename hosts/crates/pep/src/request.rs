@@ -70,27 +70,13 @@ pub(crate) struct Listed {
 /// # Errors
 /// The line is no request and has no id to answer.
 pub(crate) fn parse(line: &str) -> Result<Request, serde_json::Error> {
-    /// As much as an answer needs.
-    #[derive(Deserialize)]
-    struct Address {
-        op: String,
-        id: u64,
-    }
-
-    serde_json::from_str(line).or_else(|error| match serde_json::from_str(line) {
-        Ok(Address { op, id }) => Ok(Request::Mistaken {
-            op,
-            id,
-            error: error.to_string(),
-        }),
-        Err(_) => Err(error),
-    })
+    atoll_job::request(line, |op, id, error| Request::Mistaken { op, id, error })
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::contract::examples;
+    use atoll_contract_examples::examples;
 
     #[test]
     fn requests_of_the_contract_are_understood() {

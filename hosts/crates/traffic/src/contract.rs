@@ -2,31 +2,11 @@
 //! For tests: the examples of `tests/data/contract`, which the Python side's tests read too.
 
 use crate::job::parse;
+use atoll_contract_examples::examples;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 use serde_json::Value;
 use std::fmt::Debug;
-use std::path::Path;
-
-/// The messages of `topic` that come from `sender`; there is at least one.
-fn examples(topic: &str, sender: &str) -> Vec<Value> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("../../../tests/data/contract");
-    let text = std::fs::read_to_string(folder.join(format!("{topic}.jsonl"))).unwrap();
-    let lines: Vec<Value> = text
-        .lines()
-        .map(|line| serde_json::from_str(line).unwrap())
-        .collect();
-    let messages: Vec<Value> = lines
-        .into_iter()
-        .filter(|line| line["from"] == sender)
-        .map(|line| line["message"].clone())
-        .collect();
-    assert!(
-        !messages.is_empty(),
-        "no example from {sender} in {topic}.jsonl"
-    );
-    messages
-}
 
 /// The configurations among the examples of `topic`; each is refused once it has a field more, or one less of
 /// the required ones.

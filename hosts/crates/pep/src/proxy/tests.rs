@@ -2,9 +2,9 @@
 //! The proxy on real sockets, with a multiplexed connection that the test speaks the other end of.
 
 use super::*;
-use crate::contract::examples;
 use crate::end::End;
 use crate::multiplex::frame::{Frame, Message as Said};
+use atoll_contract_examples::examples;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
