@@ -4,7 +4,7 @@
 The descriptions of the fields are shown by editors, through the JSON Schema. docs/descriptions.md has more.
 """
 
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
 from pydantic.annotated_handlers import GetJsonSchemaHandler
@@ -21,6 +21,7 @@ from atoll_core.description.raw_types import (
     Port,
     Prefix,
     Raw,
+    ShortForm,
 )
 from atoll_core.lab.box_kind import BoxKind, Forwarding
 from atoll_core.lab.network import BUILT_IN_KINDS, HostRole
@@ -146,26 +147,13 @@ class RawHost(RawLeg):
     )
 
 
-class RawBoxPort(RawLeg):
+class RawBoxPort(ShortForm, RawLeg):
     """One side of a chain box; switch/number is short for {port: switch/number}."""
+
+    _SHORT: ClassVar[str] = "port"
 
     port: Port = Field(description="Switch port this side's cable ends at.", examples=["sw-c/11"])
     interface: InterfaceName | None = Field(default=None, description="Interface name; default BOX-w or BOX-i.")
-
-    @classmethod
-    def expanded(cls, given: Any) -> Any:
-        return cast(Any, given) if isinstance(given, dict) else {"port": given}
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, given: Any) -> Any:
-        return cls.expanded(given)
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        whole_form = handler.resolve_ref_schema(handler(core))
-        short_form = {"type": "string", "pattern": whole_form["properties"]["port"]["pattern"]}
-        return {"anyOf": [short_form, whole_form]}
 
 
 class RawSpare(Raw):
