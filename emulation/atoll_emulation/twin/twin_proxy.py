@@ -104,8 +104,9 @@ class TwinProxy:
         self._bridge = writer
         writer.write(_message(_HELLO) + _message(_FEATURES_REQUEST))
         try:
-            async for message in _messages(reader):
-                self._take_from_bridge(message)
+            async for messages in _batches(reader):
+                for message in messages:
+                    self._take_from_bridge(message)
         except encoder.MalformedError as error:
             self._report(f"its bridge sent a malformed message: {error}")
         finally:
@@ -192,7 +193,10 @@ class TwinProxy:
             self._controller = writer
             try:
                 writer.write(_message(_HELLO))
-                await self._take_all_from_controller(reader)
+                async for messages in _batches(reader):
+                    for message in messages:
+                        self._take_from_controller(message)
+                    self._advance()
             except encoder.MalformedError as error:
                 self._report(f"its controller sent a malformed message: {error}")
             finally:
@@ -200,16 +204,6 @@ class TwinProxy:
                 self._model.disconnected()
                 writer.close()
             await asyncio.sleep(min(back_off_s, 0.1))  # a controller that closes at once is not asked in a loop
-
-    async def _take_all_from_controller(self, reader: asyncio.StreamReader) -> None:
-        pending = b""
-        with contextlib.suppress(ConnectionError):
-            while data := await reader.read(1 << 16):
-                pending += data
-                while len(pending) >= HEADER.size and len(pending) >= (length := _length(pending)):
-                    self._take_from_controller(pending[:length])
-                    pending = pending[length:]
-                self._advance()
 
     def _take_from_controller(self, message: bytes) -> None:
         now = self._loop.time()
@@ -265,17 +259,24 @@ async def serve_twins(proxies: Iterable[TwinProxy]) -> None:
     await asyncio.gather(*(proxy.serve() for proxy in proxies))
 
 
-async def _messages(reader: asyncio.StreamReader) -> AsyncIterator[bytes]:
-    """The messages of a connection until it ends."""
-    with contextlib.suppress(asyncio.IncompleteReadError, ConnectionError):
-        while True:
-            head = await reader.readexactly(HEADER.size)
-            yield head + await reader.readexactly(_length(head) - HEADER.size)
+async def _batches(reader: asyncio.StreamReader) -> AsyncIterator[list[bytes]]:
+    """The messages of a connection until it ends, those that arrive together as one list. Raises MalformedError."""
+    pending = b""
+    with contextlib.suppress(ConnectionError):
+        while data := await reader.read(1 << 16):
+            pending += data
+            messages: list[bytes] = []
+            begin = 0
+            while len(pending) - begin >= HEADER.size and len(pending) - begin >= (length := _length(pending, begin)):
+                messages.append(pending[begin : begin + length])
+                begin += length
+            pending = pending[begin:]
+            yield messages
 
 
-def _length(head: bytes) -> int:
-    """The length of the message that begins with these bytes. Raises MalformedError."""
-    length = int.from_bytes(head[2:4])
+def _length(data: bytes, begin: int) -> int:
+    """The length of the message whose header begins there. Raises MalformedError."""
+    length = int.from_bytes(data[begin + 2 : begin + 4])
     if length < HEADER.size:
         raise encoder.MalformedError(f"a message of {length} bytes")
     return length
