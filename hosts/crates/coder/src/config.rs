@@ -192,7 +192,7 @@ pub(crate) enum Scheme {
     Repetition,
 }
 
-/// What a host is told about a packet that was lost and recovered.
+/// How a host learns of a packet that was lost and recovered.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
 pub(crate) enum Signal {

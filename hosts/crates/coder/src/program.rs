@@ -205,7 +205,7 @@ impl Coder {
             };
             let capable = ipv4::is_ecn_capable(inner.tos());
             if !recovered && congested && !capable && !says_congestion(inner.tos()) {
-                sums.ignored_frames += 1; // a host that does not know ECN is told of congestion by loss (RFC 6040)
+                sums.ignored_frames += 1; // a host that does not know ECN learns of congestion by loss (RFC 6040)
                 return;
             }
             let mut frame = out.buffer(ETHERNET_BYTES + bytes.len());
