@@ -97,7 +97,7 @@ CODER = register(
             MetricField("recovery_delay_ns", "ns", "sum of their delays: from the packet before to the recovery"),
             MetricField("complete_generations", "1", "generations of which no packet was lost"),
             MetricField("lost_generations", "1", "generations of which a packet was lost"),
-            MetricField("lost_packets", "packets", "packets lost in these; known if a later one of the generation arrived"),
+            MetricField("lost_packets", "packets", "packets lost in these, known by a later one of the generation"),
             MetricField("late_packets", "packets", "packets of generations that had been closed before"),
             MetricField("malformed_packets", "packets", "damaged or foreign packets in the tunnel"),
             MetricField("oversize_packets", "packets", "too long for the tunnel, dropped"),
