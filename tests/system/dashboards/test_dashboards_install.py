@@ -8,8 +8,10 @@ import base64
 import json
 import os
 import re
+import sqlite3
 import subprocess
 from collections.abc import Iterator
+from contextlib import closing
 from pathlib import Path
 from typing import Any
 
@@ -158,3 +160,14 @@ def test_what_was_provisioned_stays(tmp_path: Path, influx: Influx2) -> None:
         before = api(server, "GET", "/api/datasources/uid/atoll")
         refused(install(server, influx), "comes from a provisioning file")
         assert api(server, "GET", "/api/datasources/uid/atoll") == before
+
+
+def test_a_start_that_makes_the_organization_twice_is_made_again(tmp_path: Path, influx: Influx2) -> None:
+    """What a first start does by itself now and then (tests/support): the organization is there, its user is not."""
+    with GrafanaServer(tmp_path, influx, provisioned=False) as server:
+        server.start().wait()
+        server.kill()
+        with closing(sqlite3.connect(tmp_path / "data" / "grafana.db")) as database, database:
+            database.execute("DELETE FROM user")
+        server.start().wait()
+        assert [folder["title"] for folder in api(server, "GET", "/api/folders")] == []
