@@ -119,7 +119,11 @@ class StudyDirectory:
         return found
 
     def write(
-        self, study: StudyDescription, points: Iterable[Point], origin: Provenance | None = None, inventory: Path | None = None
+        self,
+        study: StudyDescription,
+        points: Iterable[Point],
+        origin: Provenance | None = None,
+        inventory: Path | None = None,
     ) -> None:
         """Replace study.json, and point.json of points that are new, or whose files moved. Raises RunError.
 

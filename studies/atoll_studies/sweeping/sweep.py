@@ -73,7 +73,11 @@ class Sweep:
     """The work on a study's directory: :meth:`require_machine`, :meth:`read`, :meth:`run`."""
 
     def __init__(
-        self, study: StudyDescription, directory: StudyDirectory, inventory: Path | None = None, scheduler: str | None = None
+        self,
+        study: StudyDescription,
+        directory: StudyDirectory,
+        inventory: Path | None = None,
+        scheduler: str | None = None,
     ) -> None:
         """``scheduler``: address of a Dask scheduler, whose workers make the runs. Raises UsageError."""
         self.inventory = inventory
