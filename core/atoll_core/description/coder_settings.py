@@ -3,12 +3,26 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
 from atoll_core.description.raw_types import Between, BoxSettings, Share
+from atoll_core.errors import shown
 from atoll_core.units import Duration, Rate, Size
 
 _MS = 10**6
+_REPAIRS_MAX = 1024
+
+
+def _repairs(given: object) -> object:
+    """Refuse with one message what is neither of the two forms."""
+    is_number = isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= _REPAIRS_MAX
+    if not is_number and given != "adaptive":
+        msg = f"{shown(given)} is neither a number of repair packets from 0 to {_REPAIRS_MAX} nor 'adaptive'"
+        raise ValueError(msg)
+    return given
+
+
+_Redundancy = Annotated[Annotated[int, Field(ge=0, le=_REPAIRS_MAX)] | Literal["adaptive"], BeforeValidator(_repairs)]
 
 
 class CoderSettings(BoxSettings):
@@ -29,7 +43,7 @@ class CoderSettings(BoxSettings):
         description="Repair packets of a generation without reports, if they are adapted; at most `redundancy_max`; "
         "default 3.",
     )
-    redundancy: Annotated[int, Field(ge=0, le=1024)] | Literal["adaptive"] = Field(
+    redundancy: _Redundancy = Field(
         default=3,
         description="Repair packets of a generation. adaptive: as many as `residual_loss` needs, by the losses that the "
         "other coder reports. Default 3.",
@@ -110,12 +124,12 @@ class CoderSettings(BoxSettings):
     @classmethod
     def _can_be_adapted(cls, redundancy: int | str, others: ValidationInfo) -> int | str:
         given: dict[str, Any] = others.data
-        if redundancy != "adaptive":
+        if redundancy != "adaptive" or "generation" not in given:
             return redundancy
         if given.get("scheme") == "repetition":
             msg = "repair packets of repetition cannot be adapted; write scheme: rlnc or reed-solomon, or a number"
             raise ValueError(msg)
-        most = given.get("redundancy_max") or given.get("generation", 2) // 2
+        most = given.get("redundancy_max") or given["generation"] // 2
         if given.get("redundancy_fallback", 0) > most:
             msg = f"redundancy_fallback is more than the {most} repair packets of redundancy_max; write no more"
             raise ValueError(msg)

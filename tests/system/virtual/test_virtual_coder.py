@@ -173,7 +173,7 @@ def figures_over_time(summary: dict[str, Any], box: str) -> list[tuple[float, di
     run_dir = Path(summary["run_dir"])
     events = map(json.loads, (run_dir / "events.jsonl").read_text().splitlines())
     begin_ns = next(event["at_ns"] for event in events if event["type"] == "start")
-    lines = map(json.loads, (run_dir / "logs" / "link.jsonl").read_text().splitlines())
+    lines = map(json.loads, (run_dir / "link.jsonl").read_text().splitlines())
     own = (line for line in lines if line["box"] == box and line["type"] == "counters")
     return [((line["t_ns"] - begin_ns) / 1e9, line) for line in own]
 
