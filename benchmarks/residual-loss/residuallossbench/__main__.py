@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """``benchmarks/residual-loss/run``: what stays lost between two coders, compared with an ideal code."""
 
-import argparse
 import math
 import sys
 from collections.abc import Iterator, Mapping, Sequence
@@ -22,10 +21,12 @@ _SEEDS = range(1, 11)
 def main() -> int:
     """Measure, and show the results."""
     parser = harness.parser("residual-loss", __doc__, merges=False)
-    parser.add_argument("--packets", type=int, metavar="N", help="that are counted in each run (300000; --quick: 12000)")
+    parser.add_argument(
+        "--packets", type=int, metavar="N", help="counted in each run (1200000; --quick: 12000)"
+    )
     parser.add_argument("--pictures", type=Path, metavar="DIRECTORY", help="draw FILE's results, as SVG")
     options = parser.parse_args()
-    packets = options.packets or (12_000 if options.quick else 300_000)
+    packets = options.packets or (12_000 if options.quick else 1_200_000)
     packets -= packets % (SIZE * max(DEPTHS))
     if packets <= 0:
         parser.error(f"--packets: at least {SIZE * max(DEPTHS)}")

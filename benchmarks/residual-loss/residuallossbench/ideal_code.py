@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What an ideal code leaves of the losses of a Gilbert chain, exactly: computed here apart from the coder's own formula."""
+"""What an ideal code leaves of the losses of a Gilbert chain, exactly, without the coder's own formula."""
 
 import math
 from collections.abc import Iterator
@@ -47,9 +47,7 @@ def left(chain: Chain, size: int, depth: int, repairs: float) -> Left:
     if not part:
         return one
     other = _left(chain, size, depth, low + 1)
-    return Left(
-        (1 - part) * one.failures + part * other.failures, (1 - part) * one.residual + part * other.residual
-    )
+    return Left((1 - part) * one.failures + part * other.failures, (1 - part) * one.residual + part * other.residual)
 
 
 def _left(chain: Chain, size: int, depth: int, repairs: int) -> Left:

@@ -58,7 +58,7 @@ def _redundancy(known: Mapping[str, Any]) -> Any:
     from matplotlib.figure import Figure
 
     figure = Figure(figsize=(8, 3.2), layout="constrained")
-    axes = figure.subplots()
+    axes: Any = figure.subplots()
     for each, colour in zip(known["changes"], _COLOURS, strict=False):
         ends = each["reports_until"]
         name = f"reports end at {ends / _PACKETS_S:.0f} s" if ends else "reports all the time"

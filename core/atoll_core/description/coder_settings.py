@@ -45,16 +45,16 @@ class CoderSettings(BoxSettings):
     )
     redundancy: _Redundancy = Field(
         default=3,
-        description="Repair packets of a generation. adaptive: as many as `residual_loss` needs, by the losses that the "
-        "other coder reports. Default 3.",
+        description="Repair packets of a generation. adaptive: as many as `residual_loss` needs, by the losses that "
+        "the other coder reports. Default 3.",
     )
     residual_loss: Annotated[float, Share("0.0001 %")] = Field(
         default=0.001, description="Share of packets that may stay lost, if repair packets are adapted; default 0.1 %."
     )
     feedback: Annotated[Duration, Between(Duration, "1 ms", "60 s")] | None = Field(
         default=None,
-        description="Interval at which each coder reports to the other one what arrived; default 100 ms if repair packets "
-        "are adapted, else no reports.",
+        description="Interval at which each coder reports to the other one what arrived; default 100 ms if repair "
+        "packets are adapted, else no reports.",
     )
     feedback_packets: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
         default=None, description="Packets after which a report leaves, if that is before `feedback`; default none."

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The network coder: a box that carries the packets of its chains in a tunnel with redundancy (docs/coding.md)."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -47,7 +48,7 @@ def _configuration(use: BoxUse) -> Configuration:
     }
 
 
-def _redundancy(given: Configuration) -> Configuration:
+def _redundancy(given: Mapping[str, Any]) -> Configuration:
     """How many repair packets there are, and the reports by which they are adapted."""
     is_adapted = given["redundancy"] == "adaptive"
     most = given["redundancy_max"] or given["generation"] // 2

@@ -90,7 +90,11 @@ def test_half_of_the_island_can_be_coded(load: Load) -> None:
         ("{coder-w: {generation: 1}}", CODED, "1 is not a whole number"),
         ("{coder-w: {redundancy: adaptive}}", CODED, "redundancy is not the same for 'coder-w' and 'coder-i'"),
         ("{coder-w: {feedback: 50 ms}}", CODED, "feedback is not the same for 'coder-w' and 'coder-i'"),
-        ("{coder-w: {redundancy: often}}", CODED, "'often' is neither a number of repair packets from 0 to 1024 nor 'adaptive'"),
+        (
+            "{coder-w: {redundancy: often}}",
+            CODED,
+            "'often' is neither a number of repair packets from 0 to 1024 nor 'adaptive'",
+        ),
         (
             "{coder-w: {redundancy: adaptive, scheme: repetition}}",
             CODED,

@@ -174,7 +174,8 @@ impl AdaptiveRedundancy {
         let bursts = |memory: &Memory| new.bursts.max(memory.expected_bursts(new.packets));
         let (long, short) = (bursts(&self.long), bursts(&self.long));
         self.long.add(new, long / LONG_BURSTS);
-        self.short.add(new, (short / SHORT_BURSTS).max(new.packets / SHORT_PACKETS));
+        self.short
+            .add(new, (short / SHORT_BURSTS).max(new.packets / SHORT_PACKETS));
         if self.long.is_contradicted_by(&self.short) {
             self.long = self.short;
         }
@@ -186,7 +187,13 @@ impl AdaptiveRedundancy {
 
     /// The number of repair packets that reaches the target: `present`, if it does with little to spare.
     fn fitting(&self, present: u16) -> u16 {
-        let Target { size, depth, most, residual: wanted, .. } = self.target;
+        let Target {
+            size,
+            depth,
+            most,
+            residual: wanted,
+            ..
+        } = self.target;
         let left = self.chain().residual(size, depth, most);
         let least = |limit: f64| {
             let found = left.iter().position(|share| *share <= limit);
@@ -247,11 +254,20 @@ mod tests {
         }
 
         /// The repair packets in use after each report.
-        fn run(&mut self, sender: &mut AdaptiveRedundancy, chain: LossChain, reports: u32) -> Vec<u16> {
+        fn run(
+            &mut self,
+            sender: &mut AdaptiveRedundancy,
+            chain: LossChain,
+            reports: u32,
+        ) -> Vec<u16> {
             let report = |_| {
                 for _ in 0..EVERY {
                     sender.sent(self.now_ns);
-                    let moves = if self.is_lost { chain.to_good } else { chain.to_bad };
+                    let moves = if self.is_lost {
+                        chain.to_good
+                    } else {
+                        chain.to_bad
+                    };
                     self.is_lost ^= self.draws.chance(moves);
                     if !self.is_lost {
                         self.counter.arrived(self.number);
@@ -268,14 +284,22 @@ mod tests {
 
     fn needed(chain: LossChain) -> u16 {
         let left = chain.residual(TARGET.size, TARGET.depth, TARGET.most);
-        left.iter().position(|share| *share <= TARGET.residual).unwrap_or(usize::from(TARGET.most)) as u16
+        left.iter()
+            .position(|share| *share <= TARGET.residual)
+            .unwrap_or(usize::from(TARGET.most)) as u16
     }
 
-    const NONE: LossChain = LossChain { to_bad: 0.0, to_good: 1.0 };
+    const NONE: LossChain = LossChain {
+        to_bad: 0.0,
+        to_good: 1.0,
+    };
 
     #[test]
     fn repair_packets_follow_the_losses_up_and_down() {
-        let bursts = LossChain { to_bad: 0.01, to_good: 0.3 };
+        let bursts = LossChain {
+            to_bad: 0.01,
+            to_good: 0.3,
+        };
         for seed in 0..10 {
             let (mut path, mut sender) = (Path::new(seed), AdaptiveRedundancy::new(TARGET));
             let quiet = path.run(&mut sender, NONE, 600);
@@ -284,7 +308,10 @@ mod tests {
             let rises = path.run(&mut sender, bursts, 600);
             let (least, most) = (needed(bursts) - 4, needed(bursts) + 5);
             assert!(rises[10] > 3, "within a second: {rises:?}");
-            assert!(rises[60..].iter().all(|w| (least..=most).contains(w)), "{least} {most} {rises:?}");
+            assert!(
+                rises[60..].iter().all(|w| (least..=most).contains(w)),
+                "{least} {most} {rises:?}"
+            );
             let falls = path.run(&mut sender, NONE, 600);
             assert!(falls[400] <= 2, "{falls:?}");
         }
@@ -292,15 +319,31 @@ mod tests {
 
     #[test]
     fn under_constant_losses_they_hardly_change() {
-        for chain in [LossChain { to_bad: 0.02, to_good: 0.98 }, LossChain { to_bad: 0.004, to_good: 0.25 }] {
+        for chain in [
+            LossChain {
+                to_bad: 0.02,
+                to_good: 0.98,
+            },
+            LossChain {
+                to_bad: 0.004,
+                to_good: 0.25,
+            },
+        ] {
             for seed in 0..5 {
                 let (mut path, mut sender) = (Path::new(seed), AdaptiveRedundancy::new(TARGET));
                 path.run(&mut sender, chain, 1000);
                 let used = path.run(&mut sender, chain, 4000);
                 let mean = used.iter().map(|w| f64::from(*w)).sum::<f64>() / used.len() as f64;
                 let (low, high) = (used.iter().min(), used.iter().max());
-                assert!((mean - f64::from(needed(chain))).abs() <= 2.5, "{mean} {}", needed(chain));
-                assert!(high.zip(low).is_some_and(|(high, low)| high - low <= 5), "{low:?} {high:?}");
+                assert!(
+                    (mean - f64::from(needed(chain))).abs() <= 2.5,
+                    "{mean} {}",
+                    needed(chain)
+                );
+                assert!(
+                    high.zip(low).is_some_and(|(high, low)| high - low <= 5),
+                    "{low:?} {high:?}"
+                );
             }
         }
     }
@@ -308,11 +351,22 @@ mod tests {
     #[test]
     fn without_reports_the_fallback_holds_until_there_is_one() {
         let (mut path, mut sender) = (Path::new(1), AdaptiveRedundancy::new(TARGET));
-        let used = path.run(&mut sender, LossChain { to_bad: 0.01, to_good: 0.3 }, 100);
+        let used = path.run(
+            &mut sender,
+            LossChain {
+                to_bad: 0.01,
+                to_good: 0.3,
+            },
+            100,
+        );
         let adapted = used[99];
         assert!(adapted > TARGET.fallback && !sender.is_fallback());
         let idle_ns = path.now_ns + 100 * SECOND_NS;
-        assert_eq!(sender.repairs(idle_ns), adapted, "nothing was sent that could be reported");
+        assert_eq!(
+            sender.repairs(idle_ns),
+            adapted,
+            "nothing was sent that could be reported"
+        );
         sender.sent(idle_ns);
         sender.sent(idle_ns + SECOND_NS);
         assert_eq!(sender.timeout_at_ns(), Some(idle_ns + TARGET.timeout_ns));
@@ -320,7 +374,13 @@ mod tests {
         assert_eq!(sender.repairs(idle_ns + TARGET.timeout_ns), TARGET.fallback);
         assert_eq!((sender.fallbacks(), sender.timeout_at_ns()), (1, None));
         sender.learn(idle_ns + TARGET.timeout_ns, path.counter.sums());
-        assert_eq!((sender.repairs(idle_ns + TARGET.timeout_ns), sender.is_fallback()), (adapted, false));
+        assert_eq!(
+            (
+                sender.repairs(idle_ns + TARGET.timeout_ns),
+                sender.is_fallback()
+            ),
+            (adapted, false)
+        );
     }
 
     #[test]

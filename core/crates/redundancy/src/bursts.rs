@@ -98,9 +98,16 @@ mod tests {
             counter.arrived(number);
         }
         let sums = counter.sums();
-        assert_eq!((sums.arrived, sums.lost), (6, 3), "5 came twice, 4 was overtaken");
+        assert_eq!(
+            (sums.arrived, sums.lost),
+            (6, 3),
+            "5 came twice, 4 was overtaken"
+        );
         assert_eq!(sums.runs, [1, 1, 0, 0, 0]);
-        assert_eq!((sums.bursts(), sums.packets(), counter.newest()), (2, 9, Some(6)));
+        assert_eq!(
+            (sums.bursts(), sums.packets(), counter.newest()),
+            (2, 9, Some(6))
+        );
     }
 
     #[test]

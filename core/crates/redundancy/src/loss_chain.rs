@@ -44,7 +44,9 @@ impl LossChain {
     #[must_use]
     pub fn every(&self, distance: u16) -> Self {
         let loss = self.loss();
-        let kept = (0..distance).fold(1.0, |product, _| product * (1.0 - self.to_bad - self.to_good));
+        let kept = (0..distance).fold(1.0, |product, _| {
+            product * (1.0 - self.to_bad - self.to_good)
+        });
         Self {
             to_bad: loss * (1.0 - kept),
             to_good: (1.0 - loss) * (1.0 - kept),
@@ -131,9 +133,17 @@ mod tests {
         let mut sum = 0.0;
         for fates in 0..1_u32 << count {
             let lost = |at: u32| fates >> at & 1 == 1;
-            let mut probability = if lost(0) { chain.loss() } else { 1.0 - chain.loss() };
+            let mut probability = if lost(0) {
+                chain.loss()
+            } else {
+                1.0 - chain.loss()
+            };
             for at in 1..count {
-                let step = if at < u32::from(size) { chain.every(depth) } else { chain };
+                let step = if at < u32::from(size) {
+                    chain.every(depth)
+                } else {
+                    chain
+                };
                 probability *= match (lost(at - 1), lost(at)) {
                     (false, true) => step.to_bad,
                     (false, false) => 1.0 - step.to_bad,

@@ -97,7 +97,11 @@ impl Report {
                 newest,
                 arrived_ns,
                 held_us,
-                losses: LossSums { arrived, lost, runs },
+                losses: LossSums {
+                    arrived,
+                    lost,
+                    runs,
+                },
                 repairs: rest.u64()?,
                 recovered: rest.u64()?,
                 residual: rest.u64()?,
@@ -106,7 +110,10 @@ impl Report {
             };
             let is_whole = count <= GENERATIONS_MAX && rest.0.len() == RANK_BYTES * count;
             let ranks = (0..count).map_while(|_| rest.u16());
-            is_whole.then(|| Self { ranks: ranks.collect(), ..report })
+            is_whole.then(|| Self {
+                ranks: ranks.collect(),
+                ..report
+            })
         };
         read(&mut rest).ok_or(wrong)
     }
@@ -121,12 +128,20 @@ impl Report {
         out.extend(self.newest.to_be_bytes());
         out.extend([0, 0]);
         out.extend(self.held_us.to_be_bytes());
-        let LossSums { arrived, lost, runs } = self.losses;
+        let LossSums {
+            arrived,
+            lost,
+            runs,
+        } = self.losses;
         let sums = [self.arrived_ns, arrived, lost].into_iter().chain(runs);
         for sum in sums.chain([self.repairs, self.recovered, self.residual]) {
             out.extend(sum.to_be_bytes());
         }
-        out.extend(self.first_generation.wrapping_add(left_out as u32).to_be_bytes());
+        out.extend(
+            self.first_generation
+                .wrapping_add(left_out as u32)
+                .to_be_bytes(),
+        );
         out.extend(ranks.iter().flat_map(|rank| rank.to_be_bytes()));
     }
 
@@ -185,14 +200,31 @@ mod tests {
 
     #[test]
     fn a_report_is_later_also_when_numbers_begin_again() {
-        let report = Report { number: 2, first_generation: u32::MAX, ranks: vec![5, 6], ..Report::default() };
-        assert!(report.is_after(1) && report.is_after(u32::MAX) && !report.is_after(2) && !report.is_after(3));
-        assert_eq!([u32::MAX, 0, 1].map(|generation| report.rank(generation)), [Some(5), Some(6), None]);
+        let report = Report {
+            number: 2,
+            first_generation: u32::MAX,
+            ranks: vec![5, 6],
+            ..Report::default()
+        };
+        assert!(
+            report.is_after(1)
+                && report.is_after(u32::MAX)
+                && !report.is_after(2)
+                && !report.is_after(3)
+        );
+        assert_eq!(
+            [u32::MAX, 0, 1].map(|generation| report.rank(generation)),
+            [Some(5), Some(6), None]
+        );
     }
 
     #[test]
     fn of_many_generations_the_last_ones_are_written() {
-        let report = Report { ranks: (0..70).collect(), first_generation: 3, ..Report::default() };
+        let report = Report {
+            ranks: (0..70).collect(),
+            first_generation: 3,
+            ..Report::default()
+        };
         let bytes = written(&report);
         assert_eq!(bytes.len(), report.length());
         let read = Report::parse(&bytes).unwrap();

@@ -89,7 +89,9 @@ struct Link {
 impl Link {
     /// Whether the packet is lost.
     fn send(&mut self, now_ns: u64, frame: Vec<u8>, (to_bad, to_good): (f64, f64)) -> bool {
-        self.is_bad ^= self.draws.chance(if self.is_bad { to_good } else { to_bad });
+        self.is_bad ^= self
+            .draws
+            .chance(if self.is_bad { to_good } else { to_bad });
         if !self.is_bad {
             self.flying.push_back((now_ns + DELAY_NS, frame));
         }
@@ -126,7 +128,13 @@ fn simulate(simulation: &Simulation) -> Result<Found, Box<dyn Error>> {
     loop {
         let source_ns = (sent < count).then_some(sent * INTERVAL_NS);
         let back_ns = back.front().map(|(at_ns, _)| *at_ns);
-        let nexts = [source_ns, near.next_wake(), far.next_wake(), link.next_ns(), back_ns];
+        let nexts = [
+            source_ns,
+            near.next_wake(),
+            far.next_wake(),
+            link.next_ns(),
+            back_ns,
+        ];
         let Some(now_ns) = nexts.into_iter().flatten().min() else {
             break;
         };
@@ -207,14 +215,18 @@ fn kind(frame: &[u8]) -> Option<u8> {
 
 fn number(frame: &[u8]) -> Option<u32> {
     let payload = frame.get(ETHERNET_BYTES + IPV4_BYTES..)?;
-    payload.first_chunk().map(|bytes| u32::from_be_bytes(*bytes))
+    payload
+        .first_chunk()
+        .map(|bytes| u32::from_be_bytes(*bytes))
 }
 
 /// A packet from a server to a client, with a number.
 fn host_frame(number: u32) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     let length = (IPV4_BYTES + PAYLOAD_BYTES) as u8;
-    frame.extend([0x45, 0, 0, length, 0, 0, 0x40, 0, 64, 253, 0, 0, 10, 10, 0, 1, 10, 20, 0, 1]);
+    frame.extend([
+        0x45, 0, 0, length, 0, 0, 0x40, 0, 64, 253, 0, 0, 10, 10, 0, 1, 10, 20, 0, 1,
+    ]);
     let checksum = atoll_headers::internet_checksum(0, &frame[ETHERNET_BYTES..]);
     frame[ETHERNET_BYTES + 10..ETHERNET_BYTES + 12].copy_from_slice(&checksum.to_be_bytes());
     frame.extend(number.to_be_bytes());

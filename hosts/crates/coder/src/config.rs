@@ -270,7 +270,10 @@ impl Config {
         }
         if let Some(adaptive) = config.adaptive {
             within("most", adaptive.most.into(), config.redundancy.into(), most)?;
-            if config.feedback.is_none() || adaptive.residual_loss.is_nan() || adaptive.residual_loss <= 0.0 {
+            if config.feedback.is_none()
+                || adaptive.residual_loss.is_nan()
+                || adaptive.residual_loss <= 0.0
+            {
                 return Err(BadConfiguration::Adaptive);
             }
         }
@@ -294,7 +297,9 @@ impl Config {
             Scheme::Repetition => Box::new(Repetition { size }),
             Scheme::ReedSolomon => Box::new(ReedSolomon {
                 size,
-                repairs: (self.adaptive).map_or(self.redundancy, |adaptive| adaptive.most).max(1),
+                repairs: (self.adaptive)
+                    .map_or(self.redundancy, |adaptive| adaptive.most)
+                    .max(1),
             }),
         }
     }

@@ -145,7 +145,13 @@ impl Decoder {
 
     pub(crate) fn sums(&self) -> DecoderSums {
         let losses = self.losses.sums();
-        let [bursts_of_1, bursts_of_2, bursts_of_3_to_4, bursts_of_5_to_8, longer_bursts] = losses.runs;
+        let [
+            bursts_of_1,
+            bursts_of_2,
+            bursts_of_3_to_4,
+            bursts_of_5_to_8,
+            longer_bursts,
+        ] = losses.runs;
         DecoderSums {
             missing_source_packets: losses.lost,
             bursts_of_1,

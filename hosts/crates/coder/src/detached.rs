@@ -72,6 +72,9 @@ impl DetachedCoder {
 
     fn left(&mut self) -> Vec<(usize, Vec<u8>)> {
         let frames = self.out.take();
-        frames.into_iter().map(|each| (each.port, each.frame)).collect()
+        frames
+            .into_iter()
+            .map(|each| (each.port, each.frame))
+            .collect()
     }
 }

@@ -131,7 +131,10 @@ impl Learning {
     /// Take a report, which is later than those before: by how much longer than by the virtual queue its newest packet waited.
     /// `None` if the report is old, or does not say.
     pub(crate) fn learn(&mut self, now_ns: u64, report: &Report) -> Option<i64> {
-        if self.last_report.is_some_and(|(number, _)| !report.is_after(number)) {
+        if self
+            .last_report
+            .is_some_and(|(number, _)| !report.is_after(number))
+        {
             return None;
         }
         self.last_report = Some((report.number, now_ns));
@@ -143,7 +146,7 @@ impl Learning {
         let held_ns = 1000 * u64::from(report.held_us);
         self.rtt_ns = now_ns.saturating_sub(packet.at_ns).saturating_sub(held_ns);
         self.queueing_ns = self.delay.of(now_ns, packet.at_ns, report.arrived_ns);
-        Some(self.queueing_ns.cast_signed().saturating_sub(packet.wait_ns.cast_signed()))
+        Some(signed(self.queueing_ns) - signed(packet.wait_ns))
     }
 
     /// Whether there was a report lately.
@@ -174,6 +177,11 @@ impl Learning {
     }
 }
 
+/// 292 years at most.
+fn signed(duration_ns: u64) -> i64 {
+    i64::try_from(duration_ns).unwrap_or(i64::MAX)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -199,7 +207,10 @@ mod tests {
         assert_eq!(reporting.due_ns(), None);
         reporting.arrived(5 * MS);
         assert_eq!(reporting.due_ns(), Some(5 * MS), "the first one at once");
-        assert_eq!((reporting.sent(5 * MS), reporting.due_ns()), (u32::MAX, None));
+        assert_eq!(
+            (reporting.sent(5 * MS), reporting.due_ns()),
+            (u32::MAX, None)
+        );
         reporting.arrived(6 * MS);
         assert_eq!(reporting.due_ns(), Some(105 * MS));
         (0..49).for_each(|_| reporting.arrived(7 * MS));
@@ -220,14 +231,28 @@ mod tests {
         for number in 0..100 {
             assert_eq!(learning.sent(number * 10 * MS, 0), number as u16);
         }
-        assert_eq!(learning.learn(400 * MS, &report(1, 5, 300 * MS)), Some(0), "the first one");
+        assert_eq!(
+            learning.learn(400 * MS, &report(1, 5, 300 * MS)),
+            Some(0),
+            "the first one"
+        );
         assert_eq!(learning.rtt_ns, 348 * MS);
-        assert_eq!(learning.learn(410 * MS, &report(2, 6, 340 * MS)), Some(30 * MS.cast_signed()));
-        assert_eq!(learning.learn(420 * MS, &report(2, 7, 900 * MS)), None, "no news");
+        assert_eq!(
+            learning.learn(410 * MS, &report(2, 6, 340 * MS)),
+            Some(30_000_000)
+        );
+        assert_eq!(
+            learning.learn(420 * MS, &report(2, 7, 900 * MS)),
+            None,
+            "no news"
+        );
         assert_eq!((learning.queueing_ns, learning.reports), (30 * MS, 2));
         assert!(learning.is_fresh(3409 * MS) && !learning.is_fresh(3410 * MS));
         learning.sent(1000 * MS, 50 * MS);
-        assert_eq!(learning.learn(1500 * MS, &report(3, 100, 1290 * MS)), Some(-10 * MS.cast_signed()));
+        assert_eq!(
+            learning.learn(1500 * MS, &report(3, 100, 1290 * MS)),
+            Some(-10_000_000)
+        );
     }
 
     #[test]
@@ -236,8 +261,16 @@ mod tests {
         for number in 0..10_000 {
             learning.sent(number * MS / 10, 0);
         }
-        let report = Report { number: 1, newest: 7, ..Report::default() };
-        assert_eq!(learning.learn(1000 * MS, &report), None, "8192 packets in 819 ms");
+        let report = Report {
+            number: 1,
+            newest: 7,
+            ..Report::default()
+        };
+        assert_eq!(
+            learning.learn(1000 * MS, &report),
+            None,
+            "8192 packets in 819 ms"
+        );
         assert_eq!(learning.reports, 1);
     }
 

@@ -9,10 +9,10 @@ use crate::lab_packets::is_of_testbed;
 use crate::outer;
 use crate::request::{self, Request};
 use crate::tunnel::{Tunnel, says_congestion};
-use atoll_redundancy::{AdaptiveRedundancy, Report};
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
 use atoll_headers::{ETHERNET_BYTES, ethernet_header};
 use atoll_measures::{Count, Marked, Peak};
+use atoll_redundancy::{AdaptiveRedundancy, Report};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -716,8 +716,9 @@ mod tests {
         let mut sent = frames(&arrive(&mut near, WORLD, MS, &packets));
         sent.remove(1);
         let answered = arrive(&mut far, WORLD, 10 * MS, &sent);
-        let (reports, delivered): (Vec<_>, Vec<_>) =
-            answered.into_iter().partition(|(_, frame)| is_report(frame));
+        let (reports, delivered): (Vec<_>, Vec<_>) = answered
+            .into_iter()
+            .partition(|(_, frame)| is_report(frame));
         assert_eq!(payloads(&frames(&delivered)), [0, 2, 3, 1]);
         assert_eq!(reports.len(), 1, "the first packet is reported at once");
         assert_eq!(reports[0].0, WORLD);
@@ -730,7 +731,10 @@ mod tests {
         assert_eq!((report.losses.runs, report.recovered), ([1, 0, 0, 0, 0], 1));
         assert_eq!((report.first_generation, report.ranks), (3, vec![4]));
         assert!(arrive(&mut near, ISLAND, 120 * MS, &frames(&late)).is_empty());
-        assert_eq!((far.sums().sent_reports, near.sums().arrived_reports), (2, 1));
+        assert_eq!(
+            (far.sums().sent_reports, near.sums().arrived_reports),
+            (2, 1)
+        );
         assert_eq!(near.present(Peak::take_interval).report_rtt_ns, 19 * MS);
     }
 
@@ -749,7 +753,12 @@ mod tests {
         arrive(&mut near, ISLAND, 120 * MS, &reports);
         let (sums, held) = (near.sums(), near.tunnels[0].held());
         assert_eq!((sums.useless_repair_packets, held.packets), (1, 1));
-        let repaired = arrive(&mut far, WORLD, 510 * MS, &frames(&wake(&mut near, 500 * MS)));
+        let repaired = arrive(
+            &mut far,
+            WORLD,
+            510 * MS,
+            &frames(&wake(&mut near, 500 * MS)),
+        );
         assert_eq!(far.sums().decoded.recovered_packets, 1);
         assert!(repaired.iter().any(|(port, _)| *port == ISLAND));
     }

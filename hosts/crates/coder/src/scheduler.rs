@@ -252,7 +252,10 @@ mod tests {
     fn useless_packets_are_dropped() {
         let mut scheduler = with_two(Release::AtOnce);
         assert_eq!(scheduler.discard(|item| *item == 1), 1);
-        assert_eq!((scheduler.held().packets, scheduler.held().bytes), (1, u64::from(SIZE)));
+        assert_eq!(
+            (scheduler.held().packets, scheduler.held().bytes),
+            (1, u64::from(SIZE))
+        );
         assert_eq!((scheduler.pop(0), scheduler.pop(0)), (Some(2), None));
         assert_eq!(scheduler.dropped(), 0, "they are counted apart");
     }
@@ -265,7 +268,7 @@ mod tests {
         });
         (0..5).for_each(|_| scheduler.sent(0, SIZE));
         assert_eq!(scheduler.wait_ns(MS), 4 * MS);
-        scheduler.correct(20 * MS.cast_signed());
+        scheduler.correct(20_000_000);
         let found = leaves(&mut scheduler, 90);
         assert_eq!(found, [(23, 1), (42, 2)], "the others still send");
     }

@@ -258,7 +258,11 @@ impl Tunnel {
 
     /// Repair packets of a generation at present.
     pub(crate) fn repairs(&self) -> u16 {
-        if self.codes { self.encoder.repairs() } else { 0 }
+        if self.codes {
+            self.encoder.repairs()
+        } else {
+            0
+        }
     }
 
     /// The queueing delay towards the other coder, and the time until its answer, by its last report.

@@ -121,11 +121,17 @@ mod tests {
     fn room_comes_later_by_what_others_sent() {
         let mut queue = VirtualQueue::new(8_000_000, 10_000);
         (0..4).for_each(|_| queue.add(5 * MS, 1000));
-        assert_eq!((queue.wait_ns(6 * MS), queue.room_at_ns(1000, 3000)), (3 * MS, 7 * MS));
-        queue.correct(10 * MS.cast_signed());
+        assert_eq!(
+            (queue.wait_ns(6 * MS), queue.room_at_ns(1000, 3000)),
+            (3 * MS, 7 * MS)
+        );
+        queue.correct(10_000_000);
         assert_eq!(queue.room_at_ns(1000, 3000), 17 * MS);
-        queue.correct(-2 * MS.cast_signed());
-        assert_eq!((queue.wait_ns(6 * MS), queue.room_at_ns(1000, 3000)), (3 * MS, 5 * MS));
+        queue.correct(-2_000_000);
+        assert_eq!(
+            (queue.wait_ns(6 * MS), queue.room_at_ns(1000, 3000)),
+            (3 * MS, 5 * MS)
+        );
         queue.correct(i64::MIN);
         assert_eq!(queue.room_at_ns(1000, 3000), 0);
     }
