@@ -21,9 +21,7 @@ _SEEDS = range(1, 11)
 def main() -> int:
     """Measure, and show the results."""
     parser = harness.parser("residual-loss", __doc__, merges=False)
-    parser.add_argument(
-        "--packets", type=int, metavar="N", help="counted in each run (1200000; --quick: 12000)"
-    )
+    parser.add_argument("--packets", type=int, metavar="N", help="counted in each run (1200000; --quick: 12000)")
     parser.add_argument("--pictures", type=Path, metavar="DIRECTORY", help="draw FILE's results, as SVG")
     options = parser.parse_args()
     packets = options.packets or (12_000 if options.quick else 1_200_000)

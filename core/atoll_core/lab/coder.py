@@ -37,7 +37,7 @@ def _configuration(use: BoxUse) -> Configuration:
         },
         "tunnels": list(use.tunnels),
         **{key: given[key] for key in _AS_WRITTEN},
-        **_redundancy(given),
+        **_repairs(given),
         "flush_ns": given["flush"],
         "scheduler": _scheduler(use),
         "stale_ns": given["stale"],
@@ -48,7 +48,7 @@ def _configuration(use: BoxUse) -> Configuration:
     }
 
 
-def _redundancy(given: Mapping[str, Any]) -> Configuration:
+def _repairs(given: Mapping[str, Any]) -> Configuration:
     """How many repair packets there are, and the reports by which they are adapted."""
     is_adapted = given["redundancy"] == "adaptive"
     most = given["redundancy_max"] or given["generation"] // 2

@@ -148,6 +148,22 @@ def test_titrated_repair_packets_leave_room_for_packets(tmp_path: Path, project:
     assert lost["tail"]["udp"]["lost_packets"] > 20, "more than the code recovers"
 
 
+def test_titrated_repair_packets_leave_room_for_traffic_that_bypasses_the_coder(tmp_path: Path, project: Path) -> None:
+    """Half of the load is coded. The virtual queue does not see the other half; reports say that the link is full."""
+    full = UDP_ALONE.replace(str(UDP_BIT_S), "15000000")
+    half = "branches: {half: {carries: {island: 10.20.0.4/30}, chain: [tap-w, coder-w, sat, coder-i, tap-i]}}\n"
+    code = "generation: 10, redundancy: 3, scheduler: titrated, link_rate: 16 Mbit/s, link_queue: 120 kB"
+    lost = {
+        name: ran(tmp_path / name, project, f"{code}{more}", load=full, chain="[tap-w, sat, tap-i]", more=half)
+        for name, more in (("blind", ""), ("reports", ", feedback: 50 ms"))
+    }
+    encoders = {name: each["boxes"]["coder-w"] for name, each in lost.items()}
+    assert lost["blind"]["loss_bytes_link"] > 50 * UDP_PACKET
+    assert lost["reports"]["loss_bytes_link"] < lost["blind"]["loss_bytes_link"] / 10
+    assert encoders["reports"]["repair_packets"] > 0, "the link is not always full"
+    assert encoders["reports"]["useless_repair_packets"] > 0, "what waited for long was not needed any more"
+
+
 def test_a_pep_works_over_a_coded_tunnel(tmp_path: Path, project: Path) -> None:
     load = "traffic: {channels: 4, flow_sizes: 100 kB}\ntransfer: {size: 4 MB, start: 2 s}\n"
     chain = "[tap-w, pep-w, coder-w, sat, coder-i, pep-i, tap-i]"
