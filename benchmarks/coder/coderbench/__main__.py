@@ -27,7 +27,8 @@ _OURS = "atoll-rlnc"
 _PEER = "rlnc"
 
 _TUNNEL_RESULTS = Path("target/bench-coder-tunnel.json")
-_TUNNEL_ROUNDS, _TUNNEL_SECONDS = 5, 2.0
+_ROUNDS, _TUNNEL_ROUNDS = 41, 5
+_TUNNEL_SECONDS = 1.0  # of each stream
 
 _Times = Mapping[tuple[str, str, int], Sequence[float]]
 """Nanoseconds by case, name and number of packets; one value for each round."""
@@ -36,13 +37,14 @@ _Times = Mapping[tuple[str, str, int], Sequence[float]]
 def main() -> int:
     """Measure, and show the results."""
     parser = harness.parser("coder", __doc__, merges=False)
-    parser.add_argument("--rounds", type=int, default=41, help="of all measurements (%(default)s; --quick: 3)")
+    parser.add_argument("--rounds", type=int, help="of all measurements (41, of tunnels 5; --quick: 3 and 1)")
     parser.add_argument("--milliseconds", type=int, default=20, help="of each measurement (%(default)s; --quick: 2)")
     parser.add_argument("--tunnel", action="store_true", help="measure tunnels between two hosts instead, as root")
     parser.add_argument("--tinyvpn", type=Path, metavar="FILE", help="tinyfecVPN's executable, if it is not on PATH")
     options = parser.parse_args()
     if options.tunnel and options.json == parser.get_default("json"):
         options.json = _TUNNEL_RESULTS
+    options.rounds = options.rounds or (_TUNNEL_ROUNDS if options.tunnel else _ROUNDS)
     if options.rounds < 1 or options.milliseconds < 1:
         parser.error("--rounds and --milliseconds: at least 1")
     if options.tunnel:
@@ -65,8 +67,7 @@ def _measured_tunnels(options: argparse.Namespace) -> list[dict[str, Any]]:
         raise AtollError(f"{named} is not an executable file")
     if not named:
         print("tinyfecVPN: left out; name its executable by --tinyvpn (docs/benchmarks.md tells how to build it)")
-    rounds, seconds = (1, 0.5) if options.quick else (_TUNNEL_RESULTS = Path("target/bench-coder-tunnel.json")
-_TUNNEL_ROUNDS, _TUNNEL_SECONDS)
+    rounds, seconds = (1, 0.5) if options.quick else (options.rounds, _TUNNEL_SECONDS)
     return asyncio.run(tunnel.measured(rounds, seconds, Path(named).absolute() if named else None))
 
 

@@ -16,6 +16,7 @@ from pathlib import Path
 from statistics import median
 from typing import Any
 
+from atoll_core.errors import AtollError
 from atoll_core.plan.plan import HostSettings, LegPair
 from atoll_hosts.binary import find_binary
 from atoll_hosts.job import Job
@@ -178,7 +179,7 @@ async def _coder(lab: Machines, netns: str, settings: dict[str, HostSettings], *
 async def _peers(
     lab: Machines, boxes: tuple[str, str], macs: tuple[str, str], tinyvpn: Path, mode: str
 ) -> list[Job]:
-    """Start them, with a route to the hosts behind the other one; no encryption, and the largest buffers."""
+    """Start them, with a route to the hosts behind the other one, longer than that past the tunnel; no encryption."""
     for netns, own, other, mac, leg in (
         (boxes[0], _NEAR, _FAR, macs[1], "box-i"),
         (boxes[1], _FAR, _NEAR, macs[0], "box-w"),
@@ -191,13 +192,17 @@ async def _peers(
     common = [f"-f{GENERATION}:{REDUNDANCY}", "--mode", mode, "--mtu", "1460", "--tun-dev", "fec", "--tun-mtu", "1500",
               "--sock-buf", "10240", "--disable-obscure", "1", "--sub-net", "10.22.22.0", "--log-level", "3"]  # fmt: skip
     jobs: list[Job] = []
-    ends = ((boxes[1], ["-s", f"-l0.0.0.0:{_PEER_PORT}"], "10.10.0.0/16"),
-            (boxes[0], ["-c", f"-r{_FAR}:{_PEER_PORT}"], "10.20.0.0/16"))  # fmt: skip
+    ends = ((boxes[1], ["-s", f"-l0.0.0.0:{_PEER_PORT}"], "10.10.0.0/17"),
+            (boxes[0], ["-c", f"-r{_FAR}:{_PEER_PORT}"], "10.20.0.0/17"))  # fmt: skip
     for number, (netns, role, behind) in enumerate(ends):
         argv = [str(tinyvpn), *role, *common]
         jobs.append(await lab.agent.start_job(f"tinyvpn-{number}", argv, netns=netns))
         wait = "until ip link show fec >/dev/null 2>&1; do sleep 0.05; done"
-        await lab.run(netns, f"timeout 10 sh -c '{wait}' && ip link set fec up && ip route replace {behind} dev fec")
+        await lab.run(
+            netns,
+            f"timeout 10 sh -c '{wait}' && ip link set fec up && sysctl -qw net.ipv4.conf.fec.forwarding=1"
+            f" && ip route add {behind} dev fec",
+        )
     await lab.run(boxes[0], "sleep 1")  # the client says that it is there
     return jobs
 
@@ -220,8 +225,12 @@ async def lossless_bit_s(found: Between, seconds: float) -> tuple[int, Stream]:
 
 
 async def delay_ns(found: Between, seconds: float) -> float:
-    """Median of the one-way delay at 20 Mbit/s."""
-    return median((await found.stream(_DELAY_BIT_S, seconds, each=True)).delays_ns)
+    """Median of the one-way delay at 20 Mbit/s. Raises AtollError if nothing arrives."""
+    stream = await found.stream(_DELAY_BIT_S, seconds, each=True)
+    if not stream.delays_ns:
+        said = "; ".join(job.exit_text() for job in found.boxes)
+        raise AtollError(f"no packet passes the boxes: {said}")
+    return median(stream.delays_ns)
 
 
 async def measured(rounds: int, seconds: float, tinyvpn: Path | None) -> list[dict[str, Any]]:
