@@ -31,6 +31,7 @@ impl DetachedCoder {
     pub fn arrive(&mut self, port: usize, now_ns: u64, frame: &[u8]) -> Vec<(usize, Vec<u8>)> {
         let received = Received {
             real_time_ns: now_ns,
+            cpu_ns: 0,
             wire_bytes: frame.len() as u32,
             frame,
             vlan: None,
@@ -66,6 +67,7 @@ impl DetachedCoder {
         let now = Now {
             monotonic_ns: now_ns,
             real_time_ns: now_ns,
+            cpu_ns: 0,
         };
         serde_json::to_value(self.coder.counters(now))
     }
