@@ -31,7 +31,6 @@ impl DetachedCoder {
     pub fn arrive(&mut self, port: usize, now_ns: u64, frame: &[u8]) -> Vec<(usize, Vec<u8>)> {
         let received = Received {
             real_time_ns: now_ns,
-            cpu_ns: 0,
             wire_bytes: frame.len() as u32,
             frame,
             vlan: None,
