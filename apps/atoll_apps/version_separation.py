@@ -131,11 +131,10 @@ def _refusal(network: Network, mine: CompiledEntry, other: CompiledEntry) -> str
     if box is None or not network.box(box).routed:
         chain = mine.segment.gap_id.chain
         return f"chain {chain!r} cannot change under traffic: nothing distinguishes {what}; {_NO_LOAD}"
-    spare, remedy = "it has no spare ports", "either give it 'spare: {world: .., island: ..}' in the lab, or "
+    spare, remedy = "it has no spare ports", "either give it 'spare: {world: .., island: ..}' in the lab; or, "
     if network.box(box).spare:
-        spare, remedy = "both of its port pairs are in use", "either "
+        spare, remedy = "both of its port pairs are in use", ""
     return (
         f"chain {mine.segment.gap_id.chain!r} cannot change under traffic: packets of both versions leave routed box "
-        f"{box!r} by the same port without a tag, and {spare} ({what}); {remedy}change the chain in two steps, "
-        f"first the part before the box and then the part behind it; or, {_NO_LOAD}"
+        f"{box!r} by the same port without a tag, {spare}, and no version in between helps ({what}); {remedy}{_NO_LOAD}"
     )
