@@ -164,9 +164,10 @@ class Testbed:
         mixture: paths are swapped in stages (docs/swaps.md), which are events of the testbed (docs/contracts.md).
         ``at_once``: switch immediately; the plan is then the one that the experiment has without a swap: ``plan``, if
         it was made before. ``probes``: verify entries on the data plane. ``connections``: policy for connections that a
-        swap breaks. ``on_swap``: called with the planned swap, in a dry run, too. Plans are made in a thread, as a large one takes seconds. Returns the plan and the changes made
-        (``dry_run``: that would be made). Raises PlanError before anything is changed, and LabError; machines, boxes
-        and switches are back at the previous plan then.
+        swap breaks. ``on_swap``: called with the planned swap, even if ``dry_run``. Plans are made in a thread, as a
+        large one takes seconds. Returns the plan and the changes made (``dry_run``: that would be made). Raises
+        PlanError before anything is changed, and LabError; machines, boxes and switches are back at the previous plan
+        then.
         """
         if self._swap is not None and not self._swap.over:
             raise LabError(f"one swap at a time: {self._swap.held_up()}")

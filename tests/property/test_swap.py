@@ -73,7 +73,9 @@ def test_every_packet_sees_the_old_version_or_the_new_one_in_every_state(case: C
 
 @settings(max_examples=50, deadline=None, derandomize=True, database=None)
 @given(st.data())
-def test_any_chain_of_the_shipped_lab_becomes_any_other_one(shipped: tuple[Network, Experiment], data: st.DataObject) -> None:
+def test_any_chain_of_the_shipped_lab_becomes_any_other_one(
+    shipped: tuple[Network, Experiment], data: st.DataObject
+) -> None:
     """None of 50 pairs is refused, though no box has spare legs; nor is any packet led astray on the way."""
     network, experiment = shipped
     assert not any(box.spare for box in network.boxes)

@@ -137,17 +137,14 @@ def _by_parts(groups: Iterable[frozenset[str]], old: Experiment, new: Experiment
 
         return _rewired(old, hops)
 
-    def is_possible(version: Experiment) -> bool:
-        return all(
-            len({*chain.hops}) == len(chain.hops)
-            and {*chain.hops} >= set.intersection(*map(set, chains[chain.name]))
-            and all({*chain.hops} & group in (set(), *({*hops} & group for hops in chains[chain.name])) for group in groups)
-            for chain in version.chains
-        )
+    def is_possible(chain: Chain) -> bool:
+        passed, (was, now) = {*chain.hops}, chains[chain.name]
+        whole = all(passed & group in (set(), {*was} & group, {*now} & group) for group in groups)
+        return whole and len(passed) == len(chain.hops) and passed >= {*was} & {*now}
 
     for order in orders:
         versions = [with_parts(order[:count]) for count in range(1, len(order))]
-        if all(map(is_possible, versions)):
+        if all(is_possible(chain) for version in versions for chain in version.chains):
             yield from versions
             return
 

@@ -384,7 +384,9 @@ class SwapPartResponse(Response):
     subject: Literal["latency", "chains"]
     what: list[str] = Field(description="The differences to the version before.")
     connections: list[str] = Field(description="Boxes whose connections break.")
-    without: list[str] = Field(description="Boxes and taps of both the old and the new version that no packet passes until the next part.")
+    without: list[str] = Field(
+        description="Boxes and taps of both the old and the new version that no packet passes until the next part."
+    )
     uncoded: list[str] = Field(description="Those of `without` that encode packets.")
     drain_ns: int = Field(description="The least time until the version before has drained.")
 
