@@ -293,7 +293,7 @@ class ClassResponse(Response):
     delay_box: str
     rtt_ns: int
     jitter_ns: int
-    vlan: int
+    vlan: int | None = Field(description="VLAN id on the delay box's trunk; null for a class with ports of its own.")
 
 
 class InventoryResponse(LabResponse):
