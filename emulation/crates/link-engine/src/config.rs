@@ -228,6 +228,28 @@ mod tests {
     }
 
     #[test]
+    fn a_class_without_a_vlan_has_two_interfaces_and_a_number_above_all_ids() {
+        let parsed = |class: &str| {
+            DelayConfig::parse(&format!(
+                r#"{{"mtu":1500,"seed":1,"classes":[{{"delay_ns":1,{class}}}]}}"#
+            ))
+        };
+        let config = parsed(r#""vlan":4096,"from":"w","to":"i""#).unwrap();
+        assert_eq!(config.interfaces(), ["w", "i"]);
+        for wrong in [
+            r#""vlan":4096,"from":"w","to":"w""#,
+            r#""vlan":4096,"from":"w""#,
+            r#""vlan":101,"from":"w","to":"i""#,
+        ] {
+            assert!(matches!(parsed(wrong), Err(BadConfiguration::Ends(_))));
+        }
+        assert!(matches!(
+            parsed(r#""vlan":101"#),
+            Err(BadConfiguration::NoTrunk(101))
+        ));
+    }
+
+    #[test]
     fn classes_with_the_same_or_an_impossible_vlan_are_refused() {
         let line = |vlan: u32| {
             format!(
