@@ -47,7 +47,7 @@ class CutoverPoints:
     def _is_cutover(self, compiled: CompiledEntry, overlap: _Overlap) -> bool:
         segment = compiled.segment
         if self.by_host:
-            from_host = segment.box is None and segment.vlan is None
+            from_host = segment.box is None and segment.delayed_by is None
             to_island = segment.gap_id.direction is Direction.TO_ISLAND
             return compiled.first and (from_host if to_island else segment.gap_id.gap == 0)
         return compiled.first and segment.gap_id.gap >= 0 and segment.box == self.at[overlap, segment.gap_id.direction]

@@ -82,13 +82,16 @@ class _Search:
     def resolved(self, layout: Layout, mine: CompiledEntry, other: CompiledEntry) -> Layout:
         """The next layout that may distinguish these two entries. Raises PlanError when all were tried."""
         box = self._network.box(mine.segment.box) if mine.segment.box else None
-        found = None
-        if not mine.first:
+        chain, found = mine.segment.gap_id.chain, None
+        towards = [target.name for target in mine.segment.targets if layout.box_vlan(chain, target.name)]
+        if not mine.first and mine.entry.match.vlan in [layout.box_vlan(chain, name) for name in towards]:
+            found = self._box(layout, chain, towards[0])  # on trunks, too, frames have the tag of the box at their end
+        elif not mine.first:
             found = self._gap(layout, mine.segment.gap_id)
         elif box and box.routed:
-            found = self._ports(layout, mine.segment.gap_id.chain, box)
+            found = self._ports(layout, chain, box)
         elif box:
-            found = self._box(layout, mine.segment.gap_id.chain, box.name)
+            found = self._box(layout, chain, box.name)
         if found is None:
             raise PlanError(_refusal(self._network, mine, other))
         return found
@@ -131,11 +134,10 @@ def _refusal(network: Network, mine: CompiledEntry, other: CompiledEntry) -> str
     if box is None or not network.box(box).routed:
         chain = mine.segment.gap_id.chain
         return f"chain {chain!r} cannot change under traffic: nothing distinguishes {what}; {_NO_LOAD}"
-    spare, remedy = "it has no spare ports", "either give it 'spare: {world: .., island: ..}' in the lab, or "
+    spare, remedy = "it has no spare ports", "either give it 'spare: {world: .., island: ..}' in the lab; or, "
     if network.box(box).spare:
-        spare, remedy = "both of its port pairs are in use", "either "
+        spare, remedy = "both of its port pairs are in use", ""
     return (
         f"chain {mine.segment.gap_id.chain!r} cannot change under traffic: packets of both versions leave routed box "
-        f"{box!r} by the same port without a tag, and {spare} ({what}); {remedy}change the chain in two steps, "
-        f"first the part before the box and then the part behind it; or, {_NO_LOAD}"
+        f"{box!r} by the same port without a tag, {spare}, and no version in between helps ({what}); {remedy}{_NO_LOAD}"
     )

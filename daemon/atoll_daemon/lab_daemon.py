@@ -11,6 +11,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from atoll_controller.fabric.swap_plan import Swap
+from atoll_controller.planner.swap_text import parts_json, swap_lines
 from atoll_core.codec import to_json
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.resolve_lab import Lab
@@ -189,6 +191,7 @@ class LabDaemon:
         """Apply an experiment; the answer has the changes."""
         testbed, _ = self.require_lab()
         dry_run = how.dry_run
+        swaps: list[Swap] = []
         try:
             plan, changes = await testbed.apply(
                 described.experiment,
@@ -197,6 +200,7 @@ class LabDaemon:
                 at_once=how.at_once,
                 probes=how.probes,
                 connections=how.connections,
+                on_swap=swaps.append,
             )
         except BaseException as error:
             if testbed.experiment is described.experiment:  # the cutover was done before the error
@@ -210,7 +214,8 @@ class LabDaemon:
             "experiment": plan.experiment,
             "dry_run": dry_run,
             "changes": changes_json(changes),
-            "lines": [str(change) for change in changes],
+            "lines": [*map(str, changes), *(line for swap in swaps for line in swap_lines(swap))],
+            "parts": [part for swap in swaps for part in parts_json(swap)],
             "warnings": warnings_json(testbed.network, described),
         }
 

@@ -39,7 +39,7 @@ def too_long(network: Network, experiment: Experiment | None = None) -> Iterator
 
 def _stretches(network: Network, experiment: Experiment) -> Iterator[tuple[Interface, Interface]]:
     """Two interfaces with switches between them: the last before, and the first behind."""
-    trunks = [box.trunk for box in network.delay_boxes]
+    trunks = [interface for box in network.delay_boxes for interface in box.interfaces]
     worlds = [*(host.interface for host in network.world_hosts), *trunks]
     for legs in PathMtus(network, experiment).legs.values():
         first = [legs[0].interface] if legs else []

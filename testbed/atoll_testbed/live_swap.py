@@ -9,15 +9,15 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import asdict, dataclass, replace
+from dataclasses import asdict, dataclass
 from typing import Any
 
-from atoll_controller.fabric.swap_executor import StageReport, Swapping, SwapStep, SwapVerifier, SwitchFleet
-from atoll_controller.fabric.swap_plan import Stage, StageKind, Subject, Swap
+from atoll_controller.fabric.swap_executor import UNDO, StageReport, Swapping, SwapStep, SwapVerifier, SwitchFleet
+from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap
+from atoll_controller.planner.swap_text import parts_json
 from atoll_core.errors import AtollError, LabError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import SwapEvent
-from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import Plan
 from atoll_testbed.box_connections import BoxConnections
 from atoll_testbed.machine_reconciler import MachineReconciler
@@ -28,30 +28,23 @@ from atoll_testbed.verification.swap_verification import verify_drained, verify_
 
 @dataclass(frozen=True, slots=True)
 class ProbeVerifier:
-    """Verifies the stages of a swap between two experiments by probes: latencies change first, then chains."""
+    """Verifies the stages of a swap by probes."""
 
     lab: ProbedLab
-    old: Experiment
-    new: Experiment
-
-    @property
-    def _between(self) -> Experiment:
-        """The version after the swap of latencies."""
-        return replace(self.old, latency=self.new.latency)
+    swap: Swap
 
     async def verify_stage(self, stage: Stage) -> None:
         """See :class:`SwapVerifier`."""
-        after = self._between if stage.subject is Subject.LATENCY else self.new
-        await verify_entries(self.lab, stage.probes, after)
+        await verify_entries(self.lab, stage.probes, self.swap.parts[stage.part].after)
 
     async def wait_for_cutover(self, stage: Stage, before: Plan, after: Plan) -> None:
         """See :class:`SwapVerifier`."""
-        await verify_cutover(self.lab, stage.probes, before, after, (self.old, self._between, self.new))
+        await verify_cutover(self.lab, stage.probes, before, after, self.swap.versions)
 
     async def wait_for_drain(self, stage: Stage) -> None:
         """See :class:`SwapVerifier`."""
-        versions = (self.old, self._between) if stage.kind is StageKind.DRAIN else (self._between, self.new)
-        await verify_drained(self.lab, stage.probes, versions[0 if stage.subject is Subject.LATENCY else 1])
+        part = self.swap.parts[stage.part]
+        await verify_drained(self.lab, stage.probes, part.before if stage.kind is StageKind.DRAIN else part.after)
 
 
 class NoVerifier:
@@ -145,7 +138,7 @@ class LiveSwap:
     async def _run(self) -> None:
         began_ns = time.monotonic_ns()
         stages = [f"{stage.subject} {stage.kind}" for stage in self._swap.stages]
-        self._event("begin", stages=stages, moved=list(self._swap.moved))
+        self._event("begin", stages=stages, moved=list(self._swap.moved), parts=parts_json(self._swap))
         try:
             await self._machines.add(self._new)
             await self._swapping.run()
@@ -159,7 +152,7 @@ class LiveSwap:
                 raise LabError(f"swap rolled back; the previous configuration is active: {error}") from error
             raise
         duration_ns = time.monotonic_ns() - began_ns
-        drain_ns = sum(stage.wait_ns for stage in self._swap.stages if stage.kind is StageKind.DRAIN)
+        drain_ns = sum(map(self._swap.drain_ns, range(len(self._swap.parts))))
         beyond_ns = duration_ns - drain_ns - self._waited_ns
         try:
             await self._machines.reconcile(self._new)
@@ -171,24 +164,32 @@ class LiveSwap:
 
     # The swap's owner (swap_executor.SwapOwner)
 
-    async def before_cutover(self) -> None:
-        """Wait for the end of connections that the swap breaks, if the policy says so."""
+    async def before_shift(self, stage: Stage) -> None:
+        """Wait for the end of connections that the shift breaks, if the policy says so."""
         began_ns = time.monotonic_ns()
-        if await self._connections.wait(self._swap.moved):
-            self._waited_ns = time.monotonic_ns() - began_ns
+        if await self._connections.wait(stage.moved):
+            self._waited_ns += time.monotonic_ns() - began_ns
 
     async def after_cutover(self) -> None:
-        """Report the new version as active, and reset the connections of boxes that traffic has left."""
+        """Report the new version as active."""
         self._on_cutover()
         self._event("turned")
+
+    async def after_shift(self, stage: Stage) -> None:
+        """Reset the connections of boxes that traffic has left."""
         try:
-            await self._connections.reset(self._swap.moved)
+            await self._connections.reset(stage.moved)
         except Exception as error:  # noqa: BLE001 - the swap is done; connections end by their time-outs
             self._event("connections", how="failed", reason=str(error))
 
     def stage_ended(self, report: StageReport) -> None:
         """Report a stage."""
-        self._event("stage", **asdict(report), text=str(report))
+        self._event("stage", **asdict(report), text=self._title(report) + str(report))
+
+    def _title(self, report: StageReport) -> str:
+        """Which of several parts a stage belongs to."""
+        total = len(self._swap.parts)
+        return "" if total == 1 or report.stage == UNDO else f"part {report.part + 1} of {total}, "
 
     def _event(self, state: str, **details: Any) -> None:
         self._events.publish(SwapEvent(time.time_ns(), state, details))

@@ -16,7 +16,7 @@ from typing import Any, TypeVar
 
 from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.fabric.swap_executor import steps_of
-from atoll_controller.fabric.swap_plan import plan_swap
+from atoll_controller.fabric.swap_plan import Swap, plan_swap
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_controller.planner.entry_diff import diff
@@ -156,6 +156,7 @@ class Testbed:
         probes: bool = True,
         connections: ConnectionPolicy | None = None,
         plan: Plan | None = None,
+        on_swap: Callable[[Swap], None] | None = None,
     ) -> tuple[Plan, tuple[TestbedChange, ...]]:
         """Apply an experiment to machines, boxes and switches with the fewest changes.
 
@@ -163,9 +164,10 @@ class Testbed:
         mixture: paths are swapped in stages (docs/swaps.md), which are events of the testbed (docs/contracts.md).
         ``at_once``: switch immediately; the plan is then the one that the experiment has without a swap: ``plan``, if
         it was made before. ``probes``: verify entries on the data plane. ``connections``: policy for connections that a
-        swap breaks. Plans are made in a thread, as a large one takes seconds. Returns the plan and the changes made
-        (``dry_run``: that would be made). Raises PlanError before anything is changed, and LabError; machines, boxes
-        and switches are back at the previous plan then.
+        swap breaks. ``on_swap``: called with the planned swap, even if ``dry_run``. Plans are made in a thread, as a
+        large one takes seconds. Returns the plan and the changes made (``dry_run``: that would be made). Raises
+        PlanError before anything is changed, and LabError; machines, boxes and switches are back at the previous plan
+        then.
         """
         if self._swap is not None and not self._swap.over:
             raise LabError(f"one swap at a time: {self._swap.held_up()}")
@@ -178,6 +180,8 @@ class Testbed:
         current = self.plan
         swap = await asyncio.to_thread(plan_swap, self.network, self.experiment, current.layout, experiment)
         plan = await asyncio.to_thread(make_plan, self.network, experiment, backend, swap.layout, self._slack)
+        if on_swap is not None:
+            on_swap(swap)
         if dry_run or not swap.stages:
             return plan, await self._apply_at_once(
                 plan, experiment, dry_run=dry_run, restart_traces=False, probes=probes
@@ -199,7 +203,7 @@ class Testbed:
             connections=BoxConnections(
                 self.network, self.machine, self._services.restart, self.events, connections or ConnectionPolicy()
             ),
-            verifier=ProbeVerifier(self, self.experiment, experiment) if probes else NoVerifier(),
+            verifier=ProbeVerifier(self, swap) if probes else NoVerifier(),
             events=self.events,
             on_cutover=cut_over,
         )

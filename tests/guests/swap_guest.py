@@ -44,7 +44,6 @@ from tests.support.lagging_switches import LAGS_S, LaggingController
 from tests.support.twins import twinned
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
-ROUTED = ("r1", "r2", "r3")
 UDP_PORTS = {"to_island": 5301, "to_world": 5302}
 _RATES = {"to_island": 50_000_000, "to_world": 4_000_000}
 _SWAP_TAKES_S = 1.8
@@ -62,6 +61,7 @@ class Options:
     ``lag_s``: how far the switches' data planes are behind their barriers at most, each of them anew in every
     ``lag_every``th swap. ``lagging``: only this switch is behind, by ``lag_s``. ``chains``: what is swapped to in turn,
     instead of random chains. ``share``: of the UDP streams' rates. ``twin``: each switch is a twin of this hardware.
+    ``detours``: only swaps that pass versions in between; else none of them. ``experiment``: the file to begin with.
     """
 
     swaps: int
@@ -76,6 +76,8 @@ class Options:
     chains: Sequence[Sequence[str]] = ()
     share: float = 1.0
     twin: str = ""
+    detours: bool = False
+    experiment: str = "experiment.yaml"
 
 
 class Trial:
@@ -109,13 +111,18 @@ class Trial:
             hops = chains[(len(versions) - 1) % len(chains)] if chains else self._draw_hops(experiment, len(versions))
             new = replace(experiment, chain=replace(experiment.chain, hops=tuple(hops)))
             try:
-                if not plan_swap(testbed.network, experiment, layout(testbed), new).stages:
-                    continue  # taps in another order that ask for the same
+                planned = plan_swap(testbed.network, experiment, layout(testbed), new)
             except PlanError:
                 refused += 1
                 continue
+            if not planned.stages:
+                continue  # taps in another order that ask for the same
+            if (len(planned.parts) > 1) is not self._options.detours:
+                refused += not self._options.detours
+                continue
             lags_s = self._lag(len(versions))
-            fact = {**await self._swap(new, backend), "lags_s": lags_s}
+            passed = [version.chain.hops for version in planned.versions[1:]]
+            fact = {**await self._swap(new, backend), "lags_s": lags_s, "passed": passed}
             if fact["outcome"] == "new":
                 experiment = new
             versions.append({"hops": new.chain.hops, "swap": fact})
@@ -132,6 +139,7 @@ class Trial:
         captures = {name: await self._ended(job) for name, job in self._captures.items()}
         return {
             "versions": versions,
+            "routed": [box.name for box in testbed.network.boxes if box.routed],
             "refused": refused,
             "sent": sent,
             "received": received,
@@ -146,9 +154,10 @@ class Trial:
     def _draw_hops(self, experiment: Experiment, number: int) -> Sequence[str]:
         """Another chain: other routed boxes, or the same in the same order and taps and the link elsewhere."""
         hops = experiment.chain.hops
-        boxes = [hop for hop in hops if hop in ROUTED]
-        while number % 2:
-            chosen = self._draw.sample(ROUTED, self._draw.randint(0, len(ROUTED)))
+        routed = [box.name for box in self._testbed.network.boxes if box.routed]
+        boxes = [hop for hop in hops if hop in routed]
+        while number % 2 or self._options.detours:
+            chosen = self._draw.sample(routed, self._draw.randint(0, len(routed)))
             if chosen != boxes:
                 boxes = chosen
                 break
@@ -174,6 +183,7 @@ class Trial:
         testbed, old = self._testbed, self._testbed.plan
         began_ns = time.time_ns()
         stages: dict[str, tuple[int, int]] = {}
+        shifts: dict[int, tuple[int, int]] = {}
         texts: list[str] = []
         ends: dict[str, Any] = {}
 
@@ -181,6 +191,8 @@ class Trial:
             found = event.details
             if event.state == "stage":
                 stages[found["stage"]] = found["began_ns"], found["began_ns"] + found["duration_ns"]
+                if found["stage"] == "shift":
+                    shifts[found["part"]] = stages["shift"]
                 texts.append(found["text"])
             if event.state == "end":
                 ends.update(found)
@@ -203,6 +215,7 @@ class Trial:
             "exact": exact,
             "killed_ns": killed_ns,
             "stages": stages,
+            "shifts": [shifts.get(part) for part in range(max(shifts, default=-1) + 1)],
             "texts": texts,
             "beyond_drain_ns": ends.get("beyond_drain_ns"),
         }
@@ -330,7 +343,7 @@ async def main(out: Path, options: Options) -> None:
         lagging = {driver: replace(profile(driver), lag_s=options.lag_s) for driver in drivers()}
         recent_deletions.profile = lagging.__getitem__  # pyright: ignore[reportPrivateImportUsage]
     reconciler._RESTARTS = 10**6  # it is killed more often than would be right anywhere else
-    network, experiment = load_experiment(DATA / "experiment.yaml")
+    network, experiment = load_experiment(DATA / options.experiment)
     if options.twin:
         network = twinned(network, options.twin, TwinSettings(seed=options.seed))
     testbed = await Testbed.start(network, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)

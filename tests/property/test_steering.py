@@ -99,9 +99,9 @@ def honest(world: Host, island: Host, number: int) -> tuple[Frame, Frame]:
     return Frame(world.address, island.address, None, number), Frame(island.address, world.address, None, number)
 
 
-def delays_of(network: Network, asked: Experiment) -> dict[str, tuple[str, int]]:
-    """Delay box and VLAN id of every delayed server."""
-    classes = {each.name: (box.name, each.vlan) for box in network.delay_boxes for each in box.classes}
+def delays_of(network: Network, asked: Experiment) -> dict[str, tuple[str, int | None]]:
+    """Delay box of every delayed server, and the tag of its frames there."""
+    classes = {each.name: (box.name, each.tag) for box in network.delay_boxes for each in box.classes}
     return {host: classes[name] for host, name in asked.latency}
 
 

@@ -67,6 +67,7 @@ class Builder:
 @st.composite
 def laboratories(draw: st.DrawFn, *, gathered: bool = False, rings: bool = True, fewest_boxes: int = 0) -> Network:
     """Networks of up to 5 switches. ``gathered``: boxes, delay boxes and taps stand on one switch of a tree."""
+    ports = draw(st.booleans())
     names = [f"sw-{number}" for number in range(1, draw(st.sampled_from([3, 2, 4, 5, 1])) + 1)]
     switch = st.sampled_from(names)
     inner = st.just(draw(switch)) if gathered else switch
@@ -92,7 +93,9 @@ def laboratories(draw: st.DrawFn, *, gathered: bool = False, rings: bool = True,
         _box(draw, build, f"b{n}", inner) for n in range(max(fewest_boxes, draw(st.sampled_from([2, 1, 3, 4, 0]))))
     )
     delays = tuple(
-        DelayBox(f"d{n}", build.interface(f"d{n}-t", draw(inner)), _GIGABIT, _classes(n, draw(st.integers(1, 3))))
+        DelayBox(
+            f"d{n}", build.interface(f"d{n}-t", draw(inner)), _GIGABIT, _classes(draw, build, n, inner, ports=ports)
+        )
         for n in range(draw(st.sampled_from([1, 2, 0])))
     )
     taps = tuple(
@@ -115,10 +118,20 @@ def _box(draw: st.DrawFn, build: Builder, name: str, switch: st.SearchStrategy[s
     return box
 
 
-def _classes(box: int, count: int) -> tuple[LatencyClass, ...]:
-    return tuple(
-        LatencyClass(f"rtt-{box}-{n}", 100 + 10 * box + n, Duration(10**7 * (n + 1)), Duration(0)) for n in range(count)
-    )
+def _classes(
+    draw: st.DrawFn, build: Builder, box: int, switch: st.SearchStrategy[str], *, ports: bool
+) -> tuple[LatencyClass, ...]:
+    """Up to three classes; with ``ports`` some have a pair of ports on one switch."""
+
+    def known(number: int) -> LatencyClass:
+        name, rtt = f"rtt-{box}-{number}", Duration(10**7 * (number + 1))
+        if not ports or not draw(st.booleans()):
+            return LatencyClass(name, 100 + 10 * box + number, rtt, Duration(0))
+        at = draw(switch)
+        pair = PortPair(build.interface(f"d{box}-{number}w", at), build.interface(f"d{box}-{number}i", at))
+        return LatencyClass(name, 5000 + 10 * box + 2 * number, rtt, Duration(0), pair)
+
+    return tuple(map(known, range(draw(st.integers(1, 3)))))
 
 
 @st.composite

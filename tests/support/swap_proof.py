@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from tests.guests.swap_guest import ROUTED, UDP_PORTS
+from tests.guests.swap_guest import UDP_PORTS
 
 SWAPS = int(os.environ.get("ATOLL_SWAPS", "8"))
 """How many random ones each test makes: `make test-swaps` asks for a hundred."""
@@ -87,7 +87,7 @@ def judge(out: Path, way: str) -> Verdict:
     sent_ns = np.full(count, -1, np.int64)
     sent_ns[start.seq] = start.t_ns
 
-    stations = {name: _at(out, port, count, f"{name}-{side}", f"{name}-{side}2") for name in ROUTED}
+    stations = {name: _at(out, port, count, f"{name}-{side}", f"{name}-{side}2") for name in facts["routed"]}
     stations["sat"] = _at(out, port, count, f"sat-{side}")
     taps = {tap: _at(out, port, count, name)[0] for tap, name in (("tap-w", "cap-w-tap-w"), ("tap-i", "cap-i-tap-i"))}
     left = _at(out, port, count, f"sat-{other}", direction="out")[0]
@@ -148,23 +148,23 @@ def _versions(facts: dict[str, Any]) -> tuple[list[list[str]], list[tuple[int, i
     Packets may have turned, for a while, to one that was undone.
     """
     hops, windows = [facts["versions"][0]["hops"]], [(0, 0)]
-    for version, (first_ns, last_ns) in _shifted(facts):
+    for passed, (first_ns, last_ns) in _shifted(facts):
         windows[-1] = windows[-1][0], last_ns + _MARGIN_NS
         windows.append((first_ns - _LONGEST_NS, 0))
-        hops.append(version["hops"])
+        hops.append(passed)
     windows[-1] = windows[-1][0], np.iinfo(np.int64).max
-    undone = [version for version in facts["versions"][1:] if version["swap"]["outcome"] == "old"]
-    hops += [version["hops"] for version in undone]
-    windows += [(v["swap"]["began_ns"] - _LONGEST_NS, v["swap"]["ended_ns"] + _MARGIN_NS) for v in undone]
+    for swap in (version["swap"] for version in facts["versions"][1:]):
+        if swap["outcome"] == "old":
+            hops += swap["passed"]
+            windows += [(swap["began_ns"] - _LONGEST_NS, swap["ended_ns"] + _MARGIN_NS)] * len(swap["passed"])
     return hops, windows
 
 
-def _shifted(facts: dict[str, Any]) -> Iterator[tuple[dict[str, Any], tuple[int, int]]]:
-    """The versions that packets turned to, and when."""
-    for version in facts["versions"][1:]:
-        swap = version["swap"]
+def _shifted(facts: dict[str, Any]) -> Iterator[tuple[list[str], tuple[int, int]]]:
+    """The chains that packets turned to, those that a swap only passes included, and when."""
+    for swap in (version["swap"] for version in facts["versions"][1:]):
         if swap["outcome"] == "new":
-            yield version, swap["stages"]["shift"]
+            yield from ((hops, at) for hops, at in zip(swap["passed"], swap["shifts"], strict=False) if at is not None)
 
 
 def _under_way(facts: dict[str, Any], out: Path, port: int, far: str, sent_ns: Seqs) -> int:

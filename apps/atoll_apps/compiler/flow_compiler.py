@@ -70,7 +70,8 @@ def compile_segment(
                     yield from _entries(segment, place, (target,), [*actions, Output(target.end.port)])
                 continue
             yield from _entries(segment, place, targets, [*actions, Output(hop.out.port)])
-            waiting.append(_Place(hop.arrival, segment.stream.src, on_trunk, targets, decided=push is not None))
+            src = segment.src if segment.by_source else segment.stream.src
+            waiting.append(_Place(hop.arrival, src, on_trunk, targets, decided=push is not None))
     for tap in aside:
         yield from _copies(segment, tap, topology, tap_vlans[tap.name])
 

@@ -25,6 +25,7 @@ def segments(network: Network, experiment: Experiment, route: ChainRoute) -> Ite
 def _undelayed(network: Network, experiment: Experiment, route: ChainRoute) -> Iterator[Segment]:
     edge = Edge(route)
     delayed = classes(network, experiment)
+    by_source = any(known.ports for known, _ in delayed.values())
     for host in route.world:
         if host.name not in delayed:
             yield Segment(
@@ -40,6 +41,7 @@ def _undelayed(network: Network, experiment: Experiment, route: ChainRoute) -> I
                 taps=edge.taps,
                 whole=edge.takes_all((host,)),
                 ends=edge.ends,
+                by_source=by_source,
             )
     for source in edge.sources():
         for host in source.hosts:

@@ -2,7 +2,8 @@
 """Terrestrial latency: world servers reach the chain, and are reached from it, through a delay box.
 
 OpenFlow cannot delay; a box on a trunk port does, one class per VLAN id. A frame gets the tag of its server's class,
-passes the box, returns with the tag, loses it and is sent on. Segments (cookie; the subject is the VLAN id): 1 server
+passes the box, returns with the tag, loses it and is sent on. A class with ports of its own needs no tag: the port at
+which the frame leaves the box again shows that it was delayed. Segments (cookie; the subject is the VLAN id): 1 server
 to delay box, 2 delay box into the chain, 3 chain to delay box, 4 delay box to server.
 """
 
@@ -43,7 +44,8 @@ def _from_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Se
         start=host.interface.attached,
         src=address(host),
         stream=stream,
-        targets=(SegmentEnd("island", stream.dst, box.trunk.attached, push=known.vlan),),
+        targets=(SegmentEnd("island", stream.dst, box.ends(known).world.attached, push=known.tag),),
+        by_source=known.ports is not None,
     )
 
 
@@ -55,11 +57,12 @@ def _into_chain(edge: Edge, hosts: tuple[Host, ...], known: LatencyClass, box: D
         origin=box.name,
         goal=edge.goal,
         note=edge.route.note(f"delayed by class {known.name}"),
-        start=box.trunk.attached,
+        start=box.ends(known).island.attached,
         src=stream.src,
         stream=stream,
         targets=edge.into(hosts),
-        vlan=known.vlan,
+        vlan=known.tag,
+        delayed_by=known.name,
         taps=edge.taps,
         whole=edge.takes_all(hosts),
         ends=edge.ends,
@@ -79,7 +82,7 @@ def _to_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Iter
                 start=source.start,
                 src=source.src,
                 stream=stream,
-                targets=(SegmentEnd(host.name, address(host), box.trunk.attached, push=known.vlan),),
+                targets=(SegmentEnd(host.name, address(host), box.ends(known).island.attached, push=known.tag),),
                 vlan=source.vlan,
                 taps=edge.taps[::-1],
                 whole=False,
@@ -91,10 +94,11 @@ def _to_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Iter
         origin=box.name,
         goal=host.name,
         note=edge.route.note(f"delayed by class {known.name}"),
-        start=box.trunk.attached,
+        start=box.ends(known).world.attached,
         src=stream.src,
         stream=stream,
         targets=(SegmentEnd(host.name, address(host), host.interface.attached),),
-        vlan=known.vlan,
+        vlan=known.tag,
+        delayed_by=known.name,
         whole=False,
     )

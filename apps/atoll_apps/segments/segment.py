@@ -65,7 +65,8 @@ class Segment:
     on the path. ``whole``: the targets receive the whole stream, so its prefix is matched until the paths split.
     ``origin``, ``goal`` and ``note`` form the reason of its entries: ``w3 -> island: class rtt-50``. ``box``: the chain
     box at ``start``; None: frames arrive from hosts, at an edge of the chain. ``ends``: all switches at which frames
-    leave the gap, if there are more than those of the targets.
+    leave the gap, if there are more than those of the targets. ``delayed_by``: the class by which a delay box at
+    ``start`` has delayed them. ``by_source``: trunks match ``src``, as untagged frames of other sources go elsewhere.
     """
 
     cookie: int
@@ -82,6 +83,8 @@ class Segment:
     whole: bool = True
     box: str | None = None
     ends: tuple[str, ...] = ()
+    delayed_by: str | None = None
+    by_source: bool = False
 
     def why(self, goal: str) -> str:
         """The reason for an entry that forwards frames to ``goal``."""

@@ -19,6 +19,9 @@ from atoll_core.errors import LabError
 from atoll_core.plan.flow_entry import FlowEntry
 from atoll_core.plan.plan import Plan
 
+UNDO = "undo"
+"""What a report has as its stage after a rollback."""
+
 PATIENCE_S = 10.0
 """The time after which a swap reports that a switch, or the controller, stays away."""
 
@@ -60,7 +63,7 @@ class SwapStep:
 
 @dataclass(frozen=True, slots=True)
 class StageReport:
-    """A finished stage; "undo": the swap was rolled back. ``began_ns``: CLOCK_REALTIME.
+    """A finished stage of a ``part`` of the swap; ``UNDO``: all was rolled back. ``began_ns``: CLOCK_REALTIME.
 
     ``waited_ns``: the time until data planes had removed entries that were deleted shortly before and are added again.
     """
@@ -73,6 +76,7 @@ class StageReport:
     deleted: int = 0
     probes: int = 0
     waited_ns: int = 0
+    part: int = 0
 
     def __str__(self) -> str:
         what = {"added": self.added, "deleted": self.deleted, "probes": self.probes}
@@ -100,14 +104,18 @@ class SwapVerifier(Protocol):
 
 
 class SwapOwner(Protocol):
-    """Takes part in a swap at its cutover, the last shift. Only ``before_cutover`` may fail."""
+    """Takes part in a swap at its shifts, of which the last one is the cutover. Only ``before_shift`` may fail."""
 
-    async def before_cutover(self) -> None:
-        """Prepare the cutover. LabError rolls the swap back."""
+    async def before_shift(self, stage: Stage) -> None:
+        """Prepare a shift. LabError rolls the swap back."""
         ...
 
     async def after_cutover(self) -> None:
         """The new version is active."""
+        ...
+
+    async def after_shift(self, stage: Stage) -> None:
+        """Packets take the version of the shift's part; if that is the last one, after :meth:`after_cutover`."""
         ...
 
     def stage_ended(self, report: StageReport) -> None:
@@ -179,24 +187,26 @@ class Swapping:
                 await self._finish(step)
             else:
                 try:
-                    await self._unless_aborted(self._attempt(number, step, wait_s))
+                    await self._unless_aborted(self._attempt(step, wait_s))
                 except Exception as error:
                     self.failure = error
                     await self._back(number)
-                    self._owner.stage_ended(_report(step.stage.subject, "undo", began_ns))
+                    self._owner.stage_ended(_report(step.stage, UNDO, began_ns))
                     raise
             stage = step.stage
             counts = len(stage.add), len(stage.delete), len(stage.probes)
-            self._owner.stage_ended(_report(stage.subject, stage.kind, began_ns, *counts, round(wait_s * 1e9)))
+            self._owner.stage_ended(_report(stage, stage.kind, began_ns, *counts, round(wait_s * 1e9)))
             if number == self._cutover:
                 self.cut_over = True
                 await self._owner.after_cutover()
+            if stage.kind is StageKind.SHIFT:
+                await self._owner.after_shift(stage)
 
-    async def _attempt(self, number: int, step: SwapStep, wait_s: float) -> None:
+    async def _attempt(self, step: SwapStep, wait_s: float) -> None:
         if wait_s:
             await self._sleep(wait_s)
-        if number == self._cutover:
-            await self._owner.before_cutover()
+        if step.stage.kind is StageKind.SHIFT:
+            await self._owner.before_shift(step.stage)
         if step.stage.kind is StageKind.PROBE:
             await self._verifier.verify_stage(step.stage)
         elif step.after is not step.before:
@@ -276,5 +286,6 @@ class Swapping:
         raise LabError(self._reason)
 
 
-def _report(subject: Subject, stage: str, began_ns: tuple[int, int], *counts: int) -> StageReport:
-    return StageReport(subject, stage, began_ns[0], time.monotonic_ns() - began_ns[1], *counts)
+def _report(stage: Stage, what: str, began_ns: tuple[int, int], *counts: int) -> StageReport:
+    took_ns = time.monotonic_ns() - began_ns[1]
+    return StageReport(stage.subject, what, began_ns[0], took_ns, *counts, part=stage.part)

@@ -11,6 +11,9 @@ to an entry of another chain. Switches may reorder messages: a barrier belongs b
     shift     change the edge: packets take the new version from now on; frames of hosts show when
     drain     wait until packets have left the old version
     collect   delete the old version's entries
+
+Where nothing distinguishes the packets of both versions, a swap has several parts, with versions in between
+(``swap_detours``). Each part has all these stages.
 """
 
 from collections.abc import Iterable, Iterator
@@ -20,12 +23,15 @@ from enum import StrEnum
 from atoll_apps.cutover import CutoverPoints
 from atoll_apps.steering import Steering, steer
 from atoll_apps.version_separation import steer_transition
+from atoll_controller.fabric.swap_detours import detours
 from atoll_controller.fabric.swap_probes import Probe, Probes
 from atoll_controller.tracing.table_model import SwitchTables
+from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Chain, Experiment, LinkDirection
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.tag_layout import Layout
+from atoll_switches.capability_profile import refuse_unsupported
 
 # Switches, hosts and boxes delay packets by a time that no description has.
 SLACK_NS = 100_000_000
@@ -58,7 +64,8 @@ class Stage:
     switch sends after the last packets.
 
     ``wait_ns``: the least time to wait at the end of the stage. ``undo_wait_ns``, of a shift: how long packets may be
-    within the new version after the shift was undone.
+    within the new version after the shift was undone. ``part``: the part of the swap that it belongs to, from 0.
+    ``moved``, of a shift: the boxes whose connections it breaks.
     """
 
     subject: Subject
@@ -68,43 +75,161 @@ class Stage:
     probes: tuple[Probe, ...] = ()
     wait_ns: int = 0
     undo_wait_ns: int = 0
+    part: int = 0
+    moved: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class SwapPart:
+    """A change from one version to the next: of latencies, or of chains.
+
+    ``moved``: stateful boxes for which packets of connections start, stop, or change the ports. These connections break
+    unless the swap waits for their end. ``without``: the boxes that the old and the new version of the whole swap pass,
+    but no packet does after this part. ``uncoded``: those of them that encapsulate packets, as coders do.
+    """
+
+    subject: Subject
+    before: Experiment
+    after: Experiment
+    moved: tuple[str, ...] = ()
+    without: tuple[str, ...] = ()
+    uncoded: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class Swap:
     """The whole change. ``layout`` is that of the new version: its entries are ``flow_entries(.., layout)``.
 
-    ``moved``: stateful boxes for which packets of connections start, stop, or change the ports. These connections break
-    unless the swap waits for their end.
+    ``parts``: its changes in order, several of chains if there is a detour.
     """
 
     stages: tuple[Stage, ...]
     layout: Layout
-    moved: tuple[str, ...]
+    parts: tuple[SwapPart, ...] = ()
+
+    @property
+    def moved(self) -> tuple[str, ...]:
+        """The stateful boxes whose connections any part breaks."""
+        return tuple(dict.fromkeys(box for part in self.parts for box in part.moved))
+
+    @property
+    def versions(self) -> tuple[Experiment, ...]:
+        """Every version that packets take, the old one first."""
+        return (*(part.before for part in self.parts[:1]), *(part.after for part in self.parts))
+
+    def drain_ns(self, part: int) -> int:
+        """The least time that the drains of a part take."""
+        return sum(stage.wait_ns for stage in self.stages if stage.part == part)
 
 
 def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment) -> Swap:
     """The swap from an experiment that is active with ``layout`` to another one of the same network.
 
-    Latencies change first, then chains. It has no stages if nothing changes on the switches. Raises PlanError with the
-    frames that cannot be distinguished and the remedy.
+    Latencies change first, then chains: at once if possible, else by a detour. It has no stages if nothing changes on
+    the switches. Raises PlanError with the frames that cannot be distinguished and the remedy, if there is no detour.
     """
     between = replace(old, latency=new.latency)
     current = steer(network, old, layout)
-    stages: list[Stage] = []
+    changes: list[_Change] = []
     if old.latency != new.latency:
-        upcoming, cutover = steer_transition(network, old, current, between)
-        drains = latency_drain_ns(network, old), latency_drain_ns(network, new)
-        stages += _stages(Subject.LATENCY, network, (old, between), current, upcoming, cutover, drains)
-        current = upcoming
-    upcoming, cutover = steer_transition(network, between, current, new)
-    changed = _changed(between, current.layout, new, upcoming.layout, cutover)
-    drains = (
-        max((chain_drain_ns(between, chain) for chain, _ in changed), default=0),
-        max((chain_drain_ns(new, chain) for _, chain in changed), default=0),
-    )
-    stages += _stages(Subject.CHAINS, network, (between, new), current, upcoming, cutover, drains)
-    return Swap(tuple(stages), upcoming.layout, _moved(network, changed, current.layout, upcoming.layout))
+        changes.append(_change(network, old, current, between))
+        current = changes[-1].upcoming
+    changes += _chain_changes(network, between, current, new)
+    stages: list[Stage] = []
+    parts: list[SwapPart] = []
+    for change in changes:
+        before, after = change.before, change.after
+        subject = Subject.LATENCY if before.latency != after.latency else Subject.CHAINS
+        moved, drains = (), (latency_drain_ns(network, before), latency_drain_ns(network, after))
+        if subject is Subject.CHAINS:
+            changed = change.chains
+            moved = _moved(network, changed, change.current.layout, change.upcoming.layout)
+            drains = (
+                max((chain_drain_ns(before, chain) for chain, _ in changed), default=0),
+                max((chain_drain_ns(after, chain) for _, chain in changed), default=0),
+            )
+        found = list(_stages(subject, network, change, drains))
+        if found:
+            stages += (_in_part(stage, len(parts), moved) for stage in found)
+            without = _left_out(old, after, new)
+            coders = {box.name for box in old.as_used(network).boxes if box.kind.encapsulates}
+            uncoded = tuple(name for name in without if name in coders)
+            parts.append(SwapPart(subject, before, after, moved, without, uncoded))
+    return Swap(tuple(stages), changes[-1].upcoming.layout, tuple(parts))
+
+
+def _in_part(stage: Stage, part: int, moved: tuple[str, ...]) -> Stage:
+    return replace(stage, part=part, moved=moved if stage.kind is StageKind.SHIFT else ())
+
+
+def _left_out(old: Experiment, version: Experiment, new: Experiment) -> tuple[str, ...]:
+    """The boxes and taps that both the old and the new version pass, but not this one."""
+    passed, asked = ({hop for chain in each.chains for hop in chain.hops} for each in (version, new))
+    hops = dict.fromkeys(hop for chain in old.chains for hop in chain.hops)
+    return tuple(hop for hop in hops if hop in asked - passed)
+
+
+@dataclass(frozen=True, slots=True)
+class _Change:
+    """Two versions between which packets can be led over, and how both are steered."""
+
+    before: Experiment
+    after: Experiment
+    current: Steering
+    upcoming: Steering
+    cutover: CutoverPoints
+
+    @property
+    def chains(self) -> list[tuple[Chain, Chain]]:
+        """Pairs of an old and a new chain between which traffic moves, or whose steering differs."""
+        of_old, of_new = ({chain.name: chain for chain in each.chains} for each in (self.before, self.after))
+        pairs = [(of_old[one], of_new[other]) for one, other in sorted(self.cutover.overlaps)]
+        return [
+            (one, other)
+            for one, other in pairs
+            if (one.name, one.hops, one.carries) != (other.name, other.hops, other.carries)
+            or self.current.layout != self.upcoming.layout
+        ]
+
+
+def _change(network: Network, before: Experiment, current: Steering, after: Experiment) -> _Change:
+    """The change to another version. Raises PlanError when versions cannot be distinguished."""
+    return _Change(before, after, current, *steer_transition(network, before, current, after))
+
+
+def _chain_changes(network: Network, before: Experiment, current: Steering, after: Experiment) -> list[_Change]:
+    """The changes of chains that lead to a version: one, or more with a detour. Raises the PlanError of the one."""
+    try:
+        return [_change(network, before, current, after)]
+    except PlanError:
+        for detour in detours(network, before, after):
+            if found := _along(network, current, (before, *detour, after)):
+                return found
+        raise
+
+
+def _along(network: Network, current: Steering, versions: tuple[Experiment, ...]) -> list[_Change]:
+    """The fewest changes along versions, of which any may be skipped; empty if there are none.
+
+    A version in between must fit the hardware of the switches.
+    """
+    found: list[_Change] = []
+    at, last = 0, len(versions) - 1
+    while at < last:
+        for upcoming in range(last, at, -1):
+            if (at, upcoming) == (0, last):
+                continue  # refused before
+            try:
+                change = _change(network, versions[at], current, versions[upcoming])
+                refuse_unsupported(network, change.upcoming.entries if upcoming < last else ())
+            except PlanError:
+                continue
+            found.append(change)
+            at, current = upcoming, change.upcoming
+            break
+        else:
+            return []
+    return found
 
 
 def chain_drain_ns(experiment: Experiment, chain: Chain) -> int:
@@ -129,19 +254,6 @@ def _direction_drain_ns(way: LinkDirection) -> int:
     return way.full_queue.ns + way.delays[1].ns + reach + way.longest_pause.ns
 
 
-def _changed(
-    old: Experiment, before: Layout, new: Experiment, after: Layout, cutover: CutoverPoints
-) -> list[tuple[Chain, Chain]]:
-    """Pairs of an old and a new chain between which traffic moves, or whose steering differs."""
-    of_old, of_new = ({chain.name: chain for chain in each.chains} for each in (old, new))
-    pairs = [(of_old[one], of_new[other]) for one, other in sorted(cutover.overlaps)]
-    return [
-        (one, other)
-        for one, other in pairs
-        if (one.name, one.hops, one.carries) != (other.name, other.hops, other.carries) or before != after
-    ]
-
-
 def _moved(network: Network, changed: Iterable[tuple[Chain, Chain]], before: Layout, after: Layout) -> tuple[str, ...]:
     """Stateful boxes that only one of two versions passes, or both by different ports."""
     return tuple(
@@ -156,16 +268,9 @@ def _moved(network: Network, changed: Iterable[tuple[Chain, Chain]], before: Lay
     )
 
 
-def _stages(
-    subject: Subject,
-    network: Network,
-    versions: tuple[Experiment, Experiment],
-    current: Steering,
-    upcoming: Steering,
-    cutover: CutoverPoints,
-    drains_ns: tuple[int, int],
-) -> Iterator[Stage]:
+def _stages(subject: Subject, network: Network, change: _Change, drains_ns: tuple[int, int]) -> Iterator[Stage]:
     """The stages from one steering to the other; none when both are equal. Drains: of the old, of the new."""
+    current, upcoming, cutover = change.current, change.upcoming, change.cutover
     installed = {entry.identity: entry for entry in current.entries}
     wanted = {entry.identity: entry for entry in upcoming.entries}
     new_edge = {each.entry.identity: each for each in upcoming.compiled if cutover.at_cutover(each, new=True)}
@@ -189,7 +294,7 @@ def _stages(
     )
     if install or drops:
         yield Stage(subject, StageKind.INSTALL, install, drops)
-    new_probes, old_probes = Probes(network, versions[1]), Probes(network, versions[0])
+    new_probes, old_probes = Probes(network, change.after), Probes(network, change.before)
     entering = new_probes.at_edge((new_edge[entry.identity], entry) for entry in shift)
     if shift:
         deleted = {entry.identity for entry in (*drops, *shifted)}

@@ -49,7 +49,6 @@ class Probes:
     def __init__(self, network: Network, experiment: Experiment) -> None:
         self._experiment = experiment
         self._ends = Sides(network, experiment)
-        self._classes = {known.name: known.vlan for box in network.delay_boxes for known in box.classes}
         self._latency = dict(experiment.latency)
         self._hosts = {host.name: host for host in network.hosts}
         self._edge = {host.interface.attached for host in network.hosts}
@@ -128,8 +127,10 @@ class Probes:
         """Whether a host's frames arrive at the start of the segment (its port or a delay box) with the entry's tag."""
         if compiled.segment.gap_id.direction is not Direction.TO_ISLAND or compiled.segment.box is not None:
             return True
-        latency = self._latency.get(src.name) if compiled.segment.vlan is not None else None
-        return entry.match.vlan == (Vlan.UNTAGGED if latency is None else self._classes[latency])
+        delayed_by = compiled.segment.delayed_by
+        if delayed_by is not None:
+            return self._latency.get(src.name) == delayed_by
+        return entry.match.vlan == Vlan.UNTAGGED
 
     def _carriers(self, entry: FlowEntry, src: Host, dst: Host) -> Iterator[tuple[int, str]]:
         """The protocols that an entry may take between these hosts, and the chains that carry them."""

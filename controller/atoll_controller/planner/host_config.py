@@ -43,7 +43,7 @@ def host_settings(network: Network, experiment: Experiment) -> tuple[HostSetting
             for box in network.boxes
             if box.is_managed
         ),
-        *(_listener(box.name, (box.trunk,)) for box in network.delay_boxes),
+        *(_listener(box.name, box.interfaces) for box in network.delay_boxes),
         *(_listener(host, interfaces) for host, interfaces in _capture_hosts(network).items()),
     )
 

@@ -17,7 +17,7 @@ from atoll_controller.planner.link_config import direction_config
 from atoll_controller.planner.path_checks import check_jobs, path_checks
 from atoll_controller.planner.traffic_jobs import PING_TIMEOUT_NS, host_job, load_jobs, ping_job, specials, udp_jobs
 from atoll_core.experiment.experiment import USUAL_LIMITS, CaptureSettings, Experiment, Link, Transfer
-from atoll_core.lab.network import ChainBox, DelayBox, Host, HostRole, Network, Program
+from atoll_core.lab.network import ChainBox, DelayBox, Host, HostRole, LatencyClass, Network, Program
 from atoll_core.plan.plan import Backend, CapturePoint, JobSpec, Phase
 from atoll_core.plan.tc_settings import TIMER_SLACK, TcSettings, delay_settings, link_settings
 from atoll_core.units import Duration
@@ -183,15 +183,25 @@ def _link(network: Network, experiment: Experiment, link: Link) -> JobSpec:
 
 
 def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
-    known = [{"vlan": each.vlan, "delay_ns": each.rtt.ns // 2, "jitter_ns": each.jitter.ns} for each in box.classes]
     config = {
-        "trunk": box.trunk.name,
-        "mtu": box.trunk.mtu,
+        **({"trunk": box.trunk.name} if box.trunk else {}),
+        "mtu": max(interface.mtu for interface in box.interfaces),
         "seed": _seed(experiment, f"delay-{box.name}"),
-        "classes": known,
+        "classes": [line for known in box.classes for line in _class_lines(known)],
     }
     config |= _stall_limit(experiment)
     return host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config)
+
+
+def _class_lines(known: LatencyClass) -> Iterator[dict[str, str | int]]:
+    """What a delay box reads for a class: with ports an object for each direction."""
+    delay = {"delay_ns": known.rtt.ns // 2, "jitter_ns": known.jitter.ns}
+    if known.ports is None:
+        yield {"vlan": known.vlan, **delay}
+        return
+    world, island = known.ports.world.name, known.ports.island.name
+    for number, (come, go) in zip(known.numbers, ((world, island), (island, world)), strict=True):
+        yield {"vlan": number, "from": come, "to": go, **delay}
 
 
 def _stall_limit(experiment: Experiment) -> dict[str, int]:

@@ -9,6 +9,7 @@ from atoll_controller.fabric.swap_plan import Stage
 from atoll_controller.planner.change_schedule import Scheduled
 from atoll_controller.planner.entry_diff import FlowChange
 from atoll_controller.planner.placement import Placement, placement_text
+from atoll_controller.planner.swap_text import swap_lines
 from atoll_controller.planner.text_table import columns
 from atoll_core.experiment.channel_allocation import ChannelAllocation
 from atoll_core.experiment.experiment import Experiment, version_differences
@@ -55,8 +56,7 @@ def schedule_text(experiment: Experiment, schedule: Iterable[Scheduled]) -> str:
     for each, before in zip(schedule, versions, strict=False):
         lines += (f"  at {each.version.at}: {'; '.join(version_differences(before, each.version))}",)
         lines += columns([_stage(stage) for stage in each.swap.stages], indent="    ")
-        if each.swap.moved:
-            lines.append(f"    connections through {', '.join(each.swap.moved)} break")
+        lines += (f"    {line}" for line in swap_lines(each.swap))
         if not each.swap.stages:
             lines.append("    nothing changes on the switches")
     return "\n".join((f"Changes: {len(versions) - 1}, by time since the load began", *lines))

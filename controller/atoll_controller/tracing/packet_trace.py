@@ -149,7 +149,7 @@ def _reached(network: Network, experiment: Experiment, step: Delivery, *, to_isl
     delays = {box.name: box for box in network.delay_boxes}
     boxes = {box.name: box for box in network.boxes}
     if step.name in delays:
-        return hop(HopKind.DELAY, *_class(delays[step.name], step.frame.vlan))
+        return hop(HopKind.DELAY, *_class(delays[step.name], step))
     if step.name in boxes:
         link = next((link for link in experiment.links if link.box == step.name), None)
         if link is None:
@@ -162,6 +162,7 @@ def _reached(network: Network, experiment: Experiment, step: Delivery, *, to_isl
     return hop(HopKind.HOST, network.host(step.name).role.value)
 
 
-def _class(box: DelayBox, vlan: int | None) -> tuple[str, int]:
-    known = next((each for each in box.classes if each.vlan == vlan), None)
+def _class(box: DelayBox, step: Delivery) -> tuple[str, int]:
+    ends = {each: (box.ends(each).world.attached, box.ends(each).island.attached) for each in box.classes}
+    known = next((each for each in box.classes if each.tag == step.frame.vlan and step.port in ends[each]), None)
     return (f"class {known.name}", known.rtt.ns // 2) if known else ("no class of it", 0)

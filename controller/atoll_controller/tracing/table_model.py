@@ -78,8 +78,10 @@ class SwitchTables:
                 self.exits |= {world: island, island: world}
                 self._routed |= {world, island} if box.routed else set()
         for delay in network.delay_boxes:
-            self._machines[delay.trunk.attached] = delay.name
-            self.exits[delay.trunk.attached] = delay.trunk.attached
+            for pair in map(delay.ends, delay.classes):
+                world, island = pair.world.attached, pair.island.attached
+                self._machines |= {world: delay.name, island: delay.name}
+                self.exits |= {world: island, island: world}
 
     def walk(
         self, frame: Frame, start: PortRef, *, through_boxes: bool = True, first: FlowEntry | None = None

@@ -252,10 +252,18 @@ class RawBox(Raw):
 
 
 class RawLatencyClass(Raw):
-    """A terrestrial latency the delay box can impose."""
+    """A terrestrial latency the delay box can impose: on frames with a VLAN id, or between a pair of ports."""
 
-    vlan: int = Field(
-        ge=1, le=4094, description="VLAN id of the class on the trunk, unique in the lab.", examples=[101]
+    vlan: int | None = Field(
+        default=None, ge=1, le=4094, description="VLAN id of the class on the trunk, unique in the lab.", examples=[101]
+    )
+    world: RawBoxPort | None = Field(
+        default=None,
+        description="Instead of vlan: the port towards the world's hosts, for switches that cannot rewrite VLAN tags.",
+        examples=["sw-c/25"],
+    )
+    island: RawBoxPort | None = Field(
+        default=None, description="With world: the port towards the chain.", examples=["sw-c/26"]
     )
     rtt: Rtt = Field(description="Round-trip time; half of it is added in each direction.", examples=["20 ms"])
     jitter: JitterAmount = Field(
@@ -266,10 +274,14 @@ class RawLatencyClass(Raw):
 
 
 class RawDelayBox(RawLeg):
-    """A box on a trunk port that delays each VLAN by its class."""
+    """A box that delays the frames of each latency class."""
 
-    trunk: Port = Field(description="Switch port of the trunk.", examples=["sw-c/10"])
-    rate: TrunkRate = Field(description="Line rate of the trunk, each direction.", examples=["1 Gbit/s"])
+    trunk: Port | None = Field(
+        default=None, description="Switch port of the trunk, for classes with a VLAN id.", examples=["sw-c/10"]
+    )
+    rate: TrunkRate = Field(
+        description="Line rate of the trunk, or of each cable of a class, each direction.", examples=["1 Gbit/s"]
+    )
     classes: dict[Key, RawLatencyClass] = Field(
         description="Latency classes by name.", examples=["{rtt-20: {vlan: 102, rtt: 20 ms}}"]
     )

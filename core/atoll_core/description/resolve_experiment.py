@@ -331,10 +331,12 @@ class _Resolver:
         for loaded in delay_trunk_loads(network, steerings):
             if loaded.load > loaded.box.rate:
                 where = lab.document.where(("delay_boxes", loaded.box.name, "rate"))
+                sums = f"{loaded.to_island} to the island + {loaded.to_world} to the world = {loaded.load}"
+                cable, carried = ("the trunk", sums) if loaded.on_trunk else ("a class's cable", loaded.load)
                 self.wrong(
                     place,
-                    f"the trunk of delay box {loaded.box.name!r} ({loaded.box.rate}, {where}) is too slow: each way it "
-                    f"carries {loaded.to_island} to the island + {loaded.to_world} to the world = {loaded.load}; "
+                    f"{cable} of delay box {loaded.box.name!r} ({loaded.box.rate}, {where}) is too slow: each way it "
+                    f"carries {carried}; "
                     f"write 'rate: {loaded.load}' there, or lower the link's",
                 )
         fullest = {each.trunk: each for each in sorted(trunk_loads(network, steerings), key=lambda each: each.load)}

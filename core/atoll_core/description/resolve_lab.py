@@ -10,7 +10,16 @@ from ipaddress import IPv4Address
 from typing import get_args
 
 from atoll_core.description.parser import Parsed, parse
-from atoll_core.description.raw_lab import Driver, RawBox, RawBoxPort, RawCable, RawDelayBox, RawLab, RawTap
+from atoll_core.description.raw_lab import (
+    Driver,
+    RawBox,
+    RawBoxPort,
+    RawCable,
+    RawDelayBox,
+    RawLab,
+    RawLatencyClass,
+    RawTap,
+)
 from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX
 from atoll_core.description.resolve_box import resolve_settings, unfit_keys, unknown_placeholders
 from atoll_core.description.validation_messages import ENTRY, entry_name, on_line, suggest
@@ -43,6 +52,7 @@ HARDWARE = tuple(driver for driver in get_args(Driver) if driver != "ovs")
 SWITCH_NAME_MAX = INTERFACE_NAME_MAX  # the bridge of an emulated switch is an interface
 
 _ONE_OF_ITS_KIND = (HostRole.WORLD_SPECIAL, HostRole.WORLD_WHISTLE, HostRole.ISLAND_SPECIAL)
+_FIRST_NUMBER = 4096  # of classes with ports: above all VLAN ids
 _SECTIONS = ("switches", "hosts", "boxes", "delay_boxes", "taps")
 _MACHINES = ("hosts", "boxes", "delay_boxes")  # sections whose entries are machines
 
@@ -111,9 +121,18 @@ def _ports(parsed: Parsed[RawLab]) -> Iterator[PortRef]:
                     (("boxes", name, *place, side, "port"), end.port)
                     for side, end in (("world", pair.world), ("island", pair.island))
                 ]
-    ports += [(("delay_boxes", name, "trunk"), delay.trunk) for name, delay in raw.delay_boxes.items()]
+    for name, delay in raw.delay_boxes.items():
+        ports += [(("delay_boxes", name, "trunk"), delay.trunk)] if delay.trunk else []
+        for known, each in delay.classes.items():
+            sides = (("world", each.world), ("island", each.island))
+            ports += [(("delay_boxes", name, "classes", known, side, "port"), leg.port) for side, leg in sides if leg]
     ports += [(("taps", name, "port"), tap.port) for name, tap in raw.taps.items() if tap.port]
     return (port for place, port in ports if not parsed.is_placeholder(place))
+
+
+def _has_ports(box: RawDelayBox) -> bool:
+    """Whether any of its classes has ports of its own."""
+    return any(known.world or known.island for known in box.classes.values())
 
 
 class _Resolver:
@@ -125,6 +144,7 @@ class _Resolver:
         self.mistakes: list[Diagnostic] = []
         self.taken: dict[tuple[str, object], Place] = {}
         self.default_macs: dict[str, Place] = {}
+        self.port_classes = 0
         self.used_ports = frozenset(_ports(parsed))
         self.switch_numbers = {name: number for number, name in enumerate(parsed.names("switches"), start=1)}
 
@@ -298,19 +318,45 @@ class _Resolver:
     def delay_boxes(self) -> Iterator[DelayBox]:
         for name, raw in self.raw.delay_boxes.items():
             place = ("delay_boxes", name)
-            trunk = self.interface(place, raw.trunk, raw, f"{name}-t", name)
-            trunk = self.with_mtu(trunk, raw.mtu, (*place, "mtu"))
+            trunk = self.interface(place, raw.trunk, raw, f"{name}-t", name) if raw.trunk else None
+            trunk = trunk and self.with_mtu(trunk, raw.mtu, (*place, "mtu"))
+            if not raw.trunk and not _has_ports(raw) and self.raw.switches and self.parsed.reads((*place, "trunk")):
+                self.wrong(place, f"trunk is missing; add 'trunk: {self.free_port(next(iter(self.raw.switches)))}'")
             yield DelayBox(name, trunk, raw.rate, tuple(self.classes(place, raw)))
 
     def classes(self, place: Place, box: RawDelayBox) -> Iterator[LatencyClass]:
-        for name, raw in box.classes.items():
+        for number, (name, raw) in enumerate(box.classes.items(), start=1):
             here = (*place, "classes", name)
             self.take("class", name, here, "choose another name")
-            self.take("VLAN id", raw.vlan, (*here, "vlan"), "give each class its own")
+            vlan, ports = raw.vlan, None
+            if raw.vlan:
+                self.take("VLAN id", raw.vlan, (*here, "vlan"), "give each class its own")
+            if raw.world and raw.island:
+                legs = {"world": raw.world, "island": raw.island}
+                ports = PortPair(*(self.class_leg((*here, side), leg, box, number) for side, leg in legs.items()))
+                vlan = _FIRST_NUMBER + 2 * self.port_classes
+                self.port_classes += 1
+            if self.parsed.reads(*((*here, key) for key in ("vlan", "world", "island"))):
+                self.check_ends(here, raw, box)
             if 2 * raw.jitter.ns > raw.rtt.ns and self.parsed.reads((*here, "rtt")):
                 most = Duration(raw.rtt.ns // 2)
                 self.wrong((*here, "jitter"), f"{raw.jitter} exceeds the delay each way; at most half the rtt: {most}")
-            yield LatencyClass(name, raw.vlan, raw.rtt, raw.jitter)
+            yield LatencyClass(name, vlan or 0, raw.rtt, raw.jitter, ports)
+
+    def class_leg(self, place: Place, raw: RawBoxPort, box: RawDelayBox, number: int) -> Interface:
+        """An interface of a class with ports. It has the MTU of the box, unless it declares its own."""
+        name, side = str(place[1]), str(place[-1])
+        interface = self.interface(place, raw.port, raw, f"{name}-{number}{side[0]}", name)
+        mtu, where = (raw.mtu, place) if raw.mtu is not None else (box.mtu, place[:2])
+        return self.with_mtu(interface, mtu, (*where, "mtu"))
+
+    def check_ends(self, place: Place, raw: RawLatencyClass, box: RawDelayBox) -> None:
+        """Check that a class has either a VLAN id, on a trunk, or two ports."""
+        ports = (raw.world is not None) + (raw.island is not None)
+        if (raw.vlan is not None) + (ports > 0) != 1 or ports == 1:
+            self.wrong(place, "write either vlan (a tag on the trunk), or world and island (two ports of its own)")
+        elif raw.vlan is not None and box.trunk is None and _has_ports(box):
+            self.wrong((*place, "vlan"), "its delay box has no trunk; add 'trunk: SWITCH/PORT' to it")
 
     def taps(self, mtu: int) -> Iterator[Tap]:
         """The taps, whose interfaces take the longest packets of the lab."""
@@ -339,7 +385,10 @@ class _Resolver:
 
     def interface(self, place: Place, port: PortRef, raw: RawCable, default: str, machine: str) -> Interface:
         """An interface with defaults filled in; reserves its name, MAC address and port for ``place``."""
-        name, key = raw.interface or default, "trunk" if place[0] == "delay_boxes" else "port"
+        name, key = (
+            raw.interface or default,
+            "trunk" if place[0] == "delay_boxes" and "classes" not in place else "port",
+        )
         self.port(port, (*place, key))
         if len(name) > INTERFACE_NAME_MAX and self.parsed.reads((*place, "interface")):
             would = f"its interface would be named {name!r}, longer than {INTERFACE_NAME_MAX} characters"

@@ -140,7 +140,8 @@ def _swap(event: _Fields) -> str | EventText:
     match event["state"]:
         case "begin":
             moved = f"; moves {', '.join(event['moved'])}" if event.get("moved") else ""
-            return f"swap: {', '.join(event['stages'])}{moved}"
+            parts = len(event.get("parts", ()))
+            return f"swap{f' in {parts} parts' if parts > 1 else ''}: {', '.join(event['stages'])}{moved}"
         case "stage":
             return str(event["text"])
         case "turned":

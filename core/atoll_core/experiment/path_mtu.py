@@ -68,7 +68,11 @@ class PathMtus:
         groups = (*self._sides.world.groups, *self._sides.island.groups)
         self._first = {host.name: group[0] for group in groups for host in group}
         self._found: dict[tuple[bool, str | None, int, str | None], Routes] = {}
-        trunks = {known.name: box.trunk.mtu for box in network.delay_boxes for known in box.classes}
+        trunks = {
+            known.name: min(box.ends(known).world.mtu, box.ends(known).island.mtu)
+            for box in network.delay_boxes
+            for known in box.classes
+        }
         self._delayed: dict[str, int] = {}  # the least MTU of its delay boxes, by world host
         for host, name in (each for version in experiment.versions for each in version.latency):
             if name in trunks:

@@ -58,20 +58,25 @@ class TrunkLoad:
 
 @dataclass(frozen=True, slots=True)
 class DelayLoad:
-    """The load of a delay box's trunk: each of its directions carries both directions of the traffic."""
+    """The load of a delay box's cables. Each direction of a trunk carries both directions of the traffic.
+
+    Not ``on_trunk``: the classes in use have ports; each direction of a cable carries one direction of the traffic.
+    """
 
     box: DelayBox
     to_island: Rate
     to_world: Rate
+    on_trunk: bool = True
 
     @property
     def load(self) -> Rate:
-        """Each way."""
-        return Rate(self.to_island.bit_s + self.to_world.bit_s)
+        """Each way, at most."""
+        both = self.to_island.bit_s, self.to_world.bit_s
+        return Rate(sum(both) if self.on_trunk else max(both))
 
 
 def delay_trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterator[DelayLoad]:
-    """The load of the trunk of every delay box in use.
+    """The load of the cables of every delay box in use.
 
     A delayed frame crosses it twice, to the box and back. So each direction carries the traffic to both ends.
     """
@@ -80,8 +85,8 @@ def delay_trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> I
     to_island = sum(max(each.to_island.bit_s for each in group) for group in groups)
     to_world = sum(max(each.to_world.bit_s for each in group) for group in groups)
     for box in network.delay_boxes:
-        if used & {delay.name for delay in box.classes}:
-            yield DelayLoad(box, Rate(to_island), Rate(to_world))
+        if known := [each for each in box.classes if each.name in used]:
+            yield DelayLoad(box, Rate(to_island), Rate(to_world), on_trunk=not all(each.ports for each in known))
 
 
 def trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterator[TrunkLoad]:
@@ -163,9 +168,9 @@ def _stations(network: Network, steering: TrunkSteering, world: Host, island: Ho
     switch = world.interface.attached.switch
     station = _Station(switch, switch, ())
     for box in network.delay_boxes:
-        if delay_class in {delay.name for delay in box.classes}:
+        for ends in (box.ends(known) for known in box.classes if known.name == delay_class):
             yield station
-            station = _Station(box.trunk.attached.switch, box.trunk.attached.switch, ())
+            station = _Station(ends.world.attached.switch, ends.island.attached.switch, ())
     for hop in steering.hops:
         if box := boxes.get(hop):
             yield station

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 
-from atoll_core.lab.network import ChainBox, Interface, Network, PortPair
+from atoll_core.lab.network import ChainBox, DelayBox, Interface, LatencyClass, Network, PortPair
 
 WORLD, ISLAND, SPARE_WORLD, SPARE_ISLAND, TRUNK, ONLY = (
     "world",
@@ -103,10 +103,18 @@ def interface_slots(network: Network) -> dict[str, dict[str, Interface]]:
             if box.spare:
                 found[box.name] |= {SPARE_WORLD: box.spare.world, SPARE_ISLAND: box.spare.island}
     for delay in network.delay_boxes:
-        found[delay.name] = {TRUNK: delay.trunk}
+        found[delay.name] = {TRUNK: delay.trunk} if delay.trunk else {}
+        for known in delay.classes:
+            if known.ports:
+                slots = _class_slots(known)
+                found[delay.name] |= {slots[0]: known.ports.world, slots[1]: known.ports.island}
     for tap in network.taps:
         found.setdefault(tap.host, {})[tap.name] = tap.interface
     return found
+
+
+def _class_slots(known: LatencyClass) -> tuple[str, str]:
+    return f"{known.name}-{WORLD}", f"{known.name}-{ISLAND}"
 
 
 def apply_inventory(network: Network, inventory: Inventory, macs: Mapping[tuple[str, str], str]) -> Network:
@@ -132,6 +140,16 @@ def apply_inventory(network: Network, inventory: Inventory, macs: Mapping[tuple[
         world, island = real(box.name, WORLD, box.world), real(box.name, ISLAND, box.island)
         return replace(box, world=world, island=island, spare=spare)
 
+    def delay_of(box: DelayBox) -> DelayBox:
+        def class_of(known: LatencyClass) -> LatencyClass:
+            if known.ports is None:
+                return known
+            legs = zip(_class_slots(known), (known.ports.world, known.ports.island), strict=True)
+            return replace(known, ports=PortPair(*(real(box.name, slot, leg) for slot, leg in legs)))
+
+        trunk = box.trunk and real(box.name, TRUNK, box.trunk)
+        return replace(box, trunk=trunk, classes=tuple(map(class_of, box.classes)))
+
     others = {switch.name: switch for switch in inventory.switches}
     capacities = {machine.name: machine.capacity for machine in inventory.machines}
     return replace(
@@ -153,6 +171,6 @@ def apply_inventory(network: Network, inventory: Inventory, macs: Mapping[tuple[
             for host in network.hosts
         ),
         boxes=tuple(box_of(box) for box in network.boxes),
-        delay_boxes=tuple(replace(box, trunk=real(box.name, TRUNK, box.trunk)) for box in network.delay_boxes),
+        delay_boxes=tuple(map(delay_of, network.delay_boxes)),
         taps=tuple(replace(tap, interface=real(tap.host, tap.name, tap.interface)) for tap in network.taps),
     )

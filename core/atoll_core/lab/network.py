@@ -181,22 +181,53 @@ class ChainBox:
 
 @dataclass(frozen=True, slots=True)
 class LatencyClass:
-    """A terrestrial latency a delay box can impose: half of ``rtt`` in each direction."""
+    """A terrestrial latency a delay box can impose: half of ``rtt`` in each direction.
+
+    Its frames have the tag ``vlan`` on the box's trunk. A class with ``ports`` has cables of its own instead: its
+    frames are untagged, enter by one port and leave by the other. Its ``vlan`` is then a number above all VLAN ids, by
+    which programs call its frames to the island; the next number is that of its frames to the world.
+    """
 
     name: str
     vlan: int
     rtt: Duration
     jitter: Duration
+    ports: PortPair | None = None
+
+    @property
+    def tag(self) -> int | None:
+        """The tag of its frames at the delay box; None: untagged."""
+        return None if self.ports else self.vlan
+
+    @property
+    def numbers(self) -> tuple[int, ...]:
+        """The numbers by which programs call it: one, or one for each direction."""
+        return (self.vlan, self.vlan + 1) if self.ports else (self.vlan,)
 
 
 @dataclass(frozen=True, slots=True)
 class DelayBox:
-    """A box on a switch's trunk port that delays each VLAN by its class."""
+    """A box that delays the frames of each class: by VLAN on a trunk, or by pairs of ports. ``rate``: of each cable."""
 
     name: str
-    trunk: Interface
+    trunk: Interface | None  # None: all classes have ports
     rate: Rate
     classes: tuple[LatencyClass, ...]
+
+    @property
+    def interfaces(self) -> tuple[Interface, ...]:
+        """All of them, the trunk first."""
+        pairs = (leg for known in self.classes if known.ports for leg in (known.ports.world, known.ports.island))
+        return (*((self.trunk,) if self.trunk else ()), *pairs)
+
+    def ends(self, known: LatencyClass) -> PortPair:
+        """The interfaces of a class towards the world's hosts and towards the chain: on the trunk the same one."""
+        if known.ports:
+            return known.ports
+        if self.trunk is None:  # descriptions are checked for this
+            msg = f"delay box {self.name} has no trunk for class {known.name}"
+            raise ValueError(msg)
+        return PortPair(self.trunk, self.trunk)
 
 
 @dataclass(frozen=True, slots=True)
@@ -282,7 +313,7 @@ class Network:
         for box in self.boxes:
             found[box.name] = tuple(interface for pair in box.pairs for interface in (pair.world, pair.island))
         for delay in self.delay_boxes:
-            found[delay.name] = (delay.trunk,)
+            found[delay.name] = delay.interfaces
         for tap in self.taps:
             found[tap.host] = (*found.get(tap.host, ()), *(() if tap.physical else (tap.interface,)))
         return found

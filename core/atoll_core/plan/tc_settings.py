@@ -189,36 +189,55 @@ def link_settings(
 def delay_settings(box: DelayBox) -> TcSettings:
     """A delay box with all its classes; frames of other VLANs, and those of none, are dropped and counted.
 
+    At the ports of a class tagged frames are dropped. Without a trunk those at the first port are counted.
+
     Raises PlanError naming every class that the kernel's qdiscs cannot do.
     """
     if refused := [known.name for known in box.classes if known.jitter > _MOST_JITTER]:
         raise PlanError("\n".join(_refusal(f"delay box {box.name}: class {name}", _LONG_JITTER) for name in refused))
-    trunk = box.trunk.name
-    commands: list[Qdisc | Command] = [Qdisc(trunk, "1:", None, "htb", "", {}, ip_bytes=True)]
+    commands: list[Qdisc | Command] = []
     arrivals: list[Command] = []
     classes: dict[str, Any] = {}
+    if box.trunk:
+        commands.append(Qdisc(box.trunk.name, "1:", None, "htb", "", {}, ip_bytes=True))
     for known in box.classes:
-        leaf = f"1:{known.vlan:x}"
-        vlan = f"protocol 802.1Q flower vlan_id {known.vlan}"
         delay = Duration(known.rtt.ns // 2)
         jitter = Jitter(JitterShape.UNIFORM, known.jitter) if known.jitter.ns else None
         words, options = _delay_words(delay, jitter, _flight(box.rate, delay, jitter))
+        ends = box.ends(known)
+        if known.ports:
+            ways = ((ends.world.name, ends.island.name), (ends.island.name, ends.world.name))
+            for number, (into, out) in zip(known.numbers, ways, strict=True):
+                netem = Qdisc(out, "1:", None, "netem", words, options, ip_bytes=True)
+                commands.append(netem)
+                arrivals += [
+                    Command(f"filter add dev {into} ingress prio 1 protocol 802.1Q matchall action drop"),
+                    Command(f"filter add dev {into} ingress prio 2 protocol all matchall {_redirect(out)}"),
+                ]
+                classes[str(number)] = _reference(netem)
+            continue
+        trunk, leaf = ends.world.name, f"1:{known.vlan:x}"
+        vlan = f"protocol 802.1Q flower vlan_id {known.vlan}"
         netem = Qdisc(trunk, f"{_FIRST_CLASS_HANDLE + known.vlan:x}:", leaf, "netem", words, options)
         commands += [
-            Command(f"class add dev {trunk} parent 1: classid {leaf} htb rate {_UNSHAPED} quantum {box.trunk.mtu}"),
+            Command(f"class add dev {trunk} parent 1: classid {leaf} htb rate {_UNSHAPED} quantum {ends.world.mtu}"),
             netem,
             Command(f"filter add dev {trunk} parent 1: prio {known.vlan} {vlan} classid {leaf}"),
         ]
         arrivals.append(Command(f"filter add dev {trunk} ingress prio {known.vlan} {vlan} {_redirect(trunk)}"))
         classes[str(known.vlan)] = _reference(netem)
-    others = f"filter add dev {trunk} ingress protocol all prio {_LAST_PRIO} matchall action drop"
+    first, unknown = box.interfaces[0].name, 1
+    if box.trunk:
+        unknown = _LAST_PRIO
+        arrivals.append(Command(f"filter add dev {first} ingress protocol all prio {unknown} matchall action drop"))
+    names = tuple(interface.name for interface in box.interfaces)
     return TcSettings(
         box.name,
-        box.trunk.mtu,
-        (trunk,),
+        max(interface.mtu for interface in box.interfaces),
+        names,
         (),
-        (*commands, Command(f"qdisc add dev {trunk} clsact"), *arrivals, Command(others)),
-        {"delay": {"classes": classes, "unknown": {"dev": trunk, "parent": "ffff:fff2", "pref": _LAST_PRIO}}},
+        (*commands, *(Command(f"qdisc add dev {name} clsact") for name in names), *arrivals),
+        {"delay": {"classes": classes, "unknown": {"dev": first, "parent": "ffff:fff2", "pref": unknown}}},
     )
 
 

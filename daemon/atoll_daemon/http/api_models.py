@@ -293,7 +293,7 @@ class ClassResponse(Response):
     delay_box: str
     rtt_ns: int
     jitter_ns: int
-    vlan: int
+    vlan: int | None = Field(description="VLAN id on the delay box's trunk; null for a class with ports of its own.")
 
 
 class InventoryResponse(LabResponse):
@@ -378,13 +378,27 @@ class PlanResponse(Response):
     warnings: list[MistakeResponse] = WARNINGS
 
 
+class SwapPartResponse(Response):
+    """A part of a swap. A swap of chains has several if nothing distinguishes the packets of both versions."""
+
+    subject: Literal["latency", "chains"]
+    what: list[str] = Field(description="The differences to the version before.")
+    connections: list[str] = Field(description="Boxes whose connections break.")
+    without: list[str] = Field(
+        description="Boxes and taps of both the old and the new version that no packet passes until the next part."
+    )
+    uncoded: list[str] = Field(description="Those of `without` that encode packets.")
+    drain_ns: int = Field(description="The least time until the version before has drained.")
+
+
 class ChangesResponse(Response):
     """The changes that were made, or that would be made."""
 
     experiment: str
     dry_run: bool
     changes: list[TestbedChange]
-    lines: list[str] = Field(description="A readable line for each change.")
+    lines: list[str] = Field(description="A readable line for each change, and for each part of the swap.")
+    parts: list[SwapPartResponse] = Field(description="The parts of the swap, in order; none if no path changes.")
     warnings: list[MistakeResponse] = WARNINGS
 
 

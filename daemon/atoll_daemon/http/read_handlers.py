@@ -280,7 +280,7 @@ def _classes(network: Network) -> list[dict[str, Any]]:
             "delay_box": box,
             "rtt_ns": each.rtt.ns,
             "jitter_ns": each.jitter.ns,
-            "vlan": each.vlan,
+            "vlan": each.tag,
         }
         for box, each in latency_classes(network)
     ]

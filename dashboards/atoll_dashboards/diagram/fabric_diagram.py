@@ -80,7 +80,7 @@ def _lines(network: Network, switch: Switch) -> list[CardLine]:
         for box in network.boxes
         if any(here(leg.attached) for legs in box.pairs for leg in (legs.world, legs.island))
     ]
-    delays = [box.name for box in network.delay_boxes if here(box.trunk.attached)]
+    delays = [box.name for box in network.delay_boxes if any(here(leg.attached) for leg in box.interfaces)]
     taps = [tap.name for tap in network.taps if here(tap.interface.attached) and not tap.physical]
     lines = [CardLine(switch.name, 12, bold=True), CardLine(f"{switch.driver}, dpid {switch.dpid}", 9, colour=GREY)]
     for words, names in (("", hosts), ("boxes: ", boxes), ("delay boxes: ", delays), ("taps: ", taps)):

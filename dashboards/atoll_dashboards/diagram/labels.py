@@ -77,7 +77,9 @@ def delay_words(network: Network, experiment: Experiment) -> list[CardLine]:
             span = f"RTT {least}" if least == most else f"RTT {least} to {most}"
             several = f"{len(classes)} classes" if len(classes) > 1 else "1 class"
             lines += [CardLine(box.name, 12, bold=True), CardLine(several, 10), CardLine(span, 10)]
-            lines.append(CardLine(str(box.trunk.attached), _SMALL, colour=GREY))
+            ports = [leg.attached for leg in box.interfaces]
+            several = f"{ports[0]} to {ports[-1]}" if len(ports) > 1 else f"{ports[0]}"
+            lines.append(CardLine(several, _SMALL, colour=GREY))
     return lines
 
 

@@ -167,8 +167,8 @@ def box_kinds(network: Network) -> dict[str, BoxKind]:
 
 
 def class_names(network: Network) -> dict[int, str]:
-    """The latency classes' names by VLAN id."""
-    return {each.vlan: each.name for box in network.delay_boxes for each in box.classes}
+    """The latency classes' names by number: VLAN ids, and those of classes with ports."""
+    return {number: each.name for box in network.delay_boxes for each in box.classes for number in each.numbers}
 
 
 def _app(cookie: int) -> str:

@@ -158,15 +158,18 @@ def test_a_branch_that_an_earlier_change_added_counts(written) -> None:
     )
 
 
-def test_a_change_that_cannot_be_told_apart_is_refused_with_its_line(written) -> None:
-    """Boxes before and behind a routed box that stays cannot both change: the message says which change, and helps."""
+def test_a_change_that_cannot_be_told_apart_passes_versions_in_between(written) -> None:
+    """Boxes before and behind a routed box that stays cannot both change at once; the plan says what happens."""
     path = written(
         "{at: 10 s, chain: [coder-w, sat, coder-i]}",
         "{at: 20 s, chain: [sat, coder-w, coder-i]}",
     )
-    found = mistakes(path)
-    assert all(message.startswith("13: change 2 (at 20 s): ") for message in found)
-    assert any("cannot change under traffic" in message for message in found)
+    network, experiment = load_experiment(path)
+    schedule = plan_schedule(network, experiment, make_plan(network, experiment))
+    assert [len(each.swap.parts) for each in schedule] == [1, 2]
+    text = schedule_text(experiment, schedule)
+    assert "    the swap has 2 parts, one after the other:" in text
+    assert "no packet passes coder-" in text
 
 
 def test_changes_too_close_to_drain_are_refused(written) -> None:

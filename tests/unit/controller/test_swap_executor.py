@@ -132,15 +132,23 @@ async def trial(
     late: Collection[str] = (),
     probe: Callable[[Stage], Awaitable[None]] | None = None,
     before_cutover: Callable[[], Awaitable[None]] | None = None,
+    detour: bool = False,
 ) -> Trial:
-    """The old version on the switches, the swap ready to run; traffic all along."""
+    """The old version on the switches, the swap ready to run; traffic all along. ``detour``: boxes have no spare legs.
+
+    Then latencies stay, as one part more would hold only what other trials do.
+    """
     network = laboratory()
+    if detour:
+        network = replace(network, boxes=tuple(replace(box, spare=None) for box in network.boxes))
     before = experiment(network, ("t0", "b0", "b1"), [("w1", "rtt-10")])
-    after = experiment(network, ("b2", "t0", "b1", "b0"), [("w1", "rtt-20")])
-    between = replace(before, latency=after.latency)
+    after = experiment(network, ("b2", "t0", "b1", "b0"), [("w1", "rtt-10" if detour else "rtt-20")])
     swap = plan_swap(network, before, UNTAGGED, after)
+    assert len(swap.parts) == 2
     old, new = make_plan(network, before), make_plan(network, after, layout=swap.layout)
-    traffic = Traffic(network, ((old, before), (make_plan(network, between), between), (new, after)))
+    steps = steps_of(old, new, swap)
+    middle = next(step.before for step in steps if step.stage.part)
+    traffic = Traffic(network, tuple(zip((old, middle, new), swap.versions, strict=True)))
     switches = MemorySwitches(network, lambda: traffic.look(switches) if running else None, late)
     running: list[bool] = []
     kept = Reconciler(switches, network, lambda: nothing(switches), EventBus())
@@ -171,12 +179,15 @@ async def trial(
     class Owner:
         """Records the cutover and the stages."""
 
-        async def before_cutover(self) -> None:
+        async def before_shift(self, stage: Stage) -> None:
             if before_cutover is not None:
                 await before_cutover()
 
         async def after_cutover(self) -> None:
             turned.append(True)
+
+        async def after_shift(self, stage: Stage) -> None:
+            """No connections are reset."""
 
         def stage_ended(self, report: StageReport) -> None:
             reports.append(report)
@@ -188,7 +199,7 @@ async def trial(
         if seconds:
             traffic.under_way.clear()
 
-    swapping = Swapping(kept, steps_of(old, new, swap), Verifier(), Owner(), sleep)
+    swapping = Swapping(kept, steps, Verifier(), Owner(), sleep)
     return Trial(switches, swapping, old, new, swap, reports, lambda: kept.plan, turned, slept)
 
 
@@ -264,6 +275,19 @@ async def test_whatever_goes_wrong_at_any_flow_mod_the_old_or_the_new_plan_stand
     outcomes = [await ends(await trial(Fault(kind, at), late=late)) for at in range(perfect.switches.sent)]
     collected = perfect.reports[-1].added + perfect.reports[-1].deleted
     assert outcomes == [False] * (len(outcomes) - collected) + [True] * collected
+
+
+async def test_a_swap_with_a_version_in_between_is_one_change() -> None:
+    """Whatever goes wrong in any part leads to the version before all of them or to the one behind."""
+    perfect = await trial(detour=True)
+    assert perfect.swap.parts[0].without == ("b0",)
+    await perfect.swapping.run()
+    assert [report.part for report in perfect.reports] == [stage.part for stage in perfect.swap.stages]
+    assert perfect.turned == [True]
+    for kind in ("refused", "ignored", "switch", "controller"):
+        outcomes = [await ends(await trial(Fault(kind, at), detour=True)) for at in range(perfect.switches.sent)]
+        collected = perfect.reports[-1].added + perfect.reports[-1].deleted
+        assert outcomes == [False] * (len(outcomes) - collected) + [True] * collected, kind
 
 
 async def test_cancelled_at_any_flow_mod_it_goes_back_unless_packets_have_turned() -> None:

@@ -147,10 +147,23 @@ def test_reordered_routed_boxes_take_their_spare_legs(lab: tuple[Network, Experi
     )
     swap = plan_swap(network, old, UNTAGGED, new)
     assert swap.layout.spare
+    assert len(swap.parts) == 1
+
+
+def test_a_swap_for_which_there_is_no_version_in_between_is_refused(
+    lab: tuple[Network, Experiment], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """In one line, with the box and the remedy. No lab is known whose switches leave no detour, so there is none."""
+    network, experiment = lab
+    old, new = (
+        with_chain(experiment, "pep-w", "coder-w", "sat", "tap-5"),
+        with_chain(experiment, "coder-w", "pep-w", "sat", "tap-5"),
+    )
     poor = replace(network, boxes=tuple(replace(box, spare=None) for box in network.boxes))
+    monkeypatch.setattr("atoll_controller.fabric.swap_plan.detours", lambda *_: ())
     with pytest.raises(PlanError) as refusal:
         plan_swap(poor, old, UNTAGGED, new)
-    assert "leave routed box 'pep-w' by the same port without a tag, and it has no spare ports" in str(refusal.value)
+    assert "leave routed box 'pep-w' by the same port without a tag, it has no spare ports" in str(refusal.value)
     assert "give it 'spare: {world: .., island: ..}' in the lab" in str(refusal.value)
     assert str(refusal.value).endswith("or, if packets may be lost, use `atoll apply EXPERIMENT --immediate`")
     assert len(str(refusal.value).splitlines()) == 1

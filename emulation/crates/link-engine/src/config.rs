@@ -45,8 +45,8 @@ pub(crate) enum Counted {
 #[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct DelayConfig {
-    /// Interface that all classes share.
-    pub(crate) trunk: String,
+    /// Interface that all classes with a VLAN share.
+    pub(crate) trunk: Option<String>,
     pub(crate) mtu: u32,
     pub(crate) seed: u64,
     pub(crate) classes: Vec<ClassConfig>,
@@ -55,11 +55,14 @@ pub(crate) struct DelayConfig {
     pub(crate) stall_from_ns: Option<u64>,
 }
 
-/// A latency class.
-#[derive(Debug, Clone, Copy, Deserialize)]
+/// A latency class: of a VLAN on the trunk, or of untagged frames that go from one interface to another.
+#[derive(Debug, Clone, Deserialize)]
 #[serde(deny_unknown_fields)]
 pub(crate) struct ClassConfig {
+    /// Without a VLAN a number above all VLAN ids.
     pub(crate) vlan: u16,
+    pub(crate) from: Option<String>,
+    pub(crate) to: Option<String>,
     delay_ns: u64,
     /// Half-width of the uniform distribution around `delay_ns`: the short form of `jitter`.
     #[serde(default)]
@@ -108,7 +111,23 @@ impl LinkConfig {
     }
 }
 
+/// VLAN ids have twelve bits.
+const LAST_VLAN: u16 = 4095;
+
 impl DelayConfig {
+    /// The interfaces: the trunk first, then those that classes name, each once.
+    pub(crate) fn interfaces(&self) -> Vec<&str> {
+        let mut names: Vec<&str> = self.trunk.iter().map(String::as_str).collect();
+        for class in &self.classes {
+            for name in [&class.from, &class.to].into_iter().flatten() {
+                if !names.contains(&name.as_str()) {
+                    names.push(name);
+                }
+            }
+        }
+        names
+    }
+
     /// # Errors
     /// The first thing wrong with `line`.
     pub(crate) fn parse(line: &str) -> Result<Self, BadConfiguration> {
@@ -116,8 +135,16 @@ impl DelayConfig {
         check_mtu(config.mtu)?;
         let mut vlans = BTreeSet::new();
         for class in &config.classes {
-            if !(1..=4094).contains(&class.vlan) {
-                return Err(BadConfiguration::Vlan(class.vlan));
+            match (&class.from, &class.to) {
+                (None, None) if !(1..=4094).contains(&class.vlan) => {
+                    return Err(BadConfiguration::Vlan(class.vlan));
+                }
+                (None, None) if config.trunk.is_none() => {
+                    return Err(BadConfiguration::NoTrunk(class.vlan));
+                }
+                (None, None) => {}
+                (Some(from), Some(to)) if from != to && class.vlan > LAST_VLAN => {}
+                _ => return Err(BadConfiguration::Ends(class.vlan)),
             }
             if !vlans.insert(class.vlan) {
                 return Err(BadConfiguration::VlanTwice(class.vlan));
@@ -198,6 +225,28 @@ mod tests {
             assert!(error.contains(message), "{error}");
             assert!(!error.contains('\n'));
         }
+    }
+
+    #[test]
+    fn a_class_without_a_vlan_has_two_interfaces_and_a_number_above_all_ids() {
+        let parsed = |class: &str| {
+            DelayConfig::parse(&format!(
+                r#"{{"mtu":1500,"seed":1,"classes":[{{"delay_ns":1,{class}}}]}}"#
+            ))
+        };
+        let config = parsed(r#""vlan":4096,"from":"w","to":"i""#).unwrap();
+        assert_eq!(config.interfaces(), ["w", "i"]);
+        for wrong in [
+            r#""vlan":4096,"from":"w","to":"w""#,
+            r#""vlan":4096,"from":"w""#,
+            r#""vlan":101,"from":"w","to":"i""#,
+        ] {
+            assert!(matches!(parsed(wrong), Err(BadConfiguration::Ends(_))));
+        }
+        assert!(matches!(
+            parsed(r#""vlan":101"#),
+            Err(BadConfiguration::NoTrunk(101))
+        ));
     }
 
     #[test]

@@ -1,5 +1,6 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The delay box: one interface, one latency class per VLAN id; frames go back where they came from.
+//! The delay box. A latency class has a VLAN id on the trunk, where its frames go back where they came from, or takes
+//! untagged frames from one interface to another.
 
 use crate::config::{Counted, DelayConfig};
 use crate::emulator::Emulation;
@@ -10,8 +11,6 @@ use crate::request::Change;
 use atoll_frame_engine::{Arrival, Doubtful, FrameOutput, KernelPaced, Outgoing, Punctuality};
 use atoll_link_model::{ConfigError, DelayLine, LinkChange, SplitMix64};
 use atoll_measures::Marked;
-
-const TRUNK: usize = 0;
 
 /// `atoll-host delay`.
 #[derive(Debug)]
@@ -32,6 +31,11 @@ pub(crate) struct DelayProgram {
 impl DelayProgram {
     /// All classes empty.
     pub(crate) fn new(config: &DelayConfig) -> Result<Self, BadConfiguration> {
+        let names = config.interfaces();
+        let port_of = |name: &Option<String>| {
+            let name = name.as_deref()?;
+            names.iter().position(|known| *known == name)
+        };
         let classes = config
             .classes
             .iter()
@@ -39,6 +43,10 @@ impl DelayProgram {
                 let random = SplitMix64::new(config.seed, u64::from(class.vlan));
                 Ok(Class {
                     vlan: class.vlan,
+                    tag: class.from.is_none().then_some(class.vlan),
+                    // The trunk is the first interface.
+                    from: port_of(&class.from).unwrap_or_default(),
+                    to: port_of(&class.to).unwrap_or_default(),
                     line: DelayLine::new(class.settings(), random)?,
                     sums: ClassCounters::default(),
                     marked: Marked::default(),
@@ -78,7 +86,7 @@ impl Emulation for DelayProgram {
         let Some(class) = self
             .classes
             .iter_mut()
-            .find(|class| Some(class.vlan) == vlan)
+            .find(|class| class.tag == vlan && class.from == arrival.port)
         else {
             self.unknown_vlan_packets += 1;
             return;
@@ -114,7 +122,7 @@ impl Emulation for DelayProgram {
             .enumerate()
             .min_by_key(|(_, class)| class.line.next_departure().unwrap_or(u64::MAX))?;
         let departure = class.line.pop_due(now)?;
-        Some(Passed::outgoing(line, TRUNK, departure))
+        Some(Passed::outgoing(line, class.to, departure))
     }
 
     fn shortest_delay_ns(&self) -> u64 {
@@ -201,7 +209,14 @@ impl Emulation for DelayProgram {
 /// One latency class. Linear search finds it: a testbed has some dozens at most.
 #[derive(Debug)]
 struct Class {
+    /// What requests and counters call it.
     vlan: u16,
+    /// Of its frames; `None`: untagged.
+    tag: Option<u16>,
+    /// The port where its frames arrive.
+    from: usize,
+    /// The port where they leave.
+    to: usize,
     line: DelayLine<Held>,
     punctuality: Punctuality,
     /// Since the start, with frames passed to the kernel counted as out, without timing.

@@ -28,6 +28,12 @@ pub(crate) enum BadConfiguration {
     Vlan(u16),
     #[error("configuration: vlan {0} has two classes")]
     VlanTwice(u16),
+    #[error("configuration: vlan {0} needs a trunk")]
+    NoTrunk(u16),
+    #[error(
+        "configuration: class {0} needs both from and to, two interfaces, and a number above 4095"
+    )]
+    Ends(u16),
 }
 
 /// The form in which `atoll-host` recognises a bad configuration.

@@ -49,7 +49,11 @@ pub fn run_link() -> Result<(), Box<dyn std::error::Error>> {
 pub fn run_delay() -> Result<(), Box<dyn std::error::Error>> {
     let mut input = Input::standard();
     let config = DelayConfig::parse(&input.first_line()?).map_err(io::Error::from)?;
-    let ports = vec![Port::open(&config.trunk, config.mtu)?];
+    let ports = config
+        .interfaces()
+        .into_iter()
+        .map(|name| Port::open(name, config.mtu))
+        .collect::<Result<_, _>>()?;
     let program = delay::DelayProgram::new(&config).map_err(io::Error::from)?;
     let settings = waiting(config.departures, config.spin_ns);
     Ok(Engine::new(Emulator(program), ports, settings)?.run(input)?)

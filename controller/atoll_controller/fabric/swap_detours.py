@@ -1,0 +1,159 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Detours of a swap: versions between the old and the new one where nothing distinguishes the packets of these two.
+
+A routed box removes tags. If both versions contain it and differ before it and behind it, a swap cannot change both at
+once. Two kinds of versions in between help: one that differs on one side of such a box only, and one without the box.
+A version without any routed box that the neighbours contain can always be swapped to and from.
+"""
+
+from collections.abc import Callable, Collection, Iterable, Iterator
+from dataclasses import replace
+from itertools import combinations, permutations
+
+from atoll_core.experiment.experiment import Chain, Experiment
+from atoll_core.experiment.peers import find_peers
+from atoll_core.experiment.tunnels import pairs_of
+from atoll_core.lab.network import Network
+
+Detour = tuple[Experiment, ...]
+
+_MOST_SUBSETS_OF = 5  # groups of boxes; of more, only one or two are left out, or all
+_MOST_ORDERED = 4  # parts of a chain; of more, only two orders are tried
+
+
+def detours(network: Network, old: Experiment, new: Experiment) -> Iterator[Detour]:
+    """The versions to pass between two versions, in order of their effects on traffic, the smallest first.
+
+    First detours that leave out no box, then those that leave out the fewest stateful boxes, the fewest boxes that
+    encapsulate, and the fewest boxes. Boxes of a pair are left out together. The settings of links and boxes are those
+    that are active during a swap: the old ones of all that the old version has.
+    """
+    base = _bases(old, new)
+    groups = _groups(network, old, new)
+    boxes = {box.name: box for box in network.boxes}
+
+    def effects(left_out: frozenset[str]) -> tuple[int, int, int]:
+        chosen = [boxes[name] for name in left_out]
+        return sum(box.stateful for box in chosen), sum(bool(box.kind.encapsulates) for box in chosen), len(chosen)
+
+    shared = _boxes_of(old) & _boxes_of(new)
+    sets = [frozenset[str]().union(*some) for some in _subsets([each for each in groups if each & shared])]
+    seen: set[tuple[tuple[Chain, ...], ...]] = set()
+    for left_out in (*sorted(dict.fromkeys(sets), key=effects), frozenset[str]().union(*groups)):
+        first, last = (_without(network, version, left_out) for version in base)
+        passed = _distinct((base[0], first, *_by_parts(groups, first, last), last, base[1]))[1:-1]
+        chains = tuple(version.chains for version in passed)
+        if passed and chains not in seen:
+            seen.add(chains)
+            yield passed
+
+
+def _bases(old: Experiment, new: Experiment) -> tuple[Experiment, Experiment]:
+    """Both versions with the links and boxes as they are set during the swap."""
+    links, boxes = list(old.links_over_time), list(old.boxes)
+    links += [link for link in new.links_over_time if link.box not in {each.box for each in links}]
+    boxes += [box for box in new.boxes if box.box not in {each.box for each in boxes}]
+    return (
+        replace(old, links=tuple(links), boxes=tuple(boxes), schedule=()),
+        replace(new, links=tuple(links), boxes=tuple(boxes), schedule=()),
+    )
+
+
+def _boxes_of(version: Experiment) -> frozenset[str]:
+    return frozenset(hop for chain in version.chains for hop in chain.hops)
+
+
+def _groups(network: Network, old: Experiment, new: Experiment) -> list[frozenset[str]]:
+    """The routed boxes of both versions, those of a pair together."""
+    passed = _boxes_of(old) | _boxes_of(new)
+    groups = [frozenset({box.name}) for box in network.boxes if box.routed and box.name in passed]
+    for version in (old, new):
+        used, (peers, _) = version.as_used(network), find_peers(network, version)
+        pairs = [{world.name, island.name} for chain in version.chains for world, island in pairs_of(used, chain)]
+        for pair in (*pairs, *({*chain.hops} & peers.keys() for chain in version.chains)):
+            touched = [group for group in groups if group & pair]
+            groups = [group for group in groups if group not in touched]
+            groups += [frozenset[str]().union(*touched)] if touched else []
+    return sorted(groups, key=sorted)
+
+
+def _subsets(groups: list[frozenset[str]]) -> Iterator[tuple[frozenset[str], ...]]:
+    sizes = range(len(groups) + 1)
+    for size in sizes if len(groups) <= _MOST_SUBSETS_OF else (0, 1, 2, len(groups)):
+        yield from combinations(groups, size)
+
+
+def _without(network: Network, version: Experiment, left_out: frozenset[str]) -> Experiment:
+    """A version without these boxes, and without the physical taps in their cables."""
+    cables = {
+        leg.attached
+        for box in network.boxes
+        if box.name in left_out
+        for pair in box.pairs
+        for leg in (pair.world, pair.island)
+    }
+    taps = {tap.name for tap in network.taps if tap.physical and tap.interface.attached in cables}
+    return _rewired(version, lambda chain: tuple(hop for hop in chain.hops if hop not in left_out | taps))
+
+
+def _rewired(version: Experiment, hops: Callable[[Chain], tuple[str, ...]]) -> Experiment:
+    chain, *branches = (replace(chain, hops=hops(chain)) for chain in version.chains)
+    return replace(version, chain=chain, branches=tuple(branches))
+
+
+def _distinct(versions: Iterable[Experiment]) -> Detour:
+    """The versions without those that equal the one before."""
+    found: list[Experiment] = []
+    for version in versions:
+        if not found or found[-1].chains != version.chains:
+            found.append(version)
+    return tuple(found)
+
+
+_Part = tuple[str, int]  # a chain, and which of its parts
+
+
+def _by_parts(groups: Iterable[frozenset[str]], old: Experiment, new: Experiment) -> Iterator[Experiment]:
+    """Versions that change from old to new one part of a chain at a time; parts begin at routed boxes of both versions.
+
+    None if versions have other branches, or routed boxes in another order, or if there is no order in which each
+    version has all boxes and taps of both once, and all pairs whole.
+    """
+    alike = [[(chain.name, chain.carries) for chain in version.chains] for version in (old, new)]
+    if alike[0] != alike[1]:
+        return
+    routed = frozenset[str]().union(*groups)
+    chains = {one.name: (one.hops, other.hops) for one, other in zip(old.chains, new.chains, strict=True)}
+    cut = {name: [_cut(hops, routed & {*pair[0]} & {*pair[1]}) for hops in pair] for name, pair in chains.items()}
+    if any([part[:1] for part in was[1:]] != [part[:1] for part in now[1:]] for was, now in cut.values()):
+        return
+    differing = [(name, at) for name, (was, now) in cut.items() for at in range(len(was)) if was[at] != now[at]]
+    orders = permutations(differing) if len(differing) <= _MOST_ORDERED else iter((differing, differing[::-1]))
+
+    def with_parts(done: Iterable[_Part]) -> Experiment:
+        def hops(chain: Chain) -> tuple[str, ...]:
+            was, now = cut[chain.name]
+            return tuple(hop for at in range(len(was)) for hop in (now if (chain.name, at) in done else was)[at])
+
+        return _rewired(old, hops)
+
+    def is_possible(chain: Chain) -> bool:
+        passed, (was, now) = {*chain.hops}, chains[chain.name]
+        whole = all(passed & group in (set(), {*was} & group, {*now} & group) for group in groups)
+        return whole and len(passed) == len(chain.hops) and passed >= {*was} & {*now}
+
+    for order in orders:
+        versions = [with_parts(order[:count]) for count in range(1, len(order))]
+        if all(is_possible(chain) for version in versions for chain in version.chains):
+            yield from versions
+            return
+
+
+def _cut(hops: tuple[str, ...], at: Collection[str]) -> list[tuple[str, ...]]:
+    """The parts of a chain: the first one before all of these boxes, the others from one of them on."""
+    found: list[tuple[str, ...]] = [()]
+    for hop in hops:
+        if hop in at:
+            found.append(())
+        found[-1] += (hop,)
+    return found

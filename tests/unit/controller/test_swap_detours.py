@@ -1,0 +1,96 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The versions that a swap passes where nothing distinguishes the old version from the new one, and what it says."""
+
+from collections.abc import Callable
+from dataclasses import replace
+from pathlib import Path
+
+import pytest
+
+from atoll_controller.fabric.swap_plan import Swap, plan_swap
+from atoll_controller.planner.swap_text import parts_json, swap_lines
+from atoll_core.description.loader import load_experiment
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.network import Network
+from atoll_core.plan.tag_layout import UNTAGGED
+
+WHOLE = ("tap-w", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-i")
+
+Planned = Callable[[str, tuple[str, ...], tuple[str, ...]], Swap]
+
+
+@pytest.fixture
+def planned(project: Path) -> Planned:
+    """The swap between two chains in the lab of an example, without spare legs."""
+
+    def plan(example: str, old: tuple[str, ...], new: tuple[str, ...]) -> Swap:
+        network, experiment = load_experiment(project / "examples" / example)
+        return plan_swap(bare(network), with_chain(experiment, old), UNTAGGED, with_chain(experiment, new))
+
+    return plan
+
+
+def bare(network: Network) -> Network:
+    """The lab without spare legs."""
+    return replace(network, boxes=tuple(replace(box, spare=None) for box in network.boxes))
+
+
+def with_chain(experiment: Experiment, hops: tuple[str, ...]) -> Experiment:
+    """The experiment with another chain."""
+    return replace(experiment, chain=replace(experiment.chain, hops=hops))
+
+
+def chains(swap: Swap) -> list[tuple[str, ...]]:
+    """What packets pass, version by version."""
+    return [version.chain.hops for version in swap.versions]
+
+
+def test_half_coded_follows_a_full_chain(project: Path) -> None:
+    """The example that was refused: PEPs leave, and the coders come back for half of the island."""
+    network, new = load_experiment(project / "examples" / "half-coded.yaml")
+    swap = plan_swap(network, with_chain(replace(new, branches=()), WHOLE), UNTAGGED, new)
+    assert len(swap.parts) == 2
+    assert swap.parts[-1].after == new
+    assert {*swap.parts[0].without} <= {"coder-w", "coder-i"}
+
+
+def test_one_side_of_a_box_that_stays_changes_after_the_other(planned: Planned) -> None:
+    """No box that both versions pass is left out."""
+    old, new = ("pep-w", "coder-w", "sat"), ("coder-w", "sat", "pep-i")
+    swap = planned("geo.yaml", old, new)
+    assert chains(swap) in [[old, middle, new] for middle in (("coder-w", "sat"), (*old, "pep-i"))]
+    assert [part.without for part in swap.parts] == [(), ()]
+
+
+def test_coders_enter_and_leave_together_and_their_moment_is_told(planned: Planned) -> None:
+    """They change places. PEPs stay, so that their connections go on; so do the link and the taps."""
+    old = ("tap-w", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-i")
+    new = ("tap-w", "pep-w", "coder-i", "sat", "coder-w", "pep-i", "tap-i")
+    swap = planned("coder-geo.yaml", old, new)
+    assert chains(swap) == [old, ("tap-w", "pep-w", "sat", "pep-i", "tap-i"), new]
+    assert [part.without for part in swap.parts] == [("coder-w", "coder-i"), ()]
+    assert swap.moved == ()
+    first, second, third = swap_lines(swap)
+    assert first == "the swap has 2 parts, one after the other:"
+    assert second.startswith("  1. chain tap-w pep-w sat pep-i tap-i; no packet passes coder-w, coder-i until part 2, ")
+    assert "so that packets are not coded by coder-w, coder-i; at least " in second
+    assert third.startswith("  2. chain tap-w pep-w coder-i sat coder-w pep-i tap-i; at least ")
+    assert [part["uncoded"] for part in parts_json(swap)] == [["coder-w", "coder-i"], []]
+
+
+def test_connections_break_in_the_part_that_moves_their_box(planned: Planned) -> None:
+    """PEPs change places with each other: there is no version with both in between, so that one of them leaves."""
+    old, new = ("pep-w", "sat", "pep-i"), ("pep-i", "sat", "pep-w")
+    swap = planned("pep-both.yaml", old, new)
+    assert len(swap.parts) > 1
+    assert all(part.moved for part in swap.parts)
+    assert {box for stage in swap.stages for box in stage.moved} == {*swap.moved}
+    assert any("connections through pep-" in line for line in swap_lines(swap))
+
+
+def test_a_swap_that_needs_no_version_in_between_has_none(planned: Planned) -> None:
+    """One part, of which only effects are told."""
+    swap = planned("pep-both.yaml", ("tap-w", "sat", "tap-i"), ("tap-w", "pep-w", "sat", "pep-i", "tap-i"))
+    assert len(swap.parts) == 1
+    assert list(swap_lines(swap)) == ["connections through pep-w, pep-i break"]
+    assert list(swap_lines(planned("geo.yaml", ("sat",), ("sat",)))) == []
