@@ -16,7 +16,7 @@ STUDIES = {
     "asymmetric": 18,
     "base-scenarios": 48,
     "geo-load-queue": 210,
-    "geo-peps": 48,
+    "geo-peps": 60,
     "geo-queues": 24,
     "geo-regimes": 48,
     "laboratory-grid": 990,
