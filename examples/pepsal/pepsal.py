@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""PEPsal on a box of kind `program`: ``pepsal.py WORLD ISLAND ADDRESS``, the box's interfaces and an island host's address.
+"""PEPsal on a box of kind `program`: ``pepsal.py WORLD ISLAND ADDRESS``, its interfaces and an island host's address.
 
 PEPsal takes the TCP connections of island hosts by TPROXY, and opens others to their servers, from the box's own
 address. No switch forwards packets to that one, so these leave with ADDRESS (source NAT): servers see one client.
@@ -49,9 +49,12 @@ def main(world: str, island: str, address: str) -> None:
     for words in ROUTES:
         subprocess.run(["ip", *words.split()], check=True)
     for name, value in SYSCTLS.items():
-        Path("/proc/sys/net/ipv4", name).write_text(value, encoding="ascii")
+        try:
+            Path("/proc/sys/net/ipv4", name).write_text(value, encoding="ascii")
+        except PermissionError:  # a congestion control that the machine does not let everybody use
+            sys.exit(f"net.ipv4.{name} cannot be {value}: add it to net.ipv4.tcp_allowed_congestion_control")
     print(f"PEPsal takes TCP from {island}", flush=True)
-    os.execvp("pepsal", ["pepsal", "-p", PORT, "-c", CONNECTIONS, "-C", "cubic"])
+    os.execvp("pepsal", ["pepsal", "-p", PORT, "-c", CONNECTIONS, "-C", "cubic"])  # noqa: S606 (there is no shell to need)
 
 
 if __name__ == "__main__":

@@ -88,7 +88,9 @@ async def _measure(options: argparse.Namespace) -> None:
     if not pepsal:
         print(f"{PEPSAL}: {_REMEDY}")
     if options.json:
-        write_results(options.json, {"machine": machine, "bulk_bit_s": bulk, "two_boxes_bit_s": twos, "downloads": ended})
+        write_results(
+            options.json, {"machine": machine, "bulk_bit_s": bulk, "two_boxes_bit_s": twos, "downloads": ended}
+        )
     if options.render:
         put_figures(options.render, "the proxy", lambda: f"\n\n{text}\n\n")
         put_figures(options.render, "two proxies", lambda: f"\n\n{two}\n\n")
@@ -136,7 +138,7 @@ def _frames(*, offloads: bool) -> str:
 def _bulk_table(bulk: dict[str, dict[str, list[float]]], other: str) -> str:
     """``other``: a way that all are compared with, next to routing, if it was measured."""
     lines = [
-        f"| packets | way | Gbit/s, median | least | most | / routing, median of rounds | / {other}, median of rounds |",
+        f"| packets | way | Gbit/s, median | least | most | / routing, median of rounds | / {other} |",
         "|---|---|---:|---:|---:|---:|---:|",
     ]
     for frames, rates in bulk.items():

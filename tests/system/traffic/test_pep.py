@@ -364,11 +364,11 @@ async def test_what_a_client_sent_before_its_reset_reaches_a_late_server(tmp_pat
         await pep.server()
         await lab.run(pep.world, LATE)
         given: dict[str, dict[str, Any]] = {side: {"mode": "early"} for side in ("world", "island")}
-        for side, settings in given.items():
+        for side in given:
             if how == "multiplexed":
-                settings |= multiplexed(side)
+                given[side] |= multiplexed(side)
             elif how == "fast open":
-                settings["legs"] = {"world": {}, "island": {}, side: {"fast_open": True}}
+                given[side]["legs"] = {"world": {}, "island": {}, side: {"fast_open": True}}
         for netns in (other, pep.box):
             await lab.run(netns, f"sysctl -qw net.ipv4.tcp_fastopen={0x207}")
         await start(lab, "other", other, **given["island"])

@@ -44,7 +44,9 @@ def laboratory(conserves: bool | None = None, payload: bool = True) -> Network:
     world, island = (
         Interface(f"pep-{end}", f"02:00:00:00:02:0{n}", PortRef("s1", 90 + n)) for n, end in enumerate("wi")
     )
-    pep = ChainBox("pep", PROGRAM, world, island, None, Forwarding.ROUTED, conserves_packets=conserves, conserves_payload=payload)
+    pep = ChainBox(
+        "pep", PROGRAM, world, island, None, Forwarding.ROUTED, conserves_packets=conserves, conserves_payload=payload
+    )
     return replace(lab, boxes=(*lab.boxes, pep))
 
 
@@ -102,8 +104,8 @@ def test_a_box_that_cuts_segments_anew_is_proven_by_payload(tmp_path: Path) -> N
     ]
     assert summary["loss_bytes_captures"] is None
     assert summary["payload"] == {
-        "boxes": ["pep"], "lossy": [], "world_bytes": 3000, "island_bytes": 3000, "open_connections": 0, "held_bytes_max": 0,
-        "received_bytes": None, "wrong": [],
+        "boxes": ["pep"], "lossy": [], "world_bytes": 3000, "island_bytes": 3000, "open_connections": 0,
+        "held_bytes_max": 0, "received_bytes": None, "wrong": [],
     }  # fmt: skip
     assert proofs(summary["stretches"], summary["payload"]) == [
         "captures link-sat and island are equal to the byte",

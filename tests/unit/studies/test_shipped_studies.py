@@ -15,6 +15,7 @@ from tests.support.sandbox import ROOT
 STUDIES = {
     "asymmetric": 18,
     "base-scenarios": 48,
+    "geo-full-peps": 12,
     "geo-load-queue": 210,
     "geo-peps": 60,
     "geo-queues": 24,

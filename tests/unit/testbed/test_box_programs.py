@@ -51,7 +51,10 @@ WHERE = "in FOLDER, the folder of the lab's file; write a path relative to that 
         (
             "[sh, -c, 'exit 0']",
             ", needs: {relayd: example.org has it, ./relayd: 'make it'}",
-            ["needs: there is no program 'relayd'; example.org has it", "needs: there is no program './relayd'; make it"],
+            [
+                "needs: there is no program 'relayd'; example.org has it",
+                "needs: there is no program './relayd'; make it",
+            ],
         ),
         ("[python3, there.py]", "", []),
         ("[./there.py]", "", []),
