@@ -364,7 +364,7 @@ async def test_what_a_client_sent_before_its_reset_reaches_a_late_server(tmp_pat
         await pep.server()
         await lab.run(pep.world, LATE)
         given: dict[str, dict[str, Any]] = {side: {"mode": "early"} for side in ("world", "island")}
-        for side in given:
+        for side in ("world", "island"):
             if how == "multiplexed":
                 given[side] |= multiplexed(side)
             elif how == "fast open":
