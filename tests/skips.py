@@ -86,6 +86,7 @@ ALLOWED = (
         without("curl", "nginx-light", "wrk"),
         "tests only",
     ),
+    Allowed("tests/system/virtual/test_virtual_pepsal", "PEPsal is not installed", always, "it is not distributed"),
     Allowed(
         "tests/system/emulation/test_tc_",
         "cannot restore the registers of this processor",

@@ -202,13 +202,13 @@ def resets(address: str) -> object:
     return [data == PAYLOAD[:SIZE], how]
 
 
-def client_resets(address: str) -> object:
-    """What the server has seen of a client that sends and resets."""
+def client_resets(address: str, seconds: str = "0.5") -> object:
+    """What the server has seen of a client that sends and resets, so long afterwards."""
     client = connected(address, RECORDING)
     client.sendall(PAYLOAD[:1000])
     time.sleep(0.3)
     reset(client)
-    time.sleep(0.5)
+    time.sleep(float(seconds))
     return [each[:2] for each in seen(address)]
 
 

@@ -77,6 +77,7 @@ def payload(facts: RunData, tables: Tables) -> Payload | None:
     came = after.group_by(pair).agg(island=pl.col("goodput_bytes").sum(), open=(~pl.col("ended")).sum())
     found = Payload(
         boxes=list(boxes),
+        lossy=[box.name for box in facts.network.boxes if box.name in boxes and not box.conserves_payload],
         world_bytes=0,
         island_bytes=0,
         open_connections=0,
@@ -94,7 +95,7 @@ def payload(facts: RunData, tables: Tables) -> Payload | None:
         found["island_bytes"] += one.island
         found["open_connections"] += one.still_open
         found["held_bytes_max"] += one.held_max
-        found["wrong"] += one.wrong()
+        found["wrong"] += () if found["lossy"] else one.wrong()
         if port == facts.experiment.traffic.port and (client_said := received.get((server, client))) is not None:
             found["received_bytes"] = (found["received_bytes"] or 0) + client_said[0]
             found["wrong"] += one.wrong_at_client(*client_said)

@@ -31,6 +31,7 @@ class Payload(TypedDict):
     """TCP payload to the island, each byte once, of connections whose chain has boxes that do not conserve packets."""
 
     boxes: list[str]  # boxes that do not conserve packets
+    lossy: list[str]  # those of them that are declared not to conserve payload either: both captures are not compared
     world_bytes: int  # TCP payload in the capture `world`
     island_bytes: int  # TCP payload in the capture `island`
     open_connections: int  # connections that had not ended at the island
@@ -75,7 +76,7 @@ def compared_links(stretches: Sequence[Section]) -> list[str]:
 def proofs(stretches: Sequence[Section], payload: Payload | None) -> list[str]:
     """The losses that captures prove, a line each."""
     lines = [_proof(each) for each in stretches if agrees(each)]
-    if payload is not None and not payload["wrong"]:
+    if payload is not None and not payload["wrong"] and not payload.get("lossy"):
         lines.append(_payload_proof(payload))
     return lines
 
@@ -93,5 +94,16 @@ def _payload_proof(payload: Payload) -> str:
     missing = payload["world_bytes"] - payload["island_bytes"]
     left = f", {missing} remain of {counted(payload['open_connections'], 'open connection')}" if missing else ""
     clients = "; clients received all bytes that arrived" if payload["received_bytes"] is not None else ""
+    return f"{_passed(payload)}{left}{clients}"
+
+
+def _passed(payload: Payload) -> str:
     entered, arrived = counted(payload["world_bytes"], "byte"), payload["island_bytes"]
-    return f"TCP payload through {', '.join(payload['boxes'])}: {entered} entered, {arrived} arrived{left}{clients}"
+    return f"TCP payload through {', '.join(payload['boxes'])}: {entered} entered, {arrived} arrived"
+
+
+def unproven(payload: Payload | None) -> list[str]:
+    """What is not proven because boxes are declared not to conserve payload."""
+    if payload is None or not payload.get("lossy"):  # absent from what older versions analysed
+        return []
+    return [f"{_passed(payload)}; {listed(payload['lossy'], 'and')} may lose some (conserves_payload: false)"]

@@ -9,8 +9,8 @@ from atoll_analysis.figures.udp import judge_udp
 from atoll_analysis.summary import LimitFigures, Summary
 from atoll_analysis.verdict.completeness import judge_asked
 from atoll_analysis.verdict.drop_report import judge_lost_outside, likely_causes
-from atoll_analysis.verdict.findings import Finding, grave
-from atoll_analysis.verdict.loss_agreement import compared_links, disagreements
+from atoll_analysis.verdict.findings import Finding, caveat, grave
+from atoll_analysis.verdict.loss_agreement import compared_links, disagreements, unproven
 from atoll_core.experiment.experiment import USUAL_LIMITS
 from atoll_core.plural import counted
 
@@ -28,6 +28,7 @@ def judge(summary: Summary) -> list[Finding]:
         *map(grave, (*_cut_short(summary), *_latency(summary))),
         *_lateness(summary),
         *map(grave, (*_boxes(summary), *_captures(summary), *_changes(summary), *losses)),
+        *map(caveat, unproven(summary.get("payload"))),
         *_bypassed(summary),
         *judge_asked(summary),
         *judge_udp(summary.get("udp")),

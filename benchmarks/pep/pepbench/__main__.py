@@ -79,18 +79,21 @@ async def _measure(options: argparse.Namespace) -> None:
             for way, found_rates in twos.items():
                 async with between_two(way, Path(scratch)) as found:
                     found_rates.append(await bulk_bit_s(found, seconds))
-        bulk[_frames(offloads=False) + ", two boxes"] = twos
         for way in ways:
             async with between(way, pepsal, Path(scratch), offloads=False) as found:
                 ended[way] = await downloads(found, _DOWNLOADS)
-    text = "\n\n".join([in_words(machine), _bulk_table(bulk), _ended_table(ended)])
-    print(text)
+    text = "\n\n".join([in_words(machine), _bulk_table(bulk, PEPSAL), _ended_table(ended)])
+    two = "\n\n".join([in_words(machine), _bulk_table({_frames(offloads=False): twos}, SPLIT)])
+    print(f"{text}\n\n{two}")
     if not pepsal:
         print(f"{PEPSAL}: {_REMEDY}")
     if options.json:
-        write_results(options.json, {"machine": machine, "bulk_bit_s": bulk, "downloads": ended})
+        write_results(
+            options.json, {"machine": machine, "bulk_bit_s": bulk, "two_boxes_bit_s": twos, "downloads": ended}
+        )
     if options.render:
         put_figures(options.render, "the proxy", lambda: f"\n\n{text}\n\n")
+        put_figures(options.render, "two proxies", lambda: f"\n\n{two}\n\n")
 
 
 async def _measure_idle(count: int) -> None:
@@ -132,18 +135,22 @@ def _frames(*, offloads: bool) -> str:
     return "up to 64 kB (offloads on)" if offloads else "of 1500 bytes"
 
 
-def _bulk_table(bulk: dict[str, dict[str, list[float]]]) -> str:
+def _bulk_table(bulk: dict[str, dict[str, list[float]]], other: str) -> str:
+    """``other``: a way that all are compared with, next to routing, if it was measured."""
     lines = [
-        "| packets | way | Gbit/s, median | least | most | / routing, median of rounds |",
-        "|---|---|---:|---:|---:|---:|",
+        f"| packets | way | Gbit/s, median | least | most | / routing, median of rounds | / {other} |",
+        "|---|---|---:|---:|---:|---:|---:|",
     ]
     for frames, rates in bulk.items():
         for way, found in rates.items():
-            routing = next(iter(rates.values()))
-            ratio = median(own / routed for own, routed in zip(found, routing, strict=True))
             gbit_s = [f"{rate / 1e9:.2f}" for rate in (median(found), min(found), max(found))]
-            lines.append(f"| {' | '.join([frames, way, *gbit_s, f'{ratio:.2f}'])} |")
+            ratios = [_ratio(found, rates.get(name)) for name in (next(iter(rates)), other)]
+            lines.append(f"| {' | '.join([frames, way, *gbit_s, *ratios])} |")
     return "\n".join(lines)
+
+
+def _ratio(found: list[float], others: list[float] | None) -> str:
+    return f"{median(own / other for own, other in zip(found, others, strict=True)):.2f}" if others else ""
 
 
 def _ended_table(ended: dict[str, dict[str, int]]) -> str:

@@ -187,6 +187,11 @@ class RawProgram(Raw):
         description="Capabilities that its commands keep; default none.",
         examples=["[net-admin, net-raw]"],
     )
+    needs: dict[str, str] = Field(
+        default={},
+        description="Programs that its commands start, each with how to get it; `atoll check` looks for them.",
+        examples=["{pepsal: docs/pep.md tells how to build it}"],
+    )
 
 
 def _kind(given: object) -> BoxKind:
@@ -235,6 +240,14 @@ class RawBox(Raw):
             "unknown, which has the effect of false."
         ),
         examples=[True],
+    )
+    conserves_payload: bool = Field(
+        default=True,
+        description=(
+            "For a program or an external box: false if TCP payload may be lost there, or leave in the name of another "
+            "host; default true."
+        ),
+        examples=[False],
     )
     mtu: Mtu | None = Field(
         default=None, description="MTU of all its ports that do not have their own; default 1500.", examples=[1400]

@@ -28,6 +28,7 @@ def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
             "forwarding": box.forwarding is not None,
             "stateful": box.stateful and not box.kind.stateful,
             "conserves_packets": box.conserves_packets is not None,
+            "conserves_payload": not box.conserves_payload,
         }
         for key, given in declared.items():
             if given:

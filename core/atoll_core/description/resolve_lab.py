@@ -273,10 +273,12 @@ class _Resolver:
                 tuple(raw.program.stop),
                 tuple(raw.program.report),
                 tuple(raw.program.privileges),
+                tuple(raw.program.needs.items()),
                 self.parsed.document.line((*place, "program")),
             )
             declared = (raw.forwarding, raw.stateful or bool(raw.kind.stateful), program, raw.conserves_packets)
-            box = ChainBox(name, raw.kind, world, island, spare, *declared, tuple(raw.settings.items()))
+            settings = tuple(raw.settings.items())
+            box = ChainBox(name, raw.kind, world, island, spare, *declared, settings, raw.conserves_payload)
             if self.parsed.reads(*((*place, key) for key in ("kind", "forwarding", "stateful", "program"))):
                 for key, message in unfit_keys(box):
                     self.wrong((*place, key), message)

@@ -89,12 +89,14 @@ class Program:
 
     ``stop`` ends it (empty: it gets SIGTERM); ``report`` prints its statistics after a run (empty: none).
     ``privileges``: capabilities that all three keep. Emulated machines run them in the folder of the lab's file.
+    ``needs``: other programs that it starts, each with how to get it.
     """
 
     start: tuple[str, ...]
     stop: tuple[str, ...] = ()
     report: tuple[str, ...] = ()
     privileges: tuple[Privilege, ...] = ()
+    needs: tuple[tuple[str, str], ...] = ()
     line: int = field(default=0, compare=False)  # of the lab's file; 0: unknown
 
 
@@ -115,6 +117,7 @@ class ChainBox:
     pair.
     ``settings``: as written in lab.yaml.
     ``conserves_packets``: as declared in lab.yaml; None: the kind's own, or not declared.
+    ``conserves_payload``: TCP payload that has entered it arrives, in connections between the same two hosts.
     """
 
     name: str
@@ -127,6 +130,7 @@ class ChainBox:
     program: Program | None = None
     conserves_packets: bool | None = None
     settings: tuple[tuple[str, Any], ...] = ()
+    conserves_payload: bool = True
 
     @property
     def is_link(self) -> bool:

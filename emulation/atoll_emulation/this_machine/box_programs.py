@@ -10,7 +10,7 @@ from pathlib import Path
 from atoll_core.description.validation_messages import entry_name
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.network import Network
+from atoll_core.lab.network import Network, Program
 
 _INTERPRETER_OF = {".py": "python3", ".sh": "sh", ".pl": "perl", ".rb": "ruby", ".js": "node"}
 _INTERPRETER = re.compile(r"(python|pypy|perl|ruby|node|bash|dash|sh)[0-9.]*")
@@ -38,10 +38,18 @@ def missing_programs(network: Network, experiment: Experiment | None = None) -> 
         Diagnostic(network.file, box.program.line, f"{entry_name(place)}: {reason}", place)
         for box in network.boxes
         if box.program and (hops is None or box.name in hops)
-        for key in ("start", "stop", "report")
+        for key, reason in _unfit(box.program, folder)
         for place in [("boxes", box.name, "program", key)]
-        for reason in _missing(getattr(box.program, key), folder)
     )
+
+
+def _unfit(program: Program, folder: Path) -> Iterator[tuple[str, str]]:
+    """What is missing for a program, each with the key that asks for it."""
+    for key in ("start", "stop", "report"):
+        yield from ((key, reason) for reason in _missing(getattr(program, key), folder))
+    for name, remedy in program.needs:
+        if shutil.which(folder / name if "/" in name else name, path=complete_path()) is None:
+            yield "needs", f"there is no program {shown(name)}; {remedy}"
 
 
 def _missing(argv: tuple[str, ...], folder: Path) -> Iterator[str]:

@@ -7,6 +7,7 @@ import shlex
 import sys
 from collections.abc import AsyncIterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -346,6 +347,36 @@ async def test_first_segments_between_two_proxies_may_carry_data(tmp_path: Path,
         await pep.lab.run(None, f"kill -KILL {pep.proxy.pid if pep.proxy else 0}")
         await client.wait()
         assert json.loads(output[-1]) == "ECONNRESET"
+
+
+LATE = (
+    "nft add table ip t && nft add chain ip t c '{ type filter hook input priority 0; }'"
+    " && nft add rule ip t c tcp flags syn quota until 70 bytes drop"
+)
+"""The first SYN is lost, and repeated after a second."""
+
+
+@pytest.mark.parametrize("how", ["tcp", "fast open", "multiplexed"])
+async def test_what_a_client_sent_before_its_reset_reaches_a_late_server(tmp_path: Path, how: str) -> None:
+    """It was accepted early, and is gone when its server answers."""
+    async with machines(tmp_path) as lab:
+        pep, other = await behind_another(lab, 1500, SETTINGS)
+        await pep.server()
+        await lab.run(pep.world, LATE)
+        given: dict[str, dict[str, Any]] = {side: {"mode": "early"} for side in ("world", "island")}
+        for side in ("world", "island"):
+            if how == "multiplexed":
+                given[side] |= multiplexed(side)
+            elif how == "fast open":
+                given[side]["legs"] = {"world": {}, "island": {}, side: {"fast_open": True}}
+        for netns in (other, pep.box):
+            await lab.run(netns, f"sysctl -qw net.ipv4.tcp_fastopen={0x207}")
+        await start(lab, "other", other, **given["island"])
+        await pep.start(**given["world"])
+        if how == "multiplexed":
+            await connected(pep)
+        assert json.loads(await pep.client("client_resets", "2")) == [[1000, "ECONNRESET"]]
+        assert (await pep.settled())["client_resets"] == 1
 
 
 LOST = (

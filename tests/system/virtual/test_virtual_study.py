@@ -97,7 +97,11 @@ def test_a_sweep_with_nothing_left_to_do_makes_no_run_and_its_report_is_the_same
 
 
 @pytest.mark.parametrize("study", sorted((ROOT / "examples/studies").glob("*.yaml")), ids=lambda path: path.stem)
-def test_a_dry_run_of_a_study_to_copy_from_lists_its_runs_and_makes_none(tmp_path: Path, study: Path) -> None:
+def test_a_dry_run_of_a_study_to_copy_from_lists_its_runs_and_makes_none(
+    tmp_path: Path, study: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """It looks for the programs of boxes; PEPsal need not be here."""
+    monkeypatch.setenv("PATH", f"{os.environ['PATH']}:{ROOT / 'tests/guests/as_pepsal'}")
     done = atoll(tmp_path, "sweep", study, "s", "--dry-run", "--json")
     assert done.returncode == 0, done.stderr
     answer = json.loads(done.stdout)

@@ -38,13 +38,15 @@ Packet = tuple[
 ]  # sequence number, payload, flags; a negative sequence number: the client's ACK of its negative
 
 
-def laboratory(conserves: bool | None = None) -> Network:
+def laboratory(conserves: bool | None = None, payload: bool = True) -> Network:
     """The synthetic one with a program of somebody else's before the link."""
     lab = network()
     world, island = (
         Interface(f"pep-{end}", f"02:00:00:00:02:0{n}", PortRef("s1", 90 + n)) for n, end in enumerate("wi")
     )
-    pep = ChainBox("pep", PROGRAM, world, island, None, Forwarding.ROUTED, conserves_packets=conserves)
+    pep = ChainBox(
+        "pep", PROGRAM, world, island, None, Forwarding.ROUTED, conserves_packets=conserves, conserves_payload=payload
+    )
     return replace(lab, boxes=(*lab.boxes, pep))
 
 
@@ -102,8 +104,8 @@ def test_a_box_that_cuts_segments_anew_is_proven_by_payload(tmp_path: Path) -> N
     ]
     assert summary["loss_bytes_captures"] is None
     assert summary["payload"] == {
-        "boxes": ["pep"], "world_bytes": 3000, "island_bytes": 3000, "open_connections": 0, "held_bytes_max": 0,
-        "received_bytes": None, "wrong": [],
+        "boxes": ["pep"], "lossy": [], "world_bytes": 3000, "island_bytes": 3000, "open_connections": 0,
+        "held_bytes_max": 0, "received_bytes": None, "wrong": [],
     }  # fmt: skip
     assert proofs(summary["stretches"], summary["payload"]) == [
         "captures link-sat and island are equal to the byte",
@@ -134,6 +136,17 @@ def test_payload_that_nobody_sent_makes_a_run_invalid(tmp_path: Path) -> None:
     assert found == [
         "TCP payload differs before and after pep: w1:5001 to i1: 1000 bytes more reached the island than entered"
     ]
+
+
+def test_payload_that_a_box_may_lose_is_a_caveat(tmp_path: Path) -> None:
+    """Of a box that is declared so: what it loses is a result, and no fault of the run."""
+    came = [*segments(2), *END]
+    seen = {"world": segments(3), "into-sat": came[:-1], "link-sat": came[:-1], "island": came}
+    reasons, summary = judged(recorded(tmp_path, seen, payload=False))
+    assert (reasons, summary["payload"]["lossy"]) == ([], ["pep"])
+    caveat = "TCP payload through pep: 3000 bytes entered, 2000 arrived; pep may lose some (conserves_payload: false)"
+    assert caveat in summary["caveats"]
+    assert [line for line in proofs(summary["stretches"], summary["payload"]) if "payload" in line] == []
 
 
 def test_a_client_must_have_received_what_reached_the_island(tmp_path: Path) -> None:

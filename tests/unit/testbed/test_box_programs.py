@@ -47,6 +47,15 @@ WHERE = "in FOLDER, the folder of the lab's file; write a path relative to that 
         ),
         ("[python3, relay.py]", "", [f"start: there is no file 'relay.py' {WHERE}"]),
         ("[sh, -c, 'exit 0']", "", []),
+        ("[sh, -c, 'exit 0']", ", needs: {sh: of the system, ./there.py: that is there}", []),
+        (
+            "[sh, -c, 'exit 0']",
+            ", needs: {relayd: example.org has it, ./relayd: 'make it'}",
+            [
+                "needs: there is no program 'relayd'; example.org has it",
+                "needs: there is no program './relayd'; make it",
+            ],
+        ),
         ("[python3, there.py]", "", []),
         ("[./there.py]", "", []),
         (

@@ -126,6 +126,9 @@ pub struct TcpProgress {
     pub received_bytes: u64,
     /// The congestion window.
     pub window_segments: u32,
+    /// Congestion control has reduced the window, because of a loss for example: there is a slow-start threshold. BBR, whose window
+    /// is small at times because it probes, sets none.
+    pub has_reduced_window: bool,
     /// Segments sent and not acknowledged.
     pub unacknowledged_segments: u32,
     /// Payload in the send buffer that was never sent.
@@ -150,6 +153,7 @@ pub fn progress(socket: impl AsFd) -> io::Result<TcpProgress> {
     const SYN_SENT: u8 = 2; // TCP_SYN_SENT of linux/tcp_states.h
     const SYN_RECEIVED: u8 = 3; // TCP_SYN_RECV
     const CLOSED: u8 = 7; // TCP_CLOSE
+    const NO_THRESHOLD: u32 = 0x7fff_ffff; // TCP_INFINITE_SSTHRESH of net/tcp.h
     // SAFETY: `tcp_info` is plain old data, for which all zeros is a value; an older kernel fills in less of it.
     let mut info: libc::tcp_info = unsafe { std::mem::zeroed() };
     read_option(socket, libc::IPPROTO_TCP, libc::TCP_INFO, &mut info)?;
@@ -160,6 +164,7 @@ pub fn progress(socket: impl AsFd) -> io::Result<TcpProgress> {
         acknowledged_bytes: info.tcpi_bytes_acked,
         received_bytes: info.tcpi_bytes_received,
         window_segments: info.tcpi_snd_cwnd,
+        has_reduced_window: info.tcpi_snd_ssthresh < NO_THRESHOLD,
         unacknowledged_segments: info.tcpi_unacked,
         unsent_bytes: info.tcpi_notsent_bytes,
         // By fast open, one that is accepted before the first acknowledgement.
@@ -237,7 +242,7 @@ mod tests {
         assert!(before > 0);
         let of_client = progress(&client).unwrap();
         let of_server = progress(&server).unwrap();
-        assert!(!of_client.closed && !of_client.is_flushed());
+        assert!(!of_client.closed && !of_client.is_flushed() && !of_client.has_reduced_window);
         assert!(of_server.received_bytes <= sent && of_server.received_bytes > 0);
         drop(server); // with unread data: RST
         assert!(readable(&client, 10));

@@ -153,10 +153,15 @@ impl Connection {
         !self.is_pending() && !matches!(self.stage, Stage::Over)
     }
 
-    /// Whether one of its peers is gone.
-    pub(crate) fn has_failed(&self) -> bool {
-        let mut ends = self.client.iter().chain([&self.server]);
-        ends.any(|end| end.failure.is_some())
+    /// Whether nothing can come of it while it is pending: its server is gone, or its client, which has left nothing. A client
+    /// that was accepted early may have sent something before it was reset, which its server is to get.
+    pub(crate) fn is_hopeless(&self) -> bool {
+        let has_left_nothing = |client: &End| {
+            client.failure.is_some()
+                && self.to_server.is_empty()
+                && client.progress().is_none_or(|one| one.received_bytes == 0)
+        };
+        self.server.failure.is_some() || self.client.as_ref().is_some_and(has_left_nothing)
     }
 
     /// Whether its server's socket is to be opened now: its client has sent something, or its end.

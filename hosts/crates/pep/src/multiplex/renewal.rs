@@ -42,7 +42,7 @@ impl Renewal {
         (self.is_unused, self.idle_since_ns) = (false, None);
     }
 
-    /// Whether it is due: the connection has been idle for long enough, and its congestion window is smaller than
+    /// Whether it is due: the connection has been idle for long enough, and its congestion window was reduced to less than
     /// `window_segments`, or the other PEP says so of its own. `progress`: none if it is not idle now.
     pub(super) fn is_due(
         &mut self,
@@ -55,7 +55,8 @@ impl Renewal {
             return false;
         };
         let since_ns = *self.idle_since_ns.get_or_insert(now_ns);
-        let is_small = window_segments.is_some_and(|initial| progress.window_segments < initial);
+        let is_small = progress.has_reduced_window
+            && window_segments.is_some_and(|initial| progress.window_segments < initial);
         (is_small || self.is_asked) && now_ns >= since_ns + self.pause_ns
     }
 
@@ -82,6 +83,7 @@ mod tests {
         acknowledged_bytes: 0,
         received_bytes: 0,
         window_segments: 10,
+        has_reduced_window: true,
         unacknowledged_segments: 0,
         unsent_bytes: 0,
         since_acknowledgement_ms: 0,
@@ -99,6 +101,11 @@ mod tests {
             !due(Some(IDLE), 10, 2 * FIRST_NS),
             "the window is not small"
         );
+        let never_reduced = TcpProgress {
+            has_reduced_window: false,
+            ..IDLE
+        };
+        assert!(!due(Some(never_reduced), 11, 2 * FIRST_NS), "it is BBR's");
         assert!(due(Some(IDLE), 11, 2 * FIRST_NS));
         renewal.is_asked = true;
         assert!(renewal.is_due(Some(IDLE), None, 2 * FIRST_NS));

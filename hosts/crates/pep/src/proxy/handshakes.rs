@@ -132,14 +132,14 @@ impl Proxy {
     /// Let the kernel shake hands with the client.
     fn release(&mut self, slot: usize) {
         let connection = &mut self.connections[slot];
-        let entrance = entrance_of(&self.entrances, connection);
+        let entrance = index_of(connection.pair, connection.client_side);
         if let Stage::Connecting {
             first: Some(first),
             released,
         } = &mut connection.stage
         {
             // A packet that cannot be sent is lost: the client does not answer, and the connection is given up.
-            *released = *released || entrance.release(first).is_ok();
+            *released = *released || self.entrances[entrance].release(first).is_ok();
         }
     }
 
@@ -227,7 +227,7 @@ impl Proxy {
             Ok(end) => connection.open(end, &mut self.plumbing),
             Err(error) => return self.note_answer(slot, Err(Refusal::of(&error)), now_ns),
         }
-        if connection.has_failed() {
+        if connection.is_hopeless() {
             self.give_up(slot);
         }
     }
@@ -327,8 +327,4 @@ impl Proxy {
 /// The order of [`open`].
 fn index_of(pair: usize, side: Side) -> usize {
     2 * pair + usize::from(side == Side::Island)
-}
-
-fn entrance_of<'a>(entrances: &'a [Entrance], connection: &Connection) -> &'a Entrance {
-    &entrances[index_of(connection.pair, connection.client_side)]
 }

@@ -321,7 +321,7 @@ impl Proxy {
         }
         match connection.stage {
             Stage::Connecting { .. } | Stage::Accepting => {
-                if connection.has_failed() {
+                if connection.is_hopeless() {
                     self.give_up(slot);
                 } else if connection.is_unopened_with_data() {
                     self.open_server(slot, now_ns);

@@ -359,7 +359,7 @@ impl Proxy {
         let connection = &self.connections[slot];
         if connection.is_established() {
             self.enqueue(slot);
-        } else if connection.is_pending() && connection.has_failed() {
+        } else if connection.is_pending() && connection.is_hopeless() {
             self.give_up(slot);
         }
     }

@@ -102,6 +102,18 @@ impl Bench {
         (client, slot, id)
     }
 
+    /// A client that was accepted early and whose server has not answered: both of its ends, and the stream's number.
+    fn accepted_early(&mut self) -> (TcpStream, u32) {
+        let (client, slot, id) = self.connection();
+        let proxy = &mut self.proxy;
+        proxy.pending += 1;
+        proxy.connections[slot].stage = Stage::Connecting {
+            first: None,
+            released: true,
+        };
+        (client, id)
+    }
+
     /// The other PEP says something, and the proxy has the time to notice.
     fn say(&mut self, said: &[(u32, Said<'_>)]) {
         let mut bytes = Vec::new();
@@ -242,13 +254,10 @@ fn a_stream_that_has_not_ended_is_reset_with_an_old_connection() {
 }
 
 #[test]
-fn an_idle_connection_is_renewed_when_its_window_has_become_small() {
+fn an_idle_connection_is_renewed_once_and_a_busy_one_is_not() {
     const LATE_NS: u64 = 1_000_000_000;
-    let mut config = config();
-    let between = config.between.as_mut().unwrap();
-    between.window_segments = Some(u32::MAX);
-    let mut bench = Bench::with(config);
-    bench.say(&[(0, Said::Hello)]);
+    let mut bench = Bench::up();
+    bench.say(&[(0, Said::Renew)]); // no packet of a test's socket is lost, which is this proxy's own reason
     let (client, slot, _) = bench.connection();
     let now_ns = monotonic_ns();
     for after_ns in [0, LATE_NS] {
@@ -266,6 +275,42 @@ fn an_idle_connection_is_renewed_when_its_window_has_become_small() {
         let asked = bench.heard();
         assert_eq!(asked, vec![(0, "Renew".to_owned()); heard], "{after_ns}");
     }
+}
+
+fn reset(socket: TcpStream) {
+    SockRef::from(&socket)
+        .set_linger(Some(Duration::ZERO))
+        .unwrap();
+    drop(socket);
+}
+
+#[test]
+fn what_a_client_sent_before_its_reset_is_delivered_when_its_server_answers() {
+    let mut bench = Bench::up();
+    bench.heard();
+    let (mut client, id) = bench.accepted_early();
+    client.write_all(b"a request").unwrap();
+    reset(client);
+    bench.settle();
+    let said = [(id, "Open".to_owned()), (id, "Data".to_owned())];
+    assert_eq!(bench.heard(), said);
+    bench.say(&[(id, Said::Ok { credit: 1 })]);
+    assert_eq!(bench.heard(), [(id, "Rst".to_owned())]);
+    assert_eq!(bench.proxy.sums.client_resets, 1);
+    assert!(bench.proxy.connections.is_empty());
+}
+
+#[test]
+fn a_client_that_was_reset_and_has_sent_nothing_is_given_up() {
+    let mut bench = Bench::up();
+    bench.heard();
+    let (client, id) = bench.accepted_early();
+    reset(client);
+    bench.settle();
+    let said = [(id, "Open".to_owned()), (id, "Rst".to_owned())];
+    assert_eq!(bench.heard(), said);
+    assert_eq!(bench.proxy.sums.unaccepted_connections, 1);
+    assert!(bench.proxy.connections.is_empty());
 }
 
 #[test]
