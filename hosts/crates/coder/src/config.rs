@@ -329,7 +329,11 @@ impl Config {
                 queue_bytes,
                 room_bytes,
             } => Release::Room {
-                queue: VirtualQueue::new(rate_bit_s, queue_bytes),
+                queue: if self.feedback.is_some() {
+                    VirtualQueue::new(rate_bit_s, queue_bytes).with_reports()
+                } else {
+                    VirtualQueue::new(rate_bit_s, queue_bytes)
+                },
                 room_bytes,
             },
         }

@@ -58,12 +58,11 @@ impl Reporting {
     }
 }
 
-/// A source packet when it was sent.
-#[derive(Debug, Clone, Copy)]
-struct Sent {
-    at_ns: u64,
-    /// For how long it would wait before the link, by the virtual queue.
-    wait_ns: u64,
+/// A source packet of which a report told.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Waited {
+    pub(crate) sent_ns: u64,
+    pub(crate) waited_ns: u64,
 }
 
 /// What an encoder knows by reports.
@@ -71,8 +70,8 @@ struct Sent {
 pub(crate) struct Learning {
     timeout_ns: u64,
     adaptive: Option<AdaptiveRedundancy>,
-    /// The packets that were sent last, by number.
-    sent: Vec<Sent>,
+    /// When the packets were sent that were sent last, by number.
+    sent_ns: Vec<u64>,
     next: u16,
     delay: QueueingDelay,
     last_report: Option<(u32, u64)>,
@@ -100,7 +99,7 @@ impl Learning {
         Self {
             timeout_ns: config.timeout_ns,
             adaptive: adapted,
-            sent: Vec::new(),
+            sent_ns: Vec::new(),
             next: 0,
             delay: QueueingDelay::default(),
             last_report: None,
@@ -110,31 +109,24 @@ impl Learning {
         }
     }
 
-    /// A source packet leaves, which would wait `wait_ns`: its number.
-    pub(crate) fn sent(&mut self, now_ns: u64, wait_ns: u64) -> u16 {
+    /// A source packet leaves: its number.
+    pub(crate) fn sent(&mut self, now_ns: u64) -> u16 {
         if let Some(adaptive) = &mut self.adaptive {
             adaptive.sent(now_ns);
         }
         let number = self.next;
         self.next = (number + 1) % NUMBERS;
-        let packet = Sent {
-            at_ns: now_ns,
-            wait_ns,
-        };
-        match self.sent.get_mut(usize::from(number)) {
-            Some(each) => *each = packet,
-            None => self.sent.push(packet),
+        match self.sent_ns.get_mut(usize::from(number)) {
+            Some(each) => *each = now_ns,
+            None => self.sent_ns.push(now_ns),
         }
         number
     }
 
-    /// Take a report, which is later than those before: by how much longer than by the virtual queue its newest packet waited.
-    /// `None` if the report is old, or does not say.
-    pub(crate) fn learn(&mut self, now_ns: u64, report: &Report) -> Option<i64> {
-        if self
-            .last_report
-            .is_some_and(|(number, _)| !report.is_after(number))
-        {
+    /// Take a report: how long its newest packet waited. `None` if the report is no later than the last one, or does not
+    /// say.
+    pub(crate) fn learn(&mut self, now_ns: u64, report: &Report) -> Option<Waited> {
+        if (self.last_report).is_some_and(|(number, _)| !report.is_after(number)) {
             return None;
         }
         self.last_report = Some((report.number, now_ns));
@@ -142,11 +134,14 @@ impl Learning {
         if let Some(adaptive) = &mut self.adaptive {
             adaptive.learn(now_ns, report.losses);
         }
-        let packet = self.found(now_ns, report.newest)?;
+        let sent_ns = self.found(now_ns, report.newest)?;
         let held_ns = 1000 * u64::from(report.held_us);
-        self.rtt_ns = now_ns.saturating_sub(packet.at_ns).saturating_sub(held_ns);
-        self.queueing_ns = self.delay.of(now_ns, packet.at_ns, report.arrived_ns);
-        Some(signed(self.queueing_ns) - signed(packet.wait_ns))
+        self.rtt_ns = now_ns.saturating_sub(sent_ns).saturating_sub(held_ns);
+        self.queueing_ns = self.delay.of(now_ns, sent_ns, report.arrived_ns);
+        Some(Waited {
+            sent_ns,
+            waited_ns: self.queueing_ns,
+        })
     }
 
     /// Whether there was a report lately.
@@ -165,21 +160,16 @@ impl Learning {
         self.adaptive.as_ref()
     }
 
-    /// The packet of this number; `None` if it may be another one of the same number.
-    fn found(&self, now_ns: u64, number: u16) -> Option<Sent> {
-        if self.sent.len() == usize::from(NUMBERS) {
-            let oldest = self.sent[usize::from(self.next)];
-            if now_ns.saturating_sub(oldest.at_ns) < FOUND_FOR_NS {
+    /// When the packet of this number was sent; `None` if it may be another one of the same number.
+    fn found(&self, now_ns: u64, number: u16) -> Option<u64> {
+        if self.sent_ns.len() == usize::from(NUMBERS) {
+            let oldest_ns = self.sent_ns[usize::from(self.next)];
+            if now_ns.saturating_sub(oldest_ns) < FOUND_FOR_NS {
                 return None;
             }
         }
-        self.sent.get(usize::from(number)).copied()
+        self.sent_ns.get(usize::from(number)).copied()
     }
-}
-
-/// 292 years at most.
-fn signed(duration_ns: u64) -> i64 {
-    i64::try_from(duration_ns).unwrap_or(i64::MAX)
 }
 
 #[cfg(test)]
@@ -218,7 +208,7 @@ mod tests {
     }
 
     #[test]
-    fn the_queue_is_longer_than_its_sender_knows() {
+    fn reports_tell_how_long_packets_waited() {
         let mut learning = Learning::new(CONFIG, None, &SHAPE);
         let offset = 1 << 40;
         let report = |number, newest, arrived_ns| Report {
@@ -229,37 +219,28 @@ mod tests {
             ..Report::default()
         };
         for number in 0..100 {
-            assert_eq!(learning.sent(number * 10 * MS, 0), number as u16);
+            assert_eq!(learning.sent(number * 10 * MS), number as u16);
         }
-        assert_eq!(
-            learning.learn(400 * MS, &report(1, 5, 300 * MS)),
-            Some(0),
-            "the first one"
-        );
+        let waited = |learning: &mut Learning, now_ns, report| {
+            let found = learning.learn(now_ns, &report)?;
+            Some((found.sent_ns / MS, found.waited_ns / MS))
+        };
+        let first = waited(&mut learning, 400 * MS, report(1, 5, 300 * MS));
+        assert_eq!(first, Some((50, 0)));
         assert_eq!(learning.rtt_ns, 348 * MS);
-        assert_eq!(
-            learning.learn(410 * MS, &report(2, 6, 340 * MS)),
-            Some(30_000_000)
-        );
-        assert_eq!(
-            learning.learn(420 * MS, &report(2, 7, 900 * MS)),
-            None,
-            "no news"
-        );
+        let second = waited(&mut learning, 410 * MS, report(2, 6, 340 * MS));
+        assert_eq!(second, Some((60, 30)));
+        let again = waited(&mut learning, 420 * MS, report(2, 7, 900 * MS));
+        assert_eq!(again, None, "no news");
         assert_eq!((learning.queueing_ns, learning.reports), (30 * MS, 2));
         assert!(learning.is_fresh(3409 * MS) && !learning.is_fresh(3410 * MS));
-        learning.sent(1000 * MS, 50 * MS);
-        assert_eq!(
-            learning.learn(1500 * MS, &report(3, 100, 1290 * MS)),
-            Some(-10_000_000)
-        );
     }
 
     #[test]
     fn packets_with_the_same_number_are_not_mistaken_for_each_other() {
         let mut learning = Learning::new(CONFIG, None, &SHAPE);
         for number in 0..10_000 {
-            learning.sent(number * MS / 10, 0);
+            learning.sent(number * MS / 10);
         }
         let report = Report {
             number: 1,
@@ -280,7 +261,7 @@ mod tests {
             let adaptive = AdaptiveConfig { most: 15, residual_loss: 0.001 };
             let mut learning = Learning::new(CONFIG, Some(adaptive), &SHAPE);
             for (number, newest, arrived_ns, held_us, now_ns) in reports {
-                learning.sent(now_ns, arrived_ns);
+                learning.sent(now_ns);
                 learning.learn(now_ns, &Report { number, newest, arrived_ns, held_us, ..Report::default() });
                 prop_assert!(learning.repairs(now_ns).is_some_and(|repairs| repairs <= 15));
             }

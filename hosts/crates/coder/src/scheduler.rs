@@ -67,18 +67,17 @@ impl<T> Scheduler<T> {
         }
     }
 
-    /// For how long a packet that is sent now waits before the link, as far as that is known.
-    pub(crate) fn wait_ns(&mut self, now_ns: u64) -> u64 {
-        match &mut self.release {
-            Release::Room { queue, .. } => queue.wait_ns(now_ns),
-            _ => 0,
+    /// A packet that was sent at `sent_ns` waited for `waited_ns` before the link, by a report.
+    pub(crate) fn learn(&mut self, sent_ns: u64, waited_ns: u64) {
+        if let Release::Room { queue, .. } = &mut self.release {
+            queue.learn(sent_ns, waited_ns);
         }
     }
 
-    /// Packets were found to wait so much longer than [`Scheduler::wait_ns`].
-    pub(crate) fn correct(&mut self, error_ns: i64) {
+    /// There are no reports any more.
+    pub(crate) fn forget_reports(&mut self) {
         if let Release::Room { queue, .. } = &mut self.release {
-            queue.correct(error_ns);
+            queue.forget();
         }
     }
 
@@ -258,19 +257,6 @@ mod tests {
         );
         assert_eq!((scheduler.pop(0), scheduler.pop(0)), (Some(2), None));
         assert_eq!(scheduler.dropped(), 0, "they are counted apart");
-    }
-
-    #[test]
-    fn titrated_packets_wait_for_others_that_are_not_known() {
-        let mut scheduler = with_two(Release::Room {
-            queue: VirtualQueue::new(8_000_000, 10_000),
-            room_bytes: 3000,
-        });
-        (0..5).for_each(|_| scheduler.sent(0, SIZE));
-        assert_eq!(scheduler.wait_ns(MS), 4 * MS);
-        scheduler.correct(20_000_000);
-        let found = leaves(&mut scheduler, 90);
-        assert_eq!(found, [(23, 1), (42, 2)], "the others still send");
     }
 
     fn release() -> impl Strategy<Value = Release> {

@@ -144,8 +144,7 @@ impl Tunnel {
         (self.port, self.source_mac) = (port, source_mac);
         self.adapt(now_ns);
         let (header, made) = self.encoder.push(now_ns, packet)?;
-        let wait_ns = self.scheduler.wait_ns(now_ns);
-        let number = (self.feedback.as_mut()).map(|known| known.learning.sent(now_ns, wait_ns));
+        let number = (self.feedback.as_mut()).map(|known| known.learning.sent(now_ns));
         let content_bytes = header.length() + packet.len();
         let mut frame = out.buffer(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
         write_frame(
@@ -200,8 +199,8 @@ impl Tunnel {
             return;
         };
         sums.arrived_reports += 1;
-        if let Some(error_ns) = feedback.learning.learn(now_ns, &report) {
-            self.scheduler.correct(error_ns);
+        if let Some(found) = feedback.learning.learn(now_ns, &report) {
+            self.scheduler.learn(found.sent_ns, found.waited_ns);
         }
         let is_complete = |each: &Waiting| {
             let rank = report.rank(each.generation);
@@ -277,7 +276,7 @@ impl Tunnel {
             return;
         };
         if !learning.is_fresh(now_ns) {
-            self.scheduler.correct(0);
+            self.scheduler.forget_reports();
         }
         if let Some(repairs) = learning.repairs(now_ns) {
             self.encoder.set_repairs(repairs);

@@ -2,20 +2,40 @@
 //! An estimate of the queue before a link, from what was sent to it.
 
 use std::cmp::Ordering;
+use std::collections::VecDeque;
 
 const SECOND_NS: u128 = 1_000_000_000;
 const BITS: u128 = 8;
+/// Packets that are remembered at most, for so long: more than an RTT.
+const SENT_MAX: usize = 16_384;
+const SENT_FOR_NS: u64 = 5_000_000_000;
+/// A rate is measured over this time or more.
+const SPAN_NS: u64 = 200_000_000;
+/// Packets that waited for less than this, with the poll of both coders, may have met no queue.
+const NO_QUEUE_NS: u64 = 5_000_000;
+/// Of the rate of others that is kept by each report that tells of no queue, and at most of the link's rate.
+const KEPT_PERCENT: u64 = 99;
 
 /// A queue of `capacity_bytes` that a transmitter empties at a known rate. Instants that decrease count as the latest.
 #[derive(Debug, Clone)]
 pub(crate) struct VirtualQueue {
     rate_bit_s: u64,
     capacity_bytes: u64,
+    /// The rate of packets that are not known here, as far as reports tell of them.
+    others_bit_s: u64,
     /// When the transmitter will have sent all.
     idle_from_ns: u64,
     now_ns: u64,
-    /// By how much longer packets were found to wait than by what was sent.
-    error_ns: i64,
+    /// If reports come: the packets that were sent last, and what was reported of them.
+    known: Option<Known>,
+}
+
+#[derive(Debug, Clone, Default)]
+struct Known {
+    /// Instants and bytes.
+    sent: VecDeque<(u64, u32)>,
+    /// Packets of which reports told: when they were sent, and how long they waited.
+    waited: VecDeque<(u64, u64)>,
 }
 
 impl VirtualQueue {
@@ -24,18 +44,71 @@ impl VirtualQueue {
         Self {
             rate_bit_s,
             capacity_bytes,
+            others_bit_s: 0,
             idle_from_ns: 0,
             now_ns: 0,
-            error_ns: 0,
+            known: None,
+        }
+    }
+
+    /// The same, of which reports will tell.
+    pub(crate) fn with_reports(self) -> Self {
+        Self {
+            known: Some(Known::default()),
+            ..self
         }
     }
 
     /// A packet is sent to the link; one that finds no room is lost there and changes nothing.
     pub(crate) fn add(&mut self, now_ns: u64, bytes: u32) {
         self.advance(now_ns);
-        if self.sent_room_at_ns(bytes, self.capacity_bytes) <= self.now_ns {
-            let begin_ns = self.idle_from_ns.max(self.now_ns);
-            self.idle_from_ns = begin_ns.saturating_add(self.time_of_ns(u64::from(bytes)));
+        if let Some(Known { sent, .. }) = &mut self.known {
+            let is_old = |at_ns: u64| now_ns.saturating_sub(at_ns) > SENT_FOR_NS;
+            while sent.len() >= SENT_MAX || sent.front().is_some_and(|(at_ns, _)| is_old(*at_ns)) {
+                sent.pop_front();
+            }
+            sent.push_back((self.now_ns, bytes));
+        }
+        self.put(self.now_ns, bytes);
+    }
+
+    /// A packet that was sent at `sent_ns` waited for `waited_ns` before the link, by a report.
+    ///
+    /// The queue is what it was then, with what was sent since, and what others may have sent. Their rate is what has come
+    /// out of the queue since an earlier report, or has made it longer, less what was sent from here. If there was no queue,
+    /// it is no more than the link had room for, and is taken to become lower slowly.
+    pub(crate) fn learn(&mut self, sent_ns: u64, waited_ns: u64) {
+        let Some(mut known) = self.known.take() else {
+            return;
+        };
+        let is_known = known
+            .sent
+            .front()
+            .is_some_and(|(at_ns, _)| *at_ns <= sent_ns);
+        if is_known
+            && known
+                .waited
+                .back()
+                .is_none_or(|(at_ns, _)| *at_ns < sent_ns)
+        {
+            if let Some(since) = known.earlier(sent_ns) {
+                self.learn_others(&known, since, (sent_ns, waited_ns));
+            }
+            known.waited.push_back((sent_ns, waited_ns));
+            self.idle_from_ns = sent_ns.saturating_add(self.net_ns(waited_ns));
+            let first = known.sent.partition_point(|(at_ns, _)| *at_ns < sent_ns);
+            for (at_ns, bytes) in known.sent.range(first..) {
+                self.put(*at_ns, *bytes);
+            }
+        }
+        self.known = Some(known);
+    }
+
+    /// There are no reports any more.
+    pub(crate) fn forget(&mut self) {
+        self.others_bit_s = 0;
+        if let Some(known) = &mut self.known {
+            known.waited.clear();
         }
     }
 
@@ -47,26 +120,8 @@ impl VirtualQueue {
         self.room_at_ns(bytes, limit_bytes) <= self.now_ns
     }
 
-    /// For how long a packet that is sent now waits, by what was sent before.
-    pub(crate) fn wait_ns(&mut self, now_ns: u64) -> u64 {
-        self.advance(now_ns);
-        self.idle_from_ns.saturating_sub(self.now_ns)
-    }
-
-    /// Packets were found to wait so much longer than [`VirtualQueue::wait_ns`], because of others that are not known here, or
-    /// shorter. From now on, there is room by so much later.
-    pub(crate) fn correct(&mut self, error_ns: i64) {
-        self.error_ns = error_ns;
-    }
-
-    /// From when on [`VirtualQueue::has_room`] if nothing is sent meanwhile.
+    /// From when on there is room, if nothing is sent meanwhile.
     pub(crate) fn room_at_ns(&self, bytes: u32, limit_bytes: u64) -> u64 {
-        self.sent_room_at_ns(bytes, limit_bytes)
-            .saturating_add_signed(self.error_ns)
-    }
-
-    /// The same by what was sent, without the correction.
-    fn sent_room_at_ns(&self, bytes: u32, limit_bytes: u64) -> u64 {
         match limit_bytes.cmp(&u64::from(bytes)) {
             Ordering::Less => self.idle_from_ns,
             _ => self
@@ -80,7 +135,43 @@ impl VirtualQueue {
     pub(crate) fn backlog_bytes(&mut self, now_ns: u64) -> u64 {
         self.advance(now_ns);
         let waiting_ns = u128::from(self.idle_from_ns.saturating_sub(self.now_ns));
-        (waiting_ns * u128::from(self.rate_bit_s) / (BITS * SECOND_NS)) as u64
+        (waiting_ns * u128::from(self.left_bit_s()) / (BITS * SECOND_NS)) as u64
+    }
+
+    /// The rate of others between two packets, of which it is known when they were sent and how long they waited.
+    fn learn_others(&mut self, known: &Known, before: (u64, u64), now: (u64, u64)) {
+        let span_ns = u128::from(now.0 - before.0);
+        let own_bits = BITS * u128::from(known.bytes_between(before.0, now.0));
+        // The link's time for all bits that came to it, of which some wait now and did not before.
+        let served_ns = (span_ns + u128::from(now.1)).saturating_sub(u128::from(before.1));
+        let all_bits = u128::from(self.rate_bit_s) * served_ns / SECOND_NS;
+        let others = all_bits.saturating_sub(own_bits) * SECOND_NS / span_ns.max(1);
+        let found = u64::try_from(others).unwrap_or(u64::MAX);
+        self.others_bit_s = if before.1.min(now.1) >= NO_QUEUE_NS {
+            self.others_bit_s / 2 + found / 2
+        } else {
+            (self.others_bit_s / 100 * KEPT_PERCENT).min(found)
+        };
+        self.others_bit_s = self.others_bit_s.min(self.rate_bit_s / 100 * KEPT_PERCENT);
+    }
+
+    fn put(&mut self, at_ns: u64, bytes: u32) {
+        if self.room_at_ns(bytes, self.capacity_bytes) <= at_ns {
+            let begin_ns = self.idle_from_ns.max(at_ns);
+            self.idle_from_ns = begin_ns.saturating_add(self.time_of_ns(u64::from(bytes)));
+        }
+    }
+
+    /// What others leave of the rate.
+    fn left_bit_s(&self) -> u64 {
+        self.rate_bit_s - self.others_bit_s
+    }
+
+    /// The time in which what waits for `waited_ns` is sent while others send more.
+    fn net_ns(&self, waited_ns: u64) -> u64 {
+        let ns =
+            u128::from(waited_ns) * u128::from(self.rate_bit_s) / u128::from(self.left_bit_s());
+        u64::try_from(ns).unwrap_or(u64::MAX)
     }
 
     fn advance(&mut self, now_ns: u64) {
@@ -89,8 +180,26 @@ impl VirtualQueue {
 
     /// The time in which the transmitter sends so many bytes, rounded up.
     fn time_of_ns(&self, bytes: u64) -> u64 {
-        let ns = (u128::from(bytes) * BITS * SECOND_NS).div_ceil(u128::from(self.rate_bit_s));
+        let ns = (u128::from(bytes) * BITS * SECOND_NS).div_ceil(u128::from(self.left_bit_s()));
         u64::try_from(ns).unwrap_or(u64::MAX)
+    }
+}
+
+impl Known {
+    /// The latest packet of which a report told that was sent long enough before `sent_ns`. Earlier ones are forgotten.
+    fn earlier(&mut self, sent_ns: u64) -> Option<(u64, u64)> {
+        let long_before = |each: &&(u64, u64)| sent_ns.saturating_sub(each.0) >= SPAN_NS;
+        let count = self.waited.iter().take_while(long_before).count();
+        self.waited.drain(..count.saturating_sub(1));
+        let begin_ns = self.sent.front()?.0;
+        (self.waited.front().copied()).filter(|(at_ns, _)| count > 0 && *at_ns >= begin_ns)
+    }
+
+    /// Bytes sent from the one instant on and before the other one.
+    fn bytes_between(&self, from_ns: u64, until_ns: u64) -> u64 {
+        let at = |instant_ns: u64| self.sent.partition_point(|(at_ns, _)| *at_ns < instant_ns);
+        let between = self.sent.range(at(from_ns)..at(until_ns).max(at(from_ns)));
+        between.map(|(_, bytes)| u64::from(*bytes)).sum()
     }
 }
 
@@ -117,26 +226,71 @@ mod tests {
         );
     }
 
+    /// A queue of which a link that others use with 6.4 of its 8 Mbit/s tells after 100 ms; the rest is sent from here.
+    fn beside_others(packets: u64) -> VirtualQueue {
+        let mut queue = VirtualQueue::new(8_000_000, 100_000).with_reports();
+        let mut real = VirtualQueue::new(8_000_000, 100_000);
+        let mut waited = VecDeque::new();
+        for number in 0..packets {
+            let now_ns = number * 5 * MS;
+            if number == 0 {
+                real.add(now_ns, 20_000); // a burst, so that the link is never idle
+            }
+            waited.push_back((now_ns, real.idle_from_ns.saturating_sub(now_ns)));
+            queue.add(now_ns, 1000);
+            real.add(now_ns, 1000 + 4000);
+            if number >= 20 {
+                let (sent_ns, waited_ns) = waited.pop_front().unwrap();
+                queue.learn(sent_ns, waited_ns);
+            }
+        }
+        queue
+    }
+
     #[test]
-    fn room_comes_later_by_what_others_sent() {
-        let mut queue = VirtualQueue::new(8_000_000, 10_000);
-        (0..4).for_each(|_| queue.add(5 * MS, 1000));
-        assert_eq!(
-            (queue.wait_ns(6 * MS), queue.room_at_ns(1000, 3000)),
-            (3 * MS, 7 * MS)
-        );
-        queue.correct(10_000_000);
-        assert_eq!(queue.room_at_ns(1000, 3000), 17 * MS);
-        queue.correct(-2_000_000);
-        assert_eq!(
-            (queue.wait_ns(6 * MS), queue.room_at_ns(1000, 3000)),
-            (3 * MS, 5 * MS)
-        );
-        queue.correct(i64::MIN);
-        assert_eq!(queue.room_at_ns(1000, 3000), 0);
+    fn the_rate_of_others_is_known_by_reports() {
+        let mut queue = beside_others(200);
+        let others = queue.others_bit_s;
+        assert!((6_300_000..=6_500_000).contains(&others), "{others}");
+        let backlog = queue.backlog_bytes(199 * 5 * MS);
+        assert!((10_000..22_000).contains(&backlog), "{backlog}");
+        queue.forget();
+        assert_eq!(queue.others_bit_s, 0);
+    }
+
+    #[test]
+    fn reports_of_no_queue_leave_the_rate_of_others_below_what_the_link_had_room_for() {
+        let mut queue = beside_others(200);
+        let before = queue.others_bit_s;
+        for number in 200..400 {
+            queue.add(number * 5 * MS, 1000);
+            queue.learn(number * 5 * MS - 100 * MS, 0);
+        }
+        assert!(queue.others_bit_s < before / 2, "{}", queue.others_bit_s);
+        assert_eq!(queue.backlog_bytes(400 * 5 * MS), 0);
     }
 
     proptest! {
+        #[test]
+        fn no_reports_make_it_panic(
+            rate in 1..10_000_000_u64,
+            steps in proptest::collection::vec((any::<bool>(), 0..600 * MS, any::<u64>(), any::<u64>()), 1..200),
+        ) {
+            let mut queue = VirtualQueue::new(rate, 100_000).with_reports();
+            let mut now = 0;
+            for (is_report, pause, sent_ns, waited_ns) in steps {
+                now += pause;
+                if is_report {
+                    let sent_ns = if sent_ns % 2 == 0 { sent_ns } else { now.saturating_sub(pause) };
+                    queue.learn(sent_ns, waited_ns);
+                } else {
+                    queue.add(now, (sent_ns % 1500) as u32);
+                }
+                prop_assert!(queue.others_bit_s < queue.rate_bit_s || queue.rate_bit_s < 2);
+                queue.room_at_ns(1000, 50_000);
+            }
+        }
+
         /// Whatever is sent and when, the backlog is within the capacity, and room comes when it was foretold.
         #[test]
         fn the_backlog_is_bounded_and_room_comes_in_time(
