@@ -219,7 +219,7 @@ def test_a_swap_between_coded_chains_over_spare_ports_keeps_connections(tmp_path
 
 
 def test_repair_packets_wait_in_the_links_low_priority_queue(tmp_path: Path, project: Path) -> None:
-    """On a link that is full, even repair packets of `tail` push no other packet out then; metrics and report show it."""
+    """On a link that is full, repair packets of `tail` then push no other packet out; metrics and report show it."""
     full = UDP_ALONE.replace(str(UDP_BIT_S), "15000000")
     with_queue = "links.sat.to_island.low_priority=60 kB"
     summary = ran(tmp_path, project, "generation: 30, redundancy: 3", load=full, settings=(with_queue,))
