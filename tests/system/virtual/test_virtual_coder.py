@@ -152,6 +152,22 @@ def test_titrated_repair_packets_leave_room_for_packets(tmp_path: Path, project:
     assert lost["tail"]["udp"]["lost_packets"] > 20, "more than the code recovers"
 
 
+def test_titrated_repair_packets_leave_room_for_traffic_that_bypasses_the_coder(tmp_path: Path, project: Path) -> None:
+    """Half of the load is coded. The virtual queue does not see the other half; reports say that the link is full."""
+    full = UDP_ALONE.replace(str(UDP_BIT_S), "15000000")
+    half = "branches: {half: {carries: {island: 10.20.0.4/30}, chain: [tap-w, coder-w, sat, coder-i, tap-i]}}\n"
+    code = "generation: 10, redundancy: 3, scheduler: titrated, link_rate: 16 Mbit/s, link_queue: 120 kB"
+    lost = {
+        name: ran(tmp_path / name, project, f"{code}{more}", load=full, chain="[tap-w, sat, tap-i]", more=half)
+        for name, more in (("blind", ""), ("reports", ", feedback: 50 ms"))
+    }
+    encoders = {name: each["boxes"]["coder-w"] for name, each in lost.items()}
+    assert lost["blind"]["loss_bytes_link"] > 50 * UDP_PACKET
+    assert lost["reports"]["loss_bytes_link"] < lost["blind"]["loss_bytes_link"] / 10
+    assert encoders["reports"]["repair_packets"] > 0, "the link is not always full"
+    assert encoders["reports"]["useless_repair_packets"] > 0, "what waited for long was not needed any more"
+
+
 def example(directory: Path, project: Path, name: str, *settings: str) -> dict[str, Any]:
     """A valid run of an example that comes with atoll, with settings in the language of ``--set``."""
     directory.mkdir(exist_ok=True)
@@ -171,6 +187,56 @@ def test_a_pep_works_over_a_coded_tunnel(tmp_path: Path, project: Path) -> None:
     assert set(summary["payload"]["boxes"]) == {"pep-w", "coder-w", "coder-i", "pep-i"}
     assert summary["payload"]["wrong"] == []
     assert "residual_bursts" not in summary, "packets between the taps are not the same"
+
+
+ADAPTIVE = "generation: 30, redundancy: adaptive, residual_loss: 0.5 %"
+
+
+def figures_over_time(summary: dict[str, Any], box: str) -> list[tuple[float, dict[str, Any]]]:
+    """The counters of a box in the run's log, with their time in seconds since the load began."""
+    run_dir = Path(summary["run_dir"])
+    events = map(json.loads, (run_dir / "events.jsonl").read_text().splitlines())
+    begin_ns = next(event["at_ns"] for event in events if event["type"] == "start")
+    lines = map(json.loads, (run_dir / "link.jsonl").read_text().splitlines())
+    own = (line for line in lines if line["box"] == box and line["type"] == "counters")
+    return [((line["t_ns"] - begin_ns) / 1e9, line) for line in own]
+
+
+def test_adapted_repair_packets_follow_losses_that_change_during_the_run(tmp_path: Path, project: Path) -> None:
+    """Without loss there are none; with 5 % as many as reach the residual loss, within seconds; then fewer again."""
+    changes = (
+        "changes:\n  - {at: 6 s, links: {sat: {to_island: {loss: 5 %}}}}\n"
+        "  - {at: 13 s, links: {sat: {to_island: {loss: 0 %}}}}\n"
+    )
+    summary = ran(tmp_path, project, ADAPTIVE, loss="0 %", more=changes)
+    used = [(at, line["redundancy"]) for at, line in figures_over_time(summary, "coder-w")]
+    needed = next(w for w in range(30) if residual(30, w, 0.05)[0] <= 0.005)
+    assert {w for at, w in used if 3 < at < 6.5} == {0}
+    assert all(abs(w - needed) <= 3 for at, w in used if 10 < at < 13.5), (needed, used)
+    assert min(w for at, w in used if at > 18) < needed - 2, used
+    encoder, decoder = (summary["boxes"][box] for box in BOXES)
+    assert encoder["arrived_reports"] > 100
+    assert encoder["redundancy_changes"] > 1
+    assert encoder["fallbacks"] == 0
+    assert decoder["bursts_of_1"] > decoder["bursts_of_2"] > 0
+    assert decoder["missing_source_packets"] > 100
+
+
+def test_without_reports_the_fallback_holds(tmp_path: Path, project: Path) -> None:
+    """The way back of the reports loses everything for some seconds; UDP towards the island does not need it."""
+    changes = (
+        "changes:\n  - {at: 6 s, links: {sat: {to_world: {loss: 100 %}}}}\n"
+        "  - {at: 14 s, links: {sat: {to_world: {loss: 0 %}}}}\n"
+    )
+    code = f"{ADAPTIVE}, redundancy_fallback: 5, feedback_timeout: 2 s"
+    summary = ran(tmp_path, project, code, loss="1 %", load=UDP_ALONE, more=changes)
+    used = [(at, line["redundancy"], line["fallback"]) for at, line in figures_over_time(summary, "coder-w")]
+    before = {w for at, w, fallback in used if 4 < at < 8 and not fallback}
+    assert before
+    assert 5 not in before
+    assert {(w, fallback) for at, w, fallback in used if 9 < at < 14} == {(5, 1)}
+    assert {fallback for at, _, fallback in used if 15.5 < at < 20} == {0}, "reports are back"
+    assert summary["boxes"]["coder-w"]["fallbacks"] == 1
 
 
 def test_half_of_the_island_is_coded_and_the_other_half_is_not(tmp_path: Path, project: Path) -> None:
@@ -219,7 +285,7 @@ def test_a_swap_between_coded_chains_over_spare_ports_keeps_connections(tmp_path
 
 
 def test_repair_packets_wait_in_the_links_low_priority_queue(tmp_path: Path, project: Path) -> None:
-    """On a link that is full, repair packets of `tail` then push no other packet out; metrics and report show it."""
+    """On a link that is full, even repair packets of `tail` push no other packet out; metrics and report show it."""
     full = UDP_ALONE.replace(str(UDP_BIT_S), "15000000")
     with_queue = "links.sat.to_island.low_priority=60 kB"
     summary = ran(tmp_path, project, "generation: 30, redundancy: 3", load=full, settings=(with_queue,))
