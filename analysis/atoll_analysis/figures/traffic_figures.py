@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import Any, cast
 
 from atoll_analysis.figures.flow_classes import BOUNDS_BYTES
-from atoll_analysis.summary import ChainFigures, Summary
+from atoll_analysis.summary import Summary
 from atoll_core.experiment.experiment import MAIN
 from atoll_core.units import Size
 
@@ -51,7 +51,7 @@ def _goodput_of_chains(*, main: bool) -> _Read:
     """Return how to read the goodput of the main chain, or of all branches; None in a run without branches."""
 
     def read(summary: Summary) -> float | None:
-        chains = cast("dict[str, ChainFigures]", summary.get("chains") or {})
+        chains = summary.get("chains") or {}
         found = [chain["goodput_mbit_s"] for name, chain in chains.items() if (name == MAIN) == main]
         known = [each for each in found if each is not None]
         return sum(known) if known and len(known) == len(found) else None

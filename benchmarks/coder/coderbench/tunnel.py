@@ -3,8 +3,8 @@
 
     world ══ near [box] ══ [box] far ══ island
 
-Packets go from the world to the island. All processes share the machine's CPUs, so a tunnel's rate without loss is bounded
-by the CPU time that it takes, and that sender and receiver take.
+Packets go from the world to the island. All processes share the machine's CPUs, so a tunnel's rate without loss is
+bounded by the CPU time that it takes, and that sender and receiver take.
 """
 
 import asyncio
@@ -19,7 +19,7 @@ from typing import Any
 from atoll_core.errors import AtollError
 from atoll_core.plan.plan import HostSettings, LegPair
 from atoll_hosts.binary import find_binary
-from atoll_hosts.job import Job
+from atoll_hosts.job import Job, OnLine
 from tests.support.agent_lab import ISLAND, READY_S, TWO_PAIRS, WORLD, Machines, machines
 
 ROUTERS, CODERS = "two routers", "two atoll-host coder"
@@ -83,7 +83,7 @@ class Between:
         fields = (await self.lab.run(None, f"cat /proc/{pid}/stat")).rpartition(") ")[2].split()
         return (int(fields[11]) + int(fields[12])) / _TICKS_PER_S
 
-    async def _job(self, name: str, netns: str, config: dict[str, Any], on_line: Any = None) -> Job:
+    async def _job(self, name: str, netns: str, config: dict[str, Any], on_line: OnLine | None = None) -> Job:
         argv = [str(find_binary()), "udp"]
         return await self.lab.agent.start_job(
             f"{name}-{self._streams}", argv, netns=netns, config=config, on_line=on_line
@@ -163,10 +163,20 @@ async def _coder(lab: Machines, netns: str, settings: dict[str, HostSettings], *
         "pairs": [{side: {"name": leg.name, "mac": leg.mac, "mtu": leg.mtu} for side, leg in legs}],
         "hosts": {"world": {"10.10.0.1": WORLD.mac}, "island": {"10.20.0.1": ISLAND.mac}},
         "tunnels": [tunnel],
-        **{"scheme": "rlnc", "generation": GENERATION, "redundancy": REDUNDANCY, "interleave": 1},
-        **{"flush_ns": 100_000_000, "scheduler": {"kind": "tail"}, "stale_ns": 10**9, "direction": "both"},
-        **{"small_bytes": 0, "flow_threshold_bytes": 0, "low_priority": True, "signal": "hide"},
-        **{"calibration_port": 5311, "poll_ns": 0},
+        "scheme": "rlnc",
+        "generation": GENERATION,
+        "redundancy": REDUNDANCY,
+        "interleave": 1,
+        "flush_ns": 100_000_000,
+        "scheduler": {"kind": "tail"},
+        "stale_ns": 10**9,
+        "direction": "both",
+        "small_bytes": 0,
+        "flow_threshold_bytes": 0,
+        "low_priority": True,
+        "signal": "hide",
+        "calibration_port": 5311,
+        "poll_ns": 0,
     }
     job = await lab.agent.start_job(
         f"coder-{'near' if near else 'far'}", [str(find_binary()), "coder"], netns=netns, config=config,
@@ -176,9 +186,7 @@ async def _coder(lab: Machines, netns: str, settings: dict[str, HostSettings], *
     return job
 
 
-async def _peers(
-    lab: Machines, boxes: tuple[str, str], macs: tuple[str, str], tinyvpn: Path, mode: str
-) -> list[Job]:
+async def _peers(lab: Machines, boxes: tuple[str, str], macs: tuple[str, str], tinyvpn: Path, mode: str) -> list[Job]:
     """Start them, with a route to the hosts behind the other one, longer than that past the tunnel; no encryption."""
     for netns, own, other, mac, leg in (
         (boxes[0], _NEAR, _FAR, macs[1], "box-i"),
@@ -189,8 +197,8 @@ async def _peers(
             f"ip address add {own}/32 dev {leg} && ip route add {other} dev {leg} src {own}"
             f" && ip neighbour add {other} lladdr {mac} dev {leg} && sysctl -qw net.ipv4.conf.all.rp_filter=0",
         )
-    common = [f"-f{GENERATION}:{REDUNDANCY}", "--mode", mode, "--mtu", "1460", "--tun-dev", "fec", "--tun-mtu", "1500",
-              "--sock-buf", "10240", "--disable-obscure", "1", "--sub-net", "10.22.22.0", "--log-level", "3"]  # fmt: skip
+    common = [f"-f{GENERATION}:{REDUNDANCY}", "--mode", mode, "--mtu", "1460", "--tun-dev", "fec", "--tun-mtu", "1500"]
+    common += ["--sock-buf", "10240", "--disable-obscure", "1", "--sub-net", "10.22.22.0", "--log-level", "3"]
     jobs: list[Job] = []
     ends = ((boxes[1], ["-s", f"-l0.0.0.0:{_PEER_PORT}"], "10.10.0.0/17"),
             (boxes[0], ["-c", f"-r{_FAR}:{_PEER_PORT}"], "10.20.0.0/17"))  # fmt: skip

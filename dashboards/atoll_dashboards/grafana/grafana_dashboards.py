@@ -149,7 +149,7 @@ def satellite_link() -> Dashboard:
                 "bytes",
                 (link.level("low_priority_queue_max_bytes", "max"), "$tag_box $tag_direction most"),
                 (link.level("low_priority_queue_bytes"), "$tag_box $tag_direction"),
-                what="of packets marked LE, if there is such a queue: bytes in it now, and the largest of each interval",
+                what="of packets marked LE, if there is such a queue: bytes now, and the largest of each interval",
                 every=_LINK_EVERY,
             ),
             plot(

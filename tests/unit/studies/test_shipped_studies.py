@@ -16,7 +16,7 @@ STUDIES = {
     "asymmetric": 18,
     "base-scenarios": 48,
     "coder-cost": 84,
-    "coder-schedulers": 120,
+    "coder-schedulers": 144,
     "geo-full-peps": 12,
     "geo-load-queue": 210,
     "geo-peps": 60,
