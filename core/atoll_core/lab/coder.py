@@ -73,6 +73,10 @@ def _scheduler(use: BoxUse) -> Configuration:
     return {"kind": kind}
 
 
+def _redundancy(given: Mapping[str, Any]) -> float:
+    return 0.0 if given["direction"] == "to_world" else given["redundancy"] / given["generation"]
+
+
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
     """The program takes all packets by packet sockets, so that the kernel forwards none of them."""
     del use
@@ -97,6 +101,7 @@ CODER = register(
         pair="coder",
         encapsulates="udp",
         overhead_bytes=_OVERHEAD_BYTES,
+        redundancy=_redundancy,
         passes_tests=True,
         agree=("scheme", "generation", "redundancy", "redundancy_max", "feedback", "feedback_packets"),
         configuration=_configuration,
@@ -134,6 +139,7 @@ CODER = register(
             MetricField("unsent_packets", "packets", "refused by an interface"),
             MetricField("unread_packets", "packets", "lost before the program read them"),
             MetricField("ignored_frames", "packets", "not IPv4, or at the end of their time to live; dropped"),
+            MetricField("cpu_ns", "ns", "CPU time of the program; 0 in virtual time, where it is free"),
         ),
         levels=(
             MetricField("waiting_repair_packets", "packets", "repair packets that wait to be sent"),

@@ -87,6 +87,8 @@ pub(crate) struct Sums {
     pub(crate) unsent_packets: u64,
     pub(crate) unread_packets: u64,
     pub(crate) ignored_frames: u64,
+    /// CPU time of the program.
+    pub(crate) cpu_ns: u64,
 }
 
 sums!(Sums {
@@ -107,6 +109,7 @@ sums!(Sums {
     unsent_packets,
     unread_packets,
     ignored_frames,
+    cpu_ns,
 });
 
 /// Current values, and the largest of an interval.

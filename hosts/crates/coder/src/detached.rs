@@ -66,6 +66,7 @@ impl DetachedCoder {
         let now = Now {
             monotonic_ns: now_ns,
             real_time_ns: now_ns,
+            cpu_ns: 0,
         };
         serde_json::to_value(self.coder.counters(now))
     }

@@ -267,6 +267,13 @@ impl Coder {
         coding.filter_map(Tunnel::adaptive)
     }
 
+    fn sums_at(&self, now: Now) -> Sums {
+        Sums {
+            cpu_ns: now.cpu_ns,
+            ..self.sums()
+        }
+    }
+
     fn present(&mut self, longest: impl Fn(&mut Peak) -> u64) -> Present {
         let peaks = self
             .tunnels
@@ -304,7 +311,7 @@ impl Coder {
 
     fn measurement(&mut self, now: Now) -> Figures {
         self.expire(now.monotonic_ns);
-        let sums = self.sums();
+        let sums = self.sums_at(now);
         Figures {
             sums: self.marked.measure(sums),
             present: self.present(Peak::take_measurement),
@@ -398,7 +405,7 @@ impl FrameProgram for Coder {
         Line::Counters {
             t_ns: now.real_time_ns,
             figures: Figures {
-                sums: self.sums(),
+                sums: self.sums_at(now),
                 present: self.present(Peak::take_interval),
             },
         }
@@ -684,10 +691,16 @@ mod tests {
         let now = Now {
             monotonic_ns: MS,
             real_time_ns: 9,
+            cpu_ns: 5 * MS,
         };
         arrive(&mut near, WORLD, 0, &[framed(&numbered(1)[0])]);
         assert_eq!(near.measurement(now).sums.source_packets, 1);
-        assert_eq!(near.measurement(now).sums.source_packets, 0);
+        let later = Now {
+            cpu_ns: 7 * MS,
+            ..now
+        };
+        let sums = near.measurement(later).sums;
+        assert_eq!((sums.source_packets, sums.cpu_ns), (0, 2 * MS));
     }
 
     fn with_feedback(line: &mut Value) {
