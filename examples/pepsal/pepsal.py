@@ -38,6 +38,7 @@ SYSCTLS = {  # of connections that it accepts, which -C does not reach; buffers 
     "tcp_rmem": "4096 131072 16000000",
     "tcp_wmem": "4096 16384 16000000",
     "tcp_no_metrics_save": "1",
+    "tcp_synack_retries": "1",  # PEPsal forgets connections that repeat theirs up to half a minute after a run
 }
 
 

@@ -247,17 +247,8 @@ class LiveRun:
         await self._jobs.stop(Phase.SERVER, Phase.TRANSFER_SERVER)
 
     async def _stop_captures(self) -> None:
-        """End captures from the world on, each when the next one has seen what it has.
-
-        Hosts send nothing by now. A box that ends connections may repeat a segment of its own at any time.
-        """
-        hops = {hop for chain in self._experiment.all_chains for hop in chain.hops}
-        repeats = any(box.ends_connections for box in self._testbed.network.boxes if box.name in hops)
-        ways = [link.to_island for link in self._experiment.links_over_time] if repeats else []
-        crossing_s = max((way.delays[1].s + way.full_queue.s for way in ways), default=0.0)
-        for spec in reversed(self._jobs.of(Phase.CAPTURE)):
+        for spec in self._jobs.of(Phase.CAPTURE):
             await self._jobs.stop_well(spec)
-            await asyncio.sleep(crossing_s)
 
     async def _run_report_programs(self) -> None:
         """Run the report commands of users' programs. Raises RunError if one fails."""

@@ -10,6 +10,7 @@ from tests.support.virtual_runs import run_virtually
 
 pytestmark = pytest.mark.virtual
 SHORT = ("--duration", "20 s", "--set", "transfer.start=2 s", "--set", "transfer.size=4 MB")
+LONG = ("--duration", "45 s", *("--set", "traffic.channels=0"), *("--set", "transfer.size=40 MB"))
 OFF = ("--set", "boxes.pep-w.mode=off", "--set", "boxes.pep-i.mode=off")
 
 
@@ -46,7 +47,7 @@ def test_arms_differ_by_mode_alone(tmp_path: Path, project: Path) -> None:
 def test_a_narrow_link_between_peps_gets_segments_that_fit(
     tmp_path: Path, project: Path, clamp: str, between: str
 ) -> None:
-    """By the clamp, and without it by the MTUs of the PEPs' routes."""
+    """By the clamp, and without it by the MTUs of the PEPs' routes: 40 MB arrive."""
     lab = (project / "emulation/labs/island-pep.yaml").read_text(encoding="utf-8")
     assert "sat: {kind: link," in lab
     (tmp_path / "lab.yaml").write_text(lab.replace("sat: {kind: link,", "sat: {kind: link, mtu: 1400,"))
@@ -56,6 +57,6 @@ def test_a_narrow_link_between_peps_gets_segments_that_fit(
         f"boxes.{box}.{each}" for box in ("pep-w", "pep-i") for each in (f"mss_clamp={clamp}", f"between={between}")
     )
     words = [word for setting in given for word in ("--set", setting)]
-    summary = run_virtually(tmp_path, "narrow.yaml", *SHORT, *words)
+    summary = run_virtually(tmp_path, "narrow.yaml", *LONG, "--set", "transfer.start=2 s", *words)
     assert summary["transfer_complete"]
     assert summary["oversize_packets"] == 0

@@ -46,9 +46,9 @@ def test_servers_see_one_client_and_everything_reaches_the_island(tmp_path: Path
     said = Path(summary["run_dir"], "logs", "program-pep-w.out").read_text(encoding="utf-8").splitlines()
     assert said[0] == "PEPsal takes TCP from pep-w-i"
     accepted = {}
-    for tap in ("tap-w", "tap-i"):
-        found_packets = packets(Path(summary["run_dir"]), tap, tmp_path)
+    for name in ("world", "island"):
+        found_packets = packets(Path(summary["run_dir"]), name, tmp_path)
         is_answer = (found_packets["proto"] == TCP) & (found_packets["tcp_flags"] & SYN_ACK == SYN_ACK)
-        accepted[tap] = {str(IPv4Address(int(each))) for each in np.unique(found_packets["dst"][is_answer])}
-    assert accepted["tap-w"] == {"10.20.0.1"}
-    assert len(accepted["tap-i"]) == 7
+        accepted[name] = {str(IPv4Address(int(each))) for each in np.unique(found_packets["dst"][is_answer])}
+    assert accepted["world"] == {"10.20.0.1"}
+    assert len(accepted["island"]) == 7

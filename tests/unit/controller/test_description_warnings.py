@@ -427,6 +427,16 @@ def test_redundancy_that_the_load_leaves_no_room_for_is_warned_of(
         )
 
 
+def test_of_adapted_redundancy_the_fallback_is_known(project: Path) -> None:
+    given = [f"boxes.{box}.redundancy=adaptive" for box in ("coder-w", "coder-i")]
+    for fallback, amounts in ((3, ["1.5 Mbit/s"]), (0, [])):
+        more = [*given, f"boxes.coder-w.redundancy_fallback={fallback}", "udp={rate: 15 Mbit/s}"]
+        found = description_warnings(*load_experiment(project / "examples/coder-geo.yaml", more))
+        said = [doubt.message for doubt in found if "redundancy" in doubt.message]
+        assert len(said) == len(amounts)
+        assert all(amount in message for amount, message in zip(amounts, said, strict=True))
+
+
 def test_redundancy_is_warned_of_with_its_line_and_for_the_coded_part_alone(
     project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
