@@ -15,6 +15,8 @@ from tests.support.sandbox import ROOT
 STUDIES = {
     "asymmetric": 18,
     "base-scenarios": 48,
+    "coder-cost": 84,
+    "coder-schedulers": 120,
     "geo-load-queue": 210,
     "geo-peps": 48,
     "geo-queues": 24,
