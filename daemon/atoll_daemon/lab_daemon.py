@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_controller.fabric.swap_plan import Swap
+from atoll_controller.planner.placement import budget_lines, budgets_json, swap_budgets
 from atoll_controller.planner.swap_text import parts_json, swap_lines
 from atoll_core.codec import to_json
 from atoll_core.description.resolve_inventory import load_inventory
@@ -192,6 +193,7 @@ class LabDaemon:
         testbed, _ = self.require_lab()
         dry_run = how.dry_run
         swaps: list[Swap] = []
+        before = testbed.plan.flows if testbed.plan else ()
         try:
             plan, changes = await testbed.apply(
                 described.experiment,
@@ -210,12 +212,20 @@ class LabDaemon:
             raise
         if not dry_run:
             self._note_applied(described, changes=len(changes))
+        budgets = await asyncio.to_thread(
+            lambda: [each for swap in swaps for each in swap_budgets(testbed.network, before, swap)]
+        )
         return {
             "experiment": plan.experiment,
             "dry_run": dry_run,
             "changes": changes_json(changes),
-            "lines": [*map(str, changes), *(line for swap in swaps for line in swap_lines(swap))],
+            "lines": [
+                *map(str, changes),
+                *(line for swap in swaps for line in swap_lines(swap)),
+                *budget_lines(budgets),
+            ],
             "parts": [part for swap in swaps for part in parts_json(swap)],
+            "budgets": budgets_json(budgets),
             "warnings": warnings_json(testbed.network, described),
         }
 

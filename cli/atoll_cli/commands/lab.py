@@ -195,7 +195,7 @@ def apply_experiment(command: ApplyCommand) -> None:
     changes, dry_run = done["changes"], command.how.dry_run
     if command.as_json:
         answer = {"experiment": experiment.name, "dry_run": dry_run, "changes": changes, "swap": swap}
-        answer["parts"] = done["parts"]
+        answer |= {"parts": done["parts"], "budgets": done["budgets"]}
         print(json.dumps(answer | {"warnings": warnings}))
         return
     for line in done["lines"]:

@@ -14,6 +14,7 @@ from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.placement import place_plan, placement_text
 from atoll_controller.planner.plan_text import plan_text, schedule_text
 from atoll_controller.planner.planner import make_plan, plan_sha256
+from atoll_controller.planner.swap_text import swap_json
 from atoll_controller.planner.virtual_cost import memory, wall_time
 from atoll_core.codec import to_json
 from atoll_core.description.validation_messages import suggest
@@ -57,10 +58,10 @@ def print_plan(
     notes = [*inexact(described[0], described[1].links, slack)] if backend is Backend.TC else []
     notes += [estimate_text(wall_time(*described, backend), memory(*described))] if platform == VIRTUAL else []
     if drawing is not None:
-        write_file("--graph", drawing, graph(*described))
+        write_file("--graph", drawing, graph(*described, placement.notes()))
     if as_json:
         changes = [
-            {"change": each.number, "at_ns": each.version.at.ns, "swap": to_json(each.swap)} for each in schedule
+            {"change": each.number, "at_ns": each.version.at.ns, "swap": swap_json(each.swap)} for each in schedule
         ]
         answer = {"sha256": plan_sha256(plan), "plan": to_json(plan), "changes": changes}
         answer |= {"placement": placement.to_json(), "warnings": warnings, "notes": notes}

@@ -97,7 +97,7 @@ def _without(network: Network, version: Experiment, left_out: frozenset[str]) ->
 
 
 def _rewired(version: Experiment, hops: Callable[[Chain], tuple[str, ...]]) -> Experiment:
-    chain, *branches = (replace(chain, hops=hops(chain)) for chain in version.chains)
+    chain, *branches = (replace(chain, hops=hops(chain)) for chain in (version.chain, *version.branches))
     return replace(version, chain=chain, branches=tuple(branches))
 
 

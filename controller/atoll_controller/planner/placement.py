@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Any
 
 from atoll_apps.steering import steer
+from atoll_controller.fabric.swap_plan import Swap
 from atoll_controller.planner.change_schedule import Scheduled, states
 from atoll_controller.planner.text_table import columns
 from atoll_core.experiment.experiment import Experiment
@@ -14,6 +15,7 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.plan import Plan
 from atoll_core.plural import counted
+from atoll_switches.capability_profile import profile
 from atoll_switches.entry_placement import Place, PlacedEntry, SwitchBudget, place_entries, switch_budgets
 
 
@@ -34,6 +36,16 @@ class Placement:
         several = [each for each in self.entries if each.place is not Place.DATAPATH]
         return {each.entry.identity: f"{each.place} {each.table}" for each in several}
 
+    def notes(self) -> dict[str, tuple[str, ...]]:
+        """What a drawing says of each switch with several tables: its budget, and how much is in software."""
+        found: dict[str, tuple[str, ...]] = {}
+        for budget in _hardware(self.budgets):
+            here = [each for each in self.in_software if each.entry.switch == budget.switch]
+            most = max((each.expects_packets_s for each in here), default=0)
+            words = [f"{len(here)} in software, for up to {most} packets/s"] if here else ["all in hardware"]
+            found[budget.switch] = (_budget_text(budget), *words)
+        return found
+
     def to_json(self) -> dict[str, Any]:
         """The placement as ``atoll plan --json`` has it."""
         return {
@@ -52,19 +64,43 @@ class Placement:
                 }
                 for each in self.entries
             ],
-            "switches": [
-                {
-                    "switch": each.switch,
-                    "driver": each.driver,
-                    "entries": each.entries,
-                    "most_entries": each.most,
-                    "when": each.when,
-                    "capacity": each.capacity,
-                    "fits": each.fits,
-                }
-                for each in self.budgets
-            ],
+            "switches": budgets_json(self.budgets),
         }
+
+
+def budgets_json(budgets: Sequence[SwitchBudget]) -> list[dict[str, Any]]:
+    """The budgets of switches as JSON objects."""
+    return [
+        {
+            "switch": each.switch,
+            "driver": each.driver,
+            "entries": each.entries,
+            "most_entries": each.most,
+            "when": each.when,
+            "capacity": each.capacity,
+            "fits": each.fits,
+        }
+        for each in budgets
+    ]
+
+
+def swap_budgets(network: Network, entries: tuple[FlowEntry, ...], swap: Swap) -> tuple[SwitchBudget, ...]:
+    """The budget of each switch that has ``entries``, over all stages of a swap."""
+    held = zip(swap.stages, states(entries, swap), strict=True)
+    many = len(swap.parts) > 1
+    named = (
+        (f"{f'part {stage.part + 1}, ' if many else ''}{stage.subject}: {stage.kind}", each) for stage, each in held
+    )
+    return switch_budgets(network, [("", entries), *named], unsteered="the active experiment")
+
+
+def budget_lines(budgets: Sequence[SwitchBudget]) -> Iterator[str]:
+    """A line for each hardware switch."""
+    return (f"{budget.switch}: {_budget_text(budget)}" for budget in _hardware(budgets))
+
+
+def _hardware(budgets: Sequence[SwitchBudget]) -> list[SwitchBudget]:
+    return [budget for budget in budgets if profile(budget.driver).is_hardware]
 
 
 def place_plan(network: Network, experiment: Experiment, plan: Plan, schedule: Sequence[Scheduled] = ()) -> Placement:

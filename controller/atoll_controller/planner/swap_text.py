@@ -5,6 +5,7 @@ from collections.abc import Iterator
 from typing import Any
 
 from atoll_controller.fabric.swap_plan import Swap, SwapPart
+from atoll_core.codec import to_json
 from atoll_core.experiment.experiment import Experiment, SteeringVersion, version_differences
 from atoll_core.units import Duration
 
@@ -26,6 +27,12 @@ def parts_json(swap: Swap) -> list[dict[str, Any]]:
         }
         for number, part in enumerate(swap.parts)
     ]
+
+
+def swap_json(swap: Swap) -> dict[str, Any]:
+    """A swap as ``atoll plan --json`` has it."""
+    stages = [to_json(stage) for stage in swap.stages]
+    return {"stages": stages, "layout": to_json(swap.layout), "moved": list(swap.moved), "parts": parts_json(swap)}
 
 
 def swap_lines(swap: Swap) -> Iterator[str]:

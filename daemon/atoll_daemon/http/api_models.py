@@ -391,6 +391,18 @@ class SwapPartResponse(Response):
     drain_ns: int = Field(description="The least time until the version before has drained.")
 
 
+class BudgetResponse(Response):
+    """The entries of a switch's table while a swap is carried out."""
+
+    switch: str
+    driver: str
+    entries: int = Field(description="Of the active experiment.")
+    most_entries: int = Field(description="At any time of the swap, which adds entries before it deletes others.")
+    when: str = Field(description="The stage with the most entries.")
+    capacity: int
+    fits: bool
+
+
 class ChangesResponse(Response):
     """The changes that were made, or that would be made."""
 
@@ -399,6 +411,7 @@ class ChangesResponse(Response):
     changes: list[TestbedChange]
     lines: list[str] = Field(description="A readable line for each change, and for each part of the swap.")
     parts: list[SwapPartResponse] = Field(description="The parts of the swap, in order; none if no path changes.")
+    budgets: list[BudgetResponse] = Field(description="For each switch, if there is a swap or its dry run.")
     warnings: list[MistakeResponse] = WARNINGS
 
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The lower half of a drawing: switches with what is attached to them, and the trunks between them."""
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from atoll_core.lab.network import Network, Switch
@@ -31,10 +32,21 @@ class _Card:
         return self.x + self.width / 2, self.y + self.height / 2
 
 
-def draw_fabric(drawing: Drawing, network: Network, left: float, top: float, right: float) -> tuple[float, float]:
-    """Draw the switches below ``top`` and from ``left`` to about ``right``; how far they reach."""
+def draw_fabric(
+    drawing: Drawing, network: Network, notes: Mapping[str, Sequence[str]], left: float, top: float, right: float
+) -> tuple[float, float]:
+    """Draw the switches below ``top`` and from ``left`` to about ``right``; how far they reach.
+
+    ``notes``: lines about switches, by name.
+    """
     columns = [column for column in _sides(network) if column]
-    lines = {switch.name: _lines(network, switch) for switch in network.switches}
+    lines = {
+        switch.name: [
+            *_lines(network, switch),
+            *(CardLine(note, 9, colour=GREY) for note in notes.get(switch.name, ())),
+        ]
+        for switch in network.switches
+    }
     sizes = {name: card_size(found) for name, found in lines.items()}
     widths = [max(sizes[switch.name][0] for switch in column) for column in columns]
     heights = [sum(sizes[switch.name][1] + _BETWEEN for switch in column) - _BETWEEN for column in columns]

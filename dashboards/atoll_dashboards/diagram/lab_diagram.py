@@ -5,6 +5,7 @@ Above, a lane for each chain, from the world to the island: boxes in order, taps
 A box that several chains share spans their lanes. Below, the switches with what is attached to them, and the trunks.
 """
 
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
 from atoll_core.experiment.experiment import Experiment
@@ -34,8 +35,8 @@ class _Room:
         return self.top + self.lane * (lane + 0.5)
 
 
-def graph(network: Network, experiment: Experiment) -> str:
-    """Return the drawing as SVG text."""
+def graph(network: Network, experiment: Experiment, on_switches: Mapping[str, Sequence[str]] | None = None) -> str:
+    """Return the drawing as SVG text. ``on_switches``: lines about switches by name, as of their entries."""
     drawing = Drawing(f"Experiment {experiment.name}, lab {network.name}")
     chains = (experiment.chain, *experiment.branches)
     columns = arrange(network, experiment)
@@ -83,7 +84,7 @@ def graph(network: Network, experiment: Experiment) -> str:
         drawing.text(left, bottom, CardLine(unused, 10, colour=GREY))
         bottom += 14
     drawing.line([(_MARGIN, bottom), (right + sides[2], bottom)], FAINT, 1)
-    width, height = draw_fabric(drawing, network, _MARGIN, bottom + 14, right + sides[2])
+    width, height = draw_fabric(drawing, network, on_switches or {}, _MARGIN, bottom + 14, right + sides[2])
     return drawing.render(width + _MARGIN, height + _MARGIN)
 
 

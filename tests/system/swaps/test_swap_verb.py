@@ -95,3 +95,32 @@ def test_a_word_that_is_none_is_refused_before_anything_is_done(sandbox: Sandbox
     done = sandbox.run(ATOLL, "apply", chained(sandbox.directory, "sat"), "--connections", "never")
     assert done.returncode == 2
     assert done.stderr.startswith("--connections: 'never' is neither reset nor wait")
+
+
+def test_a_swap_by_a_version_in_between_is_told_before_and_while_it_is_made(tmp_path: Path) -> None:
+    """From a full chain to the one of the example that halves the island, in the lab that comes with atoll."""
+    half = ROOT / "examples" / "half-coded.yaml"
+    text = half.read_text(encoding="utf-8").replace("../emulation", f"{ROOT}/emulation")
+    begin, end = text.split("chain: [tap-w, sat, tap-i]")[0], text[text.index("\nlinks:") :]
+    whole = tmp_path / "whole.yaml"
+    whole.write_text(f"{begin}chain: [tap-w, pep-w, coder-w, sat, coder-i, pep-i, tap-i]\n{end}", encoding="utf-8")
+    with Sandbox(tmp_path) as sandbox:
+        try:
+            done = sandbox.run(ATOLL, "up", whole)
+            assert done.returncode == 0, done.stderr
+            told = sandbox.run(ATOLL, "apply", half, "--dry-run")
+            assert told.returncode == 0, told.stderr
+            assert "the swap has 2 parts, one after the other:" in told.stdout.splitlines()
+            assert "; no packet passes " in told.stdout
+            assert chain(sandbox) == "tap-w, pep-w, coder-w, sat, coder-i, pep-i, tap-i"
+            done = sandbox.run(ATOLL, "apply", half, "--json")
+            assert done.returncode == 0, done.stderr
+            answer = json.loads(done.stdout)
+            stages = [(event["part"], event["stage"]) for event in answer["swap"] if event["state"] == "stage"]
+            assert stages == [(part, stage) for part in (0, 1) for stage in STAGES]
+            assert [part["subject"] for part in answer["parts"]] == ["chains", "chains"]
+            assert {each["fits"] for each in answer["budgets"]} == {True}
+            assert "part 1 of 2, chains: install" in done.stderr
+            print(told.stdout)
+        finally:
+            sandbox.run(ATOLL, "down", "--force")

@@ -6,13 +6,17 @@ from pathlib import Path
 
 import pytest
 
+from atoll_controller.fabric.swap_plan import plan_swap
 from atoll_controller.planner.change_schedule import plan_schedule
-from atoll_controller.planner.placement import Placement, place_plan, placement_text
+from atoll_controller.planner.placement import Placement, budget_lines, place_plan, placement_text, swap_budgets
 from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
 from atoll_core.plan.flow_entry import Output, PopVlan, PushVlan
+from atoll_dashboards.diagram.lab_diagram import graph
 from atoll_switches.entry_placement import Place, packet_rates
+
+WHOLE = ("tap-w", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-i")
 
 
 def placed(path: Path, driver: str) -> Placement:
@@ -75,3 +79,34 @@ def test_open_vswitch_makes_no_difference_between_entries(project: Path) -> None
     found = placed(project / "examples/geo.yaml", "ovs")
     assert {each.place for each in found.entries} == {Place.DATAPATH}
     assert found.labels() == {}
+
+
+def test_the_budget_of_an_apply_counts_every_stage_of_every_part(project: Path) -> None:
+    """As the daemon tells it before a swap and in a dry run; Open vSwitch has room for all."""
+    network, old = load_experiment(project / "examples/half-coded.yaml")
+    new = replace(old, branches=(), chain=replace(old.chain, hops=WHOLE))
+    for driver, lines in (("procurve-v2", len(network.switches)), ("ovs", 0)):
+        network = replace(network, switches=tuple(replace(switch, driver=driver) for switch in network.switches))
+        plan = make_plan(network, old)
+        swap = plan_swap(network, old, plan.layout, new)
+        assert len(swap.parts) == 2
+        budgets = swap_budgets(network, plan.flows, swap)
+        most = max(budgets, key=lambda budget: budget.most)
+        assert most.switch == "sw-c"
+        assert most.most > max(most.entries, sum(entry.switch == "sw-c" for entry in make_plan(network, new).flows))
+        assert most.when.startswith("part ")
+        assert len(list(budget_lines(budgets))) == lines
+
+
+def test_a_drawing_tells_the_placement_of_each_hardware_switch(project: Path) -> None:
+    """Its entries, its room, and what is in software; nothing of Open vSwitch."""
+    path = project / "examples/geo.yaml"
+    network, experiment = load_experiment(path)
+    found = placed(path, "procurve-v1").notes()
+    assert {*found} == {switch.name for switch in network.switches}
+    assert found["sw-c"][0].endswith(" of 1500 entries")
+    assert any(note.endswith("in software, for up to 1333 packets/s") for note in found["sw-c"])
+    drawing = graph(network, experiment, found)
+    assert all(note in drawing for notes in found.values() for note in notes)
+    assert {notes[1] for notes in placed(path, "procurve-v2").notes().values()} == {"all in hardware"}
+    assert placed(path, "ovs").notes() == {}

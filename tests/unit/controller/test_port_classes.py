@@ -26,7 +26,7 @@ def on_v1(network: Network) -> Network:
 
 @pytest.fixture
 def small() -> tuple[Network, Experiment]:
-    """Three servers, two of them delayed, and physical taps."""
+    """Three servers, two of them delayed."""
     return load_experiment(DATA / "experiment.yaml")
 
 

@@ -51,7 +51,12 @@ def test_half_coded_follows_a_full_chain(project: Path) -> None:
     swap = plan_swap(network, with_chain(replace(new, branches=()), WHOLE), UNTAGGED, new)
     assert len(swap.parts) == 2
     assert swap.parts[-1].after == new
-    assert {*swap.parts[0].without} <= {"coder-w", "coder-i"}
+    assert {*swap.parts[0].without} == {"coder-w", "coder-i"}
+    assert [(each.name, each.hops) for each in swap.parts[0].after.chains] == [
+        ("coded", ("tap-w", "sat", "tap-i")),
+        ("main", ("tap-w", "sat", "tap-i")),
+    ]
+    assert all(part["what"] for part in parts_json(swap))
 
 
 def test_one_side_of_a_box_that_stays_changes_after_the_other(planned: Planned) -> None:
