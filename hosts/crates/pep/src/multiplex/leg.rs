@@ -13,6 +13,7 @@ use crate::multiplex::credit::Budget;
 use crate::multiplex::frame::{BadFrame, Frame, Message, PAYLOAD_BYTES};
 use crate::multiplex::renewal::Renewal;
 use crate::multiplex::stream::Stream;
+use atoll_netio::tcp_options::set_max_pacing_rate;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::EventFlags;
 use rustix::fd::OwnedFd;
@@ -91,6 +92,8 @@ pub(crate) struct Leg {
     /// Nor by the other one.
     has_last: bool,
     renewal: Renewal,
+    /// The rate at which its socket was last told to be paced.
+    pub paced_bit_s: Option<u64>,
 }
 
 impl Leg {
@@ -115,6 +118,7 @@ impl Leg {
             is_retired: false,
             has_last: false,
             renewal: Renewal::new(),
+            paced_bit_s: None,
         }
     }
 
@@ -187,6 +191,7 @@ impl Leg {
     /// connects. Returns the slots of its streams' connections.
     pub(crate) fn lose(&mut self, is_tried_again: bool, now_ns: u64) -> Vec<usize> {
         self.end = None;
+        self.paced_bit_s = None;
         (self.is_retired, self.has_last) = (false, false);
         self.renewal = Renewal::new();
         self.incoming = Vec::new();
@@ -347,6 +352,25 @@ impl Leg {
 
     pub(crate) fn put(&mut self, frame: Frame<'_>) {
         frame.put(&mut self.outgoing);
+    }
+
+    /// Whether it has something to send, by turns or of its own.
+    pub(crate) fn has_backlog(&self) -> bool {
+        let is_empty = self.waiting.is_empty() && self.unsent_bytes() + self.padding_bytes == 0;
+        self.is_up() && !is_empty
+    }
+
+    /// Have its socket paced at this rate. What it has in flight is not affected.
+    pub(crate) fn pace(&mut self, bit_s: u64) {
+        let is_new = self.paced_bit_s != Some(bit_s);
+        let Some(end) = self.end.as_ref().filter(|_| is_new) else {
+            return;
+        };
+        let paced = end
+            .descriptor()
+            .map_err(io::Error::from)
+            .and_then(|socket| set_max_pacing_rate(socket, bit_s / 8));
+        self.paced_bit_s = paced.is_ok().then_some(bit_s);
     }
 
     /// The kernel reports something of its socket.

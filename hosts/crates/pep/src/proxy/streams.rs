@@ -300,8 +300,23 @@ impl Proxy {
 
     /// Send what is due and what streams have, as long as the sockets take it.
     pub(super) fn send_frames(&mut self, now_ns: u64) {
+        self.share_rate();
         for leg in 0..self.legs.len() {
             self.send(leg, now_ns);
+        }
+    }
+
+    /// A connection and its successor share the rate while both have something to send: each alone has all of it.
+    fn share_rate(&mut self) {
+        let Some(bit_s) = self.config.between.and_then(|between| between.pacing_bit_s) else {
+            return;
+        };
+        for pair in 0..PAIRS_MAX {
+            let both = [pair, (pair + PAIRS_MAX) % LEGS_MAX];
+            let senders = both.map(|leg| u64::from(self.legs[leg].has_backlog()));
+            for leg in both {
+                self.legs[leg].pace(bit_s / senders.iter().sum::<u64>().max(1));
+            }
         }
     }
 

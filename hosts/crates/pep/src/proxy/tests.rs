@@ -254,6 +254,31 @@ fn a_stream_that_has_not_ended_is_reset_with_an_old_connection() {
 }
 
 #[test]
+fn a_connection_and_its_successor_share_the_rate_while_both_have_a_backlog() {
+    const RATE: u64 = 8_000_000;
+    let mut config = config();
+    config.between.as_mut().unwrap().pacing_bit_s = Some(RATE);
+    let mut bench = Bench::with(config);
+    bench.say(&[(0, Said::Hello)]);
+    let (mut first, _, _) = bench.connection();
+    let mut old = bench.renewed();
+    let (mut second, _, _) = bench.connection();
+    let rates = |bench: &Bench| [0, PAIRS_MAX].map(|leg| bench.proxy.legs[leg].paced_bit_s);
+    first.write_all(&LONG).unwrap();
+    bench.settle();
+    assert_eq!(rates(&bench), [Some(RATE); 2], "the successor is idle");
+    second.write_all(&LONG).unwrap();
+    bench.settle();
+    assert_eq!(rates(&bench), [Some(RATE / 2); 2]);
+    while bench.proxy.legs[0].has_backlog() {
+        let _ = old.read(&mut [0; 1 << 14]);
+        bench.settle();
+    }
+    bench.settle();
+    assert_eq!(rates(&bench), [Some(RATE); 2]);
+}
+
+#[test]
 fn an_idle_connection_is_renewed_once_and_a_busy_one_is_not() {
     const LATE_NS: u64 = 1_000_000_000;
     let mut bench = Bench::up();
