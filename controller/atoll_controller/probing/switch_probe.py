@@ -43,6 +43,8 @@ _BACK_S = 90.0  # for a switch that rebooted to come back, so that its entries c
 _RATE_TOLERANCE, _TIME_TOLERANCE = 0.3, 0.2
 _REFUSED = re.compile(r"refused .*(OFP[A-Z]+_\w+|experimenter error \S+)", re.DOTALL)
 
+_LABELS = {"only-ipv4": "other EtherTypes"}
+
 
 class Verdict(StrEnum):
     """How a behaviour compares with the profile."""
@@ -159,7 +161,7 @@ class SwitchProbe:
             profile = "refused" if need in unable else "taken"
             seen = f"refused: {refusals[need]}" if need in refusals else "taken"
             verdict = Verdict.SAME if (need in refusals) == (need in unable) else Verdict.DIFFERS
-            self._add(f"takes {need}", profile, seen, verdict)
+            self._add(f"takes {_LABELS.get(need, need)}", profile, seen, verdict)
         if unable:
             text = "entries that its hardware cannot process"
             seen = f"takes {text}" if takes_all else f"refuses {text}"
