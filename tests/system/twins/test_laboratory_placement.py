@@ -60,4 +60,4 @@ def test_the_configuration_of_each_procurve_has_the_tags_that_its_ports_carry() 
     assert found["sw-w1"].count("   tagged 48") == len(tags) - 1
     assert "   untagged 1-11,40,48" in found["sw-w1"]
     assert "   controller-id 1 ip 192.168.100.1 port 6653 controller-interface vlan 1" in found["sw-c"]
-    assert len([line for line in found["sw-c"] if line.startswith("vlan ")]) == 1 + 24
+    assert len([line for line in found["sw-c"] if line.startswith("vlan ")]) == 1 + 23
