@@ -16,7 +16,7 @@ from typer.main import get_command
 from atoll_cli.main import app
 
 LINK = re.compile(r"!?\[[^]]*\]\(<?([^)>\s]+)>?\)")
-WITHOUT_A_LAB = re.compile(r"(atoll (check|plan|trace)|sed|echo) (?!.*--live)")
+WITHOUT_A_LAB = re.compile(r"(atoll (check|plan|trace|switches config)|sed|echo) (?!.*--live)")
 
 
 @pytest.fixture(scope="module")
@@ -137,22 +137,32 @@ def test_the_lab_of_the_readme_is_complete(project: Path, tmp_path: Path) -> Non
 
 
 def test_commands_of_the_tutorial_print_what_it_shows(project: Path, tmp_path: Path) -> None:
-    """Those that need no lab; `...` stands for lines that are left out."""
     tutorial = project / "docs" / "tutorial.md"
     for text in blocks(tutorial, "yaml"):
         (tmp_path / text.split()[1]).write_text(text)
+    assert printed_as_shown(tutorial, tmp_path) > 8
+
+
+def test_commands_for_technicians_print_what_is_shown(project: Path) -> None:
+    assert printed_as_shown(project / "docs" / "hardware.md", project) == 5
+
+
+def printed_as_shown(document: Path, folder: Path) -> int:
+    """Try the commands of a page that need no lab; their number. `...` stands for lines that are left out."""
     shown: list[tuple[str, list[str]]] = []
-    prose = re.sub(r"^```.*?^```", "", tutorial.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
+    prose = re.sub(r"^```.*?^```", "", document.read_text(encoding="utf-8"), flags=re.MULTILINE | re.DOTALL)
     for line in prose.splitlines():
         if line.startswith("    $ "):
             shown.append((line[6:], []))
         elif line.startswith("    ") and shown:
             shown[-1][1].append(line[4:])
+        elif line:
+            shown.append(("", []))
     tried = [(command, lines) for command, lines in shown if WITHOUT_A_LAB.match(command)]
-    assert len(tried) > 8
     for command, lines in tried:
-        printed = executed(command, tmp_path)
+        printed = executed(command, folder)
         if "..." not in lines:
             assert printed == lines, command
         rest = iter(printed)
-        assert [line for line in lines if line != "..." and line not in rest] == [], command
+        assert [line for line in lines if line.strip() != "..." and line not in rest] == [], command
+    return len(tried)

@@ -160,6 +160,33 @@ def diff(
     print(f"{switch} has the configuration that it needs")
 
 
+@switches.command(cls=PlainArguments, epilog="Example: atoll switches probe sw-c lab.yaml --inventory rack.yaml")
+def probe(
+    switch: Annotated[str, typer.Argument(help="name of the switch in the lab", metavar="SWITCH")],
+    file: Annotated[Path, typer.Argument(help="lab.yaml or experiment.yaml", metavar="FILE")],
+    listen: Annotated[
+        str | None,
+        typer.Option(
+            "--listen",
+            help="where the switch connects [default: of the inventory, else 127.0.0.1:6653]",
+            metavar="ADDRESS[:PORT]",
+        ),
+    ] = None,
+    inventory: InventoryOption = None,
+    yes: Annotated[bool, typer.Option("--yes", help="the switch carries nothing else; do not ask")] = False,
+    json: Json = False,
+) -> None:
+    """Measure how a hardware switch behaves, and compare it with its driver's profile; exit code 1 if they differ.
+
+    Only for a switch that carries nothing else: its flow table is filled, and cleared at the end. It takes minutes.
+    """
+    from atoll_cli.commands.switch_probe import probe_switch
+
+    code = probe_switch(switch, file, inventory, listen, yes=yes, as_json=json)
+    if code:
+        raise typer.Exit(code)
+
+
 def _controller_address(text: str, *, out_of_band: bool) -> "ControllerAddress":
     from atoll_switches.configuration import OPENFLOW_PORT, ControllerAddress
 

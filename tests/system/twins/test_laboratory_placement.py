@@ -45,3 +45,19 @@ def test_v1_modules_say_which_entries_they_carry_in_software() -> None:
         assert all("class rtt-" in why for why in found[switch]["software"])
         assert len(found[switch]["hardware"]) == 12
     assert set(found["sw-i1"]) == set(found["sw-i2"]) == {"hardware"}
+
+
+def test_the_configuration_of_each_procurve_has_the_tags_that_its_ports_carry() -> None:
+    """A switch of world servers has a tag for each latency class of its servers, on the trunk to the chain."""
+    words = ["--controller", "192.168.100.1"]
+    argv = {name: [str(ATOLL), "switches", "config", name, str(LABORATORY), *words] for name in ("sw-w1", "sw-c")}
+    found = {
+        name: subprocess.run(each, capture_output=True, text=True, timeout=120, check=True).stdout.splitlines()
+        for name, each in argv.items()
+    }
+    tags = [line for line in found["sw-w1"] if line.startswith("vlan ")]
+    assert tags == ["vlan 2", *(f"vlan {number}" for number in range(101, 112)), "vlan 123"]
+    assert found["sw-w1"].count("   tagged 48") == len(tags) - 1
+    assert "   untagged 1-11,40,48" in found["sw-w1"]
+    assert "   controller-id 1 ip 192.168.100.1 port 6653 controller-interface vlan 1" in found["sw-c"]
+    assert len([line for line in found["sw-c"] if line.startswith("vlan ")]) == 1 + 23

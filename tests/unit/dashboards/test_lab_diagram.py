@@ -66,7 +66,7 @@ def ring(network: Network) -> Network:
     return replace(network, trunks=(*network.trunks, *trunks))
 
 
-@pytest.fixture(params=["geo", "half-coded", "meo", "laboratory"])
+@pytest.fixture(params=["geo", "half-coded", "meo", "laboratory", "laboratory-procurve"])
 def shipped(request: pytest.FixtureRequest, project: Path) -> tuple[Network, Experiment]:
     """An experiment to draw."""
     return load_experiment(project / "examples" / f"{request.param}.yaml")

@@ -1,0 +1,97 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`atoll switches probe`: a switch measured against its driver's profile, by a controller of its own."""
+
+import asyncio
+import json
+import sys
+from collections.abc import Sequence
+from dataclasses import asdict
+from pathlib import Path
+
+from atoll_cli.commands.selection import lab_target, network_on
+from atoll_controller.openflow.controller_client import Controller
+from atoll_controller.openflow.runtime_python import interpreter
+from atoll_controller.planner.text_table import columns
+from atoll_controller.probing.switch_probe import Finding, SwitchProbe, Verdict
+from atoll_core.description.loader import load_any
+from atoll_core.description.resolve_inventory import load_inventory
+from atoll_core.description.validation_messages import suggest
+from atoll_core.errors import UsageError
+from atoll_core.lab.network import Switch
+from atoll_core.plan.switch_features import Runtime, SwitchDescription
+from atoll_switches.capability_profile import profile
+
+CONNECT_S = 90.0
+"""A ProCurve may take up to a minute to try again."""
+
+
+def probe_switch(name: str, file: Path, inventory: Path | None, listen: str | None, *, yes: bool, as_json: bool) -> int:
+    """Probe a switch; 0, or 1 if it differs from its profile or the user does not confirm.
+
+    ``file``: lab.yaml or experiment.yaml. Raises UsageError and LabError.
+    """
+    network, _ = load_any(file)
+    target = lab_target(inventory)
+    network = network_on(target, network)
+    found = {switch.name: switch for switch in network.switches}
+    if name not in found:
+        raise UsageError(f"{name}: no such switch in {file}; {suggest(name, found, 'switches')}")
+    switch = found[name]
+    if not profile(switch.driver).is_hardware:
+        raise UsageError(f"{name} has driver {switch.driver}: only hardware has a profile that a probe can compare")
+    if listen is None:
+        rack = None if target.inventory is None else load_inventory(target.inventory)
+        listen = "127.0.0.1:6653" if rack is None else f"{rack.address}:{rack.port}"
+    if not yes and not _confirmed(name):
+        return 1
+    description, findings = asyncio.run(_probed(switch, listen if ":" in listen else f"{listen}:6653"))
+    if as_json:
+        report = {
+            "switch": name,
+            "dpid": switch.dpid,
+            "driver": switch.driver,
+            "description": asdict(description),
+            "findings": [asdict(each) for each in findings],
+        }
+        print(json.dumps(report))
+    else:
+        _print(switch, description, findings)
+    return 1 if any(each.verdict is Verdict.DIFFERS for each in findings) else 0
+
+
+def _confirmed(name: str) -> bool:
+    """Ask the user; without a terminal, nothing is probed."""
+    if not sys.stdin.isatty():
+        print(f"a probe fills the flow table of {name}; if it carries nothing else, add --yes", file=sys.stderr)
+        return False
+    answer = input(f"the probe fills the flow table of {name}, and sends frames. Does it carry nothing else? [y/N] ")
+    return answer.strip().lower() in ("y", "yes")
+
+
+async def _probed(switch: Switch, listen: str) -> tuple[SwitchDescription, list[Finding]]:
+    controller = await Controller.start([], interpreter(Runtime.OS_KEN), listen)
+    try:
+        _say(f"waiting for {switch.name} (datapath id {switch.dpid:#x}) on {listen}")
+        await controller.wait_for([switch.dpid], CONNECT_S)
+        description = (await controller.features(switch.dpid)).description
+        probe = SwitchProbe(controller, switch.name, switch.dpid, profile(switch.driver), _say)
+        return description, await probe.run()
+    finally:
+        await controller.close()
+
+
+def _say(text: str) -> None:
+    print(text, file=sys.stderr)
+
+
+def _print(switch: Switch, description: SwitchDescription, findings: Sequence[Finding]) -> None:
+    model = " ".join(filter(None, (description.manufacturer, description.hardware, description.software)))
+    print(f"{switch.name}: {model or 'unknown model'}, compared with {switch.driver}")
+    rows = [(each.verdict.value, each.name, each.profile, each.seen) for each in findings]
+    for line in columns([("", "behaviour", "profile", "seen"), *rows], indent="  "):
+        print(line)
+    new = [each.name for each in findings if each.verdict is Verdict.SAME and each.verified is False]
+    if new:
+        print(f"Unverified in the profile, and seen now: {', '.join(new)}")
+    count = sum(each.verdict is Verdict.DIFFERS for each in findings)
+    print(f"{count} {'difference' if count == 1 else 'differences'}; the probe's entries are deleted")

@@ -1,0 +1,384 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Measure how a hardware switch behaves, and compare it with its driver's profile.
+
+The switch must carry nothing else: its table is filled, and frames go through it. The probe talks to it as every plan
+does (``Controller``), and deletes its entries at the end, whatever happened. They have a cookie of their own, by which
+a later probe finds those of one that was killed.
+"""
+
+import asyncio
+import re
+import statistics
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from ipaddress import IPv4Address, IPv4Network
+
+from atoll_controller.openflow.controller_client import Controller
+from atoll_controller.openflow.messages.probe_frames import UDP, ProbeEnd, ProbeMark, probe_frame
+from atoll_core.errors import LabError
+from atoll_core.lab.twin import TwinBehaviour, TwinSettings
+from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, UnmanagedEntry, Vlan
+from atoll_core.plan.switch_features import SwitchFeatures
+from atoll_switches.capability_profile import Profile, behaviour, missing_features
+from atoll_switches.table_placement import choose_table, room
+
+COOKIE = 0x70726F6265000000
+"""The cookie of a probe's entries; no plan has it."""
+
+_TO_TABLES = 0xFFFFFFF9  # OFPP_TABLE (7.2.1): a packet out goes through the switch's tables
+_SOURCE = ProbeEnd("02:00:00:00:00:01", IPv4Address("192.0.2.1"))
+_FIRST = int(IPv4Address("198.18.0.0"))  # RFC 2544: addresses for measurements
+_VLAN = 4000
+_PRIORITY = 1000
+_MORE = 64  # entries beyond the size of the table that are tried
+_TRIALS = 5  # of the time until an entry forwards
+_BURST = 20  # frames; a port that counts fewer may have counted a switch's own
+_LATEST_S = 15.0  # for an entry to forward at all
+_EARLY_S = 0.2  # after a barrier; later, the barrier was early
+_POLL_S = 0.25
+_AT_ONCE_S = 1.0  # counters that follow in less are current
+_BACK_S = 90.0  # for a switch that rebooted to come back, so that its entries can be deleted
+_RATE_TOLERANCE, _TIME_TOLERANCE = 0.3, 0.2
+_REFUSED = re.compile(r"refused .*(OFP[A-Z]+_\w+|experimenter error \S+)", re.DOTALL)
+
+_LABELS = {"only-ipv4": "other EtherTypes"}
+
+
+class Verdict(StrEnum):
+    """How a behaviour compares with the profile."""
+
+    SAME = "same"
+    DIFFERS = "differs"
+    NOT_SEEN = "not seen"
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """One behaviour: what the profile says and what was seen, as text.
+
+    ``name``: a key of the profile, or ``takes X`` for a feature. ``verified``: whether the profile says that it was
+    seen on a switch; None for what the profile has no word about.
+    """
+
+    name: str
+    profile: str
+    seen: str
+    verdict: Verdict
+    verified: bool | None = None
+
+
+class SwitchProbe:
+    """A probe of one connected switch; ``say`` takes a line for each stage. Await :meth:`run` once."""
+
+    def __init__(
+        self, controller: Controller, switch: str, dpid: int, known: Profile, say: Callable[[str], None]
+    ) -> None:
+        self._controller = controller
+        self._switch = switch
+        self._dpid = dpid
+        self._known = known
+        self._expected: TwinBehaviour = behaviour(known.driver, TwinSettings())
+        self._verified = {fact.name: fact.verified for fact in known.twin}
+        self._say = say
+        self._table = known.table
+        self._findings: list[Finding] = []
+
+    async def run(self) -> list[Finding]:
+        """All findings. The switch has no entry of the probe afterwards.
+
+        Raises LabError: the switch has entries of others, too few ports, did not answer, or went away.
+        """
+        ports = sorted(self._controller.switches[self._dpid].ports)
+        if len(ports) < 2:
+            raise LabError(f"{self._switch} has {len(ports)} ports for OpenFlow; a probe needs two")
+        features = await self._controller.features(self._dpid)
+        self._find_table(features)
+        await self._require_empty()
+        try:
+            await self._clean()
+            self._say("which entries its tables take")
+            await self._takes(ports)
+            self._say("how many entries fit, and how fast it takes them")
+            rate = await self._fill(ports, room(features, self._table))
+            self._say(f"when an entry forwards: {_TRIALS} trials")
+            entry = await self._lag(ports, rate)
+            self._say(f"when counters follow: up to {3 * self._expected.statistics.s:.0f} s")
+            await self._staleness(ports, entry)
+        finally:
+            await self._clean_whatever_happens()
+        return self._findings
+
+    # Tables
+
+    def _find_table(self, features: SwitchFeatures) -> None:
+        try:
+            self._table = choose_table(self._known, features, self._switch)
+            seen = str(self._table)
+        except LabError as error:
+            seen = f"none that fits: {error}"
+        if not features.tables:
+            self._add("table", str(self._known.table), "it does not report its tables", Verdict.NOT_SEEN)
+            return
+        self._compare("table", str(self._known.table), seen)
+        numbers = [number for each in features.tables for number in (each.first, each.last)]
+        software = str(self._known.software_table)
+        others = ", ".join(str(number) for number in dict.fromkeys(numbers))
+        self._compare("software_table", software, software if self._known.software_table in numbers else others)
+
+    async def _require_empty(self) -> None:
+        """Raise LabError for entries that are not a probe's."""
+        others = [entry for entry in await self._held() if entry.cookie != COOKIE]
+        if others:
+            number = "a flow entry" if len(others) == 1 else f"{len(others)} flow entries"
+            raise LabError(
+                f"{self._switch} carries something else: {number} ('{others[0]}'); "
+                "probe a switch that no lab uses (`atoll down`, and delete its entries)"
+            )
+
+    # Features
+
+    async def _takes(self, ports: Sequence[int]) -> None:
+        """Try one entry for each feature, alone in the table."""
+        refusals: dict[str, str] = {}
+        unable: list[str] = []
+        trials = self._features(ports)
+        for need, match, actions in trials:
+            entry = self._entry(match, actions)
+            missing = [*missing_features(self._known, entry)]
+            refused = await self._refusal(entry)
+            if missing:
+                unable.append(need)
+            if refused:
+                refusals[need] = refused
+            else:
+                await self._change(delete=[entry])
+        takes_all = bool(unable) and not any(need in refusals for need in unable)
+        for need, _, _ in trials:
+            if need in unable and takes_all:  # one difference, not one for each feature
+                continue
+            profile = "refused" if need in unable else "taken"
+            seen = f"refused: {refusals[need]}" if need in refusals else "taken"
+            verdict = Verdict.SAME if (need in refusals) == (need in unable) else Verdict.DIFFERS
+            self._add(f"takes {_LABELS.get(need, need)}", profile, seen, verdict)
+        if unable:
+            text = "entries that its hardware cannot process"
+            seen = f"takes {text}" if takes_all else f"refuses {text}"
+            self._compare("refuses", f"{'refuses' if self._expected.refuses else 'takes'} {text}", seen)
+
+    def _features(self, ports: Sequence[int]) -> list[tuple[str, Match, tuple[Action, ...]]]:
+        port, other = ports[0], ports[1]
+        prefix, out = IPv4Network((_FIRST, 24)), (Output(other),)
+        several = (Output(other), Output(ports[2] if len(ports) > 2 else port))
+        return [
+            ("vlan", Match(port, vlan=_VLAN), out),
+            ("untagged", Match(port, vlan=Vlan.UNTAGGED), out),
+            ("ipv4_src", Match(port, ipv4_src=prefix), out),
+            ("ipv4_dst", Match(port, ipv4_dst=prefix), out),
+            ("ip_proto", Match(port, ip_proto=UDP), out),
+            ("l4_src", Match(port, ip_proto=UDP, l4_src=9), out),
+            ("l4_dst", Match(port, ip_proto=UDP, l4_dst=9), out),
+            ("only-ipv4", Match(port, eth_type=0x88B5), out),  # IEEE 802, local experiments
+            ("PushVlan", Match(port, vlan=Vlan.UNTAGGED), (PushVlan(_VLAN), *out)),
+            ("PopVlan", Match(port, vlan=_VLAN), (PopVlan(), *out)),
+            ("several-outputs", Match(port), several),
+        ]
+
+    # Size and rate
+
+    async def _fill(self, ports: Sequence[int], reported: int | None) -> float:
+        """Add entries until one is refused, and delete them; the rate in entries/s."""
+        size = reported or self._expected.max_entries
+        entries = [self._entry(self._to(ports[0], number), (Output(ports[1]),)) for number in range(size + _MORE)]
+        marks: list[tuple[float, int]] = []
+        began_s = time.monotonic()
+        refused = await self._refusal(*entries, progress=lambda done: marks.append((time.monotonic(), done)))
+        took_s = time.monotonic() - began_s
+        fit = await self._controller.count(self._dpid, self._table) if refused else len(entries)
+        await self._change(delete=entries[:fit])
+        told = "not reported" if reported is None else str(reported)
+        self._compare("max_entries", str(self._expected.max_entries), told, told_as_fact=reported is not None)
+        if refused:
+            how = f"{size - fit} ({fit} fit; then {refused})"
+            self._add(
+                "occupied",
+                str(self._expected.occupied),
+                how,
+                Verdict.SAME if size - fit == self._expected.occupied else Verdict.DIFFERS,
+                self._verified["occupied"],
+            )
+        else:
+            seen = f"more than {size} fit"
+            self._add("occupied", str(self._expected.occupied), seen, Verdict.DIFFERS, self._verified["occupied"])
+        if len(marks) > 1:
+            (first_s, first), (last_s, last) = marks[0], marks[-1]
+            return (last - first) / max(last_s - first_s, 1e-6)
+        return fit / took_s
+
+    # Lag and barriers
+
+    async def _lag(self, ports: Sequence[int], rate: float) -> FlowEntry:
+        """How long the data plane follows behind a flow-mod and behind its barrier; an entry that forwards now."""
+        round_trips: list[float] = []
+        for _ in range(_TRIALS):
+            began_s = time.monotonic()
+            await self._change()
+            round_trips.append(time.monotonic() - began_s)
+        base_s = statistics.median(round_trips)
+        trials = [await self._forwarded(ports, number) for number in range(_TRIALS)]
+        seen = [each for each in trials if each is not None]
+        low, high = self._expected.lag_min, self._expected.lag_max
+        profile = f"{low} to {high}"
+        verified = self._verified["lag_min"] and self._verified["lag_max"]
+        is_early: bool | None = None
+        if not seen:
+            nothing = (
+                f"port {ports[1]} counted no frame; it needs a link, and a switch that sends packets out by tables"
+            )
+            self._add("lag", profile, nothing, Verdict.NOT_SEEN, verified)
+        else:
+            lags = [max(0.0, lag_s - base_s) for lag_s, _ in seen]
+            within = min(lags) >= low.s * (1 - _TIME_TOLERANCE) and max(lags) <= high.s * (1 + _TIME_TOLERANCE) + base_s
+            text = f"{min(lags):.2f} to {max(lags):.2f} s in {len(lags)} trials"
+            self._add("lag", profile, text, Verdict.SAME if within else Verdict.DIFFERS, verified)
+            if any(behind_s > _EARLY_S for _, behind_s in seen):
+                is_early = True
+            elif max(lags) > _EARLY_S:
+                is_early = False
+        self._barriers(is_early)
+        self._rate(rate, waits=is_early is False)
+        return self._entry(self._to(ports[0], _TRIALS - 1), (Output(ports[1]),))
+
+    async def _forwarded(self, ports: Sequence[int], number: int) -> tuple[float, float] | None:
+        """Seconds from a flow-mod, and from its barrier's reply, until frames come out; None: they never do."""
+        entry = self._entry(self._to(ports[0], number), (Output(ports[1]),))
+        before = await self._sent(ports[1])
+        began_s = time.monotonic()
+        await self._change(add=[entry])
+        replied_s = time.monotonic()
+        behind_s = 0.0
+        while time.monotonic() - began_s < _LATEST_S:
+            sent_s = time.monotonic()
+            await self._send(ports[0], number)
+            if await self._sent(ports[1]) - before >= _BURST:
+                return (replied_s if behind_s == 0.0 else sent_s) - began_s, behind_s
+            behind_s = time.monotonic() - replied_s
+        return None
+
+    def _barriers(self, is_early: bool | None) -> None:
+        words = {True: "answered before the entry forwards", False: "answered when the entry forwards"}
+        expected = words[self._expected.early_barriers]
+        if is_early is None:
+            self._add(
+                "early_barriers",
+                expected,
+                "entries forward at once, or no frame was seen",
+                Verdict.NOT_SEEN,
+                self._verified["early_barriers"],
+            )
+        else:
+            self._compare("early_barriers", expected, words[is_early])
+
+    def _rate(self, rate: float, *, waits: bool) -> None:
+        expected = self._expected.flow_mods_per_s
+        profile = f"{expected}/s" if expected else "as many as come"
+        verified = self._verified["flow_mods_per_s"]
+        if waits:
+            self._add("flow_mods_per_s", profile, "barriers wait for the data plane", Verdict.NOT_SEEN, verified)
+            return
+        same = abs(rate - expected) <= _RATE_TOLERANCE * expected
+        self._add("flow_mods_per_s", profile, f"{rate:.0f}/s", Verdict.SAME if same else Verdict.DIFFERS, verified)
+
+    # Counters
+
+    async def _staleness(self, ports: Sequence[int], entry: FlowEntry) -> None:
+        """The time between two changes of a packet counter under constant traffic."""
+        every = self._expected.statistics
+        profile = str(every) if every.ns else "at each request"
+        changes: list[float] = []
+        (last,) = await self._controller.packets(self._dpid, [entry], self._table)
+        began_s = time.monotonic()
+        while len(changes) < 2 and time.monotonic() - began_s < 3 * every.s + _LATEST_S:
+            await self._send(ports[0], _TRIALS - 1)
+            (now,) = await self._controller.packets(self._dpid, [entry], self._table)
+            if now != last:
+                changes.append(time.monotonic())
+                last = now
+            await asyncio.sleep(_POLL_S)
+        verified = self._verified["statistics"]
+        if len(changes) < 2:
+            text = f"the counter changed {len(changes)} times in {time.monotonic() - began_s:.0f} s"
+            self._add("statistics", profile, text, Verdict.NOT_SEEN, verified)
+            return
+        seen_s = changes[1] - changes[0]
+        current = seen_s < _AT_ONCE_S
+        text = "at each request" if current else f"{seen_s:.1f} s"
+        same = current if not every.ns else not current and abs(seen_s - every.s) <= _TIME_TOLERANCE * every.s
+        self._add("statistics", profile, text, Verdict.SAME if same else Verdict.DIFFERS, verified)
+
+    # Help
+
+    def _add(self, name: str, profile: str, seen: str, verdict: Verdict, verified: bool | None = None) -> None:
+        self._findings.append(Finding(name, profile, seen, verdict, verified))
+
+    def _compare(self, name: str, profile: str, seen: str, *, told_as_fact: bool = True) -> None:
+        verdict = Verdict.NOT_SEEN if not told_as_fact else Verdict.SAME if profile == seen else Verdict.DIFFERS
+        self._add(name, profile, seen, verdict, self._verified.get(name))
+
+    def _entry(self, match: Match, actions: tuple[Action, ...]) -> FlowEntry:
+        return FlowEntry(self._switch, _PRIORITY, match, actions, COOKIE, "probe")
+
+    def _to(self, port: int, number: int) -> Match:
+        return Match(port, ipv4_dst=IPv4Network((_FIRST + number, 32)))
+
+    async def _send(self, port: int, number: int) -> None:
+        """Send a burst through the switch's tables, as come in by the port."""
+        end = ProbeEnd("02:00:00:00:00:02", IPv4Address(_FIRST + number))
+        frame = probe_frame(_SOURCE, end, None, UDP, ProbeMark(0, number, 0))
+        through = FlowEntry(self._switch, 0, Match(port), (Output(_TO_TABLES),), COOKIE, "probe")
+        refused = await self._controller.send(self._dpid, [(through, frame)] * _BURST)
+        if refused[0] is not None:
+            raise LabError(f"{self._switch} refuses packets out by its tables: {refused[0]}")
+
+    async def _sent(self, port: int) -> int:
+        """The frames that left by a port."""
+        return (await self._controller.counters(self._dpid, self._table))["ports"][str(port)]["tx_packets"]
+
+    async def _refusal(self, *entries: FlowEntry, progress: Callable[[int], None] | None = None) -> str:
+        """Add entries; the name of the error with which the switch refused one, or nothing. Raises LabError."""
+        try:
+            await self._controller.change(self._dpid, (), entries, self._table, progress)
+        except LabError as error:
+            refused = _REFUSED.search(str(error))
+            if refused is None:
+                raise
+            return refused[1]
+        return ""
+
+    async def _change(self, delete: Sequence[FlowEntry | UnmanagedEntry] = (), add: Sequence[FlowEntry] = ()) -> None:
+        await self._controller.change(self._dpid, delete, add, self._table)
+
+    async def _held(self) -> tuple[FlowEntry | UnmanagedEntry, ...]:
+        return await self._controller.read(self._dpid, self._switch, self._table)
+
+    async def _clean(self) -> None:
+        mine = [entry for entry in await self._held() if entry.cookie == COOKIE]
+        if mine:
+            await self._change(delete=mine)
+
+    async def _clean_whatever_happens(self) -> None:
+        """Delete the probe's entries, also from a switch that comes back. Raises LabError when it does not."""
+        deadline_s = time.monotonic() + _BACK_S
+        while True:
+            try:
+                await self._controller.wait_for([self._dpid], max(1.0, deadline_s - time.monotonic()))
+                await self._clean()
+            except LabError as error:
+                if self._controller.closed.done() or time.monotonic() > deadline_s:
+                    raise LabError(
+                        f"{self._switch} may still have entries of the probe (cookie {COOKIE:#x}): {error}; "
+                        "another probe deletes them first"
+                    ) from None
+            else:
+                return

@@ -1,0 +1,196 @@
+# SPDX-License-Identifier: Apache-2.0
+"""`atoll switches probe` on twins: it finds what a twin was told to do otherwise, and nothing else.
+
+Four twins are probed at once, each in front of a bridge with two ports.
+"""
+
+import asyncio
+import json
+import re
+import subprocess
+import sys
+from collections.abc import AsyncIterator, Iterator
+from contextlib import ExitStack
+
+import pytest
+import pytest_asyncio
+
+from atoll_controller.openflow.controller_client import Controller
+from atoll_controller.openflow.runtime_python import interpreter
+from atoll_controller.probing.switch_probe import COOKIE, Finding, SwitchProbe, Verdict
+from atoll_core.errors import LabError
+from atoll_core.plan.flow_entry import FlowEntry, Match, Output
+from atoll_core.plan.switch_features import Runtime
+from atoll_switches.capability_profile import profile
+from tests.support.bridges import CONNECT_S, DPIDS, Switches, open_vswitch
+from tests.support.sandbox import ATOLL, ROOT
+
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
+
+_SMALL = "max_entries=200"  # filled in a second
+TWINS = {  # by datapath id: driver, other behaviours than the profile's, differences to find
+    1: ("procurve-v2", ["statistics=4 s"], {"statistics"}),
+    2: (
+        "procurve-v2",
+        [_SMALL, "flow_mods_per_s=0", "lag_max=0 s", "statistics=0 s"],
+        {"max_entries", "flow_mods_per_s", "lag", "statistics"},
+    ),
+    3: ("procurve-v1", [_SMALL, "early_barriers=false", "refuses=false"], {"max_entries", "early_barriers", "refuses"}),
+    4: (
+        "procurve-v3",
+        [_SMALL, "occupied=50", "flow_mods_per_s=100", "lag_min=5 s"],
+        {"max_entries", "occupied", "flow_mods_per_s", "lag"},
+    ),
+}
+
+
+@pytest.fixture(scope="module")
+def bridges() -> Iterator[Switches]:
+    """Four bridges with two ports each, which are up."""
+    with open_vswitch() as found:
+        database = f"--db=unix:{found.environment['OVS_RUNDIR']}/db.sock"
+        for dpid in DPIDS:
+            for port in (1, 2):
+                name = f"p{dpid}-{port}"
+                found.run(
+                    "ovs-vsctl",
+                    database,
+                    "add-port",
+                    f"br{dpid}",
+                    name,
+                    "--",
+                    "set",
+                    "interface",
+                    name,
+                    "type=internal",
+                    f"ofport_request={port}",
+                )
+                found.run("ip", "link", "set", name, "up")
+        yield found
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def controller(bridges: Switches) -> AsyncIterator[Controller]:
+    """A controller that has the four twins for its switches."""
+    running = await Controller.start(bridges.enter, interpreter(Runtime.OS_KEN), "127.0.0.1:0")
+    with ExitStack() as twins:
+        for dpid, (driver, settings, _) in TWINS.items():
+            start_twin(bridges, twins, dpid, driver, settings, running.port, listen=7000 + dpid)
+        await running.wait_for(DPIDS, CONNECT_S)
+        yield running
+    await running.close()
+
+
+def start_twin(
+    bridges: Switches, twins: ExitStack, dpid: int, driver: str, settings: list[str], port: int, listen: int
+) -> None:
+    """A twin that ends with ``twins``; its bridge connects to port ``listen``, and it to the controller's ``port``."""
+    words = [word for each in settings for word in ("--set", each)]
+    argv = [sys.executable, "-m", "atoll_emulation.twin", "--driver", driver, "--listen", str(listen)]
+    process = subprocess.Popen([*bridges.enter, *argv, "--controller", f"127.0.0.1:{port}", *words], cwd=ROOT)
+    twins.callback(process.wait)
+    twins.callback(process.terminate)
+    bridges.connect(listen, f"br{dpid}")
+
+
+@pytest_asyncio.fixture(scope="module", loop_scope="module")
+async def found(controller: Controller) -> dict[int, list[Finding]]:
+    """The findings about each twin."""
+    probes = [
+        SwitchProbe(controller, f"sw-{dpid}", dpid, profile(driver), lambda _: None)
+        for dpid, (driver, _, _) in TWINS.items()
+    ]
+    return dict(zip(TWINS, await asyncio.gather(*(probe.run() for probe in probes)), strict=True))
+
+
+@pytest.mark.parametrize("dpid", TWINS)
+async def test_the_differences_are_those_that_the_twin_was_told(found: dict[int, list[Finding]], dpid: int) -> None:
+    differs = {each.name: each.seen for each in found[dpid] if each.verdict is Verdict.DIFFERS}
+    assert set(differs) == TWINS[dpid][2], differs
+
+
+async def test_behaviour_without_a_documented_number_is_seen(found: dict[int, list[Finding]]) -> None:
+    """On the twin that differs in its counters alone: the rate, the lag, the barriers and the size."""
+    seen = {each.name for each in found[1] if each.verdict is Verdict.SAME and each.verified is False}
+    assert seen == {"flow_mods_per_s", "lag", "early_barriers", "max_entries"}
+
+
+async def test_errors_are_named_as_the_switch_has_them(found: dict[int, list[Finding]]) -> None:
+    by_name = {each.name: each.seen for each in found[1]}
+    assert by_name["takes l4_dst"] == "refused: OFPBMC_BAD_FIELD"
+    assert by_name["takes PushVlan"] == "taken"
+    assert by_name["occupied"] == "0 (1500 fit; then OFPFMFC_TABLE_FULL)"
+
+
+@pytest.mark.parametrize("dpid", TWINS)
+async def test_no_entry_of_the_probe_is_left(
+    controller: Controller, found: dict[int, list[Finding]], dpid: int
+) -> None:
+    assert found[dpid]
+    assert await controller.read(dpid, "sw", 100) == ()
+
+
+async def test_a_switch_that_carries_something_else_is_left_alone(
+    controller: Controller, found: dict[int, list[Finding]]
+) -> None:
+    assert found[2]
+    other = FlowEntry("sw", 7, Match(1), (Output(2),), 0xA7, "")
+    await controller.change(2, [], [other], 100)
+    with pytest.raises(LabError, match=r"carries something else: a flow entry \('sw-2: priority 7"):
+        await SwitchProbe(controller, "sw-2", 2, profile("procurve-v2"), lambda _: None).run()
+    assert await controller.holds(2, [other], 100)
+    await controller.change(2, [other], [], 100)
+
+
+async def test_a_probe_that_is_stopped_deletes_its_entries(
+    controller: Controller, found: dict[int, list[Finding]]
+) -> None:
+    """In the middle of filling the table; the entries of one that was killed are deleted by the next."""
+    assert found[2]
+    began = asyncio.Event()
+    left = FlowEntry("sw", 9, Match(1), (Output(2),), COOKIE, "")
+    await controller.change(2, [], [left], 100)
+    probe = SwitchProbe(
+        controller, "sw-2", 2, profile("procurve-v2"), lambda text: began.set() if "how many" in text else None
+    )
+    running = asyncio.create_task(probe.run())
+    await began.wait()
+    assert left.priority not in {entry.priority for entry in await controller.read(2, "sw", 100)}
+    running.cancel()
+    with pytest.raises(asyncio.CancelledError):
+        await running
+    assert await controller.read(2, "sw", 100) == ()
+
+
+async def test_the_command_asks_first_and_names_what_it_cannot_probe() -> None:
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        argv = [str(ATOLL), "switches", "probe", *words]
+        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+
+    laboratory = str(ROOT / "examples/laboratory-procurve.yaml")
+    asked = run("sw-c", laboratory)
+    assert (asked.returncode, asked.stdout) == (1, "")
+    assert asked.stderr == "a probe fills the flow table of sw-c; if it carries nothing else, add --yes\n"
+    assert "sw-x: no such switch" in run("sw-x", laboratory).stderr
+    assert "has driver ovs: only hardware" in run("sw-c", str(ROOT / "examples/geo.yaml")).stderr
+
+
+async def test_the_command_reports_as_text_and_json(bridges: Switches, controller: Controller) -> None:
+    """A twin that forwards at once, with counters at each request: differences, and exit code 1."""
+    assert controller.port
+    laboratory = str(ROOT / "emulation/labs/laboratory-procurve.yaml")
+    with ExitStack() as twins:
+        start_twin(bridges, twins, 2, "procurve-v2", TWINS[2][1], 7653, listen=7102)  # takes the bridge over
+        command = [*bridges.enter, str(ATOLL), "switches", "probe", "sw-w2", laboratory, "--listen", "127.0.0.1:7653"]
+        for options in (["--yes"], ["--yes", "--json"]):
+            done = await asyncio.to_thread(
+                subprocess.run, [*command, *options], capture_output=True, text=True, timeout=120, check=False
+            )
+            assert done.returncode == 1, done.stderr
+            if "--json" in options:
+                report = json.loads(done.stdout)
+                differs = {each["name"] for each in report["findings"] if each["verdict"] == "differs"}
+                assert (report["switch"], report["dpid"], differs) == ("sw-w2", 2, TWINS[2][2])
+            else:
+                assert re.search(r"^  differs +statistics +20 s +at each request$", done.stdout, re.MULTILINE)
+                assert done.stdout.endswith("4 differences; the probe's entries are deleted\n")
