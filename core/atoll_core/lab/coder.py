@@ -74,7 +74,9 @@ def _scheduler(use: BoxUse) -> Configuration:
 
 
 def _redundancy(given: Mapping[str, Any]) -> float:
-    return 0.0 if given["direction"] == "to_world" else given["redundancy"] / given["generation"]
+    """Adaptive redundancy counts as without reports; losses may need more of it."""
+    repairs = given["redundancy_fallback"] if given["redundancy"] == "adaptive" else given["redundancy"]
+    return 0.0 if given["direction"] == "to_world" else repairs / given["generation"]
 
 
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
