@@ -412,7 +412,8 @@ CODED = {  # of examples/coder-geo.yaml, as shares of 16 Mbit/s
 def test_adaptive_redundancy_counts_as_it_is_without_reports(project: Path) -> None:
     own = {"redundancy": "adaptive", "redundancy_fallback": "6"}
     given = [f"boxes.{box}.{key}={text}" for box in ("coder-w", "coder-i") for key, text in own.items()]
-    found = description_warnings(*load_experiment(project / "examples/coder-geo.yaml", ["udp={rate: 15 Mbit/s}", *given]))
+    load = "udp={rate: 15 Mbit/s}"
+    found = description_warnings(*load_experiment(project / "examples/coder-geo.yaml", [load, *given]))
     assert [doubt.message for doubt in found if "its redundancy needs 3 Mbit/s" in doubt.message]
 
 
