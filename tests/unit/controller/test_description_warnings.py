@@ -409,6 +409,14 @@ CODED = {  # of examples/coder-geo.yaml, as shares of 16 Mbit/s
 }
 
 
+def test_adaptive_redundancy_counts_as_it_is_without_reports(project: Path) -> None:
+    own = {"redundancy": "adaptive", "redundancy_fallback": "6"}
+    given = [f"boxes.{box}.{key}={text}" for box in ("coder-w", "coder-i") for key, text in own.items()]
+    load = "udp={rate: 15 Mbit/s}"
+    found = description_warnings(*load_experiment(project / "examples/coder-geo.yaml", [load, *given]))
+    assert [doubt.message for doubt in found if "its redundancy needs 3 Mbit/s" in doubt.message]
+
+
 @pytest.mark.parametrize(("load", "amounts"), CODED.items())
 def test_redundancy_that_the_load_leaves_no_room_for_is_warned_of(
     project: Path, load: str, amounts: tuple[str, str, str] | None
