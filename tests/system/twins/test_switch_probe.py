@@ -119,6 +119,9 @@ async def test_errors_are_named_as_the_switch_has_them(found: dict[int, list[Fin
     by_name = {each.name: each.seen for each in found[1]}
     assert by_name["takes l4_dst"] == "refused: OFPBMC_BAD_FIELD"
     assert by_name["takes PushVlan"] == "taken"
+    assert by_name["entry in table 0 (read-only)"] == "refused: OFPFMFC_EPERM"
+    assert by_name["entry in table 200 (software)"] == "taken"
+    assert by_name["entry in table 250 (not there)"] == "refused: OFPFMFC_BAD_TABLE_ID"
     assert by_name["occupied"] == "0 (1500 fit; then OFPFMFC_TABLE_FULL)"
 
 
