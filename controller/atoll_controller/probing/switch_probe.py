@@ -10,7 +10,7 @@ import asyncio
 import re
 import statistics
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
@@ -32,6 +32,7 @@ _SOURCE = ProbeEnd("02:00:00:00:00:01", IPv4Address("192.0.2.1"))
 _FIRST = int(IPv4Address("198.18.0.0"))  # RFC 2544: addresses for measurements
 _VLAN = 4000
 _PRIORITY = 1000
+_START, _NO_TABLE = 0, 250  # where the pipeline of a ProCurve starts; a number that no switch was seen to have
 _MORE = 64  # entries beyond the size of the table that are tried
 _TRIALS = 5  # of the time until an entry forwards
 _BURST = 20  # frames; a port that counts fewer may have counted a switch's own
@@ -100,6 +101,7 @@ class SwitchProbe:
             await self._clean()
             self._say("which entries its tables take")
             await self._takes(ports)
+            await self._other_tables(ports, {table.first for table in features.tables})
             self._say("how many entries fit, and how fast it takes them")
             rate = await self._fill(ports, room(features, self._table))
             self._say(f"when an entry forwards: {_TRIALS} trials")
@@ -166,6 +168,24 @@ class SwitchProbe:
             text = "entries that its hardware cannot process"
             seen = f"takes {text}" if takes_all else f"refuses {text}"
             self._compare("refuses", f"{'refuses' if self._expected.refuses else 'takes'} {text}", seen)
+
+    async def _other_tables(self, ports: Sequence[int], reported: Collection[int]) -> None:
+        """Try an entry in the tables around the one in hardware, and in one that is not there."""
+        entry = self._entry(Match(ports[0], ip_proto=UDP, l4_dst=9), (Output(ports[1]),))
+        places = (
+            (_START, "read-only", True),
+            (self._known.software_table, "software", False),
+            (_NO_TABLE, "not there", True),
+        )
+        for table, word, expected in places:
+            if table is None or table == self._table or (table == _NO_TABLE and table in reported):
+                continue
+            refused = await self._refusal(entry, table=table)
+            if not refused:
+                await self._controller.change(self._dpid, [entry], (), table)
+            verdict = Verdict.SAME if bool(refused) == expected else Verdict.DIFFERS
+            seen = f"refused: {refused}" if refused else "taken"
+            self._add(f"entry in table {table} ({word})", "refused" if expected else "taken", seen, verdict)
 
     def _features(self, ports: Sequence[int]) -> list[tuple[str, Match, tuple[Action, ...]]]:
         port, other = ports[0], ports[1]
@@ -345,10 +365,12 @@ class SwitchProbe:
         """The frames that left by a port."""
         return (await self._controller.counters(self._dpid, self._table))["ports"][str(port)]["tx_packets"]
 
-    async def _refusal(self, *entries: FlowEntry, progress: Callable[[int], None] | None = None) -> str:
+    async def _refusal(
+        self, *entries: FlowEntry, table: int | None = None, progress: Callable[[int], None] | None = None
+    ) -> str:
         """Add entries; the name of the error with which the switch refused one, or nothing. Raises LabError."""
         try:
-            await self._controller.change(self._dpid, (), entries, self._table, progress)
+            await self._controller.change(self._dpid, (), entries, self._table if table is None else table, progress)
         except LabError as error:
             refused = _REFUSED.search(str(error))
             if refused is None:

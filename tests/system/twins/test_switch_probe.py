@@ -11,6 +11,7 @@ import subprocess
 import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
+from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -18,9 +19,12 @@ import pytest_asyncio
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_controller.probing.switch_probe import COOKIE, Finding, SwitchProbe, Verdict
+from atoll_core.codec import to_json
 from atoll_core.errors import LabError
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output
 from atoll_core.plan.switch_features import Runtime
+from atoll_emulation.twin.__main__ import settings_of
+from atoll_emulation.twin.twin_proxy import TwinSpec
 from atoll_switches.capability_profile import profile
 from tests.support.bridges import CONNECT_S, DPIDS, Switches, open_vswitch
 from tests.support.sandbox import ATOLL, ROOT
@@ -69,28 +73,48 @@ def bridges() -> Iterator[Switches]:
         yield found
 
 
+Twins = dict[int, "subprocess.Popen[str]"]
+
+
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def controller(bridges: Switches) -> AsyncIterator[Controller]:
-    """A controller that has the four twins for its switches."""
+async def twins(bridges: Switches) -> AsyncIterator[tuple[Controller, Twins]]:
+    """A controller that has the four twins for its switches, and their processes."""
     running = await Controller.start(bridges.enter, interpreter(Runtime.OS_KEN), "127.0.0.1:0")
-    with ExitStack() as twins:
-        for dpid, (driver, settings, _) in TWINS.items():
-            start_twin(bridges, twins, dpid, driver, settings, running.port, listen=7000 + dpid)
+    with ExitStack() as stack:
+        processes = {
+            dpid: start_twin(bridges, stack, dpid, driver, settings, running.port, listen=7000 + dpid)
+            for dpid, (driver, settings, _) in TWINS.items()
+        }
         await running.wait_for(DPIDS, CONNECT_S)
-        yield running
+        yield running, processes
     await running.close()
 
 
 def start_twin(
-    bridges: Switches, twins: ExitStack, dpid: int, driver: str, settings: list[str], port: int, listen: int
-) -> None:
-    """A twin that ends with ``twins``; its bridge connects to port ``listen``, and it to the controller's ``port``."""
-    words = [word for each in settings for word in ("--set", each)]
-    argv = [sys.executable, "-m", "atoll_emulation.twin", "--driver", driver, "--listen", str(listen)]
-    process = subprocess.Popen([*bridges.enter, *argv, "--controller", f"127.0.0.1:{port}", *words], cwd=ROOT)
-    twins.callback(process.wait)
-    twins.callback(process.terminate)
+    bridges: Switches, stack: ExitStack, dpid: int, driver: str, settings: list[str], port: int, listen: int
+) -> "subprocess.Popen[str]":
+    """A twin that ends with the stack; its bridge connects to port ``listen``, and it to the controller's ``port``."""
+    spec = TwinSpec(f"sw-{dpid}", driver, listen, settings_of(settings))
+    argv = [*bridges.enter, sys.executable, "-m", "atoll_emulation.twin"]
+    process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, text=True)
+    stack.callback(process.wait, 20)
+    tell(process, {"controller": port, "twins": [to_json(spec)]})
+    assert process.stdin is not None
+    stack.callback(process.stdin.close)
     bridges.connect(listen, f"br{dpid}")
+    return process
+
+
+def tell(process: "subprocess.Popen[str]", line: dict[str, Any]) -> None:
+    """Give a line to a process of twins (docs/contracts.md, "Twins")."""
+    assert process.stdin is not None
+    process.stdin.write(json.dumps(line) + "\n")
+    process.stdin.flush()
+
+
+@pytest.fixture(scope="module")
+def controller(twins: tuple[Controller, Twins]) -> Controller:
+    return twins[0]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -119,6 +143,9 @@ async def test_errors_are_named_as_the_switch_has_them(found: dict[int, list[Fin
     by_name = {each.name: each.seen for each in found[1]}
     assert by_name["takes l4_dst"] == "refused: OFPBMC_BAD_FIELD"
     assert by_name["takes PushVlan"] == "taken"
+    assert by_name["entry in table 0 (read-only)"] == "refused: OFPFMFC_EPERM"
+    assert by_name["entry in table 200 (software)"] == "taken"
+    assert by_name["entry in table 250 (not there)"] == "refused: OFPFMFC_BAD_TABLE_ID"
     assert by_name["occupied"] == "0 (1500 fit; then OFPFMFC_TABLE_FULL)"
 
 
@@ -162,6 +189,31 @@ async def test_a_probe_that_is_stopped_deletes_its_entries(
     assert await controller.read(2, "sw", 100) == ()
 
 
+async def test_entries_on_a_switch_that_was_away_are_deleted_when_it_is_back(twins: tuple[Controller, Twins]) -> None:
+    """The connection breaks for 2 s while entries are tried, and the switch keeps its entries."""
+    controller, processes = twins
+    held: list[int] = []
+
+    async def disconnect() -> None:
+        while not held or held[-1] == 0:
+            held.append(await controller.count(4, 100))
+        tell(processes[4], {"op": "disconnect", "switch": "sw-4", "for_s": 2})
+
+    breaking: list[asyncio.Task[None]] = []
+    probe = SwitchProbe(
+        controller,
+        "sw-4",
+        4,
+        profile("procurve-v3"),
+        lambda text: breaking.append(asyncio.create_task(disconnect())) if "when an entry" in text else None,
+    )
+    with pytest.raises(LabError, match="switch 4"):
+        await probe.run()
+    await breaking[0]
+    assert held[-1] > 0
+    assert await controller.read(4, "sw", 100) == ()
+
+
 async def test_the_command_asks_first_and_names_what_it_cannot_probe() -> None:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         argv = [str(ATOLL), "switches", "probe", *words]
@@ -179,8 +231,8 @@ async def test_the_command_reports_as_text_and_json(bridges: Switches, controlle
     """A twin that forwards at once, with counters at each request: differences, and exit code 1."""
     assert controller.port
     laboratory = str(ROOT / "emulation/labs/laboratory-procurve.yaml")
-    with ExitStack() as twins:
-        start_twin(bridges, twins, 2, "procurve-v2", TWINS[2][1], 7653, listen=7102)  # takes the bridge over
+    with ExitStack() as stack:
+        start_twin(bridges, stack, 2, "procurve-v2", TWINS[2][1], 7653, listen=7102)  # takes the bridge over
         command = [*bridges.enter, str(ATOLL), "switches", "probe", "sw-w2", laboratory, "--listen", "127.0.0.1:7653"]
         for options in (["--yes"], ["--yes", "--json"]):
             done = await asyncio.to_thread(
