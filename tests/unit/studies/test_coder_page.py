@@ -33,8 +33,9 @@ def schedulers(runs: pl.DataFrame) -> Iterator[str]:
 def cost(runs: pl.DataFrame) -> Iterator[str]:
     """Rows of the second table: medians of goodput, and of the ratios to that without coders with the same seed."""
     for (queue, coding), rows in runs.group_by("queue", "coding"):
-        off = runs.filter((pl.col("queue") == queue) & (pl.col("coding") == "off")).select("seed", off="received_mbit_s")
-        pairs = rows.join(off, on="seed").select(change=100 * (pl.col("received_mbit_s") / pl.col("off") - 1))["change"]
+        alike = runs.filter(queue=queue, coding="off").select("seed", off="received_mbit_s")
+        change_percent = 100 * (pl.col("received_mbit_s") / pl.col("off") - 1)
+        pairs = rows.join(alike, on="seed").select(change=change_percent)["change"]
         low, high = (f"{each:+.1f}" for each in (pairs.min(), pairs.max()))
         change = "" if coding == "off" else f"{pairs.median():+.1f} % ({low} to {high})"
         yield f"| {queue} | {coding} | {middle(rows, 'received_mbit_s'):.2f} | {change} | "
