@@ -38,7 +38,7 @@ Packet = tuple[
 ]  # sequence number, payload, flags; a negative sequence number: the client's ACK of its negative
 
 
-def laboratory(conserves: bool | None = None, payload: bool = True) -> Network:
+def laboratory(conserves: bool | None = None, payload: bool | None = True) -> Network:
     """The synthetic one with a program of somebody else's before the link."""
     lab = network()
     world, island = (
