@@ -45,7 +45,14 @@ def laboratory(conserves: bool | None = None, payload: bool | None = True) -> Ne
         Interface(f"pep-{end}", f"02:00:00:00:02:0{n}", PortRef("s1", 90 + n)) for n, end in enumerate("wi")
     )
     pep = ChainBox(
-        "pep", PROGRAM, world, island, None, Forwarding.ROUTED, conserves_packets=conserves, conserves_payload=payload
+        "pep",
+        PROGRAM,
+        world,
+        island,
+        None,
+        Forwarding.ROUTED,
+        conserves_packets=conserves,
+        conserves_payload=payload is not False,
     )
     return replace(lab, boxes=(*lab.boxes, pep))
 
