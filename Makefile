@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-twins soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-coder bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-statistics bench-studies bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-twins soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-coder bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-residual-loss bench-statistics bench-studies bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -116,6 +116,9 @@ bench-planning: setup ## how long plans and swaps of up to a thousand hosts take
 
 bench-pep: setup ## the proxy beside plain routing and PEPsal, four minutes; ARGS="--quick", "--pepsal FILE", "--help"
 	@benchmarks/pep/run $(ARGS)
+
+bench-residual-loss: setup ## losses that stay with adapted redundancy, compared with an ideal code, ten minutes; ARGS="--quick", "--help"
+	@benchmarks/residual-loss/run $(ARGS)
 
 bench-virtual: kernel ## how long experiments in virtual time take, and two at once; ARGS="--quick", "--help"
 	@benchmarks/virtual/run $(ARGS)

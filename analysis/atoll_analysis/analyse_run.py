@@ -18,7 +18,7 @@ from atoll_analysis.figures.clock_drift import clock_figures
 from atoll_analysis.figures.concurrency import Concurrency, concurrency
 from atoll_analysis.figures.conservation import dropped_bytes, payload, stretches
 from atoll_analysis.figures.flow_classes import flow_classes, initial_window, long_flows, segment_bytes
-from atoll_analysis.figures.loss_bursts import LossBursts, loss_bursts
+from atoll_analysis.figures.loss_bursts import LossBursts, loss_bursts, residual_bursts
 from atoll_analysis.figures.losses import by_cause
 from atoll_analysis.figures.path_delays import base_rtts_ms
 from atoll_analysis.figures.regimes import RTTS, RegimeFigures, regime, swinging_share
@@ -204,6 +204,8 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         captures=seen.capture_quality(tables, facts, logs),
         whistles=dict(seen.whistles(tables, facts)),
     )
+    if residual := residual_bursts(tables, facts):
+        summary["residual_bursts"] = residual
     if figures := _box_figures(facts):
         summary["boxes"] = figures
         if ended := _ended_connections(facts, tables, figures, transferred=bool(summary["transfer_received_bytes"])):

@@ -246,6 +246,9 @@ class Summary(TypedDict):
 
     low_priority: dict[str, LowPriorityFigures]  # low-priority queues by link, of links that have one
     loss_bursts: dict[str, LossBursts]  # bursts of lost packets by link, of links between two captures
+    # bursts of packets that stayed lost behind coders, by chain: those that the captures `world` and `island` show;
+    # absent: no chain has coders and no other box that changes packets
+    residual_bursts: NotRequired[dict[str, LossBursts]]
     # parts of the chains between two captures: whether captures and links count the same losses
     stretches: list[Section]
     # TCP payload at both ends of the chains; None: all boxes between the captures conserve packets

@@ -17,7 +17,7 @@ from atoll_core.errors import PlanError, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
-from atoll_studies.study import Configuration, Study
+from atoll_studies.study import Configuration, StudyDescription
 from atoll_testbed.run.run_request import RunOptions, RunRequest
 
 _ID_DIGITS = 16  # of a SHA-256
@@ -56,7 +56,7 @@ class Point:
         }
 
 
-def make_points(study: Study) -> list[Point]:
+def make_points(study: StudyDescription) -> list[Point]:
     """All points in the order in which they are run: block by block, a block being one repetition of everything.
 
     Raises PlanError if two configurations are the same experiment.
@@ -100,7 +100,7 @@ class _Request:
     programs: Mapping[str, str]
 
     @classmethod
-    def of(cls, study: Study, configuration: Configuration) -> "_Request":
+    def of(cls, study: StudyDescription, configuration: Configuration) -> "_Request":
         network, experiment = configuration.network, replace(configuration.experiment, seed=0)
         request = run_request(network, experiment, study.backend, study.platform)
         programs = dict(sorted(program_files(network)))

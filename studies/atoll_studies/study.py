@@ -68,7 +68,7 @@ class Configuration:
 
 
 @dataclass(frozen=True, slots=True)
-class Study:
+class StudyDescription:
     """A study whose every configuration is a valid experiment."""
 
     name: str
@@ -87,7 +87,7 @@ class Study:
     control: Control | None = None
 
 
-def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collection[str] = ()) -> Study:
+def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collection[str] = ()) -> StudyDescription:
     """The study that a study.yaml describes. Raises DescriptionError with all mistakes, those of the experiment too.
 
     ``known_figures``: names that the key ``figures`` may have; empty: any. ``columns``: names that no factor may have.
@@ -132,7 +132,7 @@ class _Resolver:
         self.loaded: dict[tuple[str, ...], tuple[Network, Experiment] | DescriptionError] = {}
         self.common = self.settings(("set",), self.raw.set)
 
-    def resolve(self, columns: Collection[str]) -> Study:
+    def resolve(self, columns: Collection[str]) -> StudyDescription:
         factors = tuple(self.factors())
         for factor in factors:
             if factor.name in columns:
@@ -147,7 +147,7 @@ class _Resolver:
         self.check_warm_up(configurations)
         if self.mistakes:
             raise DescriptionError(self.mistakes)
-        return Study(
+        return StudyDescription(
             name=self.raw.name,
             experiment=self.experiment.path,
             platform=self.raw.platform,

@@ -24,7 +24,7 @@ from atoll_analysis.run_directory.atomic_files import plain_errors, replace_text
 from atoll_analysis.verdict.findings import Verdict
 from atoll_core.errors import AtollError, RunDirError, RunError, UsageError
 from atoll_studies.points import Point
-from atoll_studies.study import Study
+from atoll_studies.study import StudyDescription
 
 FORMAT = 1
 FAILED = "failed"
@@ -119,7 +119,11 @@ class StudyDirectory:
         return found
 
     def write(
-        self, study: Study, points: Iterable[Point], origin: Provenance | None = None, inventory: Path | None = None
+        self,
+        study: StudyDescription,
+        points: Iterable[Point],
+        origin: Provenance | None = None,
+        inventory: Path | None = None,
     ) -> None:
         """Replace study.json, and point.json of points that are new, or whose files moved. Raises RunError.
 

@@ -39,6 +39,16 @@ def test_every_scheduler_is_configured_as_the_example_has_it(project: Path, numb
     assert planned(project, *given)["scheduler"] == wanted
 
 
+def test_adapted_redundancy_is_configured_as_the_example_has_it(project: Path) -> None:
+    wanted = examples(project, "keeper")[4]
+    given = [f"boxes.{box}.redundancy=adaptive" for box in ("coder-w", "coder-i")]
+    config = planned(project, *given)
+    assert {key: config[key] for key in ("redundancy", "adaptive", "feedback")} == {
+        key: wanted[key] for key in ("redundancy", "adaptive", "feedback")
+    }
+    assert planned(project)["feedback"] is None, "no reports unless they are asked for"
+
+
 def test_every_figure_of_a_coder_is_declared(project: Path) -> None:
     for kind in ("counters", "mark", "done"):
         (line,) = (each for each in examples(project, "coder") if each["type"] == kind)

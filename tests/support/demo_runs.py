@@ -64,8 +64,8 @@ def identity(line: str, by_ns: int = 0) -> Identity:
 def changed_run(directory: Path) -> Made:
     """Make one, in a sandbox, in which chain and latency change; whose database is never there, which it notes.
 
-    The new chain has a PEP and coders, so that kinds of boxes have points, too. The transfer begins after the change,
-    which would reset it.
+    The new chain has a PEP and coders, so that kinds of boxes have points, too, and the link has low-priority queues
+    for the coders' repair packets. The transfer begins after the change, which would reset it.
     """
     lab = ROOT / "emulation/labs/island.yaml"
     kinds = {"pep-w": "pep", "coder-w": "coder", "coder-i": "coder"}
@@ -75,7 +75,9 @@ def changed_run(directory: Path) -> Made:
     (directory / "lab.yaml").write_text(text)
     experiment = directory / "geo.yaml"
     described = GEO.read_text().replace("../emulation/labs/island.yaml", "lab.yaml")
-    experiment.write_text(described.replace("start: 10 s", "start: 4 s") + _CHANGES)
+    described = described.replace("start: 10 s", "start: 4 s")
+    described = described.replace("queue: 100 kB", "queue: 100 kB, low_priority: 100 kB")
+    experiment.write_text(described + _CHANGES)
     with Sandbox(directory) as sandbox:
         away = "ATOLL_INFLUX_URL=http://127.0.0.1:9"
         run = sandbox.run("env", away, ATOLL, "run", experiment, "--duration", "8 s", "--no-analysis", "--json")

@@ -8,10 +8,10 @@ import polars as pl
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.tables.capture_pairs import CapturePair, around_links
-from atoll_analysis.tables.lost_packets import sent_in_measurement
+from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
 from atoll_analysis.tables.probe_filter import of_changes
 from atoll_analysis.tables.run_data import RunData
-from atoll_analysis.tables.tables import Tables
+from atoll_analysis.tables.tables import Tables, island_bound
 from atoll_core.description.link_trace import MOST_PACKETS
 from atoll_core.errors import RunError, UsageError
 
@@ -21,6 +21,9 @@ if TYPE_CHECKING:
 GAP_PACKETS = 16
 """Gmin of RFC 3611, section 4.7.2: so many packets between two losses separate two bursts. A drop-tail queue that
 overflows still takes small packets, and every packet that just fits, so that its losses are not all consecutive."""
+
+_RECOVERY_NS = 10**10
+"""No coder recovers a packet later than this: `stale` is seconds at most in practice."""
 
 
 class LossBursts(TypedDict):
@@ -46,6 +49,28 @@ def loss_bursts(tables: Tables, facts: RunData) -> dict[str, LossBursts]:
         count = sent.select(pl.len()).collect(engine="streaming").item()
         numbers = tables.scan("losses").filter(pl.col("link") == link.box).select("number").collect()["number"]
         found[link.box] = bursts(numbers, count, pair)
+    return found
+
+
+def residual_bursts(tables: Tables, facts: RunData) -> dict[str, LossBursts]:
+    """Return the bursts of packets that stayed lost behind the coders of each chain, by its name.
+
+    Packets are compared at the taps outside the coders, so those that were recovered are none of them, and those that
+    were lost uncoded are. Only of chains that no other box changes packets of, and that did not change.
+    """
+    if len(facts.standing) > 1 or facts.window is None or not {"world", "island"} <= tables.decoded.keys():
+        return {}
+    found: dict[str, LossBursts] = {}
+    pair = CapturePair("world", "island", ())
+    for chain in facts.chains:
+        if facts.is_coded(chain):
+            carried = pl.col("chain") == chain.name
+            came, arrived = (island_bound(tables, facts, capture).filter(carried) for capture in pair[:2])
+            sent = sent_in_measurement(came, facts, None)
+            longest_ns = sum(longest_transit_ns(link.to_island) for link in facts.links_of(chain)) + _RECOVERY_NS
+            lost = [each["number"] for each in lost_packets(sent, arrived, longest_ns)]
+            numbers = pl.concat(lost).sort() if lost else pl.Series(values=[], dtype=pl.Int64)
+            found[chain.name] = bursts(numbers, sent.select(pl.len()).collect(engine="streaming").item(), pair)
     return found
 
 

@@ -178,6 +178,12 @@ class RunData:
         """Whether packets stay as they are between these taps, but for those that links lose."""
         return self.passes_both(chain) and not set(self._between_end_taps(chain)) & set(self.not_conserving)
 
+    def is_coded(self, chain: Chain) -> bool:
+        """Whether boxes that carry packets in tunnels are between these taps, and no others that change packets."""
+        kinds = {box.name: box.kind for box in self.network.boxes}
+        own = [kinds[hop] for hop in self._between_end_taps(chain) if hop in self.not_conserving]
+        return bool(own) and all(kind.encapsulates for kind in own)
+
     def _between_end_taps(self, chain: Chain) -> tuple[str, ...]:
         """The hops of a chain between these taps; none if it does not pass both."""
         if self._end_taps is None or not self.passes_both(chain):

@@ -1,22 +1,34 @@
 # SPDX-License-Identifier: Apache-2.0
-"""``benchmarks/coder/run``: multiply-add, encoding and decoding of atoll's crates and of the crate rlnc, in turn."""
+"""``benchmarks/coder/run``: multiply-add, encoding and decoding of atoll's crates and of the crate rlnc, in turn.
+
+With ``--tunnel``, coders and tinyfecVPN between two hosts instead.
+"""
 
 import argparse
+import asyncio
 import json
 import os
+import shutil
 import subprocess
 import sys
 from collections.abc import Mapping, Sequence
+from pathlib import Path
 from statistics import median
 from typing import Any
 
+from atoll_core.errors import AtollError
 from benchkit import harness
 from benchkit.markdown import markdown_table
+from coderbench import tunnel
 
 _PACKET = 1400  # bytes, those of benchmarks/coder/measure
 _SYMBOL = _PACKET + 2
 _OURS = "atoll-rlnc"
 _PEER = "rlnc"
+
+_TUNNEL_RESULTS = Path("target/bench-coder-tunnel.json")
+_ROUNDS, _TUNNEL_ROUNDS = 41, 5
+_TUNNEL_SECONDS = 1.0  # of each stream
 
 _Times = Mapping[tuple[str, str, int], Sequence[float]]
 """Nanoseconds by case, name and number of packets; one value for each round."""
@@ -25,11 +37,20 @@ _Times = Mapping[tuple[str, str, int], Sequence[float]]
 def main() -> int:
     """Measure, and show the results."""
     parser = harness.parser("coder", __doc__, merges=False)
-    parser.add_argument("--rounds", type=int, default=41, help="of all measurements (%(default)s; --quick: 3)")
+    parser.add_argument("--rounds", type=int, help="of all measurements (41, of tunnels 5; --quick: 3 and 1)")
     parser.add_argument("--milliseconds", type=int, default=20, help="of each measurement (%(default)s; --quick: 2)")
+    parser.add_argument("--tunnel", action="store_true", help="measure tunnels between two hosts instead, as root")
+    parser.add_argument("--tinyvpn", type=Path, metavar="FILE", help="tinyfecVPN's executable, if it is not on PATH")
     options = parser.parse_args()
+    if options.tunnel and options.json == parser.get_default("json"):
+        options.json = _TUNNEL_RESULTS
+    options.rounds = options.rounds or (_TUNNEL_ROUNDS if options.tunnel else _ROUNDS)
     if options.rounds < 1 or options.milliseconds < 1:
         parser.error("--rounds and --milliseconds: at least 1")
+    if options.tunnel:
+        return harness.run(
+            options, "the tunnel", "tunnels", lambda: {"tunnels": _measured_tunnels(options)}, _tunnel_table
+        )
     return harness.run(options, "the coder", "times", lambda: {"times": _measured(options)}, _tables)
 
 
@@ -38,6 +59,42 @@ def _measured(options: argparse.Namespace) -> list[dict[str, Any]]:
     argv = [os.environ["CODER_MEASURE"], str(rounds), str(milliseconds)]
     done = harness.measured_by(argv, subprocess.PIPE)
     return [json.loads(line) for line in done.stdout.splitlines()]
+
+
+def _measured_tunnels(options: argparse.Namespace) -> list[dict[str, Any]]:
+    named = str(options.tinyvpn) if options.tinyvpn else shutil.which("tinyvpn")
+    if named and not os.access(named, os.X_OK):
+        raise AtollError(f"{named} is not an executable file")
+    if not named:
+        print("tinyfecVPN: left out; name its executable by --tinyvpn (docs/benchmarks.md tells how to build it)")
+    rounds, seconds = (1, 0.5) if options.quick else (options.rounds, _TUNNEL_SECONDS)
+    return asyncio.run(tunnel.measured(rounds, seconds, Path(named).absolute() if named else None))
+
+
+def _tunnel_table(known: dict[str, Any]) -> str:
+    """Medians over rounds; ratios and added delays within a round."""
+    found: dict[str, list[dict[str, Any]]] = {}
+    for each in known["tunnels"]:
+        found.setdefault(each["way"], []).append(each)
+    routers, peers = found[tunnel.ROUTERS], found.get(tunnel.PEER, [])
+    rows: list[tuple[str, ...]] = [
+        ("way", "Mbit/s without loss, median", "least", "most", "/ tinyfecVPN, mode 0", "CPU s/Gbit, near box",
+         "far box", "added delay, median")
+    ]  # fmt: skip
+    for way, rounds in found.items():
+        rates = [each["lossless_bit_s"] / 1e6 for each in rounds]
+        ratio = median(own["lossless_bit_s"] / peer["lossless_bit_s"] for own, peer in zip(rounds, peers, strict=True)
+                       ) if peers else None  # fmt: skip
+        cpus = [f"{median(each):.2f}" for each in zip(*(each["cpu_s_per_gbit"] for each in rounds), strict=True)]
+        added = median(own["delay_ns"] - bare["delay_ns"] for own, bare in zip(rounds, routers, strict=True))
+        rows.append((
+            way,
+            *(f"{one:.0f}" for one in (median(rates), min(rates), max(rates))),
+            "" if ratio is None else f"{ratio:.2f}",
+            *(cpus or ["", ""]),
+            "" if way == tunnel.ROUTERS else f"{added / 1e3:.0f} us",
+        ))  # fmt: skip
+    return markdown_table(rows)
 
 
 def _tables(known: dict[str, Any]) -> str:

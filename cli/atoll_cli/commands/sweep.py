@@ -3,6 +3,7 @@
 
 import asyncio
 import json
+import sys
 from pathlib import Path
 from typing import Any
 
@@ -57,6 +58,9 @@ def sweep_study(
     sweep.require_machine()
     jobs = sweep.jobs(jobs)
     sweep.read(resume=resume or dry_run, mix=mix or dry_run)
+    if sweep.unused:
+        why = "belong to no point of the study as it is now; they are kept, and not used"
+        print(f"{place.path}: {counted(sweep.unused, 'run')} {why}", file=sys.stderr)
     if dry_run:
         _print_prediction(sweep, jobs, as_json=as_json)
         return 0

@@ -5,12 +5,14 @@ Each function in :data:`_DOUBTS` or :data:`_REAL_TIME_DOUBTS` yields one kind of
 value, then the usual one. Impossible or contradictory settings are mistakes of ``atoll_core.description.resolve_*``.
 """
 
+from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
 from atoll_controller.planner.calibration_jobs import PING_PACKET
 from atoll_controller.planner.path_checks import MOST_PING_SHARE
+from atoll_controller.planner.traffic_jobs import specials
 from atoll_controller.planner.virtual_cost import rough, wall_time
 from atoll_core.description.validation_messages import entry_name
 from atoll_core.description.yaml_document import Place
@@ -19,6 +21,7 @@ from atoll_core.experiment.experiment import (
     MAIN,
     Bernoulli,
     BitError,
+    Chain,
     Codel,
     Experiment,
     GilbertElliott,
@@ -26,6 +29,7 @@ from atoll_core.experiment.experiment import (
     LinkDirection,
     Loss,
     LossTrace,
+    Protocol,
 )
 from atoll_core.experiment.trunk_load import (
     TrunkSteering,
@@ -35,7 +39,8 @@ from atoll_core.experiment.trunk_load import (
     pause,
     rtt_of_links,
 )
-from atoll_core.lab.network import Network
+from atoll_core.experiment.tunnels import pairs_of
+from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import early
 from atoll_core.platforms import VIRTUAL
@@ -257,6 +262,53 @@ def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Itera
             )
 
 
+def _redundancy(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
+    """Boxes whose packets of redundancy need more of a link's rate than the load leaves, if the load has a rate.
+
+    UDP has one, and so has TCP in an open loop or as streams (:func:`_asked_rate`).
+    """
+    used = experiment.as_used(network)
+    configured = {each.box: each for each in experiment.boxes}
+    offered = list(_offered(network, experiment))
+    for link in experiment.links:
+        passing = [(bit_s, chain) for bit_s, chain in offered if link.box in chain.hops]
+        load_bit_s = sum(bit_s for bit_s, _ in passing)
+        added: Counter[str] = Counter()
+        for bit_s, chain in passing:
+            for world, island in pairs_of(used, chain):
+                inside = chain.hops[chain.hops.index(world.name) : chain.hops.index(island.name)]
+                if world.kind.redundancy and link.box in inside:
+                    share = world.kind.redundancy(dict(configured[world.name].settings))
+                    added[world.name] += round(share * bit_s)
+        rate = link.to_island.rate
+        for box, added_bit_s in added.items():
+            if added_bit_s and load_bit_s + added_bit_s > rate.bit_s:
+                left = Rate(_three_digits(max(0, rate.bit_s - load_bit_s)))
+                yield _doubt(
+                    experiment,
+                    configured[box].line,
+                    ("boxes", box),
+                    f"its redundancy needs {Rate(_three_digits(added_bit_s))}, but a load of "
+                    f"{Rate(_three_digits(load_bit_s))} leaves {left} of the {rate} of {link.box!r}, so it fills the "
+                    "queue or is never sent; usual is less than what is left",
+                    ("links", link.box, "to_island", "rate"),
+                    ("udp",),
+                    ("traffic",),
+                )
+
+
+def _offered(network: Network, experiment: Experiment) -> Iterator[tuple[float, Chain]]:
+    """The loads that have a rate, in bit/s, each with the chain that carries it; of TCP one for each client."""
+    servers, clients = (network.with_role(role) for role in (HostRole.WORLD_SERVER, HostRole.ISLAND_CLIENT))
+    if asked := _asked_rate(experiment):
+        for client in clients:
+            chain = experiment.carrier(servers[0].address, client.address, Protocol.TCP)
+            yield asked[2] / len(clients), chain
+    ends = specials(network)
+    if experiment.udp and ends:
+        yield experiment.udp.rate.bit_s, experiment.carrier(ends[0].address, ends[1].address, Protocol.UDP)
+
+
 def _asked_rate(experiment: Experiment) -> tuple[str, str, float] | None:
     """The load of TCP alone: in words, by which key of the traffic, and in bit/s; None: whatever there is.
 
@@ -403,6 +455,7 @@ _DOUBTS: tuple[_Kind, ...] = (
     _codels,
     _udp,
     _overbooked,
+    _redundancy,
     _whole_bytes,
     _early,
     _losses,

@@ -3,12 +3,26 @@
 
 from typing import Annotated, Any, Literal
 
-from pydantic import Field, ValidationInfo, field_validator
+from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
-from atoll_core.description.raw_types import Between, BoxSettings
+from atoll_core.description.raw_types import Between, BoxSettings, Share
+from atoll_core.errors import shown
 from atoll_core.units import Duration, Rate, Size
 
 _MS = 10**6
+_REPAIRS_MAX = 1024
+
+
+def _repairs(given: object) -> object:
+    """Refuse with one message what is neither of the two forms."""
+    is_number = isinstance(given, int) and not isinstance(given, bool) and 0 <= given <= _REPAIRS_MAX
+    if not is_number and given != "adaptive":
+        msg = f"{shown(given)} is neither a number of repair packets from 0 to {_REPAIRS_MAX} nor 'adaptive'"
+        raise ValueError(msg)
+    return given
+
+
+_Redundancy = Annotated[Annotated[int, Field(ge=0, le=_REPAIRS_MAX)] | Literal["adaptive"], BeforeValidator(_repairs)]
 
 
 class CoderSettings(BoxSettings):
@@ -18,7 +32,37 @@ class CoderSettings(BoxSettings):
         default="rlnc", description="The code, of both coders; default rlnc."
     )
     generation: int = Field(default=30, ge=2, le=1024, description="Packets of a generation; default 30.")
-    redundancy: int = Field(default=3, ge=0, le=1024, description="Repair packets of a generation; default 3.")
+    redundancy_max: Annotated[int, Field(ge=1, le=1024)] | None = Field(
+        default=None,
+        description="Most repair packets of a generation, if they are adapted; default half of `generation`.",
+    )
+    redundancy_fallback: int = Field(
+        default=3,
+        ge=0,
+        le=1024,
+        description="Repair packets of a generation without reports, if they are adapted; at most `redundancy_max`; "
+        "default 3.",
+    )
+    redundancy: _Redundancy = Field(
+        default=3,
+        description="Repair packets of a generation. adaptive: as many as `residual_loss` needs, by the losses that "
+        "the other coder reports. Default 3.",
+    )
+    residual_loss: Annotated[float, Share("0.0001 %")] = Field(
+        default=0.001, description="Share of packets that may stay lost, if repair packets are adapted; default 0.1 %."
+    )
+    feedback: Annotated[Duration, Between(Duration, "1 ms", "60 s")] | None = Field(
+        default=None,
+        description="Interval at which each coder reports to the other one what arrived; default 100 ms if repair "
+        "packets are adapted, else no reports.",
+    )
+    feedback_packets: Annotated[int, Field(ge=1, le=1_000_000)] | None = Field(
+        default=None, description="Packets after which a report leaves, if that is before `feedback`; default none."
+    )
+    feedback_timeout: Annotated[Duration, Between(Duration, "10 ms", "600 s")] = Field(
+        default=Duration(3000 * _MS),
+        description="Time after which reports have ended, if packets were sent and none came; default 3 s.",
+    )
     interleave: int = Field(
         default=1, ge=1, le=64, description="Generations that packets join in turn, against bursts; default 1."
     )
@@ -75,6 +119,21 @@ class CoderSettings(BoxSettings):
         default=Duration(_MS),
         description="Interval at which packets are taken in virtual time, 0 ms: each at once; default 1 ms.",
     )
+
+    @field_validator("redundancy")
+    @classmethod
+    def _can_be_adapted(cls, redundancy: int | str, others: ValidationInfo) -> int | str:
+        given: dict[str, Any] = others.data
+        if redundancy != "adaptive" or "generation" not in given:
+            return redundancy
+        if given.get("scheme") == "repetition":
+            msg = "repair packets of repetition cannot be adapted; write scheme: rlnc or reed-solomon, or a number"
+            raise ValueError(msg)
+        most = given.get("redundancy_max") or given["generation"] // 2
+        if given.get("redundancy_fallback", 0) > most:
+            msg = f"redundancy_fallback is more than the {most} repair packets of redundancy_max; write no more"
+            raise ValueError(msg)
+        return redundancy
 
     @field_validator("scheduler")
     @classmethod

@@ -24,7 +24,12 @@ _HOW = "write KEY=VALUE as in the description, such as 'tcp.congestion_control=h
 
 def of_lab(settings: Sequence[str]) -> tuple[str, ...]:
     """The settings whose keys are of the lab's description."""
-    return tuple(setting for setting in settings if len(place := _place(setting)) > 1 and place[0] == _LAB)
+    return tuple(setting for setting in about_lab(settings) if len(_place(setting)) > 1)
+
+
+def about_lab(settings: Sequence[str]) -> tuple[str, ...]:
+    """The settings whose keys are of the lab's description, and those that name another description: ``lab=PATH``."""
+    return tuple(setting for setting in settings if _place(setting)[0] == _LAB)
 
 
 def override(document: Document, settings: Sequence[str]) -> Document:
@@ -110,7 +115,7 @@ def _put(tree: dict[str, Any], place: Place, value: Any, setting: str, described
             at[key] = model.expanded(at[key])
         within: object = at[key]
         if not isinstance(within, dict):
-            around = ".".join(map(str, place[:length]))
+            around = ".".join(map(str, _place(setting)[: length - len(place)]))
             msg = f"--set {shown(setting)}: {around} is {shown(within)} and has no keys; set {around} as a whole"
             raise PlanError(msg)
         at = cast("dict[str, Any]", within)

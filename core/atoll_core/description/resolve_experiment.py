@@ -241,7 +241,8 @@ class _Resolver:
                 elif given and (key, message) not in resolve_settings(box, {})[1]:  # those are the lab's
                     self.mistakes.append(self.parsed.document.mistake(("boxes", name), message))
             if settings:
-                line = self.parsed.document.line(("boxes", name, "buffer_max"))
+                doubtful = next((key for key in ("buffer_max", "redundancy") if key in given), "")
+                line = self.parsed.document.line(("boxes", name, doubtful))
                 yield BoxConfiguration(name, tuple(settings.items()), line)
 
     def check_pairs(self, lab: Lab, network: Network) -> None:

@@ -129,8 +129,8 @@ class _Resolver:
         fast = next((index for index, row in enumerate(trace.rows) if row.rate and row.rate > direction.rate), None)
         if fast is not None and self.reads("rate"):
             most = max(row.rate for row in trace.rows if row.rate)
-            line = self.document.line((*self.place, "rate"))
-            allowed = f"rate is {direction.rate} ({self.document.file}:{line}), the largest rate that the link can have"
+            where = self.document.where((*self.place, "rate"))
+            allowed = f"rate is {direction.rate} ({where}), the largest rate that the link can have"
             self.in_trace(trace, fast, f"{trace.rows[fast].rate} is too fast: {allowed}; raise that to {most}")
 
     def in_trace(self, trace: LinkTrace, row: int, message: str) -> None:

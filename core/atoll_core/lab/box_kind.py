@@ -93,6 +93,8 @@ class BoxKind:
     ``encapsulates``: the protocol of its outer packets ("udp"), in which it and its pair carry the packets of others.
     The plan gives each pair addresses for them (``atoll_core.experiment.tunnels``).
     ``overhead_bytes``: the bytes that a packet is longer between the two, which reduce the MTU of hosts.
+    ``redundancy``: of settings, the share by which packets of redundancy make the traffic of its chains towards the
+    island larger, if the box is at the world's end of a pair. Descriptions whose links have less room are warned of.
     ``passes_tests``: it encapsulates no probes, no whistles and no packets of calibrations.
     ``agree``: settings that must be the same at both boxes of a pair. ``mode`` is one if the kind encapsulates.
     ``keeps_peer``: whether a box with these settings keeps a TCP connection to another box of its chain, whose settings
@@ -119,6 +121,7 @@ class BoxKind:
     answers_for_others: bool = False
     encapsulates: str = ""
     overhead_bytes: int = 0
+    redundancy: Callable[[Mapping[str, Any]], float] | None = None
     passes_tests: bool = False
     agree: tuple[str, ...] = ()
     keeps_peer: Callable[[Mapping[str, Any]], bool] | None = None

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The network coder: a box that carries the packets of its chains in a tunnel with redundancy (docs/coding.md)."""
 
+from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -13,7 +14,11 @@ _OVERHEAD_BYTES = 44
 """Outer IPv4 (20) and UDP (8), the header of a repair packet (12), and the length within its symbol (2), which
 Reed-Solomon rounds up to an even one."""
 
-_AS_WRITTEN = ("scheme", "generation", "redundancy", "interleave", "direction", "low_priority", "signal")
+_AS_WRITTEN = ("scheme", "generation", "interleave", "direction", "low_priority", "signal")
+
+
+_FEEDBACK_NS = 100 * 10**6
+"""Interval of reports if there have to be some."""
 
 
 def _configuration(use: BoxUse) -> Configuration:
@@ -32,6 +37,7 @@ def _configuration(use: BoxUse) -> Configuration:
         },
         "tunnels": list(use.tunnels),
         **{key: given[key] for key in _AS_WRITTEN},
+        **_repairs(given),
         "flush_ns": given["flush"],
         "scheduler": _scheduler(use),
         "stale_ns": given["stale"],
@@ -39,6 +45,19 @@ def _configuration(use: BoxUse) -> Configuration:
         "flow_threshold_bytes": given["flow_threshold"],
         "calibration_port": CALIBRATION_PORT,
         "poll_ns": given["poll"],
+    }
+
+
+def _repairs(given: Mapping[str, Any]) -> Configuration:
+    """How many repair packets there are, and the reports by which they are adapted."""
+    is_adapted = given["redundancy"] == "adaptive"
+    most = given["redundancy_max"] or given["generation"] // 2
+    every_ns = given["feedback"] or (_FEEDBACK_NS if is_adapted or given["feedback_packets"] else None)
+    feedback = {"every_ns": every_ns, "packets": given["feedback_packets"], "timeout_ns": given["feedback_timeout"]}
+    return {
+        "redundancy": given["redundancy_fallback"] if is_adapted else given["redundancy"],
+        "adaptive": {"most": most, "residual_loss": given["residual_loss"]} if is_adapted else None,
+        "feedback": feedback if every_ns else None,
     }
 
 
@@ -52,6 +71,10 @@ def _scheduler(use: BoxUse) -> Configuration:
         room = given["room"] or queue // 2
         return {"kind": kind, "rate_bit_s": given["link_rate"], "queue_bytes": queue, "room_bytes": room}
     return {"kind": kind}
+
+
+def _redundancy(given: Mapping[str, Any]) -> float:
+    return 0.0 if given["direction"] == "to_world" else given["redundancy"] / given["generation"]
 
 
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
@@ -78,8 +101,9 @@ CODER = register(
         pair="coder",
         encapsulates="udp",
         overhead_bytes=_OVERHEAD_BYTES,
+        redundancy=_redundancy,
         passes_tests=True,
-        agree=("scheme", "generation", "redundancy"),
+        agree=("scheme", "generation", "redundancy", "redundancy_max", "feedback", "feedback_packets"),
         configuration=_configuration,
         host_settings=_host_settings,
         counters=(
@@ -90,6 +114,11 @@ CODER = register(
             MetricField("repair_bytes", "bytes", "their IP bytes"),
             MetricField("dropped_repair_packets", "packets", "repair packets never sent: too old, or no room to wait"),
             MetricField("encoded_generations", "1", "generations that ended at the encoder"),
+            MetricField("useless_repair_packets", "packets", "never sent: the other coder had their generation"),
+            MetricField("sent_reports", "packets", "reports sent to the other coder"),
+            MetricField("arrived_reports", "packets", "reports of the other coder that arrived"),
+            MetricField("redundancy_changes", "1", "changes of the adapted number of repair packets"),
+            MetricField("fallbacks", "1", "times that reports ended, so that the fallback came into use"),
             MetricField("arrived_source_packets", "packets", "packets that arrived in the tunnel"),
             MetricField("arrived_repair_packets", "packets", "repair packets that arrived"),
             MetricField("useful_repair_packets", "packets", "repair packets that the decoder could use"),
@@ -100,15 +129,27 @@ CODER = register(
             MetricField("lost_packets", "packets", "packets lost in these, known by a later one of the generation"),
             MetricField("late_packets", "packets", "packets of generations that had been closed before"),
             MetricField("malformed_packets", "packets", "damaged or foreign packets in the tunnel"),
+            MetricField("missing_source_packets", "packets", "lost in the tunnel, as counted for reports"),
+            MetricField("bursts_of_1", "1", "bursts of one packet among these"),
+            MetricField("bursts_of_2", "1", "bursts of 2 packets"),
+            MetricField("bursts_of_3_to_4", "1", "bursts of 3 or 4 packets"),
+            MetricField("bursts_of_5_to_8", "1", "bursts of 5 to 8 packets"),
+            MetricField("longer_bursts", "1", "bursts of 9 and more packets"),
             MetricField("oversize_packets", "packets", "too long for the tunnel, dropped"),
             MetricField("unsent_packets", "packets", "refused by an interface"),
             MetricField("unread_packets", "packets", "lost before the program read them"),
             MetricField("ignored_frames", "packets", "not IPv4, or at the end of their time to live; dropped"),
+            MetricField("cpu_ns", "ns", "CPU time of the program; 0 in virtual time, where it is free"),
         ),
         levels=(
             MetricField("waiting_repair_packets", "packets", "repair packets that wait to be sent"),
             MetricField("waiting_repair_bytes", "bytes", "their IP bytes"),
             MetricField("open_generations", "1", "generations of which more packets may come"),
+            MetricField("rank_deficit", "packets", "packets that the decoder needs to recover all of these"),
+            MetricField("redundancy", "packets", "repair packets of a generation at present"),
+            MetricField("fallback", "1", "1 while the fallback is in use, for want of reports"),
+            MetricField("queueing_delay_ns", "ns", "queueing delay towards the other coder, by its last report"),
+            MetricField("report_rtt_ns", "ns", "time until that report came, without its wait at the other coder"),
             MetricField("recovery_delay_max_ns", "ns", "largest delay of a recovered packet since the previous point"),
         ),
     )

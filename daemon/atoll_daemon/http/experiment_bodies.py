@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import experiment_on, resolve_document
-from atoll_core.description.overrides import of_lab, override
+from atoll_core.description.overrides import about_lab, override
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.validation_messages import suggest
 from atoll_core.description.yaml_document import Document, label
@@ -68,8 +68,8 @@ def described_by_body(
 
     Raises RequestError, DescriptionError, PlanError.
     """
-    if of_lab(settings):
-        raise PlanError(f"--set {shown(of_lab(settings)[0])}: the lab is up and keeps its settings")
+    for setting in about_lab(settings):
+        raise PlanError(f"--set {shown(setting)}: the lab is up and keeps its settings; `atoll down` first")
     tree, unused_links = document.tree or {}, dict[str, Any]()
     if "name" not in tree:
         if applied is None:

@@ -26,7 +26,14 @@ _BITS = 8
 _LINK_EVERY = "100ms"
 _TO_ISLAND = {"direction": "to_island"}
 _NOT_FROM_0 = "not from 0"
-_CAUSES = {"queue": "queue full", "loss": "loss model", "aqm": "AQM", "blocked": "blocked", "unsent": "overload"}
+_CAUSES = {
+    "queue": "queue full",
+    "low_priority": "low-priority queue full",
+    "loss": "loss model",
+    "aqm": "AQM",
+    "blocked": "blocked",
+    "unsent": "overload",
+}
 
 
 def overview() -> Dashboard:
@@ -138,6 +145,22 @@ def satellite_link() -> Dashboard:
             ),
             *(_drops_by_cause(direction, to) for direction, to in (("to_island", "island"), ("to_world", "world"))),
             plot(
+                "Low-priority queue",
+                "bytes",
+                (link.level("low_priority_queue_max_bytes", "max"), "$tag_box $tag_direction most"),
+                (link.level("low_priority_queue_bytes"), "$tag_box $tag_direction"),
+                what="of packets marked LE, if there is such a queue: bytes in it now, and the largest of each interval",
+                every=_LINK_EVERY,
+            ),
+            plot(
+                "Low-priority packets",
+                "pps",
+                (link.rate("low_priority_in_packets"), "$tag_box $tag_direction arrived"),
+                (link.rate("low_priority_sent_packets"), "$tag_box $tag_direction sent"),
+                what="packets marked LE (RFC 8622): arrived for their queue, and sent from it",
+                every=_LINK_EVERY,
+            ),
+            plot(
                 "Under way",
                 "none",
                 (link.level("held_packets"), "$tag_box $tag_direction"),
@@ -171,7 +194,7 @@ def _drops_by_cause(direction: str, to: str) -> Panel:
         f"Drops by cause, to the {to}",
         "pps",
         *((link.rate(f"dropped_{name}_packets"), f"$tag_box: {cause}") for name, cause in _CAUSES.items()),
-        what="full queue, loss model, AQM, blockage; overload: the emulator's interface did not accept the packet",
+        what="full queues, loss model, AQM, blockage; overload: the emulator's interface did not accept the packet",
         every=_LINK_EVERY,
     )
 

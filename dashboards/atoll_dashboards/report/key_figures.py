@@ -37,6 +37,8 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
         KeyFigure("loss to the island", percent(summary["loss_fraction"], 2), _losses(summary)),
         *_causes("lost to the island", link.get("losses") if link else None),
         *_bursts(summary),
+        *_behind_coders(summary),
+        *_low_priority(summary),
         *_causes("lost to the world", link.get("losses_to_world") if link else None),
         KeyFigure(
             "queue at most",
@@ -120,6 +122,31 @@ def _bursts(summary: Summary) -> tuple[KeyFigure, ...]:
         return ()
     beside = f"of {counted(found['lost'], 'packet')}; {figure(found['mean'], '', 1)} in a row on average, at most "
     return (KeyFigure("lost in bursts", percent(found["burst_share"]), f"{beside}{count(found['longest'])}"),)
+
+
+def _behind_coders(summary: Summary) -> tuple[KeyFigure, ...]:
+    """Packets that stayed lost, of each chain with coders; none where no capture shows it."""
+    found: list[KeyFigure] = []
+    for chain, bursts in summary.get("residual_bursts", {}).items():
+        which = f", chain {chain}" if summary["chains"] else ""
+        share = percent(bursts["lost"] / bursts["packets"] if bursts["packets"] else None, 3)
+        rows = f"; {figure(bursts['mean'], '', 1)} in a row on average, at most {count(bursts['longest'])}"
+        beside = f"of {counted(bursts['packets'], 'packet')} at the taps outside the coders"
+        beside += rows if bursts["lost"] else ""
+        found.append(KeyFigure(f"lost behind coders{which}", f"{count(bursts['lost'])}, {share}", beside))
+    return tuple(found)
+
+
+def _low_priority(summary: Summary) -> tuple[KeyFigure, ...]:
+    """The packets marked LE of each link that has a queue for them."""
+    found: list[KeyFigure] = []
+    for link, low in summary.get("low_priority", {}).items():  # absent from what older versions analysed
+        which = f", {link}" if len(summary["links"]) > 1 else ""
+        waited = f"; waited {figure(low['sojourn']['p95_ms'], 'ms', 1)} (p95)" if low["sojourn"] else ""
+        beside = f"sent of {count(low['in_packets'])}; queue at most {octets(low['queue_max_bytes'])} of "
+        beside += f"{Size(low['queue_bytes'])}{waited}"
+        found.append(KeyFigure(f"low-priority packets{which}", count(low["sent_packets"]), beside))
+    return tuple(found)
 
 
 def _causes(name: str, losses: Mapping[str, LostFigures] | None) -> tuple[KeyFigure, ...]:

@@ -18,7 +18,7 @@ from atoll_emulation.this_machine.host_requirements import require_virtual_machi
 from atoll_emulation.uml.kernel import UmlKernel
 from atoll_studies.points import Point, make_points, run_request
 from atoll_studies.results.study_runs import PointRuns, decisions, out_of_tries, warm_up_of
-from atoll_studies.study import Study
+from atoll_studies.study import StudyDescription
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory, is_study
 from atoll_studies.sweeping.cluster import Cluster
 from atoll_studies.sweeping.pool import Ended, Pool
@@ -73,7 +73,11 @@ class Sweep:
     """The work on a study's directory: :meth:`require_machine`, :meth:`read`, :meth:`run`."""
 
     def __init__(
-        self, study: Study, directory: StudyDirectory, inventory: Path | None = None, scheduler: str | None = None
+        self,
+        study: StudyDescription,
+        directory: StudyDirectory,
+        inventory: Path | None = None,
+        scheduler: str | None = None,
     ) -> None:
         """``scheduler``: address of a Dask scheduler, whose workers make the runs. Raises UsageError."""
         self.inventory = inventory
@@ -120,6 +124,11 @@ class Sweep:
         for each in self.points.values():
             each.state = self._state(each)
         self._look()
+
+    @property
+    def unused(self) -> int:
+        """The number of runs in the directory whose points are no longer of the study. They are kept."""
+        return self.directory.count_attempts() - sum(len(each.attempts) for each in self.points.values())
 
     def _look(self) -> None:
         """Find out which repetitions a study with ``stop`` takes, as far as its runs show it."""
@@ -245,13 +254,13 @@ class Sweep:
         return each.state is State.WAITING
 
 
-def _cluster(study: Study, directory: StudyDirectory, address: str) -> Cluster:
+def _cluster(study: StudyDescription, directory: StudyDirectory, address: str) -> Cluster:
     if study.platform != VIRTUAL:
         raise UsageError(f"--scheduler {address}: runs on {study.platform} are made on this machine; leave it out")
     return Cluster(directory, address)
 
 
-def require_platform(study: Study, runs: Path) -> UmlKernel | None:
+def require_platform(study: StudyDescription, runs: Path) -> UmlKernel | None:
     """Check that the machine can make the runs; returns the virtual kernel, if the study is of virtual time.
 
     Raises MachineError, PlanError, DescriptionError.
@@ -278,7 +287,7 @@ def invalid_runs(points: Mapping[str, PointState]) -> Iterator[tuple[Point, Atte
                 yield each.point, attempt
 
 
-def _estimated_s(study: Study, number: int) -> float:
+def _estimated_s(study: StudyDescription, number: int) -> float:
     configuration = study.configurations[number]
     if study.platform == VIRTUAL:
         return wall_time(configuration.network, configuration.experiment, study.backend).s

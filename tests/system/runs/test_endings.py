@@ -95,6 +95,28 @@ def test_kill_of_a_part_ends_the_run_and_keeps_what_was_measured(
     assert json.loads(report.stdout)["verdict"] == "invalid"
 
 
+def test_kill_of_a_coder_ends_the_run_with_a_line_that_names_it(sandbox: Sandbox) -> None:
+    """`kill -9` of a coder during the measurement: no packet passes any more, so the run ends, and is invalid."""
+    process = sandbox.start(ATOLL, "run", ROOT / "examples/coder-geo.yaml", "--duration", "20 s")
+    wait_for_line(process, "measure")
+    wait_for_traffic(sandbox, "coder-geo", 4)
+    pid = sandbox.find("atoll-host coder")
+    assert pid is not None, sandbox.processes()
+    sandbox.kill(pid)
+    _, errors = end(process)
+    assert process.returncode == 1, errors
+    assert re.search(r"^coder-coder-[wi] ended unexpectedly: ended by SIGKILL$", errors, re.MULTILINE), errors
+    assert "Traceback" not in errors
+    sandbox.wait_clean()
+    run = only_run(sandbox, "coder-geo")
+    assert json.loads((run / "manifest.json").read_text())["outcome"] != "complete"
+    report = sandbox.run(ATOLL, "report", run, "--json")
+    assert report.returncode == 0, report.stderr
+    summary = json.loads(report.stdout)
+    assert summary["verdict"] == "invalid"
+    assert any("coder-" in reason for reason in summary["reasons"]), summary["reasons"]
+
+
 def test_kill_of_the_controller_stops_no_packet(sandbox: Sandbox) -> None:
     """`kill -9` of the controller: it is started again, the switches forward meanwhile, the run completes.
 
@@ -256,17 +278,17 @@ def wait_idle(sandbox: Sandbox) -> dict[str, dict[str, str]]:
     raise AssertionError("the daemon is still busy")
 
 
-def wait_for_traffic(sandbox: Sandbox) -> None:
-    """Wait until the captures hold something."""
-    run = only_run(sandbox)
+def wait_for_traffic(sandbox: Sandbox, experiment: str = "quick", points: int = 3) -> None:
+    """Wait until the captures hold something; ``points``: how many there are."""
+    run = only_run(sandbox, experiment)
     for _ in range(200):
         captures = list((run / "captures").glob("*.pcap"))
-        if len(captures) == 3 and all(path.stat().st_size > 2000 for path in captures):
+        if len(captures) == points and all(path.stat().st_size > 2000 for path in captures):
             return
         sandbox.run("sleep", "0.1")
     raise AssertionError(f"no traffic captured in {run}")
 
 
-def only_run(sandbox: Sandbox) -> Path:
-    (run,) = (sandbox.directory / "runs" / "quick").iterdir()
+def only_run(sandbox: Sandbox, experiment: str = "quick") -> Path:
+    (run,) = (sandbox.directory / "runs" / experiment).iterdir()
     return run

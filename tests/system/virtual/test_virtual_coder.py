@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Coders in virtual time: what the code recovers is what it must, and nothing else changes on the way."""
 
+import json
 import subprocess
 from collections import Counter
 from math import comb, sqrt
@@ -9,6 +10,8 @@ from typing import Any
 
 import pytest
 
+from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
+from atoll_core.metrics.line_protocol import MetricPoint
 from tests.support.capture_file import read_capture
 from tests.support.virtual_runs import run_virtually
 
@@ -32,6 +35,7 @@ def ran(
     load: str = UDP_ALONE,
     chain: str = "",
     more: str = "",
+    settings: tuple[str, ...] = (),
 ) -> dict[str, Any]:
     """A valid run of the example without its transfer, with this code at both coders, loss of the link and load."""
     directory.mkdir(exist_ok=True)
@@ -43,7 +47,8 @@ def ran(
         head = head.replace("[tap-w, coder-w, sat, coder-i, tap-i]", chain)
     boxes = f"boxes: {{{SETTINGS.format(code=code)}}}\n"
     (directory / "e.yaml").write_text(head + boxes + load + more, encoding="utf-8")
-    summary = run_virtually(directory, "e.yaml")
+    given = [word for setting in settings for word in ("--set", setting)]
+    summary = run_virtually(directory, "e.yaml", *given)
     assert summary["verdict"] == "valid", (summary["reasons"], summary["caveats"])
     return summary
 
@@ -147,18 +152,162 @@ def test_titrated_repair_packets_leave_room_for_packets(tmp_path: Path, project:
     assert lost["tail"]["udp"]["lost_packets"] > 20, "more than the code recovers"
 
 
+def test_titrated_repair_packets_leave_room_for_traffic_that_bypasses_the_coder(tmp_path: Path, project: Path) -> None:
+    """Half of the load is coded. The virtual queue does not see the other half; reports say that the link is full."""
+    full = UDP_ALONE.replace(str(UDP_BIT_S), "15000000")
+    half = "branches: {half: {carries: {island: 10.20.0.4/30}, chain: [tap-w, coder-w, sat, coder-i, tap-i]}}\n"
+    code = "generation: 10, redundancy: 3, scheduler: titrated, link_rate: 16 Mbit/s, link_queue: 120 kB"
+    lost = {
+        name: ran(tmp_path / name, project, f"{code}{more}", load=full, chain="[tap-w, sat, tap-i]", more=half)
+        for name, more in (("blind", ""), ("reports", ", feedback: 50 ms"))
+    }
+    encoders = {name: each["boxes"]["coder-w"] for name, each in lost.items()}
+    assert lost["blind"]["loss_bytes_link"] > 50 * UDP_PACKET
+    assert lost["reports"]["loss_bytes_link"] < lost["blind"]["loss_bytes_link"] / 10
+    assert encoders["reports"]["repair_packets"] > 0, "the link is not always full"
+    assert encoders["reports"]["useless_repair_packets"] > 0, "what waited for long was not needed any more"
+
+
+def example(directory: Path, project: Path, name: str, *settings: str) -> dict[str, Any]:
+    """A valid run of an example that comes with atoll, with settings in the language of ``--set``."""
+    directory.mkdir(exist_ok=True)
+    given = [word for setting in settings for word in ("--set", setting)]
+    summary = run_virtually(directory, project / f"examples/{name}.yaml", *given)
+    assert summary["verdict"] == "valid", (summary["reasons"], summary["caveats"])
+    return summary
+
+
 def test_a_pep_works_over_a_coded_tunnel(tmp_path: Path, project: Path) -> None:
-    load = "traffic: {channels: 4, flow_sizes: 100 kB}\ntransfer: {size: 4 MB, start: 2 s}\n"
-    chain = "[tap-w, pep-w, coder-w, sat, coder-i, pep-i, tap-i]"
-    summary = ran(tmp_path, project, "generation: 20, redundancy: 2", loss="0.5 %", load=load, chain=chain)
+    """Its connections are split, the packets between the PEPs are coded, and every byte comes."""
+    summary = example(tmp_path / "coded", project, "coder-pep", "transfer={size: 5 MB, start: 2 s}", "duration=25 s")
     assert summary["transfer_complete"]
-    assert summary["boxes"]["pep-w"]["connections"] > 0
-    assert summary["boxes"]["coder-i"]["recovered_packets"] > 0
+    assert summary["flows_failed"] == 0
+    assert summary["boxes"]["pep-w"]["connections"] > 20
+    assert summary["boxes"]["coder-i"]["recovered_packets"] > 20
+    assert set(summary["payload"]["boxes"]) == {"pep-w", "coder-w", "coder-i", "pep-i"}
+    assert summary["payload"]["wrong"] == []
+    assert "residual_bursts" not in summary, "packets between the taps are not the same"
 
 
-def test_half_of_the_island_can_be_coded(tmp_path: Path, project: Path) -> None:
-    load = "traffic: {channels: 6, flow_sizes: 100 kB}\n"
-    branch = "branches: {half: {carries: {island: 10.20.0.4/30}, chain: [tap-w, coder-w, sat, coder-i, tap-i]}}\n"
-    summary = ran(tmp_path, project, "generation: 10", load=load, chain="[tap-w, sat, tap-i]", more=branch)
-    assert summary["flows_completed"] > 0
-    assert summary["boxes"]["coder-w"]["source_packets"] > 0
+ADAPTIVE = "generation: 30, redundancy: adaptive, residual_loss: 0.5 %"
+
+
+def figures_over_time(summary: dict[str, Any], box: str) -> list[tuple[float, dict[str, Any]]]:
+    """The counters of a box in the run's log, with their time in seconds since the load began."""
+    run_dir = Path(summary["run_dir"])
+    events = map(json.loads, (run_dir / "events.jsonl").read_text().splitlines())
+    begin_ns = next(event["at_ns"] for event in events if event["type"] == "start")
+    lines = map(json.loads, (run_dir / "link.jsonl").read_text().splitlines())
+    own = (line for line in lines if line["box"] == box and line["type"] == "counters")
+    return [((line["t_ns"] - begin_ns) / 1e9, line) for line in own]
+
+
+def test_adapted_repair_packets_follow_losses_that_change_during_the_run(tmp_path: Path, project: Path) -> None:
+    """Without loss there are none; with 5 % as many as reach the residual loss, within seconds; then fewer again."""
+    changes = (
+        "changes:\n  - {at: 6 s, links: {sat: {to_island: {loss: 5 %}}}}\n"
+        "  - {at: 13 s, links: {sat: {to_island: {loss: 0 %}}}}\n"
+    )
+    summary = ran(tmp_path, project, ADAPTIVE, loss="0 %", more=changes)
+    used = [(at, line["redundancy"]) for at, line in figures_over_time(summary, "coder-w")]
+    needed = next(w for w in range(30) if residual(30, w, 0.05)[0] <= 0.005)
+    assert {w for at, w in used if 3 < at < 6.5} == {0}
+    assert all(abs(w - needed) <= 3 for at, w in used if 10 < at < 13.5), (needed, used)
+    assert min(w for at, w in used if at > 18) < needed - 2, used
+    encoder, decoder = (summary["boxes"][box] for box in BOXES)
+    assert encoder["arrived_reports"] > 100
+    assert encoder["redundancy_changes"] > 1
+    assert encoder["fallbacks"] == 0
+    assert decoder["bursts_of_1"] > decoder["bursts_of_2"] > 0
+    assert decoder["missing_source_packets"] > 100
+
+
+def test_without_reports_the_fallback_holds(tmp_path: Path, project: Path) -> None:
+    """The way back of the reports loses everything for some seconds; UDP towards the island does not need it."""
+    changes = (
+        "changes:\n  - {at: 6 s, links: {sat: {to_world: {loss: 100 %}}}}\n"
+        "  - {at: 14 s, links: {sat: {to_world: {loss: 0 %}}}}\n"
+    )
+    code = f"{ADAPTIVE}, redundancy_fallback: 5, feedback_timeout: 2 s"
+    summary = ran(tmp_path, project, code, loss="1 %", load=UDP_ALONE, more=changes)
+    used = [(at, line["redundancy"], line["fallback"]) for at, line in figures_over_time(summary, "coder-w")]
+    before = {w for at, w, fallback in used if 4 < at < 8 and not fallback}
+    assert before
+    assert 5 not in before
+    assert {(w, fallback) for at, w, fallback in used if 9 < at < 14} == {(5, 1)}
+    assert {fallback for at, _, fallback in used if 15.5 < at < 20} == {0}, "reports are back"
+    assert summary["boxes"]["coder-w"]["fallbacks"] == 1
+
+
+def test_half_of_the_island_is_coded_and_the_other_half_is_not(tmp_path: Path, project: Path) -> None:
+    """The coders see the packets of their chain, and what stays lost in it is told apart."""
+    summary = example(
+        tmp_path, project, "coder-half", "transfer=null", "duration=20 s", "links.sat.to_island.loss=1 %",
+        "traffic={channels: 12, flow_sizes: 100 kB}",
+    )  # fmt: skip
+    coded, uncoded = (summary["chains"][name] for name in ("main", "uncoded"))
+    assert coded["flows_completed"] > 0 < uncoded["flows_completed"]
+    assert coded["hops"][1] == "coder-w"
+    residual = summary["residual_bursts"]
+    assert set(residual) == {"main"}
+    came, sent = residual["main"]["packets"], summary["boxes"]["coder-w"]["source_packets"]
+    assert 0.95 * sent < came < sent + 300, "200 pings pass uncoded, and the coder counts a little longer"
+    assert residual["main"]["lost"] < 0.005 * residual["main"]["packets"], "1 % is lost, and most of it recovered"
+    assert uncoded["loss_fraction"] > 0.005
+
+
+def test_both_directions_are_coded(tmp_path: Path, project: Path) -> None:
+    """Either coder recovers what the other one sent; pings pass uncoded."""
+    summary = example(tmp_path, project, "coder-both", "transfer=null", "duration=20 s")
+    for box in ("coder-w", "coder-i"):
+        counted = summary["boxes"][box]
+        assert counted["source_packets"] > counted["repair_packets"] > 0
+        assert counted["recovered_packets"] > 10, box
+        assert counted["malformed_packets"] == counted["oversize_packets"] == counted["unsent_packets"] == 0
+
+
+def test_a_swap_between_coded_chains_over_spare_ports_keeps_connections(tmp_path: Path, project: Path) -> None:
+    """There and back; the coders send and receive by their second pair of ports meanwhile, and nothing is lost."""
+    summary = example(
+        tmp_path, project, "coder-swap", "duration=24 s", "transfer={size: 8 MB, start: 3 s}",
+        "links.sat.to_island.loss=null", "traffic={channels: 6, flow_sizes: 100 kB}",
+        "changes=[{at: 8 s, chain: [tap-w, pep-w, coder-w, sat, coder-i, pep-i, tap-i]}, "
+        "{at: 16 s, chain: [tap-w, coder-w, sat, coder-i, tap-i]}]",
+    )  # fmt: skip
+    assert [change["failure"] for change in summary["changes"]] == [None, None]
+    assert summary["transfer_complete"]
+    assert summary["flows_failed"] == summary["flows_failed_in_changes"] == 0
+    assert summary["boxes"]["coder-i"]["late_packets"] == summary["boxes"]["coder-i"]["malformed_packets"] == 0
+    manifest = json.loads((Path(summary["run_dir"]) / "manifest.json").read_text(encoding="utf-8"))
+    ports = manifest["switch_counters"]["sw-c"]["ports"]
+    assert ports["36"]["rx_packets"] > 100, "from the second pair of coder-w"
+    assert ports["37"]["tx_packets"] > 100, "to that of coder-i"
+
+
+def test_repair_packets_wait_in_the_links_low_priority_queue(tmp_path: Path, project: Path) -> None:
+    """On a link that is full, even repair packets of `tail` push no other packet out; metrics and report show it."""
+    full = UDP_ALONE.replace(str(UDP_BIT_S), "15000000")
+    with_queue = "links.sat.to_island.low_priority=60 kB"
+    summary = ran(tmp_path, project, "generation: 30, redundancy: 3", load=full, settings=(with_queue,))
+    assert summary["udp"]["lost_packets"] == 0
+    sent = summary["boxes"]["coder-w"]["repair_packets"]
+    low = summary["low_priority"]["sat"]
+    assert low["queue_bytes"] == 60_000
+    assert abs(low["in_packets"] - sent) <= 3, "those on their way when the measurement begins and ends"
+    lost = summary["links"]["sat"]["losses"]
+    assert lost["queue"]["packets"] == 0 < lost["low_priority"]["packets"]
+    assert abs(low["in_packets"] - low["sent_packets"] - lost["low_priority"]["packets"]) <= 60_000 / UDP_PACKET
+    assert 55_000 < low["queue_max_bytes"] <= 60_000
+    assert abs(summary["boxes"]["coder-i"]["arrived_repair_packets"] - low["sent_packets"]) <= 30, "those under way"
+    run = Path(summary["run_dir"])
+    points = [MetricPoint.parse(line) for line in read_spool(run / SPOOL) if line.startswith("link,")]
+    most = {
+        name: max(point.fields.get(name, 0) for point in points)
+        for name in ("low_priority_in_packets", "low_priority_sent_packets", "dropped_low_priority_packets")
+    }
+    assert most["low_priority_in_packets"] >= low["in_packets"]
+    assert most["low_priority_sent_packets"] >= low["sent_packets"]
+    assert most["dropped_low_priority_packets"] >= lost["low_priority"]["packets"]
+    page = (run / "report.html").read_text(encoding="utf-8")
+    assert "low-priority packets" in page
+    assert "low-priority queue full" in page

@@ -33,3 +33,16 @@ def test_the_full_laboratory_passes_its_configuration_test_on_the_slowest_and_th
         assert 0 <= found["beyond_ns"] <= RESOLUTION_NS, name
         assert found["terrestrial"].keys() == {*(f"w{n}" for n in range(1, 23)), "ws", "wh"}
         assert all(abs(measured - answer) <= RESOLUTION_NS for answer, measured in found["terrestrial"].values()), name
+
+
+def test_the_full_laboratory_runs_on_twins_of_its_switches(tmp_path: Path) -> None:
+    """PEPs over a coded tunnel on three ProCurve switches, five taps: a valid run, every byte between the PEPs coded."""
+    settings = ("--duration", "3 s", "--set", "traffic.channels=192", "--set", "transfer=null")
+    lab = ROOT / "examples" / "laboratory-procurve.yaml"
+    done = atoll(tmp_path, "run", lab, "--on", "virtual", "--json", *settings)
+    assert done.returncode == 0, done.stderr + done.stdout
+    summary = json.loads(done.stdout)
+    assert len(summary["start"]["hosts"]) == 106
+    assert summary["boxes"]["pep-w"]["connections"] > 192
+    assert summary["boxes"]["coder-i"]["arrived_source_packets"] > 1000
+    assert summary["boxes"]["coder-i"]["arrived_repair_packets"] > 100

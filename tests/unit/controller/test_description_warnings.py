@@ -398,3 +398,49 @@ def test_a_transfer_is_measured_by_the_rates_of_its_whole_time(project: Path) ->
     for at_s, doubtful in ((11, True), (55, False)):
         found = warned(project, f"changes=[{slow.format(at_s)}]", "transfer.size=10 MB")
         assert any(each.startswith("transfer: size: 10 MB takes at least ") for each in found) == doubtful
+
+
+CODED = {  # of examples/coder-geo.yaml, as shares of 16 Mbit/s
+    "udp={rate: 14 Mbit/s}": None,
+    "udp={rate: 15 Mbit/s}": ("1.5 Mbit/s", "15 Mbit/s", "1 Mbit/s"),
+    "traffic={channels: 60, flow_sizes: 100 MB, write_rate: 250 kbit/s}": ("1.5 Mbit/s", "15 Mbit/s", "1 Mbit/s"),
+    "traffic={channels: 20, flow_sizes: 100 kB, flows_per_s: 18}": None,
+    "traffic={channels: 200, flow_sizes: published}": None,
+}
+
+
+@pytest.mark.parametrize(("load", "amounts"), CODED.items())
+def test_redundancy_that_the_load_leaves_no_room_for_is_warned_of(
+    project: Path, load: str, amounts: tuple[str, str, str] | None
+) -> None:
+    """3 repair packets for 30. What a closed loop asks for is not known."""
+    found = description_warnings(*load_experiment(project / "examples/coder-geo.yaml", [load]))
+    said = [doubt.message for doubt in found if "redundancy" in doubt.message]
+    if amounts is None:
+        assert said == []
+    else:
+        (message,) = said
+        needs, of, left = amounts
+        assert message.endswith(
+            f"box 'coder-w': its redundancy needs {needs}, but a load of {of} leaves {left} of the 16 Mbit/s of 'sat', "
+            "so it fills the queue or is never sent; usual is less than what is left"
+        )
+
+
+def test_redundancy_is_warned_of_with_its_line_and_for_the_coded_part_alone(
+    project: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Of the end that encodes towards the island; half of the streams pass the coders of the second example."""
+    monkeypatch.chdir(project)
+    geo, half = Path("examples/coder-geo.yaml"), Path("examples/coder-half.yaml")
+    lines = geo.read_text(encoding="utf-8").splitlines()
+    streams = "traffic={channels: 60, flow_sizes: 100 MB, write_rate: 250 kbit/s}"
+    network, experiment = load_experiment(geo)
+    udp = load_experiment(geo, ["udp={rate: 15 Mbit/s}"])[1].udp
+    (doubt,) = description_warnings(network, replace(experiment, udp=udp))
+    assert lines[doubt.line - 1].startswith("  coder-w: ")
+    assert check([half], as_json=False, settings=[streams, "transfer=null"]) == 0
+    assert "its redundancy needs 1.5 Mbit/s, but a load of 15 Mbit/s leaves 1 Mbit/s" in capsys.readouterr().err
+    fewer = [streams, "transfer=null", "boxes.coder-w.redundancy=3", "boxes.coder-i.redundancy=3"]
+    assert check([half], as_json=False, settings=fewer) == 0
+    assert "redundancy" not in capsys.readouterr().err

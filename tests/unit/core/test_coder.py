@@ -88,6 +88,24 @@ def test_half_of_the_island_can_be_coded(load: Load) -> None:
             "reed-solomon makes repair packets at the end of a generation; write scheme: rlnc, or tail",
         ),
         ("{coder-w: {generation: 1}}", CODED, "1 is not a whole number"),
+        ("{coder-w: {redundancy: adaptive}}", CODED, "redundancy is not the same for 'coder-w' and 'coder-i'"),
+        ("{coder-w: {feedback: 50 ms}}", CODED, "feedback is not the same for 'coder-w' and 'coder-i'"),
+        (
+            "{coder-w: {redundancy: often}}",
+            CODED,
+            "'often' is neither a number of repair packets from 0 to 1024 nor 'adaptive'",
+        ),
+        (
+            "{coder-w: {redundancy: adaptive, scheme: repetition}}",
+            CODED,
+            "repair packets of repetition cannot be adapted; write scheme: rlnc or reed-solomon, or a number",
+        ),
+        (
+            "{coder-w: {redundancy: adaptive, redundancy_max: 2}}",
+            CODED,
+            "redundancy_fallback is more than the 2 repair packets of redundancy_max; write no more",
+        ),
+        ("{coder-w: {residual_loss: 0 %}}", CODED, "'0 %' is too small; it must be at least 0.0001 %"),
         ("{coder-w: {poll: 5 ms}}", CODED, "'5 ms' is too large; it must be at most 4 ms"),
         ("{}", "chain: [tap-w, coder-w, sat, tap-i]", "'coder-w' is a coder, which needs a coder at its other end"),
         (

@@ -85,6 +85,7 @@ def test_a_setting_may_lead_through_a_short_form_which_becomes_the_mapping_it_st
         ("chain=[sat", "--set 'chain=[sat': not valid YAML: "),
         ("seed=1\nname: x", "--set 'seed=1\\nname: x': more than one thing"),
         ("seed.x=1", "--set 'seed.x=1': seed is the number 1 and has no keys; set seed as a whole"),
+        ("lab.name.x=1", "--set 'lab.name.x=1': lab.name is 'island' and has no keys; set lab.name as a whole"),
     ],
 )
 def test_a_setting_that_cannot_be_read_is_told_in_one_line(geo, setting, answer):

@@ -64,8 +64,9 @@ def test_a_setting_of_the_lab_is_of_files_only_and_makes_another_lab(
     change, project: Path, lab: Lab, network: Network
 ) -> None:
     setting = "lab.delay_boxes.delay.rate=300 Mbit/s"
-    with pytest.raises(PlanError, match="the lab is up and keeps its settings"):
-        change({"traffic": {"channels": 5}}, settings=(setting,))
+    for refused in (setting, "lab=other.yaml"):
+        with pytest.raises(PlanError, match="the lab is up and keeps its settings"):
+            change({"traffic": {"channels": 5}}, settings=(refused,))
     path = project / "examples" / "geo.yaml"
     other, _ = described_by_file(read_document(path), path, (setting,), Backend.ENGINE, lab)
     assert other != network

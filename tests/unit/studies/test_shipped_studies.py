@@ -15,6 +15,8 @@ from tests.support.sandbox import ROOT
 STUDIES = {
     "asymmetric": 18,
     "base-scenarios": 48,
+    "coder-cost": 84,
+    "coder-schedulers": 120,
     "geo-full-peps": 12,
     "geo-load-queue": 210,
     "geo-peps": 60,

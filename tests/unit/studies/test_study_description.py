@@ -11,13 +11,13 @@ from atoll_core.errors import DescriptionError
 from atoll_core.plan.plan import Backend
 from atoll_studies.points import make_points
 from atoll_studies.results.results import columns
-from atoll_studies.study import Study, load_study, setting_text
+from atoll_studies.study import StudyDescription, load_study, setting_text
 from tests.support.sandbox import QUICK, ROOT
 
 FIRST = f"name: study\nexperiment: {QUICK}\n"
 
 
-def study(folder: Path, text: str) -> Study:
+def study(folder: Path, text: str) -> StudyDescription:
     path = folder / "study.yaml"
     path.write_text(FIRST + text)
     return load_study(path, ("goodput", "transfer time"))

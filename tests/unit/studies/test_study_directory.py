@@ -252,6 +252,7 @@ def test_runs_of_earlier_points_are_refused_without_resume(sweep: Callable[..., 
     with pytest.raises(UsageError, match="has 1 run; --resume"):
         later.read(resume=False, mix=False)
     later.read(resume=True, mix=False)
+    assert later.unused == 1
 
 
 @pytest.mark.parametrize("text", ["{", "[]", '{"format": "new"}', '{"format": 1}', '{"provenance": {"x": 1}}'])

@@ -15,7 +15,7 @@ from atoll_core.errors import DescriptionError
 from atoll_studies.points import make_points
 from atoll_studies.results.results import figures_table, read_results, runs_table, units_of
 from atoll_studies.statistics.stopping import Reason
-from atoll_studies.study import Study, load_study
+from atoll_studies.study import StudyDescription, load_study
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.sweeping.sweep import State, Sweep
 from tests.support.sandbox import QUICK
@@ -28,12 +28,12 @@ TEXT = (
 )
 
 
-def study(folder: Path, text: str = TEXT) -> Study:
+def study(folder: Path, text: str = TEXT) -> StudyDescription:
     (folder / "study.yaml").write_text(text)
     return load_study(folder / "study.yaml", ("goodput",))
 
 
-def made(study: Study, directory: StudyDirectory, repetitions: int) -> Sweep:
+def made(study: StudyDescription, directory: StudyDirectory, repetitions: int) -> Sweep:
     """A sweep whose first repetitions are recorded: narrow with 5 channels, wide with 50."""
     points = make_points(study)
     directory.write(study, points)

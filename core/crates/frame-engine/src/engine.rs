@@ -7,7 +7,7 @@ use crate::output::FrameOutput;
 use crate::port::{Arrivals, Port};
 use crate::precise_wait::{PreciseWait, Waking};
 use crate::program::{Arrival, FrameProgram, Now};
-use atoll_job::clock::{self, monotonic_ns, real_time_ns};
+use atoll_job::clock::{self, cpu_ns, monotonic_ns, real_time_ns};
 use atoll_job::{Input, Output};
 use atoll_netio::packet_socket::SEND_BATCH;
 use atoll_netio::rt_scheduling;
@@ -345,11 +345,12 @@ impl<P: FrameProgram> Engine<P> {
     }
 }
 
-/// `monotonic_ns`, which has just been, on both clocks.
+/// `monotonic_ns`, which has just been, on all clocks.
 fn at(monotonic_ns: u64) -> Now {
     Now {
         monotonic_ns,
         real_time_ns: real_time_ns(),
+        cpu_ns: cpu_ns(),
     }
 }
 

@@ -20,13 +20,15 @@ pub struct Arrival<'a> {
     pub received: &'a Received<'a>,
 }
 
-/// One instant on both clocks.
+/// One instant on all clocks.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub struct Now {
     /// The engine's clock, on which frames arrive and leave (`CLOCK_MONOTONIC`).
     pub monotonic_ns: u64,
     /// The clock of messages (`CLOCK_REALTIME`, since 1970).
     pub real_time_ns: u64,
+    /// CPU time of the process since its start.
+    pub cpu_ns: u64,
 }
 
 /// The treatment of frames, without sockets or clocks: decides, counts and answers.

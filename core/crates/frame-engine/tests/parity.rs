@@ -89,6 +89,7 @@ fn an_incomplete_group_has_its_parity_when_its_time_is_over() {
     let now = Now {
         monotonic_ns: 8 * MS,
         real_time_ns: 1,
+        cpu_ns: 1,
     };
     program.on_request(Request::Group { frames: 1 }, now, &mut out);
     assert_eq!(out.take().len(), 2, "a request emits, too");

@@ -9,6 +9,12 @@ pub fn monotonic_ns() -> u64 {
     nanoseconds(clock_gettime(ClockId::Monotonic))
 }
 
+/// CPU time of this process since its start, in ns (`CLOCK_PROCESS_CPUTIME_ID`).
+#[must_use]
+pub fn cpu_ns() -> u64 {
+    nanoseconds(clock_gettime(ClockId::ProcessCPUTime))
+}
+
 /// `CLOCK_REALTIME` in ns since 1970.
 #[must_use]
 pub fn real_time_ns() -> u64 {

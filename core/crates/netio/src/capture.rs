@@ -22,7 +22,7 @@ pub enum CaptureDirection {
 
 /// The kernel's counters of the captured direction.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
-pub struct Counts {
+pub struct CaptureCounts {
     /// Put into the ring.
     pub taken: u64,
     /// Found the ring full, and are lost.
@@ -85,7 +85,7 @@ impl CaptureSocket {
     ///
     /// # Errors
     /// None are expected.
-    pub fn take_counts(&self) -> io::Result<Counts> {
+    pub fn take_counts(&self) -> io::Result<CaptureCounts> {
         let mut statistics = libc::tpacket_stats_v3 {
             tp_packets: 0,
             tp_drops: 0,
@@ -102,7 +102,7 @@ impl CaptureSocket {
                 &raw mut length,
             )
         })?;
-        Ok(Counts {
+        Ok(CaptureCounts {
             taken: u64::from(statistics.tp_packets.saturating_sub(statistics.tp_drops)), // the sum of both
             lost: u64::from(statistics.tp_drops),
         })

@@ -35,6 +35,7 @@ fn at(monotonic_ns: u64, real_time_ns: u64) -> Now {
     Now {
         monotonic_ns,
         real_time_ns,
+        cpu_ns: 0,
     }
 }
 

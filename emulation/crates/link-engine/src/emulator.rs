@@ -5,7 +5,7 @@ use crate::error::Refusal;
 use crate::frame::Passed;
 use crate::request::{self, Change, Request};
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
-use atoll_link_report::{Answer, Line, Op};
+use atoll_link_report::{Line, LinkAnswer, Op};
 use serde::Serialize;
 
 /// A link or a delay box. Methods that [`FrameProgram`] has as well do the same.
@@ -109,7 +109,7 @@ impl<E: Emulation> FrameProgram for Emulator<E> {
                 };
             }
         };
-        Line::answer(op, Answer::new(id, t_ns, done))
+        Line::answer(op, LinkAnswer::new(id, t_ns, done))
     }
 
     fn ready(&mut self) -> Self::Line {

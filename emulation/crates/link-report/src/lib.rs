@@ -31,9 +31,9 @@ pub enum Line<Counters, Measurement> {
         measurement: Measurement,
     },
     /// Answer to a request of that name.
-    Set(Answer),
+    Set(LinkAnswer),
     /// Answer to a request of that name.
-    TraceStart(Answer),
+    TraceStart(LinkAnswer),
     /// Counters since the last mark; the last line.
     Done {
         /// The end of the measurement.
@@ -47,7 +47,7 @@ pub enum Line<Counters, Measurement> {
 impl<Counters, Measurement> Line<Counters, Measurement> {
     /// The answer to a request of that kind.
     #[must_use]
-    pub fn answer(op: Op, answer: Answer) -> Self {
+    pub fn answer(op: Op, answer: LinkAnswer) -> Self {
         match op {
             Op::Set => Self::Set(answer),
             Op::TraceStart => Self::TraceStart(answer),
@@ -67,7 +67,7 @@ pub enum Op {
 
 /// Whether a request took effect, and when or why not.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize)]
-pub struct Answer {
+pub struct LinkAnswer {
     /// The request's.
     pub id: u64,
     /// When.
@@ -79,7 +79,7 @@ pub struct Answer {
     pub error: Option<String>,
 }
 
-impl Answer {
+impl LinkAnswer {
     /// The answer to request `id`, given at `t_ns`.
     #[must_use]
     pub fn new(id: u64, t_ns: u64, done: Result<(), String>) -> Self {
@@ -127,12 +127,12 @@ mod tests {
 
     #[test]
     fn answers_name_their_request_and_say_why_only_when_refusing() {
-        let done = Line::answer(Op::TraceStart, Answer::new(8, 5, Ok(())));
+        let done = Line::answer(Op::TraceStart, LinkAnswer::new(8, 5, Ok(())));
         assert_eq!(
             text(&done),
             r#"{"type":"trace-start","id":8,"t_ns":5,"ok":true}"#
         );
-        let refused = Line::answer(Op::Set, Answer::new(9, 6, Err("no".to_owned())));
+        let refused = Line::answer(Op::Set, LinkAnswer::new(9, 6, Err("no".to_owned())));
         assert_eq!(
             text(&refused),
             r#"{"type":"set","id":9,"t_ns":6,"ok":false,"error":"no"}"#

@@ -5,7 +5,7 @@
 use crate::attributes::Statistics;
 use crate::error::TcError;
 use atoll_job::clock::real_time_ns;
-use atoll_link_report::{Answer, Directions, Line, Op};
+use atoll_link_report::{Directions, Line, LinkAnswer, Op};
 use atoll_measures::{Histogram, sums};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -208,7 +208,7 @@ impl<W: Write> Reporter<W> {
         id: u64,
         done: Result<(), String>,
     ) -> Result<(), TcError> {
-        let answer = Answer::new(id, real_time_ns(), done);
+        let answer = LinkAnswer::new(id, real_time_ns(), done);
         self.line(&Line::answer(op, answer))
     }
 

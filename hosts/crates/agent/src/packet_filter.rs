@@ -5,7 +5,7 @@
 //! Everything is in two tables of the agent's own. Their chains look at packets that come in by
 //! experiment interfaces (or by `lo`, where a rule says so) for hosts of the experiment, and at no others.
 
-use crate::settings::{HostSettings, LegPair, Mark, PacketRule, Packets, RuleVerdict};
+use crate::settings::{HostSettings, LegPair, Mark, PacketKind, PacketRule, RuleVerdict};
 use std::collections::BTreeSet;
 use std::fmt::Write as _;
 
@@ -17,7 +17,7 @@ const IP_TABLE: &str = "ip atoll";
 
 const LOOPBACK: &str = "lo";
 
-impl Packets {
+impl PacketKind {
     fn matched(self) -> &'static str {
         match self {
             Self::All => "ip saddr @hosts",
@@ -81,7 +81,10 @@ impl HostSettings {
                 mark.check()?;
             }
             if rule.tproxy_port.is_some()
-                && !matches!(rule.packets, Packets::Tcp | Packets::Syn | Packets::Udp)
+                && !matches!(
+                    rule.packets,
+                    PacketKind::Tcp | PacketKind::Syn | PacketKind::Udp
+                )
             {
                 return Err("a transparent proxy takes TCP or UDP".to_owned());
             }
@@ -218,7 +221,7 @@ mod tests {
     #[test]
     fn errors_about_tcp_are_told_by_the_packet_that_they_quote() {
         let mut settings = box_with_spare_legs();
-        settings.packet_rules[3].packets = Packets::TcpIcmpErrors;
+        settings.packet_rules[3].packets = PacketKind::TcpIcmpErrors;
         let script = settings.nft_script();
         let rule = "parameter-problem } @th,136,8 6 meta mark set meta mark & 0xfffffffe | 0x1\n";
         assert!(script.contains(rule), "{script}");

@@ -13,13 +13,13 @@ use crate::protocol_version::{self, SPEAKS};
 use crate::signals;
 use crate::spool;
 use crate::supervisor::Supervisor;
-use crate::worker::{Answer, SharedState, Task};
+use crate::worker::{AgentAnswer, SharedState, Task};
 use serde_json::{Map, Value, json};
 use std::time::{Duration, Instant};
 
 /// How a request is answered.
 enum Outcome {
-    Now(Answer),
+    Now(AgentAnswer),
     /// It may take long, so the worker thread does it.
     Later(Task),
 }
@@ -47,7 +47,7 @@ impl Supervisor {
     }
 
     /// Answer a request.
-    pub(crate) fn say_answer(&mut self, id: &Value, outcome: Answer) {
+    pub(crate) fn say_answer(&mut self, id: &Value, outcome: AgentAnswer) {
         let (ok, error, fields) = match outcome {
             Ok(fields) => (true, None, fields),
             Err(error) => (false, Some(error.to_string()), Map::new()),
@@ -141,7 +141,7 @@ impl Supervisor {
         Outcome::Now(done)
     }
 
-    fn stop(&mut self, job: &str, signal: &str, grace: Duration) -> Answer {
+    fn stop(&mut self, job: &str, signal: &str, grace: Duration) -> AgentAnswer {
         let signal = signals::parse(signal)?;
         let job = self.running(job)?;
         job.kill_at = Some(Instant::now() + grace);
@@ -149,7 +149,7 @@ impl Supervisor {
         Ok(Map::new())
     }
 
-    fn start(&mut self, request: &StartJob) -> Answer {
+    fn start(&mut self, request: &StartJob) -> AgentAnswer {
         if self.jobs.iter().any(|job| job.name == request.job) {
             return Err(AgentError::JobRunning(request.job.clone()));
         }
@@ -175,7 +175,7 @@ impl Supervisor {
     }
 
     /// Subscribe to metrics. With an interval of 0 the last sample comes before the answer.
-    fn subscribe(&mut self, every_ns: u64, hosts: Vec<Asked>) -> Answer {
+    fn subscribe(&mut self, every_ns: u64, hosts: Vec<Asked>) -> AgentAnswer {
         if every_ns > 0 {
             let every = Duration::from_nanos(every_ns);
             self.metrics = Some(Metrics::new(every, hosts, Instant::now())?);
@@ -187,7 +187,7 @@ impl Supervisor {
     }
 }
 
-fn later(task: impl FnOnce(&SharedState) -> Answer + Send + 'static) -> Outcome {
+fn later(task: impl FnOnce(&SharedState) -> AgentAnswer + Send + 'static) -> Outcome {
     Outcome::Later(Box::new(task))
 }
 

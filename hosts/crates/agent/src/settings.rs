@@ -140,7 +140,7 @@ pub struct PacketRule {
     /// send to the experiment's hosts, and that local delivery returns.
     pub interfaces: Vec<String>,
     /// Which packets.
-    pub packets: Packets,
+    pub packets: PacketKind,
     /// Only those of a socket of this machine that is transparent (`IP_TRANSPARENT`).
     #[serde(default)]
     pub transparent_socket: bool,
@@ -161,7 +161,7 @@ pub struct PacketRule {
 /// Packets between hosts of the experiment, by kind.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 #[serde(rename_all = "kebab-case")]
-pub enum Packets {
+pub enum PacketKind {
     /// IPv4.
     All,
     /// TCP.

@@ -19,10 +19,10 @@ use std::time::{Duration, Instant};
 const A_MOMENT: Duration = Duration::from_millis(10);
 
 /// The answer to a request.
-pub type Answer = Result<Map<String, Value>, AgentError>;
+pub type AgentAnswer = Result<Map<String, Value>, AgentError>;
 
 /// The work of a request. It locks the applied state only if it needs it, so that a deletion does not delay undoing it.
-pub type Task = Box<dyn FnOnce(&SharedState) -> Answer + Send>;
+pub type Task = Box<dyn FnOnce(&SharedState) -> AgentAnswer + Send>;
 
 /// The applied state, shared with the thread.
 #[derive(Debug, Clone, Default)]
@@ -54,7 +54,7 @@ pub struct Worker {
     /// The applied state, which tasks change.
     pub state: SharedState,
     waiting: Sender<(Value, Task)>,
-    answers: Receiver<(Value, Answer)>,
+    answers: Receiver<(Value, AgentAnswer)>,
     answered: Arc<OwnedFd>,
     unanswered: usize,
 }
@@ -112,7 +112,7 @@ impl Worker {
     }
 
     /// The answers that have come, by the number of their request.
-    pub fn answers(&mut self) -> Vec<(Value, Answer)> {
+    pub fn answers(&mut self) -> Vec<(Value, AgentAnswer)> {
         rustix::io::read(&*self.answered, &mut [0; 8]).ok();
         let answers: Vec<_> = self.answers.try_iter().collect();
         self.unanswered -= answers.len();

@@ -29,6 +29,8 @@ pub(crate) enum BadConfiguration {
     Interspersed,
     #[error("configuration: no pairs of legs")]
     NoPairs,
+    #[error("configuration: adaptive redundancy needs feedback, and a residual_loss above 0")]
+    Adaptive,
 }
 
 /// The form in which `atoll-host` recognises a bad configuration.
@@ -52,8 +54,14 @@ pub(crate) struct Config {
     pub(crate) scheme: Scheme,
     /// Packets of a generation.
     pub(crate) generation: u16,
-    /// Repair packets of a generation.
+    /// Repair packets of a generation; if they are adapted, without reports of the other coder.
     pub(crate) redundancy: u16,
+    /// Repair packets follow the losses that the other coder reports.
+    #[serde(default)]
+    pub(crate) adaptive: Option<AdaptiveConfig>,
+    /// Reports between the coders, which both send or neither.
+    #[serde(default)]
+    pub(crate) feedback: Option<FeedbackConfig>,
     pub(crate) interleave: u16,
     pub(crate) flush_ns: u64,
     pub(crate) scheduler: Scheduling,
@@ -166,6 +174,27 @@ pub(crate) struct Carries {
     pub(crate) protocol: Option<u8>,
 }
 
+/// How repair packets follow the losses.
+#[derive(Debug, Clone, Copy, PartialEq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct AdaptiveConfig {
+    /// Repair packets of a generation at most.
+    pub(crate) most: u16,
+    /// The share of packets that may stay lost.
+    pub(crate) residual_loss: f64,
+}
+
+/// When reports leave, and when they are missed.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct FeedbackConfig {
+    pub(crate) every_ns: u64,
+    /// After so many packets, if that is earlier.
+    pub(crate) packets: Option<u32>,
+    /// After this time without an answer, there are no reports.
+    pub(crate) timeout_ns: u64,
+}
+
 /// An end of the chain.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
 #[serde(rename_all = "lowercase")]
@@ -239,6 +268,15 @@ impl Config {
         if let Scheduling::Titrated { rate_bit_s, .. } = config.scheduler {
             within("rate_bit_s", rate_bit_s, 1, u64::MAX)?;
         }
+        if let Some(adaptive) = config.adaptive {
+            within("most", adaptive.most.into(), config.redundancy.into(), most)?;
+            if config.feedback.is_none()
+                || adaptive.residual_loss.is_nan()
+                || adaptive.residual_loss <= 0.0
+            {
+                return Err(BadConfiguration::Adaptive);
+            }
+        }
         if config.scheduler == (Scheduling::Interspersed {}) && config.scheme != Scheme::Rlnc {
             return Err(BadConfiguration::Interspersed);
         }
@@ -259,7 +297,9 @@ impl Config {
             Scheme::Repetition => Box::new(Repetition { size }),
             Scheme::ReedSolomon => Box::new(ReedSolomon {
                 size,
-                repairs: self.redundancy.max(1),
+                repairs: (self.adaptive)
+                    .map_or(self.redundancy, |adaptive| adaptive.most)
+                    .max(1),
             }),
         }
     }
@@ -368,6 +408,16 @@ pub(crate) mod tests {
                 "hosts",
                 json!({"world":{"10.0.0.1":"02:00"},"island":{}}),
                 "'02:00' is no MAC address",
+            ),
+            (
+                "adaptive",
+                json!({"most": 15, "residual_loss": 0.001}),
+                "adaptive redundancy needs feedback",
+            ),
+            (
+                "adaptive",
+                json!({"most": 2, "residual_loss": 0.001}),
+                "most 2 is out of range: 3 to 1024",
             ),
             ("more", json!(1), "more"),
         ];

@@ -17,6 +17,13 @@ pub(crate) struct DecoderSums {
     pub(crate) lost_packets: u64,
     pub(crate) late_packets: u64,
     pub(crate) malformed_packets: u64,
+    /// Lost in the tunnel, by the numbers of those that arrived: only with feedback, as are their bursts.
+    pub(crate) missing_source_packets: u64,
+    pub(crate) bursts_of_1: u64,
+    pub(crate) bursts_of_2: u64,
+    pub(crate) bursts_of_3_to_4: u64,
+    pub(crate) bursts_of_5_to_8: u64,
+    pub(crate) longer_bursts: u64,
 }
 
 impl std::ops::AddAssign for DecoderSums {
@@ -31,6 +38,12 @@ impl std::ops::AddAssign for DecoderSums {
         self.lost_packets += other.lost_packets;
         self.late_packets += other.late_packets;
         self.malformed_packets += other.malformed_packets;
+        self.missing_source_packets += other.missing_source_packets;
+        self.bursts_of_1 += other.bursts_of_1;
+        self.bursts_of_2 += other.bursts_of_2;
+        self.bursts_of_3_to_4 += other.bursts_of_3_to_4;
+        self.bursts_of_5_to_8 += other.bursts_of_5_to_8;
+        self.longer_bursts += other.longer_bursts;
     }
 }
 
@@ -45,6 +58,12 @@ sums!(DecoderSums {
     lost_packets,
     late_packets,
     malformed_packets,
+    missing_source_packets,
+    bursts_of_1,
+    bursts_of_2,
+    bursts_of_3_to_4,
+    bursts_of_5_to_8,
+    longer_bursts,
 });
 
 /// Sums since the start.
@@ -57,12 +76,19 @@ pub(crate) struct Sums {
     pub(crate) repair_bytes: u64,
     pub(crate) dropped_repair_packets: u64,
     pub(crate) encoded_generations: u64,
+    pub(crate) useless_repair_packets: u64,
+    pub(crate) sent_reports: u64,
+    pub(crate) arrived_reports: u64,
+    pub(crate) redundancy_changes: u64,
+    pub(crate) fallbacks: u64,
     #[serde(flatten)]
     pub(crate) decoded: DecoderSums,
     pub(crate) oversize_packets: u64,
     pub(crate) unsent_packets: u64,
     pub(crate) unread_packets: u64,
     pub(crate) ignored_frames: u64,
+    /// CPU time of the program.
+    pub(crate) cpu_ns: u64,
 }
 
 sums!(Sums {
@@ -73,11 +99,17 @@ sums!(Sums {
     repair_bytes,
     dropped_repair_packets,
     encoded_generations,
+    useless_repair_packets,
+    sent_reports,
+    arrived_reports,
+    redundancy_changes,
+    fallbacks,
     decoded,
     oversize_packets,
     unsent_packets,
     unread_packets,
     ignored_frames,
+    cpu_ns,
 });
 
 /// Current values, and the largest of an interval.
@@ -86,6 +118,11 @@ pub(crate) struct Present {
     pub(crate) waiting_repair_packets: u64,
     pub(crate) waiting_repair_bytes: u64,
     pub(crate) open_generations: u64,
+    pub(crate) rank_deficit: u64,
+    pub(crate) redundancy: u64,
+    pub(crate) fallback: u64,
+    pub(crate) queueing_delay_ns: u64,
+    pub(crate) report_rtt_ns: u64,
     pub(crate) recovery_delay_max_ns: u64,
 }
 

@@ -5,7 +5,9 @@
 //! [`HELD_MAX`] packets and as many repair packets.
 
 use crate::counters::DecoderSums;
+use crate::numbering;
 use atoll_measures::Peak;
+use atoll_redundancy::{BurstCounter, GENERATIONS_MAX, Report};
 use atoll_rlnc::{BlockCode, BlockDecoder, CodeError, Header, Progress};
 use std::collections::VecDeque;
 
@@ -30,6 +32,9 @@ pub(crate) struct Decoder {
     kept_max: usize,
     /// Packets of earlier generations since the last one that was not.
     late_in_a_row: u32,
+    losses: BurstCounter,
+    /// When the newest source packet came.
+    newest_ns: u64,
     sums: DecoderSums,
     /// Longest time in which a packet was recovered.
     recovery_ns: Peak,
@@ -40,8 +45,8 @@ enum Slot {
     /// No packet of it has come.
     Unseen,
     Open(Box<Generation>),
-    /// All of its packets were delivered, or it got no more.
-    Over,
+    /// All of its packets were delivered, or it got no more: how many independent ones there were.
+    Over(u16),
 }
 
 #[derive(Debug)]
@@ -73,6 +78,8 @@ impl Decoder {
             kept_max: (HELD_MAX / usize::from(size))
                 .clamp(*GENERATIONS.start(), *GENERATIONS.end()),
             late_in_a_row: 0,
+            losses: BurstCounter::default(),
+            newest_ns: 0,
             sums: DecoderSums::default(),
             recovery_ns: Peak::default(),
         }
@@ -85,14 +92,16 @@ impl Decoder {
         content: &[u8],
         mut deliver: impl FnMut(&[u8], bool),
     ) {
-        match Header::parse(content) {
-            Ok((Header::Systematic { generation, index }, packet)) => {
+        match numbering::parse(content) {
+            Ok((number, Header::Systematic { generation, index }, packet)) => {
                 self.sums.arrived_source_packets += 1;
                 if index >= self.size || packet.len() > self.longest_packet {
                     self.sums.malformed_packets += 1;
                     return;
                 }
                 if let Some(slot) = self.reach(now_ns, generation) {
+                    self.losses.arrived(number);
+                    self.newest_ns = now_ns;
                     self.source(now_ns, slot, index, packet, &mut deliver);
                 } else {
                     // Whether it was recovered is forgotten. A duplicate does less harm than a loss.
@@ -101,6 +110,7 @@ impl Decoder {
                 }
             }
             Ok((
+                _,
                 Header::Repair {
                     generation,
                     count,
@@ -134,7 +144,50 @@ impl Decoder {
     }
 
     pub(crate) fn sums(&self) -> DecoderSums {
-        self.sums
+        let losses = self.losses.sums();
+        let [
+            bursts_of_1,
+            bursts_of_2,
+            bursts_of_3_to_4,
+            bursts_of_5_to_8,
+            longer_bursts,
+        ] = losses.runs;
+        DecoderSums {
+            missing_source_packets: losses.lost,
+            bursts_of_1,
+            bursts_of_2,
+            bursts_of_3_to_4,
+            bursts_of_5_to_8,
+            longer_bursts,
+            ..self.sums
+        }
+    }
+
+    /// What is to be said to the encoder.
+    pub(crate) fn report(&self, now_ns: u64, number: u32) -> Report {
+        let left_out = self.window.len().saturating_sub(GENERATIONS_MAX);
+        let held_us = now_ns.saturating_sub(self.newest_ns) / 1000;
+        Report {
+            number,
+            newest: self.losses.newest().unwrap_or(0),
+            arrived_ns: self.newest_ns,
+            held_us: u32::try_from(held_us).unwrap_or(u32::MAX),
+            losses: self.losses.sums(),
+            repairs: self.sums.arrived_repair_packets,
+            recovered: self.sums.recovered_packets,
+            residual: self.sums.lost_packets,
+            first_generation: self.first.wrapping_add(left_out as u32),
+            ranks: self.window.iter().skip(left_out).map(Slot::rank).collect(),
+        }
+    }
+
+    /// How many packets more the open generations need, as far as they are known.
+    pub(crate) fn rank_deficit(&self) -> u64 {
+        let deficit = |slot: &Slot| match slot {
+            Slot::Open(open) => u64::from(open.decoder.missing()),
+            _ => 0,
+        };
+        self.window.iter().map(deficit).sum()
     }
 
     pub(crate) fn recovery_ns(&mut self) -> &mut Peak {
@@ -229,6 +282,7 @@ impl Decoder {
         {
             // The other coder has begun again.
             self.end_all();
+            self.losses.restart();
             (self.first, self.late_in_a_row, at) = (generation, 0, 0);
         } else if is_late {
             return None;
@@ -252,7 +306,8 @@ impl Decoder {
 
     /// Count what became of a generation, and free its memory.
     fn end(&mut self, at: usize) {
-        match std::mem::replace(&mut self.window[at], Slot::Over) {
+        let over = Slot::Over(self.window[at].rank());
+        match std::mem::replace(&mut self.window[at], over) {
             Slot::Open(open) => {
                 let lost = open.sources.saturating_sub(open.delivered);
                 self.sums.lost_packets += u64::from(lost);
@@ -260,7 +315,7 @@ impl Decoder {
                 self.sums.complete_generations += u64::from(lost == 0);
             }
             Slot::Unseen => self.sums.lost_generations += 1, // nobody knows of how many packets
-            Slot::Over => {}
+            Slot::Over(_) => {}
         }
     }
 
@@ -269,6 +324,17 @@ impl Decoder {
             self.end(at);
         }
         self.window.clear();
+    }
+}
+
+impl Slot {
+    /// The independent packets of it that came.
+    fn rank(&self) -> u16 {
+        match self {
+            Self::Unseen => 0,
+            Self::Open(open) => open.sources.saturating_sub(open.decoder.missing()),
+            Self::Over(rank) => *rank,
+        }
     }
 }
 

@@ -91,6 +91,16 @@ impl Encoder {
         Ok((header, made))
     }
 
+    /// Repair packets of a whole generation, from now on.
+    pub(crate) fn set_repairs(&mut self, repairs: u16) {
+        self.shape.repairs = repairs;
+    }
+
+    /// Repair packets of a whole generation at present.
+    pub(crate) fn repairs(&self) -> u16 {
+        self.shape.repairs
+    }
+
     /// When the next generation ends that is not whole.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         self.open
@@ -225,6 +235,19 @@ mod tests {
             (encoder.next_ns(), encoder.flush(u64::MAX).unwrap().ended),
             (None, 0)
         );
+    }
+
+    #[test]
+    fn the_number_of_repair_packets_may_change_within_a_generation() {
+        for (interspersed, expected) in [(false, [0, 0, 0, 4]), (true, [0, 1, 2, 1])] {
+            let mut encoder = encoder(4, 2, 1, interspersed);
+            let mut found: Vec<usize> = pushed(&mut encoder, 2).iter().map(|each| each.2).collect();
+            encoder.set_repairs(4);
+            found.extend(pushed(&mut encoder, 2).iter().map(|each| each.2));
+            assert_eq!(found, expected);
+            encoder.set_repairs(0);
+            assert!(pushed(&mut encoder, 4).iter().all(|each| each.2 == 0));
+        }
     }
 
     #[test]

@@ -8,16 +8,20 @@
 //! packet of a host ──> Encoder ──┬─ the packet, with a header ────────────────> outer IPv4 and UDP ──> link
 //!                                └─ repair packets ──> Scheduler (when?) ─────> outer IPv4 and UDP ──> link
 //! outer packet ──> Decoder ──> the packet at once, and those that could be recovered ──> host
+//!                     └─ reports, now and then ──> the other coder's Encoder and Scheduler
 //! ```
 #![forbid(unsafe_code)]
 
 mod config;
 mod counters;
 mod decoder;
+mod detached;
 mod encoder;
+mod feedback;
 mod flow_table;
 mod ipv4;
 mod lab_packets;
+mod numbering;
 mod outer;
 mod program;
 mod request;
@@ -28,6 +32,7 @@ mod virtual_queue;
 use atoll_frame_engine::{Departures, Engine, Port, Settings};
 use atoll_job::{Input, clock};
 use config::Config;
+pub use detached::DetachedCoder;
 use program::Coder;
 use std::error::Error;
 use std::io;

@@ -12,6 +12,7 @@ use crate::tunnel::{Tunnel, says_congestion};
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
 use atoll_headers::{ETHERNET_BYTES, ethernet_header};
 use atoll_measures::{Count, Marked, Peak};
+use atoll_redundancy::{AdaptiveRedundancy, Report};
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -192,6 +193,30 @@ impl Coder {
             self.sums.decoded.malformed_packets += 1;
             return;
         };
+        let tunnel = &mut self.tunnels[number];
+        if Report::is_one(content) {
+            tunnel.learn(now_ns, content, &mut self.sums);
+        } else {
+            self.deliver(number, port, now_ns, packet, content, out);
+            let leg = (port, self.router.macs[port].0);
+            self.tunnels[number].arrived(now_ns, leg);
+        }
+        let (tunnel, sums) = (&mut self.tunnels[number], &mut self.sums);
+        if tunnel.emit(now_ns, out, sums).is_err() {
+            sums.ignored_frames += 1;
+        }
+    }
+
+    /// Forward what the packets of the other coder bring.
+    fn deliver(
+        &mut self,
+        number: usize,
+        port: usize,
+        now_ns: u64,
+        packet: &Ipv4<'_>,
+        content: &[u8],
+        out: &mut FrameOutput<()>,
+    ) {
         let Tunnel { decoder, reach, .. } = &mut self.tunnels[number];
         let (router, sums, signal) = (&self.router, &mut self.sums, self.signal);
         let (from, port) = (side_of(port), other_leg(port));
@@ -231,7 +256,21 @@ impl Coder {
         Sums {
             decoded,
             dropped_repair_packets: self.tunnels.iter().map(Tunnel::dropped).sum(),
+            redundancy_changes: self.adaptive().map(AdaptiveRedundancy::changes).sum(),
+            fallbacks: self.adaptive().map(AdaptiveRedundancy::fallbacks).sum(),
             ..self.sums
+        }
+    }
+
+    fn adaptive(&self) -> impl Iterator<Item = &AdaptiveRedundancy> {
+        let coding = self.tunnels.iter().filter(|tunnel| tunnel.codes);
+        coding.filter_map(Tunnel::adaptive)
+    }
+
+    fn sums_at(&self, now: Now) -> Sums {
+        Sums {
+            cpu_ns: now.cpu_ns,
+            ..self.sums()
         }
     }
 
@@ -246,10 +285,20 @@ impl Coder {
             .tunnels
             .iter()
             .map(|tunnel| tunnel.decoder.open_generations());
+        let delays = || self.tunnels.iter().map(Tunnel::delays_ns);
         Present {
             waiting_repair_packets: held.packets,
             waiting_repair_bytes: held.bytes,
             open_generations: open.sum(),
+            rank_deficit: (self.tunnels.iter())
+                .map(|tunnel| tunnel.decoder.rank_deficit())
+                .sum(),
+            redundancy: (self.tunnels.iter().map(Tunnel::repairs).max())
+                .unwrap_or(0)
+                .into(),
+            fallback: self.adaptive().any(AdaptiveRedundancy::is_fallback).into(),
+            queueing_delay_ns: delays().map(|each| each.0).max().unwrap_or(0),
+            report_rtt_ns: delays().map(|each| each.1).max().unwrap_or(0),
             recovery_delay_max_ns,
         }
     }
@@ -262,7 +311,7 @@ impl Coder {
 
     fn measurement(&mut self, now: Now) -> Figures {
         self.expire(now.monotonic_ns);
-        let sums = self.sums();
+        let sums = self.sums_at(now);
         Figures {
             sums: self.marked.measure(sums),
             present: self.present(Peak::take_measurement),
@@ -356,7 +405,7 @@ impl FrameProgram for Coder {
         Line::Counters {
             t_ns: now.real_time_ns,
             figures: Figures {
-                sums: self.sums(),
+                sums: self.sums_at(now),
                 present: self.present(Peak::take_interval),
             },
         }
@@ -377,6 +426,7 @@ mod tests {
     use crate::ipv4::tests::packet;
     use crate::outer::OVERHEAD_BYTES;
     use atoll_frame_engine::Received;
+    use atoll_redundancy::{LossSums, RUNS};
     use proptest::prelude::*;
     use serde_json::{Value, json};
 
@@ -641,10 +691,143 @@ mod tests {
         let now = Now {
             monotonic_ns: MS,
             real_time_ns: 9,
+            cpu_ns: 5 * MS,
         };
         arrive(&mut near, WORLD, 0, &[framed(&numbered(1)[0])]);
         assert_eq!(near.measurement(now).sums.source_packets, 1);
-        assert_eq!(near.measurement(now).sums.source_packets, 0);
+        let later = Now {
+            cpu_ns: 7 * MS,
+            ..now
+        };
+        let sums = near.measurement(later).sums;
+        assert_eq!((sums.source_packets, sums.cpu_ns), (0, 2 * MS));
+    }
+
+    fn with_feedback(line: &mut Value) {
+        small_generations(line);
+        line["feedback"] = json!({"every_ns": 100 * MS, "packets": null, "timeout_ns": 3000 * MS});
+    }
+
+    /// What leaves because time has passed.
+    fn wake(coder: &mut Coder, now_ns: u64) -> Vec<(usize, Vec<u8>)> {
+        let mut out = FrameOutput::default();
+        coder.on_wake(now_ns, &mut out);
+        out.take()
+            .into_iter()
+            .map(|each| (each.port, each.frame))
+            .collect()
+    }
+
+    fn is_report(frame: &[u8]) -> bool {
+        frame.get(ETHERNET_BYTES + outer::OUTER_BYTES) == Some(&0xaf)
+    }
+
+    #[test]
+    fn reports_go_back_where_packets_came_from() {
+        let (mut near, mut far) = pair(with_feedback);
+        let packets: Vec<Vec<u8>> = numbered(4).iter().map(|packet| framed(packet)).collect();
+        let mut sent = frames(&arrive(&mut near, WORLD, MS, &packets));
+        sent.remove(1);
+        let answered = arrive(&mut far, WORLD, 10 * MS, &sent);
+        let (reports, delivered): (Vec<_>, Vec<_>) = answered
+            .into_iter()
+            .partition(|(_, frame)| is_report(frame));
+        assert_eq!(payloads(&frames(&delivered)), [0, 2, 3, 1]);
+        assert_eq!(reports.len(), 1, "the first packet is reported at once");
+        assert_eq!(reports[0].0, WORLD);
+        assert_eq!(far.next_wake(), Some(110 * MS), "the others later");
+        let late = wake(&mut far, 110 * MS);
+        assert_eq!((late.len(), far.next_wake()), (1, None));
+        let outer = Ipv4::parse(&late[0].1[ETHERNET_BYTES..]).unwrap();
+        let report = Report::parse(outer::content(&outer).unwrap()).unwrap();
+        assert_eq!((report.losses.arrived, report.losses.lost), (3, 1));
+        assert_eq!((report.losses.runs, report.recovered), ([1, 0, 0, 0, 0], 1));
+        assert_eq!((report.first_generation, report.ranks), (3, vec![4]));
+        assert!(arrive(&mut near, ISLAND, 120 * MS, &frames(&late)).is_empty());
+        assert_eq!(
+            (far.sums().sent_reports, near.sums().arrived_reports),
+            (2, 1)
+        );
+        assert_eq!(near.present(Peak::take_interval).report_rtt_ns, 19 * MS);
+    }
+
+    #[test]
+    fn repair_packets_are_dropped_when_their_generation_has_arrived() {
+        let (mut near, mut far) = pair(|line| {
+            with_feedback(line);
+            line["scheduler"] = json!({"kind": "deferred", "after_ns": 500 * MS});
+        });
+        let packets: Vec<Vec<u8>> = numbered(8).iter().map(|packet| framed(packet)).collect();
+        let mut sent = frames(&arrive(&mut near, WORLD, 0, &packets));
+        assert_eq!(sent.len(), 8, "two repair packets wait");
+        sent.remove(6); // of the second generation
+        arrive(&mut far, WORLD, 10 * MS, &sent);
+        let reports = frames(&wake(&mut far, 110 * MS));
+        arrive(&mut near, ISLAND, 120 * MS, &reports);
+        let (sums, held) = (near.sums(), near.tunnels[0].held());
+        assert_eq!((sums.useless_repair_packets, held.packets), (1, 1));
+        let repaired = arrive(
+            &mut far,
+            WORLD,
+            510 * MS,
+            &frames(&wake(&mut near, 500 * MS)),
+        );
+        assert_eq!(far.sums().decoded.recovered_packets, 1);
+        assert!(repaired.iter().any(|(port, _)| *port == ISLAND));
+    }
+
+    #[test]
+    fn reports_that_were_not_agreed_are_foreign() {
+        let (_, mut far) = pair(with_feedback);
+        let (mut near, _) = pair(small_generations);
+        let sent = frames(&arrive(&mut near, WORLD, 0, &[framed(&numbered(1)[0])]));
+        let reports: Vec<Vec<u8>> = frames(&arrive(&mut far, WORLD, MS, &sent))
+            .into_iter()
+            .filter(|frame| is_report(frame))
+            .collect();
+        assert_eq!(reports.len(), 1);
+        arrive(&mut near, ISLAND, MS, &reports);
+        assert_eq!(near.sums().decoded.malformed_packets, 1);
+        let cut = framed(&reports[0][ETHERNET_BYTES..reports[0].len() - 1]);
+        arrive(&mut near, ISLAND, MS, &[cut]);
+        assert_eq!(near.sums().arrived_reports, 0);
+    }
+
+    #[test]
+    fn repair_packets_follow_the_losses_and_fall_back_without_reports() {
+        let (mut near, mut far) = pair(|line| {
+            with_feedback(line);
+            line["generation"] = json!(10);
+            line["redundancy"] = json!(2);
+            line["adaptive"] = json!({"most": 8, "residual_loss": 0.01});
+        });
+        let mut number = 0_u64;
+        let mut run = |near: &mut Coder, far: &mut Coder, packets: u64, reports: bool| {
+            for _ in 0..packets {
+                let now_ns = number * MS;
+                let packet = framed(&packet(SERVER, CLIENT, TCP, &[7; 40]));
+                let sent = frames(&arrive(near, WORLD, now_ns, &[packet]));
+                // Every tenth packet is lost, and the one after it.
+                let arrives = number % 10 > 1;
+                number += 1;
+                let sent: Vec<Vec<u8>> = sent.into_iter().filter(|_| arrives).collect();
+                let mut answers = frames(&arrive(far, WORLD, now_ns, &sent));
+                answers.extend(frames(&wake(far, now_ns)));
+                let mut answers = answers.into_iter().filter(|frame| is_report(frame));
+                if let Some(report) = answers.next().filter(|_| reports) {
+                    arrive(near, ISLAND, now_ns, &[report]);
+                }
+            }
+            near.present(Peak::take_interval)
+        };
+        let begin = run(&mut near, &mut far, 50, true);
+        assert_eq!((begin.redundancy, begin.fallback), (2, 1));
+        let adapted = run(&mut near, &mut far, 3000, true);
+        assert!((4..=8).contains(&adapted.redundancy), "{adapted:?}");
+        assert_eq!(adapted.fallback, 0);
+        let silent = run(&mut near, &mut far, 3200, false);
+        assert_eq!((silent.redundancy, silent.fallback), (2, 1));
+        assert_eq!(near.sums().fallbacks, 1);
     }
 
     proptest! {
@@ -653,9 +836,9 @@ mod tests {
         /// Whatever arrives at either leg, also in the tunnel and with a right checksum.
         #[test]
         fn no_frames_make_it_panic(
-            contents in proptest::collection::vec((0..4_u8, proptest::collection::vec(any::<u8>(), 0..200)), 1..50),
+            contents in proptest::collection::vec((0..5_u8, proptest::collection::vec(any::<u8>(), 0..200)), 1..50),
         ) {
-            let (mut near, mut far) = pair(small_generations);
+            let (mut near, mut far) = pair(with_feedback);
             for (kind, mut content) in contents {
                 let addresses = outer::Addresses {
                     source_mac: [2; 6],
@@ -668,6 +851,18 @@ mod tests {
                     0 => frame = content,
                     1 => frame = framed(&content),
                     2 => frame = framed(&packet(SERVER, CLIENT, content.first().copied().unwrap_or(0), &content)),
+                    3 => {
+                        let ranks: Vec<u16> = content.iter().map(|byte| u16::from(*byte)).collect();
+                        let sum = |at: usize| content.get(at).copied().map_or(0, |byte| u64::from(byte) << 56);
+                        let report = Report {
+                            number: sum(0) as u32,
+                            arrived_ns: sum(1),
+                            losses: LossSums { arrived: sum(2), lost: sum(3), runs: [sum(4); RUNS] },
+                            ranks,
+                            ..Report::default()
+                        };
+                        outer::write_frame(&mut frame, &addresses, (0, 0), report.length(), |out| report.write(out));
+                    }
                     _ => {
                         if let [first, second, ..] = content.as_mut_slice() {
                             (*first, *second) = (0xa0 + *first % 5, 0);

@@ -67,6 +67,34 @@ impl<T> Scheduler<T> {
         }
     }
 
+    /// For how long a packet that is sent now waits before the link, as far as that is known.
+    pub(crate) fn wait_ns(&mut self, now_ns: u64) -> u64 {
+        match &mut self.release {
+            Release::Room { queue, .. } => queue.wait_ns(now_ns),
+            _ => 0,
+        }
+    }
+
+    /// Packets were found to wait so much longer than [`Scheduler::wait_ns`].
+    pub(crate) fn correct(&mut self, error_ns: i64) {
+        if let Release::Room { queue, .. } = &mut self.release {
+            queue.correct(error_ns);
+        }
+    }
+
+    /// Drop the packets that nobody needs any more: how many.
+    pub(crate) fn discard(&mut self, is_useless: impl Fn(&T) -> bool) -> u64 {
+        let (before, held) = (self.waiting.len(), &mut self.held);
+        self.waiting.retain(|each| {
+            let stays = !is_useless(&each.item);
+            if !stays {
+                held.remove(each.bytes);
+            }
+            stays
+        });
+        (before - self.waiting.len()) as u64
+    }
+
     /// A repair packet of `bytes` was made.
     pub(crate) fn push(&mut self, now_ns: u64, bytes: u32, item: T) {
         self.held.record(bytes);
@@ -218,6 +246,31 @@ mod tests {
             assert_eq!(scheduler.pop(ms * MS), None, "at {ms} ms");
         }
         assert_eq!((scheduler.dropped(), scheduler.held().packets), (2, 0));
+    }
+
+    #[test]
+    fn useless_packets_are_dropped() {
+        let mut scheduler = with_two(Release::AtOnce);
+        assert_eq!(scheduler.discard(|item| *item == 1), 1);
+        assert_eq!(
+            (scheduler.held().packets, scheduler.held().bytes),
+            (1, u64::from(SIZE))
+        );
+        assert_eq!((scheduler.pop(0), scheduler.pop(0)), (Some(2), None));
+        assert_eq!(scheduler.dropped(), 0, "they are counted apart");
+    }
+
+    #[test]
+    fn titrated_packets_wait_for_others_that_are_not_known() {
+        let mut scheduler = with_two(Release::Room {
+            queue: VirtualQueue::new(8_000_000, 10_000),
+            room_bytes: 3000,
+        });
+        (0..5).for_each(|_| scheduler.sent(0, SIZE));
+        assert_eq!(scheduler.wait_ns(MS), 4 * MS);
+        scheduler.correct(20_000_000);
+        let found = leaves(&mut scheduler, 90);
+        assert_eq!(found, [(23, 1), (42, 2)], "the others still send");
     }
 
     fn release() -> impl Strategy<Value = Release> {

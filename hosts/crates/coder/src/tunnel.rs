@@ -5,13 +5,16 @@ use crate::config::{Carries, Coded, Config, Side, TunnelConfig};
 use crate::counters::Sums;
 use crate::decoder::Decoder;
 use crate::encoder::{Encoder, Made};
+use crate::feedback::{Learning, Reporting};
 use crate::ipv4::{ECN, Ipv4};
+use crate::numbering;
 use crate::outer::{Addresses, LOWER_EFFORT, OUTER_BYTES, write_frame};
 use crate::scheduler::Scheduler;
 use atoll_frame_engine::{FrameOutput, Outgoing};
 use atoll_headers::ETHERNET_BYTES;
 use atoll_measures::Count;
-use atoll_rlnc::CodeError;
+use atoll_redundancy::{AdaptiveRedundancy, Report};
+use atoll_rlnc::{CodeError, Header};
 
 /// The longest time by which a repair packet takes longer than others through a link, whose queue is full of them.
 const IN_LINK_NS: u64 = 1_000_000_000;
@@ -21,6 +24,18 @@ const IN_LINK_NS: u64 = 1_000_000_000;
 struct Waiting {
     port: usize,
     frame: Vec<u8>,
+    generation: u32,
+    /// Packets of the generation.
+    sources: u16,
+}
+
+/// Reports in both directions.
+#[derive(Debug)]
+struct Feedback {
+    reporting: Reporting,
+    learning: Learning,
+    /// The leg at which the other coder's last packet arrived, and its MAC address.
+    leg: (usize, [u8; 6]),
 }
 
 /// The packets that a tunnel carries.
@@ -53,6 +68,7 @@ pub(crate) struct Tunnel {
     encoder: Encoder,
     pub(crate) decoder: Decoder,
     scheduler: Scheduler<Waiting>,
+    feedback: Option<Feedback>,
     identification: u16,
     /// By which the last packet left towards the other coder, and its address.
     port: usize,
@@ -76,6 +92,11 @@ impl Tunnel {
             encoder: Encoder::new(config.code(), config.shape(), first_generation),
             decoder: Decoder::new(config.code(), config.generation, longest_packet, over_ns),
             scheduler: Scheduler::new(config.release(), config.stale_ns),
+            feedback: config.feedback.map(|feedback| Feedback {
+                reporting: Reporting::new(feedback, first_generation),
+                learning: Learning::new(feedback, config.adaptive, &config.shape()),
+                leg: (0, [0; 6]),
+            }),
             identification: 0,
             port: 0,
             source_mac: [0; 6],
@@ -121,7 +142,10 @@ impl Tunnel {
         sums: &mut Sums,
     ) -> Result<(), CodeError> {
         (self.port, self.source_mac) = (port, source_mac);
+        self.adapt(now_ns);
         let (header, made) = self.encoder.push(now_ns, packet)?;
+        let wait_ns = self.scheduler.wait_ns(now_ns);
+        let number = (self.feedback.as_mut()).map(|known| known.learning.sent(now_ns, wait_ns));
         let content_bytes = header.length() + packet.len();
         let mut frame = out.buffer(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
         write_frame(
@@ -130,7 +154,11 @@ impl Tunnel {
             (tos, self.next_identification()),
             content_bytes,
             |frame| {
+                let start = frame.len();
                 header.write(frame);
+                if let Some(number) = number {
+                    numbering::write(&mut frame[start..], number);
+                }
                 frame.extend_from_slice(packet);
             },
         );
@@ -150,13 +178,40 @@ impl Tunnel {
 
     /// When [`Tunnel::emit`] is to be called next.
     pub(crate) fn next_ns(&self) -> Option<u64> {
-        [self.encoder.next_ns(), self.scheduler.next_ns()]
+        let report_ns = (self.feedback.as_ref()).and_then(|each| each.reporting.due_ns());
+        [self.encoder.next_ns(), self.scheduler.next_ns(), report_ns]
             .into_iter()
             .flatten()
             .min()
     }
 
-    /// End generations whose time is over, and send the repair packets that may leave.
+    /// A packet of the other coder arrived at this leg.
+    pub(crate) fn arrived(&mut self, now_ns: u64, leg: (usize, [u8; 6])) {
+        if let Some(feedback) = &mut self.feedback {
+            feedback.reporting.arrived(now_ns);
+            feedback.leg = leg;
+        }
+    }
+
+    /// Take a report of the other coder, if `content` is one.
+    pub(crate) fn learn(&mut self, now_ns: u64, content: &[u8], sums: &mut Sums) {
+        let (Some(feedback), Ok(report)) = (&mut self.feedback, Report::parse(content)) else {
+            sums.decoded.malformed_packets += 1;
+            return;
+        };
+        sums.arrived_reports += 1;
+        if let Some(error_ns) = feedback.learning.learn(now_ns, &report) {
+            self.scheduler.correct(error_ns);
+        }
+        let is_complete = |each: &Waiting| {
+            let rank = report.rank(each.generation);
+            rank.is_some_and(|rank| rank >= each.sources)
+        };
+        sums.useless_repair_packets += self.scheduler.discard(is_complete);
+        self.adapt(now_ns);
+    }
+
+    /// End generations whose time is over, and send the repair packets and the report that may leave.
     ///
     /// # Errors
     /// None are expected.
@@ -166,10 +221,12 @@ impl Tunnel {
         out: &mut FrameOutput<()>,
         sums: &mut Sums,
     ) -> Result<(), CodeError> {
+        self.adapt(now_ns);
+        self.report(now_ns, out, sums);
         let made = self.encoder.flush(now_ns)?;
         self.keep(now_ns, made, sums);
         while !out.is_full() {
-            let Some(Waiting { port, frame }) = self.scheduler.pop(now_ns) else {
+            let Some(Waiting { port, frame, .. }) = self.scheduler.pop(now_ns) else {
                 break;
             };
             sums.repair_packets += 1;
@@ -194,10 +251,86 @@ impl Tunnel {
         self.scheduler.dropped()
     }
 
+    /// How repair packets are adapted, if they are.
+    pub(crate) fn adaptive(&self) -> Option<&AdaptiveRedundancy> {
+        self.feedback.as_ref()?.learning.adaptive()
+    }
+
+    /// Repair packets of a generation at present.
+    pub(crate) fn repairs(&self) -> u16 {
+        if self.codes {
+            self.encoder.repairs()
+        } else {
+            0
+        }
+    }
+
+    /// The queueing delay towards the other coder, and the time until its answer, by its last report.
+    pub(crate) fn delays_ns(&self) -> (u64, u64) {
+        let learning = self.feedback.as_ref().map(|each| &each.learning);
+        learning.map_or((0, 0), |each| (each.queueing_ns, each.rtt_ns))
+    }
+
+    /// Act by the last report, or without any if it is too old.
+    fn adapt(&mut self, now_ns: u64) {
+        let Some(Feedback { learning, .. }) = &mut self.feedback else {
+            return;
+        };
+        if !learning.is_fresh(now_ns) {
+            self.scheduler.correct(0);
+        }
+        if let Some(repairs) = learning.repairs(now_ns) {
+            self.encoder.set_repairs(repairs);
+        }
+    }
+
+    /// Send a report, if one is due.
+    fn report(&mut self, now_ns: u64, out: &mut FrameOutput<()>, sums: &mut Sums) {
+        let due = |feedback: &&mut Feedback| {
+            let due_ns = feedback.reporting.due_ns();
+            due_ns.is_some_and(|due_ns| due_ns <= now_ns)
+        };
+        let Some(Feedback { reporting, leg, .. }) = self.feedback.as_mut().filter(due) else {
+            return;
+        };
+        let (port, source_mac) = *leg;
+        let report = self.decoder.report(now_ns, reporting.sent(now_ns));
+        let identification = self.next_identification();
+        let mut frame = out.buffer(ETHERNET_BYTES + OUTER_BYTES + report.length());
+        let addresses = Addresses {
+            source_mac,
+            ..self.addresses()
+        };
+        write_frame(
+            &mut frame,
+            &addresses,
+            (0, identification),
+            report.length(),
+            |frame| report.write(frame),
+        );
+        self.scheduler
+            .sent(now_ns, (frame.len() - ETHERNET_BYTES) as u32);
+        sums.sent_reports += 1;
+        out.send(Outgoing {
+            port,
+            scheduled_ns: now_ns,
+            frame,
+            tag: (),
+        });
+    }
+
     /// Hand repair packets to the scheduler.
     fn keep(&mut self, now_ns: u64, made: Made, sums: &mut Sums) {
         let tos = if self.low_priority { LOWER_EFFORT } else { 0 };
         for repair in made.repairs {
+            let Header::Repair {
+                generation,
+                count: sources,
+                ..
+            } = repair.header
+            else {
+                continue; // encoders make no others
+            };
             let content_bytes = repair.header.length() + repair.symbol.len();
             let mut frame = Vec::with_capacity(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
             write_frame(
@@ -217,6 +350,8 @@ impl Tunnel {
                 Waiting {
                     port: self.port,
                     frame,
+                    generation,
+                    sources,
                 },
             );
         }

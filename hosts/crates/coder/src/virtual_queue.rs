@@ -14,6 +14,8 @@ pub(crate) struct VirtualQueue {
     /// When the transmitter will have sent all.
     idle_from_ns: u64,
     now_ns: u64,
+    /// By how much longer packets were found to wait than by what was sent.
+    error_ns: i64,
 }
 
 impl VirtualQueue {
@@ -24,13 +26,14 @@ impl VirtualQueue {
             capacity_bytes,
             idle_from_ns: 0,
             now_ns: 0,
+            error_ns: 0,
         }
     }
 
     /// A packet is sent to the link; one that finds no room is lost there and changes nothing.
     pub(crate) fn add(&mut self, now_ns: u64, bytes: u32) {
         self.advance(now_ns);
-        if self.has_room(now_ns, bytes, self.capacity_bytes) {
+        if self.sent_room_at_ns(bytes, self.capacity_bytes) <= self.now_ns {
             let begin_ns = self.idle_from_ns.max(self.now_ns);
             self.idle_from_ns = begin_ns.saturating_add(self.time_of_ns(u64::from(bytes)));
         }
@@ -38,13 +41,32 @@ impl VirtualQueue {
 
     /// Whether so many bytes would wait at most, with a packet of `bytes`. The present packet of an idle link always
     /// has room.
+    #[cfg(test)]
     pub(crate) fn has_room(&mut self, now_ns: u64, bytes: u32, limit_bytes: u64) -> bool {
         self.advance(now_ns);
         self.room_at_ns(bytes, limit_bytes) <= self.now_ns
     }
 
+    /// For how long a packet that is sent now waits, by what was sent before.
+    pub(crate) fn wait_ns(&mut self, now_ns: u64) -> u64 {
+        self.advance(now_ns);
+        self.idle_from_ns.saturating_sub(self.now_ns)
+    }
+
+    /// Packets were found to wait so much longer than [`VirtualQueue::wait_ns`], because of others that are not known here, or
+    /// shorter. From now on, there is room by so much later.
+    pub(crate) fn correct(&mut self, error_ns: i64) {
+        self.error_ns = error_ns;
+    }
+
     /// From when on [`VirtualQueue::has_room`] if nothing is sent meanwhile.
     pub(crate) fn room_at_ns(&self, bytes: u32, limit_bytes: u64) -> u64 {
+        self.sent_room_at_ns(bytes, limit_bytes)
+            .saturating_add_signed(self.error_ns)
+    }
+
+    /// The same by what was sent, without the correction.
+    fn sent_room_at_ns(&self, bytes: u32, limit_bytes: u64) -> u64 {
         match limit_bytes.cmp(&u64::from(bytes)) {
             Ordering::Less => self.idle_from_ns,
             _ => self
@@ -93,6 +115,25 @@ mod tests {
             2 * MS,
             "larger than the limit: when the link is idle"
         );
+    }
+
+    #[test]
+    fn room_comes_later_by_what_others_sent() {
+        let mut queue = VirtualQueue::new(8_000_000, 10_000);
+        (0..4).for_each(|_| queue.add(5 * MS, 1000));
+        assert_eq!(
+            (queue.wait_ns(6 * MS), queue.room_at_ns(1000, 3000)),
+            (3 * MS, 7 * MS)
+        );
+        queue.correct(10_000_000);
+        assert_eq!(queue.room_at_ns(1000, 3000), 17 * MS);
+        queue.correct(-2_000_000);
+        assert_eq!(
+            (queue.wait_ns(6 * MS), queue.room_at_ns(1000, 3000)),
+            (3 * MS, 5 * MS)
+        );
+        queue.correct(i64::MIN);
+        assert_eq!(queue.room_at_ns(1000, 3000), 0);
     }
 
     proptest! {

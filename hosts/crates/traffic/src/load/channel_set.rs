@@ -5,7 +5,7 @@ use super::channel::Channel;
 use super::config::{Demand, FlowStarts, LoadChange, LoadConfig};
 use super::fair_scheduler::Token;
 use super::fairness::Shares;
-use super::flow::{Flow, Step};
+use super::flow::{Fetch, Step};
 use super::flow_log::{Entry, FlowLog, Outcome};
 use super::{Counters, READ_BYTES};
 use crate::clock::{monotonic_ns, realtime_ns};
@@ -30,7 +30,7 @@ pub struct ChannelSet<'a> {
     channels: Vec<Channel>,
     /// Which of them begin flows now, and which have nothing in progress and nothing due.
     states: Vec<State>,
-    flows: Slab<Flow>,
+    flows: Slab<Fetch>,
     /// (monotonic time, channel) of flows that are to begin.
     due: BinaryHeap<Reverse<(u64, usize)>>,
     log: FlowLog,
@@ -206,7 +206,7 @@ impl<'a> ChannelSet<'a> {
     /// As of [`ChannelSet::begin_due`].
     pub fn give_up_silent(&mut self, now_ns: u64) -> Result<(), TrafficError> {
         let limit_ns = self.config.silence_ns;
-        let silent = |fetch: &mut Flow| fetch.silent_ns(now_ns) >= limit_ns;
+        let silent = |fetch: &mut Fetch| fetch.silent_ns(now_ns) >= limit_ns;
         let found: Vec<usize> = self
             .flows
             .iter_mut()
@@ -278,7 +278,7 @@ impl<'a> ChannelSet<'a> {
     fn begin(&mut self, events: &Events, index: usize) -> Result<(), TrafficError> {
         let entry = self.channels[index].next(self.config, &self.demand, realtime_ns());
         let (token, begun_ns) = (Token::new(index, self.flows.vacant_key()), monotonic_ns());
-        match Flow::begin(entry, begun_ns, self.control, events, token) {
+        match Fetch::begin(entry, begun_ns, self.control, events, token) {
             Ok(fetch) => {
                 self.flows.insert(fetch);
             }

@@ -18,7 +18,7 @@ use std::net::TcpStream;
 const LOW_WATER_BYTES: u16 = 16_384;
 
 /// A flow whose connection was begun.
-pub struct Flow {
+pub struct Fetch {
     stream: TcpStream,
     /// Its entry in the log.
     pub entry: Entry,
@@ -39,7 +39,7 @@ pub enum Step {
     Ended(Outcome),
 }
 
-impl Flow {
+impl Fetch {
     /// Begin to connect, by congestion control `control` if one is given; the socket is watched with `token`.
     ///
     /// # Errors

@@ -14,7 +14,7 @@ use crate::events::{Events, Wake};
 use crate::job::{emit, log_line};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
-use series::{Answer, Lost, Series, SeriesFigures};
+use series::{Lost, PingReply, Series, SeriesFigures};
 use socket::PingSocket;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
@@ -277,7 +277,7 @@ impl Pinger<'_> {
                 continue;
             };
             if let Some(answer) = series.replied(echo.sequence, received_ns, stamped) {
-                let Answer {
+                let PingReply {
                     seq,
                     sent_ns,
                     rtt_ns,
@@ -336,7 +336,7 @@ mod tests {
         series.stamped(0, 1_795_254_139_117_395_561);
         series.sent(1_795_254_139_217_395_561, 1);
         series.refused();
-        let Answer {
+        let PingReply {
             seq,
             sent_ns,
             rtt_ns,

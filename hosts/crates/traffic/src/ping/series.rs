@@ -32,7 +32,7 @@ pub struct Lost {
 
 /// An answered ping.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Answer {
+pub struct PingReply {
     /// The ping's number.
     pub seq: u64,
     /// Real time of sending.
@@ -116,7 +116,7 @@ impl Series {
 
     /// A reply with this wire number came at `received_ns`, by the kernel's stamp if `stamped`; None if nobody waits
     /// for it any more.
-    pub fn replied(&mut self, wire: u16, received_ns: i64, stamped: bool) -> Option<Answer> {
+    pub fn replied(&mut self, wire: u16, received_ns: i64, stamped: bool) -> Option<PingReply> {
         let seq = self.number(wire)?;
         let Some(pending) = self.pending.remove(&seq) else {
             let was_lost = self.lost.remove(&seq);
@@ -131,7 +131,7 @@ impl Series {
         let rtt_ns = u64::try_from(received_ns - pending.sent_ns).unwrap_or(0);
         self.rtts_ns.push(rtt_ns);
         self.unstamped += u64::from(!(stamped && pending.stamped));
-        Some(Answer {
+        Some(PingReply {
             seq,
             sent_ns: pending.sent_ns,
             rtt_ns,
@@ -205,7 +205,7 @@ mod tests {
         }
         assert_eq!(
             series.replied(1, 1300, true),
-            Some(Answer {
+            Some(PingReply {
                 seq: 1,
                 sent_ns: 1000,
                 rtt_ns: 300
@@ -228,7 +228,7 @@ mod tests {
         series.stamped(3, 3050); // by the next interface on the way
         assert_eq!(
             series.replied(3, 3110, true),
-            Some(Answer {
+            Some(PingReply {
                 seq: 3,
                 sent_ns: 3010,
                 rtt_ns: 100

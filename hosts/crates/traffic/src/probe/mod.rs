@@ -12,7 +12,7 @@ use crate::job::{emit, log_line};
 use probe_header::{ICMP, Probe, ProbeHeader};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
-use socket::{Arrival, Sender, Watcher};
+use socket::{ProbeArrival, Sender, Watcher};
 use std::collections::BTreeSet;
 use std::net::Ipv4Addr;
 
@@ -210,7 +210,7 @@ impl Prober<'_> {
         }
     }
 
-    fn take(&mut self, arrival: &Arrival) -> Result<(), TrafficError> {
+    fn take(&mut self, arrival: &ProbeArrival) -> Result<(), TrafficError> {
         let Probe {
             source,
             destination,

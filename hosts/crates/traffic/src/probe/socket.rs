@@ -26,7 +26,7 @@ const IP_PROTOCOL_RAW: i32 = 255;
 const PACKET_BYTES: usize = 2048;
 
 /// A probe that arrived.
-pub struct Arrival {
+pub struct ProbeArrival {
     /// Which one.
     pub probe: Probe,
     /// Where.
@@ -80,7 +80,7 @@ impl Watcher {
     ///
     /// # Errors
     /// None are expected.
-    pub fn receive(&mut self) -> io::Result<Option<Arrival>> {
+    pub fn receive(&mut self) -> io::Result<Option<ProbeArrival>> {
         loop {
             let mut slices = [IoSliceMut::new(&mut self.packet)];
             let received = recvmsg::<LinkAddr>(
@@ -120,7 +120,7 @@ impl Watcher {
             if let Some(probe) = probe.filter(|probe| probe.mark.session == self.session) {
                 let interface = if_indextoname(index as u32)
                     .map_or_else(|_| index.to_string(), |name| name.to_string_lossy().into());
-                return Ok(Some(Arrival {
+                return Ok(Some(ProbeArrival {
                     probe,
                     interface,
                     vlan: vlan.map(VlanTag::id),

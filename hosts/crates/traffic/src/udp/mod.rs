@@ -14,7 +14,7 @@ use crate::sizes::FlowSizes;
 use packet::{HEADER_BYTES, PACKET_HEADERS_BYTES};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddr;
-use stream::Flows;
+use stream::UdpFlows;
 
 /// Largest payload that leaves in one packet of 9216 bytes, the largest MTU of a lab.
 const PAYLOAD_MAX_BYTES: usize = 9216 - PACKET_HEADERS_BYTES;
@@ -89,7 +89,7 @@ pub struct UdpReceiveConfig {
 
 impl UdpSendConfig {
     /// The flows to send, if it is not one stream.
-    fn validated(&self) -> Result<Option<Flows>, TrafficError> {
+    fn validated(&self) -> Result<Option<UdpFlows>, TrafficError> {
         let wrong = |message: String| {
             Err(TrafficError::Configuration(format!(
                 "configuration: {message}"
@@ -117,7 +117,7 @@ impl UdpSendConfig {
             return wrong(format!("flows: parallel: 1 to {PARALLEL_MAX}"));
         }
         match flows.flow_sizes.resolve() {
-            Ok(sizes) => Ok(Some(Flows {
+            Ok(sizes) => Ok(Some(UdpFlows {
                 sizes,
                 seed: flows.seed,
                 parallel: flows.parallel,

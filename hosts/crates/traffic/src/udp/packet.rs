@@ -9,7 +9,7 @@ pub const HEADER_BYTES: usize = 20;
 
 /// The first bytes of a packet's payload.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Header {
+pub struct DatagramHeader {
     /// Which of a sender's streams; a lone one is 0.
     pub stream: u32,
     /// Counts from 0 within the stream.
@@ -18,7 +18,7 @@ pub struct Header {
     pub sent_ns: i64,
 }
 
-impl Header {
+impl DatagramHeader {
     /// Write it to the beginning of `payload`, which has room for it.
     pub fn write(&self, payload: &mut [u8]) {
         payload[..4].copy_from_slice(&self.stream.to_be_bytes());
@@ -47,11 +47,11 @@ mod tests {
     proptest! {
         #[test]
         fn a_header_is_read_as_it_was_written(stream: u32, seq: u64, sent_ns: i64, rest in 0..9_usize) {
-            let header = Header { stream, seq, sent_ns };
+            let header = DatagramHeader { stream, seq, sent_ns };
             let mut payload = vec![0; HEADER_BYTES + rest];
             header.write(&mut payload);
-            prop_assert_eq!(Header::read(&payload), Some(header));
-            prop_assert_eq!(Header::read(&payload[..HEADER_BYTES - 1]), None);
+            prop_assert_eq!(DatagramHeader::read(&payload), Some(header));
+            prop_assert_eq!(DatagramHeader::read(&payload[..HEADER_BYTES - 1]), None);
         }
     }
 }

@@ -5,7 +5,7 @@
 //! socket could not hold are distinguished from those that never came.
 
 use super::jitter::InterarrivalJitter;
-use super::packet::{Header, PACKET_HEADERS_BYTES};
+use super::packet::{DatagramHeader, PACKET_HEADERS_BYTES};
 use super::{Message, UdpReceiveConfig};
 use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
@@ -207,7 +207,7 @@ impl Tally {
         if let Some(packets) = arrival.overflowed {
             received.overflowed_packets = u64::from(packets);
         }
-        let Some(header) = Header::read(payload) else {
+        let Some(header) = DatagramHeader::read(payload) else {
             received.foreign_packets += 1;
             return None;
         };
@@ -299,7 +299,7 @@ mod tests {
         for (index, &seq) in (0..).zip(numbers) {
             let sent_ns = SENT_NS + index * 1_000_000;
             let mut payload = vec![0; 1472];
-            let header = Header {
+            let header = DatagramHeader {
                 stream: 0,
                 seq,
                 sent_ns,

@@ -2,8 +2,8 @@
 //! The sending end: packets at a constant bit rate, whatever becomes of them.
 
 use super::pace::Pace;
-use super::packet::{Header, PACKET_HEADERS_BYTES};
-use super::stream::{Flows, Next, Packets};
+use super::packet::{DatagramHeader, PACKET_HEADERS_BYTES};
+use super::stream::{Next, Packets, UdpFlows};
 use super::{Message, RateChange, UdpSendConfig};
 use crate::clock::{monotonic_at, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
@@ -28,7 +28,7 @@ struct Sent {
     flows_completed: Option<u64>,
 }
 
-pub fn send(config: &UdpSendConfig, flows: Option<Flows>) -> Result<(), TrafficError> {
+pub fn send(config: &UdpSendConfig, flows: Option<UdpFlows>) -> Result<(), TrafficError> {
     let has_flows = flows.is_some();
     let mut packets = Packets::new(config.payload_bytes + PACKET_HEADERS_BYTES, flows);
     let mut sockets = Sockets::new(config.connect);
@@ -111,7 +111,7 @@ impl Sent {
     ) -> Result<(), TrafficError> {
         let socket = sockets.of(next.turn, next.stream)?;
         let sent_ns = realtime_ns();
-        Header {
+        DatagramHeader {
             stream: next.stream,
             seq: next.seq,
             sent_ns,

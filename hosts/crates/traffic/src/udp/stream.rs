@@ -25,7 +25,7 @@ pub struct Next {
 
 /// Where the sizes of flows come from.
 #[derive(Clone, Debug)]
-pub struct Flows {
+pub struct UdpFlows {
     /// Of the IP bytes of a flow.
     pub sizes: Distribution,
     /// Seed of the experiment.
@@ -47,7 +47,7 @@ struct Stream {
 #[derive(Clone, Debug)]
 pub struct Packets {
     packet_bytes: u64,
-    flows: Option<Flows>,
+    flows: Option<UdpFlows>,
     streams: Vec<Stream>,
     turn: usize,
     begun: u32,
@@ -56,7 +56,7 @@ pub struct Packets {
 
 impl Packets {
     /// Packets of `packet_bytes`, all of one stream, or of `flows`.
-    pub fn new(packet_bytes: usize, flows: Option<Flows>) -> Self {
+    pub fn new(packet_bytes: usize, flows: Option<UdpFlows>) -> Self {
         let mut packets = Self {
             packet_bytes: packet_bytes as u64,
             flows,
@@ -137,7 +137,7 @@ mod tests {
 
     #[test]
     fn flows_take_turns_and_have_the_sizes_that_their_seed_draws() {
-        let flows = Flows {
+        let flows = UdpFlows {
             sizes: Distribution::published(),
             seed: 4,
             parallel: 3,

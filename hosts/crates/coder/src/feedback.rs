@@ -1,0 +1,289 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Both ends of the reports between coders: when a decoder sends one, and what an encoder learns of it.
+
+use crate::config::{AdaptiveConfig, FeedbackConfig};
+use crate::encoder::Shape;
+use atoll_redundancy::{AdaptiveRedundancy, NUMBERS, QueueingDelay, Report, Target};
+
+/// Packets are found by their numbers if those of this time have different ones.
+const FOUND_FOR_NS: u64 = 2_000_000_000;
+
+/// When a decoder sends reports.
+#[derive(Debug)]
+pub(crate) struct Reporting {
+    config: FeedbackConfig,
+    /// The number of the next report.
+    pub(crate) number: u32,
+    sent_ns: Option<u64>,
+    arrived_ns: u64,
+    /// Packets since the last report.
+    unreported: u32,
+}
+
+impl Reporting {
+    /// The first report has the number `first`: a later one than those of a program before this one.
+    pub(crate) fn new(config: FeedbackConfig, first: u32) -> Self {
+        Self {
+            config,
+            number: first,
+            sent_ns: None,
+            arrived_ns: 0,
+            unreported: 0,
+        }
+    }
+
+    /// A packet arrived.
+    pub(crate) fn arrived(&mut self, now_ns: u64) {
+        self.arrived_ns = self.arrived_ns.max(now_ns);
+        self.unreported = self.unreported.saturating_add(1);
+    }
+
+    /// When the next report is due; `None`: there is nothing to report.
+    pub(crate) fn due_ns(&self) -> Option<u64> {
+        let are_enough = (self.config.packets).is_some_and(|packets| self.unreported >= packets);
+        let due_ns = match self.sent_ns {
+            Some(sent_ns) if !are_enough => sent_ns.saturating_add(self.config.every_ns),
+            _ => self.arrived_ns,
+        };
+        (self.unreported > 0).then_some(due_ns)
+    }
+
+    /// A report leaves: its number.
+    pub(crate) fn sent(&mut self, now_ns: u64) -> u32 {
+        let number = self.number;
+        self.number = number.wrapping_add(1);
+        self.sent_ns = Some(now_ns);
+        self.unreported = 0;
+        number
+    }
+}
+
+/// A source packet when it was sent.
+#[derive(Debug, Clone, Copy)]
+struct Sent {
+    at_ns: u64,
+    /// For how long it would wait before the link, by the virtual queue.
+    wait_ns: u64,
+}
+
+/// What an encoder knows by reports.
+#[derive(Debug)]
+pub(crate) struct Learning {
+    timeout_ns: u64,
+    adaptive: Option<AdaptiveRedundancy>,
+    /// The packets that were sent last, by number.
+    sent: Vec<Sent>,
+    next: u16,
+    delay: QueueingDelay,
+    last_report: Option<(u32, u64)>,
+    pub(crate) queueing_ns: u64,
+    pub(crate) rtt_ns: u64,
+    pub(crate) reports: u64,
+}
+
+impl Learning {
+    pub(crate) fn new(
+        config: FeedbackConfig,
+        adaptive: Option<AdaptiveConfig>,
+        shape: &Shape,
+    ) -> Self {
+        let adapted = adaptive.map(|adaptive| {
+            AdaptiveRedundancy::new(Target {
+                size: shape.size,
+                depth: shape.interleave as u16,
+                most: adaptive.most,
+                fallback: shape.repairs,
+                residual: adaptive.residual_loss,
+                timeout_ns: config.timeout_ns,
+            })
+        });
+        Self {
+            timeout_ns: config.timeout_ns,
+            adaptive: adapted,
+            sent: Vec::new(),
+            next: 0,
+            delay: QueueingDelay::default(),
+            last_report: None,
+            queueing_ns: 0,
+            rtt_ns: 0,
+            reports: 0,
+        }
+    }
+
+    /// A source packet leaves, which would wait `wait_ns`: its number.
+    pub(crate) fn sent(&mut self, now_ns: u64, wait_ns: u64) -> u16 {
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.sent(now_ns);
+        }
+        let number = self.next;
+        self.next = (number + 1) % NUMBERS;
+        let packet = Sent {
+            at_ns: now_ns,
+            wait_ns,
+        };
+        match self.sent.get_mut(usize::from(number)) {
+            Some(each) => *each = packet,
+            None => self.sent.push(packet),
+        }
+        number
+    }
+
+    /// Take a report, which is later than those before: by how much longer than by the virtual queue its newest packet waited.
+    /// `None` if the report is old, or does not say.
+    pub(crate) fn learn(&mut self, now_ns: u64, report: &Report) -> Option<i64> {
+        if self
+            .last_report
+            .is_some_and(|(number, _)| !report.is_after(number))
+        {
+            return None;
+        }
+        self.last_report = Some((report.number, now_ns));
+        self.reports += 1;
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.learn(now_ns, report.losses);
+        }
+        let packet = self.found(now_ns, report.newest)?;
+        let held_ns = 1000 * u64::from(report.held_us);
+        self.rtt_ns = now_ns.saturating_sub(packet.at_ns).saturating_sub(held_ns);
+        self.queueing_ns = self.delay.of(now_ns, packet.at_ns, report.arrived_ns);
+        Some(signed(self.queueing_ns) - signed(packet.wait_ns))
+    }
+
+    /// Whether there was a report lately.
+    pub(crate) fn is_fresh(&self, now_ns: u64) -> bool {
+        self.last_report
+            .is_some_and(|(_, at_ns)| now_ns.saturating_sub(at_ns) < self.timeout_ns)
+    }
+
+    /// Repair packets of a generation, if they are adapted.
+    pub(crate) fn repairs(&mut self, now_ns: u64) -> Option<u16> {
+        Some(self.adaptive.as_mut()?.repairs(now_ns))
+    }
+
+    /// What is adapted, if anything.
+    pub(crate) fn adaptive(&self) -> Option<&AdaptiveRedundancy> {
+        self.adaptive.as_ref()
+    }
+
+    /// The packet of this number; `None` if it may be another one of the same number.
+    fn found(&self, now_ns: u64, number: u16) -> Option<Sent> {
+        if self.sent.len() == usize::from(NUMBERS) {
+            let oldest = self.sent[usize::from(self.next)];
+            if now_ns.saturating_sub(oldest.at_ns) < FOUND_FOR_NS {
+                return None;
+            }
+        }
+        self.sent.get(usize::from(number)).copied()
+    }
+}
+
+/// 292 years at most.
+fn signed(duration_ns: u64) -> i64 {
+    i64::try_from(duration_ns).unwrap_or(i64::MAX)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use proptest::prelude::*;
+
+    const MS: u64 = 1_000_000;
+    const CONFIG: FeedbackConfig = FeedbackConfig {
+        every_ns: 100 * MS,
+        packets: Some(50),
+        timeout_ns: 3000 * MS,
+    };
+    const SHAPE: Shape = Shape {
+        size: 30,
+        repairs: 3,
+        interleave: 1,
+        interspersed: false,
+        flush_ns: 100 * MS,
+    };
+
+    #[test]
+    fn reports_are_sent_after_time_or_packets_if_there_is_news() {
+        let mut reporting = Reporting::new(CONFIG, u32::MAX);
+        assert_eq!(reporting.due_ns(), None);
+        reporting.arrived(5 * MS);
+        assert_eq!(reporting.due_ns(), Some(5 * MS), "the first one at once");
+        assert_eq!(
+            (reporting.sent(5 * MS), reporting.due_ns()),
+            (u32::MAX, None)
+        );
+        reporting.arrived(6 * MS);
+        assert_eq!(reporting.due_ns(), Some(105 * MS));
+        (0..49).for_each(|_| reporting.arrived(7 * MS));
+        assert_eq!((reporting.due_ns(), reporting.number), (Some(7 * MS), 0));
+    }
+
+    #[test]
+    fn the_queue_is_longer_than_its_sender_knows() {
+        let mut learning = Learning::new(CONFIG, None, &SHAPE);
+        let offset = 1 << 40;
+        let report = |number, newest, arrived_ns| Report {
+            number,
+            newest: u16::try_from(newest).unwrap(),
+            arrived_ns: offset + arrived_ns,
+            held_us: 2000,
+            ..Report::default()
+        };
+        for number in 0..100 {
+            assert_eq!(learning.sent(number * 10 * MS, 0), number as u16);
+        }
+        assert_eq!(
+            learning.learn(400 * MS, &report(1, 5, 300 * MS)),
+            Some(0),
+            "the first one"
+        );
+        assert_eq!(learning.rtt_ns, 348 * MS);
+        assert_eq!(
+            learning.learn(410 * MS, &report(2, 6, 340 * MS)),
+            Some(30_000_000)
+        );
+        assert_eq!(
+            learning.learn(420 * MS, &report(2, 7, 900 * MS)),
+            None,
+            "no news"
+        );
+        assert_eq!((learning.queueing_ns, learning.reports), (30 * MS, 2));
+        assert!(learning.is_fresh(3409 * MS) && !learning.is_fresh(3410 * MS));
+        learning.sent(1000 * MS, 50 * MS);
+        assert_eq!(
+            learning.learn(1500 * MS, &report(3, 100, 1290 * MS)),
+            Some(-10_000_000)
+        );
+    }
+
+    #[test]
+    fn packets_with_the_same_number_are_not_mistaken_for_each_other() {
+        let mut learning = Learning::new(CONFIG, None, &SHAPE);
+        for number in 0..10_000 {
+            learning.sent(number * MS / 10, 0);
+        }
+        let report = Report {
+            number: 1,
+            newest: 7,
+            ..Report::default()
+        };
+        assert_eq!(
+            learning.learn(1000 * MS, &report),
+            None,
+            "8192 packets in 819 ms"
+        );
+        assert_eq!(learning.reports, 1);
+    }
+
+    proptest! {
+        #[test]
+        fn no_reports_make_it_panic(reports: Vec<(u32, u16, u64, u32, u64)>) {
+            let adaptive = AdaptiveConfig { most: 15, residual_loss: 0.001 };
+            let mut learning = Learning::new(CONFIG, Some(adaptive), &SHAPE);
+            for (number, newest, arrived_ns, held_us, now_ns) in reports {
+                learning.sent(now_ns, arrived_ns);
+                learning.learn(now_ns, &Report { number, newest, arrived_ns, held_us, ..Report::default() });
+                prop_assert!(learning.repairs(now_ns).is_some_and(|repairs| repairs <= 15));
+            }
+        }
+    }
+}
