@@ -38,14 +38,21 @@ Packet = tuple[
 ]  # sequence number, payload, flags; a negative sequence number: the client's ACK of its negative
 
 
-def laboratory(conserves: bool | None = None, payload: bool = True) -> Network:
+def laboratory(conserves: bool | None = None, payload: bool | None = True) -> Network:
     """The synthetic one with a program of somebody else's before the link."""
     lab = network()
     world, island = (
         Interface(f"pep-{end}", f"02:00:00:00:02:0{n}", PortRef("s1", 90 + n)) for n, end in enumerate("wi")
     )
     pep = ChainBox(
-        "pep", PROGRAM, world, island, None, Forwarding.ROUTED, conserves_packets=conserves, conserves_payload=payload
+        "pep",
+        PROGRAM,
+        world,
+        island,
+        None,
+        Forwarding.ROUTED,
+        conserves_packets=conserves,
+        conserves_payload=payload is not False,
     )
     return replace(lab, boxes=(*lab.boxes, pep))
 
