@@ -278,6 +278,7 @@ def _delay_box(kind: str) -> contextlib.AbstractContextManager[subprocess.Popen[
     box = delay_box()
     if kind == "tc":
         return running_box("tc", delay_settings(box).config)
+    assert box.trunk
     known = [{"vlan": each.vlan, "delay_ns": each.rtt.ns // 2} for each in box.classes]
     return running_box("delay", {"trunk": box.trunk.name, **_engine(kind), "classes": known})
 

@@ -46,6 +46,7 @@ def test_a_delay_box_may_stand_on_a_world_switch(demo: tuple[Network, Experiment
     """Servers of the other world switch cross the chain switch twice, tagged and untagged, and are told apart."""
     network, experiment = demo
     delay = network.delay_boxes[0]
+    assert delay.trunk
     elsewhere = replace(delay, trunk=replace(delay.trunk, attached=PortRef("sw-w1", 20)))
     network = replace(network, delay_boxes=(elsewhere,))
     for server in ("w1", "w4"):
