@@ -54,7 +54,7 @@ async def test_an_apply_that_fails_with_its_testbed_says_why_that_failed() -> No
         raise LabError("w1 -> i1: no probe came through")
 
     daemon = LabDaemon(LabTarget(), for_run=False)
-    testbed = SimpleNamespace(apply=apply, failed=failed, experiment=None)
+    testbed = SimpleNamespace(apply=apply, failed=failed, experiment=None, plan=None)
     daemon.require_lab = lambda: cast("Any", (testbed, None))
     with pytest.raises(LabError, match=r"^program-relay ended unexpectedly: no such file"):
         await daemon.apply(
