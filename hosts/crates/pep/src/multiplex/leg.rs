@@ -354,10 +354,14 @@ impl Leg {
         frame.put(&mut self.outgoing);
     }
 
-    /// Whether it has something to send, by turns or of its own.
+    /// Whether it has something to send, by turns or of its own, or its socket has.
     pub(crate) fn has_backlog(&self) -> bool {
         let is_empty = self.waiting.is_empty() && self.unsent_bytes() + self.padding_bytes == 0;
-        self.is_up() && !is_empty
+        let is_sent = || {
+            let progress = self.end.as_ref().and_then(End::progress);
+            progress.is_none_or(|one| one.unsent_bytes == 0)
+        };
+        self.is_up() && !(is_empty && is_sent())
     }
 
     /// Have its socket paced at this rate. What it has in flight is not affected.

@@ -313,9 +313,10 @@ impl Proxy {
         };
         for pair in 0..PAIRS_MAX {
             let both = [pair, (pair + PAIRS_MAX) % LEGS_MAX];
-            let senders = both.map(|leg| u64::from(self.legs[leg].has_backlog()));
+            let are_up = both.iter().all(|&leg| self.legs[leg].is_up());
+            let is_shared = are_up && both.iter().all(|&leg| self.legs[leg].has_backlog());
             for leg in both {
-                self.legs[leg].pace(bit_s / senders.iter().sum::<u64>().max(1));
+                self.legs[leg].pace(if is_shared { bit_s / 2 } else { bit_s });
             }
         }
     }
