@@ -217,8 +217,8 @@ class SwitchProbe:
         took_s = time.monotonic() - began_s
         fit = await self._controller.count(self._dpid, self._table) if refused else len(entries)
         await self._change(delete=entries[:fit])
-        told = "not reported" if reported is None else str(reported)
-        self._compare("max_entries", str(self._expected.max_entries), told, told_as_fact=reported is not None)
+        seen = "not reported" if reported is None else str(reported)
+        self._compare("max_entries", str(self._expected.max_entries), seen, is_seen=reported is not None)
         if refused:
             how = f"{size - fit} ({fit} fit; then {refused})"
             self._add(
@@ -342,8 +342,8 @@ class SwitchProbe:
     def _add(self, name: str, profile: str, seen: str, verdict: Verdict, verified: bool | None = None) -> None:
         self._findings.append(Finding(name, profile, seen, verdict, verified))
 
-    def _compare(self, name: str, profile: str, seen: str, *, told_as_fact: bool = True) -> None:
-        verdict = Verdict.NOT_SEEN if not told_as_fact else Verdict.SAME if profile == seen else Verdict.DIFFERS
+    def _compare(self, name: str, profile: str, seen: str, *, is_seen: bool = True) -> None:
+        verdict = Verdict.NOT_SEEN if not is_seen else Verdict.SAME if profile == seen else Verdict.DIFFERS
         self._add(name, profile, seen, verdict, self._verified.get(name))
 
     def _entry(self, match: Match, actions: tuple[Action, ...]) -> FlowEntry:

@@ -24,13 +24,7 @@ fn frame(byte: u8, bytes: usize) -> Vec<u8> {
 }
 
 fn arrive(program: &mut Parity, port: usize, now_ns: u64, frame: &[u8], out: &mut FrameOutput<()>) {
-    let received = Received {
-        real_time_ns: 0,
-        wire_bytes: frame.len() as u32,
-        frame,
-        vlan: None,
-        checksum_missing: false,
-    };
+    let received = Received::whole(frame, 0);
     let arrival = Arrival {
         port,
         now_ns,

@@ -19,6 +19,20 @@ pub struct Received<'a> {
     pub checksum_missing: bool,
 }
 
+impl<'a> Received<'a> {
+    /// A whole frame without a tag, its checksums filled in: for programs that are run without sockets.
+    #[must_use]
+    pub fn whole(frame: &'a [u8], real_time_ns: u64) -> Self {
+        Self {
+            real_time_ns,
+            wire_bytes: frame.len() as u32,
+            frame,
+            vlan: None,
+            checksum_missing: false,
+        }
+    }
+}
+
 /// The tag in a ring's header, `status` being its `tp_status`.
 pub(crate) fn tag_from_ring_status(status: u32, control: u16, protocol: u16) -> Option<VlanTag> {
     (status & libc::TP_STATUS_VLAN_VALID != 0).then_some(VlanTag {

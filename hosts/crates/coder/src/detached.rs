@@ -29,13 +29,7 @@ impl DetachedCoder {
     /// A frame arrives at a port: the ports are numbered in pairs, the world's first. The frames that leave, with their
     /// ports.
     pub fn arrive(&mut self, port: usize, now_ns: u64, frame: &[u8]) -> Vec<(usize, Vec<u8>)> {
-        let received = Received {
-            real_time_ns: now_ns,
-            wire_bytes: frame.len() as u32,
-            frame,
-            vlan: None,
-            checksum_missing: false,
-        };
+        let received = Received::whole(frame, now_ns);
         let arrival = Arrival {
             port,
             now_ns,

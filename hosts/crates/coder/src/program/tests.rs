@@ -61,13 +61,7 @@ fn arrive(
 ) -> Vec<(usize, Vec<u8>)> {
     let mut out = FrameOutput::default();
     for frame in frames {
-        let received = Received {
-            real_time_ns: now_ns,
-            wire_bytes: frame.len() as u32,
-            frame,
-            vlan: None,
-            checksum_missing: false,
-        };
+        let received = Received::whole(frame, now_ns);
         let arrival = Arrival {
             port,
             now_ns,
