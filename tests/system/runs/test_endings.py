@@ -151,8 +151,9 @@ def test_the_lab_of_a_run_is_taken_down_while_the_run_is_analysed(sandbox: Sandb
         assert process.poll() is None
     sandbox.kill(analysis, signal.SIGCONT)
     output, errors = end(process)
-    assert process.returncode in (0, 3), errors
-    assert json.loads(output)["verdict"] != "invalid"
+    assert process.returncode in (0, 3), errors  # 3: the machine was too busy for a run in real time
+    assert json.loads(output)["ping_sent"] > 0
+    assert json.loads((only_run(sandbox) / "manifest.json").read_text())["outcome"] == "completed"
     assert sandbox.traces() == []
 
 
