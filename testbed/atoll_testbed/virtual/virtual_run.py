@@ -16,7 +16,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.directory import COUNTERS_FILE, PROGRESS, RUNNING
@@ -146,13 +146,12 @@ def inside_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
 
 def _without_lines(described: Any) -> Any:
     """A description as JSON whose line numbers are all 0."""
-    match described:
-        case dict():
-            return {key: 0 if key == "line" else _without_lines(value) for key, value in described.items()}
-        case list():
-            return [_without_lines(value) for value in described]
-        case _:
-            return described
+    if isinstance(described, dict):
+        keys = cast("dict[str, Any]", described)
+        return {key: 0 if key == "line" else _without_lines(value) for key, value in keys.items()}
+    if isinstance(described, list):
+        return [_without_lines(value) for value in cast("list[Any]", described)]
+    return described
 
 
 def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> None:
