@@ -96,7 +96,8 @@ class CoderSettings(BoxSettings):
     )
     room: Annotated[Size, Between(Size, "1500 B", "1 GB")] | None = Field(
         default=None,
-        description="Bytes that may wait before the link at most, with a repair packet; default half of `link_queue`.",
+        description="Bytes that may wait before the link at most, with a repair packet; default a tenth of "
+        "`link_queue`, and at least 3 kB.",
     )
     scheduler: Literal["tail", "interspersed", "deferred", "titrated"] | None = Field(
         default=None,

@@ -17,6 +17,9 @@ Reed-Solomon rounds up to an even one."""
 _AS_WRITTEN = ("scheme", "generation", "interleave", "direction", "low_priority", "signal")
 
 
+_ROOM_PART, _ROOM_LEAST_BYTES = 10, 3000
+"""A tenth of the queue, but two packets of 1500 bytes: docs/decisions/0078-room-of-titrated-repair-packets.md."""
+
 _FEEDBACK_NS = 100 * 10**6
 """Interval of reports if there have to be some."""
 
@@ -68,7 +71,7 @@ def _scheduler(use: BoxUse) -> Configuration:
         return {"kind": kind, "after_ns": given["defer"], "generations": given["defer_generations"]}
     if kind == "titrated":
         queue = given["link_queue"]
-        room = given["room"] or queue // 2
+        room = given["room"] or min(queue, max(queue // _ROOM_PART, _ROOM_LEAST_BYTES))
         return {"kind": kind, "rate_bit_s": given["link_rate"], "queue_bytes": queue, "room_bytes": room}
     return {"kind": kind}
 
