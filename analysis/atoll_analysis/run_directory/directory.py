@@ -156,7 +156,7 @@ class RunDir:
         """
         whole = self.manifest()
         replace_text(self.path / OUTSIDE, json.dumps({key: whole[key] for key in inside}) + "\n")
-        self.write_manifest({key: value for key, value in (whole | inside).items() if value is not None})
+        self.write_manifest({key: value for key, value in {**whole, **inside}.items() if value is not None})
 
     def show_all(self, changed: Mapping[str, Any]) -> None:
         """End :meth:`show_inside`: the file has the whole manifest again, with some keys replaced. Raises RunError."""
