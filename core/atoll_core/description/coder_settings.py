@@ -13,7 +13,7 @@ _MS = 10**6
 _REPAIRS_MAX = 1024
 _WINDOW = "sliding-window"
 _WINDOW_MAX = 512
-"""The decoder remembers 1024 packets: repair packets of the largest window may come late by as many packets as it has."""
+"""The decoder remembers 1024 packets: repair packets of the largest window may be late by as many packets as it has."""
 
 
 def _repairs(given: object) -> object:
@@ -55,7 +55,8 @@ class CoderSettings(BoxSettings):
     )
     redundancy: _Redundancy = Field(
         default=3,
-        description="Repair packets of a generation, or of as many packets as a sliding window has. adaptive: as many as `residual_loss` needs, by the losses that "
+        description="Repair packets of a generation, or of as many packets as a sliding window has. "
+        "adaptive: as many as `residual_loss` needs, by the losses that "
         "the other coder reports. Default 3.",
     )
     residual_loss: Annotated[float, Share("0.0001 %")] = Field(
@@ -155,7 +156,8 @@ class CoderSettings(BoxSettings):
         if redundancy != "adaptive" or "generation" not in given:
             return redundancy
         if given.get("scheme") in {"repetition", _WINDOW}:
-            msg = f"repair packets of {given['scheme']} cannot be adapted; write scheme: rlnc or reed-solomon, or a number"
+            msg = f"repair packets of {given['scheme']} cannot be adapted; write scheme: rlnc or reed-solomon, "
+            msg += "or a number"
             raise ValueError(msg)
         most = given.get("redundancy_max") or given["generation"] // 2
         if given.get("redundancy_fallback", 0) > most:
@@ -171,8 +173,8 @@ class CoderSettings(BoxSettings):
             msg = "titrated needs the rate and the queue of the link; add link_rate and link_queue"
             raise ValueError(msg)
         if scheduler == "tail" and given.get("scheme") == _WINDOW:
-            msg = "a sliding window makes repair packets between packets, so none are at the end of a generation; write "
-            msg += "scheduler: interspersed, deferred or titrated"
+            msg = "a sliding window makes repair packets between packets, so none are at the end of a generation; "
+            msg += "write scheduler: interspersed, deferred or titrated"
             raise ValueError(msg)
         if scheduler == "interspersed" and given.get("scheme") not in {"rlnc", _WINDOW}:
             msg = f"{given.get('scheme')} makes repair packets at the end of a generation; write scheme: rlnc, or tail"
