@@ -11,6 +11,9 @@ from atoll_core.units import Duration, Rate, Size
 
 _MS = 10**6
 _REPAIRS_MAX = 1024
+_WINDOW = "sliding-window"
+_WINDOW_MAX = 512
+"""The decoder remembers 1024 packets: repair packets of the largest window may be late by as many packets as it has."""
 
 
 def _repairs(given: object) -> object:
@@ -28,10 +31,17 @@ _Redundancy = Annotated[Annotated[int, Field(ge=0, le=_REPAIRS_MAX)] | Literal["
 class CoderSettings(BoxSettings):
     """Settings of a coder. Both coders of a pair have the same code; when repair packets leave is each one's own."""
 
-    scheme: Literal["rlnc", "reed-solomon", "repetition"] = Field(
-        default="rlnc", description="The code, of both coders; default rlnc."
+    scheme: Literal["rlnc", "reed-solomon", "repetition", "sliding-window"] = Field(
+        default="rlnc",
+        description="The code, of both coders. sliding-window: repair packets between the packets, each of the last "
+        "`generation` packets before it. Default rlnc.",
     )
-    generation: int = Field(default=30, ge=2, le=1024, description="Packets of a generation; default 30.")
+    generation: int = Field(
+        default=30,
+        ge=2,
+        le=1024,
+        description="Packets of a generation; of a sliding window, 512 at most. Default 30.",
+    )
     redundancy_max: Annotated[int, Field(ge=1, le=1024)] | None = Field(
         default=None,
         description="Most repair packets of a generation, if they are adapted; default half of `generation`.",
@@ -45,7 +55,8 @@ class CoderSettings(BoxSettings):
     )
     redundancy: _Redundancy = Field(
         default=3,
-        description="Repair packets of a generation. adaptive: as many as `residual_loss` needs, by the losses that "
+        description="Repair packets of a generation, or of as many packets as a sliding window has. "
+        "adaptive: as many as `residual_loss` needs, by the losses that "
         "the other coder reports. Default 3.",
     )
     residual_loss: Annotated[float, Share("0.0001 %")] = Field(
@@ -86,13 +97,15 @@ class CoderSettings(BoxSettings):
     )
     room: Annotated[Size, Between(Size, "1500 B", "1 GB")] | None = Field(
         default=None,
-        description="Bytes that may wait before the link at most, with a repair packet; default half of `link_queue`.",
+        description="Bytes that may wait before the link at most, with a repair packet; default a tenth of "
+        "`link_queue`, and at least 3 kB.",
     )
-    scheduler: Literal["tail", "interspersed", "deferred", "titrated"] = Field(
-        default="tail",
+    scheduler: Literal["tail", "interspersed", "deferred", "titrated"] | None = Field(
+        default=None,
         description=(
             "When repair packets leave. tail: at the end of their generation; interspersed: between its packets; "
-            "deferred: a fixed time later; titrated: when the queue of the link has room. Default tail."
+            "deferred: a fixed time later; titrated: when the queue of the link has room. Default tail; with "
+            "sliding-window, interspersed."
         ),
     )
     stale: Annotated[Duration, Between(Duration, "1 ms", "60 s")] = Field(
@@ -120,14 +133,31 @@ class CoderSettings(BoxSettings):
         description="Interval at which packets are taken in virtual time, 0 ms: each at once; default 1 ms.",
     )
 
+    @field_validator("generation", "interleave", "defer_generations")
+    @classmethod
+    def _is_possible_with_the_scheme(cls, value: int | None, others: ValidationInfo) -> int | None:
+        if others.data.get("scheme") != _WINDOW or value is None:
+            return value
+        if others.field_name == "generation" and value > _WINDOW_MAX:
+            msg = f"{value} packets are more than the {_WINDOW_MAX} that a sliding window can have; write fewer"
+            raise ValueError(msg)
+        if others.field_name == "interleave" and value > 1:
+            msg = "a sliding window has no generations to join in turn; write interleave: 1, and a larger generation"
+            raise ValueError(msg)
+        if others.field_name == "defer_generations":
+            msg = "a sliding window has no generations to wait for; write defer, a time"
+            raise ValueError(msg)
+        return value
+
     @field_validator("redundancy")
     @classmethod
     def _can_be_adapted(cls, redundancy: int | str, others: ValidationInfo) -> int | str:
         given: dict[str, Any] = others.data
         if redundancy != "adaptive" or "generation" not in given:
             return redundancy
-        if given.get("scheme") == "repetition":
-            msg = "repair packets of repetition cannot be adapted; write scheme: rlnc or reed-solomon, or a number"
+        if given.get("scheme") in {"repetition", _WINDOW}:
+            msg = f"repair packets of {given['scheme']} cannot be adapted; write scheme: rlnc or reed-solomon, "
+            msg += "or a number"
             raise ValueError(msg)
         most = given.get("redundancy_max") or given["generation"] // 2
         if given.get("redundancy_fallback", 0) > most:
@@ -137,12 +167,16 @@ class CoderSettings(BoxSettings):
 
     @field_validator("scheduler")
     @classmethod
-    def _has_what_it_needs(cls, scheduler: str, others: ValidationInfo) -> str:
+    def _has_what_it_needs(cls, scheduler: str | None, others: ValidationInfo) -> str | None:
         given: dict[str, Any] = others.data
         if scheduler == "titrated" and not (given.get("link_rate") and given.get("link_queue")):
             msg = "titrated needs the rate and the queue of the link; add link_rate and link_queue"
             raise ValueError(msg)
-        if scheduler == "interspersed" and given.get("scheme") != "rlnc":
+        if scheduler == "tail" and given.get("scheme") == _WINDOW:
+            msg = "a sliding window makes repair packets between packets, so none are at the end of a generation; "
+            msg += "write scheduler: interspersed, deferred or titrated"
+            raise ValueError(msg)
+        if scheduler == "interspersed" and given.get("scheme") not in {"rlnc", _WINDOW}:
             msg = f"{given.get('scheme')} makes repair packets at the end of a generation; write scheme: rlnc, or tail"
             raise ValueError(msg)
         return scheduler

@@ -17,6 +17,9 @@ Reed-Solomon rounds up to an even one."""
 _AS_WRITTEN = ("scheme", "generation", "interleave", "direction", "low_priority", "signal")
 
 
+_ROOM_PART, _ROOM_LEAST_BYTES = 10, 3000
+"""A tenth of the queue, but two packets of 1500 bytes: docs/decisions/0078-room-of-titrated-repair-packets.md."""
+
 _FEEDBACK_NS = 100 * 10**6
 """Interval of reports if there have to be some."""
 
@@ -63,12 +66,12 @@ def _repairs(given: Mapping[str, Any]) -> Configuration:
 
 def _scheduler(use: BoxUse) -> Configuration:
     given = use.settings
-    kind = given["scheduler"]
+    kind = given["scheduler"] or ("interspersed" if given["scheme"] == "sliding-window" else "tail")
     if kind == "deferred":
         return {"kind": kind, "after_ns": given["defer"], "generations": given["defer_generations"]}
     if kind == "titrated":
         queue = given["link_queue"]
-        room = given["room"] or queue // 2
+        room = given["room"] or min(queue, max(queue // _ROOM_PART, _ROOM_LEAST_BYTES))
         return {"kind": kind, "rate_bit_s": given["link_rate"], "queue_bytes": queue, "room_bytes": room}
     return {"kind": kind}
 
@@ -115,8 +118,8 @@ CODER = register(
             MetricField("repair_packets", "packets", "repair packets sent"),
             MetricField("repair_bytes", "bytes", "their IP bytes"),
             MetricField("dropped_repair_packets", "packets", "repair packets never sent: too old, or no room to wait"),
-            MetricField("encoded_generations", "1", "generations that ended at the encoder"),
-            MetricField("useless_repair_packets", "packets", "never sent: the other coder had their generation"),
+            MetricField("encoded_generations", "1", "generations that ended at the encoder; 0 of a sliding window"),
+            MetricField("useless_repair_packets", "packets", "never sent: the other coder had all of their packets"),
             MetricField("sent_reports", "packets", "reports sent to the other coder"),
             MetricField("arrived_reports", "packets", "reports of the other coder that arrived"),
             MetricField("redundancy_changes", "1", "changes of the adapted number of repair packets"),
@@ -128,8 +131,8 @@ CODER = register(
             MetricField("recovery_delay_ns", "ns", "sum of their delays: from the packet before to the recovery"),
             MetricField("complete_generations", "1", "generations of which no packet was lost"),
             MetricField("lost_generations", "1", "generations of which a packet was lost"),
-            MetricField("lost_packets", "packets", "packets lost in these, known by a later one of the generation"),
-            MetricField("late_packets", "packets", "packets of generations that had been closed before"),
+            MetricField("lost_packets", "packets", "lost for good, known by a later one of the generation or window"),
+            MetricField("late_packets", "packets", "packets of closed generations, or behind the window"),
             MetricField("malformed_packets", "packets", "damaged or foreign packets in the tunnel"),
             MetricField("missing_source_packets", "packets", "lost in the tunnel, as counted for reports"),
             MetricField("bursts_of_1", "1", "bursts of one packet among these"),
@@ -147,8 +150,8 @@ CODER = register(
             MetricField("waiting_repair_packets", "packets", "repair packets that wait to be sent"),
             MetricField("waiting_repair_bytes", "bytes", "their IP bytes"),
             MetricField("open_generations", "1", "generations of which more packets may come"),
-            MetricField("rank_deficit", "packets", "packets that the decoder needs to recover all of these"),
-            MetricField("redundancy", "packets", "repair packets of a generation at present"),
+            MetricField("rank_deficit", "packets", "packets that the decoder needs to recover all that are missing"),
+            MetricField("redundancy", "packets", "repair packets of a generation or window at present"),
             MetricField("fallback", "1", "1 while the fallback is in use, for want of reports"),
             MetricField("queueing_delay_ns", "ns", "queueing delay towards the other coder, by its last report"),
             MetricField("report_rtt_ns", "ns", "time until that report came, without its wait at the other coder"),

@@ -87,6 +87,19 @@ def test_half_of_the_island_can_be_coded(load: Load) -> None:
             CODED,
             "reed-solomon makes repair packets at the end of a generation; write scheme: rlnc, or tail",
         ),
+        (
+            "{coder-w: {scheme: sliding-window, scheduler: tail}}",
+            CODED,
+            "so none are at the end of a generation; write scheduler: interspersed, deferred or titrated",
+        ),
+        ("{coder-w: {scheme: sliding-window, interleave: 2}}", CODED, "no generations to join in turn"),
+        ("{coder-w: {scheme: sliding-window, defer_generations: 1}}", CODED, "no generations to wait for; write defer"),
+        ("{coder-w: {scheme: sliding-window, generation: 513}}", CODED, "513 packets are more than the 512"),
+        (
+            "{coder-w: {scheme: sliding-window, redundancy: adaptive}}",
+            CODED,
+            "repair packets of sliding-window cannot be adapted; write scheme: rlnc or reed-solomon, or a number",
+        ),
         ("{coder-w: {generation: 1}}", CODED, "1 is not a whole number"),
         ("{coder-w: {redundancy: adaptive}}", CODED, "redundancy is not the same for 'coder-w' and 'coder-i'"),
         ("{coder-w: {feedback: 50 ms}}", CODED, "feedback is not the same for 'coder-w' and 'coder-i'"),
@@ -121,6 +134,13 @@ def test_a_mistake_has_one_line_with_its_place_and_remedy(load: Load, boxes: str
     (line,) = str(refused.value).splitlines()
     assert message in line
     assert re.match(r".*e\.yaml:\d+: ", line)
+
+
+@pytest.mark.parametrize(("scheme", "kind"), [("rlnc", "tail"), ("sliding-window", "interspersed")])
+def test_the_scheduler_by_default_is_one_that_the_scheme_has(load: Load, scheme: str, kind: str) -> None:
+    plan = make_plan(*load(f"{{coder-w: {{scheme: {scheme}}}, coder-i: {{scheme: {scheme}}}}}"))
+    config = next(job.config for job in plan.jobs if job.name == "coder-coder-w") or {}
+    assert (config["scheme"], config["scheduler"]) == (scheme, {"kind": kind})
 
 
 def test_a_contradiction_between_lab_and_experiment_is_the_experiments(load: Load) -> None:

@@ -15,7 +15,7 @@ from tests.support.sandbox import ROOT
 STUDIES = {
     "asymmetric": 18,
     "base-scenarios": 48,
-    "coder-cost": 108,
+    "coder-cost": 144,
     "coder-schedulers": 144,
     "geo-full-peps": 12,
     "geo-load-queue": 210,

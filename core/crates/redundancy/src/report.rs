@@ -16,7 +16,7 @@
 //! | 24 to 39 | source packets that arrived, and that were lost |
 //! | 40 to 79 | bursts of 1, 2, 3 to 4, 5 to 8 and more lost packets |
 //! | 80 to 103 | repair packets that arrived, packets that were recovered, packets that stayed lost |
-//! | 104 to 107 | number of the first generation of those that follow |
+//! | 104 to 107 | number of the first generation of those that follow; of a sliding window, of the first packet that is missing |
 //! | from 108 | of each: how many independent packets arrived (2 bytes) |
 
 use crate::bursts::{LossSums, RUNS};
@@ -47,7 +47,8 @@ pub struct Report {
     pub recovered: u64,
     /// Packets that stayed lost.
     pub residual: u64,
-    /// The number of the first of [`Report::ranks`].
+    /// The number of the first of [`Report::ranks`]; of a sliding window, which has none, of the first packet that is
+    /// missing.
     pub first_generation: u32,
     /// How many independent packets arrived of each of the last generations. One that has as many as there are packets in it
     /// is complete.

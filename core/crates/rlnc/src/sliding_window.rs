@@ -91,6 +91,12 @@ impl WindowEncoder {
         Ok(Header::WindowRepair { first, count, seed })
     }
 
+    /// Whether there is nothing to combine.
+    #[must_use]
+    pub fn is_empty(&self) -> bool {
+        self.symbols.is_empty()
+    }
+
     fn first(&self) -> u32 {
         self.next.wrapping_sub(self.symbols.len() as u32)
     }
@@ -103,9 +109,14 @@ impl WindowEncoder {
 #[derive(Debug)]
 pub struct WindowDecoder {
     longest_packet: usize,
-    /// The number after the newest packet; None before the first one.
-    end: Option<u32>,
+    /// The packets of the window: the oldest one's number, and the number after the newest one. None before the first one.
+    window: Option<(u32, u32)>,
+    /// Whether packets before the oldest one of the window are forgotten; before, overtaken ones may be older.
+    has_forgotten: bool,
+    /// Missing packets before this one are counted.
+    counted: Option<u32>,
     elimination: Elimination,
+    lost: u64,
 }
 
 impl WindowDecoder {
@@ -119,8 +130,11 @@ impl WindowDecoder {
         let columns = usize::from(width).next_power_of_two();
         Ok(Self {
             longest_packet,
-            end: None,
+            window: None,
+            has_forgotten: false,
+            counted: None,
             elimination: Elimination::new(FIELD, columns),
+            lost: 0,
         })
     }
 
@@ -171,7 +185,8 @@ impl WindowDecoder {
     /// The packets recovered since the last call, with their numbers. Call it after each packet: what leaves the window
     /// is forgotten.
     pub fn recovered(&mut self) -> Vec<(u32, Vec<u8>)> {
-        let (columns, end) = (self.elimination.take_recovered(), self.end.unwrap_or(0));
+        let columns = self.elimination.take_recovered();
+        let end = self.window.map_or(0, |(_, end)| end);
         let width = self.elimination.columns() as u32;
         let packet = |column: usize| {
             let newest = end.wrapping_sub(1);
@@ -181,23 +196,102 @@ impl WindowDecoder {
         columns.into_iter().filter_map(packet).collect()
     }
 
+    /// The window: the number of its oldest packet, and the number after its newest one. `None` before the first packet.
+    #[must_use]
+    pub fn window(&self) -> Option<(u32, u32)> {
+        self.window
+    }
+
+    /// Packets that left the window and were neither received nor recovered.
+    #[must_use]
+    pub fn lost(&self) -> u64 {
+        self.lost
+    }
+
+    /// The first packet that is missing in the window and not given up, or the number after the newest one; `None` before the
+    /// first packet.
+    #[must_use]
+    pub fn first_missing(&self) -> Option<u32> {
+        let (_, end) = self.window?;
+        Some(self.not_counted().next().unwrap_or(end))
+    }
+
+    /// How many useful packets are needed until all packets of the window are known, the rank deficit.
+    #[must_use]
+    pub fn missing(&self) -> u16 {
+        let (begin, end) = self.window.unwrap_or_default();
+        let packets = end.wrapping_sub(begin) as usize;
+        packets.saturating_sub(self.elimination.rank()) as u16
+    }
+
+    /// Whether a packet of the window was received or recovered. False for others.
+    #[must_use]
+    pub fn knows(&self, id: u32) -> bool {
+        let (begin, end) = self.window.unwrap_or_default();
+        id.wrapping_sub(begin) < end.wrapping_sub(begin)
+            && self.elimination.known(self.column(id)).is_some()
+    }
+
+    /// Count what is missing as lost. What comes nevertheless is taken.
+    pub fn give_up(&mut self) {
+        self.lost += self.not_counted().count() as u64;
+        self.counted = self.window.map(|(_, end)| end);
+    }
+
+    /// Give up what is missing; the next packet is the first one of another stream.
+    pub fn restart(&mut self) {
+        self.give_up();
+        self.elimination.clear();
+        (self.window, self.counted, self.has_forgotten) = (None, None, false);
+    }
+
+    /// The packets that are missing and not counted as lost.
+    fn not_counted(&self) -> impl Iterator<Item = u32> + '_ {
+        let (begin, end) = self.window.unwrap_or_default();
+        ids(begin, end).filter(|id| !self.knows(*id) && !self.is_counted(*id))
+    }
+
+    fn is_counted(&self, id: u32) -> bool {
+        self.counted.is_some_and(|until| is_after(until, id))
+    }
+
     /// Move the window so that it contains the newest of these packets. False if the oldest of them has left it.
     fn reach(&mut self, first: u32, count: u16) -> bool {
         let width = self.elimination.columns() as u32;
         let after = first.wrapping_add(u32::from(count));
-        let end = *self.end.get_or_insert(after);
-        let ahead = after.wrapping_sub(end);
+        let (mut begin, mut end) = self.window.unwrap_or((first, after));
         if is_after(after, end) {
+            let ahead = after.wrapping_sub(end);
             if ahead < width {
-                for new in 0..ahead {
-                    self.elimination.forget(self.column(end.wrapping_add(new)));
+                for new in ids(end, after) {
+                    begin = self.make_room(new, begin);
                 }
             } else {
+                self.give_up();
                 self.elimination.clear();
+                let left_out = ahead - width;
+                self.lost += u64::from(left_out);
+                begin = end.wrapping_add(left_out);
             }
-            self.end = Some(after);
+            end = after;
         }
-        self.end.is_some_and(|end| end.wrapping_sub(first) <= width)
+        let is_older = is_after(begin, first);
+        let is_in = end.wrapping_sub(first) <= width && !(is_older && self.has_forgotten);
+        if is_in && is_older {
+            begin = first; // overtaken by those that came first
+        }
+        self.window = Some((begin, end));
+        is_in
+    }
+
+    /// Free the column of a new packet. If the oldest packet had it, it leaves: the number of the oldest one then.
+    fn make_room(&mut self, new: u32, oldest: u32) -> u32 {
+        let column = self.column(new);
+        let leaves = new.wrapping_sub(oldest) as usize >= self.elimination.columns();
+        let is_lost = leaves && self.elimination.known(column).is_none();
+        self.lost += u64::from(is_lost && !self.is_counted(oldest));
+        self.elimination.forget(column);
+        oldest.wrapping_add(u32::from(leaves))
     }
 
     /// Numbers take turns in the columns, whose number divides 2^32, so that they do where numbers begin again, too.
@@ -211,10 +305,17 @@ impl WindowDecoder {
     ) -> Result<Progress, CodeError> {
         let done = step(&mut self.elimination);
         if self.elimination.is_damaged() {
+            self.give_up();
             self.elimination.clear();
+            self.window = self.window.map(|(_, end)| (end, end));
+            self.has_forgotten = true;
         }
         done.map(Progress::of)
     }
+}
+
+fn ids(begin: u32, end: u32) -> impl Iterator<Item = u32> {
+    (0..end.wrapping_sub(begin)).map(move |number| begin.wrapping_add(number))
 }
 
 /// By serial numbers (RFC 1982).

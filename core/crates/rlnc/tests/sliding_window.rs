@@ -106,7 +106,7 @@ fn a_long_stream_is_recovered_by_a_narrow_window() {
     let mut encoder = WindowEncoder::new(FIRST, 24).unwrap();
     let [mut narrow, mut wide] = [64, 512].map(|width| WindowDecoder::new(width, 60).unwrap());
     let (mut packets, mut symbol, mut bad) = (Vec::new(), Vec::new(), false);
-    let (mut recovered, mut late) = (0, 0);
+    let (mut recovered, mut late, mut lost) = (0, 0, BTreeSet::new());
     for number in 0..100_000_u32 {
         packets.push(packet(&mut draws));
         let Header::WindowSource { id } = encoder.push(&packets[number as usize]).unwrap() else {
@@ -117,7 +117,9 @@ fn a_long_stream_is_recovered_by_a_narrow_window() {
         } else {
             draws.chance(0.04)
         };
-        if !bad {
+        if bad {
+            lost.insert(id);
+        } else {
             narrow.source(id, &packets[number as usize]).unwrap();
             wide.source(id, &packets[number as usize]).unwrap();
         }
@@ -140,10 +142,49 @@ fn a_long_stream_is_recovered_by_a_narrow_window() {
                 "packet of age {age}"
             );
         }
+        for (id, _) in &one {
+            lost.remove(id);
+        }
         recovered += one.len();
         late += all.len() - one.len();
     }
     assert!(recovered > 4000, "{recovered} recovered, {late} too late");
+    let end = FIRST.wrapping_add(100_000);
+    let in_window: BTreeSet<u32> = (end - 64..end).filter(|id| lost.contains(id)).collect();
+    assert_eq!(narrow.first_missing(), in_window.first().copied());
+    assert!(usize::from(narrow.missing()) <= in_window.len());
+    assert_eq!(narrow.lost() as usize, lost.len() - in_window.len());
+}
+
+#[test]
+fn lost_packets_are_counted_when_they_leave_the_window_or_are_given_up() {
+    let mut decoder = WindowDecoder::new(4, 60).unwrap();
+    assert_eq!((decoder.first_missing(), decoder.missing()), (None, 0));
+    decoder.source(u32::MAX, &[1]).unwrap();
+    decoder.source(2, &[1]).unwrap();
+    assert_eq!((decoder.first_missing(), decoder.missing()), (Some(0), 2));
+    decoder.source(u32::MAX - 1, &[1]).unwrap();
+    assert_eq!(
+        decoder.first_missing(),
+        Some(0),
+        "one that left the window before it was known"
+    );
+    decoder.source(4, &[1]).unwrap();
+    assert_eq!(decoder.lost(), 1, "packet 0");
+    assert!(decoder.knows(2) && !decoder.knows(3) && !decoder.knows(9));
+    decoder.give_up();
+    decoder.give_up();
+    assert_eq!((decoder.lost(), decoder.first_missing()), (3, Some(5)));
+    assert!(decoder.knows(2), "what is known is not forgotten");
+    decoder.source(5, &[1]).unwrap();
+    assert_eq!(decoder.lost(), 3, "packet 1 left, and was counted");
+    decoder.source(100, &[1]).unwrap();
+    assert_eq!(decoder.lost(), 3 + 91, "all before the new window");
+    assert_eq!(decoder.first_missing(), Some(97));
+    decoder.restart();
+    assert_eq!((decoder.lost(), decoder.first_missing()), (94 + 3, None));
+    decoder.source(7, &[1]).unwrap();
+    assert_eq!((decoder.lost(), decoder.missing()), (97, 0));
 }
 
 #[test]

@@ -1,11 +1,15 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration: the first line of standard input (docs/contracts.md, "coder").
 
-use crate::encoder::Shape;
+use crate::decoder::Decoder;
+use crate::encoder::Encoder;
 use crate::outer::OVERHEAD_BYTES;
 use crate::scheduler::Release;
+use crate::sliding_decoder::{LARGEST, SlidingDecoder};
+use crate::sliding_encoder::SlidingEncoder;
+use crate::stream::{Shape, StreamDecoder, StreamEncoder};
 use crate::virtual_queue::VirtualQueue;
-use atoll_rlnc::{BlockCode, MOST_SOURCES, ReedSolomon, Repetition, Rlnc};
+use atoll_rlnc::{BlockCode, CodeError, MOST_SOURCES, ReedSolomon, Repetition, Rlnc};
 use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io;
@@ -24,9 +28,13 @@ pub(crate) enum BadConfiguration {
         most: u64,
     },
     #[error(
-        "configuration: interspersed repair packets need the scheme rlnc: others make them at the end of a generation"
+        "configuration: interspersed repair packets need the scheme rlnc or sliding-window: others make them at the end of a generation"
     )]
     Interspersed,
+    #[error(
+        "configuration: a sliding window has no generations: no tail, no number of generations to defer, interleave 1, and no adaptive redundancy"
+    )]
+    NoGenerations,
     #[error("configuration: no pairs of legs")]
     NoPairs,
     #[error("configuration: adaptive redundancy needs feedback, and a residual_loss above 0")]
@@ -52,9 +60,9 @@ pub(crate) struct Config {
     #[serde(default)]
     pub(crate) tunnels: Vec<TunnelConfig>,
     pub(crate) scheme: Scheme,
-    /// Packets of a generation.
+    /// Packets of a generation, or of the window.
     pub(crate) generation: u16,
-    /// Repair packets of a generation; if they are adapted, without reports of the other coder.
+    /// Repair packets of so many packets; if they are adapted, without reports of the other coder.
     pub(crate) redundancy: u16,
     /// Repair packets follow the losses that the other coder reports.
     #[serde(default)]
@@ -219,6 +227,7 @@ pub(crate) enum Scheme {
     Rlnc,
     ReedSolomon,
     Repetition,
+    SlidingWindow,
 }
 
 /// How a host learns of a packet that was lost and recovered.
@@ -277,10 +286,31 @@ impl Config {
                 return Err(BadConfiguration::Adaptive);
             }
         }
-        if config.scheduler == (Scheduling::Interspersed {}) && config.scheme != Scheme::Rlnc {
-            return Err(BadConfiguration::Interspersed);
+        match config.scheme {
+            Scheme::SlidingWindow => {
+                within("generation", config.generation.into(), 2, LARGEST.into())?;
+                if !config.is_for_a_window() {
+                    return Err(BadConfiguration::NoGenerations);
+                }
+            }
+            Scheme::ReedSolomon | Scheme::Repetition
+                if config.scheduler == (Scheduling::Interspersed {}) =>
+            {
+                return Err(BadConfiguration::Interspersed);
+            }
+            _ => {}
         }
         Ok(config)
+    }
+
+    /// Whether nothing refers to generations.
+    fn is_for_a_window(&self) -> bool {
+        let counts_generations = match self.scheduler {
+            Scheduling::Tail {} => true,
+            Scheduling::Deferred { generations, .. } => generations.is_some(),
+            Scheduling::Interspersed {} | Scheduling::Titrated { .. } => false,
+        };
+        !counts_generations && self.interleave == 1 && self.adaptive.is_none()
     }
 
     /// The interfaces in the order of the engine's ports: of each pair the world's, then the island's.
@@ -290,17 +320,45 @@ impl Config {
             .flat_map(|pair| [&pair.world, &pair.island])
     }
 
-    pub(crate) fn code(&self) -> Box<dyn BlockCode> {
+    /// An encoder that counts generations or packets from `first` on.
+    ///
+    /// # Errors
+    /// None: [`Config::parse`] has checked the sizes.
+    pub(crate) fn encoder(&self, first: u32) -> Result<Box<dyn StreamEncoder>, CodeError> {
+        Ok(match self.block_code() {
+            Some(code) => Box::new(Encoder::new(code, self.shape(), first)),
+            None => Box::new(SlidingEncoder::new(self.shape(), first)?),
+        })
+    }
+
+    /// A decoder of packets of at most `longest_packet` bytes, of which no more come after `over_ns`.
+    ///
+    /// # Errors
+    /// As of [`Config::encoder`].
+    pub(crate) fn decoder(
+        &self,
+        longest_packet: usize,
+        over_ns: u64,
+    ) -> Result<Box<dyn StreamDecoder>, CodeError> {
+        let size = self.generation;
+        Ok(match self.block_code() {
+            Some(code) => Box::new(Decoder::new(code, size, longest_packet, over_ns)),
+            None => Box::new(SlidingDecoder::new(size, longest_packet, over_ns)?),
+        })
+    }
+
+    fn block_code(&self) -> Option<Box<dyn BlockCode>> {
         let size = self.generation;
         match self.scheme {
-            Scheme::Rlnc => Box::new(Rlnc { size }),
-            Scheme::Repetition => Box::new(Repetition { size }),
-            Scheme::ReedSolomon => Box::new(ReedSolomon {
+            Scheme::Rlnc => Some(Box::new(Rlnc { size })),
+            Scheme::Repetition => Some(Box::new(Repetition { size })),
+            Scheme::ReedSolomon => Some(Box::new(ReedSolomon {
                 size,
                 repairs: (self.adaptive)
                     .map_or(self.redundancy, |adaptive| adaptive.most)
                     .max(1),
-            }),
+            })),
+            Scheme::SlidingWindow => None,
         }
     }
 
@@ -439,6 +497,26 @@ pub(crate) mod tests {
                 .to_string()
                 .contains("need the scheme rlnc")
         );
+        for (key, value) in [
+            ("scheduler", json!({"kind": "tail"})),
+            (
+                "scheduler",
+                json!({"kind": "deferred", "after_ns": 1, "generations": 1}),
+            ),
+            ("interleave", json!(2)),
+            ("generation", json!(513)),
+        ] {
+            let error = config(|line| {
+                line["scheme"] = json!("sliding-window");
+                line["scheduler"] = json!({"kind": "interspersed"});
+                line[key] = value;
+            });
+            let message = error.unwrap_err().to_string();
+            assert!(
+                message.contains("no generations") || message.contains("2 to 512"),
+                "{message}"
+            );
+        }
     }
 
     #[test]

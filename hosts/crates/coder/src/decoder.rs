@@ -1,13 +1,14 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The decoder of a tunnel: packets at once as they come, and those that repair packets bring back.
+//! The decoder of block codes: packets at once as they come, and those that repair packets bring back.
 //!
 //! It keeps the last generations. What it is given may come from anyone: it never panics, and its memory is bounded by
 //! [`HELD_MAX`] packets and as many repair packets.
 
 use crate::counters::DecoderSums;
 use crate::numbering;
+use crate::stream::{Delivery, Received, StreamDecoder};
 use atoll_measures::Peak;
-use atoll_redundancy::{BurstCounter, GENERATIONS_MAX, Report};
+use atoll_redundancy::{GENERATIONS_MAX, Report};
 use atoll_rlnc::{BlockCode, BlockDecoder, CodeError, Header, Progress};
 use std::collections::VecDeque;
 
@@ -32,12 +33,7 @@ pub(crate) struct Decoder {
     kept_max: usize,
     /// Packets of earlier generations since the last one that was not.
     late_in_a_row: u32,
-    losses: BurstCounter,
-    /// When the newest source packet came.
-    newest_ns: u64,
-    sums: DecoderSums,
-    /// Longest time in which a packet was recovered.
-    recovery_ns: Peak,
+    received: Received,
 }
 
 #[derive(Debug)]
@@ -78,126 +74,8 @@ impl Decoder {
             kept_max: (HELD_MAX / usize::from(size))
                 .clamp(*GENERATIONS.start(), *GENERATIONS.end()),
             late_in_a_row: 0,
-            losses: BurstCounter::default(),
-            newest_ns: 0,
-            sums: DecoderSums::default(),
-            recovery_ns: Peak::default(),
+            received: Received::default(),
         }
-    }
-
-    /// Take what an outer packet carries. `deliver` gets packets in turn, and whether they were recovered.
-    pub(crate) fn take(
-        &mut self,
-        now_ns: u64,
-        content: &[u8],
-        mut deliver: impl FnMut(&[u8], bool),
-    ) {
-        match numbering::parse(content) {
-            Ok((number, Header::Systematic { generation, index }, packet)) => {
-                self.sums.arrived_source_packets += 1;
-                if index >= self.size || packet.len() > self.longest_packet {
-                    self.sums.malformed_packets += 1;
-                    return;
-                }
-                if let Some(slot) = self.reach(now_ns, generation) {
-                    self.losses.arrived(number);
-                    self.newest_ns = now_ns;
-                    self.source(now_ns, slot, index, packet, &mut deliver);
-                } else {
-                    // Whether it was recovered is forgotten. A duplicate does less harm than a loss.
-                    self.sums.late_packets += 1;
-                    deliver(packet, false);
-                }
-            }
-            Ok((
-                _,
-                Header::Repair {
-                    generation,
-                    count,
-                    seed,
-                },
-                symbol,
-            )) => {
-                self.sums.arrived_repair_packets += 1;
-                if count == 0 || count > self.size || symbol.len() > self.longest_packet + 4 {
-                    self.sums.malformed_packets += 1;
-                    return;
-                }
-                match self.reach(now_ns, generation) {
-                    Some(slot) => self.repair(now_ns, slot, (count, seed), symbol, &mut deliver),
-                    None => self.sums.late_packets += 1,
-                }
-            }
-            _ => self.sums.malformed_packets += 1,
-        }
-    }
-
-    /// End the generations that get no more packets.
-    pub(crate) fn expire(&mut self, now_ns: u64) {
-        for at in 0..self.window.len() {
-            if let Slot::Open(open) = &self.window[at] {
-                if now_ns.saturating_sub(open.last_ns) >= self.over_ns {
-                    self.end(at);
-                }
-            }
-        }
-    }
-
-    pub(crate) fn sums(&self) -> DecoderSums {
-        let losses = self.losses.sums();
-        let [
-            bursts_of_1,
-            bursts_of_2,
-            bursts_of_3_to_4,
-            bursts_of_5_to_8,
-            longer_bursts,
-        ] = losses.runs;
-        DecoderSums {
-            missing_source_packets: losses.lost,
-            bursts_of_1,
-            bursts_of_2,
-            bursts_of_3_to_4,
-            bursts_of_5_to_8,
-            longer_bursts,
-            ..self.sums
-        }
-    }
-
-    /// What is to be said to the encoder.
-    pub(crate) fn report(&self, now_ns: u64, number: u32) -> Report {
-        let left_out = self.window.len().saturating_sub(GENERATIONS_MAX);
-        let held_us = now_ns.saturating_sub(self.newest_ns) / 1000;
-        Report {
-            number,
-            newest: self.losses.newest().unwrap_or(0),
-            arrived_ns: self.newest_ns,
-            held_us: u32::try_from(held_us).unwrap_or(u32::MAX),
-            losses: self.losses.sums(),
-            repairs: self.sums.arrived_repair_packets,
-            recovered: self.sums.recovered_packets,
-            residual: self.sums.lost_packets,
-            first_generation: self.first.wrapping_add(left_out as u32),
-            ranks: self.window.iter().skip(left_out).map(Slot::rank).collect(),
-        }
-    }
-
-    /// How many packets more the open generations need, as far as they are known.
-    pub(crate) fn rank_deficit(&self) -> u64 {
-        let deficit = |slot: &Slot| match slot {
-            Slot::Open(open) => u64::from(open.decoder.missing()),
-            _ => 0,
-        };
-        self.window.iter().map(deficit).sum()
-    }
-
-    pub(crate) fn recovery_ns(&mut self) -> &mut Peak {
-        &mut self.recovery_ns
-    }
-
-    /// Generations of which more packets may come.
-    pub(crate) fn open_generations(&self) -> u64 {
-        let open = |slot: &&Slot| matches!(slot, Slot::Open(_));
-        self.window.iter().filter(open).count() as u64
     }
 
     fn source(
@@ -206,7 +84,7 @@ impl Decoder {
         at: usize,
         index: u16,
         packet: &[u8],
-        deliver: &mut impl FnMut(&[u8], bool),
+        deliver: &mut dyn FnMut(Delivery<'_>),
     ) {
         let Slot::Open(open) = &mut self.window[at] else {
             return; // it came twice, or after it was recovered
@@ -220,7 +98,10 @@ impl Decoder {
         // One that arrived itself is right, even if others of its generation were damaged.
         if result == Ok(Progress::Useful) || (result.is_err() && is_first) {
             open.delivered += 1;
-            deliver(packet, false);
+            deliver(Delivery {
+                packet,
+                recovered: false,
+            });
         }
         self.take_recovered(now_ns, at, result, deliver);
     }
@@ -231,7 +112,7 @@ impl Decoder {
         at: usize,
         (count, seed): (u16, u32),
         symbol: &[u8],
-        deliver: &mut impl FnMut(&[u8], bool),
+        deliver: &mut dyn FnMut(Delivery<'_>),
     ) {
         let Slot::Open(open) = &mut self.window[at] else {
             return;
@@ -239,7 +120,7 @@ impl Decoder {
         open.last_ns = now_ns;
         open.sources = open.sources.max(count);
         let result = open.decoder.repair(count, seed, symbol);
-        self.sums.useful_repair_packets += u64::from(result == Ok(Progress::Useful));
+        self.received.sums.useful_repair_packets += u64::from(result == Ok(Progress::Useful));
         self.take_recovered(now_ns, at, result, deliver);
     }
 
@@ -248,20 +129,20 @@ impl Decoder {
         now_ns: u64,
         at: usize,
         result: Result<Progress, CodeError>,
-        deliver: &mut impl FnMut(&[u8], bool),
+        deliver: &mut dyn FnMut(Delivery<'_>),
     ) {
-        self.sums.malformed_packets += u64::from(result.is_err());
+        self.received.sums.malformed_packets += u64::from(result.is_err());
         let Slot::Open(open) = &mut self.window[at] else {
             return;
         };
         for (index, packet) in open.decoder.recovered() {
             let since_ns = open.gap_ns(usize::from(index));
-            let took_ns = now_ns.saturating_sub(since_ns);
             open.delivered += 1;
-            self.sums.recovered_packets += 1;
-            self.sums.recovery_delay_ns += took_ns;
-            self.recovery_ns.record(took_ns);
-            deliver(&packet, true);
+            self.received.recovered(now_ns, since_ns);
+            deliver(Delivery {
+                packet: &packet,
+                recovered: true,
+            });
         }
         if open.delivered >= self.size {
             self.end(at);
@@ -282,7 +163,7 @@ impl Decoder {
         {
             // The other coder has begun again.
             self.end_all();
-            self.losses.restart();
+            self.received.losses.restart();
             (self.first, self.late_in_a_row, at) = (generation, 0, 0);
         } else if is_late {
             return None;
@@ -310,11 +191,11 @@ impl Decoder {
         match std::mem::replace(&mut self.window[at], over) {
             Slot::Open(open) => {
                 let lost = open.sources.saturating_sub(open.delivered);
-                self.sums.lost_packets += u64::from(lost);
-                self.sums.lost_generations += u64::from(lost > 0);
-                self.sums.complete_generations += u64::from(lost == 0);
+                self.received.sums.lost_packets += u64::from(lost);
+                self.received.sums.lost_generations += u64::from(lost > 0);
+                self.received.sums.complete_generations += u64::from(lost == 0);
             }
-            Slot::Unseen => self.sums.lost_generations += 1, // nobody knows of how many packets
+            Slot::Unseen => self.received.sums.lost_generations += 1, // nobody knows of how many packets
             Slot::Over(_) => {}
         }
     }
@@ -324,6 +205,94 @@ impl Decoder {
             self.end(at);
         }
         self.window.clear();
+    }
+}
+
+impl StreamDecoder for Decoder {
+    fn take(&mut self, now_ns: u64, content: &[u8], deliver: &mut dyn FnMut(Delivery<'_>)) {
+        match numbering::parse(content) {
+            Ok((number, Header::Systematic { generation, index }, packet)) => {
+                self.received.sums.arrived_source_packets += 1;
+                if index >= self.size || packet.len() > self.longest_packet {
+                    self.received.sums.malformed_packets += 1;
+                    return;
+                }
+                if let Some(slot) = self.reach(now_ns, generation) {
+                    self.received.arrived(now_ns, number);
+                    self.source(now_ns, slot, index, packet, deliver);
+                } else {
+                    // Whether it was recovered is forgotten. A duplicate does less harm than a loss.
+                    self.received.sums.late_packets += 1;
+                    deliver(Delivery {
+                        packet,
+                        recovered: false,
+                    });
+                }
+            }
+            Ok((
+                _,
+                Header::Repair {
+                    generation,
+                    count,
+                    seed,
+                },
+                symbol,
+            )) => {
+                self.received.sums.arrived_repair_packets += 1;
+                if count == 0 || count > self.size || symbol.len() > self.longest_packet + 4 {
+                    self.received.sums.malformed_packets += 1;
+                    return;
+                }
+                match self.reach(now_ns, generation) {
+                    Some(slot) => self.repair(now_ns, slot, (count, seed), symbol, deliver),
+                    None => self.received.sums.late_packets += 1,
+                }
+            }
+            _ => self.received.sums.malformed_packets += 1,
+        }
+    }
+
+    /// End the generations that get no more packets.
+    fn expire(&mut self, now_ns: u64) {
+        for at in 0..self.window.len() {
+            if let Slot::Open(open) = &self.window[at] {
+                if now_ns.saturating_sub(open.last_ns) >= self.over_ns {
+                    self.end(at);
+                }
+            }
+        }
+    }
+
+    fn sums(&self) -> DecoderSums {
+        self.received.sums()
+    }
+
+    fn report(&self, now_ns: u64, number: u32) -> Report {
+        let left_out = self.window.len().saturating_sub(GENERATIONS_MAX);
+        Report {
+            first_generation: self.first.wrapping_add(left_out as u32),
+            ranks: self.window.iter().skip(left_out).map(Slot::rank).collect(),
+            ..self.received.report(now_ns, number)
+        }
+    }
+
+    /// How many packets more the open generations need, as far as they are known.
+    fn rank_deficit(&self) -> u64 {
+        let deficit = |slot: &Slot| match slot {
+            Slot::Open(open) => u64::from(open.decoder.missing()),
+            _ => 0,
+        };
+        self.window.iter().map(deficit).sum()
+    }
+
+    fn recovery_ns(&mut self) -> &mut Peak {
+        &mut self.received.recovery_ns
+    }
+
+    /// Generations of which more packets may come.
+    fn open_generations(&self) -> u64 {
+        let open = |slot: &&Slot| matches!(slot, Slot::Open(_));
+        self.window.iter().filter(open).count() as u64
     }
 }
 
@@ -360,7 +329,8 @@ impl Generation {
 #[cfg(test)]
 mod tests {
     use super::*;
-    use crate::encoder::{Encoder, Repair, Shape};
+    use crate::encoder::Encoder;
+    use crate::stream::{Repair, Shape, StreamEncoder};
     use atoll_random::SplitMix64;
     use atoll_rlnc::Rlnc;
     use proptest::prelude::*;
@@ -424,7 +394,8 @@ mod tests {
         for (number, (_, content)) in encoded(shape(3, 1, 1, false), &packets).iter().enumerate() {
             if number != 1 {
                 let now = [10, 20, 30, 50][number] * MS;
-                decoder.take(now, content, |packet, recovered| {
+                decoder.take(now, content, &mut |each| {
+                    let Delivery { packet, recovered } = each;
                     got.push((packet.to_vec(), recovered));
                 });
             }
@@ -451,7 +422,7 @@ mod tests {
             .enumerate()
         {
             if number > 1 {
-                decoder.take(0, content, |_, _| {});
+                decoder.take(0, content, &mut |_| {});
             }
         }
         decoder.expire(OVER_NS - 1);
@@ -480,7 +451,7 @@ mod tests {
                 },
                 &[1],
             );
-            decoder.take(0, &content, |_, _| got += 1);
+            decoder.take(0, &content, &mut |_| got += 1);
         }
         assert_eq!(got, 4);
         assert!(decoder.window.len() <= 2);
@@ -492,7 +463,7 @@ mod tests {
                 },
                 &[1],
             );
-            decoder.take(0, &content, |_, _| got += 1);
+            decoder.take(0, &content, &mut |_| got += 1);
         }
         assert_eq!(
             (got, decoder.sums().late_packets),
@@ -511,7 +482,7 @@ mod tests {
                 },
                 &[1; 1000],
             );
-            decoder.take(0, &content, |_, _| {});
+            decoder.take(0, &content, &mut |_| {});
         }
         assert_eq!(decoder.open_generations(), (HELD_MAX / 512) as u64);
     }
@@ -557,7 +528,7 @@ mod tests {
             decoder.window.push_back(Slot::Unseen);
             let mut got: Vec<Vec<u8>> = Vec::new();
             for content in arrived {
-                decoder.take(0, content, |packet, _| got.push(packet.to_vec()));
+                decoder.take(0, content, &mut |each| got.push(each.packet.to_vec()));
             }
             got.sort();
             let once = got.len();
@@ -600,7 +571,7 @@ mod tests {
                 let content = [
                     &[kind, 0][..], &number.to_be_bytes(), &generation.to_be_bytes(), &seed.to_be_bytes(), &rest,
                 ].concat();
-                decoder.take(0, &content[..content.len().min(rest.len() + 9)], |_, _| {});
+                decoder.take(0, &content[..content.len().min(rest.len() + 9)], &mut |_| {});
                 prop_assert!(decoder.window.len() <= decoder.kept_max);
             }
         }

@@ -21,7 +21,7 @@ impl DetachedCoder {
     pub fn new(configuration: &str, first_generation: u32) -> io::Result<Self> {
         let config = Config::parse(configuration).map_err(io::Error::from)?;
         Ok(Self {
-            coder: Coder::new(&config, first_generation),
+            coder: Coder::new(&config, first_generation).map_err(io::Error::other)?,
             out: FrameOutput::default(),
         })
     }

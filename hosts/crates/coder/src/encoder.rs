@@ -1,37 +1,9 @@
 // SPDX-License-Identifier: Apache-2.0
-//! The encoder of a tunnel: packets into generations, and the repair packets of each.
+//! The encoder of block codes: packets into generations, and the repair packets of each.
 
+use crate::stream::{Made, Repair, Shape, StreamEncoder};
+use atoll_redundancy::Report;
 use atoll_rlnc::{BlockCode, BlockEncoder, CodeError, Header};
-
-/// Properties of the code, the same at both ends.
-#[derive(Debug, Clone, Copy)]
-pub(crate) struct Shape {
-    /// Packets of a generation.
-    pub(crate) size: u16,
-    /// Repair packets of a whole generation.
-    pub(crate) repairs: u16,
-    /// Generations that packets join in turn, so that a burst of losses is spread over them.
-    pub(crate) interleave: usize,
-    /// Whether repair packets are made between the packets, and not at the end of a generation.
-    pub(crate) interspersed: bool,
-    /// The time after its first packet at which a generation ends that is not whole.
-    pub(crate) flush_ns: u64,
-}
-
-/// A repair packet: its header, and the symbol.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub(crate) struct Repair {
-    pub(crate) header: Header,
-    pub(crate) symbol: Vec<u8>,
-}
-
-/// What a packet, or time, led to.
-#[derive(Debug, Default)]
-pub(crate) struct Made {
-    pub(crate) repairs: Vec<Repair>,
-    /// Generations that ended.
-    pub(crate) ended: u64,
-}
 
 /// Encodes the packets of one direction.
 #[derive(Debug)]
@@ -63,11 +35,20 @@ impl Encoder {
         }
     }
 
-    /// Take a packet: the header with which it is to be sent, and the repair packets that are to follow.
-    ///
-    /// # Errors
-    /// None are expected of packets that an interface can take.
-    pub(crate) fn push(&mut self, now_ns: u64, packet: &[u8]) -> Result<(Header, Made), CodeError> {
+    fn begin(&mut self, now_ns: u64) -> Result<Generation, CodeError> {
+        let number = self.next;
+        self.next = number.wrapping_add(1);
+        Ok(Generation {
+            encoder: self.code.encoder(number)?,
+            sources: 0,
+            repairs: 0,
+            flush_at_ns: now_ns.saturating_add(self.shape.flush_ns),
+        })
+    }
+}
+
+impl StreamEncoder for Encoder {
+    fn push(&mut self, now_ns: u64, packet: &[u8]) -> Result<(Header, Made), CodeError> {
         let slot = self.turn;
         self.turn = (slot + 1) % self.open.len();
         let mut generation = match self.open[slot].take() {
@@ -91,18 +72,16 @@ impl Encoder {
         Ok((header, made))
     }
 
-    /// Repair packets of a whole generation, from now on.
-    pub(crate) fn set_repairs(&mut self, repairs: u16) {
+    fn set_repairs(&mut self, repairs: u16) {
         self.shape.repairs = repairs;
     }
 
-    /// Repair packets of a whole generation at present.
-    pub(crate) fn repairs(&self) -> u16 {
+    fn repairs(&self) -> u16 {
         self.shape.repairs
     }
 
     /// When the next generation ends that is not whole.
-    pub(crate) fn next_ns(&self) -> Option<u64> {
+    fn next_ns(&self) -> Option<u64> {
         self.open
             .iter()
             .flatten()
@@ -111,10 +90,7 @@ impl Encoder {
     }
 
     /// End the generations whose time is over.
-    ///
-    /// # Errors
-    /// As of [`Encoder::push`].
-    pub(crate) fn flush(&mut self, now_ns: u64) -> Result<Made, CodeError> {
+    fn flush(&mut self, now_ns: u64) -> Result<Made, CodeError> {
         let mut made = Made::default();
         for slot in &mut self.open {
             if let Some(mut generation) = slot.take_if(|open| open.flush_at_ns <= now_ns) {
@@ -127,16 +103,8 @@ impl Encoder {
         Ok(made)
     }
 
-    fn begin(&mut self, now_ns: u64) -> Result<Generation, CodeError> {
-        let number = self.next;
-        self.next = number.wrapping_add(1);
-        Ok(Generation {
-            encoder: self.code.encoder(number)?,
-            sources: 0,
-            repairs: 0,
-            flush_at_ns: now_ns.saturating_add(self.shape.flush_ns),
-        })
-    }
+    /// Which packets of a generation arrived changes nothing: its repair packets are of all.
+    fn learn(&mut self, _report: &Report) {}
 }
 
 impl Generation {

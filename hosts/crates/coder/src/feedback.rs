@@ -2,7 +2,7 @@
 //! Both ends of the reports between coders: when a decoder sends one, and what an encoder learns of it.
 
 use crate::config::{AdaptiveConfig, FeedbackConfig};
-use crate::encoder::Shape;
+use crate::stream::Shape;
 use atoll_redundancy::{AdaptiveRedundancy, NUMBERS, QueueingDelay, Report, Target};
 
 /// Packets are found by their numbers if those of this time have different ones.

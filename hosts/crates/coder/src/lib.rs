@@ -26,6 +26,9 @@ mod outer;
 mod program;
 mod request;
 mod scheduler;
+mod sliding_decoder;
+mod sliding_encoder;
+mod stream;
 mod tunnel;
 mod virtual_queue;
 
@@ -56,6 +59,6 @@ pub fn run() -> Result<(), Box<dyn Error>> {
         polling_ns: clock::is_virtual().then_some(config.poll_ns),
     };
     let first_generation = config::first_generation(clock::real_time_ns());
-    let coder = Coder::new(&config, first_generation);
+    let coder = Coder::new(&config, first_generation)?;
     Ok(Engine::new(coder, ports, settings)?.run(input)?)
 }

@@ -8,11 +8,13 @@ use crate::ipv4::{self, Ipv4, UDP};
 use crate::lab_packets::is_of_testbed;
 use crate::outer;
 use crate::request::{self, Request};
+use crate::stream::Delivery;
 use crate::tunnel::{Tunnel, says_congestion};
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
 use atoll_headers::{ETHERNET_BYTES, ethernet_header};
 use atoll_measures::{Count, Marked, Peak};
 use atoll_redundancy::{AdaptiveRedundancy, Report};
+use atoll_rlnc::CodeError;
 use std::collections::BTreeMap;
 use std::net::Ipv4Addr;
 
@@ -73,12 +75,15 @@ fn other_leg(port: usize) -> usize {
 
 impl Coder {
     /// `first_generation`: the number from which generations are counted.
-    pub(crate) fn new(config: &Config, first_generation: u32) -> Self {
+    ///
+    /// # Errors
+    /// None: a configuration has sizes that its code has.
+    pub(crate) fn new(config: &Config, first_generation: u32) -> Result<Self, CodeError> {
         let tunnels =
             (config.tunnels.iter()).map(|tunnel| Tunnel::new(config, tunnel, first_generation));
         let hosts = config.hosts.world.iter().chain(&config.hosts.island);
-        Self {
-            tunnels: tunnels.collect(),
+        Ok(Self {
+            tunnels: tunnels.collect::<Result<_, _>>()?,
             router: Router {
                 macs: config.interfaces().map(|each| each.mac).collect(),
                 hosts: hosts.map(|(address, mac)| (*address, *mac)).collect(),
@@ -92,7 +97,7 @@ impl Coder {
             testbed_ns: None,
             sums: Sums::default(),
             marked: Marked::default(),
-        }
+        })
     }
 
     fn on_packet(&mut self, arrival: &Arrival<'_>, packet: &Ipv4<'_>, out: &mut FrameOutput<()>) {
@@ -221,7 +226,11 @@ impl Coder {
         let (router, sums, signal) = (&self.router, &mut self.sums, self.signal);
         let (from, port) = (side_of(port), other_leg(port));
         let congested = says_congestion(packet.tos());
-        decoder.take(now_ns, content, |bytes, recovered| {
+        decoder.take(now_ns, content, &mut |delivery| {
+            let Delivery {
+                packet: bytes,
+                recovered,
+            } = delivery;
             let inner =
                 Ipv4::parse(bytes).filter(|inner| inner.ttl() > 1 && reach.carries(inner, from));
             let Some(inner) = inner else {

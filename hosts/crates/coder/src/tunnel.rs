@@ -3,13 +3,12 @@
 
 use crate::config::{Carries, Coded, Config, Side, TunnelConfig};
 use crate::counters::Sums;
-use crate::decoder::Decoder;
-use crate::encoder::{Encoder, Made};
 use crate::feedback::{Learning, Reporting};
 use crate::ipv4::{ECN, Ipv4};
 use crate::numbering;
 use crate::outer::{Addresses, LOWER_EFFORT, OUTER_BYTES, write_frame};
 use crate::scheduler::Scheduler;
+use crate::stream::{Made, StreamDecoder, StreamEncoder};
 use atoll_frame_engine::{FrameOutput, Outgoing};
 use atoll_headers::ETHERNET_BYTES;
 use atoll_measures::Count;
@@ -24,9 +23,23 @@ const IN_LINK_NS: u64 = 1_000_000_000;
 struct Waiting {
     port: usize,
     frame: Vec<u8>,
-    generation: u32,
-    /// Packets of the generation.
-    sources: u16,
+    header: Header,
+}
+
+impl Waiting {
+    /// Whether the other coder has all packets of which it is made, by its report.
+    fn is_useless(&self, report: &Report) -> bool {
+        match self.header {
+            Header::Repair {
+                generation, count, ..
+            } => report.rank(generation).is_some_and(|rank| rank >= count),
+            Header::WindowRepair { first, count, .. } => {
+                let end = first.wrapping_add(count.into());
+                report.first_generation.wrapping_sub(end) < u32::MAX / 2 // by serial numbers (RFC 1982)
+            }
+            _ => false,
+        }
+    }
 }
 
 /// Reports in both directions.
@@ -65,8 +78,8 @@ pub(crate) struct Tunnel {
     pub(crate) codes: bool,
     longest_packet: usize,
     low_priority: bool,
-    encoder: Encoder,
-    pub(crate) decoder: Decoder,
+    encoder: Box<dyn StreamEncoder>,
+    pub(crate) decoder: Box<dyn StreamDecoder>,
     scheduler: Scheduler<Waiting>,
     feedback: Option<Feedback>,
     identification: u16,
@@ -76,21 +89,27 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    pub(crate) fn new(config: &Config, tunnel: &TunnelConfig, first_generation: u32) -> Self {
+    /// # Errors
+    /// None: a configuration has sizes that its code has.
+    pub(crate) fn new(
+        config: &Config,
+        tunnel: &TunnelConfig,
+        first_generation: u32,
+    ) -> Result<Self, CodeError> {
         let longest_packet = config.longest_packet(tunnel.peer_at);
         let over_ns = config.stale_ns.saturating_add(IN_LINK_NS);
         let towards = match tunnel.peer_at {
             Side::World => Coded::ToWorld,
             Side::Island => Coded::ToIsland,
         };
-        Self {
+        Ok(Self {
             config: tunnel.clone(),
             reach: Reach(tunnel.carries),
             codes: [Coded::Both, towards].contains(&config.direction),
             longest_packet,
             low_priority: config.low_priority,
-            encoder: Encoder::new(config.code(), config.shape(), first_generation),
-            decoder: Decoder::new(config.code(), config.generation, longest_packet, over_ns),
+            encoder: config.encoder(first_generation)?,
+            decoder: config.decoder(longest_packet, over_ns)?,
             scheduler: Scheduler::new(config.release(), config.stale_ns),
             feedback: config.feedback.map(|feedback| Feedback {
                 reporting: Reporting::new(feedback, first_generation),
@@ -100,7 +119,7 @@ impl Tunnel {
             identification: 0,
             port: 0,
             source_mac: [0; 6],
-        }
+        })
     }
 
     pub(crate) fn peer_at(&self) -> Side {
@@ -202,11 +221,9 @@ impl Tunnel {
         if let Some(found) = feedback.learning.learn(now_ns, &report) {
             self.scheduler.learn(found.sent_ns, found.waited_ns);
         }
-        let is_complete = |each: &Waiting| {
-            let rank = report.rank(each.generation);
-            rank.is_some_and(|rank| rank >= each.sources)
-        };
-        sums.useless_repair_packets += self.scheduler.discard(is_complete);
+        self.encoder.learn(&report);
+        let is_useless = |each: &Waiting| each.is_useless(&report);
+        sums.useless_repair_packets += self.scheduler.discard(is_useless);
         self.adapt(now_ns);
     }
 
@@ -322,14 +339,6 @@ impl Tunnel {
     fn keep(&mut self, now_ns: u64, made: Made, sums: &mut Sums) {
         let tos = if self.low_priority { LOWER_EFFORT } else { 0 };
         for repair in made.repairs {
-            let Header::Repair {
-                generation,
-                count: sources,
-                ..
-            } = repair.header
-            else {
-                continue; // encoders make no others
-            };
             let content_bytes = repair.header.length() + repair.symbol.len();
             let mut frame = Vec::with_capacity(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
             write_frame(
@@ -349,8 +358,7 @@ impl Tunnel {
                 Waiting {
                     port: self.port,
                     frame,
-                    generation,
-                    sources,
+                    header: repair.header,
                 },
             );
         }

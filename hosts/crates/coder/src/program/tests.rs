@@ -34,7 +34,7 @@ fn pair(change: impl Fn(&mut Value)) -> (Coder, Coder) {
                 (pair["world"]["mtu"], pair["island"]["mtu"]) = (island, world);
             }
         });
-        Coder::new(&config.unwrap(), 3)
+        Coder::new(&config.unwrap(), 3).unwrap()
     };
     (of(true), of(false))
 }
@@ -349,6 +349,55 @@ fn repair_packets_are_dropped_when_their_generation_has_arrived() {
     assert!(repaired.iter().any(|(port, _)| *port == ISLAND));
 }
 
+fn sliding_window(line: &mut Value) {
+    with_feedback(line);
+    line["scheme"] = json!("sliding-window");
+    line["scheduler"] = json!({"kind": "interspersed"});
+}
+
+#[test]
+fn a_sliding_window_brings_lost_packets_back_between_packets() {
+    let (mut near, mut far) = pair(sliding_window);
+    let packets: Vec<Vec<u8>> = numbered(12).iter().map(|packet| framed(packet)).collect();
+    let mut sent = frames(&arrive(&mut near, WORLD, 0, &packets));
+    assert_eq!(sent.len(), 12 + 3, "one repair packet for four packets");
+    sent.remove(6); // packet 5: a repair packet followed packet 3
+    let answered = arrive(&mut far, WORLD, 10 * MS, &sent);
+    let (_, delivered): (Vec<_>, Vec<_>) = answered
+        .into_iter()
+        .partition(|(_, frame)| is_report(frame));
+    let expected = [0, 1, 2, 3, 4, 6, 7, 5, 8, 9, 10, 11];
+    assert_eq!(payloads(&frames(&delivered)), expected);
+    let late = frames(&wake(&mut far, 110 * MS));
+    let outer = Ipv4::parse(&late[0][ETHERNET_BYTES..]).unwrap();
+    let report = Report::parse(outer::content(&outer).unwrap()).unwrap();
+    assert_eq!((report.losses.lost, report.recovered), (1, 1));
+    assert_eq!((report.first_generation, report.ranks), (3 + 12, vec![]));
+    let sums = far.sums().decoded;
+    assert_eq!((sums.useful_repair_packets, sums.malformed_packets), (1, 0));
+}
+
+#[test]
+fn repair_packets_of_a_window_are_dropped_when_all_of_it_has_arrived() {
+    let (mut near, mut far) = pair(|line| {
+        sliding_window(line);
+        line["scheduler"] = json!({"kind": "deferred", "after_ns": 500 * MS});
+    });
+    let packets: Vec<Vec<u8>> = numbered(8).iter().map(|packet| framed(packet)).collect();
+    let mut sent = frames(&arrive(&mut near, WORLD, 0, &packets));
+    assert_eq!(sent.len(), 8, "two repair packets wait");
+    sent.remove(6); // of the second one
+    arrive(&mut far, WORLD, 10 * MS, &sent);
+    let reports = frames(&wake(&mut far, 110 * MS));
+    arrive(&mut near, ISLAND, 120 * MS, &reports);
+    let (sums, held) = (near.sums(), near.tunnels[0].held());
+    assert_eq!((sums.useless_repair_packets, held.packets), (1, 1));
+    let repairs = frames(&wake(&mut near, 500 * MS));
+    let repaired = arrive(&mut far, WORLD, 510 * MS, &repairs);
+    assert_eq!(far.sums().decoded.recovered_packets, 1);
+    assert!(repaired.iter().any(|(port, _)| *port == ISLAND));
+}
+
 #[test]
 fn reports_that_were_not_agreed_are_foreign() {
     let (_, mut far) = pair(with_feedback);
@@ -410,8 +459,9 @@ proptest! {
     #[test]
     fn no_frames_make_it_panic(
         contents in proptest::collection::vec((0..5_u8, proptest::collection::vec(any::<u8>(), 0..200)), 1..50),
+        window: bool,
     ) {
-        let (mut near, mut far) = pair(with_feedback);
+        let (mut near, mut far) = pair(if window { sliding_window } else { with_feedback });
         for (kind, mut content) in contents {
             let addresses = outer::Addresses {
                 source_mac: [2; 6],

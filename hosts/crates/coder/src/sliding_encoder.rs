@@ -1,0 +1,171 @@
+// SPDX-License-Identifier: Apache-2.0
+//! The encoder of a sliding window: repair packets between the packets, each of the last ones before it.
+
+use crate::stream::{Made, Repair, Shape, StreamEncoder};
+use atoll_redundancy::Report;
+use atoll_rlnc::{CodeError, Header, WindowEncoder};
+
+/// Encodes the packets of one direction.
+#[derive(Debug)]
+pub(crate) struct SlidingEncoder {
+    window: WindowEncoder,
+    shape: Shape,
+    /// What packets have contributed to the next repair packet, in parts of it: as many as the window has packets.
+    share: u32,
+    /// When a repair packet is made for the packets since the last one.
+    flush_at_ns: Option<u64>,
+}
+
+impl SlidingEncoder {
+    /// The first packet has the number `first`.
+    ///
+    /// # Errors
+    /// If the window's size is not one that the code has.
+    pub(crate) fn new(shape: Shape, first: u32) -> Result<Self, CodeError> {
+        Ok(Self {
+            window: WindowEncoder::new(first, shape.size)?,
+            shape,
+            share: 0,
+            flush_at_ns: None,
+        })
+    }
+
+    fn repair(&mut self, made: &mut Made) -> Result<(), CodeError> {
+        self.flush_at_ns = None;
+        if self.window.is_empty() {
+            return Ok(()); // all of its packets have arrived
+        }
+        let mut symbol = Vec::new();
+        let header = self.window.repair(&mut symbol)?;
+        made.repairs.push(Repair { header, symbol });
+        Ok(())
+    }
+}
+
+impl StreamEncoder for SlidingEncoder {
+    fn push(&mut self, now_ns: u64, packet: &[u8]) -> Result<(Header, Made), CodeError> {
+        let header = self.window.push(packet)?;
+        let mut made = Made::default();
+        if self.shape.repairs > 0 {
+            let flush_at_ns = now_ns.saturating_add(self.shape.flush_ns);
+            self.flush_at_ns.get_or_insert(flush_at_ns);
+        }
+        self.share += u32::from(self.shape.repairs);
+        while self.share >= u32::from(self.shape.size) {
+            self.share -= u32::from(self.shape.size);
+            self.repair(&mut made)?;
+        }
+        Ok((header, made))
+    }
+
+    fn flush(&mut self, now_ns: u64) -> Result<Made, CodeError> {
+        let mut made = Made::default();
+        if self.flush_at_ns.is_some_and(|at_ns| at_ns <= now_ns) {
+            self.share = 0;
+            self.repair(&mut made)?;
+        }
+        Ok(made)
+    }
+
+    fn next_ns(&self) -> Option<u64> {
+        self.flush_at_ns
+    }
+
+    fn repairs(&self) -> u16 {
+        self.shape.repairs
+    }
+
+    fn set_repairs(&mut self, repairs: u16) {
+        self.shape.repairs = repairs;
+    }
+
+    fn learn(&mut self, report: &Report) {
+        self.window.acknowledge(report.first_generation);
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const MS: u64 = 1_000_000;
+
+    fn encoder(size: u16, repairs: u16) -> SlidingEncoder {
+        let shape = Shape {
+            size,
+            repairs,
+            interleave: 1,
+            interspersed: true,
+            flush_ns: 50 * MS,
+        };
+        SlidingEncoder::new(shape, u32::MAX).unwrap()
+    }
+
+    /// Of each packet: first packet and number of packets of the repair packets that follow it.
+    fn pushed(encoder: &mut SlidingEncoder, packets: usize) -> Vec<Vec<(u32, u16)>> {
+        let of = |repair: Repair| match repair.header {
+            Header::WindowRepair { first, count, .. } => (first, count),
+            other => panic!("{other:?}"),
+        };
+        (0..packets)
+            .map(|number| {
+                let (_, made) = encoder.push(0, &[number as u8]).unwrap();
+                made.repairs.into_iter().map(of).collect()
+            })
+            .collect()
+    }
+
+    #[test]
+    fn repair_packets_are_spread_evenly_and_are_of_the_last_packets() {
+        let mut encoder = encoder(4, 2);
+        let found = pushed(&mut encoder, 6);
+        let expected = [
+            vec![],
+            vec![(u32::MAX, 2)],
+            vec![],
+            vec![(u32::MAX, 4)],
+            vec![],
+            vec![(1, 4)],
+        ];
+        assert_eq!(found, expected, "after 2^32 - 1 comes 0");
+        let many: usize = pushed(&mut encoder, 4000).iter().map(Vec::len).sum();
+        assert_eq!(many, 2000);
+    }
+
+    #[test]
+    fn there_may_be_more_repair_packets_than_packets() {
+        let found = pushed(&mut encoder(2, 5), 4);
+        assert_eq!(found.iter().map(Vec::len).collect::<Vec<_>>(), [2, 3, 2, 3]);
+    }
+
+    #[test]
+    fn packets_after_the_last_repair_packet_get_one_by_time() {
+        let mut encoder = encoder(10, 3);
+        pushed(&mut encoder, 2);
+        assert_eq!(encoder.next_ns(), Some(50 * MS));
+        assert_eq!(encoder.flush(50 * MS - 1).unwrap().repairs.len(), 0);
+        assert_eq!(encoder.flush(50 * MS).unwrap().repairs.len(), 1);
+        assert_eq!(encoder.next_ns(), None);
+        pushed(&mut encoder, 4);
+        assert_eq!(encoder.next_ns(), None, "the last one was followed by one");
+        let none = &mut super::tests::encoder(10, 0);
+        pushed(none, 9);
+        assert_eq!(none.next_ns(), None);
+    }
+
+    #[test]
+    fn packets_that_arrived_are_combined_no_more() {
+        let mut encoder = encoder(4, 1);
+        pushed(&mut encoder, 3); // the last one has the number 1
+        let report = |first_generation| Report {
+            first_generation,
+            ..Report::default()
+        };
+        encoder.learn(&report(1));
+        assert_eq!(pushed(&mut encoder, 1), [[(1, 2)]]);
+        pushed(&mut encoder, 1);
+        encoder.learn(&report(4));
+        assert_eq!(encoder.flush(u64::MAX).unwrap().repairs, []);
+        assert_eq!(encoder.next_ns(), None);
+    }
+}
