@@ -12,6 +12,7 @@ from pathlib import Path
 from atoll_core.errors import PlanError
 from atoll_core.lab.network import MTU, Network
 from atoll_core.plan.flow_entry import FlowEntry, Output, PopVlan, PushVlan
+from atoll_core.plural import counted
 from atoll_switches.capability_profile import profile
 
 OPENFLOW_PORT = 6653  # assigned by IANA
@@ -91,7 +92,10 @@ def ports_of(network: Network, switch: str, entries: Iterable[FlowEntry]) -> tup
                 case Output():
                     pass
     every = [interface for interfaces in network.machines.values() for interface in interfaces]
-    own = {each.attached.port: each.mtu for each in every if each.attached.switch == switch}
+    own: dict[int, int] = {}
+    for each in every:
+        if each.attached.switch == switch:  # several of them behind a learning switch
+            own[each.attached.port] = max(each.mtu, own.get(each.attached.port, 0))
     longest = max([MTU, *(each.mtu for each in every)])
     return tuple(
         ConfiguredPort(number, leads_to[number], tuple(sorted(vlans[number])), own.get(number, longest))
@@ -106,6 +110,10 @@ def _cables(network: Network, switch: str) -> dict[int, str]:
         for interface in interfaces
         if interface.attached.switch == switch
     }
+    for learning in network.learning_switches:
+        if learning.uplink.switch == switch:
+            hosts = counted(len(network.hosts_behind(learning.name)), "host")
+            found[learning.uplink.port] = f"learning switch {learning.name}, {hosts}"
     for trunk in network.trunks:
         for here, there in ((trunk.a, trunk.b), (trunk.b, trunk.a)):
             if here.switch == switch:

@@ -32,6 +32,7 @@ from atoll_core.lab.network import (
     HostRole,
     Interface,
     LatencyClass,
+    LearningSwitch,
     Network,
     PortPair,
     Switch,
@@ -60,8 +61,11 @@ class Builder:
         self.macs += 1
         return Interface(name, f"02:a7:00:00:{self.macs >> 8:02x}:{self.macs & 255:02x}", self.port(switch))
 
-    def host(self, name: str, role: HostRole, address: IPv4Address, switch: str) -> Host:
-        return Host(name, role, address, self.interface(f"{name}-eth0", switch))
+    def host(self, name: str, role: HostRole, address: IPv4Address, switch: str | LearningSwitch) -> Host:
+        if isinstance(switch, str):
+            return Host(name, role, address, self.interface(f"{name}-eth0", switch))
+        cable = self.interface(f"{name}-eth0", switch.name)
+        return Host(name, role, address, replace(cable, attached=switch.uplink, behind=cable.attached))
 
 
 @st.composite
@@ -76,8 +80,13 @@ def laboratories(draw: st.DrawFn, *, gathered: bool = False, rings: bool = True,
     if rings and not gathered and len(names) > 2 and draw(st.booleans()):
         pairs.append((names[0], names[-1]))
     trunks = tuple(Trunk(build.port(one), build.port(other), _GIGABIT) for one, other in pairs)
+    learning = {  # switches with many hosts behind one port
+        side: LearningSwitch(f"lan-{side}", build.port(draw(switch)), _GIGABIT)
+        for side in draw(st.sampled_from([(), ("i",), ("w", "i")]))
+    }
+    at = {side: st.sampled_from([*names, *([learning[side]] * 3 if side in learning else ())]) for side in ("w", "i")}
     hosts = [
-        build.host(f"{side}{number}", role, prefix[number], draw(switch))
+        build.host(f"{side}{number}", role, prefix[number], draw(at[side]))
         for side, prefix, role, most in (
             ("w", WORLD, HostRole.WORLD_SERVER, 4),
             ("i", ISLAND, HostRole.ISLAND_CLIENT, 3),
@@ -85,9 +94,9 @@ def laboratories(draw: st.DrawFn, *, gathered: bool = False, rings: bool = True,
         for number in range(1, draw(st.integers(1, most)) + 1)
     ]
     hosts += [
-        build.host("ws", HostRole.WORLD_SPECIAL, WORLD[257], draw(switch)),
-        build.host("wh", HostRole.WORLD_WHISTLE, WORLD[258], draw(switch)),
-        build.host("is", HostRole.ISLAND_SPECIAL, ISLAND[257], draw(switch)),
+        build.host("ws", HostRole.WORLD_SPECIAL, WORLD[257], draw(at["w"])),
+        build.host("wh", HostRole.WORLD_WHISTLE, WORLD[258], draw(at["w"])),
+        build.host("is", HostRole.ISLAND_SPECIAL, ISLAND[257], draw(at["i"])),
     ]
     chain_boxes = tuple(
         _box(draw, build, f"b{n}", inner) for n in range(max(fewest_boxes, draw(st.sampled_from([2, 1, 3, 4, 0]))))
@@ -103,7 +112,8 @@ def laboratories(draw: st.DrawFn, *, gathered: bool = False, rings: bool = True,
         for n in range(draw(st.sampled_from([2, 1, 3, 0])))
     )
     switches = tuple(Switch(name, dpid, "ovs") for dpid, name in enumerate(names, start=1))
-    return Network("lab", "lab.yaml", WORLD, ISLAND, switches, trunks, tuple(hosts), chain_boxes, delays, taps)
+    parts = (switches, trunks, tuple(hosts), chain_boxes, delays, taps, tuple(learning.values()))
+    return Network("lab", "lab.yaml", WORLD, ISLAND, *parts)
 
 
 def _box(draw: st.DrawFn, build: Builder, name: str, switch: st.SearchStrategy[str]) -> ChainBox:

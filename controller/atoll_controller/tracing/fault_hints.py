@@ -42,13 +42,18 @@ def _towards(network: Network, port: PortRef) -> str:
 def _from(network: Network, reached: Delivery) -> str:
     """The machine that receives frames from a port."""
     found = _attached(network).get(reached.port)
-    return f"{reached.name} and the cable from {reached.port} to its {found[1]}" if found else reached.name
+    if found is None:
+        return reached.name
+    behind = "" if found[0] == reached.name or found[1] != "uplink" else f", its cable to {found[0]},"
+    of = f"{found[0]}'s" if behind else "its"
+    return f"{reached.name}{behind} and the cable from {reached.port} to {of} {found[1]}"
 
 
 def _attached(network: Network) -> dict[PortRef, tuple[str, str]]:
-    """The machine at each switch port that has one, and its interface."""
-    return {
+    """The machine or learning switch at each switch port that has one, and its interface."""
+    machines = {
         interface.attached: (name, interface.name)
         for name, interfaces in network.machines.items()
         for interface in interfaces
     }
+    return machines | {each.uplink: (each.name, "uplink") for each in network.learning_switches}

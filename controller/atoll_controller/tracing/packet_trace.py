@@ -24,6 +24,7 @@ class HopKind(StrEnum):
     BOX = "box"
     TAP = "tap"
     HOST = "host"
+    LEARNING_SWITCH = "learning switch"  # which floods the packet, as no host behind it has the address
     DROP = "drop"  # a switch where no entry matches, or one that drops
 
 
@@ -159,7 +160,11 @@ def _reached(network: Network, experiment: Experiment, step: Delivery, *, to_isl
     if step.name in {tap.name for tap in network.taps}:
         tap = network.tap(step.name)
         return hop(HopKind.TAP, f"copy to interface {tap.interface.name} of {tap.host}")
-    return hop(HopKind.HOST, network.host(step.name).role.value)
+    if step.name in {learning.name for learning in network.learning_switches}:
+        return hop(HopKind.LEARNING_SWITCH, f"no host behind it has the address {step.frame.dst}")
+    host = network.host(step.name)
+    behind = f", behind {host.interface.behind}" if host.interface.behind else ""
+    return hop(HopKind.HOST, f"{host.role.value}{behind}")
 
 
 def _class(box: DelayBox, step: Delivery) -> tuple[str, int]:

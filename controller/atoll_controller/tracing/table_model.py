@@ -40,7 +40,7 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A frame arrived at a machine or a tap, from this switch port."""
+    """A frame arrived from this port at a machine or tap; at a learning switch if no host behind it has the address."""
 
     name: str
     frame: Frame
@@ -68,6 +68,8 @@ class SwitchTables:
         for trunk in network.trunks:
             self._far_end |= {trunk.a: trunk.b, trunk.b: trunk.a}
         self._machines = {host.interface.attached: host.name for host in network.hosts}
+        self._machines |= {each.uplink: each.name for each in network.learning_switches}
+        self._behind = {(host.interface.attached, host.address): host.name for host in network.hosts}
         self._machines |= {tap.interface.attached: tap.name for tap in network.taps if not tap.physical}
         self.exits: dict[PortRef, PortRef] = {}
         self._routed: set[PortRef] = set()
@@ -106,7 +108,8 @@ class SwitchTables:
                     continue
                 if port not in self._machines:
                     raise PlanError(f"{entry} sends to {port}, but nothing is attached there")
-                steps.append(Delivery(self._machines[port], left, port))
+                name = self._behind.get((port, left.dst), self._machines[port])
+                steps.append(Delivery(name, left, port))
                 if through_boxes and port in self.exits and (left.vlan is None or port not in self._routed):
                     waiting.append((left, self.exits[port]))
         return tuple(steps)

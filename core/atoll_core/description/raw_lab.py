@@ -118,6 +118,13 @@ class RawTrunk(Raw):
     rate: TrunkRate = Field(description="Line rate, each direction.", examples=["1 Gbit/s"])
 
 
+class RawLearningSwitch(Raw):
+    """An ordinary switch, without OpenFlow, behind one port of an OpenFlow switch; only hosts are attached to it."""
+
+    uplink: Port = Field(description="Port of the OpenFlow switch at which its uplink ends.", examples=["sw-i/1"])
+    rate: TrunkRate = Field(description="Line rate of the uplink, each direction.", examples=["1 Gbit/s"])
+
+
 class RawCable(Raw):
     """Optional keys of any interface."""
 
@@ -138,7 +145,9 @@ class RawHost(RawLeg):
 
     role: HostRole = Field(strict=False, description="Purpose of the host.", examples=["world-server"])
     ip: Address = Field(description="IPv4 address, in the network of its end.", examples=["10.10.0.1"])
-    port: Port = Field(description="Switch port its cable ends at.", examples=["sw-w1/1"])
+    port: Port = Field(
+        description="Port its cable ends at, of an OpenFlow switch or of a learning switch.", examples=["sw-w1/1"]
+    )
     interface: InterfaceName | None = Field(default=None, description="Interface name; default HOST-eth0.")
     capacity: Capacity | None = Field(
         default=None,
@@ -328,6 +337,11 @@ class RawLab(Raw):
         default=[],
         description="Cables between switches.",
         examples=["[{from: sw-w1/24, to: sw-c/1, rate: 1 Gbit/s}]"],
+    )
+    learning_switches: dict[Key, RawLearningSwitch] = Field(
+        default={},
+        description="Ordinary switches by name, each with many hosts behind one port of an OpenFlow switch.",
+        examples=["{lan-1: {uplink: sw-i/1, rate: 1 Gbit/s}}"],
     )
     hosts: dict[Key, RawHost] = Field(
         description="End hosts by name.", examples=["{w1: {role: world-server, ip: 10.10.0.1, port: sw-w1/1}}"]

@@ -36,6 +36,7 @@ from atoll_core.experiment.trunk_load import (
     TrunkSteering,
     delay_trunk_loads,
     trunk_loads,
+    uplink_loads,
 )
 from atoll_core.experiment.tunnels import allocate_tunnels, pairs_of
 from atoll_core.lab.network import HostRole, Network
@@ -338,6 +339,14 @@ class _Resolver:
                     f"{cable} of delay box {loaded.box.name!r} ({loaded.box.rate}, {where}) is too slow: each way it "
                     f"carries {carried}; "
                     f"write 'rate: {loaded.load}' there, or lower the link's",
+                )
+        for learning, load in uplink_loads(network, steerings):
+            if load > learning.rate:
+                where = lab.document.where(("learning_switches", learning.name, "rate"))
+                self.wrong(
+                    place,
+                    f"the uplink of learning switch {learning.name!r} ({learning.rate}, {where}) is too slow: its "
+                    f"hosts have up to {load}; write 'rate: {load}' there, or lower the link's",
                 )
         fullest = {each.trunk: each for each in sorted(trunk_loads(network, steerings), key=lambda each: each.load)}
         for loaded in fullest.values():

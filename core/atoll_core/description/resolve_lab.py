@@ -33,6 +33,7 @@ from atoll_core.lab.network import (
     HostRole,
     Interface,
     LatencyClass,
+    LearningSwitch,
     Network,
     PortPair,
     Program,
@@ -53,7 +54,7 @@ SWITCH_NAME_MAX = INTERFACE_NAME_MAX  # the bridge of an emulated switch is an i
 
 _ONE_OF_ITS_KIND = (HostRole.WORLD_SPECIAL, HostRole.WORLD_WHISTLE, HostRole.ISLAND_SPECIAL)
 _FIRST_NUMBER = 4096  # of classes with ports: above all VLAN ids
-_SECTIONS = ("switches", "hosts", "boxes", "delay_boxes", "taps")
+_SECTIONS = ("switches", "learning_switches", "hosts", "boxes", "delay_boxes", "taps")
 _MACHINES = ("hosts", "boxes", "delay_boxes")  # sections whose entries are machines
 
 
@@ -113,6 +114,7 @@ def _ports(parsed: Parsed[RawLab]) -> Iterator[PortRef]:
     ports: list[tuple[Place, PortRef]] = []
     for index, trunk in enumerate(raw.trunks):
         ports += [(("trunks", index, "from"), trunk.from_), (("trunks", index, "to"), trunk.to)]
+    ports += [(("learning_switches", name, "uplink"), each.uplink) for name, each in raw.learning_switches.items()]
     ports += [(("hosts", name, "port"), host.port) for name, host in raw.hosts.items()]
     for name, box in raw.boxes.items():
         for pair, place in ((box, ()), (box.spare, ("spare",))):
@@ -146,13 +148,15 @@ class _Resolver:
         self.default_macs: dict[str, Place] = {}
         self.port_classes = 0
         self.used_ports = frozenset(_ports(parsed))
-        self.switch_numbers = {name: number for number, name in enumerate(parsed.names("switches"), start=1)}
+        switches = (*parsed.names("switches"), *parsed.names("learning_switches"))
+        self.switch_numbers = {name: number for number, name in enumerate(switches, start=1)}
 
     def resolve(self) -> Network:
         raw = self.raw
         self.take_names()
         switches = tuple(self.switches())
         trunks = tuple(self.trunks())
+        learning = tuple(self.learning_switches())
         hosts, boxes, delay_boxes = tuple(self.hosts()), tuple(self.boxes()), tuple(self.delay_boxes())
         network = Network(
             name=raw.name,
@@ -165,11 +169,13 @@ class _Resolver:
             boxes=boxes,
             delay_boxes=delay_boxes,
             taps=(),
+            learning_switches=learning,
         )
         longest = max((each.mtu for found in network.machines.values() for each in found), default=MTU)
         network = replace(network, taps=tuple(self.taps(max(longest, MTU))))
         self.check_networks()
         self.check_default_macs()
+        self.check_ends_apart(network)
         self.check_reachable(network)
         return network
 
@@ -239,6 +245,28 @@ class _Resolver:
                 self.wrong(place, f"both ends are on {raw.to.switch!r}; a trunk connects two switches")
             elif all(known):
                 yield Trunk(raw.from_, raw.to, raw.rate)
+
+    def learning_switches(self) -> Iterator[LearningSwitch]:
+        for name, raw in self.raw.learning_switches.items():
+            place: Place = ("learning_switches", name)
+            if len(name) > SWITCH_NAME_MAX:
+                self.wrong(
+                    place, f"the name is longer than {SWITCH_NAME_MAX} characters, an interface's most; shorten it"
+                )
+            self.port(raw.uplink, (*place, "uplink"))
+            yield LearningSwitch(name, raw.uplink, raw.rate)
+
+    def check_ends_apart(self, network: Network) -> None:
+        """Check that no learning switch has hosts of both ends: their frames would not pass an OpenFlow switch."""
+        for each in network.learning_switches:
+            ends = {host.role.is_world: host for host in reversed(network.hosts_behind(each.name))}  # the first of each
+            if len(ends) == 2:
+                first, other = (host for host in network.hosts if host in ends.values())
+                self.wrong(
+                    ("hosts", other.name, "port"),
+                    f"host {first.name!r} of the other end is behind {each.name!r}, too; frames between hosts behind "
+                    "one learning switch pass no OpenFlow switch, so no chain would carry them; use another one",
+                )
 
     def hosts(self) -> Iterator[Host]:
         firsts: dict[HostRole, str] = {}
@@ -378,7 +406,9 @@ class _Resolver:
 
     def physical(self, place: Place, cable: PortRef, raw: RawTap, default: str) -> Interface:
         """The interface behind a splitter in the cable of a used switch port."""
-        if cable not in self.used_ports:
+        if cable.switch in self.raw.learning_switches:
+            self.port(cable, (*place, "cable"))
+        elif cable not in self.used_ports:
             self.wrong((*place, "cable"), f"no cable ends at {cable}; name a port with an attached machine")
         name = raw.interface or default
         self.take(f"{raw.host}'s interface", name, (*place, "interface"), "give it another name")
@@ -391,7 +421,11 @@ class _Resolver:
             raw.interface or default,
             "trunk" if place[0] == "delay_boxes" and "classes" not in place else "port",
         )
-        self.port(port, (*place, key))
+        behind = self.raw.learning_switches.get(port.switch) if place[0] == "hosts" else None
+        if behind is None:
+            self.port(port, (*place, key))
+        else:
+            self.take("port", port, (*place, key), f"free is {self.free_port(port.switch)}")
         if len(name) > INTERFACE_NAME_MAX and self.parsed.reads((*place, "interface")):
             would = f"its interface would be named {name!r}, longer than {INTERFACE_NAME_MAX} characters"
             self.wrong(place, f"{would}; shorten the name, or add 'interface: ...'")
@@ -401,7 +435,7 @@ class _Resolver:
         mac = raw.mac or self.default_mac(port)
         if not raw.mac and self.parsed.reads((*place, "mac"), (*place, key)):
             self.default_macs[mac] = place
-        return Interface(name, mac, port)
+        return Interface(name, mac, behind.uplink if behind else port, behind=port if behind else None)
 
     def default_mac(self, port: PortRef) -> str:
         """A locally administered address for each port: 02:a7, the switch's index in the file, the port number."""
@@ -412,10 +446,18 @@ class _Resolver:
         """Reserve a switch port. Returns whether the switch exists and could be read."""
         if self.parsed.knows("switches", port.switch):
             self.take("port", port, place, f"free is {self.free_port(port.switch)}")
+        elif self.parsed.knows("learning_switches", port.switch):
+            if place[0] != "hosts":  # whose learning switch could not be read
+                text = f"{port.switch!r} is a learning switch; only hosts can be attached to it"
+                self.wrong(place, f"{text}; name a port of an OpenFlow switch")
         else:
-            known = suggest(port.switch, self.parsed.names("switches"), "switches")
+            known = suggest(port.switch, [*self.parsed.names("switches"), *self.learning_names(place)], "switches")
             self.wrong(place, f"unknown switch {port.switch!r}; {known}")
         return port.switch in self.raw.switches
+
+    def learning_names(self, place: Place) -> tuple[str, ...]:
+        """The learning switches, where a port of one may be named."""
+        return self.parsed.names("learning_switches") if place[0] == "hosts" else ()
 
     def free_port(self, switch: str) -> PortRef:
         """The first unused port of a switch."""

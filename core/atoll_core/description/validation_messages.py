@@ -21,6 +21,7 @@ from atoll_core.lab.box_kind import BoxKind
 
 ENTRY = {  # sections whose keys are names, and the noun for one entry
     "switches": "switch",
+    "learning_switches": "learning switch",
     "hosts": "host",
     "boxes": "box",
     "delay_boxes": "delay box",

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from atoll_core.experiment.experiment import Experiment, Link
-from atoll_core.lab.network import DelayBox, Host, Network, Trunk
+from atoll_core.lab.network import DelayBox, Host, LearningSwitch, Network, Trunk
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.shortest_paths import Topology
 from atoll_core.units import Duration, Rate, Size
@@ -87,6 +87,15 @@ def delay_trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> I
     for box in network.delay_boxes:
         if known := [each for each in box.classes if each.name in used]:
             yield DelayLoad(box, Rate(to_island), Rate(to_world), on_trunk=not all(each.ports for each in known))
+
+
+def uplink_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterator[tuple[LearningSwitch, Rate]]:
+    """The load of the uplink of each learning switch, if its hosts alone had all traffic (the worst case)."""
+    groups = _sharing_links(steerings)
+    to_island = sum(max(each.to_island.bit_s for each in group) for group in groups)
+    to_world = sum(max(each.to_world.bit_s for each in group) for group in groups)
+    for learning in network.learning_switches:
+        yield learning, Rate(max(to_island, to_world))
 
 
 def trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterator[TrunkLoad]:

@@ -32,9 +32,10 @@ def measurements_of_kinds() -> dict[str, Measurement]:
 
 @dataclass(frozen=True, slots=True)
 class Interface:
-    """A network interface in the experiment network and the switch port its cable ends at.
+    """A network interface in the experiment network and the OpenFlow port by which its frames enter the switches.
 
-    ``mtu``: IP bytes of the longest packet, at both ends of the cable.
+    ``mtu``: IP bytes of the longest packet, at both ends of the cable. ``behind``: the port of a learning switch at
+    which its cable ends; ``attached`` is then the port of that switch's uplink. None: the cable ends at ``attached``.
     """
 
     name: str
@@ -42,6 +43,12 @@ class Interface:
     attached: PortRef
     mtu: int = MTU
     line: int = field(default=0, compare=False)  # of the MTU in the lab's file; 0: unknown
+    behind: PortRef | None = None
+
+    @property
+    def cable_end(self) -> PortRef:
+        """The port at which its cable ends, of an OpenFlow switch or of a learning switch."""
+        return self.behind or self.attached
 
 
 @dataclass(frozen=True, slots=True)
@@ -257,6 +264,18 @@ class Trunk:
     rate: Rate
 
 
+@dataclass(frozen=True, slots=True)
+class LearningSwitch:
+    """An ordinary switch, which forwards by MAC addresses: many hosts behind the OpenFlow port ``uplink``.
+
+    ``rate``: of the cable between the two.
+    """
+
+    name: str
+    uplink: PortRef
+    rate: Rate
+
+
 @dataclass(frozen=True)  # without slots, for the cached properties
 class Network:
     """The whole laboratory. Names are unique across hosts, boxes, delay boxes, taps, capture hosts and switches.
@@ -274,6 +293,7 @@ class Network:
     boxes: tuple[ChainBox, ...]
     delay_boxes: tuple[DelayBox, ...]
     taps: tuple[Tap, ...]
+    learning_switches: tuple[LearningSwitch, ...] = ()
 
     @cached_property
     def world_hosts(self) -> tuple[Host, ...]:
@@ -292,6 +312,11 @@ class Network:
     def switch(self, name: str) -> Switch:
         """The switch of that name (KeyError otherwise)."""
         return {switch.name: switch for switch in self.switches}[name]
+
+    def hosts_behind(self, learning_switch: str) -> tuple[Host, ...]:
+        """The hosts behind a learning switch, in the order of the description."""
+        behind = ((host, host.interface.behind) for host in self.hosts)
+        return tuple(host for host, port in behind if port is not None and port.switch == learning_switch)
 
     def host(self, name: str) -> Host:
         """The host of that name (KeyError otherwise)."""

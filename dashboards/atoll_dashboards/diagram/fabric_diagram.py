@@ -86,7 +86,12 @@ def _lines(network: Network, switch: Switch) -> list[CardLine]:
     def here(port: PortRef) -> bool:
         return port.switch == switch.name
 
-    hosts = [host.name for host in network.hosts if here(host.interface.attached)]
+    hosts = [host.name for host in network.hosts if here(host.interface.cable_end)]
+    learning = [
+        (f"{each.name} ({each.uplink.port}, {each.rate}): ", [host.name for host in network.hosts_behind(each.name)])
+        for each in network.learning_switches
+        if here(each.uplink)
+    ]
     boxes = [
         box.name
         for box in network.boxes
@@ -95,8 +100,9 @@ def _lines(network: Network, switch: Switch) -> list[CardLine]:
     delays = [box.name for box in network.delay_boxes if any(here(leg.attached) for leg in box.interfaces)]
     taps = [tap.name for tap in network.taps if here(tap.interface.attached) and not tap.physical]
     lines = [CardLine(switch.name, 12, bold=True), CardLine(f"{switch.driver}, dpid {switch.dpid}", 9, colour=GREY)]
-    for words, names in (("", hosts), ("boxes: ", boxes), ("delay boxes: ", delays), ("taps: ", taps)):
-        if names:
+    parts = (("", hosts), ("boxes: ", boxes), ("delay boxes: ", delays), ("taps: ", taps))
+    for words, names in (*(part for part in parts if part[1]), *learning):
+        if words or names:
             lines += [CardLine(line, 10) for line in wrapped(words + name_ranges(names), _LISTED)]
     return lines
 

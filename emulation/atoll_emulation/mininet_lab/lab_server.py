@@ -95,7 +95,7 @@ def build_lab(network: Network, lines: Lines) -> tuple[open_vswitch.OpenVSwitch,
 
 
 def verify_switches(net: LabNet) -> None:
-    """Check in Open vSwitch that each port has its number and each bridge is fail-secure. Raises LabError."""
+    """Check in Open vSwitch that each port has its number and each bridge its fail mode. Raises LabError."""
     held = open_vswitch.read_back()
     wrong = [
         f"{bridge.name}: there is no bridge of that name"
@@ -103,8 +103,8 @@ def verify_switches(net: LabNet) -> None:
         if bridge.name not in held.fail_modes
     ]
     for bridge in net.switches:
-        if held.fail_modes.get(bridge.name, "secure") != "secure":
-            wrong.append(f"{bridge.name}: fail mode {held.fail_modes[bridge.name]}, not secure")
+        if (mode := held.fail_modes.get(bridge.name, bridge.failMode)) != bridge.failMode:
+            wrong.append(f"{bridge.name}: fail mode {mode}, not {bridge.failMode}")
         for interface, number in bridge.ports.items():
             if number and held.ofports.get(interface.name) != number:
                 found = held.errors.get(interface.name) or f"port {held.ofports.get(interface.name)}"

@@ -39,6 +39,7 @@ class MininetHost(Node): ...
 class OVSSwitch(Node):
     dpid: str
     datapath: str
+    failMode: str
     def start(self, controllers: list[Any]) -> None: ...
 
 class RemoteController(Node):

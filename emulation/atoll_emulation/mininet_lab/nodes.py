@@ -91,6 +91,7 @@ class MachineNode(NodeShell, MininetHost):
 class LabSwitch(NodeShell, OVSSwitch):
     """An Open vSwitch bridge that forwards by its flow entries only and keeps them without a controller.
 
+    One in fail mode ``standalone`` has no controller at all: it is a learning switch (ovs-vsctl(8)).
     ``twin_port``: where the twin of its hardware is, if it has one.
     """
 
@@ -98,6 +99,8 @@ class LabSwitch(NodeShell, OVSSwitch):
 
     def start(self, controllers: Any) -> None:
         """Start the bridge, with its twin instead of the controllers if it has one."""
+        if self.failMode == "standalone":
+            controllers = []
         super().start(controllers if self.twin_port is None else [TwinAddress(self.twin_port)])
 
     @classmethod

@@ -6,12 +6,13 @@ Mininet host, link and switch class: with this project's (``nodes.py``), with Mi
 (emulation/README.md shows how).
 """
 
+import itertools
 from pathlib import Path
 
 from atoll_core.errors import LabError
 from atoll_core.lab.network import Network
 from atoll_emulation.mininet_lab.mininet_api import Topo
-from atoll_emulation.mininet_lab.port_names import port_interface_names, port_mac
+from atoll_emulation.mininet_lab.port_names import port_interface_names, port_mac, uplink_port
 
 
 class LabTopo(Topo):
@@ -34,9 +35,13 @@ class LabTopo(Topo):
             self.addHost(machine, ip=addresses.get(machine))
         for switch in network.switches:
             self.addSwitch(switch.name, dpid=f"{switch.dpid:016x}", protocols="OpenFlow13", failMode="secure")
+        dpids = {switch.dpid for switch in network.switches}
+        unused = (dpid for dpid in itertools.count(1) if dpid not in dpids)
+        for learning, dpid in zip(network.learning_switches, unused, strict=False):
+            self.addSwitch(learning.name, dpid=f"{dpid:016x}", failMode="standalone")
         for machine, interfaces in network.machines.items():
             for index, interface in enumerate(interfaces):
-                port = interface.attached
+                port = interface.cable_end
                 self.addLink(
                     machine,
                     port.switch,
@@ -48,16 +53,17 @@ class LabTopo(Topo):
                     addr2=port_mac(network, port),
                     params1={"mtu": interface.mtu},
                 )
-        for trunk in network.trunks:
+        uplinks = [(uplink_port(learning), learning.uplink) for learning in network.learning_switches]
+        for a, b in (*((trunk.a, trunk.b) for trunk in network.trunks), *uplinks):
             self.addLink(
-                trunk.a.switch,
-                trunk.b.switch,
-                port1=trunk.a.port,
-                port2=trunk.b.port,
-                intfName1=port_names[trunk.a],
-                intfName2=port_names[trunk.b],
-                addr1=port_mac(network, trunk.a),
-                addr2=port_mac(network, trunk.b),
+                a.switch,
+                b.switch,
+                port1=a.port,
+                port2=b.port,
+                intfName1=port_names[a],
+                intfName2=port_names[b],
+                addr1=port_mac(network, a),
+                addr2=port_mac(network, b),
             )
 
 

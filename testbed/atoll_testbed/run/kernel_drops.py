@@ -135,7 +135,7 @@ async def _with_ports(seen: DropSample, lab: EmulatedLab, network: Network) -> D
 
 def _switch_ends(network: Network) -> list[str]:
     names = port_interface_names(network)
-    return [names[each.attached] for interfaces in network.machines.values() for each in interfaces]
+    return [names[each.cable_end] for interfaces in network.machines.values() for each in interfaces]
 
 
 def _on_cables(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:

@@ -66,10 +66,15 @@ class SeenProbe:
 
 
 def station(network: Network, name: str, port: PortRef) -> Station | None:
-    """The station for frames that a switch sends to a host, box or tap; None for an external device."""
+    """The station for frames that a switch sends to a host, box or tap; None for an external device.
+
+    None, too, for a learning switch, which floods frames for addresses of no host behind it.
+    """
     if any(box.name == name and not box.is_managed for box in network.boxes):
         return None
     machine = next((tap.host for tap in network.taps if tap.name == name), name)
+    if machine not in network.machines:
+        return None
     return machine, next(each.name for each in network.machines[machine] if each.attached == port)
 
 

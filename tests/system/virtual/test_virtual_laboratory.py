@@ -36,7 +36,7 @@ def test_the_full_laboratory_passes_its_configuration_test_on_the_slowest_and_th
 
 
 def test_the_full_laboratory_runs_on_twins_of_its_switches(tmp_path: Path) -> None:
-    """PEPs over a coded tunnel on three ProCurve switches, five taps: its run is valid."""
+    """PEPs over a coded tunnel on four ProCurve switches, clients behind learning switches, five taps: it is valid."""
     settings = ("--duration", "3 s", "--set", "traffic.channels=192", "--set", "transfer=null")
     lab = ROOT / "examples" / "laboratory-procurve.yaml"
     done = atoll(tmp_path, "run", lab, "--on", "virtual", "--json", *settings)

@@ -119,6 +119,41 @@ def test_a_lab_needs_no_trunks_boxes_delay_boxes_or_taps(load):
     )
 
 
+BEHIND = (
+    ("hosts:\n", "learning_switches:\n  lan: {uplink: sw-i/20, rate: 1 Gbit/s}\n\nhosts:\n"),
+    ("port: sw-i/1}", "port: lan/1}"),
+    ("port: sw-i/2}", "port: lan/2}"),
+)
+
+
+def test_hosts_behind_a_learning_switch_share_its_uplink(load, text):
+    network = load(edited(text, *BEHIND))
+    i1, i2, i3 = (network.host(name).interface for name in ("i1", "i2", "i3"))
+    assert (i1.attached, i1.behind, i1.cable_end) == (PortRef("sw-i", 20), PortRef("lan", 1), PortRef("lan", 1))
+    assert (i2.attached, i2.behind) == (PortRef("sw-i", 20), PortRef("lan", 2))
+    assert (i3.behind, i3.cable_end) == (None, PortRef("sw-i", 3))
+    assert (i1.mac, i2.mac) == ("02:a7:00:05:00:01", "02:a7:00:05:00:02")  # behind the fourth switch
+    assert [host.name for host in network.hosts_behind("lan")] == ["i1", "i2"]
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (("port: sw-w1/1}", "port: lan/9}"), "host 'i1': port: host 'w1' of the other end is behind 'lan', too; frames between hosts behind one learning switch pass no OpenFlow switch, so no chain would carry them; use another one"),
+        (("port: sw-i/3}", "port: lan/2}"), "host 'i3': port: port lan/2 is already taken by host 'i2': port (line 33); free is lan/3"),
+        (("port: sw-i/3}", "port: sw-i/20}"), "host 'i3': port: port sw-i/20 is already taken by learning switch 'lan': uplink (line 21); free is sw-i/1"),
+        (("port: sw-i/3}", "port: lam/3}"), "host 'i3': port: unknown switch 'lam'; did you mean 'lan'? known switches: sw-w1, sw-w2, sw-c, sw-i, lan"),
+        (("island: sw-c/16", "island: lan/9"), "box 'sat': island: port: 'lan' is a learning switch; only hosts can be attached to it; name a port of an OpenFlow switch"),
+        (("port: sw-c/22", "port: lan/9"), "tap 'tap-i': port: 'lan' is a learning switch; only hosts can be attached to it; name a port of an OpenFlow switch"),
+        (("port: sw-c/22", "cable: lan/1"), "tap 'tap-i': cable: 'lan' is a learning switch; only hosts can be attached to it; name a port of an OpenFlow switch"),
+        (("to: sw-c/3", "to: lan/24"), "trunk 3: to: 'lan' is a learning switch; only hosts can be attached to it; name a port of an OpenFlow switch"),
+        (("uplink: sw-i/20", "uplink: lan/20"), "learning switch 'lan': uplink: 'lan' is a learning switch; only hosts can be attached to it; name a port of an OpenFlow switch"),
+    ],
+)  # fmt: skip
+def test_what_is_no_place_for_a_learning_switch_is_refused(load, text, edit, message):
+    assert [line.partition(": ")[2] for line in mistakes_of(load, edited(edited(text, *BEHIND), edit))] == [message]
+
+
 def test_anchors_and_merge_keys_work(load, text):
     network = load(
         edited(
@@ -212,7 +247,7 @@ MISTAKES = [
     ("ip: 10.10.0.1,", "ipp: 10.10.0.1,", "ipp", "host 'w1': unknown key 'ipp'; did you mean 'ip'? known keys: capacity, interface, ip, mac, mtu, port, role"),
     (
         "\nhosts:", "\nhost:  # misspelt", "# misspelt",
-        "unknown key 'host'; did you mean 'hosts'? known keys: boxes, delay_boxes, hosts, name, networks, switches, "
+        "unknown key 'host'; did you mean 'hosts'? known keys: boxes, delay_boxes, hosts, learning_switches, name, networks, switches, "
         "taps, trunks",
     ),
     # -- addresses
@@ -288,7 +323,7 @@ MISTAKES = [
     (", port: sw-w1/1}", "}", "10.10.0.1}", "host 'w1': port is missing; add 'port: sw-w1/1'"),
     ("role: world-special, ip", "rol: world-special, ip", "rol:", "host 'ws': unknown key 'rol'; did you mean 'role'? known keys: capacity, interface, ip, mac, mtu, port, role"),
     ("name: island\n", "", "networks:", "name is missing; add 'name: island'"),
-    ("name: island\n", "name: island\nlinks: {}\n", "links", "unknown key 'links'; known keys: boxes, delay_boxes, hosts, name, networks, switches, taps, trunks"),
+    ("name: island\n", "name: island\nlinks: {}\n", "links", "unknown key 'links'; known keys: boxes, delay_boxes, hosts, learning_switches, name, networks, switches, taps, trunks"),
     ("name: island\n", "name: !secret island\n", "!secret", "tag !secret has no meaning here; remove it"),
 ]  # fmt: skip
 

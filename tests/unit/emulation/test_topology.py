@@ -35,13 +35,17 @@ def test_hosts_and_switches_are_those_of_the_network(network: Network) -> None:
 
     topo = LabTopo(network)
     assert sorted(topo.hosts()) == sorted(network.machines)
-    assert sorted(topo.switches()) == sorted(switch.name for switch in network.switches)
-    assert {name: int(topo.nodeInfo(name)["dpid"], 16) for name in topo.switches()} == {
-        switch.name: switch.dpid for switch in network.switches
-    }
+    learning = {each.name for each in network.learning_switches}
+    assert set(topo.switches()) == {switch.name for switch in network.switches} | learning
+    dpids = {name: int(topo.nodeInfo(name)["dpid"], 16) for name in topo.switches()}
+    assert len(set(dpids.values())) == len(dpids)
+    assert {(switch.name, switch.dpid) for switch in network.switches} <= dpids.items()
+    modes = {name: topo.nodeInfo(name)["failMode"] for name in topo.switches()}
+    assert {name for name, mode in modes.items() if mode == "standalone"} == learning
 
 
 def test_cables_end_at_the_described_ports_under_the_described_names(network: Network) -> None:
+    from atoll_emulation.mininet_lab.port_names import uplink_port
     from atoll_emulation.mininet_lab.topology import LabTopo
 
     links = [info for *_, info in LabTopo(network).links(withInfo=True)]
@@ -51,7 +55,7 @@ def test_cables_end_at_the_described_ports_under_the_described_names(network: Ne
         if link["node1"] in network.machines
     }
     assert found == {
-        (machine, interface.name, interface.mac, interface.attached)
+        (machine, interface.name, interface.mac, interface.cable_end)
         for machine, interfaces in network.machines.items()
         for interface in interfaces
     }
@@ -60,7 +64,8 @@ def test_cables_end_at_the_described_ports_under_the_described_names(network: Ne
         for link in links
         if link["node1"] not in network.machines
     }
-    assert trunks == {(trunk.a, trunk.b) for trunk in network.trunks}
+    uplinks = {(uplink_port(each), each.uplink) for each in network.learning_switches}
+    assert trunks == {(trunk.a, trunk.b) for trunk in network.trunks} | uplinks
 
 
 def test_no_two_interfaces_share_a_name_or_a_mac_address(network: Network) -> None:
