@@ -23,6 +23,7 @@ from atoll_testbed.preflight.preflight import check_links, check_paths
 from atoll_testbed.run.change_runner import run_changes
 from atoll_testbed.run.job_runner import RunJobs
 from atoll_testbed.run.kernel_drops import backlog_limit, drop_increase, sample_drops
+from atoll_testbed.run.machine_heat import heat_between
 from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_clock import RunClock, start_event, start_lead_ns
 from atoll_testbed.run.run_recorder import RunRecorder, describe_lab
@@ -128,9 +129,8 @@ class LiveRun:
                 await self._recording.drained(_DRAIN_QUIET_S, _DRAIN_LIMIT_S)
                 await self._jobs.stop(Phase.PING)  # pings without an answer by now are lost
                 self._recording.marks("end", await self._testbed.mark_boxes())
-                await self._recording.lost_outside(
-                    drop_increase(begin, await sample_drops(self._testbed), backlog_limit())
-                )
+                end = await sample_drops(self._testbed)
+                await self._recording.lost_outside(drop_increase(begin, end, backlog_limit()), heat_between(begin, end))
                 self._recording.event("drained")
                 await self._stop_captures()
         async with self._step("record"):

@@ -26,6 +26,7 @@ mod counters;
 mod error;
 mod guard;
 mod heartbeat;
+mod heat;
 mod host_config;
 mod host_setup;
 mod job;

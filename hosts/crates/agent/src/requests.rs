@@ -88,7 +88,9 @@ impl Supervisor {
                 .map(|()| Map::new()),
             Operation::Measure { every_ns, hosts } => self.subscribe(every_ns, hosts),
             Operation::Sample { hosts } => {
-                Metrics::once(hosts, &self.jobs).map(|sample| fields("sample", sample.into()))
+                let sample = Metrics::once(hosts, &self.jobs, &mut self.heat);
+                self.heat.restart_highest();
+                sample.map(|sample| fields("sample", sample.into()))
             }
             Operation::Clock => Ok(fields("t_ns", machine_info::clock_ns().into())),
             Operation::Hello { .. } | Operation::Beat => Ok(Map::new()),
@@ -180,7 +182,7 @@ impl Supervisor {
             let every = Duration::from_nanos(every_ns);
             self.metrics = Some(Metrics::new(every, hosts, Instant::now())?);
         } else if let Some(mut metrics) = self.metrics.take() {
-            let fields = metrics.sample(&self.jobs);
+            let fields = metrics.sample(&self.jobs, &mut self.heat);
             self.output.say(&Message::Metrics { fields });
         }
         Ok(Map::new())
