@@ -234,7 +234,7 @@ impl Temperature {
     }
 }
 
-/// Names of cooling devices that are processors (drivers/thermal/cpufreq_cooling.c, drivers/acpi/processor_thermal.c);
+/// Names of cooling devices that are processors (Linux, `cpufreq_cooling.c` and `processor_thermal.c`);
 /// others are fans.
 fn slows_processors(name: &str) -> bool {
     name.starts_with("cpufreq") || name.starts_with("thermal-cpufreq") || name == "Processor"
