@@ -256,6 +256,16 @@ class Agent:
         """
         return (await self.request("sample", hosts=_hosts_json(hosts)))["sample"]
 
+    async def other_owners(self, interface: str, address: str, mac: str) -> list[str]:
+        """MAC addresses other than ``mac``, the interface's own, that claim its address on its network (RFC 5227).
+
+        Empty if the agent is older than this request. Raises LabError.
+        """
+        if (agreed(SPEAKS, spoken(self.hello)) or (0, 0)) < (2, 1):
+            return []
+        answer = await self.request("owners", netns=None, interface=interface, address=address, mac=mac)
+        return cast("list[str]", answer["owners"])
+
     def read_every(self, seconds: float) -> None:
         """Read messages of an agent on this machine at this interval only (:meth:`LineProcess.read_every`)."""
         if self._process is not None:

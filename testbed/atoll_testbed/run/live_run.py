@@ -19,6 +19,7 @@ from atoll_core.errors import AtollError, RunError
 from atoll_core.events.events import Progress, StepBegun
 from atoll_core.plan.plan import Phase, Plan
 from atoll_core.platforms import MININET
+from atoll_testbed.preflight.duplicate_addresses import check_addresses
 from atoll_testbed.preflight.preflight import check_links, check_paths
 from atoll_testbed.run.change_runner import run_changes
 from atoll_testbed.run.job_runner import RunJobs
@@ -175,6 +176,7 @@ class LiveRun:
         full_matrix = self._request.options.full_matrix
         if full_matrix:
             self.note(f"full matrix: {len(plan.checks)} paths; pinging takes {pinging_ns(plan) / 1e9:.0f} s")
+        await check_addresses(self._testbed, plan)
         emulated = self._request.platform == MININET
         base_ns = await check_paths(self._testbed, plan, self._recording, full_matrix=full_matrix, emulated=emulated)
         drained = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)

@@ -2,6 +2,7 @@
 //! The handling of requests, and their answers.
 
 use crate::AgentError;
+use crate::address_probe;
 use crate::cgroup::Tree;
 use crate::host_setup;
 use crate::job::Job;
@@ -129,6 +130,18 @@ impl Supervisor {
             Operation::Describe => {
                 let groups = self.tree.as_ref().map(Tree::has_memory);
                 return later(move |_| machine_info::describe(groups));
+            }
+            Operation::Owners {
+                netns,
+                interface,
+                address,
+                mac,
+            } => {
+                return later(move |_| {
+                    let others = Namespace::open(netns.as_deref())?
+                        .run(|| address_probe::other_owners(&interface, address, &mac))?;
+                    Ok(fields("owners", json!(others)))
+                });
             }
             Operation::Spool { name } => {
                 return later(move |_| Ok(fields("path", json!(spool::make(&name)?))));
