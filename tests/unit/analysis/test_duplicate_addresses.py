@@ -33,8 +33,10 @@ def test_an_unknown_mac_address_that_sends_for_a_host_is_named_with_both_and_the
     client = next(host for host in network.hosts if host.name == "i1")
     both = [Sender("10.20.0.1", mac, arp=False) for mac in (client.interface.mac, FOREIGN)]
     assert findings(network, {"world": both, "island": both}) == [
-        f"DUPLICATE_ADDRESS: 10.20.0.1 of i1 has two MAC addresses: its own {client.interface.mac}, and {FOREIGN} "
-        "(captures island, world, by its packets): give the other machine another address, or disconnect it"
+        (
+            f"DUPLICATE_ADDRESS: 10.20.0.1 of i1 has two MAC addresses: its own {client.interface.mac}, and {FOREIGN} "
+            "(captures island, world, by its packets): give the other machine another address, or disconnect it"
+        )
     ]
 
 
