@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Taps that copy frames to the island only, as splitters with one capture interface do: the same figures and verdict."""
+"""Taps that copy frames to the island only, as splitters with one capture port do: the same figures and verdict."""
 
 import json
 from pathlib import Path
