@@ -42,7 +42,9 @@ from atoll_analysis.tables.queue_intervals import full_size_bytes, standing_wind
 from atoll_analysis.tables.run_data import RunData, cut_short, read_run_data
 from atoll_analysis.tables.tables import WINDOW_NS, Tables, build_tables, traffic_hosts
 from atoll_analysis.verdict.drop_report import lost_outside, outside_notes
+from atoll_analysis.verdict.duplicate_addresses import duplicate_addresses
 from atoll_analysis.verdict.findings import Verdict, verdict_of
+from atoll_analysis.verdict.host_heat import host_heat
 from atoll_analysis.verdict.notes import accounts, notes
 from atoll_analysis.verdict.timeouts import (
     flow_tries,
@@ -204,6 +206,10 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         captures=seen.capture_quality(tables, facts, logs),
         whistles=dict(seen.whistles(tables, facts)),
     )
+    if heat := host_heat(facts.manifest):
+        summary["host_heat"] = heat
+    if duplicates := duplicate_addresses(facts.network, tables.decoded):
+        summary["duplicate_addresses"] = duplicates
     if residual := residual_bursts(tables, facts):
         summary["residual_bursts"] = residual
     if figures := _box_figures(facts):

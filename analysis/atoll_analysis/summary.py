@@ -16,6 +16,8 @@ from atoll_analysis.figures.standing_queue import StandingQueue
 from atoll_analysis.figures.start_skew import StartFigures
 from atoll_analysis.figures.udp import UdpFigures
 from atoll_analysis.verdict.drop_report import LostOutside
+from atoll_analysis.verdict.duplicate_addresses import DuplicateAddress
+from atoll_analysis.verdict.host_heat import HostHeat
 from atoll_analysis.verdict.loss_agreement import Payload, Section
 from atoll_analysis.verdict.silence import SilenceFigures
 
@@ -264,6 +266,10 @@ class Summary(TypedDict):
     # TCP payload that is missing in the capture `island`, segments sent again included; None: as `loss_bytes_captures`
     tcp_payload_loss_bytes: int | None
     lost_outside: LostOutside | None  # packets that kernels dropped outside the boxes; None: not counted
+    # addresses of hosts that captures show with the MAC address of another machine, too; absent: none
+    duplicate_addresses: NotRequired[list[DuplicateAddress]]
+    # heat and load of machines, by name; absent: of no machine is anything known
+    host_heat: NotRequired[dict[str, HostHeat]]
 
     # traffic
 

@@ -22,7 +22,7 @@ from atoll_core.plan.plan import UNLIMITED, HostSettings, JobLimits
 from atoll_hosts.job import Exit, Job, OnLine, OnOutput
 from atoll_hosts.line_stream import LineProcess, LineStream
 from atoll_hosts.message_shapes import ANSWERS, EXIT, HELLO, METRICS, cleaned, misfit, parsed
-from atoll_hosts.protocol_version import SPEAKS, agreed, spoken, words
+from atoll_hosts.protocol_version import SPEAKS, ProtocolVersion, agreed, spoken, words
 
 # A line of a job may have 4 MiB (the agent cuts longer ones), each byte up to six as JSON.
 _LONGEST_MESSAGE = 32 << 20
@@ -38,6 +38,8 @@ _METRICS_AT_ONCE = 10
 _METRICS_PER_PERIOD = 2  # the clock of its machine may be fast
 
 _LONGEST_TEXT = 2000  # characters of an agent's messages for people
+
+_OWNERS_SINCE: ProtocolVersion = (2, 1)
 
 OpenStream = Callable[[Callable[[bytes], None], int], Awaitable[LineStream]]
 """Opens the stream to an agent; takes the function for each line, and the maximum length of a line. Raises LabError."""
@@ -255,6 +257,17 @@ class Agent:
         Raises LabError.
         """
         return (await self.request("sample", hosts=_hosts_json(hosts)))["sample"]
+
+    async def other_owners(self, interface: str, address: str, mac: str) -> list[str]:
+        """MAC addresses other than ``mac``, the interface's own, that claim its address on its network (RFC 5227).
+
+        Empty if the agent is older than this request. Raises LabError.
+        """
+        version = agreed(SPEAKS, spoken(self.hello))
+        if version is None or version < _OWNERS_SINCE:
+            return []
+        answer = await self.request("owners", netns=None, interface=interface, address=address, mac=mac)
+        return cast("list[str]", answer["owners"])
 
     def read_every(self, seconds: float) -> None:
         """Read messages of an agent on this machine at this interval only (:meth:`LineProcess.read_every`)."""

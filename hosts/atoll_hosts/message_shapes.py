@@ -45,6 +45,7 @@ ANSWERS: Mapping[str, Shape] = {
         "missing_tools": [str],
         "interfaces": {str: _INTERFACE},
     },
+    "owners": {"owners": [str]},
     "spool": {"path": str},
     "files": {"spool": {"path": str, "files": [{"name": str, "bytes": int}]}},
     "sample": {"sample": {"machine": _FIGURES, "hosts": _OF_HOSTS, "unread": [str]}},

@@ -53,6 +53,29 @@ async def refuse_pings(testbed: Testbed) -> None:
     await testbed.machine("is").sysctl([("net.ipv4.icmp_echo_ignore_all", "1")])
 
 
+_OTHER_OWNER = """
+import socket, sys
+interface, server_mac, source, destination = sys.argv[1:]
+ip = bytes.fromhex("4500001c00000000401100000000000000000000")[:12]
+ip += socket.inet_aton(source) + socket.inet_aton(destination)
+total = sum(int.from_bytes(ip[i : i + 2], "big") for i in range(0, 20, 2))
+ip = ip[:10] + (0xFFFF - (total + (total >> 16)) % 0xFFFF).to_bytes(2, "big") + ip[12:]
+frame = bytes.fromhex(server_mac.replace(":", "") + "001e67aabbcc0800") + ip + bytes.fromhex("3039000900080000")
+with socket.socket(socket.AF_PACKET, socket.SOCK_RAW) as wire:
+    wire.bind((interface, 0))
+    wire.send(frame)
+"""
+
+
+async def use_address_twice(testbed: Testbed) -> None:
+    """Another machine at the cable of a client sends a datagram from the client's address."""
+    hosts = {host.name: host for host in testbed.network.hosts}
+    client, server = hosts["i1"], hosts["w1"]
+    ends = (client.interface.name, server.interface.mac, str(client.address), str(server.address))
+    job = await testbed.machine("i1").start_job("other-owner", [sys.executable, "-c", _OTHER_OWNER, *ends])
+    assert (await job.wait()).code == 0
+
+
 async def nothing(_: Testbed) -> None:
     """As it should be."""
 
@@ -75,6 +98,7 @@ DISTURBANCES: dict[str, tuple[float, Callable[[Testbed], Awaitable[None]]]] = {
     "capture ended": (AFTER_S, now(lambda: send("capture", signal.SIGTERM, sparing=2))),
     "pinger frozen": (AFTER_S, now(lambda: send("ping", signal.SIGSTOP, sparing=0))),
     "transfer frozen": (0.0, now(lambda: send("transfer", signal.SIGSTOP, sparing=0))),
+    "address used twice": (AFTER_S, use_address_twice),
     "pings unanswered": (0.0, refuse_pings),
 }
 

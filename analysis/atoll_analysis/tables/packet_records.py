@@ -63,12 +63,22 @@ _BATCH = 1 << 17  # records a batch: 8 MB, so that a capture of any length takes
 
 
 @dataclass(frozen=True, slots=True)
+class Sender:
+    """An IPv4 address with one of the MAC addresses that a capture shows for it, in lower case."""
+
+    address: str
+    mac: str
+    arp: bool  # an ARP packet claimed the address for it
+
+
+@dataclass(frozen=True, slots=True)
 class Decoded:
     """The decoder's report on one capture."""
 
     packets: int
     other_frames: int  # not IPv4
     truncated: bool  # the file ends within a packet; it was read up to there
+    senders: tuple[Sender, ...] = ()
 
 
 def decode(capture: Path, out: Path, side: IPv4Network, binary: Path) -> Decoded:
@@ -86,7 +96,12 @@ def decode(capture: Path, out: Path, side: IPv4Network, binary: Path) -> Decoded
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
         raise error_from_message(out, said[-1], f"{capture.name} cannot be decoded: {said[-1]}")
     last = json.loads(done.stdout.strip().splitlines()[-1])
-    return Decoded(int(last["packets"]), int(last.get("other_frames", 0)), bool(last.get("truncated", False)))
+    return Decoded(
+        packets=int(last["packets"]),
+        other_frames=int(last.get("other_frames", 0)),
+        truncated=bool(last.get("truncated", False)),
+        senders=tuple(Sender(each["address"], each["mac"], each["arp"]) for each in last.get("senders", ())),
+    )
 
 
 def read_records(path: Path) -> "np.ndarray[tuple[int], np.dtype[np.void]]":

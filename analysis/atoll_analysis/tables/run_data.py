@@ -116,6 +116,12 @@ class RunData:
         found = {tap.name: points.get((tap.host, tap.interface.name)) for tap in self.network.taps}
         return {tap: name for tap, name in found.items() if name is not None}
 
+    @property
+    def one_way_captures(self) -> frozenset[str]:
+        """The captures of taps that see packets to the island only."""
+        one_way = {tap.name for tap in self.network.taps if tap.to_island_only}
+        return frozenset(name for tap, name in self.tap_captures.items() if tap in one_way)
+
     def arrival(self, chain: Chain, captures: Collection[str]) -> str | None:
         """The capture that shows which packets reached the island through a chain.
 

@@ -31,7 +31,7 @@ from atoll_core.lab.network import Host, HostRole
 ARRIVED = "arrived"
 """Name used in place of a capture when no single capture at the island sees the traffic of all chains."""
 
-_FIN, _RST = 0x01, 0x04
+_FIN, _SYN, _RST = 0x01, 0x02, 0x04
 _FLOWS, _WINDOWS, _PACKETS = 1 << 14, 1 << 13, 1 << 17  # of a slice
 
 WINDOW_NS = 100_000_000
@@ -73,7 +73,7 @@ def build_tables(run: RunDir, facts: RunData, binary: Path) -> Tables:
             _write(tables, "udp", udp_table(run.logs, scratch))
         _write(tables, "throughput", _throughput(tables, scratch))
         _write(tables, "flows", _flows(tables, facts, scratch))
-        _write(tables, "concurrent", _concurrent(tables, facts, scratch))
+        _write(tables, "concurrent", _concurrent(tables, facts, _channel_flows(run, facts), scratch))
         _write(tables, "losses", _losses(tables, facts, scratch))
         if tables.arrival is not None and facts.has_branches:
             _write(tables, "chains", _chains(tables, facts, scratch))
@@ -225,7 +225,7 @@ def _flows(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
     for name in _captures(tables):
         waiting: pl.DataFrame | None = None  # flows that some of a later slice may precede
         for each in slices(tables.packets(name).filter(transport), pl.col("flow"), _FLOWS):
-            rows = _by_flow(each.packets)
+            rows = _by_flow(each.packets, one_way=name in facts.one_way_captures)
             rows = (rows if waiting is None else pl.concat([waiting, rows])).sort("first_ns", "flow")
             done = pl.lit(value=True) if each.later_ns is None else pl.col("first_ns") < each.later_ns
             waiting = rows.filter(~done)
@@ -233,15 +233,23 @@ def _flows(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
     return found.table()
 
 
-def _by_flow(packets: pl.LazyFrame) -> pl.DataFrame:
-    """Packets of TCP and UDP, a row a flow. They are read thrice, one after the other: at once takes more memory."""
+def _by_flow(packets: pl.LazyFrame, *, one_way: bool) -> pl.DataFrame:
+    """Packets of TCP and UDP, a row a flow. They are read thrice, one after the other: at once takes more memory.
+
+    ``one_way``: acknowledgements to the world were not captured. A connection then has ended when its FIN and all
+    payload before it were captured.
+    """
     bound, tcp = pl.col("to_island") == 1, pl.col("proto") == TCP
     arrived = pl.when(tcp).then("new_payload_bytes").otherwise("payload_bytes")
     fin, reset = (pl.col("tcp_flags") & flag != 0 for flag in (_FIN, _RST))
     after_fin = (pl.col("seq").cast(pl.Int64) + pl.col("payload_bytes") + 1) % 2**32
     # To compare acknowledgements within the groups would take all packets into memory.
     ends = packets.filter(bound & fin & tcp).group_by("flow").agg(end=after_fin.max()).collect(engine="streaming")
-    acknowledged = packets.filter(~bound & ~reset & tcp).select("flow", end=pl.col("ack").cast(pl.Int64))
+    acknowledged = (
+        _complete(packets.filter(bound & tcp))
+        if one_way
+        else packets.filter(~bound & ~reset & tcp).select("flow", end=pl.col("ack").cast(pl.Int64))
+    )
     last = acknowledged.join(ends.lazy(), on=["flow", "end"], how="semi").select("flow").unique()
     ended = last.collect(engine="streaming")
     flows = packets.group_by("flow").agg(
@@ -263,7 +271,26 @@ def _by_flow(packets: pl.LazyFrame) -> pl.DataFrame:
     )
 
 
-def _concurrent(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
+def _complete(packets: pl.LazyFrame) -> pl.LazyFrame:
+    """Of each flow the sequence number after its FIN, if all payload that the packets have is all that it sent."""
+    syn = pl.col("tcp_flags") & _SYN != 0
+    return packets.group_by("flow").agg(
+        end=(only(pl.col("seq").cast(pl.Int64), syn).min() + 2 + total("new_payload_bytes")) % 2**32
+    )
+
+
+def _asked(tables: Tables, flows: pl.LazyFrame) -> pl.LazyFrame:
+    """The windows in which clients began connections, and ended those that no server answered."""
+
+    def in_window(t_ns: str) -> pl.Expr:
+        return (pl.col(t_ns) - tables.origin_ns).floordiv(WINDOW_NS)
+
+    unanswered = only(in_window("end_ns"), pl.col("connected_ns").is_null())
+    return flows.select(pl.lit(0, pl.UInt32).alias("flow"), first=in_window("start_ns"), last=unanswered)
+
+
+def _concurrent(tables: Tables, facts: RunData, flows: pl.LazyFrame, scratch: Path) -> pl.LazyFrame:
+    """``flows``: the table `channel_flows`, which has the begin of connections whose capture has only answers."""
     found = Parts(scratch, "concurrent", TABLES["concurrent"].empty())
     if tables.arrival is None:
         return found.table()
@@ -277,9 +304,13 @@ def _concurrent(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
         only(window, bound & (pl.col("new_payload_bytes") > 0)).max(),
         only(window, bound & (pl.col("tcp_flags") & _FIN != 0)).min(),
     )
+    asked = _asked(tables, flows) if tables.arrival in facts.one_way_captures else None
     spans = Parts(scratch, "spans", pl.LazyFrame(schema={"flow": pl.UInt32, "first": pl.Int64, "last": pl.Int64}))
     for each in slices(packets, pl.col("flow"), _FLOWS):
-        spans.append(each.packets.group_by("flow").agg(first=window.min(), last=pl.coalesce(last, window.max())))
+        begun = pl.lit(None, pl.Int64) if asked is not None else window.min()
+        spans.append(each.packets.group_by("flow").agg(first=begun, last=pl.coalesce(last, window.max())))
+    if asked is not None:
+        spans.append(asked)
     first, last = spans.table().select(pl.col("first").min(), pl.col("last").max()).collect(engine="streaming").row(0)
     still_open = 0
     for begin in range(first, last + 1, _WINDOWS) if first is not None else ():  # without any flow there is none

@@ -21,6 +21,7 @@ def notes(facts: RunData, tables: Tables, pings: Pings, found: Sequence[Section]
         return []  # the reasons say that nothing was measured, and where it ended
     return [
         *_arrivals(facts, tables),
+        *_one_way(facts, tables),
         *_links(facts, tables, found),
         *_boxes(facts),
         *_split_transfer(facts),
@@ -70,6 +71,21 @@ def _arrivals(facts: RunData, tables: Tables) -> Iterator[str]:
             )
     elif "island" not in tables.decoded:
         yield f"no island tap: throughput and goodput were computed from capture {tables.arrival}, behind the link"
+
+
+def _one_way(facts: RunData, tables: Tables) -> Iterator[str]:
+    """Return a note if the capture at the island has no packets to the world."""
+    captures = sorted(facts.one_way_captures & tables.decoded.keys())
+    if not captures:
+        return
+    named = ("capture " if len(captures) == 1 else "captures ") + ", ".join(captures)
+    counts = (
+        "; concurrency has the beginnings of connections from the clients' logs, and connections without an answer are "
+        "not counted"
+        if tables.arrival in captures
+        else ""
+    )
+    yield f"{named}: only packets to the island, so throughput to the world is not in its tables{counts}"
 
 
 def _links(facts: RunData, tables: Tables, found: Sequence[Section]) -> Iterator[str]:

@@ -9,7 +9,9 @@ from atoll_analysis.figures.udp import judge_udp
 from atoll_analysis.summary import LimitFigures, Summary
 from atoll_analysis.verdict.completeness import judge_asked
 from atoll_analysis.verdict.drop_report import judge_lost_outside, likely_causes
+from atoll_analysis.verdict.duplicate_addresses import judge_duplicates
 from atoll_analysis.verdict.findings import Finding, caveat, grave
+from atoll_analysis.verdict.host_heat import judge_heat
 from atoll_analysis.verdict.loss_agreement import compared_links, disagreements, unproven
 from atoll_core.experiment.experiment import USUAL_LIMITS
 from atoll_core.plural import counted
@@ -34,6 +36,8 @@ def judge(summary: Summary) -> list[Finding]:
         *judge_udp(summary.get("udp")),
         *judge_clocks(summary.get("clocks")),
         *judge_start(summary["start"]),
+        *judge_duplicates(summary.get("duplicate_addresses", ())),
+        *judge_heat(summary.get("host_heat", {})),
         *judge_lost_outside(summary.get("lost_outside"), blamed=bool(losses)),
     ]
 

@@ -128,6 +128,11 @@ def _traversals(network: Network, chain: Chain, layout: Layout) -> tuple[BoxTrav
     )
 
 
+def back(taps: tuple[Tap, ...]) -> tuple[Tap, ...]:
+    """The taps of a gap for frames to the world, in their order."""
+    return tuple(tap for tap in reversed(taps) if not tap.to_island_only)
+
+
 def taps_by_gap(network: Network, chain: Chain) -> tuple[tuple[Tap, ...], ...]:
     """The taps in each gap of the chain, from world to island: before the first box, between boxes, behind the last.
 

@@ -7,7 +7,7 @@ hosts. Only declared hosts can send (their address is matched at their port), an
 
 from collections.abc import Iterator
 
-from atoll_apps.segments.chain_routes import ChainRoute
+from atoll_apps.segments.chain_routes import ChainRoute, back
 from atoll_apps.segments.segment import App, GapId, Segment, SegmentEnd, cookie
 from atoll_apps.segments.world_edge import Edge, address, classes
 from atoll_core.experiment.experiment import Experiment
@@ -57,7 +57,7 @@ def _undelayed(network: Network, experiment: Experiment, route: ChainRoute) -> I
                     stream=route.to_world,
                     targets=(SegmentEnd(host.name, address(host), host.interface.attached),),
                     vlan=source.vlan,
-                    taps=edge.taps[::-1],
+                    taps=back(edge.taps),
                     whole=False,
                     box=source.box,
                 )
@@ -77,7 +77,7 @@ def _island(route: ChainRoute) -> Iterator[Segment]:
             src=address(host),
             stream=route.to_world,
             targets=(SegmentEnd(last.name, route.to_world.dst, last.ports.island.attached, last.vlan),),
-            taps=route.gaps[gap][::-1],
+            taps=back(route.gaps[gap]),
         )
     yield Segment(
         cookie=cookie(App.DELIVERY, 2, route=route.number),

@@ -9,7 +9,7 @@ to delay box, 2 delay box into the chain, 3 chain to delay box, 4 delay box to s
 
 from collections.abc import Iterator
 
-from atoll_apps.segments.chain_routes import ChainRoute
+from atoll_apps.segments.chain_routes import ChainRoute, back
 from atoll_apps.segments.segment import App, Segment, SegmentEnd, cookie
 from atoll_apps.segments.world_edge import Edge, address, classes
 from atoll_core.experiment.experiment import Experiment
@@ -84,7 +84,7 @@ def _to_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Iter
                 stream=stream,
                 targets=(SegmentEnd(host.name, address(host), box.ends(known).island.attached, push=known.tag),),
                 vlan=source.vlan,
-                taps=edge.taps[::-1],
+                taps=back(edge.taps),
                 whole=False,
                 box=source.box,
             )

@@ -49,7 +49,8 @@ def disk(network: Network, experiment: Experiment) -> Size:
     """The estimated size of the run directory once it is analysed; as if the version with most packets lasted."""
     packets = max(_flows_and_packets(each)[1] for each in _lasting(experiment))
     hops = {hop for chain in experiment.all_chains for hop in chain.hops}
-    captures = len(hops & {tap.name for tap in network.taps}) + len(experiment.links) / 2  # a link's has one direction
+    ways = sum(1 if tap.to_island_only else 2 for tap in network.taps if tap.name in hops)
+    captures = (ways + len(experiment.links)) / 2  # a link's has one direction
     return Size(round(_RUN_BYTES + _RECORD_BYTES * captures * packets))
 
 

@@ -321,6 +321,9 @@ class RawTap(RawCable):
         examples=["sw-c/15"],
     )
     interface: InterfaceName | None = Field(default=None, description="Interface name; default HOST-TAP.")
+    direction: Literal["both", "to_island"] = Field(
+        default="both", description="Frames that it copies; default both.", examples=["to_island"]
+    )
 
 
 class RawLab(Raw):

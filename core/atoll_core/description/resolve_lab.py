@@ -393,12 +393,14 @@ class _Resolver:
         for name, raw in self.raw.taps.items():
             place = ("taps", name)
             default, line = f"{raw.host}-{name}", self.parsed.document.line(place)
+            one_way = raw.direction == "to_island"
             if raw.port and not raw.cable:
                 interface = self.interface(place, raw.port, raw, default, raw.host)
-                yield Tap(name, raw.host, replace(interface, mtu=mtu, line=line))
+                yield Tap(name, raw.host, replace(interface, mtu=mtu, line=line), to_island_only=one_way)
             elif raw.cable and not raw.port:
                 interface = self.physical(place, raw.cable, raw, default)
-                yield Tap(name, raw.host, replace(interface, mtu=mtu, line=line), physical=True)
+                interface = replace(interface, mtu=mtu, line=line)
+                yield Tap(name, raw.host, interface, physical=True, to_island_only=one_way)
             elif self.parsed.reads((*place, "port"), (*place, "cable")):
                 self.wrong(
                     place, "write either port (a switch port that sends copies) or cable (a cable with a splitter)"

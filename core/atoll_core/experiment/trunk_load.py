@@ -40,11 +40,14 @@ class TrunkSteering:
 
 @dataclass(frozen=True, slots=True, order=True)
 class _Station:
-    """A host, delay box or chain box: the switches before and behind it, and those of the taps that follow it."""
+    """A host, delay box or chain box: the switches before and behind it, and those of the taps that follow it.
+
+    Each tap has a mark of whether it copies frames to the island only.
+    """
 
     enters: str
     leaves: str
-    taps: tuple[str, ...]
+    taps: tuple[tuple[str, bool], ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -171,8 +174,7 @@ def bandwidth_delay_product(rate: Rate, rtt: Duration) -> Size:
 def _stations(network: Network, steering: TrunkSteering, world: Host, island: Host) -> Iterator[_Station]:
     """The stations on the path of an island-bound frame, and the taps behind each."""
     delay_class = dict(steering.latency).get(world.name)
-    taps = {tap.name: tap.interface.attached.switch for tap in network.taps}
-    physical = {tap.name for tap in network.taps if tap.physical}
+    taps = {tap.name: tap for tap in network.taps}
     boxes = {box.name: box for box in network.boxes}
     switch = world.interface.attached.switch
     station = _Station(switch, switch, ())
@@ -184,8 +186,9 @@ def _stations(network: Network, steering: TrunkSteering, world: Host, island: Ho
         if box := boxes.get(hop):
             yield station
             station = _Station(box.world.attached.switch, box.island.attached.switch, ())
-        elif hop not in physical:
-            station = replace(station, taps=(*station.taps, taps[hop]))
+        elif not taps[hop].physical:
+            tap = (taps[hop].interface.attached.switch, taps[hop].to_island_only)
+            station = replace(station, taps=(*station.taps, tap))
     yield station
     switch = island.interface.attached.switch
     yield _Station(switch, switch, ())
@@ -198,15 +201,15 @@ def _crossings(topology: Topology, stations: Iterable[_Station]) -> Counter[Port
         path = topology.path(near.leaves, far.enters)
         crossed.update(hop.out for hop in path)
         passed = {near.leaves, *(hop.arrival.switch for hop in path)}
-        for tap in near.taps:
-            if tap not in passed:
-                crossed.update(hop.out for hop in topology.path(near.leaves, tap))
+        for switch, _ in near.taps:
+            if switch not in passed:
+                crossed.update(hop.out for hop in topology.path(near.leaves, switch))
     return crossed
 
 
 def _reversed(path: tuple[_Station, ...]) -> tuple[_Station, ...]:
-    """The path of a frame in the other direction: the taps between two stations stay between them."""
-    taps = [station.taps for station in path[:-1]]
+    """The path of a frame in the other direction: the taps between two stations that see it stay there."""
+    taps = [tuple((switch, one_way) for switch, one_way in station.taps if not one_way) for station in path[:-1]]
     return tuple(
         _Station(station.leaves, station.enters, between)
         for station, between in zip(reversed(path), (*reversed(taps), ()), strict=True)

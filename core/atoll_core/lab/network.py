@@ -246,13 +246,14 @@ class Tap:
     """An observation point: frames copied to ``interface`` of the capture host ``host``.
 
     A ``physical`` tap is a splitter in a cable, which copies frames without a flow entry; ``interface.attached`` is
-    the switch port at which that cable ends.
+    the switch port at which that cable ends. ``to_island_only``: it gets no copies of frames to the world.
     """
 
     name: str
     host: str
     interface: Interface
     physical: bool = False
+    to_island_only: bool = False
 
 
 @dataclass(frozen=True, slots=True)

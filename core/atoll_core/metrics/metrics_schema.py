@@ -361,6 +361,18 @@ MEASUREMENTS = (
                 "times that a processor postponed waiting packets (net.core.netdev_budget); sum since the "
                 "machine was started",
             ),
+            MetricField("temperature_c", "°C", "temperature of the processors that are closest to their limit"),
+            MetricField("temperature_max_c", "°C", "highest such temperature of this run until now"),
+            MetricField("temperature_limit_c", "°C", "temperature from which those processors are slowed down"),
+            MetricField("heat_looks", "1", "looks at the sensors; sum since the agent began"),
+            MetricField(
+                "hot_looks", "1", "looks that found a processor throttled or at its limit; sum since the agent began"
+            ),
+            MetricField(
+                "low_voltage_looks",
+                "1",
+                "looks that found the supply voltage of a Raspberry Pi too low; sum since the agent began",
+            ),
         ),
         _RARELY,
     ),

@@ -284,6 +284,7 @@ class TapResponse(Response):
     name: str
     host: str
     physical: bool
+    direction: str
 
 
 class ClassResponse(Response):

@@ -90,7 +90,15 @@ async def get_lab(daemon: LabDaemon, request: web.Request) -> dict[str, Any]:
             for host in network.hosts
         ],
         "boxes": [{"name": box.name, "kind": box.kind.name, "routed": box.routed} for box in network.boxes],
-        "taps": [{"name": tap.name, "host": tap.host, "physical": tap.physical} for tap in network.taps],
+        "taps": [
+            {
+                "name": tap.name,
+                "host": tap.host,
+                "physical": tap.physical,
+                "direction": "to_island" if tap.to_island_only else "both",
+            }
+            for tap in network.taps
+        ],
         "latency_classes": _classes(network),
     }
 

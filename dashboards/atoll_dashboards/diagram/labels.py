@@ -109,7 +109,13 @@ def box_words(box: ChainBox, experiment: Experiment) -> list[CardLine]:
 def tap_words(tap: Tap) -> list[CardLine]:
     """Format a tap: name, capture host, port."""
     where = f"in cable {tap.interface.attached}" if tap.physical else str(tap.interface.attached)
-    return [CardLine(tap.name, 10), CardLine(tap.host, _SMALL, colour=GREY), CardLine(where, _SMALL, colour=GREY)]
+    seen = [CardLine("to the island only", _SMALL, colour=GREY)] if tap.to_island_only else []
+    return [
+        CardLine(tap.name, 10),
+        CardLine(tap.host, _SMALL, colour=GREY),
+        CardLine(where, _SMALL, colour=GREY),
+        *seen,
+    ]
 
 
 def _ports(one: PortRef, other: PortRef) -> str:

@@ -19,10 +19,12 @@ from atoll_core.errors import AtollError, RunError
 from atoll_core.events.events import Progress, StepBegun
 from atoll_core.plan.plan import Phase, Plan
 from atoll_core.platforms import MININET
+from atoll_testbed.preflight.duplicate_addresses import check_addresses
 from atoll_testbed.preflight.preflight import check_links, check_paths
 from atoll_testbed.run.change_runner import run_changes
 from atoll_testbed.run.job_runner import RunJobs
 from atoll_testbed.run.kernel_drops import backlog_limit, drop_increase, sample_drops
+from atoll_testbed.run.machine_heat import heat_between
 from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_clock import RunClock, start_event, start_lead_ns
 from atoll_testbed.run.run_recorder import RunRecorder, describe_lab
@@ -128,9 +130,8 @@ class LiveRun:
                 await self._recording.drained(_DRAIN_QUIET_S, _DRAIN_LIMIT_S)
                 await self._jobs.stop(Phase.PING)  # pings without an answer by now are lost
                 self._recording.marks("end", await self._testbed.mark_boxes())
-                await self._recording.lost_outside(
-                    drop_increase(begin, await sample_drops(self._testbed), backlog_limit())
-                )
+                end = await sample_drops(self._testbed)
+                await self._recording.lost_outside(drop_increase(begin, end, backlog_limit()), heat_between(begin, end))
                 self._recording.event("drained")
                 await self._stop_captures()
         async with self._step("record"):
@@ -175,6 +176,7 @@ class LiveRun:
         full_matrix = self._request.options.full_matrix
         if full_matrix:
             self.note(f"full matrix: {len(plan.checks)} paths; pinging takes {pinging_ns(plan) / 1e9:.0f} s")
+        await check_addresses(self._testbed, plan)
         emulated = self._request.platform == MININET
         base_ns = await check_paths(self._testbed, plan, self._recording, full_matrix=full_matrix, emulated=emulated)
         drained = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)

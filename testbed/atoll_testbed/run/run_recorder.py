@@ -132,9 +132,9 @@ class RunRecorder:
             self._write(box, {**answer, "mark": name})
         self.raise_if_broken()
 
-    async def lost_outside(self, risen: dict[str, Any]) -> None:
-        """Record packets that kernels dropped outside the boxes between the marks (``kernel_drops``)."""
-        await self.manifest.update({"lost_outside": risen})
+    async def lost_outside(self, risen: dict[str, Any], heat: dict[str, Any]) -> None:
+        """Record packets dropped outside the boxes between the marks (``kernel_drops``), and ``machine_heat``."""
+        await self.manifest.update({"lost_outside": risen, **({"host_heat": heat} if heat else {})})
 
     def raise_if_broken(self) -> None:
         """Raise RunError if anything could not be written."""

@@ -85,6 +85,18 @@ def test_pings_that_were_all_lost_make_a_run_invalid(runs: dict[str, Any]) -> No
     assert any("pings were lost" in each for each in reasons), reasons
 
 
+def test_a_second_owner_of_an_address_is_named_with_both_mac_addresses(runs: dict[str, Any]) -> None:
+    """One datagram is enough. The other runs show that boxes of the chain are no second owners."""
+    verdict, reasons = judged(runs["address used twice"])
+    assert verdict == "invalid"
+    (found,) = (each for each in reasons if each.startswith("DUPLICATE_ADDRESS"))
+    assert "10.20.0.1 of i1 has two MAC addresses: its own 02:" in found
+    assert "and 00:1e:67:aa:bb:cc (captures " in found
+    assert found.endswith("by its packets): give the other machine another address, or disconnect it")
+    duplicates = [run["summary"].get("duplicate_addresses") for run in runs.values()]
+    assert len([each for each in duplicates if each]) == 1
+
+
 def test_a_transfer_that_never_was_makes_a_run_invalid(runs: dict[str, Any]) -> None:
     verdict, reasons = judged(runs["transfer frozen"])
     assert verdict == "invalid"

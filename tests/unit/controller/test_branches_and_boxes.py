@@ -17,6 +17,7 @@ from atoll_core.experiment.experiment import Experiment, Protocol, TrafficSelect
 from atoll_core.lab.box_kind import EXTERNAL
 from atoll_core.lab.network import Network
 from atoll_core.lab.port_ref import PortRef
+from atoll_core.plan.flow_entry import Output
 from atoll_core.plan.plan import Phase
 from atoll_emulation.mininet_lab.topology import LabTopo
 
@@ -247,6 +248,33 @@ def test_spare_legs_are_routed_by_a_table_of_their_own(load):
         ("pep-w-w2", "pep-w-i2", 2),
     ]
     assert len(network.machines["pep-w"]) == 4
+
+
+def test_a_tap_of_one_direction_gets_copies_of_frames_to_the_island_only(load):
+    """At a switch port no entry sends it frames to the world; a splitter has the same key."""
+    network, experiment = load()
+    assert {_copies(network, experiment, address) for address in ("10.10.0.0/16", "10.20.0.0/16")} == {True}
+    network, experiment = load((TAP, TAP[:-1] + ", direction: to_island}"))
+    assert network.tap("tap-w").to_island_only
+    assert _copies(network, experiment, "10.20.0.0/16")
+    assert not _copies(network, experiment, "10.10.0.0/16")
+    network, _ = load((TAP, "  tap-w: {host: cap-w, cable: sw-c/15, direction: to_island}"))
+    assert network.tap("tap-w").physical
+    assert network.tap("tap-w").to_island_only
+    with pytest.raises(DescriptionError, match=r"unknown direction 'to_world'; known directions: both, to_island"):
+        load((TAP, TAP[:-1] + ", direction: to_world}"))
+
+
+def _copies(network, experiment, prefix: str) -> bool:
+    """Whether an entry for frames to addresses of a prefix sends copies to tap-w."""
+    tap = network.tap("tap-w").interface.attached
+    return any(
+        Output(tap.port) in flow.actions
+        and flow.match.ipv4_dst is not None
+        and flow.match.ipv4_dst.subnet_of(IPv4Network(prefix))
+        for flow in make_plan(network, experiment).flows
+        if flow.switch == tap.switch
+    )
 
 
 def test_a_physical_tap_needs_no_entry(load):

@@ -18,6 +18,7 @@
 //! [`host_config`], [`policy_routing`] and [`packet_filter`] compute the settings of a machine as pure text (`ip -batch`,
 //! `nft`, sysctls) and [`host_setup`] applies and undoes them.
 
+mod address_probe;
 mod applied_state;
 mod cgroup;
 mod child_reaper;
@@ -26,6 +27,7 @@ mod counters;
 mod error;
 mod guard;
 mod heartbeat;
+mod heat;
 mod host_config;
 mod host_setup;
 mod job;

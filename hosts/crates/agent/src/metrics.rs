@@ -7,6 +7,7 @@
 use crate::AgentError;
 use crate::cgroup::Leaf;
 use crate::counters::{self, Waiting};
+use crate::heat::Heat;
 use crate::job::Job;
 use crate::machine_info::clock_ns;
 use crate::namespace::Namespace;
@@ -62,8 +63,12 @@ impl Metrics {
     }
 
     /// Sample `asked` once, without a subscription.
-    pub fn once(asked: Vec<Asked>, jobs: &[Job]) -> Result<Map<String, Value>, AgentError> {
-        Ok(Self::new(LEAST_EVERY, asked, Instant::now())?.sample(jobs))
+    pub fn once(
+        asked: Vec<Asked>,
+        jobs: &[Job],
+        heat: &mut Heat,
+    ) -> Result<Map<String, Value>, AgentError> {
+        Ok(Self::new(LEAST_EVERY, asked, Instant::now())?.sample(jobs, heat))
     }
 
     /// When the next sample is due.
@@ -83,7 +88,7 @@ impl Metrics {
     }
 
     /// Take a sample (`docs/contracts.md`, "Agent", metrics).
-    pub fn sample(&mut self, jobs: &[Job]) -> Map<String, Value> {
+    pub fn sample(&mut self, jobs: &[Job], heat: &mut Heat) -> Map<String, Value> {
         let mut hosts = Map::new();
         let mut unread = Vec::new();
         for host in &self.hosts {
@@ -94,7 +99,7 @@ impl Metrics {
         }
         let sample = json!({
             "t_ns": clock_ns(),
-            "machine": self.machine(),
+            "machine": self.machine(heat),
             "clock": clock(),
             "agent": agent(jobs.len()),
             "hosts": hosts,
@@ -107,7 +112,7 @@ impl Metrics {
         }
     }
 
-    fn machine(&mut self) -> Value {
+    fn machine(&mut self, heat: &mut Heat) -> Value {
         let text = |path: &str| fs::read_to_string(path).unwrap_or_default();
         let cpu = Cpu::parse(&text("/proc/stat")).unwrap_or_default();
         let share = self.before.and_then(|(busy, all)| {
@@ -119,7 +124,7 @@ impl Metrics {
         let load = text("/proc/loadavg");
         let waiting = Waiting::parse(&text("/proc/thread-self/net/softnet_stat"));
         let limit = text("/proc/sys/net/core/netdev_max_backlog"); // of the machine, and shown in its first namespace only
-        json!({
+        let mut figures = json!({
             "cpus": cpu.count,
             "busy": share,
             "busy_ns": ticks_ns(cpu.busy),
@@ -131,7 +136,11 @@ impl Metrics {
             "backlog_dropped_packets": waiting.as_ref().map(|waiting| waiting.dropped),
             "backlog_squeezes": waiting.map(|waiting| waiting.squeezed),
             "backlog_limit_packets": limit.trim().parse::<u64>().ok(),
-        })
+        });
+        if let Some(fields) = figures.as_object_mut() {
+            fields.extend(heat.sample(Instant::now()));
+        }
+        figures
     }
 
     fn job(&self, job: &Job) -> Option<(String, Value)> {
@@ -339,7 +348,8 @@ mod tests {
         let mut metrics =
             Metrics::new(LEAST_EVERY, serde_json::from_str(asked).unwrap(), now).unwrap();
         assert!(metrics.is_due(now));
-        let first = metrics.sample(&[]);
+        let mut heat = Heat::find(Path::new("/sys"), now);
+        let first = metrics.sample(&[], &mut heat);
         assert!(first["machine"]["busy"].is_null());
         assert!(
             first["machine"]["memory_available_bytes"].as_u64()
@@ -354,7 +364,7 @@ mod tests {
         assert!(!metrics.is_due(now), "an interval has to pass");
         std::thread::sleep(LEAST_EVERY);
         assert!(metrics.is_due(Instant::now()));
-        let second = metrics.sample(&[]);
+        let second = metrics.sample(&[], &mut heat);
         assert!((0.0..=1.0).contains(&second["machine"]["busy"].as_f64().unwrap()));
     }
 

@@ -8,6 +8,7 @@ use crate::protocol_version::Version;
 use crate::settings::HostSettings;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value};
+use std::net::Ipv4Addr;
 use std::path::PathBuf;
 
 /// One request: its number, and its operation, or why it is invalid.
@@ -123,6 +124,18 @@ pub enum Operation {
     Describe,
     /// Read the machine's clock.
     Clock,
+    /// Find other owners of an interface's address.
+    Owners {
+        /// Network namespace; null for the agent's own.
+        #[serde(default)]
+        netns: Option<PathBuf>,
+        /// The interface.
+        interface: String,
+        /// Its address.
+        address: Ipv4Addr,
+        /// Its MAC address.
+        mac: String,
+    },
     /// Create the directory of a run's files.
     Spool {
         /// The run's name.

@@ -2,6 +2,7 @@
 //! The handling of requests, and their answers.
 
 use crate::AgentError;
+use crate::address_probe;
 use crate::cgroup::Tree;
 use crate::host_setup;
 use crate::job::Job;
@@ -88,7 +89,9 @@ impl Supervisor {
                 .map(|()| Map::new()),
             Operation::Measure { every_ns, hosts } => self.subscribe(every_ns, hosts),
             Operation::Sample { hosts } => {
-                Metrics::once(hosts, &self.jobs).map(|sample| fields("sample", sample.into()))
+                let sample = Metrics::once(hosts, &self.jobs, &mut self.heat);
+                self.heat.restart_highest();
+                sample.map(|sample| fields("sample", sample.into()))
             }
             Operation::Clock => Ok(fields("t_ns", machine_info::clock_ns().into())),
             Operation::Hello { .. } | Operation::Beat => Ok(Map::new()),
@@ -127,6 +130,18 @@ impl Supervisor {
             Operation::Describe => {
                 let groups = self.tree.as_ref().map(Tree::has_memory);
                 return later(move |_| machine_info::describe(groups));
+            }
+            Operation::Owners {
+                netns,
+                interface,
+                address,
+                mac,
+            } => {
+                return later(move |_| {
+                    let others = Namespace::open(netns.as_deref())?
+                        .run(|| address_probe::other_owners(&interface, address, &mac))?;
+                    Ok(fields("owners", json!(others)))
+                });
             }
             Operation::Spool { name } => {
                 return later(move |_| Ok(fields("path", json!(spool::make(&name)?))));
@@ -180,7 +195,7 @@ impl Supervisor {
             let every = Duration::from_nanos(every_ns);
             self.metrics = Some(Metrics::new(every, hosts, Instant::now())?);
         } else if let Some(mut metrics) = self.metrics.take() {
-            let fields = metrics.sample(&self.jobs);
+            let fields = metrics.sample(&self.jobs, &mut self.heat);
             self.output.say(&Message::Metrics { fields });
         }
         Ok(Map::new())

@@ -6,6 +6,7 @@ use crate::cgroup::Tree;
 use crate::child_reaper;
 use crate::command::TOOL_LIMIT;
 use crate::heartbeat::Heartbeat;
+use crate::heat::Heat;
 use crate::job::{Job, StreamEnded};
 use crate::limits;
 use crate::line_splitter::LineSplitter;
@@ -23,6 +24,7 @@ use rustix::process::{Rlimit, Signal};
 use std::io;
 use std::os::fd::OwnedFd;
 use std::os::unix::process::ExitStatusExt;
+use std::path::Path;
 use std::time::{Duration, Instant};
 
 /// How long jobs may take to end when the agent's own input ends, and a finished job's group.
@@ -47,6 +49,7 @@ pub struct Supervisor {
     /// Of a job without a limit of its own.
     pub(crate) open_files: Rlimit,
     pub(crate) metrics: Option<Metrics>,
+    pub(crate) heat: Heat,
     /// Once closing: when to give up on jobs that even KILL does not end (blocked in a driver).
     give_up_at: Option<Instant>,
     /// Of a stream over a network.
@@ -85,6 +88,7 @@ impl Supervisor {
             tree,
             open_files,
             metrics: None,
+            heat: Heat::find(Path::new("/sys"), Instant::now()),
             give_up_at: None,
             heartbeat: silence.map(|limit| Heartbeat::new(limit, Instant::now())),
         })
@@ -113,6 +117,9 @@ impl Supervisor {
             self.kill_overdue()?;
             self.beat();
             self.measure();
+            if !self.jobs.is_empty() {
+                self.heat.look_when_due(Instant::now());
+            }
             if self.output.reader_gone() {
                 self.close();
             }
@@ -300,6 +307,7 @@ impl Supervisor {
     fn time_to_wake(&self) -> Option<Timespec> {
         let lasting = self.heartbeat.as_ref().map(Heartbeat::wake_at).into_iter();
         let lasting = lasting.chain(self.metrics.as_ref().map(Metrics::wake_at));
+        let lasting = lasting.chain(self.heat.wake_at().filter(|_| !self.jobs.is_empty()));
         let next = self
             .jobs
             .iter()
@@ -330,7 +338,7 @@ impl Supervisor {
             return;
         };
         if metrics.is_due(Instant::now()) && !self.output.is_full() {
-            let fields = metrics.sample(&self.jobs);
+            let fields = metrics.sample(&self.jobs, &mut self.heat);
             self.output.say(&Message::Metrics { fields });
         }
     }

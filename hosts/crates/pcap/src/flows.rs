@@ -101,10 +101,17 @@ impl Connection {
     /// Whether a segment opens another connection on the same 5-tuple: a SYN (without ACK) that is no
     /// retransmission of the one that opened this.
     fn is_followed_by(&self, tcp: &Tcp, from: usize) -> bool {
-        if !tcp.has(SYN) || tcp.has(ACK) {
+        if !tcp.has(SYN) {
             return false;
         }
         let direction = &self.directions[from];
+        if tcp.has(ACK) {
+            // The capture has this direction only: there is no SYN of the other one.
+            let other = &self.directions[1 - from];
+            return other.initial.is_none()
+                && other.seen.is_empty()
+                && direction.initial.is_some_and(|initial| initial != tcp.seq);
+        }
         match direction.initial {
             Some(initial) => initial != tcp.seq,
             // The capture did not see this direction begin: it had better be over, or under way.
@@ -183,6 +190,26 @@ mod tests {
             }),
             ..Packet::default()
         }
+    }
+
+    #[test]
+    fn a_capture_of_one_direction_tells_connections_apart_by_the_servers_syn() {
+        let mut flows = Flows::default();
+        let mut placed = Vec::new();
+        for initial in [900, 900, 5000] {
+            for (seq, flags, payload) in [
+                (initial, SYN | ACK, 0),
+                (initial + 1, ACK, 1000),
+                (initial + 1001, ACK | FIN, 5),
+            ] {
+                let found = flows.place(&segment(SERVER, CLIENT, seq, flags, payload));
+                placed.push((found.flow, found.new_payload_bytes));
+            }
+        }
+        let first = [(0, 0), (0, 1000), (0, 5)];
+        let repeated = [(0, 0), (0, 0), (0, 0)];
+        let second = [(1, 0), (1, 1000), (1, 5)];
+        assert_eq!(placed, [first, repeated, second].concat());
     }
 
     fn connection(flows: &mut Flows, initial: u32) -> Vec<(u32, u32)> {

@@ -4,6 +4,7 @@
 //! One pass, one record a packet, memory per flow and not per packet. A frame goes
 //! [`reader`] (file format) -> [`packet`] (headers) -> [`flows`] (which connection, which bytes
 //! are new, by [`byte_ranges`]) -> [`record`] (64 bytes).
+//! [`senders`] keeps the MAC addresses of each IPv4 address.
 
 mod byte_ranges;
 mod error;
@@ -12,6 +13,7 @@ mod packet;
 mod reader;
 mod record;
 mod record_writer;
+mod senders;
 
 pub use error::PcapError;
 pub use record::{RECORD_BYTES, Record};

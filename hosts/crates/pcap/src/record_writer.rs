@@ -6,6 +6,7 @@ use crate::flows::Flows;
 use crate::packet::{self, Packet};
 use crate::reader::Reader;
 use crate::record::Record;
+use crate::senders::{Sender, Senders};
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{BufWriter, Write};
@@ -29,6 +30,8 @@ pub struct Done {
     pub flows: u32,
     /// The file ends within a frame; it was read up to there.
     pub truncated: bool,
+    /// IPv4 addresses with their MAC addresses.
+    pub senders: Vec<Sender>,
 }
 
 /// An IPv4 prefix.
@@ -88,16 +91,19 @@ fn decode(
 ) -> Result<Done, PcapError> {
     let mut writer = BufWriter::with_capacity(1 << 20, file);
     let mut flows = Flows::default();
+    let mut senders = Senders::default();
     let mut done = Done::default();
     while let Some(frame) = reader.next_frame()? {
         let Some(packet) = packet::parse(frame.bytes, frame.wire_bytes) else {
             done.other_frames += 1;
+            senders.other(frame.bytes);
             continue;
         };
         done.packets += 1;
         done.fragments += u64::from(packet.fragment);
         done.cut_headers += u64::from(packet.cut);
         let record = record_of(&packet, frame.t_ns, &mut flows, side);
+        senders.packet(frame.bytes, record.flow, record.src, record.dst);
         writer
             .write_all(&record.to_bytes())
             .map_err(PcapError::file(name))?;
@@ -105,6 +111,7 @@ fn decode(
     writer.flush().map_err(PcapError::file(name))?;
     done.flows = flows.count();
     done.truncated = reader.truncated();
+    done.senders = senders.into_list();
     Ok(done)
 }
 
@@ -172,6 +179,12 @@ mod tests {
             packets: 2,
             other_frames: 1,
             flows: 1,
+            senders: vec![Sender {
+                address: Ipv4Addr::new(10, 10, 0, 1),
+                mac: "00:00:00:00:00:00".into(),
+                arp: false,
+                ipv4: true,
+            }],
             ..Done::default()
         };
         assert_eq!(done, expected);

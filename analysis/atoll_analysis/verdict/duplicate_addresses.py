@@ -1,0 +1,74 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Addresses of hosts that captures show with a MAC address of a machine outside the laboratory.
+
+Routed boxes send the packets of all hosts with their own MAC addresses, and a change of the chain changes which MAC
+address a tap sees. Therefore MAC addresses of boxes are no evidence. An unknown one is: if an ARP packet claimed the
+address for it, or if a capture has IPv4 packets from the address with it and with the host's own
+(docs/decisions/0079-evidence-about-hosts.md).
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from typing import TypedDict
+
+from atoll_analysis.tables.packet_records import Decoded, Sender
+from atoll_analysis.verdict.findings import Finding, grave
+from atoll_core.lab.network import Network
+
+
+class DuplicateAddress(TypedDict):
+    """An address of a host that another machine uses as well."""
+
+    host: str  # the host to which the laboratory gives the address
+    address: str  # the address
+    mac: str  # MAC address of the host
+    other_mac: str  # MAC address of the other machine
+    captures: list[str]  # captures that show it
+    arp: bool  # an ARP packet claimed the address for the other machine
+
+
+def duplicate_addresses(network: Network, decoded: Mapping[str, Decoded]) -> list[DuplicateAddress]:
+    """Return the addresses of hosts that captures show with the MAC address of another machine."""
+    of_boxes = {
+        interface.mac.lower()
+        for name, interfaces in network.machines.items()
+        for interface in interfaces
+        if name not in {host.name for host in network.hosts}
+    }
+    hosts = {str(host.address): host for host in network.hosts}
+    found: dict[tuple[str, str], DuplicateAddress] = {}
+    for capture, done in sorted(decoded.items()):
+        for other in done.senders:
+            host = hosts.get(other.address)
+            if host is None or other.mac in {host.interface.mac.lower(), *of_boxes}:
+                continue
+            if not other.arp and not _sends(done.senders, other.address, host.interface.mac.lower()):
+                continue
+            duplicate = found.setdefault(
+                (other.address, other.mac),
+                DuplicateAddress(
+                    host=host.name,
+                    address=other.address,
+                    mac=host.interface.mac.lower(),
+                    other_mac=other.mac,
+                    captures=[],
+                    arp=False,
+                ),
+            )
+            duplicate["captures"].append(capture)
+            duplicate["arp"] |= other.arp
+    return list(found.values())
+
+
+def judge_duplicates(found: Sequence[DuplicateAddress]) -> Iterator[Finding]:
+    """Return a finding for each duplicate address; the run measured another machine's traffic as well."""
+    for each in found:
+        evidence = "by ARP" if each["arp"] else "by its packets"
+        captures = ("capture " if len(each["captures"]) == 1 else "captures ") + ", ".join(each["captures"])
+        yield grave(
+            f"DUPLICATE_ADDRESS: {each['address']} of {each['host']} has two MAC addresses: its own {each['mac']}, and "
+            f"{each['other_mac']} ({captures}, {evidence}): give the other machine another address, or disconnect it"
+        )
+
+
+def _sends(senders: Sequence[Sender], address: str, mac: str) -> bool:
+    return any(each.address == address and each.mac == mac for each in senders)

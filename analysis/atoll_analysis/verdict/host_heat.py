@@ -1,0 +1,90 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Machines that were too hot, throttled or too busy during a measurement, with remedies.
+
+A processor that is slowed down serves its packets later, and a client receives less than the network delivers. The
+agent of each machine looks at its sensors (hosts/crates/agent/src/heat.rs, which names the sources of the limits). A
+machine without sensors is unknown, and nothing is said about it (docs/decisions/0079-evidence-about-hosts.md).
+"""
+
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any, TypedDict
+
+from atoll_analysis.verdict.findings import Finding, caveat
+from atoll_core.metrics.metrics_schema import EMULATION
+
+BUSIEST = 0.95
+"""Largest share of all processors' time that a machine may be busy. At this load a packet waits for a processor twenty
+times as long as it needs it (mean of an M/M/1 queue, 1 / (1 - 0.95))."""
+
+_NAMED = 5  # machines of a line
+
+
+class HostHeat(TypedDict):
+    """Heat and load of a machine between the boxes' marks `begin` and `end`."""
+
+    temperature_max_c: float | None  # highest temperature of its processors; None: no sensor
+    temperature_limit_c: float | None  # temperature from which it is slowed down; None: not known
+    looks: int | None  # times that its agent looked at its sensors; None: it has none
+    hot_looks: int | None  # looks that found it throttled or at its limit; None: likewise
+    low_voltage_looks: int | None  # looks that found its supply voltage too low; None: it does not show that
+    # share of all its processors' time that was not idle; None: not known, or it is the machine of an emulated lab
+    busy: float | None
+
+
+def host_heat(manifest: Mapping[str, Any]) -> dict[str, HostHeat]:
+    """Return the recorded figures by machine; empty: nothing is known, or an earlier version made the run."""
+    return {name: HostHeat(**found) for name, found in manifest.get("host_heat", {}).items()}
+
+
+def judge_heat(machines: Mapping[str, HostHeat]) -> Iterator[Finding]:
+    """Return a finding for each cause that slowed machines down."""
+    hot = [
+        f"{_called(name)} {_looks(heat, 'hot_looks')}{_celsius(heat)}" for name, heat in _those(machines, "hot_looks")
+    ]
+    if hot:
+        yield caveat(
+            f"HOST_HOT: processors were throttled or at their temperature limit: {_listed(hot)}: "
+            "cool the machine, or give it fewer channels (capacity)"
+        )
+    low = [
+        f"{_called(name)} {_looks(heat, 'low_voltage_looks')}" for name, heat in _those(machines, "low_voltage_looks")
+    ]
+    if low:
+        yield caveat(
+            f"HOST_HOT: processors were slowed down by a supply voltage that is too low: {_listed(low)}: "
+            "use a stronger power supply or a shorter cable"
+        )
+    busy = [
+        f"{name} {heat['busy'] * 100:.1f} %"
+        for name, heat in machines.items()
+        if heat["busy"] is not None and heat["busy"] > BUSIEST
+    ]
+    if busy:
+        yield caveat(
+            f"HOST_HOT: processors were too busy, bound {BUSIEST * 100:g} %: {_listed(busy)}: "
+            "stop other programs there, or give the machine fewer channels (capacity)"
+        )
+
+
+def _those(machines: Mapping[str, HostHeat], count: str) -> Iterable[tuple[str, HostHeat]]:
+    return ((name, heat) for name, heat in machines.items() if heat.get(count))
+
+
+def _looks(heat: HostHeat, count: str) -> str:
+    return f"in {heat.get(count)} of {heat['looks']} looks"
+
+
+def _celsius(heat: HostHeat) -> str:
+    highest, limit = heat["temperature_max_c"], heat["temperature_limit_c"]
+    if highest is None:
+        return ""
+    return f" ({highest:.0f} °C" + (")" if limit is None else f", limit {limit:.0f} °C)")
+
+
+def _listed(parts: list[str]) -> str:
+    more = f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
+    return ", ".join(parts[:_NAMED]) + more
+
+
+def _called(machine: str) -> str:
+    return "the lab's machine" if machine == EMULATION else machine

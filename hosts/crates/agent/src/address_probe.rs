@@ -1,0 +1,134 @@
+// SPDX-License-Identifier: Apache-2.0
+//! Other owners of an address: ARP probes, and who answers them (RFC 5227, section 2.1.1).
+//!
+//! Three probes a tenth of a second apart, and not up to two seconds: the address has been this host's for long, and
+//! its answers are those of a local network.
+
+use crate::AgentError;
+use netio::interface::Interface;
+use netio::packet_socket::PacketSocket;
+use rustix::event::{PollFd, PollFlags, Timespec, poll};
+use rustix::io::Errno;
+use std::collections::BTreeSet;
+use std::net::Ipv4Addr;
+use std::time::{Duration, Instant};
+
+const PROBES: u32 = 3;
+const EVERY: Duration = Duration::from_millis(100);
+/// For answers to the last probe.
+const LAST: Duration = Duration::from_millis(200);
+
+/// An ARP packet in its frame.
+const FRAME_BYTES: usize = 42;
+/// Frames are padded to the shortest of Ethernet (IEEE 802.3, without its checksum).
+const SHORTEST_FRAME: usize = 60;
+const RING_FRAME_BYTES: u32 = 128;
+const AT_ONCE: usize = 256;
+
+type Mac = [u8; 6];
+
+/// The MAC addresses other than `own`, the interface's, that claim `address` on its network. Takes 0.4 s.
+pub fn other_owners(
+    interface: &str,
+    address: Ipv4Addr,
+    own: &str,
+) -> Result<Vec<String>, AgentError> {
+    let refuse = || AgentError::Machine(format!("{own:?} is not a MAC address"));
+    let own = parse_mac(own).ok_or_else(refuse)?;
+    let mut socket = Interface::find(interface)
+        .and_then(|found| PacketSocket::open(&found, RING_FRAME_BYTES))
+        .map_err(AgentError::file(interface))?;
+    let probe = probe(own, address);
+    let mut found = BTreeSet::new();
+    for number in 1..=PROBES {
+        socket
+            .send(std::iter::once(&probe[..]))
+            .map_err(AgentError::file(interface))?;
+        let pause = if number == PROBES { LAST } else { EVERY };
+        listen(&mut socket, Instant::now() + pause, |frame| {
+            found.extend(claim(frame, address).filter(|mac| *mac != own));
+        })?;
+    }
+    Ok(found
+        .into_iter()
+        .map(|mac| mac.map(|byte| format!("{byte:02x}")).join(":"))
+        .collect())
+}
+
+fn listen(
+    socket: &mut PacketSocket,
+    until: Instant,
+    mut take: impl FnMut(&[u8]),
+) -> Result<(), AgentError> {
+    loop {
+        while socket.receive(AT_ONCE, |received| take(received.frame)) == AT_ONCE {}
+        let left = until.saturating_duration_since(Instant::now());
+        if left.is_zero() {
+            return Ok(());
+        }
+        let timeout = Timespec::try_from(left).ok();
+        match poll(&mut [PollFd::new(socket, PollFlags::IN)], timeout.as_ref()) {
+            Ok(_) | Err(Errno::INTR) => {}
+            Err(errno) => return Err(errno.into()),
+        }
+    }
+}
+
+/// An ARP probe: a request about the address, whose sender has none.
+fn probe(own: Mac, address: Ipv4Addr) -> [u8; SHORTEST_FRAME] {
+    let mut frame = [0; SHORTEST_FRAME];
+    frame[..6].fill(0xff);
+    frame[6..12].copy_from_slice(&own);
+    frame[12..22].copy_from_slice(&[8, 6, 0, 1, 8, 0, 6, 4, 0, 1]);
+    frame[22..28].copy_from_slice(&own);
+    frame[38..42].copy_from_slice(&address.octets());
+    frame
+}
+
+/// The MAC address that an ARP packet, request or reply, claims the address for.
+fn claim(frame: &[u8], address: Ipv4Addr) -> Option<Mac> {
+    let arp = frame.get(12..FRAME_BYTES)?;
+    let claimed = arp[..8] == [8, 6, 0, 1, 8, 0, 6, 4] && arp[16..20] == address.octets();
+    claimed.then(|| arp[10..16].try_into().ok())?
+}
+
+/// Read `02:00:00:00:01:01`.
+fn parse_mac(text: &str) -> Option<Mac> {
+    let bytes: Option<Vec<u8>> = text
+        .split(':')
+        .map(|byte| u8::from_str_radix(byte, 16).ok())
+        .collect();
+    bytes?.try_into().ok()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn requests_and_replies_of_others_claim_an_address_and_probes_do_not() {
+        let address = Ipv4Addr::new(10, 20, 0, 1);
+        let mut frame = probe([2, 0, 0, 0, 0, 1], address);
+        assert_eq!(claim(&frame, address), None);
+        frame[28..32].copy_from_slice(&address.octets());
+        for operation in [1, 2] {
+            frame[21] = operation;
+            assert_eq!(claim(&frame, address), Some([2, 0, 0, 0, 0, 1]));
+        }
+        assert_eq!(claim(&frame, Ipv4Addr::new(10, 20, 0, 2)), None);
+        assert_eq!(claim(&frame[..FRAME_BYTES - 1], address), None);
+    }
+
+    #[test]
+    fn a_mac_address_has_six_bytes() {
+        assert_eq!(parse_mac("02:00:00:00:01:0a"), Some([2, 0, 0, 0, 1, 10]));
+        for wrong in [
+            "",
+            "02:00:00:00:01",
+            "02:00:00:00:01:0g",
+            "02:00:00:00:01:01:01",
+        ] {
+            assert_eq!(parse_mac(wrong), None, "{wrong}");
+        }
+    }
+}
