@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import pytest_asyncio
+from _pytest.capture import CaptureManager
 
 from atoll_controller.probing.switch_probe import refuse_occupied
 from atoll_core.description.loader import load_any
@@ -115,12 +116,16 @@ def _chosen(config: pytest.Config) -> Target:
 def _confirmed(config: pytest.Config, name: str) -> bool:
     """Ask the user; without a terminal, nothing is done."""
     capture = config.pluginmanager.getplugin("capturemanager")
-    with capture.global_and_fixture_disabled():  # type: ignore[union-attr]
+    assert isinstance(capture, CaptureManager)
+    capture.suspend(in_=True)
+    try:
         if not sys.stdin.isatty():
             print(f"\nthe tests fill the flow table of {name}; if it carries nothing else, add --yes", file=sys.stderr)
             return False
         question = f"\nThe tests fill the flow table of {name}, and send frames. Does it carry nothing else? [y/N] "
         return input(question).strip().lower() in ("y", "yes")
+    finally:
+        capture.resume()
 
 
 async def _on_hardware(target: Target, directory: Path) -> SwitchUnderTest:
