@@ -7,7 +7,8 @@ from pathlib import Path
 import polars as pl
 
 from atoll.recorded_run import Run
-from atoll_studies.results.results import figures_table, read_results, runs_table
+from atoll_studies.results.result_tables import figures_table, runs_table
+from atoll_studies.results.results import read_results
 from atoll_studies.study_directory import StudyDirectory
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from atoll_analysis.figures.loss_bursts import fates_of_packets
+from atoll_analysis.figures.packet_fates import fates_of_packets
 from atoll_analysis.run_directory import RunDir
 
 if TYPE_CHECKING:

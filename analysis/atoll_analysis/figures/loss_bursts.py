@@ -1,22 +1,15 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Losses of a link by burst length, and the fate of its packets one after another."""
+"""Losses of a link, and of the packets that coders could not recover, by burst length."""
 
-from dataclasses import dataclass
-from typing import TYPE_CHECKING, TypedDict, cast
+from typing import TypedDict
 
 import polars as pl
 
-from atoll_analysis.run_directory import RunDir
 from atoll_analysis.tables.capture_pairs import CapturePair, around_links
 from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
 from atoll_analysis.tables.probe_filter import of_changes
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables, island_bound
-from atoll_core.description.link_trace import MOST_PACKETS
-from atoll_core.errors import RunError, UsageError
-
-if TYPE_CHECKING:
-    from atoll_analysis.summary import Summary
 
 GAP_PACKETS = 16
 """Gmin of RFC 3611, section 4.7.2: so many packets between two losses separate two bursts. A drop-tail queue that
@@ -92,37 +85,3 @@ def bursts(numbers: pl.Series, packets: int, pair: CapturePair) -> LossBursts:
         mean=lost / int(begins.sum()) if lost else None,
         burst_share=int(in_bursts.sum()) / lost if lost else None,
     )
-
-
-@dataclass(frozen=True, slots=True)
-class PacketFates:
-    """Of packets to the island that came to a link within the measurement, in their order: whether it lost them."""
-
-    link: str
-    lost: tuple[bool, ...]
-    came: int  # of which these are the first
-
-
-def fates_of_packets(run: RunDir, link: str | None = None) -> PacketFates:
-    """Return what became of the packets at a link, by default the slowest one; at most those of one loss trace.
-
-    Raises RunError if the run was not analysed or its captures do not show this, UsageError if there is no such link.
-    """
-    summary = cast("Summary", run.summary())
-    if "loss_bursts" not in summary:
-        raise RunError(f"{run.path}: analysed by an older version; run `atoll report {run.path}` to analyse it again")
-    shown, box = summary["loss_bursts"], link or summary["bottleneck"]
-    if box is None:
-        raise RunError(f"{run.path}: the run has no link")
-    if box not in summary["links"]:
-        from atoll_core.description.validation_messages import suggest  # imports pydantic
-
-        raise UsageError(f"--link: unknown link {box!r}; {suggest(box, summary['links'], 'links')}")
-    if box not in shown or not shown[box]["packets"]:
-        raise RunError(f"{run.path}: no captures before and behind {box} show which packets it lost")
-    came = shown[box]["packets"]
-    count = min(came, MOST_PACKETS)
-    here = (pl.col("link") == box) & (pl.col("number") < count)
-    numbers = pl.scan_parquet(run.tables / "losses.parquet", glob=False).filter(here).select("number").collect()
-    lost = pl.Series(values=[False]).new_from_index(0, count).scatter(numbers["number"], values=True)
-    return PacketFates(box, tuple(lost), came)

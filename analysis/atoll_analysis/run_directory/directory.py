@@ -35,6 +35,9 @@ COUNTERS_FILE = "link.jsonl"
 PROGRESS = "logs/progress.jsonl"
 """Progress of a run in virtual time: lines as a daemon would stream them (docs/contracts.md)."""
 
+OUTSIDE = "outside.json"
+"""Of a run in progress in a virtual kernel: what the manifest says outside, where the file inside says less."""
+
 ABANDONED_S = 120.0
 """A run that is `running` but has written nothing for this time was killed: links write every 100 ms, and a run in
 virtual time is aborted after the same time."""
@@ -43,10 +46,14 @@ _GROWING = ("manifest.json", "events.jsonl", COUNTERS_FILE, SPOOL, PROGRESS)
 
 
 class RunDir:
-    """One run's directory. Make it with :meth:`create` or :meth:`open`."""
+    """One run's directory. Make it with :meth:`create` or :meth:`open`.
 
-    def __init__(self, path: Path) -> None:
+    ``inside``: seen by the process inside a virtual kernel, whose manifest is the file alone.
+    """
+
+    def __init__(self, path: Path, *, inside: bool = False) -> None:
         self.path = path
+        self._inside = inside
         self.name = path.name
         """The name of the run; a directory seen under another name (in a virtual kernel) keeps it."""
         self._events: Appender | None = None
@@ -69,9 +76,9 @@ class RunDir:
         return run
 
     @classmethod
-    def open(cls, path: Path) -> "RunDir":
+    def open(cls, path: Path, *, inside: bool = False) -> "RunDir":
         """The run at ``path``. Raises RunDirError when it is not one, or of a newer format."""
-        run = cls(path)
+        run = cls(path, inside=inside)
         run.name = str(run.manifest().get("name", path.name))
         return run
 
@@ -131,7 +138,8 @@ class RunDir:
         if not isinstance(found, dict):
             msg = f"{path}: not a run's manifest"
             raise RunDirError(msg)
-        return migrated(cast("dict[str, Any]", found), self.path)
+        manifest = migrated(cast("dict[str, Any]", found), self.path)
+        return manifest if self._inside else manifest | self._outside()
 
     def write_manifest(self, manifest: Mapping[str, Any]) -> None:
         """Replace the manifest at once; readers see the old one or the new one. Raises RunError."""
@@ -140,6 +148,30 @@ class RunDir:
     def update_manifest(self, changed: Mapping[str, Any]) -> None:
         """Replace some keys of the manifest, at once. Raises RunError."""
         self.write_manifest({**self.manifest(), **changed})
+
+    def show_inside(self, inside: Mapping[str, Any]) -> None:
+        """Replace some keys of the manifest by what a process inside a virtual kernel is to read; None: a missing key.
+
+        :meth:`manifest` returns what they were, until :meth:`show_all`. Raises RunError.
+        """
+        whole = self.manifest()
+        replace_text(self.path / OUTSIDE, json.dumps({key: whole[key] for key in inside}) + "\n")
+        self.write_manifest({key: value for key, value in {**whole, **inside}.items() if value is not None})
+
+    def show_all(self, changed: Mapping[str, Any]) -> None:
+        """End :meth:`show_inside`: the file has the whole manifest again, with some keys replaced. Raises RunError."""
+        self.update_manifest(changed)
+        (self.path / OUTSIDE).unlink(missing_ok=True)
+
+    def _outside(self) -> dict[str, Any]:
+        path = self.path / OUTSIDE
+        try:
+            return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
+        except FileNotFoundError:
+            return {}
+        except (OSError, UnicodeDecodeError, json.JSONDecodeError) as error:
+            msg = f"{path}: cannot be read: {error}"
+            raise RunDirError(msg) from error
 
     # Events
 

@@ -189,7 +189,7 @@ def losses(
     as_json: Json = False,
 ) -> None:
     """Write which packets to the island a link of a run lost, one after the other: a file for `loss: {trace: FILE}`."""
-    from atoll_analysis.figures.loss_bursts import fates_of_packets
+    from atoll_analysis.figures.packet_fates import fates_of_packets
     from atoll_analysis.run_directory import RunDir
     from atoll_core.description.link_trace import loss_trace_text
 

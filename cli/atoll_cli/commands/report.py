@@ -17,7 +17,8 @@ from atoll_dashboards.report.report import analyse_again
 from atoll_dashboards.report.terminal_summary import print_summary
 from atoll_hosts.binary import find_binary
 from atoll_studies.results.comparison import comparable, compare
-from atoll_studies.results.results import Results, read_results, results_json, write_tables
+from atoll_studies.results.result_tables import results_json, write_tables
+from atoll_studies.results.results import Results, read_results
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.views.documents import FORMS, write_results
 

@@ -18,7 +18,8 @@ from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.virtual_cost import rough
 from atoll_core.errors import InterruptedByUserError, RunError
 from atoll_core.plural import counted
-from atoll_studies.results.results import columns, read_results, results_json, write_tables
+from atoll_studies.results.result_tables import columns, results_json, write_tables
+from atoll_studies.results.results import read_results
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.sweeping.sweep import State, Sweep

@@ -10,16 +10,14 @@ from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from statistics import median
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 from atoll_analysis.figures.regimes import SWINGING_SHARE
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.units import Size
+from atoll_studies.results.results import Results
 from atoll_studies.results.similarity import SEED
-
-if TYPE_CHECKING:
-    from atoll_studies.results.results import Results
 
 SLOWEST_TRANSFER = 1.25
 """A transfer finishes in reasonable time if it takes at most this much of the shortest median of all capacities."""
@@ -88,7 +86,7 @@ class QueueAdvice:
         return min(self.levels, key=lambda level: (len(level.unmet), level.queue_bytes))
 
 
-def queue_advice(results: "Results") -> list[QueueAdvice]:
+def queue_advice(results: Results) -> list[QueueAdvice]:
     """Return the advice for each set of configurations that differ in the slowest link's queue alone; none without one.
 
     The queue is that to the island. Where it is changed together with the one to the world only, both may differ.
@@ -180,7 +178,7 @@ def _queue_run(summary: Summary) -> QueueRun | None:
     )
 
 
-def _without_queue(results: "Results", number: int, slowest: str, directions: Sequence[str]) -> Hashable:
+def _without_queue(results: Results, number: int, slowest: str, directions: Sequence[str]) -> Hashable:
     """All that a configuration asks for, except seed, names, and the queue of a link's directions.
 
     Of runs that are no study's also the other properties that differ, such as platform and revision.
@@ -200,7 +198,7 @@ def _without_queue(results: "Results", number: int, slowest: str, directions: Se
 _NAMES = (SEED, "experiment", "lab", "lab file")  # what the network and the experiment of a run have, or no property
 
 
-def _others(results: "Results", group: Sequence[int]) -> dict[str, str]:
+def _others(results: Results, group: Sequence[int]) -> dict[str, str]:
     """The levels of a group of configurations, of all factors but those of the queue alone."""
     others: dict[str, str] = {}
     for factor in results.factors:

@@ -12,7 +12,7 @@ from pathlib import Path
 from atoll_analysis.figures.run_figures import FIGURES
 from atoll_analysis.summary_keys import KeyGroup, key_groups
 from atoll_analysis.tables.table_schemas import TABLES, TableSchema, unit_of
-from atoll_studies.results.results import (
+from atoll_studies.results.result_tables import (
     CONTROL_COLUMN,
     FIGURE_COLUMNS,
     ORIGIN_COLUMNS,

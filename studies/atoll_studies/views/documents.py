@@ -9,7 +9,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from atoll_core.errors import UsageError
-from atoll_studies.results.results import Results, figures_table, results_json, runs_table, units_of
+from atoll_studies.results.result_tables import figures_table, results_json, runs_table, units_of
+from atoll_studies.results.results import Results
 from atoll_studies.views.tables import OVER_RUNS, Table, headline, tables
 
 if TYPE_CHECKING:

@@ -17,7 +17,7 @@ from atoll_controller.planner.virtual_cost import rough
 from atoll_core.plural import counted, listed, significant
 from atoll_core.units import Size
 from atoll_dashboards.report.number_format import NOT_MEASURED, decimals, figure, octets, percent
-from atoll_studies.results.queue_capacity import QueueAdvice, QueueLevel
+from atoll_studies.results.queue_capacity import QueueAdvice, QueueLevel, queue_advice
 from atoll_studies.results.results import LEAST_SAMPLES, NO_REGIME, ConfigurationFigure, Results, StudyRun, letters
 from atoll_studies.results.similarity import SEED, Rows, grouped
 from atoll_studies.statistics.estimates import LEAST_CONTROLLED, LEVEL, Controlled, Estimate, Paired, least_runs
@@ -68,7 +68,7 @@ def tables(results: Results, *, each_run: bool = False) -> Iterator[Table]:
         if results.stop:
             yield _repetitions(results, results.stop)
         yield from filter(None, (_regimes(results), _control(results), _sensitivity(results)))
-    yield from map(_queue, results.queue_advice)
+    yield from map(_queue, queue_advice(results))
     if each_run or not results.sampled or (results.likeness and few):
         yield _runs(results)
     if results.likeness:

@@ -36,7 +36,7 @@ async def measure(directory: Path) -> int:
 
     The lab is not taken down: the process outside ends the kernel.
     """
-    run_dir = RunDir.open(directory)
+    run_dir = RunDir.open(directory, inside=True)
     progress = Appender(directory / PROGRESS)
 
     def write(line: dict[str, Any]) -> None:

@@ -13,10 +13,10 @@ import os
 import platform
 import sys
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import asdict, dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, cast
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.directory import COUNTERS_FILE, PROGRESS, RUNNING
@@ -102,8 +102,9 @@ async def measure_in_kernel(
     try:
         about["stale_modules"] = await compile_stale(module_folders(), lambda text: progress(Progress(text).to_line()))
         run_dir.update_manifest({"virtual": about})
+        run_dir.show_inside(inside_manifest(run_dir.manifest()))
         with start_in_uml(
-            [sys.executable, "-m", "atoll_testbed.virtual.guest_main", str(OUTPUT)],
+            [sys.executable, "-P", "-m", "atoll_testbed.virtual.guest_main", str(OUTPUT)],
             run_dir.path,
             kernel=kernel,
             clock=clock,
@@ -132,6 +133,27 @@ def kernel_memory_mb(estimated: Size) -> int:
     return max(_MEMORY_MB, math.ceil(2 * estimated.bytes / 2**30) * 1024)
 
 
+def inside_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
+    """The keys of a manifest that tell a run of the same experiment from another: as they are inside the kernel.
+
+    Where a description is, on which lines, what was given on the command line, and whose program it is: all that would
+    take memory inside, and the instants at which a program asks for more change the order in which others go on.
+    """
+    experiment = _without_lines(manifest["experiment"]) | {"file": "experiment.yaml", "lab": "lab.yaml", "given": []}
+    network = _without_lines(manifest["network"]) | {"file": "lab.yaml"}
+    return {"experiment": experiment, "network": network, "revision": None, "virtual": None}
+
+
+def _without_lines(described: Any) -> Any:
+    """A description as JSON whose line numbers are all 0."""
+    if isinstance(described, dict):
+        keys = cast("dict[str, Any]", described)
+        return {key: 0 if key == "line" else _without_lines(value) for key, value in keys.items()}
+    if isinstance(described, list):
+        return [_without_lines(value) for value in cast("list[Any]", described)]
+    return described
+
+
 def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> None:
     """Complete the manifest: the outcome, if the process inside has not written it, and the host's part.
 
@@ -139,7 +161,7 @@ def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> Non
     """
     known = str(run_dir.manifest()["outcome"])
     final = outcome if outcome is not None and known == RUNNING else _outside(known, run_dir)
-    run_dir.update_manifest({"outcome": final, "host": host})
+    run_dir.show_all({"outcome": final, "host": host})
 
 
 def _outside(text: str, run_dir: RunDir) -> str:

@@ -18,6 +18,7 @@ import pytest
 
 from atoll_analysis.reproducibility import compare_runs
 from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.directory import OUTSIDE
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunError
 from atoll_core.plan.plan import Backend
@@ -90,6 +91,24 @@ def test_two_runs_with_one_seed_are_identical(twice: dict[str, Any]) -> None:
     assert all(first == second for first, second in (file["sha256"] for file in twice["repeat"]["files"]))
 
 
+def test_where_a_description_is_and_what_was_given_changes_no_packet(twice: dict[str, Any], tmp_path: Path) -> None:
+    """Another path, other lines, options that say what the file says: the manifest tells them, the packets do not."""
+    deep = tmp_path / ("deep-" * 20)
+    deep.mkdir()
+    lines = QUICK.read_text().replace("../../emulation", str(ROOT / "emulation"))
+    (deep / "moved.yaml").write_text("#\n" * 300 + lines)
+    done = atoll(deep, "run", "moved.yaml", "--on", "virtual", "--set", "traffic.channels=12", "--json")
+    assert done.returncode == 0, done.stderr + done.stdout
+    run_dir = RunDir.open(Path(json.loads(done.stdout)["run_dir"]))
+    assert compare_runs(RunDir.open(Path(twice["run_dir"])), run_dir).first_difference is None
+    manifest = json.loads((run_dir.path / "manifest.json").read_text())
+    assert manifest["experiment"]["file"] == "moved.yaml"
+    assert [option for option, _ in manifest["experiment"]["given"]] == ["traffic.channels"]
+    assert manifest["experiment"]["chain"]["line"] > 300
+    assert manifest["virtual"]["clock"]["seed"] == manifest["seed"]
+    assert not (run_dir.path / OUTSIDE).exists()
+
+
 def test_another_seed_makes_another_run(twice: dict[str, Any], tmp_path: Path) -> None:
     """The first difference is named, with what both runs have there."""
     done = atoll(tmp_path, *RUN, "--seed", "2", "--json")
@@ -153,6 +172,7 @@ def end_a_run(directory: Path, victim: str, number: signal.Signals) -> None:
         assert outcome.startswith("failed at step measure: ")
     else:
         assert outcome == "running"
+    assert run_dir.manifest()["experiment"]["file"] == str(QUICK)
     assert_reportable(run_dir)
 
 

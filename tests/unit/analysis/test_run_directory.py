@@ -204,3 +204,22 @@ def test_figures_that_cannot_be_written_are_counted_not_lost_in_silence(tmp_path
     spool.close()
     assert spool.left_out == 2
     assert list(read_spool(tmp_path / "metrics.lp.zst")) == ["ping seq=1i 5"]
+
+
+def test_a_manifest_says_less_inside_a_virtual_kernel_until_the_run_is_complete(tmp_path: Path) -> None:
+    """Killed at any time, the run still has all of it."""
+    run = RunDir.create(tmp_path, "geo", 0)
+    run.update_manifest({"revision": "abc", "experiment": {"file": "geo.yaml"}})
+    run.show_inside({"revision": None, "experiment": {"file": "experiment.yaml"}})
+    inside = RunDir.open(run.path, inside=True)
+    assert "revision" not in inside.manifest()
+    assert inside.manifest()["experiment"] == {"file": "experiment.yaml"}
+    inside.update_manifest({"plan": {}})
+    assert RunDir.open(run.path).manifest() == inside.manifest() | {
+        "revision": "abc",
+        "experiment": {"file": "geo.yaml"},
+    }
+    run.show_all({"outcome": "completed"})
+    assert inside.manifest() == run.manifest()
+    assert (run.manifest()["outcome"], run.manifest()["revision"], run.manifest()["plan"]) == ("completed", "abc", {})
+    assert [path.name for path in run.path.glob("*.json")] == ["manifest.json"]

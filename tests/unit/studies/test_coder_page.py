@@ -8,7 +8,7 @@ from typing import Any
 import polars as pl
 import pytest
 
-from atoll_studies.results.results import columns
+from atoll_studies.results.result_tables import columns
 
 SCHEDULERS, COST = (f"docs/data/coder-{name}.csv" for name in ("schedulers", "cost"))
 CODED, UNCODED = "goodput_of_the_main_chain_mbit_s", "goodput_of_branches_mbit_s"

@@ -15,7 +15,8 @@ from atoll_cli.commands.report import View, report_comparison
 from atoll_cli.terminal.results_text import print_results
 from atoll_core.errors import UsageError
 from atoll_studies.results.comparison import arrange, compare
-from atoll_studies.results.results import Results, letters, results_json
+from atoll_studies.results.result_tables import results_json
+from atoll_studies.results.results import Results, letters
 from atoll_studies.views.documents import markdown, page
 from atoll_studies.views.tables import Table, by_number, headline, tables
 from tests.support.synthetic_run import begin, experiment, network

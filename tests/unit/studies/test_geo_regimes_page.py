@@ -9,7 +9,7 @@ import polars as pl
 import pytest
 
 import atoll
-from atoll_studies.results.results import columns
+from atoll_studies.results.result_tables import columns
 
 
 def test_the_page_shows_the_committed_figures(project: Path) -> None:

@@ -13,7 +13,8 @@ from atoll_analysis.summary import Summary
 from atoll_cli.commands.report import View, report_study
 from atoll_studies.points import make_points
 from atoll_studies.results.queue_capacity import QueueAdvice, QueueRun, advise, queue_advice
-from atoll_studies.results.results import read_results, runs_table
+from atoll_studies.results.result_tables import runs_table
+from atoll_studies.results.results import read_results
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 from atoll_studies.views.tables import tables

@@ -20,7 +20,9 @@ from atoll_core.units import Size
 from atoll_hosts.binary import find_binary
 from atoll_studies.points import make_points
 from atoll_studies.results.comparison import comparable, compare
-from atoll_studies.results.results import Results, Sensitivity, figures_table, read_results, results_json
+from atoll_studies.results.queue_capacity import queue_advice
+from atoll_studies.results.result_tables import figures_table, results_json
+from atoll_studies.results.results import Results, Sensitivity, read_results
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 from atoll_studies.views.documents import markdown, page
@@ -89,7 +91,7 @@ def test_what_follows_from_a_setting_is_no_factor(grid: Results) -> None:
 
 
 def test_a_comparison_recommends_a_queue_for_each_load(grid: Results) -> None:
-    assert [(dict(each.others), [level.queue_bytes for level in each.levels]) for each in grid.queue_advice] == [
+    assert [(dict(each.others), [level.queue_bytes for level in each.levels]) for each in queue_advice(grid)] == [
         ({"traffic.channels": str(load)}, [1000 * queue for queue in sorted(QUEUES_KB)]) for load in LOADS
     ]
     assert markdown(grid).count("Queue capacity (traffic.channels") == len(LOADS)

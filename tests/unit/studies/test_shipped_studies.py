@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from atoll_analysis.figures.run_figures import FIGURES
-from atoll_studies.results.results import columns
+from atoll_studies.results.result_tables import columns
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory
 from atoll_studies.sweeping.sweep import Sweep

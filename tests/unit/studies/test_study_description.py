@@ -10,7 +10,7 @@ from atoll_core.description.yaml_document import compose_document
 from atoll_core.errors import DescriptionError
 from atoll_core.plan.plan import Backend
 from atoll_studies.points import make_points
-from atoll_studies.results.results import columns
+from atoll_studies.results.result_tables import columns
 from atoll_studies.study import StudyDescription, load_study, setting_text
 from tests.support.sandbox import QUICK, ROOT
 

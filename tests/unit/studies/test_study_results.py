@@ -18,16 +18,15 @@ from atoll_analysis.summary import Summary
 from atoll_cli.commands.report import View, report_study
 from atoll_core.errors import UsageError
 from atoll_studies.points import make_points
-from atoll_studies.results.results import (
+from atoll_studies.results.result_tables import (
     FIGURE_COLUMNS,
-    Sensitivity,
     column_name,
     columns,
     figures_table,
-    read_results,
     runs_table,
     write_tables,
 )
+from atoll_studies.results.results import Sensitivity, read_results
 from atoll_studies.statistics.estimates import coverage
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory

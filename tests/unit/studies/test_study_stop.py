@@ -13,7 +13,8 @@ from atoll_cli.terminal.study_table import SweepProgress
 from atoll_core.description.raw_study import LAST_SEED
 from atoll_core.errors import DescriptionError
 from atoll_studies.points import make_points
-from atoll_studies.results.results import figures_table, read_results, runs_table, units_of
+from atoll_studies.results.result_tables import figures_table, runs_table, units_of
+from atoll_studies.results.results import read_results
 from atoll_studies.statistics.stopping import Reason
 from atoll_studies.study import StudyDescription, load_study
 from atoll_studies.study_directory import StudyDirectory

@@ -19,9 +19,11 @@ from atoll_testbed.run.run_request import (
     RunRequest,
     create_run,
     installed_version,
+    plan_run,
     read_request,
     revision,
 )
+from atoll_testbed.virtual.virtual_run import inside_manifest
 
 
 @pytest.mark.parametrize(
@@ -36,6 +38,21 @@ def test_a_request_is_read_as_it_was_made(project: Path, tmp_path: Path, platfor
     assert read_request(RunDir.open(run_dir.path)) == request
     manifest = run_dir.manifest()
     assert (manifest["place"], manifest["seed"]) == (platform, 9)
+
+
+def test_requests_of_one_experiment_are_one_request_inside_a_virtual_kernel(project: Path, tmp_path: Path) -> None:
+    """Wherever the description is, on whichever lines, and whatever was given that it says as well."""
+    text = (project / "tests/data/quick.yaml").read_text().replace("../../emulation", str(project / "emulation"))
+    moved = tmp_path / "moved.yaml"
+    moved.write_text("#\n" * 300 + text)
+    inside = []
+    for file, given in ((project / "tests/data/quick.yaml", ()), (moved, ("traffic.channels=12",))):
+        run_dir = create_run(tmp_path, RunRequest(*load_experiment(file, given), VIRTUAL, RunOptions(Backend.TC)), 0)
+        run_dir.update_manifest({"virtual": {"stale_modules": len(inside)}})
+        run_dir.show_inside(inside_manifest(run_dir.manifest()))
+        inside.append((run_dir.path / "manifest.json").read_text().replace(run_dir.name, "NAME"))
+        assert plan_run(read_request(RunDir.open(run_dir.path, inside=True)))
+    assert inside[0] == inside[1]
 
 
 def test_a_directory_of_an_older_version_has_the_default_options(project: Path, tmp_path: Path) -> None:

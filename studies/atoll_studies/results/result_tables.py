@@ -1,0 +1,204 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Results as tables of runs and of figures, in files, and as ``--json`` prints them."""
+
+import re
+from dataclasses import asdict
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from atoll_analysis.figures.run_figures import FIGURES
+from atoll_analysis.run_directory.atomic_files import replacing
+from atoll_analysis.tables.table_schemas import unit_of
+from atoll_studies.results.queue_capacity import advice_json, queue_advice
+from atoll_studies.results.results import ConfigurationFigure, Results, letters
+from atoll_studies.statistics.estimates import Estimate, quantile_estimate
+
+if TYPE_CHECKING:
+    import polars as pl
+
+RUNS, FIGURE_TABLE = "runs", "figures"
+"""Names of the tables' files, without .csv or .parquet."""
+
+REGIME_COLUMN = "regime"
+CONTROL_COLUMN = "first_flows_mean_bytes"
+ORIGIN_COLUMNS = ("point", "run", "wall_s", "platform", "revision", "kernel", "kernel_mode")
+_ESTIMATE = ("", "_low", "_high", "_level")
+FIGURE_COLUMNS: dict[str, type] = {
+    **dict.fromkeys(("figure", "unit"), str),
+    "runs": int,
+    **{f"median{part}": float for part in _ESTIMATE},
+    **{f"quartile_{number}{part}": float for number in (1, 3) for part in _ESTIMATE},
+    **dict.fromkeys(("least", "greatest"), float),
+    **{f"mean{part}": float for part in _ESTIMATE},
+    **{f"controlled{part}": float for part in _ESTIMATE},
+    "control_correlation": float,
+    "stopped": str,
+    "replaced": int,
+    **dict.fromkeys(("median_without_replaced", "median_of_first_attempts"), float),
+    "baseline": str,
+    "pairs": int,
+    **{f"difference{part}": float for part in _ESTIMATE},
+    **dict.fromkeys(("pairs_higher", "pairs_lower"), int),
+}
+"""Columns of the table of figures after those of factors, with their types."""
+
+
+def column_name(figure: str, unit: str) -> str:
+    """``goodput_mbit_s``: the figure and its unit as the name of a column."""
+    unit = {"%": "percent"}.get(unit, unit)
+    return re.sub(r"[^a-z0-9]+", "_", f"{figure} {unit}".lower()).strip("_")
+
+
+def columns() -> frozenset[str]:
+    """The columns that the tables have besides factors."""
+    figures = {column_name(name, unit) for name, (unit, _, _) in FIGURES.items()}
+    return frozenset({"seed", "verdict", REGIME_COLUMN, CONTROL_COLUMN, *figures, *ORIGIN_COLUMNS, *FIGURE_COLUMNS})
+
+
+def runs_table(results: Results) -> "pl.DataFrame":
+    """A row for each run that counts, in the order of configurations and seeds."""
+    import polars as pl
+
+    present = [name for name in FIGURES if any(run.figures[name] is not None for run in results.runs)]
+    rows: list[dict[str, Any]] = []
+    for run in sorted(results.runs, key=lambda each: (each.configuration, results.seeds.index(each.seed))):
+        origin = run.provenance
+        by = (origin.platform, origin.revision, origin.kernel, origin.mode)
+        rows.append(
+            {
+                **results.configurations[run.configuration],
+                "seed": run.seed,
+                "verdict": run.verdict,
+                REGIME_COLUMN: run.regime,
+                **{column_name(name, FIGURES[name][0]): run.figures[name] for name in present},
+                **({} if (known := run.first_flows_bytes) is None else {CONTROL_COLUMN: known}),
+                **dict(zip(ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *by), strict=True)),
+            }
+        )
+    return pl.DataFrame(rows, infer_schema_length=None)
+
+
+def figures_table(results: Results) -> "pl.DataFrame":
+    """A row for each configuration and figure: estimates with their intervals, and differences from the baseline."""
+    import polars as pl
+
+    rows = [_figure_row(results, each) for each in results.figures]
+    return pl.DataFrame(rows, {**dict.fromkeys(results.factors, str), **FIGURE_COLUMNS})
+
+
+def _figure_row(results: Results, each: ConfigurationFigure) -> dict[str, Any]:
+    pair, controlled, sensitivity = each.difference, each.controlled(), each.sensitivity
+    stopped = results.stops.get(each.configuration) if results.stop and results.stop.figure == each.figure else None
+    return {
+        **results.configurations[each.configuration],
+        "figure": each.figure,
+        "unit": each.unit,
+        "runs": each.median.runs,
+        **_estimate_columns("median", each.median),
+        **_estimate_columns("quartile_1", quantile_estimate(each.values, 0.25)),
+        **_estimate_columns("quartile_3", quantile_estimate(each.values, 0.75)),
+        "least": min(each.values),
+        "greatest": max(each.values),
+        **_estimate_columns("mean", each.mean()),
+        **_estimate_columns("controlled", controlled.estimate if controlled else None),
+        "control_correlation": controlled.correlation if controlled else None,
+        "stopped": stopped.reason.value if stopped else None,
+        "replaced": sensitivity.replaced if sensitivity else 0,
+        "median_without_replaced": sensitivity.without if sensitivity else None,
+        "median_of_first_attempts": sensitivity.first_attempts if sensitivity else None,
+        "baseline": None if each.baseline is None else results.label(each.baseline),
+        "pairs": pair.median.runs if pair else None,
+        **_estimate_columns("difference", pair.median if pair else None),
+        "pairs_higher": pair.higher if pair else None,
+        "pairs_lower": pair.lower if pair else None,
+    }
+
+
+def _estimate_columns(name: str, each: Estimate | None) -> dict[str, float | None]:
+    held = (each.value, each.low, each.high, each.level) if each else (None,) * len(_ESTIMATE)
+    return {f"{name}{part}": value for part, value in zip(_ESTIMATE, held, strict=True)}
+
+
+def units_of(table: "pl.DataFrame") -> dict[str, str]:
+    """The units of a table's columns, as Parquet's metadata has them: ``unit:goodput_mbit_s`` is ``Mbit/s``."""
+    units = {
+        CONTROL_COLUMN: unit_of(CONTROL_COLUMN),
+        **{column_name(name, unit): unit for name, (unit, _, _) in FIGURES.items()},
+    }
+    return {f"unit:{column}": units[column] for column in table.columns if units.get(column)}
+
+
+def write_tables(results: Results, folder: Path) -> list[Path]:
+    """Write both tables in both formats; returns the files. Parquet's metadata has the columns' units.
+
+    Raises RunError when the disk is full.
+    """
+    if not results.runs:
+        return []
+    written: list[Path] = []
+    for name, table in ((RUNS, runs_table(results)), (FIGURE_TABLE, figures_table(results))):
+        with replacing(folder / f"{name}.csv") as path:
+            table.write_csv(path)
+        with replacing(folder / f"{name}.parquet") as path:
+            table.write_parquet(path, metadata=units_of(table))
+        written += [folder / f"{name}.csv", folder / f"{name}.parquet"]
+    return written
+
+
+def results_json(results: Results) -> dict[str, Any]:
+    """The results as ``--json`` prints them: configurations, every run, and the rows of the table of figures.
+
+    Of runs that are no study's, ``alike`` and ``settings`` have the properties in which they agree and differ,
+    ``unlike`` the names of those that are no settings.
+    """
+    likeness = results.likeness
+    return {
+        "name": results.name,
+        "factors": list(results.factors),
+        "seeds": list(results.seeds),
+        "configurations": [
+            {
+                "name": letters(number),
+                "levels": dict(levels),
+                "runs": [run.number for run in results.all_runs if run.configuration == number],
+                "counted": [run.number for run in results.runs if run.configuration == number],
+                "regimes": results.regimes(number),
+            }
+            for number, levels in enumerate(results.configurations)
+        ],
+        "runs": [
+            {
+                "number": run.number,
+                "run_dir": str(run.path),
+                "configuration": letters(run.configuration),
+                "seed": run.seed,
+                "verdict": run.verdict,
+                "regime": run.regime,
+                "remarks": list(run.remarks),
+                "repeats": run.repeats,
+                "figures": {name: found for name, found in run.figures.items() if name in results.shown},
+            }
+            for run in results.all_runs
+        ],
+        "figures": [_figure_row(results, each) for each in results.figures if each.figure in results.shown],
+        "missing": results.missing,
+        "warm_up": {
+            "rule": results.warm_up.rule,
+            "seconds": results.warm_up.seconds,
+            "unsettled": [letters(number) for number in results.warm_up.unsettled],
+        },
+        "stop": [
+            {
+                "configuration": letters(number),
+                "repetitions": each.repetitions,
+                "reason": each.reason.value,
+                "half_width": each.half_width,
+            }
+            for number, each in results.stops.items()
+        ],
+        "largest_flow": [
+            {"configuration": letters(number), **asdict(each)} for number, each in results.flow_bounds.items()
+        ],
+        "queue_capacity": advice_json(queue_advice(results)),
+        **(likeness.to_json() if likeness else {}),
+    }
