@@ -31,8 +31,6 @@ _quick = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
 )
 
-_FEW = 5  # of 150 random swaps
-
 
 @dataclass
 class Case:
@@ -93,32 +91,14 @@ def test_any_chain_of_the_shipped_lab_becomes_any_other_one(
     _hold(case, shuffle.sample(list(_packets(network, case)), 10), shuffle)
 
 
-_AT_DELAY_BOXES = re.compile(
-    r"nothing distinguishes '(\w+ -> \w+: (class|delayed by class) |\w+ -> \w+: into the chain)"
-)
-
-
-@settings(max_examples=150, deadline=None, derandomize=True, database=None)
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
 @given(st.data())
-def test_few_swaps_in_random_labs_are_refused(refused: list[str], data: st.DataObject) -> None:
-    """Those alone that change latencies, too (docs/swaps.md)."""
+def test_no_chain_is_refused_in_random_labs_if_latencies_stay(data: st.DataObject) -> None:
+    """Others are, at times (docs/swaps.md)."""
     network = data.draw(laboratories(gathered=data.draw(st.booleans())))
     old, new = data.draw(experiments(network)), data.draw(experiments(network))
-    if data.draw(st.booleans()):
-        new = replace(new, latency=old.latency, branches=old.branches)
-    try:
-        plan_swap(network, old, steer(network, old, Layout()).layout, new)
-    except PlanError as error:
-        if old.latency == new.latency:
-            raise
-        refused.append(str(error))
-    assert len(refused) <= _FEW, refused
-
-
-@pytest.fixture(scope="module")
-def refused() -> list[str]:
-    """The refusals of random swaps."""
-    return []
+    new = replace(new, latency=old.latency, branches=old.branches)
+    plan_swap(network, old, steer(network, old, Layout()).layout, new)
 
 
 @pytest.fixture(scope="module")
