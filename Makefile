@@ -5,7 +5,7 @@
 .NOTPARALLEL:
 SHELL := /bin/bash
 .SHELLFLAGS := -euo pipefail -c
-.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-twins soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-coder bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-residual-loss bench-statistics bench-studies bench-traffic bench-virtual release lock msrv clean
+.PHONY: help setup kernel demo demo-virtual test test-virtual test-swaps test-twins test-switch soak test-ryu test-servers test-compose test-page test-bare dashboards screenshots lint fmt bench bench-analysis bench-coder bench-controller bench-hosts bench-link bench-metrics bench-planning bench-pep bench-residual-loss bench-statistics bench-studies bench-traffic bench-virtual release lock msrv clean
 
 BIN := .venv/bin
 CARGO := tools/cargo
@@ -46,7 +46,11 @@ test-swaps: kernel ## a hundred chain swaps under traffic, real and virtual, and
 	@ATOLL_SWAPS=100 $(BIN)/python -m pytest -s tests/system/swaps/test_swap_traffic.py tests/system/virtual/test_virtual_swaps.py $(PYTEST_ARGS)
 
 test-twins: kernel ## the controller on twins of every kind of hardware, and a hundred swaps on one; `make test` and `make test-virtual` have v2
-	@ATOLL_TWINS=all ATOLL_SWAPS=$(or $(SWAPS),100) $(BIN)/python -m pytest -s tests/unit/emulation/test_twin_model.py tests/system/twins tests/system/virtual/test_virtual_twins.py $(PYTEST_ARGS)
+	@ATOLL_TWINS=all ATOLL_SWAPS=$(or $(SWAPS),100) $(BIN)/python -m pytest -s tests/unit/emulation/test_twin_model.py tests/unit/emulation/test_twin_process.py tests/system/switches tests/system/twins tests/system/virtual/test_virtual_twins.py $(PYTEST_ARGS)
+
+test-switch: setup ## the controller on a real switch that carries nothing else: SWITCH=lab.yaml:sw-c LISTEN=192.168.100.1
+	@$(BIN)/python -m pytest tests/system/switches --switch '$(or $(SWITCH),$(error write which switch: SWITCH=LAB.yaml:NAME))' \
+		--listen '$(or $(LISTEN),127.0.0.1:6653)' $(PYTEST_ARGS)
 
 soak: kernel ## random applies, runs, deaths of controller and switches; fails if anything grows; DURATION="8 h" ON=mininet SEED=2
 	@$(BIN)/python -m tests.support.soak --duration "$(or $(DURATION),30 min)" --on $(or $(ON),virtual) --seed $(or $(SEED),1)

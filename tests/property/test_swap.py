@@ -91,6 +91,16 @@ def test_any_chain_of_the_shipped_lab_becomes_any_other_one(
     _hold(case, shuffle.sample(list(_packets(network, case)), 10), shuffle)
 
 
+@settings(max_examples=100, deadline=None, derandomize=True, database=None)
+@given(st.data())
+def test_no_chain_is_refused_in_random_labs_if_latencies_stay(data: st.DataObject) -> None:
+    """Others are, at times (docs/swaps.md)."""
+    network = data.draw(laboratories(gathered=data.draw(st.booleans())))
+    old, new = data.draw(experiments(network)), data.draw(experiments(network))
+    new = replace(new, latency=old.latency, branches=old.branches)
+    plan_swap(network, old, steer(network, old, Layout()).layout, new)
+
+
 @pytest.fixture(scope="module")
 def shipped(project: Path) -> tuple[Network, Experiment]:
     """The lab that comes with atoll, and an experiment on it."""

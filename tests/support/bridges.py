@@ -66,6 +66,16 @@ class Switches:
             words += ["--", "set", "controller", bridge, "connection_mode=out-of-band", "max_backoff=1000"]
         self.run(*words)
 
+    def add_ports(self, bridge: str, number: int) -> None:
+        """Give a bridge ports with the numbers 1 to ``number``, which are up."""
+        names = {port: f"{bridge}-{port}" for port in range(1, number + 1)}
+        words = ["ovs-vsctl", f"--db=unix:{self.environment['OVS_RUNDIR']}/db.sock"]
+        for port, name in names.items():
+            words += ["--", "add-port", bridge, name, "--", "set", "interface", name, "type=internal"]
+            words.append(f"ofport_request={port}")
+        self.run(*words)
+        self.run("sh", "-ec", "".join(f"ip link set {name} up\n" for name in names.values()))
+
     def clear(self) -> None:
         """Empty all tables."""
         for number in DPIDS:

@@ -62,7 +62,8 @@ def compile_segment(
             vlan = _tag(here, vlan, tap_vlans[tap.name])
             here.append(Output(topology.next_hop(switch, tap.interface.attached.switch).out.port))
         for (push, hop), targets in _ways(place.targets, switch, topology).items():
-            on_trunk = carry if push is None else push
+            is_late = carry is not None and all(target.late for target in targets)
+            on_trunk = carry if push is None or is_late else push
             actions = [*here]
             _tag(actions, vlan, push if hop is None else on_trunk)
             if hop is None:
@@ -71,7 +72,7 @@ def compile_segment(
                 continue
             yield from _entries(segment, place, targets, [*actions, Output(hop.out.port)])
             src = segment.src if segment.by_source else segment.stream.src
-            waiting.append(_Place(hop.arrival, src, on_trunk, targets, decided=push is not None))
+            waiting.append(_Place(hop.arrival, src, on_trunk, targets, decided=push is not None and not is_late))
     for tap in aside:
         yield from _copies(segment, tap, topology, tap_vlans[tap.name])
 

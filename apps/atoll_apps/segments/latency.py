@@ -82,7 +82,7 @@ def _to_host(edge: Edge, host: Host, known: LatencyClass, box: DelayBox) -> Iter
                 start=source.start,
                 src=source.src,
                 stream=stream,
-                targets=(SegmentEnd(host.name, address(host), box.ends(known).island.attached, push=known.tag),),
+                targets=(SegmentEnd(host.name, address(host), box.ends(known).island.attached, known.tag, late=True),),
                 vlan=source.vlan,
                 taps=back(edge.taps),
                 whole=False,

@@ -49,12 +49,16 @@ class GapId:
 
 @dataclass(frozen=True, slots=True)
 class SegmentEnd:
-    """One end of a segment: a port, the destination addresses of frames that leave there, and their tag."""
+    """One end of a segment: a port, the destination addresses of frames that leave there, and their tag.
+
+    ``late``: the tag is pushed at the last switch if the gap has a tag of its own, which frames then have on trunks.
+    """
 
     name: str
     dst: IPv4Network
     end: PortRef
     push: int | None = None
+    late: bool = False
 
 
 @dataclass(frozen=True, slots=True)

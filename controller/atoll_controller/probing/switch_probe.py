@@ -70,6 +70,16 @@ class Finding:
     verified: bool | None = None
 
 
+def refuse_occupied(switch: str, others: Sequence[FlowEntry | UnmanagedEntry]) -> None:
+    """Raise LabError if a switch has entries that are not those of who asks."""
+    if others:
+        number = "a flow entry" if len(others) == 1 else f"{len(others)} flow entries"
+        raise LabError(
+            f"{switch} carries something else: {number} ('{others[0]}'); "
+            "take a switch that no lab uses (`atoll down`, and delete its entries)"
+        )
+
+
 class SwitchProbe:
     """A probe of one connected switch; ``say`` takes a line for each stage. Await :meth:`run` once."""
 
@@ -132,12 +142,7 @@ class SwitchProbe:
     async def _require_empty(self) -> None:
         """Raise LabError for entries that are not a probe's."""
         others = [entry for entry in await self._held() if entry.cookie != COOKIE]
-        if others:
-            number = "a flow entry" if len(others) == 1 else f"{len(others)} flow entries"
-            raise LabError(
-                f"{self._switch} carries something else: {number} ('{others[0]}'); "
-                "probe a switch that no lab uses (`atoll down`, and delete its entries)"
-            )
+        refuse_occupied(self._switch, others)
 
     # Features
 

@@ -2,13 +2,16 @@
 """``python -m atoll_emulation.twin --driver procurve-v2``: a twin of hardware in front of a bridge of Open vSwitch.
 
 Without ``--driver`` it serves the twins of an emulated lab: the first line of standard input describes them, later
-lines are commands to them (docs/contracts.md, "Twins"). It ends when its standard input ends.
+lines are commands to them (docs/contracts.md, "Twins"). It ends when its standard input ends. With ``--driver`` a pipe
+or a socket as standard input takes the same commands, and ends it; a terminal or a file is not read.
 """
 
 import argparse
 import asyncio
 import contextlib
 import json
+import os
+import stat
 import sys
 from dataclasses import asdict
 from typing import Any
@@ -74,16 +77,30 @@ def settings_of(words: list[str]) -> TwinSettings:
 
 
 async def _serve_alone(spec: TwinSpec, controller: tuple[str, int]) -> None:
-    await serve_twins([TwinProxy(spec, controller)])
+    proxies = {spec.switch: TwinProxy(spec, controller)}
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+        await _serve(proxies, await _standard_input())
+    else:  # reading a terminal would stop a process in the background
+        await serve_twins(proxies.values())
 
 
 async def _serve_lab() -> None:
-    lines = asyncio.StreamReader(limit=_LINE_LIMIT)
-    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    lines = await _standard_input()
     described = json.loads(await lines.readline())
     controller = ("127.0.0.1", int(described["controller"]))
     specs = [from_json(TwinSpec, each) for each in described["twins"]]
-    proxies = {spec.switch: TwinProxy(spec, controller) for spec in specs}
+    await _serve({spec.switch: TwinProxy(spec, controller) for spec in specs}, lines)
+
+
+async def _standard_input() -> asyncio.StreamReader:
+    lines = asyncio.StreamReader(limit=_LINE_LIMIT)
+    await asyncio.get_running_loop().connect_read_pipe(lambda: asyncio.StreamReaderProtocol(lines), sys.stdin)
+    return lines
+
+
+async def _serve(proxies: dict[str, TwinProxy], lines: asyncio.StreamReader) -> None:
+    """Serve twins until there are no more lines of commands. Raises OSError if a port is not available."""
     serving = asyncio.create_task(serve_twins(proxies.values()))
     obeying = asyncio.create_task(_obey(lines, proxies))
     await asyncio.wait({serving, obeying}, return_when=asyncio.FIRST_COMPLETED)

@@ -8,10 +8,8 @@ import asyncio
 import json
 import re
 import subprocess
-import sys
 from collections.abc import AsyncIterator, Iterator
 from contextlib import ExitStack
-from typing import Any
 
 import pytest
 import pytest_asyncio
@@ -19,15 +17,13 @@ import pytest_asyncio
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_controller.probing.switch_probe import COOKIE, Finding, SwitchProbe, Verdict
-from atoll_core.codec import to_json
 from atoll_core.errors import LabError
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output
 from atoll_core.plan.switch_features import Runtime
-from atoll_emulation.twin.__main__ import settings_of
-from atoll_emulation.twin.twin_proxy import TwinSpec
 from atoll_switches.capability_profile import profile
 from tests.support.bridges import CONNECT_S, DPIDS, Switches, open_vswitch
 from tests.support.sandbox import ATOLL, ROOT
+from tests.support.twin_processes import TwinProcess, start_twin, tell
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
 
@@ -52,28 +48,12 @@ TWINS = {  # by datapath id: driver, other behaviours than the profile's, differ
 def bridges() -> Iterator[Switches]:
     """Four bridges with two ports each, which are up."""
     with open_vswitch() as found:
-        database = f"--db=unix:{found.environment['OVS_RUNDIR']}/db.sock"
         for dpid in DPIDS:
-            for port in (1, 2):
-                name = f"p{dpid}-{port}"
-                found.run(
-                    "ovs-vsctl",
-                    database,
-                    "add-port",
-                    f"br{dpid}",
-                    name,
-                    "--",
-                    "set",
-                    "interface",
-                    name,
-                    "type=internal",
-                    f"ofport_request={port}",
-                )
-                found.run("ip", "link", "set", name, "up")
+            found.add_ports(f"br{dpid}", 2)
         yield found
 
 
-Twins = dict[int, "subprocess.Popen[str]"]
+Twins = dict[int, TwinProcess]
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
@@ -88,28 +68,6 @@ async def twins(bridges: Switches) -> AsyncIterator[tuple[Controller, Twins]]:
         await running.wait_for(DPIDS, CONNECT_S)
         yield running, processes
     await running.close()
-
-
-def start_twin(
-    bridges: Switches, stack: ExitStack, dpid: int, driver: str, settings: list[str], port: int, listen: int
-) -> "subprocess.Popen[str]":
-    """A twin that ends with the stack; its bridge connects to port ``listen``, and it to the controller's ``port``."""
-    spec = TwinSpec(f"sw-{dpid}", driver, listen, settings_of(settings))
-    argv = [*bridges.enter, sys.executable, "-m", "atoll_emulation.twin"]
-    process = subprocess.Popen(argv, cwd=ROOT, stdin=subprocess.PIPE, text=True)
-    stack.callback(process.wait, 20)
-    tell(process, {"controller": port, "twins": [to_json(spec)]})
-    assert process.stdin is not None
-    stack.callback(process.stdin.close)
-    bridges.connect(listen, f"br{dpid}")
-    return process
-
-
-def tell(process: "subprocess.Popen[str]", line: dict[str, Any]) -> None:
-    """Give a line to a process of twins (docs/contracts.md, "Twins")."""
-    assert process.stdin is not None
-    process.stdin.write(json.dumps(line) + "\n")
-    process.stdin.flush()
 
 
 @pytest.fixture(scope="module")
