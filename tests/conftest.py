@@ -18,9 +18,14 @@ from tests.skips import pytest_make_collect_report, pytest_runtest_call, pytest_
 
 __all__ = ["pytest_make_collect_report", "pytest_runtest_call", "pytest_runtest_setup"]  # hooks: no unannounced skip
 
-# Wall time says nothing of an example: a busy machine meets no deadline. A failure prints what repeats it.
+# Wall time says nothing of an example: a busy machine meets no deadline. The examples of a property are the same each
+# time, so that a change is judged by itself; ATOLL_NEW_EXAMPLES=1 draws others, and a failure prints what repeats it.
 hypothesis.settings.register_profile(
-    "atoll", deadline=None, print_blob=True, suppress_health_check=[hypothesis.HealthCheck.too_slow]
+    "atoll",
+    deadline=None,
+    derandomize=not os.environ.get("ATOLL_NEW_EXAMPLES"),
+    print_blob=True,
+    suppress_health_check=[hypothesis.HealthCheck.too_slow],
 )
 hypothesis.settings.load_profile("atoll")
 
