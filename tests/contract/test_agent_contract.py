@@ -70,6 +70,7 @@ async def test_client_and_agent_speak_as_the_contract_shows(project: Path, tmp_p
     assert to_json(from_json(HostSettings, settings)) == settings
     await agent.set_host(from_json(HostSettings, settings))
     await agent.read(None, sysctls=["net.ipv4.tcp_rmem"], interfaces=["w1-eth0"])
+    assert await agent.other_owners("w1-eth0", "10.20.0.1", "02:00:00:00:00:01") == []
     await agent.unset_host("w1")
     for hidden in ("link set lo down", "address flush dev lo"):
         job = await agent.start_job("hide", ["ip", *hidden.split()])
