@@ -140,7 +140,9 @@ def inside_manifest(manifest: Mapping[str, Any]) -> dict[str, Any]:
     take memory inside, and the instants at which a program asks for more change the order in which others go on.
     """
     experiment = _without_lines(manifest["experiment"]) | {"file": "experiment.yaml", "lab": "lab.yaml", "given": []}
-    network = _without_lines(manifest["network"]) | {"file": "lab.yaml"}
+    network = _without_lines(manifest["network"])
+    if all(box["program"] is None for box in network["boxes"]):  # a program's folder is that of the lab's file
+        network["file"] = "lab.yaml"
     return {"experiment": experiment, "network": network, "revision": None, "virtual": None}
 
 
