@@ -25,8 +25,11 @@ def attached_directly(directory: Path) -> Path:
 
 
 def counts(part: dict[str, dict[str, Any]]) -> dict[str, dict[str, int]]:
-    """What was counted of each host: no times."""
-    return {name: {key: n for key, n in one.items() if isinstance(n, int)} for name, one in part.items()}
+    """What was counted of each host: no times, and no losses, which a packet more or less in a full queue decides."""
+    return {
+        name: {key: n for key, n in one.items() if isinstance(n, int) and not key.startswith("loss")}
+        for name, one in part.items()
+    }
 
 
 def test_figures_are_those_of_hosts_with_ports_of_their_own(tmp_path: Path) -> None:
@@ -36,8 +39,9 @@ def test_figures_are_those_of_hosts_with_ports_of_their_own(tmp_path: Path) -> N
     rtts = {host: rtt["measured"] for host, rtt in shared["terrestrial_rtt_ms"].items()}
     assert rtts == pytest.approx({"w1": 20, "w2": 80, "w3": 0}, abs=2 * RESOLUTION_NS / 1e6)
     for part in ("clients", "servers", "chains"):
-        assert counts(shared[part]).keys() == counts(direct[part]).keys()
-        assert any(counts(shared[part]).values())
+        found = counts(shared[part])
+        assert any(found.values())
+        assert found == {host: pytest.approx(own, rel=0.1) for host, own in counts(direct[part]).items()}
     assert shared["lost_outside"] == direct["lost_outside"]
     for figure in ("flows_completed", "throughput_mbit_s", "goodput_mbit_s"):
         assert shared[figure] == pytest.approx(direct[figure], rel=0.1), figure
