@@ -21,6 +21,12 @@ def listed(words: Sequence[str], last: str = "and") -> str:
     return f"{', '.join(others)} {last} {end}" if others else end
 
 
+def first_of(words: Sequence[str], most: int) -> str:
+    """``a, b and 3 more``: the first ``most`` words, and how many there are besides."""
+    more = f" and {len(words) - most} more" if len(words) > most else ""
+    return ", ".join(words[:most]) + more
+
+
 def significant(number: float, digits: int) -> str:
     """A number with ``digits`` significant digits, without an exponent: ``0.052``, ``5.2``, ``810`` with two."""
     rounded = float(f"{number:.{digits - 1}e}")

@@ -8,19 +8,20 @@ emulated lab through sockets, too (atoll_emulation/this_machine/packet_sockets.p
 docs/decisions/0029-lost-outside-the-boxes.md says why none of this makes a run invalid by itself.
 """
 
-from collections.abc import Collection, Iterator, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypedDict
 
 from atoll_analysis.verdict.findings import Finding, caveat
 from atoll_core.metrics.metrics_schema import EMULATION
-from atoll_core.plural import counted, were
+from atoll_core.plural import counted, first_of, were
 
 SWITCH_PORTS = "the switches' ports"
 """Key of the switches' ports in `uncounted`; no machine can have this name."""
 
 _LEAST_ROOM = 10_000
 _MOST_ROOM = 1_000_000  # as the kernel of virtual time has: who waits behind so many is late by far more than a packet
-_NAMED = 5  # hosts or machines of a line
+NAMED = 5
+"""Hosts or machines of a line; of others their number."""
 _FRAME_BYTES = 2304  # what a frame of 1514 bytes takes of a receive buffer (measured on veth, Linux 6.1)
 _LEAST_BUFFER = 1 << 20
 _MOST_BUFFER = 1 << 23  # 0.4 s of 100 Mbit/s: who waits behind so many is late by far more than a packet
@@ -156,7 +157,7 @@ def _waited(name: str, backlog: Backlog, lost: LostOutside) -> str:
     bound = "" if limit is None else f"; net.core.netdev_max_backlog is {limit}"
     waited = f"{counted(dropped, 'packet')} that waited for a processor{where}{bound}"
     beside = " (not between the captures)" if name in _beside(lost) else ""
-    return f"{_called(name)}{beside} dropped {waited}: {_more_room(backlog)}"
+    return f"{called(name)}{beside} dropped {waited}: {_more_room(backlog)}"
 
 
 def _more_room(backlog: Backlog) -> str:
@@ -175,7 +176,7 @@ def _at_ports(ports: Mapping[str, SwitchPort]) -> Iterator[str]:
     if not ports:
         return
     drops = {port: found["dropped_packets"] for port, found in ports.items()}
-    named = _listed([f"{port} {count}" for port, count in drops.items()])
+    named = first_of([f"{port} {count}" for port, count in drops.items()], NAMED)
     buffer = max(found["receive_buffer_bytes"] for found in ports.values())
     yield (
         f"{were(sum(drops.values()), 'packet')} lost at Open vSwitch's own sockets ({named}), "
@@ -197,7 +198,7 @@ def _at_sockets(hosts: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     for counter, (noun, what, remedy) in _AT_SOCKETS.items():
         found = {host: count for host, counts in hosts.items() if (count := _count(counts, counter))}
         if found:
-            named = _listed([f"{host} {count}" for host, count in found.items()])
+            named = first_of([f"{host} {count}" for host, count in found.items()], NAMED)
             yield f"{were(sum(found.values()), noun)} {what} ({named}): {remedy}"
 
 
@@ -206,14 +207,9 @@ def _unknown(uncounted: Mapping[str, str]) -> Iterator[str]:
     machines = {name: why for name, why in uncounted.items() if name != SWITCH_PORTS}
     if machines:
         why = next(iter(machines.values()))
-        yield f"drops outside the boxes are unknown for {_listed([_called(name) for name in machines])}: {why}"
+        yield f"drops outside the boxes are unknown for {first_of([called(name) for name in machines], NAMED)}: {why}"
     if SWITCH_PORTS in uncounted:
         yield f"drops at Open vSwitch's own sockets are unknown: {uncounted[SWITCH_PORTS]}"
-
-
-def _listed(parts: Sequence[str]) -> str:
-    more = f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
-    return ", ".join(parts[:_NAMED]) + more
 
 
 def _count(found: Mapping[str, int], counter: str) -> int:
@@ -223,5 +219,6 @@ def _count(found: Mapping[str, int], counter: str) -> int:
     return found.get(counter, 0)
 
 
-def _called(machine: str) -> str:
+def called(machine: str) -> str:
+    """The name of a machine in a sentence."""
     return "the lab's machine" if machine == EMULATION else machine

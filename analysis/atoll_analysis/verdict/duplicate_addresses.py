@@ -28,13 +28,14 @@ class DuplicateAddress(TypedDict):
 
 def duplicate_addresses(network: Network, decoded: Mapping[str, Decoded]) -> list[DuplicateAddress]:
     """Return the addresses of hosts that captures show with the MAC address of another machine."""
+    hosts = {str(host.address): host for host in network.hosts}
+    names = {host.name for host in network.hosts}
     of_boxes = {
         interface.mac.lower()
         for name, interfaces in network.machines.items()
+        if name not in names
         for interface in interfaces
-        if name not in {host.name for host in network.hosts}
     }
-    hosts = {str(host.address): host for host in network.hosts}
     found: dict[tuple[str, str], DuplicateAddress] = {}
     for capture, done in sorted(decoded.items()):
         for other in done.senders:

@@ -9,14 +9,13 @@ machine without sensors is unknown, and nothing is said about it (docs/decisions
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypedDict
 
+from atoll_analysis.verdict.drop_report import NAMED, called
 from atoll_analysis.verdict.findings import Finding, caveat
-from atoll_core.metrics.metrics_schema import EMULATION
+from atoll_core.plural import first_of
 
 BUSIEST = 0.95
 """Largest share of all processors' time that a machine may be busy. At this load a packet waits for a processor twenty
 times as long as it needs it (mean of an M/M/1 queue, 1 / (1 - 0.95))."""
-
-_NAMED = 5  # machines of a line
 
 
 class HostHeat(TypedDict):
@@ -39,19 +38,19 @@ def host_heat(manifest: Mapping[str, Any]) -> dict[str, HostHeat]:
 def judge_heat(machines: Mapping[str, HostHeat]) -> Iterator[Finding]:
     """Return a finding for each cause that slowed machines down."""
     hot = [
-        f"{_called(name)} {_looks(heat, 'hot_looks')}{_celsius(heat)}" for name, heat in _those(machines, "hot_looks")
+        f"{called(name)} {_looks(heat, 'hot_looks')}{_celsius(heat)}" for name, heat in _those(machines, "hot_looks")
     ]
     if hot:
         yield caveat(
-            f"HOST_HOT: processors were throttled or at their temperature limit: {_listed(hot)}: "
+            f"HOST_HOT: processors were throttled or at their temperature limit: {first_of(hot, NAMED)}: "
             "cool the machine, or give it fewer channels (capacity)"
         )
     low = [
-        f"{_called(name)} {_looks(heat, 'low_voltage_looks')}" for name, heat in _those(machines, "low_voltage_looks")
+        f"{called(name)} {_looks(heat, 'low_voltage_looks')}" for name, heat in _those(machines, "low_voltage_looks")
     ]
     if low:
         yield caveat(
-            f"HOST_HOT: processors were slowed down by a supply voltage that is too low: {_listed(low)}: "
+            f"HOST_HOT: processors were slowed down by a supply voltage that is too low: {first_of(low, NAMED)}: "
             "use a stronger power supply or a shorter cable"
         )
     busy = [
@@ -61,7 +60,7 @@ def judge_heat(machines: Mapping[str, HostHeat]) -> Iterator[Finding]:
     ]
     if busy:
         yield caveat(
-            f"HOST_HOT: processors were too busy, bound {BUSIEST * 100:g} %: {_listed(busy)}: "
+            f"HOST_HOT: processors were too busy, bound {BUSIEST * 100:g} %: {first_of(busy, NAMED)}: "
             "stop other programs there, or give the machine fewer channels (capacity)"
         )
 
@@ -79,12 +78,3 @@ def _celsius(heat: HostHeat) -> str:
     if highest is None:
         return ""
     return f" ({highest:.0f} °C" + (")" if limit is None else f", limit {limit:.0f} °C)")
-
-
-def _listed(parts: list[str]) -> str:
-    more = f" and {len(parts) - _NAMED} more" if len(parts) > _NAMED else ""
-    return ", ".join(parts[:_NAMED]) + more
-
-
-def _called(machine: str) -> str:
-    return "the lab's machine" if machine == EMULATION else machine

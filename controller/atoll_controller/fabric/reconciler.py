@@ -32,6 +32,7 @@ from atoll_core.events.events import Note, Progress, SwitchConnection
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.plan import Plan
+from atoll_core.plural import first_of
 
 # A controller that cannot stay up is a fault to report, not to hide by restarting forever.
 _RESTARTS = 3
@@ -307,6 +308,5 @@ def _within(moments: deque[float], now: float, window_s: float) -> int:
 def _repairs(changes: tuple[FlowChange, ...]) -> str:
     if not changes:
         return "no differences"
-    first = ", ".join(f"{change.action} '{change.entry.why or change.entry}'" for change in changes[:_CHANGES_NAMED])
-    more = f" and {len(changes) - _CHANGES_NAMED} more" if len(changes) > _CHANGES_NAMED else ""
-    return f"{len(changes)} flow entries repaired: {first}{more}"
+    made = [f"{change.action} '{change.entry.why or change.entry}'" for change in changes]
+    return f"{len(changes)} flow entries repaired: {first_of(made, _CHANGES_NAMED)}"

@@ -94,7 +94,7 @@ def drop_increase(begin: Mapping[str, DropSample], end: Mapping[str, DropSample]
         emulated = name == EMULATION
         unread = sorted({*before.sample["unread"], *after.sample["unread"]})
         uncounted |= dict.fromkeys(unread, "its counters could not be read")
-        waited = _rise(before.sample["machine"], after.sample["machine"], "backlog_dropped_packets")
+        waited = rise(before.sample["machine"], after.sample["machine"], "backlog_dropped_packets")
         if waited is None:
             uncounted[name] = "its kernel does not show /proc/net/softnet_stat"
         machines[name] = {
@@ -141,7 +141,7 @@ def _switch_ends(network: Network) -> list[str]:
 def _on_cables(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
     """Packets that the other end of a veth pair dropped; the sender counts them (drivers/net/veth.c, ``veth_xmit``)."""
     return sum(
-        _rise(before["hosts"].get(host, {}).get("interfaces", {}).get(name, {}), counted, "tx_dropped") or 0
+        rise(before["hosts"].get(host, {}).get("interfaces", {}).get(name, {}), counted, "tx_dropped") or 0
         for host, found in after["hosts"].items()
         for name, counted in found["interfaces"].items()
     )
@@ -162,14 +162,14 @@ def _at_ports(
 def _at_sockets(before: Mapping[str, Any], after: Mapping[str, Any]) -> dict[str, int]:
     """Increases by part and counter (``tcp.listen_drops``), without those of 0."""
     rises = {
-        f"{part}.{counter}": _rise(before.get(part, {}), after[part], counter) or 0
+        f"{part}.{counter}": rise(before.get(part, {}), after[part], counter) or 0
         for part, counters in SOCKET_COUNTERS.items()
         for counter in counters
     }
-    return {name: rise for name, rise in rises.items() if rise}
+    return {name: risen for name, risen in rises.items() if risen}
 
 
-def _rise(before: Mapping[str, Any], after: Mapping[str, Any], counter: str) -> int | None:
+def rise(before: Mapping[str, Any], after: Mapping[str, Any], counter: str) -> int | None:
     """The increase of a counter; None if the kernel does not have it."""
     earlier, later = before.get(counter), after.get(counter)
     return None if earlier is None or later is None else max(0, later - earlier)

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from atoll_core.metrics.metrics_schema import EMULATION
-from atoll_testbed.run.kernel_drops import DropSample
+from atoll_testbed.run.kernel_drops import DropSample, rise
 
 
 def heat_between(begin: Mapping[str, DropSample], end: Mapping[str, DropSample]) -> dict[str, dict[str, Any]]:
@@ -19,24 +19,18 @@ def heat_between(begin: Mapping[str, DropSample], end: Mapping[str, DropSample])
 
 
 def _heat(before: Mapping[str, Any], after: Mapping[str, Any], *, emulated: bool) -> dict[str, Any]:
-    looks = _rise(before, after, "heat_looks")
+    looks = rise(before, after, "heat_looks")
     return {
         "temperature_max_c": after.get("temperature_max_c"),
         "temperature_limit_c": after.get("temperature_limit_c"),
         "looks": looks,
-        "hot_looks": _rise(before, after, "hot_looks"),
-        "low_voltage_looks": _rise(before, after, "low_voltage_looks"),
+        "hot_looks": rise(before, after, "hot_looks"),
+        "low_voltage_looks": rise(before, after, "low_voltage_looks"),
         # Links and delay boxes of an emulated lab measure their own lateness, which says more.
         "busy": None if emulated else _busy(before, after),
     }
 
 
 def _busy(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
-    busy, idle = _rise(before, after, "busy_ns"), _rise(before, after, "idle_ns")
+    busy, idle = rise(before, after, "busy_ns"), rise(before, after, "idle_ns")
     return round(busy / (busy + idle), 4) if busy is not None and idle is not None and busy + idle > 0 else None
-
-
-def _rise(before: Mapping[str, Any], after: Mapping[str, Any], counter: str) -> int | None:
-    """The increase of a counter; None if the agent does not send it."""
-    earlier, later = before.get(counter), after.get(counter)
-    return None if earlier is None or later is None else max(0, later - earlier)
