@@ -173,13 +173,11 @@ impl Heat {
             .iter()
             .filter_map(Zone::temperature)
             .max_by(|a, b| a.margin_c().total_cmp(&b.margin_c()).reverse());
-        if let Some(found) = self.now
-            && self
-                .highest
-                .is_none_or(|highest| highest.celsius < found.celsius)
-        {
-            self.highest = Some(found);
-        }
+        self.highest = self
+            .highest
+            .into_iter()
+            .chain(self.now)
+            .max_by(|a, b| a.celsius.total_cmp(&b.celsius));
         let Some(before) = before else {
             return; // the first look of all
         };
