@@ -122,6 +122,19 @@ fn memory_bytes() -> u64 {
     u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
+/// Memory that is available to programs without swapping.
+pub fn available_memory_bytes() -> u64 {
+    let memory = fs::read_to_string("/proc/meminfo").unwrap_or_default();
+    kilobytes(&memory, "MemAvailable:").unwrap_or(0)
+}
+
+/// A line of /proc/meminfo, in bytes.
+pub fn kilobytes(text: &str, name: &str) -> Option<u64> {
+    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
+    let count: u64 = line.split_whitespace().next()?.parse().ok()?;
+    Some(count * 1024)
+}
+
 /// Those of the running kernel; one that is a module not loaded yet is not among them.
 fn congestion_controls() -> Vec<String> {
     fs::read_to_string("/proc/sys/net/ipv4/tcp_available_congestion_control")
