@@ -11,7 +11,7 @@ from pydantic_core import CoreSchema
 from atoll_core.description.raw_lab import Driver
 from atoll_core.description.raw_types import Address, Capacity, FileSize, Key, Mac, Raw
 from atoll_core.errors import shown
-from atoll_core.units import Size
+from atoll_core.lab.inventory import FILES_LIMIT
 
 _TARGET = r"([A-Za-z_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9_.-]*(:[0-9]{1,5})?"
 _NIC = r"[^\s/:]{1,15}"  # dev_valid_name() of the kernel, net/core/dev.c
@@ -138,7 +138,7 @@ class RawMachine(Raw):
         examples=["disk"],
     )
     files_limit: FileSize = Field(
-        default=Size(64_000_000), description="Largest file in memory; default 64 MB.", examples=["256 MB"]
+        default=FILES_LIMIT, description="Largest file in memory; default 64 MB.", examples=["256 MB"]
     )
     jump: Target | None = Field(
         default=None,

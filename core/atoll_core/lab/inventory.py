@@ -22,6 +22,10 @@ WORLD, ISLAND, SPARE_WORLD, SPARE_ISLAND, TRUNK, ONLY = (
 )
 
 
+FILES_LIMIT = Size(64_000_000)
+"""Largest file of a run in the memory of a machine: the log of more than half a million flows."""
+
+
 @dataclass(frozen=True, slots=True)
 class SshAccess:
     """SSH access to a machine. For None the SSH configuration decides; paths are absolute."""
@@ -60,7 +64,7 @@ class InventoryMachine:
     arch: str | None = None  # as in `uname -m`; None: read it from the machine
     capacity: float | None = None  # of an island client, as in a Host; None: as in lab.yaml
     files_in_memory: bool | None = None  # files of a run, until it has ended; None: those of hosts
-    files_limit: Size = Size(64_000_000)  # largest file in memory
+    files_limit: Size = FILES_LIMIT  # largest file in memory
 
 
 @dataclass(frozen=True, slots=True)
