@@ -6,7 +6,7 @@
 //! card of a Raspberry Pi) have them in memory, with a limit for each file.
 
 use crate::AgentError;
-use crate::machine_info;
+use crate::memory;
 use crate::private_directory;
 use serde_json::{Value, json};
 use std::fs;
@@ -117,7 +117,7 @@ fn check_memory(bytes: u64) -> Result<(), AgentError> {
         )));
     }
     let stat = rustix::fs::statvfs(MEMORY)?;
-    let room = (stat.f_bavail * stat.f_frsize).min(machine_info::available_memory_bytes());
+    let room = (stat.f_bavail * stat.f_frsize).min(memory::available_bytes());
     if room < bytes {
         return Err(AgentError::Machine(format!(
             "there is room for {} MB in memory, but files of a run may take {} MB: {remedy}",
