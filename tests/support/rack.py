@@ -47,7 +47,7 @@ Subsystem sftp internal-sftp
 _MACHINE = """
 set -e
 hostname $NAME
-for place in /run /root /var/tmp; do mount -t tmpfs tmpfs $place; done
+for place in /run /root /var/tmp /dev/shm; do mount -t tmpfs tmpfs $place; done
 ip link set lo up
 mkdir -p /run/sshd /root/.ssh
 cp $RACK/keys.$NAME /run/host_key; chmod 600 /run/host_key

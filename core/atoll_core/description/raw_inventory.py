@@ -9,8 +9,9 @@ from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from atoll_core.description.raw_lab import Driver
-from atoll_core.description.raw_types import Address, Capacity, Key, Mac, Raw
+from atoll_core.description.raw_types import Address, Capacity, FileSize, Key, Mac, Raw
 from atoll_core.errors import shown
+from atoll_core.lab.inventory import FILES_LIMIT
 
 _TARGET = r"([A-Za-z_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9_.-]*(:[0-9]{1,5})?"
 _NIC = r"[^\s/:]{1,15}"  # dev_valid_name() of the kernel, net/core/dev.c
@@ -130,6 +131,14 @@ class RawMachine(Raw):
         default=None,
         description="As in `uname -m`, for `atoll hosts install`; default: read from the machine.",
         examples=["aarch64"],
+    )
+    files_in: Literal["memory", "disk"] | None = Field(
+        default=None,
+        description="Where files of a run are until it has ended; default memory for hosts, disk for other machines.",
+        examples=["disk"],
+    )
+    files_limit: FileSize = Field(
+        default=FILES_LIMIT, description="Largest file in memory; default 64 MB.", examples=["256 MB"]
     )
     jump: Target | None = Field(
         default=None,

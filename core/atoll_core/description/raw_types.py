@@ -292,4 +292,5 @@ CongestionControl = Annotated[
     PlainValidator(_congestion_control),
     WithJsonSchema({"type": "string", "pattern": f"^{_CONGESTION_CONTROL.pattern}$"}),
 ]
+FileSize = Annotated[Size, Between(Size, "1 MB", "64 GB")]
 BufferSize = Annotated[Size, Between(Size, "4096 B", "1 GB")]

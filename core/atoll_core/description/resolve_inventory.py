@@ -74,7 +74,8 @@ class _Resolver:
         interfaces = tuple(NamedInterface(slot, each.name, each.mac) for slot, each in named.items())
         if len({each.name for each in interfaces}) < len(interfaces):
             self.wrong(("machines", name, "interfaces"), f"{name}: the same interface is used twice; name another one")
-        return InventoryMachine(name, self.access(raw), interfaces, raw.arch, raw.capacity)
+        in_memory = None if raw.files_in is None else raw.files_in == "memory"
+        return InventoryMachine(name, self.access(raw), interfaces, raw.arch, raw.capacity, in_memory, raw.files_limit)
 
     def access(self, raw: RawMachine) -> SshAccess:
         ssh = self.raw.ssh

@@ -10,6 +10,7 @@ from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 
 from atoll_core.lab.network import ChainBox, DelayBox, Interface, LatencyClass, Network, PortPair
+from atoll_core.units import Size
 
 WORLD, ISLAND, SPARE_WORLD, SPARE_ISLAND, TRUNK, ONLY = (
     "world",
@@ -19,6 +20,10 @@ WORLD, ISLAND, SPARE_WORLD, SPARE_ISLAND, TRUNK, ONLY = (
     "trunk",
     "interface",
 )
+
+
+FILES_LIMIT = Size(64_000_000)
+"""Largest file of a run in the memory of a machine: the log of more than half a million flows."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,6 +63,8 @@ class InventoryMachine:
     interfaces: tuple[NamedInterface, ...]
     arch: str | None = None  # as in `uname -m`; None: read it from the machine
     capacity: float | None = None  # of an island client, as in a Host; None: as in lab.yaml
+    files_in_memory: bool | None = None  # files of a run, until it has ended; None: those of hosts
+    files_limit: Size = FILES_LIMIT  # largest file in memory
 
 
 @dataclass(frozen=True, slots=True)

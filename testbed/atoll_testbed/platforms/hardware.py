@@ -31,6 +31,7 @@ from atoll_core.lab.inventory import Inventory, InventoryMachine, apply_inventor
 from atoll_core.lab.network import Network
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import HARDWARE
+from atoll_core.units import Size
 from atoll_hosts.agent import Agent
 from atoll_hosts.clock_offset import ClockOffset, clock_offset
 from atoll_hosts.machine import Machine
@@ -169,9 +170,21 @@ class HardwarePlatform:
         """The machine's directory for a run's files, from which files with these names are fetched. Raises LabError."""
         self._asked.setdefault((machine, run), set()).update(files)
         if (machine, run) not in self._directories:
-            answer = await self._machines[machine].agent.request("spool", name=_spool_name(run))
+            most = self._files_limit(machine)
+            in_memory = {} if most is None else {"memory_bytes": most.bytes}
+            answer = await self._machines[machine].agent.request("spool", name=_spool_name(run), **in_memory)
             self._directories[machine, run] = Path(answer["path"])
         return self._directories[machine, run]
+
+    def _files_limit(self, machine: str) -> Size | None:
+        """The largest file of a run in a machine's memory; None: its files are on disk.
+
+        A client writes little, and an SD card that is written to delays its programs. Captures are large.
+        """
+        known = self._reached[machine].machine
+        is_host = machine in {host.name for host in self.network.hosts}
+        in_memory = is_host if known.files_in_memory is None else known.files_in_memory
+        return known.files_limit if in_memory else None
 
     async def collect(self, run: Path) -> tuple[str, ...]:
         """Fetch the files of a run into its directory and remove them on the machines.

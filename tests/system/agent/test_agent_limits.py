@@ -339,3 +339,32 @@ async def test_an_agent_ends_when_it_is_greeted_in_another_language(tmp_path: Pa
     assert process.returncode == 0
     _, refusal = said.decode().splitlines()[:2]
     assert f"speaks protocol {OURS}, not 3.5: install the one that fits" in refusal
+
+
+@both_kinds
+async def test_files_in_memory_have_a_bound_and_what_was_written_stays(kind: list[str]) -> None:
+    """On a machine whose disk rests while it measures; afterwards jobs may write as much as before."""
+    name = f"memory-{os.getpid()}"
+    write = ["head", "-c", "1000000", "/dev/zero"]
+    async with agent_of(kind) as agent:
+        with pytest.raises(LabError, match=r"room for [0-9]+ MB in memory, .* set files_limit of the machine, or"):
+            await agent.request("spool", name=name, memory_bytes=1 << 60)
+        directory = Path((await agent.request("spool", name=name, memory_bytes=300_000))["path"])
+        assert directory.is_relative_to("/dev/shm")
+        try:
+            job = await agent.start_job("writer", write, stdout=directory / "logs" / "all")
+            ended = await job.wait()
+            assert ended.signal == "XFSZ"
+            assert ended.exceeded == "files_limit of the inventory, for files in memory, 300 kB"
+            spool = (await agent.request("files", name=name))["spool"]
+            assert spool == {"path": str(directory), "files": [{"name": "logs/all", "bytes": 300_000}]}
+        finally:
+            await agent.request("discard", name=name)
+        assert not directory.exists()
+        on_disk = Path((await agent.request("spool", name=name))["path"])
+        try:
+            job = await agent.start_job("writer", write, stdout=on_disk / "logs" / "all")
+            assert await job.wait() == Exit(0, None)
+            assert on_disk.is_relative_to("/var/tmp")
+        finally:
+            await agent.request("discard", name=name)

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from tests.support.rack import EXPERIMENT, LAB, Rack, rack_of
-from tests.support.sandbox import ATOLL
+from tests.support.sandbox import ATOLL, wait_for_line
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
 
@@ -82,7 +82,39 @@ def test_another_machine_with_an_address_of_the_lab_is_named_before_the_load(rac
     assert "DUPLICATE_ADDRESS" not in alone.stdout + alone.stderr
     rack.sandbox.run("ip", "-n", "rogue", "address", "add", "10.20.0.1/16", "dev", "eth0")
     twice = run()
+    rack.sandbox.run("ip", "-n", "rogue", "address", "flush", "dev", "eth0")
     assert twice.returncode == 1, twice.stdout
     (said,) = (line for line in twice.stderr.splitlines() if "DUPLICATE_ADDRESS" in line)
     assert "10.20.0.1 has two MAC addresses on the network of i1 (exp0): its own " in said
     assert said.endswith(", and 00:1e:67:aa:bb:cc: give the other machine another address, or disconnect it")
+
+
+def test_a_client_writes_nothing_to_its_disk_while_it_measures(rack: Rack) -> None:
+    """Its jobs have no file open for writing but in memory, none is new on its disk; afterwards all is collected.
+
+    A capture host writes to its disk.
+    """
+    runs = rack.directory / "memory"
+    rack.on("i1", "touch", "/run/before")
+    words = ["run", EXPERIMENT, "--duration", "6 s", "--runs", runs, "--on", "hardware"]
+    process = rack.start(ATOLL, *words, "--inventory", rack.inventory)
+    wait_for_line(process, "measure:")
+    files = rack.on("i1", "sh", "-c", "find /dev/shm/atoll-0 -type f").stdout.split()
+    assert [file.rpartition("/")[2] for file in files] == ["flows-i1.csv"]
+    written = """
+    for info in /proc/[0-9]*/fdinfo/*; do
+      grep -q '^flags:.*[12]$' "$info" 2>/dev/null || continue
+      fd=$(echo "$info" | sed s/fdinfo/fd/); [ -f "$fd" ] && readlink "$fd"
+    done | sort -u
+    """
+    opened = rack.on("i1", "sh", "-c", written).stdout.split()
+    assert files[0] in opened
+    assert [file for file in opened if not file.startswith(("/dev/shm/", "/run/", "/tmp/", "/proc/", "/sys/"))] == []
+    new = rack.on("i1", "sh", "-c", "find /var/tmp /root /home -newer /run/before -type f").stdout
+    assert new == ""
+    assert "world.pcap" in rack.on("cap", "sh", "-c", "find /var/tmp/atoll-0 -type f").stdout
+    _, errors = process.communicate(timeout=110)
+    assert process.returncode in (0, 3), errors
+    assert rack.on("i1", "sh", "-c", "ls /dev/shm").stdout == ""
+    (made,) = (runs / "rack").iterdir()
+    assert (made / "logs" / "flows-i1.csv").stat().st_size > 0

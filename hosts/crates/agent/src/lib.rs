@@ -36,6 +36,7 @@ mod limits;
 mod line_splitter;
 mod machine_info;
 mod machine_lock;
+mod memory;
 mod message_queue;
 mod metrics;
 mod namespace;

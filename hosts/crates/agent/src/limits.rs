@@ -38,9 +38,20 @@ pub struct Limits {
     /// The CPUs it may run on; empty: all.
     #[serde(default)]
     pub cpus: Vec<usize>,
+    /// `file_bytes` is the limit of files in memory.
+    #[serde(skip)]
+    files_in_memory: bool,
 }
 
 impl Limits {
+    /// Limit files to `most` bytes because they are in memory; a lower limit of the job's own stays.
+    pub fn hold_files_in_memory(&mut self, most: Option<u64>) {
+        if let Some(most) = most.filter(|most| self.file_bytes.is_none_or(|own| *most < own)) {
+            self.file_bytes = Some(most);
+            self.files_in_memory = true;
+        }
+    }
+
     /// Refuse what this machine cannot hold a job to, saying why.
     pub fn check(&self) -> Result<(), AgentError> {
         let refuse = |text: String| Err(AgentError::Machine(text));
@@ -119,7 +130,12 @@ impl Limits {
     pub fn exceeded(&self, ended: &Ended, out_of_memory: bool) -> Option<String> {
         let signal = ended.status.signal();
         if let (Some(limit), Some(XFSZ)) = (self.file_bytes, signal) {
-            return Some(format!("file size limit {}", bytes(limit)));
+            let what = if self.files_in_memory {
+                "files_limit of the inventory, for files in memory,"
+            } else {
+                "file size limit"
+            };
+            return Some(format!("{what} {}", bytes(limit)));
         }
         if let Some(limit) = self.cpu_ns {
             let used_up = ended.cpu >= Duration::from_nanos(limit);
@@ -203,6 +219,14 @@ mod tests {
         let limits = all();
         let said = |ended: Ended, killed| limits.exceeded(&ended, killed).unwrap_or_default();
         assert_eq!(said(ended(XFSZ, 0, 0), false), "file size limit 1 kB");
+        let mut in_memory = Limits::default();
+        in_memory.hold_files_in_memory(Some(2_000));
+        assert_eq!(
+            in_memory.exceeded(&ended(XFSZ, 0, 0), false).unwrap(),
+            "files_limit of the inventory, for files in memory, 2 kB"
+        );
+        in_memory.hold_files_in_memory(Some(3_000));
+        assert_eq!(in_memory.file_bytes, Some(2_000));
         assert_eq!(said(ended(XCPU, 2, 0), false), "CPU time limit 2 s");
         assert_eq!(said(ended(KILL, 3, 0), false), "CPU time limit 2 s");
         assert_eq!(said(ended(KILL, 0, 0), true), "memory limit 512 MB");

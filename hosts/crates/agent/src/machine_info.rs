@@ -4,6 +4,7 @@
 use crate::AgentError;
 use crate::command::tool;
 use crate::machine_lock;
+use crate::memory;
 use crate::spool;
 use rustix::time::{ClockId, clock_gettime};
 use serde::Deserialize;
@@ -61,7 +62,7 @@ pub fn describe(groups: Option<bool>) -> Result<Map<String, Value>, AgentError> 
         "kernel": system.release().to_string_lossy(),
         "user": rustix::process::geteuid().as_raw(),
         "cpus": std::thread::available_parallelism().map_or(1, usize::from),
-        "memory_bytes": memory_bytes(),
+        "memory_bytes": memory::total_bytes(),
         "may_configure": has(CAP_NET_ADMIN),
         "may_capture": has(CAP_NET_RAW),
         "missing_tools": missing,
@@ -114,12 +115,6 @@ fn effective_capabilities() -> u64 {
         .find_map(|line| line.strip_prefix("CapEff:"))
         .and_then(|mask| u64::from_str_radix(mask.trim(), 16).ok())
         .unwrap_or(0)
-}
-
-fn memory_bytes() -> u64 {
-    let info = rustix::system::sysinfo();
-    let bytes = u128::from(info.mem_unit) * u128::from(info.totalram); // of 32 bits on some machines
-    u64::try_from(bytes).unwrap_or(u64::MAX)
 }
 
 /// Those of the running kernel; one that is a module not loaded yet is not among them.

@@ -10,6 +10,7 @@ use crate::counters::{self, Waiting};
 use crate::heat::Heat;
 use crate::job::Job;
 use crate::machine_info::clock_ns;
+use crate::memory::kilobytes;
 use crate::namespace::Namespace;
 use crate::protocol::Asked;
 use rustix::process::Pid;
@@ -279,13 +280,6 @@ impl Process {
 
 fn ticks_ns(ticks: u64) -> u64 {
     ticks.saturating_mul(1_000_000_000 / rustix::param::clock_ticks_per_second())
-}
-
-/// A line of /proc/meminfo, in bytes.
-fn kilobytes(text: &str, name: &str) -> Option<u64> {
-    let line = text.lines().find_map(|line| line.strip_prefix(name))?;
-    let count: u64 = line.split_whitespace().next()?.parse().ok()?;
-    Some(count * 1024)
 }
 
 fn clock() -> Value {

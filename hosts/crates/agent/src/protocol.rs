@@ -140,6 +140,9 @@ pub enum Operation {
     Spool {
         /// The run's name.
         name: String,
+        /// In memory, and no file of a job may be larger; none: on disk.
+        #[serde(default)]
+        memory_bytes: Option<u64>,
     },
     /// List the files of a run.
     Files {

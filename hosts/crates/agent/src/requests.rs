@@ -77,7 +77,7 @@ impl Supervisor {
 
     fn perform(&mut self, operation: Operation) -> Outcome {
         let done = match operation {
-            Operation::Start(request) => self.start(&request),
+            Operation::Start(request) => self.start(request),
             Operation::Stop {
                 job,
                 signal,
@@ -143,13 +143,17 @@ impl Supervisor {
                     Ok(fields("owners", json!(others)))
                 });
             }
-            Operation::Spool { name } => {
-                return later(move |_| Ok(fields("path", json!(spool::make(&name)?))));
+            Operation::Spool { name, memory_bytes } => {
+                self.memory_file_bytes = memory_bytes;
+                return later(move |_| {
+                    Ok(fields("path", json!(spool::make(&name, memory_bytes)?)))
+                });
             }
             Operation::Files { name } => {
                 return later(move |_| Ok(fields("spool", spool::files(&name)?)));
             }
             Operation::Discard { name } => {
+                self.memory_file_bytes = None;
                 return later(move |_| spool::discard(&name).map(|()| Map::new()));
             }
         };
@@ -164,12 +168,13 @@ impl Supervisor {
         Ok(Map::new())
     }
 
-    fn start(&mut self, request: &StartJob) -> AgentAnswer {
+    fn start(&mut self, mut request: StartJob) -> AgentAnswer {
+        request.limits.hold_files_in_memory(self.memory_file_bytes);
         if self.jobs.iter().any(|job| job.name == request.job) {
             return Err(AgentError::JobRunning(request.job.clone()));
         }
         let job = Job::start(
-            request,
+            &request,
             self.open_files,
             self.tree.as_mut(),
             &mut self.orphans,

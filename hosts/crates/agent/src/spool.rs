@@ -2,9 +2,11 @@
 //! The spool of a machine: directories with the files of runs, until they are fetched.
 //!
 //! They outlive the agent on purpose: a lost connection must not lose measurements. They are deleted after
-//! they were fetched, or after a week when the next run begins.
+//! they were fetched, or after a week when the next run begins. Machines whose disk must rest while they measure (the SD
+//! card of a Raspberry Pi) have them in memory, with a limit for each file.
 
 use crate::AgentError;
+use crate::memory;
 use crate::private_directory;
 use serde_json::{Value, json};
 use std::fs;
@@ -17,39 +19,59 @@ const FOLDERS: [&str; 2] = ["captures", "logs"];
 /// Files that were not fetched are kept for this long.
 const KEPT: Duration = Duration::from_secs(7 * 24 * 3600);
 
-/// A directory on disk (not on a file system in memory) that is this user's own.
-fn root() -> PathBuf {
-    PathBuf::from(format!(
-        "/var/tmp/atoll-{}",
-        rustix::process::geteuid().as_raw()
-    ))
+/// File systems on disk and in memory where every user may write (file-hierarchy(7)).
+const DISK: &str = "/var/tmp";
+const MEMORY: &str = "/dev/shm";
+
+/// `TMPFS_MAGIC` of `linux/magic.h`.
+const TMPFS: rustix::fs::FsWord = 0x0102_1994;
+
+/// A directory there that is this user's own.
+fn root(below: &str) -> PathBuf {
+    let user = rustix::process::geteuid().as_raw();
+    PathBuf::from(format!("{below}/atoll-{user}"))
 }
 
 /// The directory of a run; a name that could lead anywhere else is refused.
-fn place(name: &str) -> Result<PathBuf, AgentError> {
+fn place(below: &str, name: &str) -> Result<PathBuf, AgentError> {
     let plain = |c: char| c.is_ascii_alphanumeric() || matches!(c, '-' | '_' | '.');
     if name.is_empty() || name.starts_with('.') || !name.chars().all(plain) {
         return Err(AgentError::Machine(format!(
             "{name:?} is not the name of a run"
         )));
     }
-    Ok(root().join(name))
+    Ok(root(below).join(name))
 }
 
-/// The same, below a root that is ours or not there.
+/// The same in memory if it is there, else on disk, below a root that is ours or not there.
 fn existing(name: &str) -> Result<PathBuf, AgentError> {
-    let directory = place(name)?;
-    if root().symlink_metadata().is_ok() {
-        private_directory::check(&root())?;
+    let mut directory = place(DISK, name)?;
+    for below in [MEMORY, DISK] {
+        if root(below).symlink_metadata().is_ok() {
+            private_directory::check(&root(below))?;
+            if place(below, name)?.exists() {
+                directory = place(below, name)?;
+                break;
+            }
+        }
     }
     Ok(directory)
 }
 
-/// Make the directory of a run; its path.
-pub fn make(name: &str) -> Result<PathBuf, AgentError> {
-    let directory = place(name)?;
-    private_directory::make(&root())?;
-    remove_old(&root());
+/// Make the directory of a run; its path. `memory_bytes`: in memory, with room for a file of that size.
+pub fn make(name: &str, memory_bytes: Option<u64>) -> Result<PathBuf, AgentError> {
+    let below = if memory_bytes.is_some() { MEMORY } else { DISK };
+    let directory = place(below, name)?;
+    for root in [root(MEMORY), root(DISK)] {
+        if root.symlink_metadata().is_ok() {
+            private_directory::check(&root)?;
+            remove_old(&root);
+        }
+    }
+    if let Some(bytes) = memory_bytes {
+        check_memory(bytes)?;
+    }
+    private_directory::make(&root(below))?;
     for folder in FOLDERS {
         let path = directory.join(folder);
         fs::create_dir_all(&path).map_err(AgentError::file(&path.to_string_lossy()))?;
@@ -80,13 +102,35 @@ pub fn discard(name: &str) -> Result<(), AgentError> {
     if directory.exists() {
         fs::remove_dir_all(&directory).map_err(AgentError::file(&directory.to_string_lossy()))?;
     }
-    fs::remove_dir(root()).ok(); // the last one takes the root along
+    for below in [MEMORY, DISK] {
+        fs::remove_dir(root(below)).ok(); // the last one takes the root along
+    }
+    Ok(())
+}
+
+/// Refuse a file system that is not in memory, and a machine without the room.
+fn check_memory(bytes: u64) -> Result<(), AgentError> {
+    let remedy = "set files_limit of the machine, or files_in: disk, in the inventory";
+    if !rustix::fs::statfs(MEMORY).is_ok_and(|stat| stat.f_type == TMPFS) {
+        return Err(AgentError::Machine(format!(
+            "{MEMORY} is not a file system in memory, where files of a run go: {remedy}"
+        )));
+    }
+    let stat = rustix::fs::statvfs(MEMORY)?;
+    let room = (stat.f_bavail * stat.f_frsize).min(memory::available_bytes());
+    if room < bytes {
+        return Err(AgentError::Machine(format!(
+            "there is room for {} MB in memory, but files of a run may take {} MB: {remedy}",
+            room / 1_000_000,
+            bytes / 1_000_000
+        )));
+    }
     Ok(())
 }
 
 /// Bytes that this user may still write where runs' files go.
 pub fn free_bytes() -> Result<u64, AgentError> {
-    let stat = rustix::fs::statvfs("/var/tmp")?;
+    let stat = rustix::fs::statvfs(DISK)?;
     Ok(stat.f_bavail * stat.f_frsize)
 }
 
@@ -114,21 +158,39 @@ mod tests {
     #[test]
     fn a_name_cannot_lead_out_of_the_spool() {
         for name in ["", "..", ".hidden", "a/b", "/etc", "a b"] {
-            assert!(place(name).is_err(), "{name:?}");
+            assert!(place(DISK, name).is_err(), "{name:?}");
         }
+    }
+
+    #[test]
+    fn more_than_the_memory_is_refused_with_the_remedy() {
+        let error = make("spool-test-large", Some(1 << 60)).unwrap_err();
+        let words = error.to_string();
+        assert!(words.starts_with("there is room for "), "{words}");
+        assert!(
+            words.ends_with("or files_in: disk, in the inventory"),
+            "{words}"
+        );
     }
 
     #[test]
     fn files_are_listed_until_they_are_discarded() {
         let name = format!("spool-test-{}", std::process::id());
-        let directory = make(&name).unwrap();
+        for memory_bytes in [None, Some(1_000_000)] {
+            is_listed_until_it_is_discarded(&name, memory_bytes);
+        }
+    }
+
+    fn is_listed_until_it_is_discarded(name: &str, memory_bytes: Option<u64>) {
+        let directory = make(name, memory_bytes).unwrap();
+        assert_eq!(directory.starts_with(MEMORY), memory_bytes.is_some());
         fs::write(directory.join("captures/world.pcap"), b"12345").unwrap();
         assert_eq!(
-            files(&name).unwrap()["files"],
+            files(name).unwrap()["files"],
             json!([{"name": "captures/world.pcap", "bytes": 5}])
         );
-        discard(&name).unwrap();
-        assert_eq!(files(&name).unwrap()["files"], json!([]));
-        discard(&name).unwrap();
+        discard(name).unwrap();
+        assert_eq!(files(name).unwrap()["files"], json!([]));
+        discard(name).unwrap();
     }
 }

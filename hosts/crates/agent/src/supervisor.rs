@@ -50,6 +50,8 @@ pub struct Supervisor {
     pub(crate) open_files: Rlimit,
     pub(crate) metrics: Option<Metrics>,
     pub(crate) heat: Heat,
+    /// Files of runs are in memory: the largest that a job may write.
+    pub(crate) memory_file_bytes: Option<u64>,
     /// Once closing: when to give up on jobs that even KILL does not end (blocked in a driver).
     give_up_at: Option<Instant>,
     /// Of a stream over a network.
@@ -88,6 +90,7 @@ impl Supervisor {
             tree,
             open_files,
             metrics: None,
+            memory_file_bytes: None,
             heat: Heat::find(Path::new("/sys"), Instant::now()),
             give_up_at: None,
             heartbeat: silence.map(|limit| Heartbeat::new(limit, Instant::now())),
