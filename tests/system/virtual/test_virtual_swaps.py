@@ -52,8 +52,8 @@ def test_latencies_change_between_or_behind_chains_where_they_cannot_before(tmp_
         tmp_path,
         swaps=3,
         detours=True,
-        chains=[["sat", "r2", "tap-i", "r1"], ["sat", "r1", "tap-w", "tap-i"], ["sat", "tap-w", "r2"]],
-        latencies=[[("w2", "rtt-20")], [("w1", "rtt-20"), ("w2", "rtt-80")], [("w1", "rtt-20")]],
+        chains=[["sat", "r2", "tap-i", "r1"], ["sat", "r1", "tap-w", "tap-i"], ["r2", "sat", "tap-i"]],
+        latencies=[[("w2", "rtt-20")], [("w1", "rtt-20"), ("w2", "rtt-80")], [("w1", "rtt-80"), ("w2", "rtt-20")]],
         experiment="scattered.yaml",
         lag_s=1.0,
     )
