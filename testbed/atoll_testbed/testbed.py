@@ -89,7 +89,8 @@ class Testbed:
         slack: Duration = TIMER_SLACK,
         inventory: Inventory | None = None,
     ) -> "Testbed":
-        """Bring the lab up: machines, switches and a controller; the switches' tables are not changed.
+        """Bring the lab up: machines, switches and a controller; of the switches' entries only those of in-band control
+        are changed.
 
         ``events``: of the testbed. ``slack``: the timer slack of the platform. ``inventory``: of real machines; without
         one, the lab is emulated. Raises LabError or MachineError, and leaves nothing behind then.
@@ -101,13 +102,7 @@ class Testbed:
         else:
             from atoll_testbed.platforms.hardware import HardwarePlatform  # imports asyncssh
 
-            platform = await HardwarePlatform.start(network, inventory, events)
-            events.publish(Progress("controller and switches"))
-            try:
-                controller = await platform.start_controller(runtime)
-            except BaseException:
-                await platform.stop()
-                raise
+            platform, controller = await HardwarePlatform.start(network, inventory, runtime, events)
         try:
             await platform.all_switches(controller)
         except BaseException:

@@ -6,7 +6,9 @@
 
 Every machine has network, mount, PID and UTS namespaces, file systems in memory where it writes, and an sshd with a
 host key of its own on port 22, by which root gets in, and `tech`, who may sudo, and `guest`, who may not. Clients are
-reached as `tech`, all others as root. The bridges belong to an Open vSwitch of their own; their datapath ids are not
+reached as `tech`, all others as root. Hosts with a control address have one interface, exp0, which has that address, and
+no cable in the management network: this side is attached to the control port of the lab, as ctl0, and has the network's
+first address. Learning switches are bridges of the kernel. The bridges of Open vSwitch belong to an Open vSwitch of their own; their datapath ids are not
 those of lab.yaml, and they look for their controller on the management network.
 """
 
@@ -24,6 +26,7 @@ import pytest
 from atoll_core.description.loader import load_lab
 from atoll_core.lab.inventory import interface_slots
 from atoll_core.lab.network import HostRole, Network
+from atoll_core.lab.port_ref import PortRef
 from tests.support.sandbox import ATOLL, ROOT, Sandbox
 
 CONTROLLER = "10.99.0.1"
@@ -89,6 +92,8 @@ class Rack:
         self.home = self.directory / "home"
         self.inventory = self.directory / "inventory.yaml"
         self.addresses = {name: f"10.99.0.{FIRST_HOST + i}" for i, name in enumerate(interface_slots(network))}
+        self.in_band = {host.name: str(host.control) for host in network.in_band_hosts}
+        self.addresses |= self.in_band
 
     def build(self) -> None:
         """Bring everything up; returns when every sshd listens. Skips the test where there is none."""
@@ -224,24 +229,42 @@ class Rack:
             "ip link set mgmt up",
         ]
         for name, address in {"switches": SWITCHES, **names}.items():
+            lines += [f"ip netns add {name}", f"ip -n {name} link set lo up"]
+            if name in self.in_band:
+                continue
             lines += [
-                f"ip netns add {name}",
                 f"ip link add m-{name} type veth peer name mgmt0 netns {name}",
                 f"ip link set m-{name} master mgmt up",
                 f"ip -n {name} address add {address}/24 dev mgmt0",
                 f"ip -n {name} link set mgmt0 up",
-                f"ip -n {name} link set lo up",
             ]
         lines.append("ip netns exec switches sysctl -qw net.ipv6.conf.default.disable_ipv6=1")  # ports are no hosts
         ports: list[str] = []
+        for learning in self.network.learning_switches:
+            lines += [f"ip -n switches link add {learning.name} type bridge", f"ip -n switches link set {learning.name} up"]
+            lines += [*_cable(learning.uplink, f"up-{learning.name}", "switches")]
+            lines.append(f"ip -n switches link set up-{learning.name} master {learning.name} up")
+            ports.append(_port(learning.uplink))
         for name, interfaces in interface_slots(self.network).items():
             for number, interface in enumerate(interfaces.values()):
-                port = f"{interface.attached.switch}-{interface.attached.port}"
-                lines.append(f"ip -n switches link add {port} mtu 1500 type veth peer name exp{number} netns {name}")
-                lines.append(f"ip -n switches link set {port} up")
-                # The switch's end is a port of a switch, which knows no offloads; the machine's end keeps its own.
-                lines.append(f"ip netns exec switches ethtool -K {port} tx off tso off gso off gro off >/dev/null")
-                ports.append(_port(interface.attached.switch, port, interface.attached.port))
+                end = interface.cable_end
+                lines += _cable(end, f"exp{number}", name)
+                if interface.behind is None:
+                    ports.append(_port(end))
+                else:
+                    lines.append(f"ip -n switches link set {_port_name(end)} master {end.switch}")
+        if (control := self.network.control) is not None:
+            lines += [
+                *_cable(control.port, "ctl0", "$$"),
+                f"ip address add {control.network[1]}/{control.network.prefixlen} dev ctl0",
+                "ip link set ctl0 up",
+                "ethtool -K ctl0 tx off >/dev/null",  # a real cable has checksums; the switch's other end needs them
+            ]
+            ports.append(_port(control.port))
+            for name, address in self.in_band.items():
+                lines.append(f"ip -n {name} address add {address}/{control.network.prefixlen} dev exp0")
+                lines.append(f"ip -n {name} link set exp0 up")
+                lines.append(f"ip netns exec {name} ethtool -K exp0 tx off >/dev/null")
         lines += [_OVS, f"ovs-vsctl {self._bridges()} {' '.join(ports)} {self._trunks()}"]
         for name in names:
             machine = shlex.quote(f"#machine {name}\n{_MACHINE}")
@@ -268,8 +291,7 @@ class Rack:
         words: list[str] = []
         for trunk in self.network.trunks:
             for here, there in ((trunk.a, trunk.b), (trunk.b, trunk.a)):
-                name, peer = f"{here.switch}-{here.port}", f"{there.switch}-{there.port}"
-                words += [_port(here.switch, name, here.port), f"type=patch options:peer={peer}"]
+                words += [_port(here), f"type=patch options:peer={_port_name(there)}"]
         return " ".join(words)
 
 
@@ -282,5 +304,21 @@ def rack_of(lab: Path, directory: Path) -> Generator[Rack]:
         yield rack
 
 
-def _port(switch: str, name: str, number: int) -> str:
-    return f"-- add-port {switch} {name} -- set interface {name} ofport_request={number}"
+def _cable(port: PortRef, interface: str, netns: str) -> list[str]:
+    """Commands for a cable from a switch's port to an interface in a namespace."""
+    name = _port_name(port)
+    return [
+        f"ip -n switches link add {name} mtu 1500 type veth peer name {interface} netns {netns}",
+        f"ip -n switches link set {name} up",
+        # The switch's end is a port of a switch, which knows no offloads; the machine's end keeps its own.
+        f"ip netns exec switches ethtool -K {name} tx off tso off gso off gro off >/dev/null",
+    ]
+
+
+def _port(port: PortRef) -> str:
+    name = _port_name(port)
+    return f"-- add-port {port.switch} {name} -- set interface {name} ofport_request={port.port}"
+
+
+def _port_name(port: PortRef) -> str:
+    return f"{port.switch}-{port.port}"

@@ -320,7 +320,7 @@ async def test_words_of_a_machine_do_nothing_to_a_terminal(tmp_path: Path) -> No
         with pytest.raises(LabError) as refused:
             await agent.request("set")
         machine = InventoryMachine("i1", SshAccess("x"), (NamedInterface("interface", "e"),))
-        wrong = missing_prerequisites(machine, await agent.describe(), ClockOffset(0, 0, 0), "")
+        wrong = missing_prerequisites(machine, await agent.describe(), ClockOffset(0, 0, 0), "", load_lab(RACK_LAB))
         assert any("has an invalid MAC address" in line for line in wrong)
         for output in (job.exit_text(), str(refused.value), *wrong):
             assert output.isprintable(), output[:200]

@@ -17,6 +17,8 @@ from atoll_testbed.platforms.machine_checks import (
     without_carrier,
 )
 
+LAB = Path(__file__).parents[2] / "data" / "rack-lab.yaml"
+IN_BAND_LAB = LAB.with_name("rack-in-band-lab.yaml")
 MAC = "02:00:00:00:00:01"
 RIGHT: dict[str, Any] = {
     "user": 0,
@@ -34,7 +36,8 @@ RIGHT: dict[str, Any] = {
 
 def answer(interface: str = "eth1", mac: str | None = None, offset_ns: int = 0, bound_ns: int = 100_000, **facts: Any):
     machine = InventoryMachine("w1", SshAccess("10.0.0.1"), (NamedInterface("interface", interface, mac),))
-    return missing_prerequisites(machine, RIGHT | facts, ClockOffset(offset_ns, bound_ns, 2 * bound_ns), "10.0.0.1")
+    clock = ClockOffset(offset_ns, bound_ns, 2 * bound_ns)
+    return missing_prerequisites(machine, RIGHT | facts, clock, "10.0.0.1", load_lab(LAB))
 
 
 def test_an_address_of_the_management_network_is_not_the_experiments(project: Path) -> None:
