@@ -44,6 +44,7 @@ from atoll_analysis.tables.tables import WINDOW_NS, Tables, build_tables, traffi
 from atoll_analysis.verdict.drop_report import lost_outside, outside_notes
 from atoll_analysis.verdict.duplicate_addresses import duplicate_addresses
 from atoll_analysis.verdict.findings import Verdict, verdict_of
+from atoll_analysis.verdict.control_traffic import control_notes, in_band_control
 from atoll_analysis.verdict.host_heat import host_heat
 from atoll_analysis.verdict.notes import accounts, notes
 from atoll_analysis.verdict.timeouts import (
@@ -208,6 +209,8 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
     )
     if heat := host_heat(facts.manifest):
         summary["host_heat"] = heat
+    if control := in_band_control(facts.manifest):
+        summary["in_band_control"] = control
     if duplicates := duplicate_addresses(facts.network, tables.decoded):
         summary["duplicate_addresses"] = duplicates
     if residual := residual_bursts(tables, facts):
@@ -221,6 +224,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
     summary["caveats"] = [finding.text for finding in findings if not finding.grave]
     summary["verdict"] = verdict_of(findings)
     summary["notes"] += [*accounts(summary), *silent_starts(summary["start"]), *outside_notes(summary["lost_outside"])]
+    summary["notes"] += control_notes(summary.get("in_band_control"))
     return summary
 
 

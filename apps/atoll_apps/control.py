@@ -24,6 +24,8 @@ PRIORITY = 0xF000
 
 _NAMED = 2  # hosts of an entry
 
+TO_HOST, TO_DAEMON, ARP_TO_HOSTS, ARP_TO_DAEMON = range(1, 5)  # segments
+
 
 def control_entries(network: Network) -> tuple[FlowEntry, ...]:
     """The entries of in-band control; none without it. Raises PlanError if no trunks lead to a host."""
@@ -32,17 +34,22 @@ def control_entries(network: Network) -> tuple[FlowEntry, ...]:
         return ()
     topology = Topology.of(network)
     to_daemon: dict[tuple[PortRef, int], list[Host]] = defaultdict(list)  # by way: ingress, and egress port
-    to_hosts: dict[PortRef, dict[int, list[Host]]] = defaultdict(lambda: defaultdict(list))
+    from_daemon: dict[PortRef, dict[int, list[Host]]] = defaultdict(lambda: defaultdict(list))
     for host in network.in_band_hosts:
         for at, out in _way(host.interface.attached, control.port, topology):
             to_daemon[at, out].append(host)
-            to_hosts[PortRef(at.switch, out)][at.port].append(host)
-    return (*_to_daemon(control, to_daemon), *_to_hosts(control, to_hosts))
+            from_daemon[PortRef(at.switch, out)][at.port].append(host)
+    return (*_to_daemon(control, to_daemon), *_to_hosts(control, from_daemon))
 
 
-def is_control(entry: FlowEntry) -> bool:
-    """Whether an entry is one of in-band control."""
-    return entry.cookie >> 48 == COOKIE_MARK << 8 | App.CONTROL
+def is_control(cookie: int) -> bool:
+    """Whether an entry with this cookie is one of in-band control."""
+    return cookie >> 48 == COOKIE_MARK << 8 | App.CONTROL
+
+
+def to_hosts(cookie: int) -> bool:
+    """Whether an entry of in-band control leads to hosts, and not to the daemon's machine."""
+    return cookie >> 40 & 0xFF in (TO_HOST, ARP_TO_HOSTS)
 
 
 def _way(at: PortRef, end: PortRef, topology: Topology) -> Iterator[tuple[PortRef, int]]:
@@ -57,9 +64,9 @@ def _way(at: PortRef, end: PortRef, topology: Topology) -> Iterator[tuple[PortRe
 def _to_daemon(control: Control, ways: dict[tuple[PortRef, int], list[Host]]) -> Iterator[FlowEntry]:
     for (at, out), hosts in ways.items():
         why = f"{_names(hosts)} -> {CONTROL}"
-        yield _entry(at, _ipv4(at, control, control.network), [out], 2, f"{why}: in-band control")
+        yield _entry(at, _ipv4(at, control, control.network), [out], TO_DAEMON, f"{why}: in-band control")
         if control.arp:
-            yield _entry(at, _arp(at), [out], 4, f"{why}: ARP of in-band control")
+            yield _entry(at, _arp(at), [out], ARP_TO_DAEMON, f"{why}: ARP of in-band control")
 
 
 def _to_hosts(control: Control, ways: dict[PortRef, dict[int, list[Host]]]) -> Iterator[FlowEntry]:
@@ -67,10 +74,10 @@ def _to_hosts(control: Control, ways: dict[PortRef, dict[int, list[Host]]]) -> I
         for out, hosts in outs.items():
             for host in hosts:
                 match = _ipv4(at, control, IPv4Network(host.control))
-                yield _entry(at, match, [out], 1, f"{CONTROL} -> {host.name}: in-band control")
+                yield _entry(at, match, [out], TO_HOST, f"{CONTROL} -> {host.name}: in-band control")
         if control.arp:
             names = _names([host for hosts in outs.values() for host in hosts])
-            yield _entry(at, _arp(at), sorted(outs), 3, f"{CONTROL} -> {names}: ARP of in-band control")
+            yield _entry(at, _arp(at), sorted(outs), ARP_TO_HOSTS, f"{CONTROL} -> {names}: ARP of in-band control")
 
 
 def _entry(at: PortRef, match: Match, outs: Iterable[int], segment: int, why: str) -> FlowEntry:

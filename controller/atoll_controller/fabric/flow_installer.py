@@ -89,7 +89,7 @@ async def install_control(controller: Controller, network: Network) -> int:
     of_control = [
         entry
         for entry in _all(before)
-        if isinstance(entry, FlowEntry) and (entry.identity in identities or is_control(entry))
+        if isinstance(entry, FlowEntry) and (entry.identity in identities or is_control(entry.cookie))
     ]
     changes = diff(wanted, of_control)
     if changes:

@@ -110,7 +110,7 @@ def _each_host(network: Network, walks: _Walks) -> Iterator[Path]:
 def _each_entry(walks: _Walks, left: set[FlowEntry]) -> Iterator[Path]:
     """For each unused entry some pairs whose packets it may match."""
     for entry in walks.entries:
-        if entry in left and entry.actions and not is_control(entry):  # the agents' connections prove those
+        if entry in left and entry.actions and not is_control(entry.cookie):  # the agents' connections prove those
             for candidate in itertools.islice(_candidates(walks, entry), _TRIED):
                 yield walks.path(*candidate)
                 if entry not in left:

@@ -2,11 +2,14 @@
 """Hosts with one interface: their agents are reached through the switches of the experiment, which runs there, too."""
 
 import json
+import subprocess
 from collections.abc import Iterator
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
 
+from atoll_hosts.binary import find_binary
 from tests.support.rack import Rack, rack_of
 from tests.support.sandbox import ATOLL, ROOT
 
@@ -42,6 +45,14 @@ def atoll(rack: Rack, *words: str | Path):
     return done
 
 
+def senders_in(captures: Path, point: str) -> set[IPv4Address]:
+    """The addresses whose packets or ARP a capture has."""
+    (file,) = captures.glob(f"{point}.pcap*")
+    command = [find_binary(), "pcap", "records", file, captures / "records.bin"]
+    done = subprocess.run(command, capture_output=True, text=True, check=True)
+    return {IPv4Address(each["address"]) for each in json.loads(done.stdout.splitlines()[-1])["senders"]}
+
+
 def agents(rack: Rack) -> dict[str, set[int]]:
     return {name: set(rack.jobs(name)) for name in IN_BAND}
 
@@ -55,7 +66,17 @@ def test_a_run_on_hosts_with_one_interface_is_checked_and_their_control_counted(
     manifest = json.loads((made / "manifest.json").read_text())
     assert manifest["outcome"] == "completed", done.stderr
     summary = json.loads((made / "summary.json").read_text())
-    assert summary["flows"]["completed"] > 0
+    assert summary["flows_completed"] > 0
+    control = summary["in_band_control"]
+    assert control["hosts"] == len(IN_BAND)
+    # Heartbeats every 8 s, and the last words of jobs that end with the measurement: a few packets for each host.
+    assert 0 < control["to_hosts"]["packets"] < 20 * len(IN_BAND)
+    assert 0 < control["to_daemon"]["packets"] < 20 * len(IN_BAND)
+    assert any(note.startswith("in-band control of 3 hosts") for note in summary["notes"])
+    for tap in ("world", "island"):
+        senders = senders_in(made / "captures", tap)
+        assert IPv4Address("10.20.0.1") in senders
+        assert not any(each in met.network.control.network for each in senders), "no capture has a packet of control"
     assert met.states() == before
 
 
@@ -66,7 +87,11 @@ def test_connections_of_agents_survive_an_apply_and_a_swap(met: Rack) -> None:
         connected = agents(met)
         assert all(connected.values())
         assert atoll(met, "apply", EXPERIMENT).returncode == 0
-        swapped = atoll(met, "apply", EXPERIMENT, "--set", "chain=[tap-w, sat, tap-i]")
+        other = met.directory / "without-pep.yaml"
+        text = EXPERIMENT.read_text().replace("lab: rack-in-band-lab.yaml", f"lab: {LAB}")
+        other.write_text(text.replace("chain: [pep, tap-w, sat, tap-i]", "chain: [tap-w, sat, tap-i]"))
+        swapped = atoll(met, "apply", other)
+        assert "swapped" in swapped.stdout
         assert "in-band control" not in swapped.stdout, "a swap does not touch its entries"
         assert agents(met) == connected
     finally:
