@@ -228,7 +228,7 @@ mod tests {
     use super::*;
     use crate::contract::configurations;
 
-    const OPTIONAL: &[&str] = &["changes", "counts", "pace", "silence_ns"];
+    const OPTIONAL: &[&str] = &["changes", "counts", "pace", "quiet", "silence_ns"];
 
     fn changing(config: &LoadConfig, changes: &str) -> LoadConfig {
         LoadConfig {
