@@ -241,7 +241,10 @@ class Rack:
         lines.append("ip netns exec switches sysctl -qw net.ipv6.conf.default.disable_ipv6=1")  # ports are no hosts
         ports: list[str] = []
         for learning in self.network.learning_switches:
-            lines += [f"ip -n switches link add {learning.name} type bridge", f"ip -n switches link set {learning.name} up"]
+            lines += [
+                f"ip -n switches link add {learning.name} type bridge",
+                f"ip -n switches link set {learning.name} up",
+            ]
             lines += [*_cable(learning.uplink, f"up-{learning.name}", "switches")]
             lines.append(f"ip -n switches link set up-{learning.name} master {learning.name} up")
             ports.append(_port(learning.uplink))

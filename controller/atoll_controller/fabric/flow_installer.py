@@ -94,7 +94,11 @@ async def install_control(controller: Controller, network: Network) -> int:
     changes = diff(wanted, of_control)
     if changes:
         await _make(controller, network.switches, changes, before)
-        held = {each.identity: each for each in _all(await _read(controller, network.switches)) if isinstance(each, FlowEntry)}
+        held = {
+            each.identity: each
+            for each in _all(await _read(controller, network.switches))
+            if isinstance(each, FlowEntry)
+        }
         for entry in wanted:
             found = held.get(entry.identity)
             if found is None or found.actions != entry.actions:

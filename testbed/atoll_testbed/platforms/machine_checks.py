@@ -60,7 +60,9 @@ def missing_prerequisites(
             remedy = "name the interface of the experiment network"
             if name in {host.name for host in network.hosts}:
                 remedy += ", or, if it is the only one, add 'control' to the lab and to this host (in-band control)"
-            found.append(f"{name}: {interface.name} is the interface of the management network ({reached_at}); {remedy}")
+            found.append(
+                f"{name}: {interface.name} is the interface of the management network ({reached_at}); {remedy}"
+            )
     return found
 
 

@@ -82,6 +82,33 @@ def test_what_is_wrong_is_named(lacks: dict[str, Any], words: str) -> None:
     assert line.startswith(words)
 
 
+def in_band(addresses: list[str], reached_at: str) -> list[str]:
+    """What is wrong with a client whose only interface has these addresses."""
+    machine = InventoryMachine("i1", SshAccess(reached_at), (NamedInterface("interface", "eth0"),))
+    facts = RIGHT | {"interfaces": {"eth0": {"mac": MAC, "addresses": addresses}}}
+    return missing_prerequisites(machine, facts, ClockOffset(0, 0, 0), reached_at, load_lab(IN_BAND_LAB))
+
+
+def test_the_only_interface_of_a_host_carries_its_control_if_the_lab_says_so() -> None:
+    address = "192.168.10.31"
+    assert in_band([f"{address}/24"], address) == []
+    assert in_band([f"{address}/24"], "") == [], "behind a jump host it is unknown how it was reached"
+    assert in_band([], address) == [
+        f"i1: eth0 does not have its control address {address}; give it that address there"
+    ]
+    assert in_band([f"{address}/24"], "10.0.0.1") == [
+        f"i1: it is reached at 10.0.0.1, not at its control address {address}; name that under ssh"
+    ]
+
+
+def test_a_host_without_in_band_control_is_told_how_to_have_it() -> None:
+    (line,) = answer("eth0")
+    assert line.endswith(
+        "; name the interface of the experiment network, or, if it is the only one, add 'control' to the lab and to "
+        "this host (in-band control)"
+    )
+
+
 def test_a_clock_is_wrong_only_if_the_measurement_proves_it() -> None:
     assert answer(offset_ns=CLOCK_LIMIT_NS + 5_000_000, bound_ns=6_000_000) == []
     assert answer(offset_ns=CLOCK_LIMIT_NS + 5_000_000, bound_ns=4_000_000)
