@@ -100,8 +100,11 @@ def _standing(summary: Summary) -> tuple[KeyFigure, ...]:
     found = summary.get("standing_queue")
     if not found:
         return ()
-    height = f", then {octets(found['mean_bytes'])}, {figure(found['mean_ms'], 'ms', 1)}" if found["share"] else ""
-    beside = f"of the time; more than {octets(found['least_bytes'])} for {figure(found['window_s'], 's', 1)}{height}"
+    mean = ""
+    if found["share"]:
+        mean = f"; its mean then is {octets(found['mean_bytes'])}, {figure(found['mean_ms'], 'ms', 1)}"
+    least, window = octets(found["least_bytes"]), figure(found["window_s"], "s", 1)
+    beside = f"of the time (bytes above {least} that stay {window}){mean}"
     return (KeyFigure("standing queue", percent(found["share"]), beside),)
 
 

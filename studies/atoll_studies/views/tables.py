@@ -13,6 +13,7 @@ from itertools import groupby
 
 from atoll_analysis.figures.regimes import Regime
 from atoll_analysis.figures.run_figures import FIGURES, RATE
+from atoll_analysis.verdict.findings import Verdict
 from atoll_controller.planner.virtual_cost import rough
 from atoll_core.plural import counted, listed, significant
 from atoll_core.units import Size

@@ -91,6 +91,17 @@ def test_runs_alike_but_for_their_seed_are_a_configuration(compared: Results) ->
     assert [each["levels"] for each in found] == [{"tcp.congestion_control": name} for name in ("cubic", "bbr")]
 
 
+def test_loss_of_the_link_is_told_apart_from_what_coders_leave(runs: Runs, compared: Results) -> None:
+    about = "loss: of the slowest link, before coders bring packets back; the rest are 'packets lost behind coders'"
+    left = {"chain": {"lost": 12, "longest": 3}}
+    coded = compare(
+        [runs(seed, loss_fraction=0.01, goodput_mbit_s=float(seed), residual_bursts=left) for seed in (1, 2, 3)]
+    )
+    assert about in table(coded, "over runs").notes
+    assert section(coded, "packets lost behind coders, packets")["A"][1] == "12"
+    assert about not in table(compared, "over runs").notes
+
+
 def test_samples_are_valid_and_counted_once(compared: Results) -> None:
     """In virtual time a seed has one answer: run twice it is still one sample."""
     assert numbers(compared, 0) == [1, 3, 5]
