@@ -116,8 +116,8 @@ class CoderSettings(BoxSettings):
     )
     in_order_hold: Annotated[Duration, Between(Duration, "0 ms", "10 s")] = Field(
         default=Duration(0),
-        description="Time for which packets that come after a missing one wait for it, so that hosts get them in order; "
-        "at both coders. Default 0 ms: none waits.",
+        description="Time for which packets that come after a missing one wait for it, so that hosts get them in order. "
+        "Default 0 ms: none waits.",
     )
     small: Annotated[Size, Between(Size, "0 B", "9216 B")] = Field(
         default=Size(0), description="Packets of so many IP bytes or less are not coded; default 0 B."
@@ -158,7 +158,8 @@ class CoderSettings(BoxSettings):
     @classmethod
     def _has_the_order(cls, hold: Duration, others: ValidationInfo) -> Duration:
         if hold.ns and others.data.get("interleave", 1) > 1:
-            msg = "packets of interleaved generations cannot be held in order; write interleave: 1, or in_order_hold: 0 ms"
+            msg = "packets of interleaved generations cannot be held in order; write interleave: 1, "
+            msg += "or in_order_hold: 0 ms"
             raise ValueError(msg)
         return hold
 
