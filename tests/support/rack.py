@@ -4,12 +4,15 @@
     management network 10.99.0.0/24 (a bridge): this side 10.99.0.1, switches 10.99.0.2, machines from 10.99.0.11 on
     experiment network: cables (veth) from machines' exp0, exp1 to ports of Open vSwitch bridges; patch ports as trunks
 
+A learning switch is a bridge of the kernel, with a cable to an Open vSwitch bridge. A physical tap is a bridge in a
+cable, which sends each frame to the other end, and a copy to the capture host.
+
 Every machine has network, mount, PID and UTS namespaces, file systems in memory where it writes, and an sshd with a
 host key of its own on port 22, by which root gets in, and `tech`, who may sudo, and `guest`, who may not. Clients are
 reached as `tech`, all others as root. Hosts with a control address have one interface, exp0, which has that address, and
 no cable in the management network: this side is attached to the control port of the lab, as ctl0, and has the network's
-first address. Learning switches are bridges of the kernel. The bridges of Open vSwitch belong to an Open vSwitch of their own; their datapath ids are not
-those of lab.yaml, and they look for their controller on the management network.
+first address. The bridges belong to an Open vSwitch of their own; their datapath ids
+are not those of lab.yaml, and they look for their controller on the management network.
 """
 
 import json
@@ -24,9 +27,8 @@ from pathlib import Path
 import pytest
 
 from atoll_core.description.loader import load_lab
-from atoll_core.lab.inventory import interface_slots
-from atoll_core.lab.network import HostRole, Network
-from atoll_core.lab.port_ref import PortRef
+from atoll_core.lab.inventory import ISLAND, interface_slots
+from atoll_core.lab.network import HostRole, Network, Tap
 from tests.support.sandbox import ATOLL, ROOT, Sandbox
 
 CONTROLLER = "10.99.0.1"
@@ -76,6 +78,9 @@ ovs-vsctl --no-wait init
 in_switches ovs-vswitchd unix:/run/sw/db.sock -vconsole:off
 """
 
+
+_CHECKSUMS = "ethtool -K {} tx off >/dev/null"
+"""Packets of a veth pair have no checksums in userspace, where the switches are; a real NIC makes them."""
 
 EXPERIMENT = ROOT / "tests" / "data" / "rack.yaml"
 LAB = ROOT / "tests" / "data" / "rack-lab.yaml"
@@ -239,36 +244,46 @@ class Rack:
                 f"ip -n {name} link set mgmt0 up",
             ]
         lines.append("ip netns exec switches sysctl -qw net.ipv6.conf.default.disable_ipv6=1")  # ports are no hosts
-        ports: list[str] = []
-        for learning in self.network.learning_switches:
-            lines += [
-                f"ip -n switches link add {learning.name} type bridge",
-                f"ip -n switches link set {learning.name} up",
-            ]
-            lines += [*_cable(learning.uplink, f"up-{learning.name}", "switches")]
-            lines.append(f"ip -n switches link set up-{learning.name} master {learning.name} up")
-            ports.append(_port(learning.uplink))
+        ports, splitters = list[str](), list[str]()
+        tap_in = {tap.interface.attached: tap for tap in self.network.taps if tap.physical}
+        lan_at = {learning.uplink: learning.name for learning in self.network.learning_switches}
+        for uplink, lan in lan_at.items():
+            lines.append(f"ip -n switches link add {lan} type bridge")
+            lines.append(f"ip -n switches link set {lan} up")
+            port = f"{uplink.switch}-{uplink.port}"
+            lines += [f"ip -n switches link add {port} type veth peer name up-{lan} netns switches"]
+            lines += [f"ip -n switches link set up-{lan} master {lan}", *_plugged(port), *_plugged(f"up-{lan}")]
+            ports.append(_port(uplink.switch, port, uplink.port))
         for name, interfaces in interface_slots(self.network).items():
-            for number, interface in enumerate(interfaces.values()):
-                end = interface.cable_end
-                lines += _cable(end, f"exp{number}", name)
-                if interface.behind is None:
-                    ports.append(_port(end))
-                else:
-                    lines.append(f"ip -n switches link set {_port_name(end)} master {end.switch}")
+            for number, (slot, interface) in enumerate(interfaces.items()):
+                lan, tap = lan_at.get(interface.attached), tap_in.get(interface.attached)
+                port = f"{lan}-{name}" if lan else f"{interface.attached.switch}-{interface.attached.port}"
+                if tap:
+                    is_copy = tap.interface == interface
+                    if not is_copy:
+                        lines += [f"ip -n switches link add {port} type veth peer name {tap.name}-sw netns switches"]
+                        lines += [*_plugged(port), *_plugged(f"{tap.name}-sw")]
+                        ports += [_port(interface.attached.switch, port, interface.attached.port)]
+                        ports += _splitter(tap)
+                        splitters += _copies(tap, is_islands=slot.endswith(ISLAND))
+                    port = f"{tap.name}-{'copy' if is_copy else 'box'}"
+                lines.append(f"ip -n switches link add {port} mtu 1500 type veth peer name exp{number} netns {name}")
+                lines += _plugged(port)
+                if lan:
+                    lines.append(f"ip -n switches link set {port} master {lan}")
+                elif not tap:
+                    ports.append(_port(interface.attached.switch, port, interface.attached.port))
         if (control := self.network.control) is not None:
-            lines += [
-                *_cable(control.port, "ctl0", "$$"),
-                f"ip address add {control.network[1]}/{control.network.prefixlen} dev ctl0",
-                "ip link set ctl0 up",
-                "ethtool -K ctl0 tx off >/dev/null",  # a real cable has checksums; the switch's other end needs them
-            ]
-            ports.append(_port(control.port))
+            at, length = control.port, control.network.prefixlen
+            port = f"{at.switch}-{at.port}"
+            lines += [f"ip -n switches link add {port} type veth peer name ctl0 netns $$", *_plugged(port)]
+            lines += [f"ip address add {control.network[1]}/{length} dev ctl0", "ip link set ctl0 up"]
+            ports.append(_port(at.switch, port, at.port))
             for name, address in self.in_band.items():
-                lines.append(f"ip -n {name} address add {address}/{control.network.prefixlen} dev exp0")
-                lines.append(f"ip -n {name} link set exp0 up")
-                lines.append(f"ip netns exec {name} ethtool -K exp0 tx off >/dev/null")
-        lines += [_OVS, f"ovs-vsctl {self._bridges()} {' '.join(ports)} {self._trunks()}"]
+                lines += [f"ip -n {name} address add {address}/{length} dev exp0", f"ip -n {name} link set exp0 up"]
+                lines.append(f"ip netns exec {name} {_CHECKSUMS.format('exp0')}")
+            lines.append(_CHECKSUMS.format("ctl0"))
+        lines += [_OVS, f"ovs-vsctl {self._bridges()} {' '.join(ports)} {self._trunks()}", *splitters]
         for name in names:
             machine = shlex.quote(f"#machine {name}\n{_MACHINE}")
             options = "--pid --mount --uts --fork --kill-child --mount-proc"
@@ -294,7 +309,8 @@ class Rack:
         words: list[str] = []
         for trunk in self.network.trunks:
             for here, there in ((trunk.a, trunk.b), (trunk.b, trunk.a)):
-                words += [_port(here), f"type=patch options:peer={_port_name(there)}"]
+                name, peer = f"{here.switch}-{here.port}", f"{there.switch}-{there.port}"
+                words += [_port(here.switch, name, here.port), f"type=patch options:peer={peer}"]
         return " ".join(words)
 
 
@@ -307,21 +323,29 @@ def rack_of(lab: Path, directory: Path) -> Generator[Rack]:
         yield rack
 
 
-def _cable(port: PortRef, interface: str, netns: str) -> list[str]:
-    """Commands for a cable from a switch's port to an interface in a namespace."""
-    name = _port_name(port)
+def _plugged(port: str) -> list[str]:
+    """The switch's end of a cable is a port of a switch, which knows no offloads; the machine's end keeps its own."""
     return [
-        f"ip -n switches link add {name} mtu 1500 type veth peer name {interface} netns {netns}",
-        f"ip -n switches link set {name} up",
-        # The switch's end is a port of a switch, which knows no offloads; the machine's end keeps its own.
-        f"ip netns exec switches ethtool -K {name} tx off tso off gso off gro off >/dev/null",
+        f"ip -n switches link set {port} up",
+        f"ip netns exec switches ethtool -K {port} tx off tso off gso off gro off >/dev/null",
     ]
 
 
-def _port(port: PortRef) -> str:
-    name = _port_name(port)
-    return f"-- add-port {port.switch} {name} -- set interface {name} ofport_request={port.port}"
+def _splitter(tap: Tap) -> list[str]:
+    """The bridge of a physical tap: ports 1 to the switch, 2 to the box, 3 to the capture host."""
+    bridge = f"-- add-br {tap.name} -- set bridge {tap.name} datapath_type=netdev fail_mode=secure"
+    return [bridge, *(_port(tap.name, f"{tap.name}-{end}", 1 + i) for i, end in enumerate(("sw", "box", "copy")))]
 
 
-def _port_name(port: PortRef) -> str:
-    return f"{port.switch}-{port.port}"
+def _copies(tap: Tap, *, is_islands: bool) -> list[str]:
+    """What the bridge of a physical tap forwards. ``is_islands``: its box sends frames to the island through it."""
+    ways = {1: not is_islands, 2: is_islands}  # whether frames that enter there go to the island
+    return [
+        f"ovs-ofctl add-flow {tap.name} in_port={port},actions={3 - port}"
+        f"{',3' if to_island or not tap.to_island_only else ''}"
+        for port, to_island in ways.items()
+    ]
+
+
+def _port(switch: str, name: str, number: int) -> str:
+    return f"-- add-port {switch} {name} -- set interface {name} ofport_request={number}"

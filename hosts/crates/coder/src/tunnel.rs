@@ -4,6 +4,7 @@
 use crate::config::{Carries, Coded, Config, Side, TunnelConfig};
 use crate::counters::Sums;
 use crate::feedback::{Learning, Reporting};
+use crate::in_order::InOrder;
 use crate::ipv4::{ECN, Ipv4};
 use crate::numbering;
 use crate::outer::{Addresses, LOWER_EFFORT, OUTER_BYTES, write_frame};
@@ -12,7 +13,7 @@ use crate::stream::{Made, StreamDecoder, StreamEncoder};
 use atoll_frame_engine::{FrameOutput, Outgoing};
 use atoll_headers::ETHERNET_BYTES;
 use atoll_measures::Count;
-use atoll_redundancy::{AdaptiveRedundancy, Report};
+use atoll_redundancy::{AdaptiveRedundancy, NUMBERS, Report};
 use atoll_rlnc::{CodeError, Header};
 
 /// The longest time by which a repair packet takes longer than others through a link, whose queue is full of them.
@@ -82,6 +83,10 @@ pub(crate) struct Tunnel {
     pub(crate) decoder: Box<dyn StreamDecoder>,
     scheduler: Scheduler<Waiting>,
     feedback: Option<Feedback>,
+    /// Frames to the hosts, if they are held in order; `None` of a packet that is not forwarded.
+    pub(crate) in_order: Option<InOrder<Option<Outgoing<()>>>>,
+    /// The number of the next packet, if there is anyone to read it.
+    number: u16,
     identification: u16,
     /// By which the last packet left towards the other coder, and its address.
     port: usize,
@@ -116,6 +121,8 @@ impl Tunnel {
                 learning: Learning::new(feedback, config.adaptive, &config.shape()),
                 leg: (0, [0; 6]),
             }),
+            in_order: (config.hold_ns > 0).then(|| InOrder::new(config.hold_ns)),
+            number: 0,
             identification: 0,
             port: 0,
             source_mac: [0; 6],
@@ -163,7 +170,7 @@ impl Tunnel {
         (self.port, self.source_mac) = (port, source_mac);
         self.adapt(now_ns);
         let (header, made) = self.encoder.push(now_ns, packet)?;
-        let number = (self.feedback.as_mut()).map(|known| known.learning.sent(now_ns));
+        let number = self.next_number(now_ns);
         let content_bytes = header.length() + packet.len();
         let mut frame = out.buffer(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
         write_frame(
@@ -197,10 +204,9 @@ impl Tunnel {
     /// When [`Tunnel::emit`] is to be called next.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let report_ns = (self.feedback.as_ref()).and_then(|each| each.reporting.due_ns());
-        [self.encoder.next_ns(), self.scheduler.next_ns(), report_ns]
-            .into_iter()
-            .flatten()
-            .min()
+        let held_ns = self.in_order.as_ref().and_then(InOrder::next_ns);
+        let others_ns = [self.encoder.next_ns(), self.scheduler.next_ns(), report_ns];
+        others_ns.into_iter().chain([held_ns]).flatten().min()
     }
 
     /// A packet of the other coder arrived at this leg.
@@ -341,13 +347,18 @@ impl Tunnel {
         for repair in made.repairs {
             let content_bytes = repair.header.length() + repair.symbol.len();
             let mut frame = Vec::with_capacity(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
+            let first_number = self.first_number(&repair.header);
             write_frame(
                 &mut frame,
                 &self.addresses(),
                 (tos, self.next_identification()),
                 content_bytes,
                 |frame| {
+                    let start = frame.len();
                     repair.header.write(frame);
+                    if let Some(number) = first_number {
+                        numbering::write(&mut frame[start..], number);
+                    }
                     frame.extend_from_slice(&repair.symbol);
                 },
             );
@@ -374,6 +385,26 @@ impl Tunnel {
             destination_mac: self.config.peer_mac.0,
             source: self.config.address,
             destination: self.config.peer_address,
+        }
+    }
+
+    /// The number of the next packet; `None` if nobody reads it.
+    fn next_number(&mut self, now_ns: u64) -> Option<u16> {
+        let number = match &mut self.feedback {
+            Some(known) => known.learning.sent(now_ns),
+            None => self.number,
+        };
+        self.number = (number + 1) % NUMBERS;
+        (self.feedback.is_some() || self.in_order.is_some()).then_some(number)
+    }
+
+    /// The number of the first packet of a generation, which the last packets are of.
+    fn first_number(&self, header: &Header) -> Option<u16> {
+        match header {
+            Header::Repair { count, .. } if self.in_order.is_some() => {
+                Some((self.number + NUMBERS - count) % NUMBERS)
+            }
+            _ => None,
         }
     }
 
