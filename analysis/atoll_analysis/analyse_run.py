@@ -41,10 +41,10 @@ from atoll_analysis.tables.probe_filter import most_bytes, of_changes
 from atoll_analysis.tables.queue_intervals import full_size_bytes, standing_window_s
 from atoll_analysis.tables.run_data import RunData, cut_short, read_run_data
 from atoll_analysis.tables.tables import WINDOW_NS, Tables, build_tables, traffic_hosts
+from atoll_analysis.verdict.control_traffic import control_notes, in_band_control
 from atoll_analysis.verdict.drop_report import lost_outside, outside_notes
 from atoll_analysis.verdict.duplicate_addresses import duplicate_addresses
 from atoll_analysis.verdict.findings import Verdict, verdict_of
-from atoll_analysis.verdict.control_traffic import control_notes, in_band_control
 from atoll_analysis.verdict.host_heat import host_heat
 from atoll_analysis.verdict.notes import accounts, notes
 from atoll_analysis.verdict.timeouts import (

@@ -15,9 +15,9 @@ from atoll_analysis.figures.regimes import RegimeFigures
 from atoll_analysis.figures.standing_queue import StandingQueue
 from atoll_analysis.figures.start_skew import StartFigures
 from atoll_analysis.figures.udp import UdpFigures
+from atoll_analysis.verdict.control_traffic import ControlTraffic
 from atoll_analysis.verdict.drop_report import LostOutside
 from atoll_analysis.verdict.duplicate_addresses import DuplicateAddress
-from atoll_analysis.verdict.control_traffic import ControlTraffic
 from atoll_analysis.verdict.host_heat import HostHeat
 from atoll_analysis.verdict.loss_agreement import Payload, Section
 from atoll_analysis.verdict.silence import SilenceFigures

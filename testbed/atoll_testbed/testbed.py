@@ -24,7 +24,6 @@ from atoll_controller.planner.planner import make_plan
 from atoll_core.codec import to_json
 from atoll_core.errors import AtollError, LabError
 from atoll_core.events.event_bus import EventBus
-from atoll_core.events.events import Progress
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.inventory import Inventory
 from atoll_core.lab.network import Network
@@ -89,8 +88,7 @@ class Testbed:
         slack: Duration = TIMER_SLACK,
         inventory: Inventory | None = None,
     ) -> "Testbed":
-        """Bring the lab up: machines, switches and a controller; of the switches' entries only those of in-band control
-        are changed.
+        """Bring the lab up: machines, switches and a controller; the entries of in-band control, and no others.
 
         ``events``: of the testbed. ``slack``: the timer slack of the platform. ``inventory``: of real machines; without
         one, the lab is emulated. Raises LabError or MachineError, and leaves nothing behind then.

@@ -9,10 +9,11 @@ cable, which sends each frame to the other end, and a copy to the capture host.
 
 Every machine has network, mount, PID and UTS namespaces, file systems in memory where it writes, and an sshd with a
 host key of its own on port 22, by which root gets in, and `tech`, who may sudo, and `guest`, who may not. Clients are
-reached as `tech`, all others as root. Hosts with a control address have one interface, exp0, which has that address, and
-no cable in the management network: this side is attached to the control port of the lab, as ctl0, and has the network's
-first address. The bridges belong to an Open vSwitch of their own; their datapath ids
-are not those of lab.yaml, and they look for their controller on the management network.
+reached as `tech`, all others as root. The bridges belong to an Open vSwitch of their own; their datapath ids are not
+those of lab.yaml, and they look for their controller on the management network.
+
+Hosts with a control address have no cable in the management network, but that address on exp0. This side is attached to
+the control port of the lab by ctl0, which has the first address of the control network.
 """
 
 import json

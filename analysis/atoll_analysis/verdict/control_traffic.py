@@ -42,7 +42,6 @@ def control_notes(traffic: ControlTraffic | None) -> list[str]:
         return f"{counted(direction['packets'], 'packet')} ({direction['bytes'] / 1e3:.1f} kB, {rate})"
 
     hosts = counted(traffic["hosts"], "host")
-    return [
-        f"in-band control of {hosts} during the measurement: {words(traffic['to_hosts'])} to them, "
-        f"{words(traffic['to_daemon'])} from them; captures and figures do not contain it"
-    ]
+    to_them, from_them = words(traffic["to_hosts"]), words(traffic["to_daemon"])
+    what = f"in-band control of {hosts} during the measurement: {to_them} to them, {from_them} from them"
+    return [f"{what}; captures and figures do not contain it"]

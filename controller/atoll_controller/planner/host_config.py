@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How every machine of the experiment network is set up.
 
-There is no ARP (except of in-band control) and no MAC rewriting: end hosts and routed boxes have on-link routes and permanent neighbours with their
-peers' real MAC addresses; transparent boxes and capture hosts only listen.
+There is no ARP, except of in-band control, and no MAC rewriting: end hosts and routed boxes have on-link routes and
+permanent neighbours with their peers' real MAC addresses; transparent boxes and capture hosts only listen.
 """
 
 from collections.abc import Iterable, Mapping

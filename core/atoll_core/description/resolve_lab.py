@@ -279,7 +279,7 @@ class _Resolver:
                 if raw.network.overlaps(network):
                     self.wrong(
                         (CONTROL, "network"),
-                        f"{raw.network} overlaps the {end} network {network}; in-band control needs a network of its own",
+                        f"{raw.network} overlaps the {end} network {network}; choose a network of its own",
                     )
         for name, host in self.raw.hosts.items():
             if host.control is not None and self.parsed.reads(("hosts", name, CONTROL)):

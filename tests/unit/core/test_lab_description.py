@@ -174,7 +174,7 @@ def test_hosts_with_one_interface_have_a_control_address(load, text):
         (("192.168.10.31", "192.168.11.31"), "host 'i1': control: 192.168.11.31 is outside the control network 192.168.10.0/24; choose an address inside"),
         (("192.168.10.31", "192.168.10.255"), "host 'i1': control: 192.168.10.255 is the network's own or its broadcast address; choose another of 192.168.10.0/24"),
         (("port: sw-i/2}", "port: sw-i/2, control: 192.168.10.31}"), "host 'i2': control: address 192.168.10.31 is already taken by host 'i1': control (line 31); give each host its own"),
-        (("192.168.10.0/24", "10.0.0.0/8"), "control: network: 10.0.0.0/8 overlaps the world network 10.10.0.0/16; in-band control needs a network of its own"),
+        (("192.168.10.0/24", "10.0.0.0/8"), "control: network: 10.0.0.0/8 overlaps the world network 10.10.0.0/16; choose a network of its own"),
         (("sw-c/40", "sw-c/16"), "control: port: port sw-c/16 is already taken by box 'sat': island: port (line 42); free is sw-c/4"),
         (("sw-c/40", "sw-x/40"), "control: port: unknown switch 'sw-x'; did you mean 'sw-c'? known switches: sw-w1, sw-w2, sw-c, sw-i"),
         (("  i3: {", "  control: {"), "host 'control': this name is that of the machine that runs atoll; choose another one"),

@@ -93,9 +93,7 @@ def test_the_only_interface_of_a_host_carries_its_control_if_the_lab_says_so() -
     address = "192.168.10.31"
     assert in_band([f"{address}/24"], address) == []
     assert in_band([f"{address}/24"], "") == [], "behind a jump host it is unknown how it was reached"
-    assert in_band([], address) == [
-        f"i1: eth0 does not have its control address {address}; give it that address there"
-    ]
+    assert in_band([], address) == [f"i1: eth0 does not have its control address {address}; give it that address there"]
     assert in_band([f"{address}/24"], "10.0.0.1") == [
         f"i1: it is reached at 10.0.0.1, not at its control address {address}; name that under ssh"
     ]
