@@ -21,7 +21,9 @@ from tests.support.labs import experiments, laboratories
 NET = IPv4Network("192.168.10.0/24")
 DAEMON = NET[1]
 _FREE_PORT = 200  # above those of random labs
-_quick = settings(max_examples=60, deadline=None, suppress_health_check=list(HealthCheck))
+_quick = settings(
+    max_examples=60, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
+)
 
 
 @st.composite
