@@ -84,13 +84,11 @@ impl Coder {
         let (mut tunnels, mut outlets) = (Vec::<Tunnel>::new(), Vec::new());
         for (number, tunnel) in config.tunnels.iter().enumerate() {
             let mut before = config.tunnels[..number].iter();
-            let outlet = match before.position(|each| config.share_a_queue(each, tunnel)) {
-                Some(first) => tunnels[first].outlet,
-                None => {
-                    outlets.push(Outlet::new(config));
-                    outlets.len() - 1
-                }
-            };
+            let known = before.position(|each| config.share_a_queue(each, tunnel));
+            let outlet = known.map_or(outlets.len(), |first| tunnels[first].outlet);
+            if known.is_none() {
+                outlets.push(Outlet::new(config));
+            }
             tunnels.push(Tunnel::new(config, (number, outlet), first_generation)?);
         }
         let hosts = config.hosts.world.iter().chain(&config.hosts.island);
