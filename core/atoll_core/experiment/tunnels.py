@@ -17,8 +17,8 @@ from atoll_core.lab.network import ChainBox, Network
 class Tunnel:
     """The way of a chain's packets between a pair of boxes; chains of different versions with equal traffic share it.
 
-    ``world``, ``island``: the boxes' names. The addresses are those of the outer packets. ``links``: the names of the links
-    between the two boxes, in order; of versions that have others there, all of them.
+    ``world``, ``island``: the boxes' names. The addresses are those of the outer packets. ``links``: the names of the
+    links between the two boxes, in order; of versions that have others there, all of them.
     """
 
     world: str

@@ -81,8 +81,9 @@ def test_each_chain_has_a_tunnel_between_addresses_of_its_own(load: Load) -> Non
 )
 def test_a_tunnel_has_the_links_between_its_coders_in_all_versions(load: Load, more: str, links: list[str]) -> None:
     second = "sat-2: {kind: link, world: sw-c/27, island: sw-c/28, mtu: 1544}"
-    quality = "{rate: 16 Mbit/s, delay: 250 ms, queue: 120 kB}"
-    more += f"\nlinks: {{sat: {{to_island: {quality}, to_world: {quality}}}, sat-2: {{to_island: {quality}, to_world: {quality}}}}}"
+    way = "{rate: 16 Mbit/s, delay: 250 ms, queue: 120 kB}"
+    link = f"{{to_island: {way}, to_world: {way}}}"
+    more += f"\nlinks: {{sat: {link}, sat-2: {link}}}"
     plan = make_plan(
         *load(chain=f"{CODED}\n{more}", lab=lambda text: text.replace("\nboxes:\n", f"\nboxes:\n  {second}\n"))
     )
