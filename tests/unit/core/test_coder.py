@@ -126,6 +126,12 @@ def test_half_of_the_island_can_be_coded(load: Load) -> None:
         ("{coder-w: {generation: 1}}", CODED, "1 is not a whole number"),
         ("{coder-w: {redundancy: adaptive}}", CODED, "redundancy is not the same for 'coder-w' and 'coder-i'"),
         ("{coder-w: {feedback: 50 ms}}", CODED, "feedback is not the same for 'coder-w' and 'coder-i'"),
+        ("{coder-w: {in_order_hold: 5 ms}}", CODED, "in_order_hold is not the same for 'coder-w' and 'coder-i'"),
+        (
+            "{coder-w: {in_order_hold: 5 ms, interleave: 2}}",
+            CODED,
+            "interleaved generations cannot be held in order; write interleave: 1, or in_order_hold: 0 ms",
+        ),
         (
             "{coder-w: {redundancy: often}}",
             CODED,

@@ -35,6 +35,10 @@ pub(crate) enum BadConfiguration {
         "configuration: a sliding window has no generations: no tail, no number of generations to defer, interleave 1, and no adaptive redundancy"
     )]
     NoGenerations,
+    #[error(
+        "configuration: packets of interleaved generations cannot be held in order: interleave 1"
+    )]
+    Interleaved,
     #[error("configuration: no pairs of legs")]
     NoPairs,
     #[error("configuration: adaptive redundancy needs feedback, and a residual_loss above 0")]
@@ -76,6 +80,9 @@ pub(crate) struct Config {
     /// The age at which repair packets are dropped.
     pub(crate) stale_ns: u64,
     pub(crate) direction: Coded,
+    /// Packets that come after a missing one wait for it, for so long at most; 0: none waits.
+    #[serde(default)]
+    pub(crate) hold_ns: u64,
     /// Packets of so many bytes or less are not coded.
     pub(crate) small_bytes: u64,
     /// The first bytes of each flow are not coded.
@@ -272,6 +279,9 @@ impl Config {
         within("generation", config.generation.into(), 2, most)?;
         within("redundancy", config.redundancy.into(), 0, most)?;
         within("interleave", config.interleave.into(), 1, 64)?;
+        if config.hold_ns > 0 && config.interleave > 1 {
+            return Err(BadConfiguration::Interleaved);
+        }
         for interface in config.interfaces() {
             // IPv4 hosts take packets of 576 bytes (RFC 791); no lab has longer ones than 9216.
             within("mtu", interface.mtu.into(), 576, 9216)?;

@@ -19,6 +19,7 @@ mod detached;
 mod encoder;
 mod feedback;
 mod flow_table;
+mod in_order;
 mod ipv4;
 mod lab_packets;
 mod numbering;

@@ -10,7 +10,7 @@ use atoll_redundancy::{QueueingDelay, Report};
 use atoll_rlnc::Header;
 use std::collections::BTreeMap;
 
-/// A repair packet in its frame, the number of its tunnel, and the port by which it is to leave.
+/// A repair packet in its frame, the index of its tunnel, and the port by which it is to leave.
 #[derive(Debug)]
 pub(crate) struct Waiting {
     pub(crate) tunnel: usize,

@@ -249,25 +249,31 @@ impl Coder {
         content: &[u8],
         out: &mut FrameOutput<()>,
     ) {
-        let Tunnel { decoder, reach, .. } = &mut self.tunnels[number];
+        let Tunnel {
+            decoder,
+            reach,
+            in_order,
+            ..
+        } = &mut self.tunnels[number];
         let (router, sums, signal) = (&self.router, &mut self.sums, self.signal);
         let (from, port) = (side_of(port), other_leg(port));
         let congested = says_congestion(packet.tos());
-        decoder.take(now_ns, content, &mut |delivery| {
+        let mut forwarded = |delivery: Delivery<'_>, out: &mut FrameOutput<()>| {
             let Delivery {
                 packet: bytes,
                 recovered,
+                ..
             } = delivery;
             let inner =
                 Ipv4::parse(bytes).filter(|inner| inner.ttl() > 1 && reach.carries(inner, from));
             let Some(inner) = inner else {
                 sums.decoded.malformed_packets += 1;
-                return;
+                return None;
             };
             let capable = ipv4::is_ecn_capable(inner.tos());
             if !recovered && congested && !capable && !says_congestion(inner.tos()) {
                 sums.ignored_frames += 1; // a host that does not know ECN learns of congestion by loss (RFC 6040)
-                return;
+                return None;
             }
             let mut frame = out.buffer(ETHERNET_BYTES + bytes.len());
             router.write(&mut frame, port, &inner, NOBODY);
@@ -280,7 +286,19 @@ impl Coder {
             {
                 ipv4::mark_congestion(&mut frame[ETHERNET_BYTES..]);
             }
-            out.send(outgoing(port, now_ns, frame));
+            Some(outgoing(port, now_ns, frame))
+        };
+        decoder.take(now_ns, content, &mut |delivery| {
+            let frame = forwarded(delivery, out);
+            match in_order {
+                Some(in_order) => {
+                    let packet = (delivery.packet.len() as u32, frame);
+                    in_order.take(now_ns, delivery.number, packet, &mut |frame| {
+                        send_at(now_ns, frame, out);
+                    });
+                }
+                None => send_at(now_ns, frame, out),
+            }
         });
     }
 
@@ -289,8 +307,16 @@ impl Coder {
         for tunnel in &self.tunnels {
             decoded += tunnel.decoder.sums();
         }
+        let held = || {
+            self.tunnels
+                .iter()
+                .filter_map(|tunnel| tunnel.in_order.as_ref())
+        };
         Sums {
             decoded,
+            held_packets: held().map(|each| each.sums().packets).sum(),
+            held_ns: held().map(|each| each.sums().waited_ns).sum(),
+            given_up_packets: held().map(|each| each.sums().given_up).sum(),
             dropped_repair_packets: (self.outlets.iter().map(|each| each.scheduler.dropped()))
                 .sum(),
             redundancy_changes: self.adaptive().map(AdaptiveRedundancy::changes).sum(),
@@ -337,6 +363,10 @@ impl Coder {
             queueing_delay_ns: delays().map(|each| each.0).max().unwrap_or(0),
             report_rtt_ns: delays().map(|each| each.1).max().unwrap_or(0),
             recovery_delay_max_ns,
+            packets_on_hold: (self.tunnels.iter())
+                .filter_map(|tunnel| tunnel.in_order.as_ref())
+                .map(|each| each.held().packets)
+                .sum(),
         }
     }
 
@@ -353,6 +383,16 @@ impl Coder {
             sums: self.marked.measure(sums),
             present: self.present(Peak::take_measurement),
         }
+    }
+}
+
+/// Send a frame, if it is one, now.
+fn send_at(now_ns: u64, frame: Option<Outgoing<()>>, out: &mut FrameOutput<()>) {
+    if let Some(frame) = frame {
+        out.send(Outgoing {
+            scheduled_ns: now_ns,
+            ..frame
+        });
     }
 }
 
@@ -396,6 +436,9 @@ impl FrameProgram for Coder {
 
     fn on_wake(&mut self, until_ns: u64, out: &mut FrameOutput<()>) {
         for number in 0..self.tunnels.len() {
+            if let Some(in_order) = &mut self.tunnels[number].in_order {
+                in_order.expire(until_ns, &mut |frame| send_at(until_ns, frame, out));
+            }
             self.emit(number, until_ns, out);
         }
     }

@@ -4,6 +4,7 @@
 use crate::config::{Carries, Coded, Config, Side, TunnelConfig};
 use crate::counters::Sums;
 use crate::feedback::{Learning, Reporting};
+use crate::in_order::InOrder;
 use crate::ipv4::{ECN, Ipv4};
 use crate::numbering;
 use crate::outer::{Addresses, LOWER_EFFORT, OUTER_BYTES, write_frame};
@@ -11,8 +12,8 @@ use crate::outlet::{Exit, Outlet, Waiting};
 use crate::stream::{Made, StreamDecoder, StreamEncoder};
 use atoll_frame_engine::Outgoing;
 use atoll_headers::ETHERNET_BYTES;
-use atoll_redundancy::{AdaptiveRedundancy, Report};
-use atoll_rlnc::CodeError;
+use atoll_redundancy::{AdaptiveRedundancy, NUMBERS, Report};
+use atoll_rlnc::{CodeError, Header};
 
 /// The longest time by which a repair packet takes longer than others through a link, whose queue is full of them.
 const IN_LINK_NS: u64 = 1_000_000_000;
@@ -47,8 +48,8 @@ impl Reach {
 /// A tunnel.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
-    number: usize,
-    /// The number of its outlet.
+    index: usize,
+    /// The index of its outlet.
     pub(crate) outlet: usize,
     config: TunnelConfig,
     pub(crate) reach: Reach,
@@ -59,6 +60,10 @@ pub(crate) struct Tunnel {
     encoder: Box<dyn StreamEncoder>,
     pub(crate) decoder: Box<dyn StreamDecoder>,
     feedback: Option<Feedback>,
+    /// Frames to the hosts, if they are held in order; `None` of a packet that is not forwarded.
+    pub(crate) in_order: Option<InOrder<Option<Outgoing<()>>>>,
+    /// The number of the next packet, if there is anyone to read it.
+    number: u16,
     identification: u16,
     /// By which the last packet left towards the other coder, and its address.
     port: usize,
@@ -66,16 +71,16 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
-    /// The tunnel that has this number in the configuration, with the number of its outlet.
+    /// The tunnel with this index in the configuration, and the index of its outlet.
     ///
     /// # Errors
     /// None: a configuration has sizes that its code has.
     pub(crate) fn new(
         config: &Config,
-        (number, outlet): (usize, usize),
+        (index, outlet): (usize, usize),
         first_generation: u32,
     ) -> Result<Self, CodeError> {
-        let tunnel = &config.tunnels[number];
+        let tunnel = &config.tunnels[index];
         let longest_packet = config.longest_packet(tunnel.peer_at);
         let over_ns = config.stale_ns.saturating_add(IN_LINK_NS);
         let towards = match tunnel.peer_at {
@@ -83,7 +88,7 @@ impl Tunnel {
             Side::Island => Coded::ToIsland,
         };
         Ok(Self {
-            number,
+            index,
             outlet,
             config: tunnel.clone(),
             reach: Reach(tunnel.carries),
@@ -97,6 +102,8 @@ impl Tunnel {
                 learning: Learning::new(feedback, config.adaptive, &config.shape()),
                 leg: (0, [0; 6]),
             }),
+            in_order: (config.hold_ns > 0).then(|| InOrder::new(config.hold_ns)),
+            number: 0,
             identification: 0,
             port: 0,
             source_mac: [0; 6],
@@ -138,7 +145,7 @@ impl Tunnel {
         (self.port, self.source_mac) = (port, source_mac);
         self.adapt(now_ns, exit.outlet);
         let (header, made) = self.encoder.push(now_ns, packet)?;
-        let number = (self.feedback.as_mut()).map(|known| known.learning.sent(now_ns));
+        let number = self.next_number(now_ns);
         let content_bytes = header.length() + packet.len();
         let mut frame = (exit.out).buffer(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
         write_frame(
@@ -172,10 +179,9 @@ impl Tunnel {
     /// When [`Tunnel::emit`] is to be called next, but for repair packets that wait.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let report_ns = (self.feedback.as_ref()).and_then(|each| each.reporting.due_ns());
-        [self.encoder.next_ns(), report_ns]
-            .into_iter()
-            .flatten()
-            .min()
+        let held_ns = self.in_order.as_ref().and_then(InOrder::next_ns);
+        let others_ns = [self.encoder.next_ns(), report_ns];
+        others_ns.into_iter().chain([held_ns]).flatten().min()
     }
 
     /// A packet of the other coder arrived at this leg.
@@ -203,7 +209,7 @@ impl Tunnel {
         let found = feedback.learning.learn(now_ns, &report, delay);
         outlet.learn(feedback.learning.fresh_until_ns(), found);
         self.encoder.learn(&report);
-        sums.useless_repair_packets += outlet.discard(self.number, &report);
+        sums.useless_repair_packets += outlet.discard(self.index, &report);
         self.adapt(now_ns, outlet);
     }
 
@@ -304,13 +310,18 @@ impl Tunnel {
         for repair in made.repairs {
             let content_bytes = repair.header.length() + repair.symbol.len();
             let mut frame = Vec::with_capacity(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
+            let first_number = self.first_number(&repair.header);
             write_frame(
                 &mut frame,
                 &self.addresses(),
                 (tos, self.next_identification()),
                 content_bytes,
                 |frame| {
+                    let start = frame.len();
                     repair.header.write(frame);
+                    if let Some(number) = first_number {
+                        numbering::write(&mut frame[start..], number);
+                    }
                     frame.extend_from_slice(&repair.symbol);
                 },
             );
@@ -319,7 +330,7 @@ impl Tunnel {
                 now_ns,
                 bytes,
                 Waiting {
-                    tunnel: self.number,
+                    tunnel: self.index,
                     port: self.port,
                     frame,
                     header: repair.header,
@@ -338,6 +349,26 @@ impl Tunnel {
             destination_mac: self.config.peer_mac.0,
             source: self.config.address,
             destination: self.config.peer_address,
+        }
+    }
+
+    /// The number of the next packet; `None` if nobody reads it.
+    fn next_number(&mut self, now_ns: u64) -> Option<u16> {
+        let number = match &mut self.feedback {
+            Some(known) => known.learning.sent(now_ns),
+            None => self.number,
+        };
+        self.number = (number + 1) % NUMBERS;
+        (self.feedback.is_some() || self.in_order.is_some()).then_some(number)
+    }
+
+    /// The number of the first packet of a generation, which the last packets are of.
+    fn first_number(&self, header: &Header) -> Option<u16> {
+        match header {
+            Header::Repair { count, .. } if self.in_order.is_some() => {
+                Some((self.number + NUMBERS - count) % NUMBERS)
+            }
+            _ => None,
         }
     }
 
