@@ -78,6 +78,17 @@ fn ip_bytes(frame: &[u8]) -> u32 {
     (frame.len() - ETHERNET_BYTES) as u32
 }
 
+/// The links of two tunnels that share nothing, and the scheduler if it is not `titrated`.
+fn apart() -> impl Strategy<Value = ([&'static str; 2], Option<Value>)> {
+    let deferred = json!({"kind": "deferred", "after_ns": 5 * MS, "generations": 2});
+    let kinds = ["tail", "interspersed"].map(|kind| json!({"kind": kind}));
+    prop_oneof![
+        Just((["sat", "other"], None)),
+        proptest::sample::select(vec![deferred, kinds[0].clone(), kinds[1].clone()])
+            .prop_map(|scheduler| (["sat", "sat"], Some(scheduler))),
+    ]
+}
+
 proptest! {
     #![proptest_config(ProptestConfig::with_cases(64))]
 
@@ -118,13 +129,17 @@ proptest! {
         prop_assert_eq!(sums.encoded_generations, sums.repair_packets + sums.dropped_repair_packets);
     }
 
-    /// Over different links, each tunnel sends the same frames at the same instants as if there were no other one.
+    /// Over different links, and with other schedulers, each tunnel sends the same frames at the same instants as if there
+    /// were no other one.
     #[test]
-    fn tunnels_over_different_links_do_not_see_each_other(
+    fn other_tunnels_do_not_see_each_other(
+        (links, scheduler) in apart(),
         traffic in proptest::collection::vec((0..2 * MS, 0..2_usize, 1..1_200_usize), 1..300),
     ) {
-        let mut both = coder(over(["sat", "other"]));
-        let mut alone = coder(over(["sat", "other"]));
+        let [mut both, mut alone] = [(); 2].map(|()| coder(|line| {
+            over(links)(line);
+            line["scheduler"] = scheduler.clone().unwrap_or(line["scheduler"].take());
+        }));
         let (mut now_ns, mut found, mut expected) = (0, Vec::new(), Vec::new());
         for (pause, tunnel, bytes) in traffic {
             now_ns += pause;
