@@ -32,7 +32,11 @@ from tests.guests.swap_guest import DATA
 from tests.support.twins import twinned
 
 SLOW, CROWDED, BUSY = "sw-i", "sw-w", "sw-c"
-"""The switch that takes 100 flow-mods/s, the one whose table is nearly full, the one that reboots."""
+"""The switch that takes 100 flow-mods/s, the one whose table is nearly full, the one in the middle of the chain."""
+
+REBOOTED = (SLOW, CROWDED, BUSY)
+BEFORE, INSTALLING, AFTER = -1, 0, 5
+"""When a switch reboots: as a swap is asked for, as it begins its first stage of five (install), and as it is over."""
 
 MANY = 1500
 REBOOT_S = 2.0
@@ -57,7 +61,9 @@ class Trial:
             "frozen": await self._frozen(),
             "many": await self._many(),
             "full": await self._full(),
-            "reboots": [await self._reboot(number) for number in range(-1, 5)],
+            "reboots": [
+                await self._reboot(switch, passed) for switch in REBOOTED for passed in range(BEFORE, AFTER + 1)
+            ],
             "notes": [*self._notes],
             "software": await self._software(),
         }
@@ -107,8 +113,8 @@ class Trial:
         await asyncio.sleep(4)
         return {"why": why, "exact": await self._holds(plan), "forwards": await self._forwards(plan)}
 
-    async def _reboot(self, number: int) -> dict[str, Any]:
-        """A swap to the other chain, in which a switch reboots behind that stage (-1: as it begins), with its plan."""
+    async def _reboot(self, switch: str, passed: int) -> dict[str, Any]:
+        """A swap to the other chain, in which a switch reboots after that many stages, with the plan that it ends in."""
         testbed, before = self._testbed, self._plan
         hops = ("tap-w", "r2", "sat", "tap-i")
         if testbed.experiment is not None and testbed.experiment.chain.hops == hops:
@@ -120,10 +126,15 @@ class Trial:
         def take(event: SwapEvent) -> None:
             if event.state == "stage":
                 stages.append(event.details["stage"])
-            if event.state in ("begin", "stage") and len(stages) == number + 1 and not rebooted:
-                rebooted.append(asyncio.create_task(testbed.lab.command_twin(BUSY, "reboot")))
+            if event.state in ("begin", "stage") and len(stages) == passed and not rebooted:
+                reboot()
+
+        def reboot() -> None:
+            rebooted.append(asyncio.create_task(testbed.lab.command_twin(switch, "reboot")))
 
         why = ""
+        if passed == BEFORE:
+            reboot()
         with testbed.events.subscribe(take, SwapEvent):
             try:
                 await testbed.apply(new, Backend.TC)
@@ -137,6 +148,9 @@ class Trial:
         exact = await self._healed(after)
         outcome = "old" if after is before else "new"
         return {
+            "switch": switch,
+            "passed": passed,
+            "rebooted": len(rebooted),
             "stages": stages,
             "outcome": outcome,
             "why": why,

@@ -9,7 +9,7 @@ from itertools import dropwhile, groupby, product
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, assume, event, given, settings
+from hypothesis import HealthCheck, assume, event, example, given, settings
 from hypothesis import strategies as st
 
 from atoll_apps.steering import flow_entries, steer
@@ -19,12 +19,13 @@ from atoll_controller.planner.entry_diff import diff
 from atoll_controller.tracing.table_model import Frame, Lookup, SwitchTables
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
-from atoll_core.experiment.experiment import Chain, Experiment, TrafficSelector
-from atoll_core.lab.network import Network
+from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
+from atoll_core.lab.network import DelayBox, HostRole, LatencyClass, Network, Switch, Tap, Trunk
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.tag_layout import Layout
-from tests.support.labs import experiments, laboratories
+from atoll_core.units import Duration, Rate
+from tests.support.labs import ISLAND, WORLD, Builder, experiment, experiments, laboratories
 from tests.support.table_paths import path, places
 
 _quick = settings(
@@ -77,9 +78,9 @@ def test_any_chain_of_the_shipped_lab_becomes_any_other_one(
     shipped: tuple[Network, Experiment], data: st.DataObject
 ) -> None:
     """None of 50 pairs is refused, though no box has spare legs; nor is any packet led astray on the way."""
-    network, experiment = shipped
+    network, geo = shipped
     assert not any(box.spare for box in network.boxes)
-    old, new = (replace(experiment, chain=replace(experiment.chain, hops=data.draw(_hops_of(network)))) for _ in "ab")
+    old, new = (replace(geo, chain=replace(geo.chain, hops=data.draw(_hops_of(network)))) for _ in "ab")
     if data.draw(st.booleans()):
         part = TrafficSelector(island=IPv4Network("10.20.0.0/30"))
         new = replace(new, branches=(Chain("part", data.draw(_hops_of(network)), part),))
@@ -134,8 +135,30 @@ def _hold(case: Case, packets: Sequence[tuple[PortRef, Frame]], shuffle: random.
     assert diff(flow_entries(network, case.new, case.swap.layout), table.values()) == ()
 
 
+def _delayed_first() -> Case:
+    """A swap after which only packets to the third server, which is not delayed, take an entry for all servers."""
+    build = Builder()
+    trunk = Trunk(build.port("sw-1"), build.port("sw-2"), Rate(10**9))
+    server, client = HostRole.WORLD_SERVER, HostRole.ISLAND_CLIENT
+    hosts = [build.host(f"w{number}", server, WORLD[number], "sw-1") for number in (1, 2, 3)]
+    hosts += [build.host("i1", client, ISLAND[1], "sw-1"), build.host("i2", client, ISLAND[2], "sw-1")]
+    delays = LatencyClass("slow", 100, Duration(10**7), Duration(0))
+    box = DelayBox("d0", build.interface("d0-t", "sw-2"), Rate(10**9), (delays,))
+    tap = Tap("t0", "c0", build.interface("c0-t", "sw-2"))
+    switches = (Switch("sw-1", 1, "ovs"), Switch("sw-2", 2, "ovs"))
+    network = Network("lab", "lab.yaml", WORLD, ISLAND, switches, (trunk,), tuple(hosts), (), (box,), (tap,))
+    bare = experiment(network, ("t0",), (("w1", "slow"), ("w2", "slow")))
+    old, new = (
+        replace(bare, branches=(Chain("part", ("t0",), part),))
+        for part in (TrafficSelector(protocol=Protocol.ICMP), TrafficSelector(island=IPv4Network("10.20.0.0/31")))
+    )
+    layout = steer(network, old, Layout()).layout
+    return Case(network, old, new, plan_swap(network, old, layout, new), flow_entries(network, old, layout))
+
+
 @_quick
 @given(swaps())
+@example(_delayed_first())
 def test_probes_take_every_entry_at_which_packets_turn_and_every_new_one_behind_it(case: Case) -> None:
     """Of all that some host's packets use: a switch may have any of its entries in hardware before any other."""
     table = {entry.identity: entry for entry in case.before}
@@ -145,26 +168,27 @@ def test_probes_take_every_entry_at_which_packets_turn_and_every_new_one_behind_
         for kind, stage in stages.items():
             if kind is StageKind.SHIFT:
                 left = SwitchTables(case.network, table.values(), strict=False)
-            table = {key: entry for key, entry in table.items() if entry not in stage.delete}
+            come, gone = ({entry.identity for entry in entries} for entries in (stage.add, stage.delete))
+            table = {key: entry for key, entry in table.items() if key not in gone}
             table |= {entry.identity: entry for entry in stage.add}
             if kind is StageKind.SHIFT:
                 after = SwitchTables(case.network, table.values(), strict=False)
-                come, gone = set(stage.add), set(stage.delete)
                 probes = stages[StageKind.PROBE].probes if come else ()
-                new = come | (set(stages[StageKind.INSTALL].add) if StageKind.INSTALL in stages else set())
+                installed = stages[StageKind.INSTALL].add if StageKind.INSTALL in stages else ()
+                new = come | {entry.identity for entry in installed}
                 assert new & _used(case, after, come) <= _proven(case, after, come, probes)
                 assert come & _used(case, after, come) <= _proven(case, after, come, stage.probes)
                 assert gone & _used(case, left, gone) <= _proven(case, left, gone, stage.probes)
 
 
-def _used(case: Case, tables: SwitchTables, turns: set[FlowEntry]) -> set[FlowEntry]:
+def _used(case: Case, tables: SwitchTables, turns: set[EntryId]) -> set[EntryId]:
     """What packets between hosts take where they turn and behind."""
     return {each for start, frame in _packets(case.network, case) for each in _behind(tables, frame, start, turns)}
 
 
-def _proven(case: Case, tables: SwitchTables, turns: set[FlowEntry], probes: Iterable[Probe]) -> set[FlowEntry]:
+def _proven(case: Case, tables: SwitchTables, turns: set[EntryId], probes: Iterable[Probe]) -> set[EntryId]:
     """What probes take there."""
-    found: set[FlowEntry] = set()
+    found: set[EntryId] = set()
     for probe in probes:
         src, dst = case.network.host(probe.src), case.network.host(probe.dst)
         frame = Frame(src.address, dst.address, protocol=probe.protocol)
@@ -172,9 +196,9 @@ def _proven(case: Case, tables: SwitchTables, turns: set[FlowEntry], probes: Ite
     return found
 
 
-def _behind(tables: SwitchTables, frame: Frame, start: PortRef, turns: set[FlowEntry]) -> Iterator[FlowEntry]:
-    steps = [step.entry for step in tables.walk(frame, start) if isinstance(step, Lookup) and step.entry is not None]
-    return dropwhile(lambda entry: entry not in turns, steps)
+def _behind(tables: SwitchTables, frame: Frame, start: PortRef, turns: set[EntryId]) -> Iterator[EntryId]:
+    steps = [step.entry for step in tables.walk(frame, start) if isinstance(step, Lookup)]
+    return dropwhile(lambda key: key not in turns, (entry.identity for entry in steps if entry is not None))
 
 
 def _states(

@@ -16,9 +16,10 @@ Where nothing distinguishes the packets of both versions, a swap has several par
 (``swap_detours``). Each part has all these stages.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from itertools import chain as joined
 
 from atoll_apps.cutover import CutoverPoints
 from atoll_apps.steering import Steering, steer
@@ -38,7 +39,7 @@ SLACK_NS = 100_000_000
 
 
 class Subject(StrEnum):
-    """The subject of a stage: latencies are changed first, then chains."""
+    """The subject of a stage: latencies and chains are changed one after the other."""
 
     LATENCY = "latency"
     CHAINS = "chains"
@@ -125,16 +126,11 @@ class Swap:
 def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment) -> Swap:
     """The swap from an experiment that is active with ``layout`` to another one of the same network.
 
-    Latencies change first, then chains: at once if possible, else by a detour. It has no stages if nothing changes on
-    the switches. Raises PlanError with the frames that cannot be distinguished and the remedy, if there is no detour.
+    Latencies change first, then chains. If this is refused, chains change first; if this is refused, too, chains change
+    by a detour, and latencies in any of its versions. It has no stages if nothing changes on the switches. Raises
+    PlanError with the frames that cannot be distinguished and the remedy, if no detour helps.
     """
-    between = replace(old, latency=new.latency)
-    current = steer(network, old, layout)
-    changes: list[_Change] = []
-    if old.latency != new.latency:
-        changes.append(_change(network, old, current, between))
-        current = changes[-1].upcoming
-    changes += _chain_changes(network, between, current, new)
+    changes = _changes(network, old, steer(network, old, layout), new)
     stages: list[Stage] = []
     parts: list[SwapPart] = []
     for change in changes:
@@ -192,44 +188,73 @@ class _Change:
         ]
 
 
-def _change(network: Network, before: Experiment, current: Steering, after: Experiment) -> _Change:
-    """The change to another version. Raises PlanError when versions cannot be distinguished."""
-    return _Change(before, after, current, *steer_transition(network, before, current, after))
+def _changes(network: Network, old: Experiment, current: Steering, new: Experiment) -> list[_Change]:
+    """The changes that lead to the new version, with the smallest effects on traffic. Raises the PlanError of two."""
+    refusal: PlanError | None = None
+    known: dict[_Step, _Change | PlanError] = {}
+    asked = replace(new, latency=old.latency)
+    for detour in joined([()], detours(network, old, asked)):
+        for versions in _with_latencies((old, *detour, asked), new):
+            try:
+                return _along(network, current, versions, known)
+            except PlanError as error:
+                refusal = refusal or error
+    raise refusal or PlanError("no versions")
 
 
-def _chain_changes(network: Network, before: Experiment, current: Steering, after: Experiment) -> list[_Change]:
-    """The changes of chains that lead to a version: one, or more with a detour. Raises the PlanError of the one."""
-    try:
-        return [_change(network, before, current, after)]
-    except PlanError:
-        for detour in detours(network, before, after):
-            if found := _along(network, current, (before, *detour, after)):
-                return found
-        raise
+def _with_latencies(versions: Sequence[Experiment], new: Experiment) -> Iterator[tuple[Experiment, ...]]:
+    """Versions with a change of latencies: at the first, at the last, or at one in between. The last one is ``new``."""
+    after = (*(replace(version, latency=new.latency) for version in versions[:-1]), new)
+    last = len(versions) - 1
+    if versions[0].latency == new.latency:
+        yield after
+    else:
+        for at in (0, last, *range(1, last)):
+            yield (*versions[: at + 1], *after[at:])
 
 
-def _along(network: Network, current: Steering, versions: tuple[Experiment, ...]) -> list[_Change]:
-    """The fewest changes along versions, of which any may be skipped; empty if there are none.
+_Step = tuple[Layout, Experiment, Experiment]
 
-    A version in between must fit the hardware of the switches.
+
+def _along(
+    network: Network, current: Steering, versions: Sequence[Experiment], known: dict[_Step, _Change | PlanError]
+) -> list[_Change]:
+    """The fewest changes along versions, of which any may be skipped. Raises the PlanError of the shortest one.
+
+    A version in between must fit the hardware of the switches. ``known``: the changes that were tried, is extended.
     """
     found: list[_Change] = []
     at, last = 0, len(versions) - 1
     while at < last:
+        refusal: PlanError | None = None
         for upcoming in range(last, at, -1):
-            if (at, upcoming) == (0, last):
-                continue  # refused before
-            try:
-                change = _change(network, versions[at], current, versions[upcoming])
-                refuse_unsupported(network, change.upcoming.entries if upcoming < last else ())
-            except PlanError:
+            before, after = versions[at], versions[upcoming]
+            if before.latency != after.latency and before.chains != after.chains:
                 continue
-            found.append(change)
-            at, current = upcoming, change.upcoming
-            break
+            step = current.layout, before, after
+            if step not in known:
+                known[step] = _tried(network, before, current, after, between=upcoming < last)
+            change = known[step]
+            if isinstance(change, _Change):
+                found.append(change)
+                at, current = upcoming, change.upcoming
+                break
+            refusal = change
         else:
-            return []
+            raise refusal or PlanError("no change")
     return found
+
+
+def _tried(
+    network: Network, before: Experiment, current: Steering, after: Experiment, *, between: bool
+) -> _Change | PlanError:
+    """The change to another version, or the refusal: versions are not distinct, or unsupported ``between`` others."""
+    try:
+        change = _Change(before, after, current, *steer_transition(network, before, current, after))
+        refuse_unsupported(network, change.upcoming.entries if between else ())
+    except PlanError as error:
+        return error
+    return change
 
 
 def chain_drain_ns(experiment: Experiment, chain: Chain) -> int:

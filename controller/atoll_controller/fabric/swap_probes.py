@@ -8,12 +8,14 @@ hardware before others.
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from functools import cache, partial
+from ipaddress import IPv4Network
+from itertools import product
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
 from atoll_controller.openflow.messages.probe_frames import OTHER
 from atoll_controller.tracing.table_model import Frame, Lookup, SwitchTables, matches
 from atoll_core.experiment.experiment import Experiment, Protocol
-from atoll_core.experiment.host_groups import Sides
+from atoll_core.experiment.host_groups import Side, Sides
 from atoll_core.lab.network import Host, Network
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import FlowEntry, Vlan
@@ -25,7 +27,6 @@ _Installed = tuple[CompiledEntry, FlowEntry]
 # An echo request is answered by any host; the other protocols are for chains that are chosen by them.
 _KINDS = (Protocol.ICMP, Protocol.UDP, Protocol.TCP, None)
 
-_TRIED = 2  # destinations of an entry that is for many
 _SHADOWED = 32  # frames that some other entry took, where this one could have
 
 
@@ -52,6 +53,7 @@ class Probes:
         self._latency = dict(experiment.latency)
         self._hosts = {host.name: host for host in network.hosts}
         self._edge = {host.interface.attached for host in network.hosts}
+        self._of_kind: dict[tuple[Side, IPv4Network | None], dict[object, Host]] = {}
 
     def at_edge(self, entries: Iterable[_Installed]) -> tuple[Probe, ...]:
         """A frame for each of these entries of the edge, if it takes frames of any host."""
@@ -91,17 +93,24 @@ class Probes:
         return [step for step in steps if isinstance(step, Lookup)]
 
     def _candidates(self, entry: FlowEntry) -> Iterator[tuple[str, str, int, str]]:
-        """Pairs of hosts whose frames an entry may take, with protocol and chain; sources differ in switch or class."""
+        """Pairs of hosts whose frames an entry may take, with protocol and chain: one of each two kinds of hosts."""
         match, ends = entry.match, self._ends
         for sources, targets in ((ends.world, ends.island), (ends.island, ends.world)):
-            places = {
-                (host.interface.attached.switch, self._latency.get(host.name)): host
-                for host in sources.within(match.ipv4_src)
+            for src, dst in product(self._kinds(sources, match.ipv4_src), self._kinds(targets, match.ipv4_dst)):
+                for number, chain in self._carriers(entry, src, dst):
+                    yield src.name, dst.name, number, chain
+
+    def _kinds(self, side: Side, prefix: IPv4Network | None) -> Iterable[Host]:
+        """A host of each kind within a prefix: behind the edge, packets of hosts of equal kind take the same entries.
+
+        Unless an entry is for one address: then it is the only host within its prefix.
+        """
+        if (side, prefix) not in self._of_kind:
+            self._of_kind[side, prefix] = {
+                (host.interface.attached.switch, self._latency.get(host.name), side.kind(host)): host
+                for host in side.within(prefix)
             }
-            for dst in targets.within(match.ipv4_dst)[:_TRIED] if places else ():
-                for src in places.values():
-                    for number, chain in self._carriers(entry, src, dst):
-                        yield src.name, dst.name, number, chain
+        return self._of_kind[side, prefix].values()
 
     def _probe(self, compiled: CompiledEntry, entry: FlowEntry, turn: int) -> Probe | None:
         """A frame that the entry takes; the destination host changes with ``turn``, so that all hosts are reached."""

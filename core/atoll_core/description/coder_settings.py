@@ -116,7 +116,7 @@ class CoderSettings(BoxSettings):
     )
     in_order_hold: Annotated[Duration, Between(Duration, "0 ms", "10 s")] = Field(
         default=Duration(0),
-        description="Time for which packets that come after a missing one wait for it, so that hosts get them in order. "
+        description="Time for which packets that come after a missing one wait for it, in the order of the tunnel. "
         "Default 0 ms: none waits.",
     )
     small: Annotated[Size, Between(Size, "0 B", "9216 B")] = Field(

@@ -11,12 +11,13 @@ from typing import Any
 
 import pytest
 
-from tests.guests.twin_guest import BUSY, CROWDED, MANY, REBOOT_S, SLOW
+from tests.guests.twin_guest import AFTER, BEFORE, CROWDED, MANY, REBOOT_S, REBOOTED, SLOW
 from tests.support.swap_proof import SWAPS
 from tests.support.virtual_runs import HANGS_S, said_inside
 from tests.system.virtual.test_virtual_swaps import swapped
 
 DRIVERS = ["procurve-v2", "procurve-v3"] if os.environ.get("ATOLL_TWINS") == "all" else ["procurve-v2"]
+_SHIFTED = 3  # stages: install, probe, shift
 _FEW = 3  # swaps of `make test-virtual`
 
 pytestmark = [pytest.mark.virtual, pytest.mark.timeout(HANGS_S + 10 * SWAPS)]
@@ -67,15 +68,19 @@ def test_a_table_that_is_full_before_its_size_leads_back(found: dict[str, Any]) 
 
 
 def test_a_reboot_at_any_stage_ends_in_exactly_the_old_or_the_new_plan(found: dict[str, Any]) -> None:
-    """In the tables that the switch tells, and in those that it forwards by."""
+    """In the tables that the switch tells, and in those that it forwards by; each switch, and outside of stages, too."""
     reboots = found["reboots"]
-    assert [(each["exact"], each["forwards"]) for each in reboots] == [(True, True)] * len(reboots), reboots
-    assert {each["outcome"] for each in reboots} <= {"old", "new"}
-    lost = [note for note in found["notes"] if note.startswith(f"{BUSY} lost its control channel")]
-    back = [note for note in found["notes"] if note.startswith(f"{BUSY} connected again after ")]
-    assert len(lost) + len(back) > 0, found["notes"]
-    away_s = [float(away[1]) for note in back if (away := re.search(r"after ([0-9.]+) s", note))]
-    assert all(away <= REBOOT_S + 1 for away in away_s), away_s
+    assert len(reboots) == len(REBOOTED) * (AFTER - BEFORE + 1)
+    for each in reboots:
+        assert (each["exact"], each["forwards"], each["rebooted"]) == (True, True, 1), each
+        assert each["outcome"] == ("old" if each["why"] else "new"), each
+        assert each["outcome"] == "new" or each["passed"] < _SHIFTED, each
+    for switch in REBOOTED:
+        lost = [note for note in found["notes"] if note.startswith(f"{switch} lost its control channel")]
+        back = [note for note in found["notes"] if note.startswith(f"{switch} connected again after ")]
+        assert len(lost) + len(back) > 0, found["notes"]
+        away_s = [float(away[1]) for note in back if (away := re.search(r"after ([0-9.]+) s", note))]
+        assert all(away <= REBOOT_S + 1 for away in away_s), away_s
 
 
 def test_entries_in_software_carry_a_hundred_packets_a_second(found: dict[str, Any]) -> None:
