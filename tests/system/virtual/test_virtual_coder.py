@@ -225,6 +225,26 @@ def test_titrated_repair_packets_wait_for_traffic_that_bypasses_the_coder(tmp_pa
     assert 0.03e9 < max(found) < 0.065e9, "120 kB at 16 Mbit/s are 60 ms"
 
 
+@pytest.mark.parametrize("chains", [1, 2])
+def test_chains_over_one_link_wait_for_each_other(tmp_path: Path, project: Path, chains: int) -> None:
+    """Packets for 15.6 Mbit/s in one or two tunnels over 16 Mbit/s: repair packets of neither push others out.
+
+    Each of two tunnels alone would have room for all of its repair packets, which are 4.7 Mbit/s together.
+    """
+    load = (
+        "traffic: {channels: 8, flow_sizes: 10 MB, write_rate: 1 Mbit/s}\n"
+        f"udp: {{rate: 7 Mbit/s, packet: {UDP_PACKET} B, flow_sizes: 10 MB}}\n"
+    )
+    udp = "branches: {udp: {carries: {island: 10.20.1.0/24}, chain: [tap-w, coder-w, sat, coder-i, tap-i]}}\n"
+    code = "generation: 10, redundancy: 3, scheduler: titrated, link_rate: 16 Mbit/s, link_queue: 120 kB"
+    summary = ran(tmp_path, project, code, load=load, more=udp if chains == 2 else "")
+    assert set(summary["chains"]) == ({"main", "udp"} if chains == 2 else set())
+    assert summary["loss_bytes_link"] == summary["udp"]["lost_packets"] == 0
+    encoder = summary["boxes"]["coder-w"]
+    assert encoder["dropped_repair_packets"] > 100, "there was no room for them in time"
+    assert encoder["repair_packets"] > 100, "there was room for some"
+
+
 def example(directory: Path, project: Path, name: str, *settings: str) -> dict[str, Any]:
     """A valid run of an example that comes with atoll, with settings in the language of ``--set``."""
     directory.mkdir(exist_ok=True)

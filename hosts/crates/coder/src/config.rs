@@ -115,7 +115,7 @@ pub(crate) struct Interface {
 }
 
 /// A MAC address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Mac(pub(crate) [u8; 6]);
 
@@ -171,6 +171,8 @@ impl TryFrom<String> for Prefix {
 #[serde(deny_unknown_fields)]
 pub(crate) struct TunnelConfig {
     pub(crate) carries: Carries,
+    /// The names of the links between the coders. Tunnels with the same ones, in the same direction, share their queue.
+    pub(crate) links: Vec<String>,
     /// Where the other coder is.
     pub(crate) peer_at: Side,
     /// Outer addresses.
@@ -405,6 +407,12 @@ impl Config {
                 room_bytes,
             },
         }
+    }
+
+    /// Whether repair packets of two tunnels wait for the same queue of a link.
+    pub(crate) fn share_a_queue(&self, one: &TunnelConfig, other: &TunnelConfig) -> bool {
+        matches!(self.scheduler, Scheduling::Titrated { .. })
+            && (one.peer_at, &one.links) == (other.peer_at, &other.links)
     }
 
     /// The longest packet that fits into a tunnel through that side's legs.

@@ -24,6 +24,7 @@ mod ipv4;
 mod lab_packets;
 mod numbering;
 mod outer;
+mod outlet;
 mod program;
 mod request;
 mod scheduler;

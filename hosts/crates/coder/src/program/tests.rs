@@ -18,6 +18,9 @@ const SERVER: [u8; 4] = [10, 10, 0, 1];
 const CLIENT: [u8; 4] = [10, 20, 0, 1];
 const TCP: u8 = 6;
 
+#[path = "sharing.rs"]
+mod sharing;
+
 /// The coders of both ends, which carry all packets between the prefixes of the contract's first example.
 fn pair(change: impl Fn(&mut Value)) -> (Coder, Coder) {
     let of = |at_world: bool| {
@@ -337,7 +340,7 @@ fn repair_packets_are_dropped_when_their_generation_has_arrived() {
     arrive(&mut far, WORLD, 10 * MS, &sent);
     let reports = frames(&wake(&mut far, 110 * MS));
     arrive(&mut near, ISLAND, 120 * MS, &reports);
-    let (sums, held) = (near.sums(), near.tunnels[0].held());
+    let (sums, held) = (near.sums(), near.outlets[0].scheduler.held());
     assert_eq!((sums.useless_repair_packets, held.packets), (1, 1));
     let repaired = arrive(
         &mut far,
@@ -390,7 +393,7 @@ fn repair_packets_of_a_window_are_dropped_when_all_of_it_has_arrived() {
     arrive(&mut far, WORLD, 10 * MS, &sent);
     let reports = frames(&wake(&mut far, 110 * MS));
     arrive(&mut near, ISLAND, 120 * MS, &reports);
-    let (sums, held) = (near.sums(), near.tunnels[0].held());
+    let (sums, held) = (near.sums(), near.outlets[0].scheduler.held());
     assert_eq!((sums.useless_repair_packets, held.packets), (1, 1));
     let repairs = frames(&wake(&mut near, 500 * MS));
     let repaired = arrive(&mut far, WORLD, 510 * MS, &repairs);
