@@ -314,9 +314,7 @@ mod tests {
         settings.interfaces[0].in_band = true;
         let batch = settings.batch();
         assert!(batch.starts_with("link set dev pep-w.a mtu 1500 promisc on up\n"));
-        assert!(
-            batch.contains("route replace 10.10.0.0/16 dev pep-w.a scope link src 10.0.0.1\n")
-        );
+        assert!(batch.contains("route replace 10.10.0.0/16 dev pep-w.a scope link src 10.0.0.1\n"));
         assert!(batch.contains("link set dev pep-w.b mtu 1500 arp off up\n"));
     }
 
