@@ -252,7 +252,7 @@ impl StreamDecoder for Decoder {
                 }
                 match self.reach(now_ns, generation) {
                     Some(slot) => {
-                        self.repair(now_ns, slot, (first_number, count, seed), symbol, deliver)
+                        self.repair(now_ns, slot, (first_number, count, seed), symbol, deliver);
                     }
                     None => self.received.sums.late_packets += 1,
                 }

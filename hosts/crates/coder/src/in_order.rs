@@ -205,7 +205,7 @@ mod tests {
             }
             let item = (100, *number);
             in_order.take(ms * MS, Some(*number), item, &mut |item| {
-                found.push((*ms, item))
+                found.push((*ms, item));
             });
         }
         while let Some(due_ns) = in_order.next_ns() {
