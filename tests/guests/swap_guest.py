@@ -60,7 +60,7 @@ class Options:
 
     ``lag_s``: how far the switches' data planes are behind their barriers at most, each of them anew in every
     ``lag_every``th swap. ``lagging``: only this switch is behind, by ``lag_s``. ``chains``: what is swapped to in turn,
-    instead of random chains. ``share``: of the UDP streams' rates. ``twin``: each switch is a twin of this hardware.
+    instead of random chains. ``latencies``: the latency classes of servers with each of these chains. ``share``: of the UDP streams' rates. ``twin``: each switch is a twin of this hardware.
     ``detours``: only swaps that pass versions in between; else none of them. ``experiment``: the file to begin with.
     """
 
@@ -74,6 +74,7 @@ class Options:
     lag_every: int = 1
     lagging: str = ""
     chains: Sequence[Sequence[str]] = ()
+    latencies: Sequence[Sequence[tuple[str, str]]] = ()
     share: float = 1.0
     twin: str = ""
     detours: bool = False
@@ -107,9 +108,11 @@ class Trial:
         versions: list[dict[str, Any]] = [{"hops": experiment.chain.hops, "swap": None}]
         refused = 0
         while len(versions) <= self._options.swaps:
-            chains = self._options.chains
-            hops = chains[(len(versions) - 1) % len(chains)] if chains else self._draw_hops(experiment, len(versions))
-            new = replace(experiment, chain=replace(experiment.chain, hops=tuple(hops)))
+            chains, latencies = self._options.chains, self._options.latencies
+            turn = len(versions) - 1
+            hops = chains[turn % len(chains)] if chains else self._draw_hops(experiment, len(versions))
+            latency = tuple((server, name) for server, name in latencies[turn % len(chains)]) if latencies else ()
+            new = replace(experiment, chain=replace(experiment.chain, hops=tuple(hops)), latency=latency)
             try:
                 planned = plan_swap(testbed.network, experiment, layout(testbed), new)
             except PlanError:
@@ -122,7 +125,8 @@ class Trial:
                 continue
             lags_s = self._lag(len(versions))
             passed = [version.chain.hops for version in planned.versions[1:]]
-            fact = {**await self._swap(new, backend), "lags_s": lags_s, "passed": passed}
+            subjects = [part.subject for part in planned.parts]
+            fact = {**await self._swap(new, backend), "lags_s": lags_s, "passed": passed, "subjects": subjects}
             if fact["outcome"] == "new":
                 experiment = new
             versions.append({"hops": new.chain.hops, "swap": fact})

@@ -11,6 +11,9 @@ Every machine has network, mount, PID and UTS namespaces, file systems in memory
 host key of its own on port 22, by which root gets in, and `tech`, who may sudo, and `guest`, who may not. Clients are
 reached as `tech`, all others as root. The bridges belong to an Open vSwitch of their own; their datapath ids are not
 those of lab.yaml, and they look for their controller on the management network.
+
+Hosts with a control address have no cable in the management network, but that address on exp0. This side is attached to
+the control port of the lab by ctl0, which has the first address of the control network.
 """
 
 import json
@@ -77,6 +80,9 @@ in_switches ovs-vswitchd unix:/run/sw/db.sock -vconsole:off
 """
 
 
+_CHECKSUMS = "ethtool -K {} tx off >/dev/null"
+"""Packets of a veth pair have no checksums in userspace, where the switches are; a real NIC makes them."""
+
 EXPERIMENT = ROOT / "tests" / "data" / "rack.yaml"
 LAB = ROOT / "tests" / "data" / "rack-lab.yaml"
 """What most tests have on a rack: small, and quickly up."""
@@ -92,6 +98,8 @@ class Rack:
         self.home = self.directory / "home"
         self.inventory = self.directory / "inventory.yaml"
         self.addresses = {name: f"10.99.0.{FIRST_HOST + i}" for i, name in enumerate(interface_slots(network))}
+        self.in_band = {host.name: str(host.control) for host in network.in_band_hosts}
+        self.addresses |= self.in_band
 
     def build(self) -> None:
         """Bring everything up; returns when every sshd listens. Skips the test where there is none."""
@@ -227,13 +235,14 @@ class Rack:
             "ip link set mgmt up",
         ]
         for name, address in {"switches": SWITCHES, **names}.items():
+            lines += [f"ip netns add {name}", f"ip -n {name} link set lo up"]
+            if name in self.in_band:
+                continue
             lines += [
-                f"ip netns add {name}",
                 f"ip link add m-{name} type veth peer name mgmt0 netns {name}",
                 f"ip link set m-{name} master mgmt up",
                 f"ip -n {name} address add {address}/24 dev mgmt0",
                 f"ip -n {name} link set mgmt0 up",
-                f"ip -n {name} link set lo up",
             ]
         lines.append("ip netns exec switches sysctl -qw net.ipv6.conf.default.disable_ipv6=1")  # ports are no hosts
         ports, splitters = list[str](), list[str]()
@@ -265,6 +274,16 @@ class Rack:
                     lines.append(f"ip -n switches link set {port} master {lan}")
                 elif not tap:
                     ports.append(_port(interface.attached.switch, port, interface.attached.port))
+        if (control := self.network.control) is not None:
+            at, length = control.port, control.network.prefixlen
+            port = f"{at.switch}-{at.port}"
+            lines += [f"ip -n switches link add {port} type veth peer name ctl0 netns $$", *_plugged(port)]
+            lines += [f"ip address add {control.network[1]}/{length} dev ctl0", "ip link set ctl0 up"]
+            ports.append(_port(at.switch, port, at.port))
+            for name, address in self.in_band.items():
+                lines += [f"ip -n {name} address add {address}/{length} dev exp0", f"ip -n {name} link set exp0 up"]
+                lines.append(f"ip netns exec {name} {_CHECKSUMS.format('exp0')}")
+            lines.append(_CHECKSUMS.format("ctl0"))
         lines += [_OVS, f"ovs-vsctl {self._bridges()} {' '.join(ports)} {self._trunks()}", *splitters]
         for name in names:
             machine = shlex.quote(f"#machine {name}\n{_MACHINE}")

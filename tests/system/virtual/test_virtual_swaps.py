@@ -46,6 +46,20 @@ def test_any_chain_becomes_any_other_one_without_spare_legs(tmp_path: Path) -> N
     assert all(swap["shifts"] == sorted(swap["shifts"]) for swap in swaps)
 
 
+def test_latencies_change_between_or_behind_chains_where_they_cannot_before(tmp_path: Path) -> None:
+    """Chains and latencies of one swap, in a lab whose routed boxes have no spare legs and whose switches lag."""
+    swaps = swapped(
+        tmp_path,
+        swaps=3,
+        detours=True,
+        chains=[["sat", "r2", "tap-i", "r1"], ["sat", "r1", "tap-w", "tap-i"], ["r2", "sat", "tap-i"]],
+        latencies=[[("w2", "rtt-20")], [("w1", "rtt-20"), ("w2", "rtt-80")], [("w1", "rtt-80"), ("w2", "rtt-20")]],
+        experiment="scattered.yaml",
+        lag_s=1.0,
+    )
+    assert [swap["subjects"] for swap in swaps] == [*[["chains", "latency", "chains"]] * 2, ["chains", "latency"]]
+
+
 def swapped(directory: Path, *, may_queue_overflow: bool = False, **options: Any) -> list[dict[str, Any]]:
     """The swaps, after which no packet may be missing, but those that the link's full queue dropped and counted."""
     options = {"backend": "tc", "virtual": True, "lag_s": 3.0, "share": 0.2} | options

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll_controller.fabric.swap_plan import Swap, plan_swap
+from atoll_controller.fabric.swap_plan import Subject, Swap, plan_swap
 from atoll_controller.planner.swap_text import parts_json, swap_lines
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Experiment
@@ -99,3 +99,33 @@ def test_a_swap_that_needs_no_version_in_between_has_none(planned: Planned) -> N
     assert len(swap.parts) == 1
     assert list(swap_lines(swap)) == ["connections through pep-w, pep-i break"]
     assert list(swap_lines(planned("geo.yaml", ("sat",), ("sat",)))) == []
+
+
+def test_latencies_change_behind_the_chain_if_they_cannot_before(project: Path) -> None:
+    """Hosts of both ends are on each switch, and the old chain leaves packets without the tags that other latencies need."""
+    swap = scattered(project, ("sat", "r1", "tap-w", "tap-i"), ("r2", "sat", "tap-i"))
+    assert [part.subject for part in swap.parts] == [Subject.CHAINS, Subject.LATENCY]
+    assert [part.before.latency for part in swap.parts] == [BEFORE, BEFORE]
+    first, second, third = swap_lines(swap)
+    assert first == "the swap has 2 parts, one after the other:"
+    assert second.startswith("  1. chain r2 sat tap-i; at least ")
+    assert third.startswith("  2. w2 rtt-20 instead of rtt-80; at least ")
+
+
+def test_latencies_change_in_a_version_in_between_if_they_can_only_there(project: Path) -> None:
+    """The chain without routed boxes, which has the old latencies first, then the new ones."""
+    swap = scattered(project, ("tap-w", "r1", "sat", "tap-i"), ("sat", "r2", "tap-i", "r1"))
+    assert [part.subject for part in swap.parts] == [Subject.CHAINS, Subject.LATENCY, Subject.CHAINS]
+    assert [part.without for part in swap.parts] == [("r1",), ("r1",), ()]
+    assert [part["subject"] for part in parts_json(swap)] == ["chains", "latency", "chains"]
+    assert swap.versions[-1].latency == AFTER
+
+
+BEFORE, AFTER = (("w2", "rtt-80"),), (("w2", "rtt-20"),)
+
+
+def scattered(project: Path, old: tuple[str, ...], new: tuple[str, ...]) -> Swap:
+    """A swap of the chain and of a server's latency in a lab of hosts of both ends on each switch."""
+    network, bare = load_experiment(project / "tests" / "data" / "swaps" / "scattered.yaml")
+    before, after = replace(with_chain(bare, old), latency=BEFORE), replace(with_chain(bare, new), latency=AFTER)
+    return plan_swap(network, before, UNTAGGED, after)
