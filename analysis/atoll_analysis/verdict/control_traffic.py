@@ -13,17 +13,17 @@ from atoll_core.plural import bit_rate, counted
 class ControlCount(TypedDict):
     """Packets of one direction."""
 
-    packets: int
-    bytes: int  # of frames
+    packets: int  # packets, with those that were sent again
+    bytes: int  # bytes of their frames
 
 
 class ControlTraffic(TypedDict):
     """Packets of in-band control of all its hosts together, ARP included."""
 
-    hosts: int  # that have in-band control
-    seconds: float  # between the readings of the counters, which a hardware switch updates every 20 s by default
-    to_hosts: ControlCount
-    to_daemon: ControlCount
+    hosts: int  # hosts that have in-band control
+    seconds: float  # time between the readings of the counters, which a hardware switch updates every 20 s by default
+    to_hosts: ControlCount  # from the machine that runs atoll
+    to_daemon: ControlCount  # from the hosts
 
 
 def in_band_control(manifest: Mapping[str, Any]) -> ControlTraffic | None:
