@@ -60,8 +60,9 @@ class Options:
 
     ``lag_s``: how far the switches' data planes are behind their barriers at most, each of them anew in every
     ``lag_every``th swap. ``lagging``: only this switch is behind, by ``lag_s``. ``chains``: what is swapped to in turn,
-    instead of random chains. ``latencies``: the latency classes of servers with each of these chains. ``share``: of the UDP streams' rates. ``twin``: each switch is a twin of this hardware.
-    ``detours``: only swaps that pass versions in between; else none of them. ``experiment``: the file to begin with.
+    instead of random chains. ``latencies``: the latency classes of servers with each of these chains. ``share``: of the
+    UDP streams' rates. ``twin``: each switch is a twin of this hardware. ``detours``: only swaps that pass versions in
+    between; else none of them. ``experiment``: the file to begin with.
     """
 
     swaps: int

@@ -114,7 +114,7 @@ class Trial:
         return {"why": why, "exact": await self._holds(plan), "forwards": await self._forwards(plan)}
 
     async def _reboot(self, switch: str, passed: int) -> dict[str, Any]:
-        """A swap to the other chain, in which a switch reboots after that many stages, with the plan that it ends in."""
+        """A swap to the other chain, in which a switch reboots after that many stages, and how it ended."""
         testbed, before = self._testbed, self._plan
         hops = ("tap-w", "r2", "sat", "tap-i")
         if testbed.experiment is not None and testbed.experiment.chain.hops == hops:

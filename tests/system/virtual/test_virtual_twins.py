@@ -68,7 +68,7 @@ def test_a_table_that_is_full_before_its_size_leads_back(found: dict[str, Any]) 
 
 
 def test_a_reboot_at_any_stage_ends_in_exactly_the_old_or_the_new_plan(found: dict[str, Any]) -> None:
-    """In the tables that the switch tells, and in those that it forwards by; each switch, and outside of stages, too."""
+    """In the tables that the switch tells, and in those that it forwards by; before a swap, in it and after."""
     reboots = found["reboots"]
     assert len(reboots) == len(REBOOTED) * (AFTER - BEFORE + 1)
     for each in reboots:

@@ -102,7 +102,7 @@ def test_a_swap_that_needs_no_version_in_between_has_none(planned: Planned) -> N
 
 
 def test_latencies_change_behind_the_chain_if_they_cannot_before(project: Path) -> None:
-    """Hosts of both ends are on each switch, and the old chain leaves packets without the tags that other latencies need."""
+    """Hosts of both ends are on each switch: with the old chain, packets lack tags that other latencies need."""
     swap = scattered(project, ("sat", "r1", "tap-w", "tap-i"), ("r2", "sat", "tap-i"))
     assert [part.subject for part in swap.parts] == [Subject.CHAINS, Subject.LATENCY]
     assert [part.before.latency for part in swap.parts] == [BEFORE, BEFORE]
