@@ -41,6 +41,7 @@ from atoll_analysis.tables.probe_filter import most_bytes, of_changes
 from atoll_analysis.tables.queue_intervals import full_size_bytes, standing_window_s
 from atoll_analysis.tables.run_data import RunData, cut_short, read_run_data
 from atoll_analysis.tables.tables import WINDOW_NS, Tables, build_tables, traffic_hosts
+from atoll_analysis.verdict.control_traffic import control_notes, in_band_control
 from atoll_analysis.verdict.drop_report import lost_outside, outside_notes
 from atoll_analysis.verdict.duplicate_addresses import duplicate_addresses
 from atoll_analysis.verdict.findings import Verdict, verdict_of
@@ -208,6 +209,8 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
     )
     if heat := host_heat(facts.manifest):
         summary["host_heat"] = heat
+    if control := in_band_control(facts.manifest):
+        summary["in_band_control"] = control
     if duplicates := duplicate_addresses(facts.network, tables.decoded):
         summary["duplicate_addresses"] = duplicates
     if residual := residual_bursts(tables, facts):
@@ -221,6 +224,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
     summary["caveats"] = [finding.text for finding in findings if not finding.grave]
     summary["verdict"] = verdict_of(findings)
     summary["notes"] += [*accounts(summary), *silent_starts(summary["start"]), *outside_notes(summary["lost_outside"])]
+    summary["notes"] += control_notes(summary.get("in_band_control"))
     return summary
 
 

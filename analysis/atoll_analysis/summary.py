@@ -15,6 +15,7 @@ from atoll_analysis.figures.regimes import RegimeFigures
 from atoll_analysis.figures.standing_queue import StandingQueue
 from atoll_analysis.figures.start_skew import StartFigures
 from atoll_analysis.figures.udp import UdpFigures
+from atoll_analysis.verdict.control_traffic import ControlTraffic
 from atoll_analysis.verdict.drop_report import LostOutside
 from atoll_analysis.verdict.duplicate_addresses import DuplicateAddress
 from atoll_analysis.verdict.host_heat import HostHeat
@@ -270,6 +271,8 @@ class Summary(TypedDict):
     duplicate_addresses: NotRequired[list[DuplicateAddress]]
     # heat and load of machines, by name; absent: of no machine is anything known
     host_heat: NotRequired[dict[str, HostHeat]]
+    # packets of in-band control during the measurement; absent: no host has it, or a switch did not tell
+    in_band_control: NotRequired[ControlTraffic]
 
     # traffic
 

@@ -9,6 +9,7 @@ from itertools import chain as joined
 from atoll_apps.compiler.flow_compiler import CompiledEntry, compile_segment
 from atoll_apps.compiler.overlap import shadowed
 from atoll_apps.compiler.tag_allocation import EntryPlace, ambiguous_pairs, entry_of, place_of, tag_segment, tap_vlans
+from atoll_apps.control import control_entries
 from atoll_apps.segments import chain, delivery, latency
 from atoll_apps.segments.chain_routes import BoxTraversal, ChainRoute, routes
 from atoll_apps.segments.segment import App, GapId, Segment
@@ -25,10 +26,11 @@ _APPS = (delivery, latency, chain)
 
 @dataclass(frozen=True, slots=True)
 class Steering:
-    """The compiled entries of an experiment, and the tags that they use."""
+    """The compiled entries of an experiment, and the tags that they use; ``control``: those of in-band control."""
 
     compiled: tuple[CompiledEntry, ...]
     layout: Layout
+    control: tuple[FlowEntry, ...] = ()
 
     @property
     def entries(self) -> tuple[FlowEntry, ...]:
@@ -36,7 +38,7 @@ class Steering:
         same: dict[tuple[str, int, Match], list[FlowEntry]] = defaultdict(list)
         for each in self.compiled:
             same[each.entry.switch, each.entry.priority, each.entry.match].append(each.entry)
-        return tuple(sorted(map(_merge, same.values()), key=sort_key))
+        return tuple(sorted((*map(_merge, same.values()), *self.control), key=sort_key))
 
 
 def flow_entries(network: Network, experiment: Experiment, layout: Layout = UNTAGGED) -> tuple[FlowEntry, ...]:
@@ -97,6 +99,7 @@ class Compiler:
         self._experiment = experiment
         self._topology = Topology.of(network)
         self._taps = tap_vlans(network)
+        self._control = control_entries(network)
         self._segments: dict[tuple[str, tuple[BoxTraversal, ...]], dict[GapId, list[Segment]]] = {}
         self._compiled: dict[tuple[GapId, int | None], tuple[list[Segment], list[CompiledEntry]]] = {}
         self._unambiguous: dict[str, list[list[CompiledEntry]]] = {}  # by chain: the last entries without a clash
@@ -113,7 +116,7 @@ class Compiler:
                 gap_id = GapId(tag.chain, tag.direction, tag.gap)
                 compiled[gap_id] = self._compile(gap_id, segments[gap_id], layout)
             found += joined.from_iterable(compiled.values())
-        return Steering(tuple(found), layout)
+        return Steering(tuple(found), layout, self._control)
 
     def _clash(self, chain: str, compiled: list[list[CompiledEntry]]) -> tuple[CompiledEntry, CompiledEntry] | None:
         """Two entries of a chain that match the same frames; None if there are none."""

@@ -4,7 +4,8 @@
 The agent is one process (``atoll-host agent``) at the other end of a byte stream: a child process, possibly started
 through a command (``nsenter ... --`` into an emulated lab), or the far end of an SSH channel (``ssh/remote_agent``).
 When the stream ends, the agent ends everything that it has started. A network connection can also fail silently: both
-sides therefore send a heartbeat every second, and each ends the stream if it has received nothing for some seconds.
+sides therefore send a heartbeat every second, and each ends the stream if it has received nothing for 8 s. On the
+network of a measurement (in-band control) both times are eight times as long.
 """
 
 import asyncio
@@ -31,7 +32,7 @@ _LONGEST_REQUEST_S = 300.0  # a tool of the agent's may take 20 s, and requests 
 # The agent needs a second at most for its jobs, a moment for its settings.
 _CLOSE_TIMEOUT_S = 10.0
 
-_BEAT_EVERY_S = 1.0
+_BEATS = 8  # within the timeout of the heartbeat
 
 # Metrics arrive once a period, at the start and at the end; delayed ones arrive together.
 _METRICS_AT_ONCE = 10
@@ -306,10 +307,10 @@ class Agent:
         self._take(cast("dict[str, Any]", message))
 
     async def _beat(self, silence_s: float) -> None:
-        """Send a heartbeat every second; end the stream if nothing was received for ``silence_s``."""
+        """Send a heartbeat eight times in ``silence_s``; end the stream if nothing was received for that time."""
         while not self.closed.done():
             self._write('{"op":"beat"}')
-            await asyncio.sleep(_BEAT_EVERY_S)
+            await asyncio.sleep(silence_s / _BEATS)
             if time.monotonic() - self._heard_s > silence_s and self._stream is not None:
                 self._why = f"{self.name} has been silent for {silence_s:g} s"
                 self._stream.kill()

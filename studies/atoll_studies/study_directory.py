@@ -66,7 +66,7 @@ class Attempt:
 
     path: Path
     outcome: str  # a verdict, or FAILED
-    message: str  # why it is not valid; empty if it is
+    message: str  # why it is not valid, or its caveats
     wall_s: float
     provenance: Provenance
 

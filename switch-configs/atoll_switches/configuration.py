@@ -114,6 +114,8 @@ def _cables(network: Network, switch: str) -> dict[int, str]:
         if learning.uplink.switch == switch:
             hosts = counted(len(network.hosts_behind(learning.name)), "host")
             found[learning.uplink.port] = f"learning switch {learning.name}, {hosts}"
+    if network.control is not None and network.control.port.switch == switch:
+        found[network.control.port.port] = "in-band control: the machine that runs atoll"
     for trunk in network.trunks:
         for here, there in ((trunk.a, trunk.b), (trunk.b, trunk.a)):
             if here.switch == switch:

@@ -9,7 +9,7 @@ from enum import StrEnum
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import MTU, Network
 from atoll_core.lab.twin import TwinSettings
-from atoll_core.plan.flow_entry import FlowEntry
+from atoll_core.plan.flow_entry import ARP, FlowEntry
 from atoll_switches.capability_profile import (
     Profile,
     behaviour,
@@ -21,6 +21,7 @@ from atoll_switches.capability_profile import (
 
 _UNLIMITED_BIT_S = 10**9  # what a cable carries where no link limits the traffic
 _PACKETS_PER_ACK = 2  # RFC 5681, 4.2
+_CONTROL_PACKETS_S = 1  # of in-band control while measuring: some packets in ten seconds for each host
 
 
 class Place(StrEnum):
@@ -124,6 +125,8 @@ def _expected(network: Network, entry: FlowEntry, rates: tuple[int, int]) -> int
     if not entry.actions:
         return 0
     src, dst = entry.match.ipv4_src, entry.match.ipv4_dst
+    if network.control is not None and (entry.match.eth_type == ARP or src == network.control.network):
+        return _CONTROL_PACKETS_S
     if (dst and dst.subnet_of(network.island)) or (src and src.subnet_of(network.world)):
         return to_island
     if (dst and dst.subnet_of(network.world)) or (src and src.subnet_of(network.island)):

@@ -24,7 +24,6 @@ from atoll_controller.planner.planner import make_plan
 from atoll_core.codec import to_json
 from atoll_core.errors import AtollError, LabError
 from atoll_core.events.event_bus import EventBus
-from atoll_core.events.events import Progress
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.inventory import Inventory
 from atoll_core.lab.network import Network
@@ -89,7 +88,7 @@ class Testbed:
         slack: Duration = TIMER_SLACK,
         inventory: Inventory | None = None,
     ) -> "Testbed":
-        """Bring the lab up: machines, switches and a controller; the switches' tables are not changed.
+        """Bring the lab up: machines, switches and a controller; the entries of in-band control, and no others.
 
         ``events``: of the testbed. ``slack``: the timer slack of the platform. ``inventory``: of real machines; without
         one, the lab is emulated. Raises LabError or MachineError, and leaves nothing behind then.
@@ -101,13 +100,7 @@ class Testbed:
         else:
             from atoll_testbed.platforms.hardware import HardwarePlatform  # imports asyncssh
 
-            platform = await HardwarePlatform.start(network, inventory, events)
-            events.publish(Progress("controller and switches"))
-            try:
-                controller = await platform.start_controller(runtime)
-            except BaseException:
-                await platform.stop()
-                raise
+            platform, controller = await HardwarePlatform.start(network, inventory, runtime, events)
         try:
             await platform.all_switches(controller)
         except BaseException:

@@ -77,6 +77,12 @@ def test_loads_of_every_kind_have_the_shape_of_an_example(project: Path, load: s
         assert shape(job.config) in known, (job.name, job.config)
 
 
+def test_loads_of_hosts_with_in_band_control_have_the_shape_of_an_example(project: Path) -> None:
+    planned = jobs(*load_experiment(project / "tests" / "data" / "rack-in-band.yaml"))
+    (example,) = (each for each in examples(project, "load", "keeper") if each.get("quiet"))
+    assert [shape(job.config) for job in planned if job.argv[-1] == "load"] == [shape(example)] * 2
+
+
 def test_changes_of_the_load_have_the_shape_of_an_example(project: Path) -> None:
     changes = """changes=[{at: 10 s, traffic: {channels: 21, flow_sizes: {distribution: 10 kB, counts: ip}}},
         {at: 20 s, traffic: {flows_per_s: 50}, udp: {rate: 4 Mbit/s}}]"""

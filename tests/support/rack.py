@@ -4,10 +4,16 @@
     management network 10.99.0.0/24 (a bridge): this side 10.99.0.1, switches 10.99.0.2, machines from 10.99.0.11 on
     experiment network: cables (veth) from machines' exp0, exp1 to ports of Open vSwitch bridges; patch ports as trunks
 
+A learning switch is a bridge of the kernel, with a cable to an Open vSwitch bridge. A physical tap is a bridge in a
+cable, which sends each frame to the other end, and a copy to the capture host.
+
 Every machine has network, mount, PID and UTS namespaces, file systems in memory where it writes, and an sshd with a
 host key of its own on port 22, by which root gets in, and `tech`, who may sudo, and `guest`, who may not. Clients are
 reached as `tech`, all others as root. The bridges belong to an Open vSwitch of their own; their datapath ids are not
 those of lab.yaml, and they look for their controller on the management network.
+
+Hosts with a control address have no cable in the management network, but that address on exp0. This side is attached to
+the control port of the lab by ctl0, which has the first address of the control network.
 """
 
 import json
@@ -22,8 +28,8 @@ from pathlib import Path
 import pytest
 
 from atoll_core.description.loader import load_lab
-from atoll_core.lab.inventory import interface_slots
-from atoll_core.lab.network import HostRole, Network
+from atoll_core.lab.inventory import ISLAND, interface_slots
+from atoll_core.lab.network import HostRole, Network, Tap
 from tests.support.sandbox import ATOLL, ROOT, Sandbox
 
 CONTROLLER = "10.99.0.1"
@@ -74,6 +80,9 @@ in_switches ovs-vswitchd unix:/run/sw/db.sock -vconsole:off
 """
 
 
+_CHECKSUMS = "ethtool -K {} tx off >/dev/null"
+"""Packets of a veth pair have no checksums in userspace, where the switches are; a real NIC makes them."""
+
 EXPERIMENT = ROOT / "tests" / "data" / "rack.yaml"
 LAB = ROOT / "tests" / "data" / "rack-lab.yaml"
 """What most tests have on a rack: small, and quickly up."""
@@ -89,6 +98,8 @@ class Rack:
         self.home = self.directory / "home"
         self.inventory = self.directory / "inventory.yaml"
         self.addresses = {name: f"10.99.0.{FIRST_HOST + i}" for i, name in enumerate(interface_slots(network))}
+        self.in_band = {host.name: str(host.control) for host in network.in_band_hosts}
+        self.addresses |= self.in_band
 
     def build(self) -> None:
         """Bring everything up; returns when every sshd listens. Skips the test where there is none."""
@@ -224,25 +235,56 @@ class Rack:
             "ip link set mgmt up",
         ]
         for name, address in {"switches": SWITCHES, **names}.items():
+            lines += [f"ip netns add {name}", f"ip -n {name} link set lo up"]
+            if name in self.in_band:
+                continue
             lines += [
-                f"ip netns add {name}",
                 f"ip link add m-{name} type veth peer name mgmt0 netns {name}",
                 f"ip link set m-{name} master mgmt up",
                 f"ip -n {name} address add {address}/24 dev mgmt0",
                 f"ip -n {name} link set mgmt0 up",
-                f"ip -n {name} link set lo up",
             ]
         lines.append("ip netns exec switches sysctl -qw net.ipv6.conf.default.disable_ipv6=1")  # ports are no hosts
-        ports: list[str] = []
+        ports, splitters = list[str](), list[str]()
+        tap_in = {tap.interface.attached: tap for tap in self.network.taps if tap.physical}
+        lan_at = {learning.uplink: learning.name for learning in self.network.learning_switches}
+        for uplink, lan in lan_at.items():
+            lines.append(f"ip -n switches link add {lan} type bridge")
+            lines.append(f"ip -n switches link set {lan} up")
+            port = f"{uplink.switch}-{uplink.port}"
+            lines += [f"ip -n switches link add {port} type veth peer name up-{lan} netns switches"]
+            lines += [f"ip -n switches link set up-{lan} master {lan}", *_plugged(port), *_plugged(f"up-{lan}")]
+            ports.append(_port(uplink.switch, port, uplink.port))
         for name, interfaces in interface_slots(self.network).items():
-            for number, interface in enumerate(interfaces.values()):
-                port = f"{interface.attached.switch}-{interface.attached.port}"
+            for number, (slot, interface) in enumerate(interfaces.items()):
+                lan, tap = lan_at.get(interface.attached), tap_in.get(interface.attached)
+                port = f"{lan}-{name}" if lan else f"{interface.attached.switch}-{interface.attached.port}"
+                if tap:
+                    is_copy = tap.interface == interface
+                    if not is_copy:
+                        lines += [f"ip -n switches link add {port} type veth peer name {tap.name}-sw netns switches"]
+                        lines += [*_plugged(port), *_plugged(f"{tap.name}-sw")]
+                        ports += [_port(interface.attached.switch, port, interface.attached.port)]
+                        ports += _splitter(tap)
+                        splitters += _copies(tap, is_islands=slot.endswith(ISLAND))
+                    port = f"{tap.name}-{'copy' if is_copy else 'box'}"
                 lines.append(f"ip -n switches link add {port} mtu 1500 type veth peer name exp{number} netns {name}")
-                lines.append(f"ip -n switches link set {port} up")
-                # The switch's end is a port of a switch, which knows no offloads; the machine's end keeps its own.
-                lines.append(f"ip netns exec switches ethtool -K {port} tx off tso off gso off gro off >/dev/null")
-                ports.append(_port(interface.attached.switch, port, interface.attached.port))
-        lines += [_OVS, f"ovs-vsctl {self._bridges()} {' '.join(ports)} {self._trunks()}"]
+                lines += _plugged(port)
+                if lan:
+                    lines.append(f"ip -n switches link set {port} master {lan}")
+                elif not tap:
+                    ports.append(_port(interface.attached.switch, port, interface.attached.port))
+        if (control := self.network.control) is not None:
+            at, length = control.port, control.network.prefixlen
+            port = f"{at.switch}-{at.port}"
+            lines += [f"ip -n switches link add {port} type veth peer name ctl0 netns $$", *_plugged(port)]
+            lines += [f"ip address add {control.network[1]}/{length} dev ctl0", "ip link set ctl0 up"]
+            ports.append(_port(at.switch, port, at.port))
+            for name, address in self.in_band.items():
+                lines += [f"ip -n {name} address add {address}/{length} dev exp0", f"ip -n {name} link set exp0 up"]
+                lines.append(f"ip netns exec {name} {_CHECKSUMS.format('exp0')}")
+            lines.append(_CHECKSUMS.format("ctl0"))
+        lines += [_OVS, f"ovs-vsctl {self._bridges()} {' '.join(ports)} {self._trunks()}", *splitters]
         for name in names:
             machine = shlex.quote(f"#machine {name}\n{_MACHINE}")
             options = "--pid --mount --uts --fork --kill-child --mount-proc"
@@ -280,6 +322,30 @@ def rack_of(lab: Path, directory: Path) -> Generator[Rack]:
         rack = Rack(sandbox, load_lab(lab))
         rack.build()
         yield rack
+
+
+def _plugged(port: str) -> list[str]:
+    """The switch's end of a cable is a port of a switch, which knows no offloads; the machine's end keeps its own."""
+    return [
+        f"ip -n switches link set {port} up",
+        f"ip netns exec switches ethtool -K {port} tx off tso off gso off gro off >/dev/null",
+    ]
+
+
+def _splitter(tap: Tap) -> list[str]:
+    """The bridge of a physical tap: ports 1 to the switch, 2 to the box, 3 to the capture host."""
+    bridge = f"-- add-br {tap.name} -- set bridge {tap.name} datapath_type=netdev fail_mode=secure"
+    return [bridge, *(_port(tap.name, f"{tap.name}-{end}", 1 + i) for i, end in enumerate(("sw", "box", "copy")))]
+
+
+def _copies(tap: Tap, *, is_islands: bool) -> list[str]:
+    """What the bridge of a physical tap forwards. ``is_islands``: its box sends frames to the island through it."""
+    ways = {1: not is_islands, 2: is_islands}  # whether frames that enter there go to the island
+    return [
+        f"ovs-ofctl add-flow {tap.name} in_port={port},actions={3 - port}"
+        f"{',3' if to_island or not tap.to_island_only else ''}"
+        for port, to_island in ways.items()
+    ]
 
 
 def _port(switch: str, name: str, number: int) -> str:

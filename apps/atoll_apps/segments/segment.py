@@ -13,7 +13,8 @@ from atoll_core.lab.network import Tap
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tag_layout import Direction
 
-_COOKIE_MARK = 0xA7  # the first byte of every cookie that atoll uses
+COOKIE_MARK = 0xA7
+"""The first byte of every cookie that atoll uses."""
 
 
 class App(IntEnum):
@@ -22,6 +23,7 @@ class App(IntEnum):
     DELIVERY = 1
     LATENCY = 2
     CHAIN = 3
+    CONTROL = 4
 
 
 def cookie(app: App, segment: int, subject: int = 0, route: int = 0) -> int:
@@ -31,7 +33,7 @@ def cookie(app: App, segment: int, subject: int = 0, route: int = 0) -> int:
     subject is the class's VLAN id (latency) or the index of the gap (chain). A segment of an experiment always has the
     same cookie. An entry of several segments has the lowest.
     """
-    return _COOKIE_MARK << 56 | app << 48 | segment << 40 | (route & 0xFF) << 32 | subject
+    return COOKIE_MARK << 56 | app << 48 | segment << 40 | (route & 0xFF) << 32 | subject
 
 
 @dataclass(frozen=True, slots=True)

@@ -157,6 +157,7 @@ async def _coder(lab: Machines, netns: str, settings: dict[str, HostSettings], *
         "address": address,
         "peer_address": peer_address,
         "peer_mac": peer.mac,
+        "links": ["cable"],
     }
     legs = zip(("world", "island"), own, strict=True)
     config = {

@@ -85,7 +85,9 @@ def _say(text: str) -> None:
 
 
 def _print(switch: Switch, description: SwitchDescription, findings: Sequence[Finding]) -> None:
-    model = " ".join(filter(None, (description.manufacturer, description.hardware, description.software)))
+    brand = description.manufacturer
+    named = () if description.hardware.startswith(brand) else (brand,)  # HP ProCurve, not HP HP ProCurve
+    model = " ".join(filter(None, (*named, description.hardware, description.software)))
     print(f"{switch.name}: {model or 'unknown model'}, compared with {switch.driver}")
     rows = [(each.verdict.value, each.name, each.profile, each.seen) for each in findings]
     for line in columns([("", "behaviour", "profile", "seen"), *rows], indent="  "):

@@ -160,6 +160,20 @@ def diff(
     print(f"{switch} has the configuration that it needs")
 
 
+@switches.command(cls=PlainArguments, epilog="Example: atoll switches control lab.yaml --inventory rack.yaml")
+def control(
+    file: Annotated[Path, typer.Argument(help="lab.yaml or experiment.yaml", metavar="FILE")],
+    inventory: InventoryOption = None,
+) -> None:
+    """Install the flow entries of in-band control, so that hosts with one interface can be reached.
+
+    It is for the first contact with them, while no lab is up; `atoll up` does the same. All other entries stay.
+    """
+    from atoll_cli.commands.switch_control import install_in_band_control
+
+    install_in_band_control(file, inventory)
+
+
 @switches.command(cls=PlainArguments, epilog="Example: atoll switches probe sw-c lab.yaml --inventory rack.yaml")
 def probe(
     switch: Annotated[str, typer.Argument(help="name of the switch in the lab", metavar="SWITCH")],

@@ -67,7 +67,9 @@ class SweepProgress:
         counts = self._sweep.counts()
         text = f"{counts[State.DONE]} of {counted(self._sweep.taken, 'run')} done"
         text += f", {counts[State.OPTIONAL]} more if needed" if counts[State.OPTIONAL] else ""
-        for state, words in ((State.RUNNING, "running"), (State.INVALID, "invalid"), (State.FAILED, "failed")):
+        if self._live:
+            text += f", {counts[State.RUNNING]} running" if counts[State.RUNNING] else ""
+        for state, words in ((State.INVALID, "invalid"), (State.FAILED, "failed")):
             text += f", {counts[state]} {words}" if counts[state] else ""
         left_s = self._sweep.time_left_s(self._jobs)
         return f"{text}, about {duration_text(left_s)} to go" if left_s else text

@@ -15,6 +15,7 @@ from dataclasses import replace
 from itertools import groupby
 from typing import Any, TypeVar
 
+from atoll_apps.control import control_entries, is_control
 from atoll_controller.fabric.install_progress import InstallProgress
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.planner.entry_diff import ChangeAction, FlowChange, diff, explained
@@ -75,6 +76,34 @@ async def apply_flows(
         await _restore(controller, switches, before, error)
         raise
     return changes
+
+
+async def install_control(controller: Controller, network: Network) -> int:
+    """Install the entries of in-band control and leave all others as they are. Returns the number of changes.
+
+    Entries of an earlier description of in-band control are deleted. Raises LabError, PlanError.
+    """
+    wanted = control_entries(network)
+    identities = {entry.identity for entry in wanted}
+    before = await _read(controller, network.switches)
+    of_control = [
+        entry
+        for entry in _all(before)
+        if isinstance(entry, FlowEntry) and (entry.identity in identities or is_control(entry.cookie))
+    ]
+    changes = diff(wanted, of_control)
+    if changes:
+        await _make(controller, network.switches, changes, before)
+        held = {
+            each.identity: each
+            for each in _all(await _read(controller, network.switches))
+            if isinstance(each, FlowEntry)
+        }
+        for entry in wanted:
+            found = held.get(entry.identity)
+            if found is None or found.actions != entry.actions:
+                raise LabError(f"{entry.switch} acknowledged an entry that is missing from its table: {entry}")
+    return len(changes)
 
 
 async def read_tables(controller: Controller, network: Network) -> dict[str, tuple[FlowEntry | UnmanagedEntry, ...]]:

@@ -65,6 +65,7 @@ def _tunnels(network: Network, box: ChainBox, tunnels: tuple[Tunnel, ...]) -> li
                 "address": str(address),
                 "peer_address": str(peer_address),
                 "peer_mac": facing.mac,
+                "links": list(tunnel.links),
             }
         )
     return found

@@ -42,7 +42,7 @@ from atoll_core.experiment.trunk_load import (
 from atoll_core.experiment.tunnels import pairs_of
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import Backend
-from atoll_core.plan.tc_settings import early
+from atoll_core.plan.tc_settings import USE_ENGINE, early
 from atoll_core.platforms import VIRTUAL
 from atoll_core.plural import counted, listed
 from atoll_core.units import Duration, Rate, Size
@@ -403,7 +403,7 @@ def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) ->
             message = (
                 f"{rate} become {kept} if tc emulates the link (the default on virtual), because tc counts whole "
                 "bytes per second; "
-                "usual is a multiple of 8 bit/s, or --backend engine"
+                f"usual is a multiple of 8 bit/s, or {USE_ENGINE}"
             )
             yield _link_doubt(experiment, link, name, "rate", message)
 
@@ -414,7 +414,7 @@ def _early(network: Network, experiment: Experiment, backend: Backend | None) ->
         rate = (link.to_island if name == "to_island" else link.to_world).rate
         message = (
             f"a full-size packet takes {serialisation.ms:.1f} ms at {rate}; if tc emulates the link (the default on "
-            "virtual), the first packet after an idle time does not get this delay; --backend engine is exact"
+            f"virtual), the first packet after an idle time does not get this delay; {USE_ENGINE} is exact"
         )
         yield _link_doubt(experiment, link, name, "rate", message)
 

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """How every machine of the experiment network is set up.
 
-There is no ARP and no MAC rewriting: end hosts and routed boxes have on-link routes and permanent neighbours with their
-peers' real MAC addresses; transparent boxes and capture hosts only listen.
+There is no ARP, except of in-band control, and no MAC rewriting: end hosts and routed boxes have on-link routes and
+permanent neighbours with their peers' real MAC addresses; transparent boxes and capture hosts only listen.
 """
 
 from collections.abc import Iterable, Mapping
@@ -83,6 +83,7 @@ def _end_host(host: Host, peers: _Peers, mtus: Routes) -> HostSettings:
         routes=_routes(mtus, host.interface.mtu),
         neighbours=peers.neighbours,
         mtu=host.interface.mtu,
+        in_band=host.control is not None,
     )
     return HostSettings(host.name, (interface,))
 

@@ -10,7 +10,7 @@ from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import DIRECTIONS, Experiment, SteeringVersion
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
-from atoll_core.plan.tc_settings import Qdisc, TcSettings, link_settings
+from atoll_core.plan.tc_settings import USE_ENGINE, Qdisc, TcSettings, link_settings
 from atoll_core.units import Duration
 
 _CHANGED = ("rate_bit_s", "delay_ns", "queue_bytes")
@@ -59,7 +59,7 @@ def _tc_request(was: TcSettings, now: TcSettings) -> dict[str, Any]:
     if any(_place(one) != _place(other) for one, other in pairs) or len(was.commands) != len(now.commands):
         raise PlanError(
             f"links.{now.box}: the tc backend cannot add or remove a loss before the queue while a link runs; "
-            "give it a loss of 0 % before, or use --backend engine"
+            f"give it a loss of 0 % before, or use {USE_ENGINE}"
         )
     changed = [now for was, now in pairs if was != now and isinstance(now, Qdisc)]
     return {

@@ -55,6 +55,7 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
             "duration_ns": experiment.duration.ns,
             "congestion_control": experiment.congestion_control(client.name),
             **silence,
+            **({"quiet": True} if client.control is not None else {}),
             "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
         }
         limits = of_client(traffic, max(map(len, channels)))

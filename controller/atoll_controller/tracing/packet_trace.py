@@ -2,7 +2,7 @@
 """The path of a packet through a plan: switches and their entries, boxes, taps, delays. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import IPv4Address
 
@@ -11,7 +11,7 @@ from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, 
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment, Protocol
-from atoll_core.lab.network import DelayBox, Host, Network
+from atoll_core.lab.network import CONTROL, DelayBox, Host, Network
 from atoll_core.plan.flow_entry import FlowEntry, describe_actions
 from atoll_core.units import Duration
 
@@ -46,7 +46,8 @@ class TraceHop:
 class PacketTrace:
     """The path of packets from one host to another. ``delay_ns``: without queues and serialisation.
 
-    ``dst``: the address if no host has it. ``protocol``: the number if Protocol does not name it.
+    ``dst``: the address if no host has it. ``protocol``: the number if Protocol does not name it. ``chain``: empty for
+    in-band control, which takes none.
     """
 
     src: str
@@ -61,10 +62,12 @@ class PacketTrace:
 def trace(
     network: Network, experiment: Experiment, entries: tuple[FlowEntry, ...], src: str, dst: str, protocol: Protocol
 ) -> PacketTrace:
-    """The path of a packet between two hosts through switches with these entries.
+    """The path of a packet between two hosts, or in-band control to or from one, through switches with these entries.
 
-    Raises PlanError for unknown hosts and for hosts of one end.
+    Raises PlanError for unknown hosts, hosts of one end, and hosts without in-band control.
     """
+    if CONTROL in (src, dst):
+        return _control_trace(network, experiment, entries, src, dst, protocol)
     frame = Frame(named_host(network, src).address, named_host(network, dst).address, None, protocol.number)
     return trace_frame(network, experiment, entries, src, frame)
 
@@ -95,6 +98,24 @@ def trace_frame(
     return PacketTrace(src, dst, named, chain.name, arrives, sum(hop.delay_ns for hop in hops), hops)
 
 
+def _control_trace(
+    network: Network, experiment: Experiment, entries: tuple[FlowEntry, ...], src: str, dst: str, protocol: Protocol
+) -> PacketTrace:
+    host = named_host(network, dst if src == CONTROL else src)
+    control = network.control
+    if control is None or host.control is None:
+        raise PlanError(f"{host.name} has no in-band control; name a host with a 'control' address in lab.yaml")
+    taken = {each.control for each in network.in_band_hosts}
+    daemon = next(each for each in control.network.hosts() if each not in taken)
+    to_host = src == CONTROL
+    frame = Frame(daemon, host.control) if to_host else Frame(host.control, daemon)
+    start = control.port if to_host else host.interface.attached
+    steps = SwitchTables(network, entries).walk(replace(frame, protocol=protocol.number), start)
+    hops = tuple(_hop(network, experiment, step, to_island=to_host) for step in steps)
+    arrives = any(hop.kind is HopKind.HOST and hop.name == dst for hop in hops)
+    return PacketTrace(src, dst, protocol, "", arrives, 0, hops)
+
+
 def named_host(network: Network, name: str) -> Host:
     """The host of this name. Raises PlanError if there is none."""
     known = {host.name: host for host in network.hosts}
@@ -110,12 +131,15 @@ def host_of(network: Network, address: IPv4Address) -> Host | None:
 
 def trace_text(found: PacketTrace) -> str:
     """A trace as a table."""
-    if found.arrives:
+    if not found.chain:
+        end = "it arrives" if found.arrives else f"it does not arrive at {found.dst}"
+    elif found.arrives:
         end = f"one way at least {Duration(found.delay_ns)}, without queues"
     else:
         end = f"it does not arrive at {found.dst}"
     what = found.protocol if isinstance(found.protocol, Protocol) else f"IP protocol {found.protocol}"
-    title = f"{what} from {found.src} to {found.dst} takes chain {found.chain}: {end}"
+    way = f"takes chain {found.chain}" if found.chain else "is in-band control, past all chains"
+    title = f"{what} from {found.src} to {found.dst} {way}: {end}"
     return "\n".join((title, *columns(list(_rows(found)), indent="  ")))
 
 
@@ -162,6 +186,8 @@ def _reached(network: Network, experiment: Experiment, step: Delivery, *, to_isl
         return hop(HopKind.TAP, f"copy to interface {tap.interface.name} of {tap.host}")
     if step.name in {learning.name for learning in network.learning_switches}:
         return hop(HopKind.LEARNING_SWITCH, f"no host behind it has the address {step.frame.dst}")
+    if step.name == CONTROL:
+        return hop(HopKind.HOST, "the machine that runs atoll")
     host = network.host(step.name)
     behind = f", behind {host.interface.behind}" if host.interface.behind else ""
     return hop(HopKind.HOST, f"{host.role.value}{behind}")

@@ -5,6 +5,7 @@ import itertools
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
+from atoll_apps.control import is_control
 from atoll_controller.fabric.swap_plan import chain_drain_ns, latency_drain_ns
 from atoll_controller.openflow.messages.probe_frames import OTHER, TCP
 from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, SwitchTables
@@ -109,7 +110,7 @@ def _each_host(network: Network, walks: _Walks) -> Iterator[Path]:
 def _each_entry(walks: _Walks, left: set[FlowEntry]) -> Iterator[Path]:
     """For each unused entry some pairs whose packets it may match."""
     for entry in walks.entries:
-        if entry in left and entry.actions:
+        if entry in left and entry.actions and not is_control(entry.cookie):  # the agents' connections prove those
             for candidate in itertools.islice(_candidates(walks, entry), _TRIED):
                 yield walks.path(*candidate)
                 if entry not in left:

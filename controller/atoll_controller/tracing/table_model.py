@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 
 from atoll_core.errors import PlanError
-from atoll_core.lab.network import Network
+from atoll_core.lab.network import CONTROL, Network
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import IPV4, FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
 
@@ -40,7 +40,10 @@ class Lookup:
 
 @dataclass(frozen=True, slots=True)
 class Delivery:
-    """A frame arrived from this port at a machine or tap; at a learning switch if no host behind it has the address."""
+    """A frame arrived from this port at a machine or tap; at a learning switch if no host behind it has the address.
+
+    ``name``: CONTROL for the machine that runs atoll.
+    """
 
     name: str
     frame: Frame
@@ -70,6 +73,10 @@ class SwitchTables:
         self._machines = {host.interface.attached: host.name for host in network.hosts}
         self._machines |= {each.uplink: each.name for each in network.learning_switches}
         self._behind = {(host.interface.attached, host.address): host.name for host in network.hosts}
+        if network.control is not None:
+            self._machines[network.control.port] = CONTROL
+            in_band = ((host.interface.attached, host.control, host.name) for host in network.in_band_hosts)
+            self._behind |= {(port, address): name for port, address, name in in_band if address is not None}
         self._machines |= {tap.interface.attached: tap.name for tap in network.taps if not tap.physical}
         self.exits: dict[PortRef, PortRef] = {}
         self._routed: set[PortRef] = set()

@@ -114,6 +114,11 @@ class CoderSettings(BoxSettings):
     direction: Literal["both", "to_island", "to_world"] = Field(
         default="both", description="Direction in which this coder encodes; default both."
     )
+    in_order_hold: Annotated[Duration, Between(Duration, "0 ms", "10 s")] = Field(
+        default=Duration(0),
+        description="Time for which packets that come after a missing one wait for it, in the order of the tunnel. "
+        "Default 0 ms: none waits.",
+    )
     small: Annotated[Size, Between(Size, "0 B", "9216 B")] = Field(
         default=Size(0), description="Packets of so many IP bytes or less are not coded; default 0 B."
     )
@@ -148,6 +153,15 @@ class CoderSettings(BoxSettings):
             msg = "a sliding window has no generations to wait for; write defer, a time"
             raise ValueError(msg)
         return value
+
+    @field_validator("in_order_hold")
+    @classmethod
+    def _has_the_order(cls, hold: Duration, others: ValidationInfo) -> Duration:
+        if hold.ns and others.data.get("interleave", 1) > 1:
+            msg = "packets of interleaved generations cannot be held in order; write interleave: 1, "
+            msg += "or in_order_hold: 0 ms"
+            raise ValueError(msg)
+        return hold
 
     @field_validator("redundancy")
     @classmethod

@@ -70,7 +70,7 @@ class DescriptionFile:
 
     def experiment(self) -> tuple[Network, Experiment]:
         """The experiment that the file describes, and the lab it names (relative to its own folder)."""
-        _refuse_inventory(self.document)
+        _refuse_others(self.document)
         if self.document.tree is not None and _is_lab(self.document):
             kind = "is a lab, but an experiment is needed; name an experiment.yaml (examples/ has some)"
             raise DescriptionError([Diagnostic(self.document.file, 0, kind)])
@@ -84,7 +84,7 @@ class DescriptionFile:
         document = self.document
         if document.tree is None:
             raise DescriptionError(document.mistakes)
-        _refuse_inventory(document)
+        _refuse_others(document)
         if _own_keys(document, RawLab) == _own_keys(document, RawExperiment):
             message = "neither a lab (networks, switches, hosts, ...) nor an experiment (lab, chain, links, ...)"
             raise DescriptionError([*document.mistakes, document.mistake((), message)])
@@ -144,8 +144,11 @@ def _is_lab(document: Document) -> bool:
     return _own_keys(document, RawLab) > _own_keys(document, RawExperiment)
 
 
-def _refuse_inventory(document: Document) -> None:
-    """Raise DescriptionError when the document is an inventory instead of a lab or an experiment."""
+def _refuse_others(document: Document) -> None:
+    """Raise DescriptionError when the document is a study or an inventory instead of a lab or an experiment."""
+    if {"experiment", "factors"} & set(document.tree or ()):
+        how = f"`atoll sweep {document.file} --dry-run` checks it and estimates its runs"
+        raise DescriptionError([Diagnostic(document.file, 0, f"is a study; {how}")])
     if _own_keys(document, RawInventory) > max(_own_keys(document, RawLab), _own_keys(document, RawExperiment)):
         how = f"`atoll check --inventory {document.file}` checks it, `atoll check LAB --inventory ...` for a lab"
         message = f"is an inventory of machines, neither a lab nor an experiment; {how}"

@@ -145,6 +145,14 @@ class RawHost(RawLeg):
 
     role: HostRole = Field(strict=False, description="Purpose of the host.", examples=["world-server"])
     ip: Address = Field(description="IPv4 address, in the network of its end.", examples=["10.10.0.1"])
+    control: Address | None = Field(
+        default=None,
+        description=(
+            "Of a host with one interface: its address for in-band control, in the control network. The machine has it "
+            "before atoll is used."
+        ),
+        examples=["192.168.10.31"],
+    )
     port: Port = Field(
         description="Port its cable ends at, of an OpenFlow switch or of a learning switch.", examples=["sw-w1/1"]
     )
@@ -326,6 +334,26 @@ class RawTap(RawCable):
     )
 
 
+class RawControl(Raw):
+    """In-band control: hosts with one interface are reached through the switches of the experiment."""
+
+    network: Prefix = Field(
+        description="IPv4 network of the control addresses, of no other machine.", examples=["192.168.10.0/24"]
+    )
+    port: Port = Field(
+        description="Switch port to which the machine that runs atoll is attached for in-band control.",
+        examples=["sw-c/24"],
+    )
+    arp: bool = Field(
+        default=True,
+        description=(
+            "Whether control addresses are resolved by ARP, which takes flow entries for ARP; false: the machines have "
+            "permanent neighbours; default true."
+        ),
+        examples=[False],
+    )
+
+
 class RawLab(Raw):
     """A laboratory: its switches, cables, hosts, chain boxes, delay boxes and taps."""
 
@@ -345,6 +373,11 @@ class RawLab(Raw):
         default={},
         description="Ordinary switches by name, each with many hosts behind one port of an OpenFlow switch.",
         examples=["{lan-1: {uplink: sw-i/1, rate: 1 Gbit/s}}"],
+    )
+    control: RawControl | None = Field(
+        default=None,
+        description="In-band control of hosts with one interface.",
+        examples=["{network: 192.168.10.0/24, port: sw-c/24}"],
     )
     hosts: dict[Key, RawHost] = Field(
         description="End hosts by name.", examples=["{w1: {role: world-server, ip: 10.10.0.1, port: sw-w1/1}}"]

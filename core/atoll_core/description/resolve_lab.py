@@ -26,8 +26,10 @@ from atoll_core.description.validation_messages import ENTRY, entry_name, on_lin
 from atoll_core.description.yaml_document import Document, Place
 from atoll_core.errors import Diagnostic
 from atoll_core.lab.network import (
+    CONTROL,
     MTU,
     ChainBox,
+    Control,
     DelayBox,
     Host,
     HostRole,
@@ -129,6 +131,7 @@ def _ports(parsed: Parsed[RawLab]) -> Iterator[PortRef]:
             sides = (("world", each.world), ("island", each.island))
             ports += [(("delay_boxes", name, "classes", known, side, "port"), leg.port) for side, leg in sides if leg]
     ports += [(("taps", name, "port"), tap.port) for name, tap in raw.taps.items() if tap.port]
+    ports += [((CONTROL, "port"), raw.control.port)] if raw.control else []
     return (port for place, port in ports if not parsed.is_placeholder(place))
 
 
@@ -170,10 +173,12 @@ class _Resolver:
             delay_boxes=delay_boxes,
             taps=(),
             learning_switches=learning,
+            control=self.control(),
         )
         longest = max((each.mtu for found in network.machines.values() for each in found), default=MTU)
         network = replace(network, taps=tuple(self.taps(max(longest, MTU))))
         self.check_networks()
+        self.check_control()
         self.check_default_macs()
         self.check_ends_apart(network)
         self.check_reachable(network)
@@ -256,6 +261,46 @@ class _Resolver:
             self.port(raw.uplink, (*place, "uplink"))
             yield LearningSwitch(name, raw.uplink, raw.rate)
 
+    def control(self) -> Control | None:
+        raw = self.raw.control
+        if raw is None:
+            return None
+        self.port(raw.port, (CONTROL, "port"))
+        for section in _SECTIONS:
+            if CONTROL in self.parsed.names(section):
+                self.wrong((section, CONTROL), "this name is that of the machine that runs atoll; choose another one")
+        return Control(raw.network, raw.port, raw.arp)
+
+    def check_control(self) -> None:
+        """Check that control addresses are in a network of their own."""
+        raw = self.raw.control
+        if raw is not None and self.parsed.reads((CONTROL, "network"), ("networks",)):
+            for end, network in (("world", self.raw.networks.world), ("island", self.raw.networks.island)):
+                if raw.network.overlaps(network):
+                    self.wrong(
+                        (CONTROL, "network"),
+                        f"{raw.network} overlaps the {end} network {network}; choose a network of its own",
+                    )
+        for name, host in self.raw.hosts.items():
+            if host.control is not None and self.parsed.reads(("hosts", name, CONTROL)):
+                self.check_control_address(host.control, ("hosts", name, CONTROL))
+
+    def check_control_address(self, address: IPv4Address, place: Place) -> None:
+        control = self.raw.control
+        if control is None:
+            if not self.parsed.knows(CONTROL, ""):
+                example = "{network: 192.168.10.0/24, port: SWITCH/PORT}"
+                self.wrong(place, f"the lab has no in-band control; add a section 'control: {example}'")
+            return
+        self.take("address", address, place, "give each host its own")
+        if not self.parsed.reads((CONTROL, "network")):
+            return
+        network = control.network
+        if address not in network:
+            self.wrong(place, f"{address} is outside the control network {network}; choose an address inside")
+        elif network.prefixlen < 31 and address in (network.network_address, network.broadcast_address):
+            self.wrong(place, f"{address} is the network's own or its broadcast address; choose another of {network}")
+
     def check_ends_apart(self, network: Network) -> None:
         """Check that no learning switch has hosts of both ends: their frames would not pass an OpenFlow switch."""
         for each in network.learning_switches:
@@ -287,7 +332,7 @@ class _Resolver:
                 self.wrong((*place, "capacity"), "only island clients have channels; remove it")
             interface = self.interface(place, raw.port, raw, f"{name}-eth0", name)
             interface = self.with_mtu(interface, raw.mtu, (*place, "mtu"))
-            yield Host(name, raw.role, raw.ip, interface, raw.capacity or 1.0)
+            yield Host(name, raw.role, raw.ip, interface, raw.capacity or 1.0, raw.control)
 
     def boxes(self) -> Iterator[ChainBox]:
         for name, raw in self.raw.boxes.items():

@@ -6,6 +6,7 @@ lines, so that a message about ``("hosts", "w1", "ip")`` can name ``lab.yaml:22`
 Aliases and merge keys (``<<``) work; tags are refused.
 """
 
+import functools
 import os
 import stat
 from collections.abc import Iterator, Mapping
@@ -162,6 +163,7 @@ def _last_line(text: str) -> int:
     return max(1, len(text.rstrip().splitlines()))  # YAML ends lines where splitlines does
 
 
+@functools.lru_cache(maxsize=8)  # the configurations of a study have the same few labs
 def _compose(text: str) -> _Node | None:
     yaml: Any = YAML(typ="safe", pure=True)
     yaml.composer.warn_double_anchors = False  # a warning would be printed; YAML allows it

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from atoll_core.experiment.experiment import Experiment, Link
-from atoll_core.lab.network import DelayBox, Host, LearningSwitch, Network, Trunk
+from atoll_core.lab.network import DelayBox, LearningSwitch, Network, Trunk
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.shortest_paths import Topology
 from atoll_core.units import Duration, Rate, Size
@@ -127,7 +127,10 @@ def _loads(network: Network, topology: Topology, steering: TrunkSteering) -> Cou
     """The bit/s that leave by each trunk port."""
     island_bound: Counter[PortRef] = Counter()
     world_bound: Counter[PortRef] = Counter()
-    paths = {tuple(_stations(network, steering, w, i)) for w in network.world_hosts for i in network.island_hosts}
+    class_of = dict(steering.latency)
+    servers = {(host.interface.attached.switch, class_of.get(host.name)) for host in network.world_hosts}
+    clients = {host.interface.attached.switch for host in network.island_hosts}
+    paths = {tuple(_stations(network, steering, *server, client)) for server in servers for client in clients}
     for path in sorted(paths):
         island_bound |= _crossings(topology, path)
         world_bound |= _crossings(topology, _reversed(path))
@@ -171,12 +174,15 @@ def bandwidth_delay_product(rate: Rate, rtt: Duration) -> Size:
     return Size(-(-rate.bit_s * rtt.ns // (8 * 10**9)))
 
 
-def _stations(network: Network, steering: TrunkSteering, world: Host, island: Host) -> Iterator[_Station]:
-    """The stations on the path of an island-bound frame, and the taps behind each."""
-    delay_class = dict(steering.latency).get(world.name)
+def _stations(
+    network: Network, steering: TrunkSteering, switch: str, delay_class: str | None, last_switch: str
+) -> Iterator[_Station]:
+    """The stations on the path of an island-bound frame, and the taps behind each.
+
+    ``switch``, ``delay_class``: of the server. ``last_switch``: that of the client.
+    """
     taps = {tap.name: tap for tap in network.taps}
     boxes = {box.name: box for box in network.boxes}
-    switch = world.interface.attached.switch
     station = _Station(switch, switch, ())
     for box in network.delay_boxes:
         for ends in (box.ends(known) for known in box.classes if known.name == delay_class):
@@ -190,8 +196,7 @@ def _stations(network: Network, steering: TrunkSteering, world: Host, island: Ho
             tap = (taps[hop].interface.attached.switch, taps[hop].to_island_only)
             station = replace(station, taps=(*station.taps, tap))
     yield station
-    switch = island.interface.attached.switch
-    yield _Station(switch, switch, ())
+    yield _Station(last_switch, last_switch, ())
 
 
 def _crossings(topology: Topology, stations: Iterable[_Station]) -> Counter[PortRef]:

@@ -17,7 +17,8 @@ from atoll_core.lab.network import ChainBox, Network
 class Tunnel:
     """The way of a chain's packets between a pair of boxes; chains of different versions with equal traffic share it.
 
-    ``world``, ``island``: the boxes' names. The addresses are those of the outer packets.
+    ``world``, ``island``: the boxes' names. The addresses are those of the outer packets. ``links``: the names of the
+    links between the two boxes, in order; of versions that have others there, all of them.
     """
 
     world: str
@@ -25,6 +26,7 @@ class Tunnel:
     carries: TrafficSelector
     world_address: IPv4Address
     island_address: IPv4Address
+    links: tuple[str, ...]
 
 
 def pairs(boxes: Iterable[ChainBox]) -> Iterator[tuple[ChainBox, ChainBox]]:
@@ -68,8 +70,16 @@ def allocate_tunnels(
             refused.setdefault(uses[0][1], _reason(network, world, island, uses))
             continue
         taken |= {*found}
-        tunnels.append(Tunnel(world, island, carries, *found))
+        between = (_links_between(network, chain, world, island) for _, chain, _ in uses)
+        links = dict.fromkeys(link for each in between for link in each)
+        tunnels.append(Tunnel(world, island, carries, *found, tuple(links)))
     return tuple(tunnels), tuple(refused.items())
+
+
+def _links_between(network: Network, chain: Chain, world: str, island: str) -> Iterator[str]:
+    links = {box.name for box in network.boxes if box.is_link}
+    hops = chain.hops[chain.hops.index(world) : chain.hops.index(island)]
+    return (hop for hop in hops if hop in links)
 
 
 def _free_addresses(

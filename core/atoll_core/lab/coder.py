@@ -44,6 +44,7 @@ def _configuration(use: BoxUse) -> Configuration:
         "flush_ns": given["flush"],
         "scheduler": _scheduler(use),
         "stale_ns": given["stale"],
+        "hold_ns": given["in_order_hold"],
         "small_bytes": given["small"],
         "flow_threshold_bytes": given["flow_threshold"],
         "calibration_port": CALIBRATION_PORT,
@@ -108,7 +109,7 @@ CODER = register(
         overhead_bytes=_OVERHEAD_BYTES,
         redundancy=_redundancy,
         passes_tests=True,
-        agree=("scheme", "generation", "redundancy", "redundancy_max", "feedback", "feedback_packets"),
+        agree=("scheme", "generation", "redundancy", "redundancy_max", "feedback", "feedback_packets", "in_order_hold"),
         configuration=_configuration,
         host_settings=_host_settings,
         counters=(
@@ -124,6 +125,9 @@ CODER = register(
             MetricField("arrived_reports", "packets", "reports of the other coder that arrived"),
             MetricField("redundancy_changes", "1", "changes of the adapted number of repair packets"),
             MetricField("fallbacks", "1", "times that reports ended, so that the fallback came into use"),
+            MetricField("held_packets", "packets", "packets that waited for those before them (in_order_hold)"),
+            MetricField("held_ns", "ns", "sum of the times for which they waited"),
+            MetricField("given_up_packets", "packets", "missing packets for which the others waited no longer"),
             MetricField("arrived_source_packets", "packets", "packets that arrived in the tunnel"),
             MetricField("arrived_repair_packets", "packets", "repair packets that arrived"),
             MetricField("useful_repair_packets", "packets", "repair packets that the decoder could use"),
@@ -156,6 +160,7 @@ CODER = register(
             MetricField("queueing_delay_ns", "ns", "queueing delay towards the other coder, by its last report"),
             MetricField("report_rtt_ns", "ns", "time until that report came, without its wait at the other coder"),
             MetricField("recovery_delay_max_ns", "ns", "largest delay of a recovered packet since the previous point"),
+            MetricField("packets_on_hold", "packets", "packets that wait for those before them"),
         ),
     )
 )

@@ -88,6 +88,7 @@ class Host:
     address: IPv4Address
     interface: Interface
     capacity: float = 1.0  # of an island client: its part of the channels, relative to the others'
+    control: IPv4Address | None = None  # of its interface, for in-band control; None: it has another one for control
 
 
 @dataclass(frozen=True, slots=True)
@@ -277,6 +278,23 @@ class LearningSwitch:
     rate: Rate
 
 
+@dataclass(frozen=True, slots=True)
+class Control:
+    """In-band control: how the daemon's machine reaches hosts with one interface, past the chain.
+
+    ``network``: the addresses of both for that. ``port``: of the OpenFlow switch to which the daemon's machine is
+    attached. ``arp``: whether they find each other by ARP; False: they have permanent neighbours.
+    """
+
+    network: IPv4Network
+    port: PortRef
+    arp: bool = True
+
+
+CONTROL = "control"
+"""The name of the daemon's machine in traces and drawings."""
+
+
 @dataclass(frozen=True)  # without slots, for the cached properties
 class Network:
     """The whole laboratory. Names are unique across hosts, boxes, delay boxes, taps, capture hosts and switches.
@@ -295,6 +313,7 @@ class Network:
     delay_boxes: tuple[DelayBox, ...]
     taps: tuple[Tap, ...]
     learning_switches: tuple[LearningSwitch, ...] = ()
+    control: Control | None = None
 
     @cached_property
     def world_hosts(self) -> tuple[Host, ...]:
@@ -318,6 +337,11 @@ class Network:
         """The hosts behind a learning switch, in the order of the description."""
         behind = ((host, host.interface.behind) for host in self.hosts)
         return tuple(host for host, port in behind if port is not None and port.switch == learning_switch)
+
+    @cached_property
+    def in_band_hosts(self) -> tuple[Host, ...]:
+        """Hosts whose control passes the experiment's switches, in the order of the description."""
+        return tuple(host for host in self.hosts if host.control is not None)
 
     def host(self, name: str) -> Host:
         """The host of that name (KeyError otherwise)."""

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """Flow entries of OpenFlow 1.3 switches, as values.
 
-Matches and actions are limited to those that old hardware does at line rate: in_port, VLAN id, eth_type IPv4,
-IPv4 prefixes, protocol, ports; push/pop/set VLAN and output (several outputs make a tap).
+Matches and actions are limited to those that old hardware does at line rate: in_port, VLAN id, eth_type (IPv4; ARP of
+in-band control), IPv4 prefixes, protocol, ports; push/pop/set VLAN and output (several outputs make a tap).
 """
 
 from dataclasses import dataclass
@@ -10,6 +10,7 @@ from enum import StrEnum
 from ipaddress import IPv4Network
 
 IPV4 = 0x0800
+ARP = 0x0806
 
 
 class Vlan(StrEnum):
@@ -37,7 +38,8 @@ class Match:
         )
         text = f"port {self.in_port}, {vlan}, {self.ipv4_src or 'any'} -> {self.ipv4_dst or 'any'}"
         if self.eth_type != IPV4:
-            text += ", any protocol" if self.eth_type is None else f", EtherType {self.eth_type:#06x}"
+            other = "ARP" if self.eth_type == ARP else f"EtherType {self.eth_type or 0:#06x}"
+            text += ", any protocol" if self.eth_type is None else f", {other}"
         named = (("protocol", self.ip_proto), ("from port", self.l4_src), ("to port", self.l4_dst))
         return text + "".join(f", {name} {number}" for name, number in named if number is not None)
 

@@ -24,7 +24,10 @@ class RouteSettings:
 
 @dataclass(frozen=True, slots=True)
 class InterfaceSettings:
-    """The settings of one experiment interface on its machine."""
+    """The settings of one experiment interface on its machine.
+
+    ``in_band``: the machine's control passes it, too. ARP stays on, and routes name the interface's address as source.
+    """
 
     name: str
     mac: str
@@ -33,6 +36,7 @@ class InterfaceSettings:
     neighbours: tuple[tuple[str, str], ...]  # (IPv4 address, MAC address), permanent
     promiscuous: bool = False
     mtu: int = 1500
+    in_band: bool = False
 
 
 @dataclass(frozen=True, slots=True)

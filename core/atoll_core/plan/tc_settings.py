@@ -43,6 +43,9 @@ from atoll_core.lab.network import MTU, ChainBox, DelayBox, Network
 from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration, Rate, Size
 
+USE_ENGINE = "--backend engine (in a study: `backend: engine`)"
+"""The remedy of messages about what tc cannot emulate."""
+
 _ETHERNET_HEADER = 14
 _BUCKET_SPARE = 40  # beyond one full-size packet: an inner VLAN tag, an Ethernet header if it counts, and some to spare
 _TICK_NS = 64  # the kernel shows a bucket as the ticks in which the rate fills it (PSCHED_SHIFT, linux/pkt_sched.h)
@@ -428,7 +431,7 @@ def _reasons(direction: LinkDirection) -> dict[str, str | None]:
 
 
 def _refusal(place: str, reason: str) -> str:
-    return f"{place}: not possible with the tc backend ({reason}); remove it, or use --backend engine"
+    return f"{place}: not possible with the tc backend ({reason}); remove it, or use {USE_ENGINE}"
 
 
 def _jitter_refusal(jitter: Jitter) -> str | None:

@@ -100,7 +100,8 @@ def _lines(network: Network, switch: Switch) -> list[CardLine]:
     delays = [box.name for box in network.delay_boxes if any(here(leg.attached) for leg in box.interfaces)]
     taps = [tap.name for tap in network.taps if here(tap.interface.attached) and not tap.physical]
     lines = [CardLine(switch.name, 12, bold=True), CardLine(f"{switch.driver}, dpid {switch.dpid}", 9, colour=GREY)]
-    parts = (("", hosts), ("boxes: ", boxes), ("delay boxes: ", delays), ("taps: ", taps))
+    control = [f"port {network.control.port.port}"] if network.control and here(network.control.port) else []
+    parts = (("", hosts), ("boxes: ", boxes), ("delay boxes: ", delays), ("taps: ", taps), ("control: ", control))
     for words, names in (*(part for part in parts if part[1]), *learning):
         if words or names:
             lines += [CardLine(line, 10) for line in wrapped(words + name_ranges(names), _LISTED)]

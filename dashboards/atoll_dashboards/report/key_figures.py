@@ -21,7 +21,7 @@ class KeyFigure:
 
     name: str
     text: str
-    beside: str = ""
+    remark: str = ""
 
 
 def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
@@ -86,8 +86,8 @@ def _queue_sojourn(link: LinkFigures | None) -> tuple[KeyFigure, ...]:
         return ()
     p50, p95, p99 = (significant(told[percentile], 2) for percentile in ("p50_ms", "p95_ms", "p99_ms"))
     mean = "" if told["mean_ms"] is None else f"mean {figure(told['mean_ms'], '', 1)}, "
-    beside = f"maximum over all packets; {mean}p50 {p50}, p95 {p95}, p99 {p99} ms (percentiles within 6 %)"
-    return (KeyFigure("queue sojourn", figure(told["max_ms"], "ms", 1), beside),)
+    remark = f"maximum over all packets; {mean}p50 {p50}, p95 {p95}, p99 {p99} ms (percentiles within 6 %)"
+    return (KeyFigure("queue sojourn", figure(told["max_ms"], "ms", 1), remark),)
 
 
 def _regime(summary: Summary) -> tuple[KeyFigure, ...]:
@@ -100,18 +100,21 @@ def _standing(summary: Summary) -> tuple[KeyFigure, ...]:
     found = summary.get("standing_queue")
     if not found:
         return ()
-    height = f", then {octets(found['mean_bytes'])}, {figure(found['mean_ms'], 'ms', 1)}" if found["share"] else ""
-    beside = f"of the time; more than {octets(found['least_bytes'])} for {figure(found['window_s'], 's', 1)}{height}"
-    return (KeyFigure("standing queue", percent(found["share"]), beside),)
+    mean = ""
+    if found["share"]:
+        mean = f"; its mean then is {octets(found['mean_bytes'])}, {figure(found['mean_ms'], 'ms', 1)}"
+    least, window = octets(found["least_bytes"]), figure(found["window_s"], "s", 1)
+    remark = f"of the time (bytes above {least} that stay {window}){mean}"
+    return (KeyFigure("standing queue", percent(found["share"]), remark),)
 
 
 def _ping_sojourn(summary: Summary) -> tuple[KeyFigure, ...]:
     found = summary.get("ping_sojourn")
     if not found:
         return ()
-    beside = f"mean {figure(found['mean_ms'], '', 1)}, p95 {figure(found['p95_ms'], '', 1)}, p99 "
+    remark = f"mean {figure(found['mean_ms'], '', 1)}, p95 {figure(found['p95_ms'], '', 1)}, p99 "
     return (
-        KeyFigure("ping sojourn p50", figure(found["p50_ms"], "ms", 1), f"{beside}{figure(found['p99_ms'], '', 1)}"),
+        KeyFigure("ping sojourn p50", figure(found["p50_ms"], "ms", 1), f"{remark}{figure(found['p99_ms'], '', 1)}"),
     )
 
 
@@ -120,8 +123,8 @@ def _bursts(summary: Summary) -> tuple[KeyFigure, ...]:
     found = summary.get("loss_bursts", {}).get(summary["bottleneck"] or "")
     if not found or not found["lost"]:
         return ()
-    beside = f"of {counted(found['lost'], 'packet')}; {figure(found['mean'], '', 1)} in a row on average, at most "
-    return (KeyFigure("lost in bursts", percent(found["burst_share"]), f"{beside}{count(found['longest'])}"),)
+    remark = f"of {counted(found['lost'], 'packet')}; {figure(found['mean'], '', 1)} in a row on average, at most "
+    return (KeyFigure("lost in bursts", percent(found["burst_share"]), f"{remark}{count(found['longest'])}"),)
 
 
 def _behind_coders(summary: Summary) -> tuple[KeyFigure, ...]:
@@ -131,9 +134,9 @@ def _behind_coders(summary: Summary) -> tuple[KeyFigure, ...]:
         which = f", chain {chain}" if summary["chains"] else ""
         share = percent(bursts["lost"] / bursts["packets"] if bursts["packets"] else None, 3)
         rows = f"; {figure(bursts['mean'], '', 1)} in a row on average, at most {count(bursts['longest'])}"
-        beside = f"of {counted(bursts['packets'], 'packet')} at the taps outside the coders"
-        beside += rows if bursts["lost"] else ""
-        found.append(KeyFigure(f"lost behind coders{which}", f"{count(bursts['lost'])}, {share}", beside))
+        remark = f"of {counted(bursts['packets'], 'packet')} at the taps outside the coders"
+        remark += rows if bursts["lost"] else ""
+        found.append(KeyFigure(f"lost behind coders{which}", f"{count(bursts['lost'])}, {share}", remark))
     return tuple(found)
 
 
@@ -143,9 +146,9 @@ def _low_priority(summary: Summary) -> tuple[KeyFigure, ...]:
     for link, low in summary.get("low_priority", {}).items():  # absent from what older versions analysed
         which = f", {link}" if len(summary["links"]) > 1 else ""
         waited = f"; waited {figure(low['sojourn']['p95_ms'], 'ms', 1)} (p95)" if low["sojourn"] else ""
-        beside = f"sent of {count(low['in_packets'])}; queue at most {octets(low['queue_max_bytes'])} of "
-        beside += f"{Size(low['queue_bytes'])}{waited}"
-        found.append(KeyFigure(f"low-priority packets{which}", count(low["sent_packets"]), beside))
+        remark = f"sent of {count(low['in_packets'])}; queue at most {octets(low['queue_max_bytes'])} of "
+        remark += f"{Size(low['queue_bytes'])}{waited}"
+        found.append(KeyFigure(f"low-priority packets{which}", count(low["sent_packets"]), remark))
     return tuple(found)
 
 
@@ -168,13 +171,13 @@ def _flows(summary: Summary) -> tuple[KeyFigure, ...]:
     figures = [KeyFigure("flows completed", count(completed), f"to the island, one each connection{mean}")]
     window, crowd = summary.get("initial_window"), summary.get("concurrency")  # absent from older summaries
     if window and window["flows_share"] is not None:
-        beside = f"of them, {percent(window['bytes_share'])} of their bytes: at most {octets(window['bytes'])}"
-        figures.append(KeyFigure("in the initial window", percent(window["flows_share"]), beside))
+        remark = f"of them, {percent(window['bytes_share'])} of their bytes: at most {octets(window['bytes'])}"
+        figures.append(KeyFigure("in the initial window", percent(window["flows_share"]), remark))
     if crowd:
         most = summary["concurrent_flows_max"]
         growth = "; they grow steadily" if crowd["grows"] else ""
-        beside = f"on average, p95 {figure(crowd['p95'], '', 1)}, at most {count(most)}{growth}"
-        figures.append(KeyFigure("open flows", figure(crowd["mean"], "", 1), beside))
+        remark = f"on average, p95 {figure(crowd['p95'], '', 1)}, at most {count(most)}{growth}"
+        figures.append(KeyFigure("open flows", figure(crowd["mean"], "", 1), remark))
     return tuple(figures)
 
 
@@ -232,8 +235,8 @@ def _udp(summary: Summary) -> tuple[str, str]:
         return NOT_MEASURED, ""
     lost, jitter = percent(udp["loss_fraction"], 2), figure(udp["jitter_ms"], "ms")
     reordered = count(udp["reordered_packets"])
-    beside = f"of {rate(udp['sent_mbit_s'])}; {lost} lost, jitter {jitter}, {reordered} out of order"
-    return rate(udp["received_mbit_s"]), beside
+    remark = f"of {rate(udp['sent_mbit_s'])}; {lost} lost, jitter {jitter}, {reordered} out of order"
+    return rate(udp["received_mbit_s"]), remark
 
 
 def _transfer(summary: Summary) -> str:

@@ -46,7 +46,7 @@ def summary_text(summary: dict[str, Any]) -> "RenderableType":
     figures.add_column(justify="right", no_wrap=True)
     figures.add_column(style="dim")
     for known in key_figures(run):
-        figures.add_row(known.name, known.text, known.beside)
+        figures.add_row(known.name, known.text, known.remark)
     rtts = "  ".join(
         f"{server} {figure(rtt['measured'], '', 1)}/{rtt['configured']:g}"
         for server, rtt in run["terrestrial_rtt_ms"].items()

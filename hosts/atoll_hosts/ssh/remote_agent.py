@@ -16,6 +16,9 @@ from atoll_hosts.line_stream import LineCutter, LineStream
 SILENCE_S = 8
 """Timeout of the heartbeat on both sides. The agent then has a second to end its jobs: within 10 s none is left."""
 
+IN_BAND_SILENCE_S = 64
+"""The same for a host whose control passes the experiment's network: a heartbeat every 8 s, as it is to be quiet."""
+
 _NOT_FOUND = 127  # of a shell, POSIX 2.8.2
 _NOT_EXECUTABLE = 126
 
@@ -27,27 +30,32 @@ _STDERR_LINES = 5  # the last lines explain why a program ended
 _STDERR_BYTES = 4096
 
 
-def agent_command(access: SshAccess) -> str:
+def agent_command(access: SshAccess, silence_s: int = SILENCE_S) -> str:
     """The command line that starts the agent in the user's shell on the machine."""
-    words = [*(["sudo", "-n", "--"] if access.sudo else []), access.binary, "agent", "--silence", str(SILENCE_S)]
+    words = [*(["sudo", "-n", "--"] if access.sudo else []), access.binary, "agent", "--silence", str(silence_s)]
     return "exec " + shlex.join(words)
 
 
-async def start_agent(connection: asyncssh.SSHClientConnection, name: str, access: SshAccess) -> Agent:
-    """Start the agent on a connected machine and wait for its greeting. Raises LabError."""
+async def start_agent(
+    connection: asyncssh.SSHClientConnection, name: str, access: SshAccess, silence_s: int = SILENCE_S
+) -> Agent:
+    """Start the agent on a connected machine and wait for its greeting. Raises LabError.
+
+    ``silence_s``: timeout of the heartbeat.
+    """
 
     async def open_channel(on_line: Callable[[bytes], None], longest: int) -> LineStream:
         stream = SshLines(name, access, LineCutter(on_line, longest))
         untyped: Any = connection  # its session's type is a parameter that it leaves open
         try:
-            await untyped.create_session(lambda: stream, agent_command(access), encoding=None)
+            await untyped.create_session(lambda: stream, agent_command(access, silence_s), encoding=None)
         except (asyncssh.Error, OSError) as error:
             why = getattr(error, "reason", "") or str(error)
             raise LabError(f"{name}: {access} does not run commands: {why}") from None
         return stream
 
     remedy = f"`atoll hosts install --inventory FILE {name}` installs the right one"
-    return await Agent.over(open_channel, name, silence_s=SILENCE_S, remedy=remedy)
+    return await Agent.over(open_channel, name, silence_s=silence_s, remedy=remedy)
 
 
 class SshLines(asyncssh.SSHClientSession[bytes]):

@@ -41,7 +41,10 @@ from atoll_testbed.run.run_request import RunRequest
 if TYPE_CHECKING:
     pass
 
-USUAL_FIGURES = ("goodput", "utilisation", "loss", "queue sojourn p95", "flows completed", "transfer time")
+USUAL_FIGURES = (
+    *("goodput", "utilisation", "loss", "packets lost behind coders"),
+    *("queue sojourn p95", "flows completed", "transfer time"),
+)
 """Figures that are shown if a study names none, and that have plots if nobody names any."""
 
 LEAST_SAMPLES = 3

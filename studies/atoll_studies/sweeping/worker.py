@@ -87,7 +87,7 @@ class _Worker:
         outcome, message = FAILED, ""
         try:
             summary = await (self._live() if kernel is None else self._virtual(kernel))
-            outcome, message = summary["verdict"], "; ".join(summary["reasons"])
+            outcome, message = summary["verdict"], "; ".join(summary["reasons"] or summary.get("caveats", ()))
         except AtollError as error:
             if isinstance(error, RunError) and unwritten(error):
                 raise

@@ -225,7 +225,7 @@ def _label(
         if levels
         else ""
     )
-    said += "" if vertical else "; grey: pairs" if differences else "; grey: runs"
+    said += "" if vertical else "\ngrey: pairs" if differences else "\ngrey: runs"  # panels are narrow
     panel.set_title(said, fontsize=8.5, fontweight="normal", color=INK)
 
 

@@ -13,6 +13,7 @@ from itertools import groupby
 
 from atoll_analysis.figures.regimes import Regime
 from atoll_analysis.figures.run_figures import FIGURES, RATE
+from atoll_analysis.verdict.findings import Verdict
 from atoll_controller.planner.virtual_cost import rough
 from atoll_core.plural import counted, listed, significant
 from atoll_core.units import Size
@@ -31,6 +32,8 @@ OVER_RUNS = "over runs"
 MOST_COLUMNS = 6  # of runs or configurations; more of them are rows
 _LONGEST_LABEL = 36  # characters of levels in front of figures; longer ones have a table of their own
 _LONGEST_SETTING = 40  # characters of a setting in a table; longer ones are listed, each text once
+_MOST_CAVEATS = 3  # runs whose caveats are printed
+_RESIDUAL = "packets lost behind coders"
 _MOST_PERCENT = 1000  # beyond it a share says no more than the two figures do
 
 
@@ -253,18 +256,29 @@ def _figure_row(results: Results, each: ConfigurationFigure, *, compared: bool) 
     pair = each.difference
     levels = dict.fromkeys(each.level for each in (each.median, *([pair.median] if pair else [])) if each.level)
     yield configuration_name(results, each.configuration)
-    yield str(each.median.runs)
+    made = _made(results, each.configuration)
+    yield str(each.median.runs) if each.median.runs == made else f"{each.median.runs} of {made}"
     yield from _estimate(each.figure, each.median)
     yield f"{', '.join(f'{100 * level:.1f}' for level in levels)} %" if levels else ""
     if pair is not None and each.baseline is not None:
         before = results.of(each.baseline, each.figure)
         value, interval = _estimate(each.figure, pair.median, sign="+")
         yield value
-        yield percent_text(each.figure, before.median.value, before.median.value + pair.median.value) if before else ""
+        lone = pair.median.runs == 1 < made  # one pair of several says nothing about the medians
+        yield (
+            percent_text(each.figure, before.median.value, before.median.value + pair.median.value)
+            if before and not lone
+            else ""
+        )
         yield interval
         yield _direction(pair)
     elif compared:
         yield from ("",) * len(_DIFFERENCE_COLUMNS)
+
+
+def _made(results: Results, configuration: int) -> int:
+    """The number of runs of a configuration that count."""
+    return sum(run.configuration == configuration for run in results.runs)
 
 
 def _direction(pair: Paired) -> str:
@@ -292,6 +306,8 @@ def _notes(results: Results) -> Iterator[str]:
             f"{listed(partly)}: not measured in every run (a transfer that does not finish has no time); the "
             "estimates cover the other runs only"
         )
+    if "loss" in results.shown and any(results.of(n, _RESIDUAL) for n in range(len(results.configurations))):
+        yield f"loss: of the slowest link, before coders bring packets back; the rest are {_RESIDUAL!r}"
     if any(0 < each.median.level < LEVEL for each in results.figures if each.figure in results.shown):
         yield (
             f"a 95 % interval needs at least {least_runs()} runs; with fewer runs the interval has the lower level "
@@ -318,6 +334,7 @@ def _notes(results: Results) -> Iterator[str]:
             f"largest flow that a run can receive: {rough(Size(bound.largest_bytes))}; "
             f"{_share(bound.share_of_flows)} of flows are larger, with {_share(bound.share_of_bytes)} of all bytes"
         )
+    yield from _caveats(results)
     yield from _not_counted(results)
 
 
@@ -325,13 +342,24 @@ def _share(share: float) -> str:
     return f"{significant(100 * share, 2)} %" if share else "none"
 
 
+def _caveats(results: Results) -> Iterator[str]:
+    """The caveats of a study's runs that count. Those of other runs are in the table of runs."""
+    found = [run for run in results.runs if run.remarks] if results.likeness is None else []
+    yield from (_with_remarks(results, run) for run in found[:_MOST_CAVEATS])
+    if (more := len(found) - _MOST_CAVEATS) > 0:
+        yield f"{Verdict.CAVEATS}: {counted(more, 'more run')}; `atoll report RUN` names the caveats"
+
+
+def _with_remarks(results: Results, run: StudyRun) -> str:
+    levels = ", ".join((*results.configurations[run.configuration].values(), f"seed {run.seed}"))
+    return f"{run.verdict}: {levels}: {'; '.join(run.remarks)} ({run.path})"
+
+
 def _not_counted(results: Results) -> Iterator[str]:
     """The runs that do not count. Those of a study are listed nowhere else."""
     bad = [run for run in results.others if run.repeats is None]
     if results.likeness is None:
-        for run in bad:
-            levels = ", ".join((*results.configurations[run.configuration].values(), f"seed {run.seed}"))
-            yield f"{run.verdict}: {levels}: {'; '.join(run.remarks)} ({run.path})"
+        yield from (_with_remarks(results, run) for run in bad)
         return
     if bad:
         yield f"not counted, invalid: {by_number(run.number for run in bad)}"
@@ -344,7 +372,7 @@ def _measured(results: Results, name: str) -> Iterator[tuple[int, int]]:
     for number in range(len(results.configurations)):
         found = results.of(number, name)
         if found:
-            yield found.median.runs, sum(run.configuration == number for run in results.runs)
+            yield found.median.runs, _made(results, number)
 
 
 # How the runs of a study were chosen, and what corrects their means

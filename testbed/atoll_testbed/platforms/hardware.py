@@ -22,6 +22,7 @@ from typing import Any
 
 import asyncssh
 
+from atoll_controller.fabric.flow_installer import install_control
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_core.errors import LabError
@@ -38,7 +39,7 @@ from atoll_hosts.machine import Machine
 from atoll_hosts.parallel import Outcome, on_each
 from atoll_hosts.ssh.connections import SshConnections
 from atoll_hosts.ssh.file_transfer import DiskQuota, fetch, offered_files
-from atoll_hosts.ssh.remote_agent import start_agent
+from atoll_hosts.ssh.remote_agent import IN_BAND_SILENCE_S, SILENCE_S, start_agent
 from atoll_testbed.platforms.machine_checks import address_conflict, clock_off, missing_prerequisites, without_carrier
 
 # A NIC that was down takes 2 to 4 s to negotiate with a gigabit switch's port, longer with spanning tree.
@@ -92,14 +93,38 @@ class HardwarePlatform:
         self._watchers = [asyncio.create_task(self._watch(one.agent)) for one in reached.values()]
 
     @classmethod
-    async def start(cls, network: Network, inventory: Inventory, events: EventBus) -> "HardwarePlatform":
-        """Connect to every machine of the inventory, claim it, and check its prerequisites.
+    async def start(
+        cls, network: Network, inventory: Inventory, runtime: Runtime, events: EventBus
+    ) -> tuple["HardwarePlatform", Controller]:
+        """Connect to every machine of the inventory, claim it, and check its prerequisites; start the controller.
 
-        Raises LabError with a line for each machine that fails; no machine is claimed then.
+        With in-band control, the controller first installs the entries by which machines are reached. Raises LabError
+        with a line for each machine that fails; no machine is claimed then.
         """
+        listen = f"{inventory.address}:{inventory.port}"
+        async with contextlib.AsyncExitStack() as undo:
+            controller: Controller | None = None
+            if network.in_band_hosts:
+                controller, _ = await controller_with_control(network, inventory, runtime, events)
+                undo.push_async_callback(controller.close)
+            platform = await cls.reach(network, inventory, events)
+            if controller is None:
+                undo.push_async_callback(platform.stop)
+                events.publish(Progress("controller and switches"))
+                controller = await Controller.start([], interpreter(runtime), listen, runtime)
+            undo.pop_all()
+        return platform, controller
+
+    @classmethod
+    async def reach(cls, network: Network, inventory: Inventory, events: EventBus) -> "HardwarePlatform":
+        """As :meth:`start`, the machines alone."""
         events.publish(Progress(f"connecting to {len(inventory.machines)} machines"))
         connections = SshConnections()
-        outcomes = await on_each(inventory.machines, lambda machine: _reach(connections, machine, inventory))
+        in_band = {host.name for host in network.in_band_hosts}
+        outcomes = await on_each(
+            inventory.machines,
+            lambda machine: _reach(connections, machine, inventory, in_band=machine.name in in_band),
+        )
         reached = {one.machine: one.found for one in outcomes if one.found is not None}
         if wrong := _problems(outcomes, network, inventory):
             await asyncio.gather(*(one.close() for one in reached.values()))
@@ -122,10 +147,7 @@ class HardwarePlatform:
 
     async def all_switches(self, controller: Controller) -> None:
         """Wait until all switches have connected to a controller. Raises LabError."""
-        try:
-            await controller.wait_for([switch.dpid for switch in self.network.switches], _SWITCHES_TIMEOUT_S)
-        except LabError as error:
-            raise LabError(f"{error}; configure tcp:{self._listen} as the controller of the switches") from None
+        await _all_switches(controller, self.network, self._listen)
 
     async def linked(self, machines: Iterable[str]) -> None:
         """Wait until the experiment interfaces of machines, which are up, have a carrier.
@@ -255,10 +277,39 @@ class HardwarePlatform:
             self.failed.set_result(reason)
 
 
-async def _reach(connections: SshConnections, machine: InventoryMachine, inventory: Inventory) -> _Reached:
+async def controller_with_control(
+    network: Network, inventory: Inventory, runtime: Runtime, events: EventBus
+) -> tuple[Controller, int]:
+    """Start a controller that has installed the entries of in-band control, and the number of changes.
+
+    Raises LabError.
+    """
+    listen = f"{inventory.address}:{inventory.port}"
+    real = apply_inventory(network, inventory, {})
+    events.publish(Progress("controller, switches and in-band control"))
+    controller = await Controller.start([], interpreter(runtime), listen, runtime)
+    try:
+        await _all_switches(controller, real, listen)
+        return controller, await install_control(controller, real)
+    except BaseException:
+        await controller.close()
+        raise
+
+
+async def _all_switches(controller: Controller, network: Network, listen: str) -> None:
+    try:
+        await controller.wait_for([switch.dpid for switch in network.switches], _SWITCHES_TIMEOUT_S)
+    except LabError as error:
+        raise LabError(f"{error}; configure tcp:{listen} as the controller of the switches") from None
+
+
+async def _reach(
+    connections: SshConnections, machine: InventoryMachine, inventory: Inventory, *, in_band: bool
+) -> _Reached:
     connection = await connections.connect(machine.name, machine.access)
     try:
-        agent = await start_agent(connection, machine.name, machine.access)
+        silence_s = IN_BAND_SILENCE_S if in_band else SILENCE_S
+        agent = await start_agent(connection, machine.name, machine.access, silence_s)
         try:
             await agent.request("claim", owner=f"{getpass.getuser()}@{socket.gethostname()}, {inventory.file}")
             return _Reached(machine, connection, agent, await agent.describe(), await clock_offset(agent))
@@ -288,7 +339,7 @@ def _problems(outcomes: list[Outcome[_Reached]], network: Network, inventory: In
         if one is None:
             wrong.append(outcome.error or outcome.machine)
             continue
-        wrong += missing_prerequisites(one.machine, one.facts, one.clock, one.address)
+        wrong += missing_prerequisites(one.machine, one.facts, one.clock, one.address, network)
         if one.address:
             reached_by = ip_address(one.address.partition("%")[0])
             wrong += address_conflict(f"{one.machine.name}: its management address", reached_by, network)

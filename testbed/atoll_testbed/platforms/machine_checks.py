@@ -2,7 +2,7 @@
 """Check the prerequisites of real machines before anything is configured."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
@@ -20,13 +20,14 @@ _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")  # it goes into other m
 
 
 def missing_prerequisites(
-    machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOffset, reached_at: str
+    machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOffset, reached_at: str, network: Network
 ) -> list[str]:
     """A line with a remedy for each prerequisite that a machine does not meet.
 
     ``facts``: its agent's description. ``reached_at``: the address of the SSH connection on that machine.
     """
     name, found = machine.name, list[str]()
+    in_band = {host.name: host.control for host in network.in_band_hosts}.get(name)
     if facts["missing_tools"]:
         tools = ", ".join(facts["missing_tools"])
         found.append(f"{name}: no {tools}; install iproute2, ethtool, nftables and coreutils there")
@@ -53,12 +54,26 @@ def missing_prerequisites(
                 f"{name}: {interface.name} has MAC address {actual['mac']}, the inventory says {interface.mac}; "
                 "is it the right machine and the right port?"
             )
+        elif in_band is not None:
+            found += _not_in_band(name, interface.name, actual["addresses"], in_band, reached_at)
         elif any(address.partition("/")[0] == reached_at for address in actual["addresses"]):
+            remedy = "name the interface of the experiment network"
+            if name in {host.name for host in network.hosts}:
+                remedy += ", or, if it is the only one, add 'control' to the lab and to this host (in-band control)"
             found.append(
-                f"{name}: {interface.name} is the interface of the management network ({reached_at}); name the "
-                "interface of the experiment network"
+                f"{name}: {interface.name} is the interface of the management network ({reached_at}); {remedy}"
             )
     return found
+
+
+def _not_in_band(
+    name: str, interface: str, addresses: Iterable[str], control: IPv4Address, reached_at: str
+) -> Iterator[str]:
+    """A line if a machine's control does not pass its experiment interface as lab.yaml says."""
+    if str(control) not in {address.partition("/")[0] for address in addresses}:
+        yield f"{name}: {interface} does not have its control address {control}; give it that address there"
+    elif reached_at and reached_at != str(control):
+        yield f"{name}: it is reached at {reached_at}, not at its control address {control}; name that under ssh"
 
 
 def address_conflict(what: str, address: IPv4Address | IPv6Address, network: Network) -> list[str]:

@@ -136,6 +136,11 @@ class RunRecorder:
         """Record packets dropped outside the boxes between the marks (``kernel_drops``), and ``machine_heat``."""
         await self.manifest.update({"lost_outside": risen, **({"host_heat": heat} if heat else {})})
 
+    async def in_band_control(self, traffic: dict[str, Any] | None) -> None:
+        """Record the packets of in-band control during the measurement (``control_traffic``); None: nothing."""
+        if traffic is not None:
+            await self.manifest.update({"in_band_control": traffic})
+
     def raise_if_broken(self) -> None:
         """Raise RunError if anything could not be written."""
         broken = self._broken or self.metering.broken

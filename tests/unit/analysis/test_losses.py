@@ -68,7 +68,7 @@ def test_summary_tables_and_report_tell_losses_by_cause(run: RunDir) -> None:
     boxes = pl.read_parquet(run.tables / "boxes.parquet").filter(pl.col("part") == "to_island")
     assert boxes["dropped_loss_packets"].max() == 20 * (len(boxes) // 10 + (len(boxes) % 10 > 0))
     shown = {known.name: known for known in key_figures(sources.summary)}
-    assert shown["lost to the island"].beside == "queue full 3, random loss 20, loss by trace 2"
+    assert shown["lost to the island"].remark == "queue full 3, random loss 20, loss by trace 2"
     figure = loss(sources)
     assert figure is not None
     legend = figure.axes[0].get_legend()
@@ -82,7 +82,7 @@ def test_losses_to_the_world_are_reported_with_those_to_the_island(run: RunDir) 
     assert link["losses_to_world"] == {"random": {"packets": 7, "bytes": 280}}
     assert link["loss_fraction_to_world"] == pytest.approx(7 * (link["loss_fraction"] or 0) / 25)
     shown = {known.name: known for known in key_figures(sources.summary)}
-    assert (shown["lost to the world"].text, shown["lost to the world"].beside) == ("7", "random loss 7")
+    assert (shown["lost to the world"].text, shown["lost to the world"].remark) == ("7", "random loss 7")
     figure = loss(sources)
     assert figure is not None
     assert [axes.get_ylabel() for axes in figure.axes] == ["lost to island", "lost to world"]
@@ -114,10 +114,10 @@ def test_the_queue_has_figures_of_its_own_beside_the_largest_ping_sojourn(run: R
     answer = {"mean_ms": 5.2, "p50_ms": 1.0, "p95_ms": 20.0, "p99_ms": 40.0, "max_ms": 60.0}
     assert summary["links"]["sat"]["sojourn"] == answer
     shown = {known.name: known for known in key_figures(summary)}
-    assert shown["queue sojourn"].beside == (
+    assert shown["queue sojourn"].remark == (
         "maximum over all packets; mean 5.2, p50 1.0, p95 20, p99 40 ms (percentiles within 6 %)"
     )
-    assert shown["largest ping sojourn"].beside == "8Q/R = 50.0 to the island + 200.0 back; plus the packet being sent"
+    assert shown["largest ping sojourn"].remark == "8Q/R = 50.0 to the island + 200.0 back; plus the packet being sent"
 
 
 def test_figures_of_a_slow_link_have_the_digits_that_are_known(run: RunDir) -> None:
@@ -130,7 +130,7 @@ def test_figures_of_a_slow_link_have_the_digits_that_are_known(run: RunDir) -> N
     shown = {known.name: known for known in key_figures(summary)}
     assert shown["goodput"].text == "47.3\u00a0kbit/s"
     assert shown["throughput"].text == "0\u00a0bit/s"
-    assert "mean 700.2, p50 810, p95 1300, p99 1400 ms" in shown["queue sojourn"].beside
+    assert "mean 700.2, p50 810, p95 1300, p99 1400 ms" in shown["queue sojourn"].remark
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def test_packets_that_stay_lost_are_counted_by_burst_length(tmp_path: Path) -> N
     assert figures["longest burst behind coders"] == bursts["longest"] > 1
     (shown,) = (each for each in key_figures(summary) if each.name == "lost behind coders")
     assert shown.text.startswith(f"{bursts['lost']}, ")
-    assert shown.beside.endswith(f"at most {bursts['longest']}")
+    assert shown.remark.endswith(f"at most {bursts['longest']}")
 
 
 @pytest.mark.parametrize(("kind", "between"), [(ROUTER, None), (CODER, PEP)])

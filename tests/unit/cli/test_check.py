@@ -79,6 +79,17 @@ def test_an_inventory_is_told_apart_from_a_lab(project: Path, monkeypatch: pytes
         )
 
 
+def test_a_study_is_told_apart_from_an_experiment(project: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(project)
+    for read in (load_any, load_experiment):
+        with pytest.raises(DescriptionError) as answer:
+            read(Path("examples/studies/geo-queues.yaml"))
+        assert str(answer.value) == (
+            "examples/studies/geo-queues.yaml: is a study; `atoll sweep examples/studies/geo-queues.yaml --dry-run` "
+            "checks it and estimates its runs"
+        )
+
+
 def test_figures_of_one_are_in_the_singular(project: Path) -> None:
     network, one = load_experiment(project / "examples/geo.yaml", ["traffic.channels=1"])
     assert summary(network, one).endswith("; 1 channel, 1 min")

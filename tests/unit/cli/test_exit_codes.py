@@ -73,6 +73,7 @@ switches entries --inventory none.yaml
 switches counters --inventory none.yaml
 switches config sw-c none.yaml
 switches diff sw-c none.txt none.yaml
+switches control none.yaml
 switches probe sw-c none.yaml
 """
 

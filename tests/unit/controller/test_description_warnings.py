@@ -166,8 +166,8 @@ def test_slow_links_are_warned_of_where_tc_may_play_them(project: Path) -> None:
     assert open_ == tc
     assert tc.message.endswith(
         "link 'sat': to_world: rate: a full-size packet takes 187.5 ms at 64 kbit/s; if tc emulates the link (the "
-        "default on virtual), the first packet after an idle time does not get this delay; --backend engine is "
-        "exact"
+        "default on virtual), the first packet after an idle time does not get this delay; "
+        "--backend engine (in a study: `backend: engine`) is exact"
     )
     assert engine == ()
     assert warned(project, slow[0].replace("queue", "aqm: {codel: {interval: 1 s}}, queue"), slow[1]) == []

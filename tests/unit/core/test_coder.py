@@ -29,6 +29,7 @@ def load(tmp_path: Path, project: Path) -> Load:
         example = (project / "examples/coder-geo.yaml").read_text(encoding="utf-8")
         example = example.replace("../emulation/labs/island-coder.yaml", "lab.yaml").replace(CODED, chain)
         example = re.sub(r"boxes:\n(  .*\n)+", f"boxes: {boxes}\n", example)
+        example = re.sub(r"links:\n(  .*\n)+", "", example) if "\nlinks:" in chain else example
         (tmp_path / "e.yaml").write_text(example, encoding="utf-8")
         return load_experiment(tmp_path / "e.yaml")
 
@@ -67,6 +68,28 @@ def test_each_chain_has_a_tunnel_between_addresses_of_its_own(load: Load) -> Non
     config = next(job.config for job in plan.jobs if job.name == "coder-coder-w") or {}
     ends = [(each["carries"]["island"], each["peer_address"]) for each in config["tunnels"]]
     assert ends == [("10.20.0.4/30", "10.20.0.7"), ("10.20.0.0/16", "10.20.255.254")]
+    assert [each["links"] for each in config["tunnels"]] == [["sat"], ["sat"]]
+
+
+@pytest.mark.parametrize(
+    ("more", "links"),
+    [
+        ("branches: {half: {carries: {island: 10.20.0.4/30}, chain: [tap-w, coder-w, sat-2, coder-i]}}", ["sat-2"]),
+        ("changes: [{at: 9 s, chain: [tap-w, coder-w, sat-2, coder-i, tap-i]}]", ["sat", "sat-2"]),
+        ("changes: [{at: 9 s, chain: [tap-w, sat-2, tap-i]}]", ["sat"]),
+    ],
+)
+def test_a_tunnel_has_the_links_between_its_coders_in_all_versions(load: Load, more: str, links: list[str]) -> None:
+    second = "sat-2: {kind: link, world: sw-c/27, island: sw-c/28, mtu: 1544}"
+    way = "{rate: 16 Mbit/s, delay: 250 ms, queue: 120 kB}"
+    link = f"{{to_island: {way}, to_world: {way}}}"
+    more += f"\nlinks: {{sat: {link}, sat-2: {link}}}"
+    plan = make_plan(
+        *load(chain=f"{CODED}\n{more}", lab=lambda text: text.replace("\nboxes:\n", f"\nboxes:\n  {second}\n"))
+    )
+    for box in ("coder-w", "coder-i"):
+        config = next(job.config for job in plan.jobs if job.name == f"coder-{box}") or {}
+        assert config["tunnels"][0]["links"] == links
 
 
 def test_half_of_the_island_can_be_coded(load: Load) -> None:
@@ -103,6 +126,12 @@ def test_half_of_the_island_can_be_coded(load: Load) -> None:
         ("{coder-w: {generation: 1}}", CODED, "1 is not a whole number"),
         ("{coder-w: {redundancy: adaptive}}", CODED, "redundancy is not the same for 'coder-w' and 'coder-i'"),
         ("{coder-w: {feedback: 50 ms}}", CODED, "feedback is not the same for 'coder-w' and 'coder-i'"),
+        ("{coder-w: {in_order_hold: 5 ms}}", CODED, "in_order_hold is not the same for 'coder-w' and 'coder-i'"),
+        (
+            "{coder-w: {in_order_hold: 5 ms, interleave: 2}}",
+            CODED,
+            "interleaved generations cannot be held in order; write interleave: 1, or in_order_hold: 0 ms",
+        ),
         (
             "{coder-w: {redundancy: often}}",
             CODED,

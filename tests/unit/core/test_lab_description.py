@@ -12,7 +12,7 @@ import pytest
 from atoll_core.description.loader import load_lab
 from atoll_core.errors import DescriptionError
 from atoll_core.lab.box_kind import LINK
-from atoll_core.lab.network import HostRole, Network
+from atoll_core.lab.network import Control, HostRole, Network
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.twin import TwinSettings
 from atoll_core.units import Duration, Rate
@@ -154,6 +154,36 @@ def test_what_is_no_place_for_a_learning_switch_is_refused(load, text, edit, mes
     assert [line.partition(": ")[2] for line in mistakes_of(load, edited(edited(text, *BEHIND), edit))] == [message]
 
 
+IN_BAND = (
+    ("hosts:\n", "control: {network: 192.168.10.0/24, port: sw-c/40}\n\nhosts:\n"),
+    ("port: sw-i/1}", "port: sw-i/1, control: 192.168.10.31}"),
+)
+
+
+def test_hosts_with_one_interface_have_a_control_address(load, text):
+    network = load(edited(text, *IN_BAND))
+    assert network.control == Control(IPv4Network("192.168.10.0/24"), PortRef("sw-c", 40), arp=True)
+    assert [(host.name, str(host.control)) for host in network.in_band_hosts] == [("i1", "192.168.10.31")]
+    assert load(edited(text, *IN_BAND, ("port: sw-c/40}", "port: sw-c/40, arp: false}"))).control.arp is False
+
+
+@pytest.mark.parametrize(
+    ("edit", "message"),
+    [
+        (("control: {network: 192.168.10.0/24, port: sw-c/40}", ""), "host 'i1': control: the lab has no in-band control; add a section 'control: {network: 192.168.10.0/24, port: SWITCH/PORT}'"),
+        (("192.168.10.31", "192.168.11.31"), "host 'i1': control: 192.168.11.31 is outside the control network 192.168.10.0/24; choose an address inside"),
+        (("192.168.10.31", "192.168.10.255"), "host 'i1': control: 192.168.10.255 is the network's own or its broadcast address; choose another of 192.168.10.0/24"),
+        (("port: sw-i/2}", "port: sw-i/2, control: 192.168.10.31}"), "host 'i2': control: address 192.168.10.31 is already taken by host 'i1': control (line 31); give each host its own"),
+        (("192.168.10.0/24", "10.0.0.0/8"), "control: network: 10.0.0.0/8 overlaps the world network 10.10.0.0/16; choose a network of its own"),
+        (("sw-c/40", "sw-c/16"), "control: port: port sw-c/16 is already taken by box 'sat': island: port (line 42); free is sw-c/4"),
+        (("sw-c/40", "sw-x/40"), "control: port: unknown switch 'sw-x'; did you mean 'sw-c'? known switches: sw-w1, sw-w2, sw-c, sw-i"),
+        (("  i3: {", "  control: {"), "host 'control': this name is that of the machine that runs atoll; choose another one"),
+    ],
+)  # fmt: skip
+def test_what_is_no_in_band_control_is_refused(load, text, edit, message):
+    assert message in [line.partition(": ")[2] for line in mistakes_of(load, edited(edited(text, *IN_BAND), edit))]
+
+
 def test_anchors_and_merge_keys_work(load, text):
     network = load(
         edited(
@@ -244,10 +274,10 @@ MISTAKES = [
         "known roles: world-server, world-special, world-whistle, island-client, island-special",
     ),
     ("sat: {kind: link", "sat: {kind: linc", "linc", "box 'sat': kind: unknown kind 'linc'; did you mean 'link'? known kinds: link, router, program, external, coder, pep"),
-    ("ip: 10.10.0.1,", "ipp: 10.10.0.1,", "ipp", "host 'w1': unknown key 'ipp'; did you mean 'ip'? known keys: capacity, interface, ip, mac, mtu, port, role"),
+    ("ip: 10.10.0.1,", "ipp: 10.10.0.1,", "ipp", "host 'w1': unknown key 'ipp'; did you mean 'ip'? known keys: capacity, control, interface, ip, mac, mtu, port, role"),
     (
         "\nhosts:", "\nhost:  # misspelt", "# misspelt",
-        "unknown key 'host'; did you mean 'hosts'? known keys: boxes, delay_boxes, hosts, learning_switches, name, networks, switches, "
+        "unknown key 'host'; did you mean 'hosts'? known keys: boxes, control, delay_boxes, hosts, learning_switches, name, networks, switches, "
         "taps, trunks",
     ),
     # -- addresses
@@ -321,9 +351,9 @@ MISTAKES = [
     ("port: sw-w1/1}", "port: [sw-w1/1]}", "[sw-w1", "host 'w1': port: a list is not a switch port, such as 'sw-w1/4'"),
     ("port: sw-w1/1}", "port: }", "port: }", "host 'w1': port: nothing is not a switch port, such as 'sw-w1/1'"),
     (", port: sw-w1/1}", "}", "10.10.0.1}", "host 'w1': port is missing; add 'port: sw-w1/1'"),
-    ("role: world-special, ip", "rol: world-special, ip", "rol:", "host 'ws': unknown key 'rol'; did you mean 'role'? known keys: capacity, interface, ip, mac, mtu, port, role"),
+    ("role: world-special, ip", "rol: world-special, ip", "rol:", "host 'ws': unknown key 'rol'; did you mean 'role'? known keys: capacity, control, interface, ip, mac, mtu, port, role"),
     ("name: island\n", "", "networks:", "name is missing; add 'name: island'"),
-    ("name: island\n", "name: island\nlinks: {}\n", "links", "unknown key 'links'; known keys: boxes, delay_boxes, hosts, learning_switches, name, networks, switches, taps, trunks"),
+    ("name: island\n", "name: island\nlinks: {}\n", "links", "unknown key 'links'; known keys: boxes, control, delay_boxes, hosts, learning_switches, name, networks, switches, taps, trunks"),
     ("name: island\n", "name: !secret island\n", "!secret", "tag !secret has no meaning here; remove it"),
 ]  # fmt: skip
 

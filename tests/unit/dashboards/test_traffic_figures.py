@@ -51,12 +51,12 @@ def test_a_report_shows_flows_by_size_bursts_and_the_regime(run: RunDir) -> None
     summary = sources.summary
     figures = {each.name: each for each in key_figures(summary)}
     assert summary["regime"] is not None
-    assert (figures["regime"].text, figures["regime"].beside) == (
+    assert (figures["regime"].text, figures["regime"].remark) == (
         summary["regime"]["regime"] or "not known",
         summary["regime"]["because"],
     )
     lost = summary["loss_bursts"]["sat"]
-    assert figures["lost in bursts"].beside.startswith(f"of {lost['lost']} packets; ")
+    assert figures["lost in bursts"].remark.startswith(f"of {lost['lost']} packets; ")
     assert {"standing queue", "ping sojourn p50", "in the initial window", "open flows"} <= figures.keys()
 
 

@@ -20,6 +20,7 @@ from typing import Any
 import asyncssh
 import pytest
 
+from atoll_core.description.loader import load_lab
 from atoll_core.errors import LabError, RunError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.lab.inventory import Inventory, InventoryMachine, NamedInterface, SshAccess
@@ -35,6 +36,7 @@ from atoll_testbed.platforms.hardware import HardwarePlatform
 from atoll_testbed.platforms.machine_checks import missing_prerequisites
 from atoll_testbed.run.run_recorder import RunRecorder
 from tests.support import synthetic_run
+from tests.support.sandbox import ROOT
 
 AGENT = Path(__file__).parents[2] / "guests" / "hostile_agent.py"
 
@@ -320,7 +322,9 @@ async def test_words_of_a_machine_do_nothing_to_a_terminal(tmp_path: Path) -> No
         with pytest.raises(LabError) as refused:
             await agent.request("set")
         machine = InventoryMachine("i1", SshAccess("x"), (NamedInterface("interface", "e"),))
-        wrong = missing_prerequisites(machine, await agent.describe(), ClockOffset(0, 0, 0), "")
+        wrong = missing_prerequisites(
+            machine, await agent.describe(), ClockOffset(0, 0, 0), "", load_lab(ROOT / "tests/data/rack-lab.yaml")
+        )
         assert any("has an invalid MAC address" in line for line in wrong)
         for output in (job.exit_text(), str(refused.value), *wrong):
             assert output.isprintable(), output[:200]

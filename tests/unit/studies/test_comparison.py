@@ -206,7 +206,7 @@ def test_laboratories_unlike_in_much_are_counted(runs: list[RunDir], tmp_path: P
         ("15", "13 (5 unlike #1)"),
         ("1", "1 (1 unlike #1)"),
     )
-    assert dict(found.alike)["lab.hosts"] == "97 settings"
+    assert dict(found.alike)["lab.hosts"] == "110 settings"
     assert dict(found.alike)["lab.switches"] == "s1.dpid 1, s1.driver ovs; none: s1.twin"
 
 

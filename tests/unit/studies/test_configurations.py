@@ -91,6 +91,17 @@ def test_runs_alike_but_for_their_seed_are_a_configuration(compared: Results) ->
     assert [each["levels"] for each in found] == [{"tcp.congestion_control": name} for name in ("cubic", "bbr")]
 
 
+def test_loss_of_the_link_is_told_apart_from_what_coders_leave(runs: Runs, compared: Results) -> None:
+    about = "loss: of the slowest link, before coders bring packets back; the rest are 'packets lost behind coders'"
+    left = {"chain": {"lost": 12, "longest": 3}}
+    coded = compare(
+        [runs(seed, loss_fraction=0.01, goodput_mbit_s=float(seed), residual_bursts=left) for seed in (1, 2, 3)]
+    )
+    assert about in table(coded, "over runs").notes
+    assert section(coded, "packets lost behind coders, packets")["A"][1] == "12"
+    assert about not in table(compared, "over runs").notes
+
+
 def test_samples_are_valid_and_counted_once(compared: Results) -> None:
     """In virtual time a seed has one answer: run twice it is still one sample."""
     assert numbers(compared, 0) == [1, 3, 5]
@@ -133,7 +144,7 @@ def test_configurations_have_medians_with_intervals_and_differences(compared: Re
         ),
     }
     assert section(compared, "transfer time, s")["B  bbr"] == (
-        *("2", "7.00", "6.00 to 8.00", "50.0 %", "+1.00", "+16.7%", "", "1 of 1 up"),
+        *("2 of 3", "7.00", "6.00 to 8.00", "50.0 %", "+1.00", "", "", "1 of 1 up"),
     ), "one of three did not finish, and one seed is no interval"
     notes = table(compared, "over runs").notes
     assert any(note.startswith("transfer time: not measured in every run") for note in notes)

@@ -45,7 +45,7 @@ def goodput(channels: int, queue: str, seed: int) -> float:
 
 @pytest.fixture
 def directory(tmp_path: Path) -> StudyDirectory:
-    """A study of four configurations and six seeds; one run is invalid, one is missing."""
+    """A study of four configurations and six seeds; one run is invalid, one is missing, five have caveats."""
     file = tmp_path / "study.yaml"
     file.write_text(
         f"name: made-up\nexperiment: {QUICK}\nrepetitions: {SEEDS}\nfigures: [goodput]\nfactors:\n"
@@ -65,9 +65,11 @@ def directory(tmp_path: Path) -> StudyDirectory:
         summary |= {"links": {}, "terrestrial_rtt_ms": {}, "changes": [], "channels": 0, "ping_sent": 0}
         summary["transfer_s"] = float(point.seed) if channels == 50 and point.seed > 2 else None
         summary["goodput_mbit_s"] = goodput(channels, queue, point.seed)
+        outcome = "invalid" if (channels, queue, point.seed) == (5, "30 kB", INVALID_SEED) else "valid"
+        if (channels, queue) == (5, "60 kB") and point.seed > 1:
+            outcome, summary["caveats"] = "valid with caveats", [f"{point.seed} timers were late"]
         RunDir(made).write_manifest({"outcome": "completed"})
         RunDir(made).write_summary(summary)
-        outcome = "invalid" if (channels, queue, point.seed) == (5, "30 kB", INVALID_SEED) else "valid"
         message = "late" if outcome == "invalid" else ""
         found.keep(
             made, point.id, Attempt(found.point_path(point.id) / "20260102T030405Z-1", outcome, message, 9.5, HERE)
@@ -203,6 +205,9 @@ def test_a_report_says_levels_pairs_and_what_does_not_count(
     assert "93.8 %" in said
     assert "5 of 5 up" in said
     assert f"invalid: 5, 30 kB, seed {INVALID_SEED}: late" in said
+    for seed in (2, 3, 4):
+        assert f"valid with caveats: 5, 60 kB, seed {seed}: {seed} timers were late" in said
+    assert "valid with caveats: 2 more runs; `atoll report RUN` names the caveats" in said
     assert "1 run of the study missing; `atoll sweep STUDY --resume` makes it" in said
     replaced = said[said.index("medians with and without replaced runs") :]
     assert "A  5, 30 kB         1  30.500         30.500              35.500" in replaced

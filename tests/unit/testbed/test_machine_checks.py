@@ -17,6 +17,8 @@ from atoll_testbed.platforms.machine_checks import (
     without_carrier,
 )
 
+LAB = Path(__file__).parents[2] / "data" / "rack-lab.yaml"
+IN_BAND_LAB = LAB.with_name("rack-in-band-lab.yaml")
 MAC = "02:00:00:00:00:01"
 RIGHT: dict[str, Any] = {
     "user": 0,
@@ -34,7 +36,8 @@ RIGHT: dict[str, Any] = {
 
 def answer(interface: str = "eth1", mac: str | None = None, offset_ns: int = 0, bound_ns: int = 100_000, **facts: Any):
     machine = InventoryMachine("w1", SshAccess("10.0.0.1"), (NamedInterface("interface", interface, mac),))
-    return missing_prerequisites(machine, RIGHT | facts, ClockOffset(offset_ns, bound_ns, 2 * bound_ns), "10.0.0.1")
+    clock = ClockOffset(offset_ns, bound_ns, 2 * bound_ns)
+    return missing_prerequisites(machine, RIGHT | facts, clock, "10.0.0.1", load_lab(LAB))
 
 
 def test_an_address_of_the_management_network_is_not_the_experiments(project: Path) -> None:
@@ -77,6 +80,31 @@ def test_a_machine_in_order_is_ready() -> None:
 def test_what_is_wrong_is_named(lacks: dict[str, Any], words: str) -> None:
     (line,) = answer(**lacks)
     assert line.startswith(words)
+
+
+def in_band(addresses: list[str], reached_at: str) -> list[str]:
+    """What is wrong with a client whose only interface has these addresses."""
+    machine = InventoryMachine("i1", SshAccess(reached_at), (NamedInterface("interface", "eth0"),))
+    facts = RIGHT | {"interfaces": {"eth0": {"mac": MAC, "addresses": addresses}}}
+    return missing_prerequisites(machine, facts, ClockOffset(0, 0, 0), reached_at, load_lab(IN_BAND_LAB))
+
+
+def test_the_only_interface_of_a_host_carries_its_control_if_the_lab_says_so() -> None:
+    address = "192.168.10.31"
+    assert in_band([f"{address}/24"], address) == []
+    assert in_band([f"{address}/24"], "") == [], "behind a jump host it is unknown how it was reached"
+    assert in_band([], address) == [f"i1: eth0 does not have its control address {address}; give it that address there"]
+    assert in_band([f"{address}/24"], "10.0.0.1") == [
+        f"i1: it is reached at 10.0.0.1, not at its control address {address}; name that under ssh"
+    ]
+
+
+def test_a_host_without_in_band_control_is_told_how_to_have_it() -> None:
+    (line,) = answer("eth0")
+    assert line.endswith(
+        "; name the interface of the experiment network, or, if it is the only one, add 'control' to the lab and to "
+        "this host (in-band control)"
+    )
 
 
 def test_a_clock_is_wrong_only_if_the_measurement_proves_it() -> None:

@@ -12,7 +12,9 @@ use std::time::Duration;
 
 use atoll_gf256::{Arithmetic, Field, Kernel, Term};
 use atoll_random::SplitMix64;
-use atoll_rlnc::{BlockCode, BlockDecoder, BlockEncoder, Header, ReedSolomon, Rlnc};
+use atoll_rlnc::{
+    BlockCode, BlockDecoder, BlockEncoder, Header, ReedSolomon, Rlnc, WindowDecoder, WindowEncoder,
+};
 use rand::RngCore;
 use rlnc::full::{Decoder, Encoder};
 use rustix::time::{ClockId, clock_gettime};
@@ -22,6 +24,8 @@ const PACKET: usize = 1400;
 const SYMBOL: usize = PACKET + 2;
 /// Packets of a generation, of which so many are lost.
 const CASES: [(u16, u16); 4] = [(16, 4), (30, 6), (64, 13), (256, 51)];
+/// Windows of packets that a stream is long.
+const WINDOWS: u16 = 16;
 /// Sources of a combination in the measurement of kernels.
 const SOURCES: usize = 64;
 
@@ -46,12 +50,13 @@ fn main() {
                 name,
                 count,
                 lost,
+                windows,
                 step,
             } = each;
             if !format!("{case} {name} {count}").contains(&part) {
                 continue;
             }
-            let ns = time(step, Duration::from_millis(milliseconds));
+            let ns = time(step, Duration::from_millis(milliseconds)) / f64::from(*windows);
             println!(
                 r#"{{"round": {round}, "case": "{case}", "name": "{name}", "count": {count}, "lost": {lost}, "ns": {ns:.1}}}"#
             );
@@ -64,6 +69,8 @@ struct Measurement {
     name: String,
     count: u16,
     lost: u16,
+    /// How many times `count` packets a step has.
+    windows: u16,
     step: Box<dyn Fn()>,
 }
 
@@ -108,6 +115,7 @@ fn kernels() -> Vec<Measurement> {
         name,
         count: SOURCES as u16,
         lost: 0,
+        windows: 1,
         step,
     };
     let mut found = Vec::new();
@@ -177,6 +185,7 @@ fn codes(count: u16, lost: u16) -> Vec<Measurement> {
         name: name.into(),
         count,
         lost,
+        windows: 1,
         step,
     };
     let (sources, kept) = (packets(count), kept(count, lost));
@@ -252,7 +261,103 @@ fn codes(count: u16, lost: u16) -> Vec<Measurement> {
         }
     };
     found.push(measurement("encode", "rlnc, all coded", Box::new(step)));
+    found.extend(sliding_window(count, lost));
     found
+}
+
+/// A stream of packets with as many repair packets for `count` packets, evenly spread, each of the last `count` packets.
+/// Half as many packets are lost as there are repair packets: with as many, few would come back before they leave.
+fn sliding_window(count: u16, repairs: u16) -> [Measurement; 2] {
+    let sources = packets(count * WINDOWS);
+    let mut draws = SplitMix64::at(&[u64::from(count), 8]);
+    let is_lost: Vec<bool> = sources
+        .iter()
+        .map(|_| draws.up_to(2 * u64::from(count) - 1) < u64::from(repairs))
+        .collect();
+    let mut sent = Vec::new(); // repair packets, each with the number of packets before it
+    encode_stream(&sources, count, repairs, |before, header, symbol| {
+        sent.push((before, header, symbol.clone()));
+    });
+    let unrecovered = decode_stream(&sources, count, &is_lost, &sent);
+    let lost = is_lost.iter().filter(|lost| **lost).count();
+    assert!(
+        unrecovered * 3 <= lost,
+        "{unrecovered} of {lost} stay lost, n = {count}"
+    );
+    let measurement = |case, step| Measurement {
+        case,
+        name: "sliding window".into(),
+        count,
+        lost: repairs,
+        windows: WINDOWS,
+        step,
+    };
+    let packets = sources.clone();
+    let encode = move || {
+        encode_stream(&packets, count, repairs, |_, _, symbol| {
+            black_box(symbol);
+        })
+    };
+    let decode = move || {
+        black_box(decode_stream(&sources, count, &is_lost, &sent));
+    };
+    [
+        measurement("encode", Box::new(encode)),
+        measurement("decode", Box::new(decode)),
+    ]
+}
+
+/// `send` sees each repair packet with the number of packets before it.
+fn encode_stream(
+    sources: &[Vec<u8>],
+    count: u16,
+    repairs: u16,
+    mut send: impl FnMut(usize, Header, &mut Vec<u8>),
+) {
+    let mut encoder = WindowEncoder::new(0, count).expect("a size that the code has");
+    let (mut due, mut symbol) = (0, Vec::new());
+    for (number, source) in sources.iter().enumerate() {
+        encoder.push(source).expect("not too long");
+        due += repairs;
+        if due >= count {
+            due -= count;
+            let header = encoder.repair(&mut symbol).expect("packets to combine");
+            send(number + 1, header, &mut symbol);
+        }
+    }
+}
+
+/// The number of packets that stay lost.
+fn decode_stream(
+    sources: &[Vec<u8>],
+    count: u16,
+    is_lost: &[bool],
+    sent: &[(usize, Header, Vec<u8>)],
+) -> usize {
+    let mut decoder = WindowDecoder::new(2 * count, PACKET).expect("a size that the code has");
+    let (mut sent, mut missing) = (sent.iter().peekable(), 0);
+    for (number, source) in sources.iter().enumerate() {
+        if is_lost[number] {
+            missing += 1;
+        } else {
+            decoder
+                .source(number as u32, source)
+                .expect("one of the stream");
+        }
+        while let Some((_, header, symbol)) = sent.next_if(|(before, ..)| *before == number + 1) {
+            let Header::WindowRepair { first, count, seed } = *header else {
+                panic!("{header:?}");
+            };
+            decoder
+                .repair(first, count, seed, symbol)
+                .expect("one of the stream");
+        }
+        for (number, packet) in decoder.recovered() {
+            assert_eq!(packet, sources[number as usize]);
+            missing -= 1;
+        }
+    }
+    missing
 }
 
 /// The numbers of the packets that arrive; the lost ones are spread at random.

@@ -2,11 +2,11 @@
 //! The configuration of a machine of the experiment network as text: sysctls and `ip -batch`. Pure.
 //!
 //! Interfaces have `arp off`: neighbours are permanent, so nothing may ever ask or answer on the
-//! wire. A routed box takes frames addressed to others (the network rewrites no MAC addresses):
+//! wire, but for the control of a machine with one interface. A routed box takes frames addressed to others (the network rewrites no MAC addresses):
 //! `packet_filter` marks them as addressed to this host. What a box with several pairs of legs or a
 //! transparent proxy needs besides is in `policy_routing`.
 
-use crate::settings::{HostSettings, RouteSettings};
+use crate::settings::{HostSettings, InterfaceSettings, RouteSettings};
 use serde::{Deserialize, Serialize};
 use std::fmt::Write as _;
 
@@ -144,9 +144,10 @@ impl HostSettings {
             } else {
                 ""
             };
+            let arp = if interface.in_band { "" } else { " arp off" };
             let _ = writeln!(
                 batch,
-                "link set dev {device} mtu {} arp off{promiscuous} up",
+                "link set dev {device} mtu {}{arp}{promiscuous} up",
                 interface.mtu
             );
             if let Some(address) = &interface.address {
@@ -158,10 +159,11 @@ impl HostSettings {
                     "neighbour replace {address} lladdr {mac} dev {device} nud permanent"
                 );
             }
+            let source = interface.in_band_source();
             for route in &interface.routes {
                 let _ = writeln!(
                     batch,
-                    "route replace {} dev {device} scope link{}{}",
+                    "route replace {} dev {device} scope link{source}{}{}",
                     route.prefix,
                     self.in_table(device),
                     route.metrics()
@@ -224,6 +226,18 @@ impl HostSettings {
             }
         }
         batch
+    }
+}
+
+impl InterfaceSettings {
+    /// The source of packets to its routes, as `ip route` takes it: the kernel would choose the address for control.
+    fn in_band_source(&self) -> String {
+        match &self.address {
+            Some(address) if self.in_band => {
+                format!(" src {}", address.split('/').next().unwrap_or(address))
+            }
+            _ => String::new(),
+        }
     }
 }
 
@@ -292,6 +306,16 @@ mod tests {
         );
         assert_eq!(lines[4], "link set dev pep-w.b mtu 1500 arp off up");
         assert_eq!(lines.len(), 5);
+    }
+
+    #[test]
+    fn an_interface_that_control_passes_keeps_arp_and_has_another_source_for_the_experiment() {
+        let mut settings = settings();
+        settings.interfaces[0].in_band = true;
+        let batch = settings.batch();
+        assert!(batch.starts_with("link set dev pep-w.a mtu 1500 promisc on up\n"));
+        assert!(batch.contains("route replace 10.10.0.0/16 dev pep-w.a scope link src 10.0.0.1\n"));
+        assert!(batch.contains("link set dev pep-w.b mtu 1500 arp off up\n"));
     }
 
     #[test]

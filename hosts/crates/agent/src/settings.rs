@@ -47,6 +47,10 @@ pub struct InterfaceSettings {
     /// Receive frames addressed to others.
     #[serde(default)]
     pub promiscuous: bool,
+    /// The machine's control passes this interface, too: ARP stays on, and routes name its address as their source, as
+    /// it has another one before.
+    #[serde(default)]
+    pub in_band: bool,
 }
 
 /// `atoll_core.plan.plan.RouteSettings`.

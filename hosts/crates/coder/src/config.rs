@@ -35,6 +35,10 @@ pub(crate) enum BadConfiguration {
         "configuration: a sliding window has no generations: no tail, no number of generations to defer, interleave 1, and no adaptive redundancy"
     )]
     NoGenerations,
+    #[error(
+        "configuration: packets of interleaved generations cannot be held in order: interleave 1"
+    )]
+    Interleaved,
     #[error("configuration: no pairs of legs")]
     NoPairs,
     #[error("configuration: adaptive redundancy needs feedback, and a residual_loss above 0")]
@@ -76,6 +80,9 @@ pub(crate) struct Config {
     /// The age at which repair packets are dropped.
     pub(crate) stale_ns: u64,
     pub(crate) direction: Coded,
+    /// Packets that come after a missing one wait for it, for so long at most; 0: none waits.
+    #[serde(default)]
+    pub(crate) hold_ns: u64,
     /// Packets of so many bytes or less are not coded.
     pub(crate) small_bytes: u64,
     /// The first bytes of each flow are not coded.
@@ -108,7 +115,7 @@ pub(crate) struct Interface {
 }
 
 /// A MAC address.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Deserialize)]
 #[serde(try_from = "String")]
 pub(crate) struct Mac(pub(crate) [u8; 6]);
 
@@ -164,6 +171,8 @@ impl TryFrom<String> for Prefix {
 #[serde(deny_unknown_fields)]
 pub(crate) struct TunnelConfig {
     pub(crate) carries: Carries,
+    /// The names of the links between the coders. Tunnels with the same ones, in the same direction, share their queue.
+    pub(crate) links: Vec<String>,
     /// Where the other coder is.
     pub(crate) peer_at: Side,
     /// Outer addresses.
@@ -270,6 +279,9 @@ impl Config {
         within("generation", config.generation.into(), 2, most)?;
         within("redundancy", config.redundancy.into(), 0, most)?;
         within("interleave", config.interleave.into(), 1, 64)?;
+        if config.hold_ns > 0 && config.interleave > 1 {
+            return Err(BadConfiguration::Interleaved);
+        }
         for interface in config.interfaces() {
             // IPv4 hosts take packets of 576 bytes (RFC 791); no lab has longer ones than 9216.
             within("mtu", interface.mtu.into(), 576, 9216)?;
@@ -395,6 +407,12 @@ impl Config {
                 room_bytes,
             },
         }
+    }
+
+    /// Whether repair packets of two tunnels wait for the same queue of a link.
+    pub(crate) fn share_a_queue(&self, one: &TunnelConfig, other: &TunnelConfig) -> bool {
+        matches!(self.scheduler, Scheduling::Titrated { .. })
+            && (one.peer_at, &one.links) == (other.peer_at, &other.links)
     }
 
     /// The longest packet that fits into a tunnel through that side's legs.

@@ -81,6 +81,10 @@ pub(crate) struct Sums {
     pub(crate) arrived_reports: u64,
     pub(crate) redundancy_changes: u64,
     pub(crate) fallbacks: u64,
+    /// Packets that waited for those before them, the sum of their times, and packets that were not waited for any longer.
+    pub(crate) held_packets: u64,
+    pub(crate) held_ns: u64,
+    pub(crate) given_up_packets: u64,
     #[serde(flatten)]
     pub(crate) decoded: DecoderSums,
     pub(crate) oversize_packets: u64,
@@ -104,6 +108,9 @@ sums!(Sums {
     arrived_reports,
     redundancy_changes,
     fallbacks,
+    held_packets,
+    held_ns,
+    given_up_packets,
     decoded,
     oversize_packets,
     unsent_packets,
@@ -124,6 +131,8 @@ pub(crate) struct Present {
     pub(crate) queueing_delay_ns: u64,
     pub(crate) report_rtt_ns: u64,
     pub(crate) recovery_delay_max_ns: u64,
+    /// Packets that wait for those before them.
+    pub(crate) packets_on_hold: u64,
 }
 
 /// Both.

@@ -8,7 +8,7 @@ use crate::counters::DecoderSums;
 use crate::numbering;
 use crate::stream::{Delivery, Received, StreamDecoder};
 use atoll_measures::Peak;
-use atoll_redundancy::{GENERATIONS_MAX, Report};
+use atoll_redundancy::{GENERATIONS_MAX, NUMBERS, Report};
 use atoll_rlnc::{BlockCode, BlockDecoder, CodeError, Header, Progress};
 use std::collections::VecDeque;
 
@@ -51,6 +51,8 @@ struct Generation {
     /// The number of its packets, as far as it is known.
     sources: u16,
     delivered: u16,
+    /// The number of its first packet in the tunnel.
+    first_number: Option<u16>,
     /// When each packet came, 0 if it did not.
     arrived_ns: Vec<u64>,
     first_ns: u64,
@@ -82,7 +84,7 @@ impl Decoder {
         &mut self,
         now_ns: u64,
         at: usize,
-        index: u16,
+        (number, index): (u16, u16),
         packet: &[u8],
         deliver: &mut dyn FnMut(Delivery<'_>),
     ) {
@@ -90,6 +92,7 @@ impl Decoder {
             return; // it came twice, or after it was recovered
         };
         open.last_ns = now_ns;
+        open.first_number = Some((number + NUMBERS - index) % NUMBERS);
         open.sources = open.sources.max(index + 1);
         let arrived_ns = &mut open.arrived_ns[usize::from(index)];
         let is_first = *arrived_ns == 0;
@@ -101,6 +104,7 @@ impl Decoder {
             deliver(Delivery {
                 packet,
                 recovered: false,
+                number: Some(number),
             });
         }
         self.take_recovered(now_ns, at, result, deliver);
@@ -110,7 +114,7 @@ impl Decoder {
         &mut self,
         now_ns: u64,
         at: usize,
-        (count, seed): (u16, u32),
+        (first_number, count, seed): (u16, u16, u32),
         symbol: &[u8],
         deliver: &mut dyn FnMut(Delivery<'_>),
     ) {
@@ -119,6 +123,7 @@ impl Decoder {
         };
         open.last_ns = now_ns;
         open.sources = open.sources.max(count);
+        open.first_number.get_or_insert(first_number);
         let result = open.decoder.repair(count, seed, symbol);
         self.received.sums.useful_repair_packets += u64::from(result == Ok(Progress::Useful));
         self.take_recovered(now_ns, at, result, deliver);
@@ -142,6 +147,7 @@ impl Decoder {
             deliver(Delivery {
                 packet: &packet,
                 recovered: true,
+                number: (open.first_number).map(|first| (first + index) % NUMBERS),
             });
         }
         if open.delivered >= self.size {
@@ -219,18 +225,19 @@ impl StreamDecoder for Decoder {
                 }
                 if let Some(slot) = self.reach(now_ns, generation) {
                     self.received.arrived(now_ns, number);
-                    self.source(now_ns, slot, index, packet, deliver);
+                    self.source(now_ns, slot, (number, index), packet, deliver);
                 } else {
                     // Whether it was recovered is forgotten. A duplicate does less harm than a loss.
                     self.received.sums.late_packets += 1;
                     deliver(Delivery {
                         packet,
                         recovered: false,
+                        number: Some(number),
                     });
                 }
             }
             Ok((
-                _,
+                first_number,
                 Header::Repair {
                     generation,
                     count,
@@ -244,7 +251,9 @@ impl StreamDecoder for Decoder {
                     return;
                 }
                 match self.reach(now_ns, generation) {
-                    Some(slot) => self.repair(now_ns, slot, (count, seed), symbol, deliver),
+                    Some(slot) => {
+                        self.repair(now_ns, slot, (first_number, count, seed), symbol, deliver);
+                    }
                     None => self.received.sums.late_packets += 1,
                 }
             }
@@ -313,6 +322,7 @@ impl Generation {
             decoder,
             sources: 0,
             delivered: 0,
+            first_number: None,
             arrived_ns: vec![0; usize::from(size)],
             first_ns: now_ns,
             last_ns: now_ns,
@@ -395,7 +405,9 @@ mod tests {
             if number != 1 {
                 let now = [10, 20, 30, 50][number] * MS;
                 decoder.take(now, content, &mut |each| {
-                    let Delivery { packet, recovered } = each;
+                    let Delivery {
+                        packet, recovered, ..
+                    } = each;
                     got.push((packet.to_vec(), recovered));
                 });
             }

@@ -73,7 +73,6 @@ pub(crate) struct Learning {
     /// When the packets were sent that were sent last, by number.
     sent_ns: Vec<u64>,
     next: u16,
-    delay: QueueingDelay,
     last_report: Option<(u32, u64)>,
     pub(crate) queueing_ns: u64,
     pub(crate) rtt_ns: u64,
@@ -101,7 +100,6 @@ impl Learning {
             adaptive: adapted,
             sent_ns: Vec::new(),
             next: 0,
-            delay: QueueingDelay::default(),
             last_report: None,
             queueing_ns: 0,
             rtt_ns: 0,
@@ -124,8 +122,13 @@ impl Learning {
     }
 
     /// Take a report: how long its newest packet waited. `None` if the report is no later than the last one, or does not
-    /// say.
-    pub(crate) fn learn(&mut self, now_ns: u64, report: &Report) -> Option<Waited> {
+    /// say. `delay`: of all packets on this way.
+    pub(crate) fn learn(
+        &mut self,
+        now_ns: u64,
+        report: &Report,
+        delay: &mut QueueingDelay,
+    ) -> Option<Waited> {
         if (self.last_report).is_some_and(|(number, _)| !report.is_after(number)) {
             return None;
         }
@@ -137,17 +140,17 @@ impl Learning {
         let sent_ns = self.found(now_ns, report.newest)?;
         let held_ns = 1000 * u64::from(report.held_us);
         self.rtt_ns = now_ns.saturating_sub(sent_ns).saturating_sub(held_ns);
-        self.queueing_ns = self.delay.of(now_ns, sent_ns, report.arrived_ns);
+        self.queueing_ns = delay.of(now_ns, sent_ns, report.arrived_ns);
         Some(Waited {
             sent_ns,
             waited_ns: self.queueing_ns,
         })
     }
 
-    /// Whether there was a report lately.
-    pub(crate) fn is_fresh(&self, now_ns: u64) -> bool {
+    /// Until when the last report is fresh; 0: there was none.
+    pub(crate) fn fresh_until_ns(&self) -> u64 {
         self.last_report
-            .is_some_and(|(_, at_ns)| now_ns.saturating_sub(at_ns) < self.timeout_ns)
+            .map_or(0, |(_, at_ns)| at_ns.saturating_add(self.timeout_ns))
     }
 
     /// Repair packets of a generation, if they are adapted.
@@ -221,8 +224,9 @@ mod tests {
         for number in 0..100 {
             assert_eq!(learning.sent(number * 10 * MS), number as u16);
         }
-        let waited = |learning: &mut Learning, now_ns, report| {
-            let found = learning.learn(now_ns, &report)?;
+        let mut delay = QueueingDelay::default();
+        let mut waited = |learning: &mut Learning, now_ns, report| {
+            let found = learning.learn(now_ns, &report, &mut delay)?;
             Some((found.sent_ns / MS, found.waited_ns / MS))
         };
         let first = waited(&mut learning, 400 * MS, report(1, 5, 300 * MS));
@@ -233,7 +237,7 @@ mod tests {
         let again = waited(&mut learning, 420 * MS, report(2, 7, 900 * MS));
         assert_eq!(again, None, "no news");
         assert_eq!((learning.queueing_ns, learning.reports), (30 * MS, 2));
-        assert!(learning.is_fresh(3409 * MS) && !learning.is_fresh(3410 * MS));
+        assert_eq!(learning.fresh_until_ns(), 3410 * MS);
     }
 
     #[test]
@@ -248,7 +252,7 @@ mod tests {
             ..Report::default()
         };
         assert_eq!(
-            learning.learn(1000 * MS, &report),
+            learning.learn(1000 * MS, &report, &mut QueueingDelay::default()),
             None,
             "8192 packets in 819 ms"
         );
@@ -260,9 +264,11 @@ mod tests {
         fn no_reports_make_it_panic(reports: Vec<(u32, u16, u64, u32, u64)>) {
             let adaptive = AdaptiveConfig { most: 15, residual_loss: 0.001 };
             let mut learning = Learning::new(CONFIG, Some(adaptive), &SHAPE);
+            let mut delay = QueueingDelay::default();
             for (number, newest, arrived_ns, held_us, now_ns) in reports {
                 learning.sent(now_ns);
-                learning.learn(now_ns, &Report { number, newest, arrived_ns, held_us, ..Report::default() });
+                let report = Report { number, newest, arrived_ns, held_us, ..Report::default() };
+                learning.learn(now_ns, &report, &mut delay);
                 prop_assert!(learning.repairs(now_ns).is_some_and(|repairs| repairs <= 15));
             }
         }

@@ -7,6 +7,7 @@ use crate::flow_table::FlowTable;
 use crate::ipv4::{self, Ipv4, UDP};
 use crate::lab_packets::is_of_testbed;
 use crate::outer;
+use crate::outlet::{Exit, Outlet};
 use crate::request::{self, Request};
 use crate::stream::Delivery;
 use crate::tunnel::{Tunnel, says_congestion};
@@ -29,6 +30,7 @@ const NOBODY: Mac = Mac([2, 0, 0, 0, 0, 0]);
 #[derive(Debug)]
 pub(crate) struct Coder {
     tunnels: Vec<Tunnel>,
+    outlets: Vec<Outlet>,
     router: Router,
     flows: FlowTable,
     small_bytes: u64,
@@ -79,11 +81,20 @@ impl Coder {
     /// # Errors
     /// None: a configuration has sizes that its code has.
     pub(crate) fn new(config: &Config, first_generation: u32) -> Result<Self, CodeError> {
-        let tunnels =
-            (config.tunnels.iter()).map(|tunnel| Tunnel::new(config, tunnel, first_generation));
+        let (mut tunnels, mut outlets) = (Vec::<Tunnel>::new(), Vec::new());
+        for (number, tunnel) in config.tunnels.iter().enumerate() {
+            let mut before = config.tunnels[..number].iter();
+            let known = before.position(|each| config.share_a_queue(each, tunnel));
+            let outlet = known.map_or(outlets.len(), |first| tunnels[first].outlet);
+            if known.is_none() {
+                outlets.push(Outlet::new(config));
+            }
+            tunnels.push(Tunnel::new(config, (number, outlet), first_generation)?);
+        }
         let hosts = config.hosts.world.iter().chain(&config.hosts.island);
         Ok(Self {
-            tunnels: tunnels.collect::<Result<_, _>>()?,
+            tunnels,
+            outlets,
             router: Router {
                 macs: config.interfaces().map(|each| each.mac).collect(),
                 hosts: hosts.map(|(address, mac)| (*address, *mac)).collect(),
@@ -156,7 +167,8 @@ impl Coder {
         self.router.write(&mut frame, port, packet, destination);
         self.sums.uncoded_packets += 1;
         if let Some(number) = tunnel {
-            self.tunnels[number].sent_uncoded(arrival.now_ns, packet.bytes.len());
+            let outlet = &mut self.outlets[self.tunnels[number].outlet];
+            (outlet.scheduler).sent(arrival.now_ns, packet.bytes.len() as u32);
         }
         out.send(outgoing(port, arrival.now_ns, frame));
     }
@@ -169,9 +181,9 @@ impl Coder {
         packet: &Ipv4<'_>,
         out: &mut FrameOutput<()>,
     ) {
-        let (tunnel, sums) = (&mut self.tunnels[number], &mut self.sums);
+        let tunnel = &mut self.tunnels[number];
         if !tunnel.takes(packet) {
-            sums.oversize_packets += 1;
+            self.sums.oversize_packets += 1;
             return;
         }
         let mut inner = out.buffer(packet.bytes.len());
@@ -179,10 +191,15 @@ impl Coder {
         ipv4::decrement_ttl(&mut inner);
         let port = other_leg(port);
         let leg = (port, self.router.macs[port].0);
-        let sent = tunnel.encode(now_ns, leg, &inner, packet.tos(), out, sums);
-        out.recycle(inner);
-        if sent.and_then(|()| tunnel.emit(now_ns, out, sums)).is_err() {
-            sums.ignored_frames += 1;
+        let mut exit = Exit {
+            outlet: &mut self.outlets[tunnel.outlet],
+            out,
+            sums: &mut self.sums,
+        };
+        let sent = tunnel.encode(now_ns, leg, &inner, packet.tos(), &mut exit);
+        exit.out.recycle(inner);
+        if sent.and_then(|()| tunnel.emit(now_ns, &mut exit)).is_err() {
+            self.sums.ignored_frames += 1;
         }
     }
 
@@ -200,15 +217,25 @@ impl Coder {
         };
         let tunnel = &mut self.tunnels[number];
         if Report::is_one(content) {
-            tunnel.learn(now_ns, content, &mut self.sums);
+            let outlet = &mut self.outlets[tunnel.outlet];
+            tunnel.learn(now_ns, content, outlet, &mut self.sums);
         } else {
             self.deliver(number, port, now_ns, packet, content, out);
             let leg = (port, self.router.macs[port].0);
             self.tunnels[number].arrived(now_ns, leg);
         }
-        let (tunnel, sums) = (&mut self.tunnels[number], &mut self.sums);
-        if tunnel.emit(now_ns, out, sums).is_err() {
-            sums.ignored_frames += 1;
+        self.emit(number, now_ns, out);
+    }
+
+    fn emit(&mut self, number: usize, now_ns: u64, out: &mut FrameOutput<()>) {
+        let tunnel = &mut self.tunnels[number];
+        let mut exit = Exit {
+            outlet: &mut self.outlets[tunnel.outlet],
+            out,
+            sums: &mut self.sums,
+        };
+        if tunnel.emit(now_ns, &mut exit).is_err() {
+            self.sums.ignored_frames += 1;
         }
     }
 
@@ -222,25 +249,31 @@ impl Coder {
         content: &[u8],
         out: &mut FrameOutput<()>,
     ) {
-        let Tunnel { decoder, reach, .. } = &mut self.tunnels[number];
+        let Tunnel {
+            decoder,
+            reach,
+            in_order,
+            ..
+        } = &mut self.tunnels[number];
         let (router, sums, signal) = (&self.router, &mut self.sums, self.signal);
         let (from, port) = (side_of(port), other_leg(port));
         let congested = says_congestion(packet.tos());
-        decoder.take(now_ns, content, &mut |delivery| {
+        let mut forwarded = |delivery: Delivery<'_>, out: &mut FrameOutput<()>| {
             let Delivery {
                 packet: bytes,
                 recovered,
+                ..
             } = delivery;
             let inner =
                 Ipv4::parse(bytes).filter(|inner| inner.ttl() > 1 && reach.carries(inner, from));
             let Some(inner) = inner else {
                 sums.decoded.malformed_packets += 1;
-                return;
+                return None;
             };
             let capable = ipv4::is_ecn_capable(inner.tos());
             if !recovered && congested && !capable && !says_congestion(inner.tos()) {
                 sums.ignored_frames += 1; // a host that does not know ECN learns of congestion by loss (RFC 6040)
-                return;
+                return None;
             }
             let mut frame = out.buffer(ETHERNET_BYTES + bytes.len());
             router.write(&mut frame, port, &inner, NOBODY);
@@ -253,7 +286,19 @@ impl Coder {
             {
                 ipv4::mark_congestion(&mut frame[ETHERNET_BYTES..]);
             }
-            out.send(outgoing(port, now_ns, frame));
+            Some(outgoing(port, now_ns, frame))
+        };
+        decoder.take(now_ns, content, &mut |delivery| {
+            let frame = forwarded(delivery, out);
+            match in_order {
+                Some(in_order) => {
+                    let packet = (delivery.packet.len() as u32, frame);
+                    in_order.take(now_ns, delivery.number, packet, &mut |frame| {
+                        send_at(now_ns, frame, out);
+                    });
+                }
+                None => send_at(now_ns, frame, out),
+            }
         });
     }
 
@@ -262,9 +307,18 @@ impl Coder {
         for tunnel in &self.tunnels {
             decoded += tunnel.decoder.sums();
         }
+        let held = || {
+            self.tunnels
+                .iter()
+                .filter_map(|tunnel| tunnel.in_order.as_ref())
+        };
         Sums {
             decoded,
-            dropped_repair_packets: self.tunnels.iter().map(Tunnel::dropped).sum(),
+            held_packets: held().map(|each| each.sums().packets).sum(),
+            held_ns: held().map(|each| each.sums().waited_ns).sum(),
+            given_up_packets: held().map(|each| each.sums().given_up).sum(),
+            dropped_repair_packets: (self.outlets.iter().map(|each| each.scheduler.dropped()))
+                .sum(),
             redundancy_changes: self.adaptive().map(AdaptiveRedundancy::changes).sum(),
             fallbacks: self.adaptive().map(AdaptiveRedundancy::fallbacks).sum(),
             ..self.sums
@@ -289,7 +343,7 @@ impl Coder {
             .iter_mut()
             .map(|tunnel| longest(tunnel.decoder.recovery_ns()));
         let recovery_delay_max_ns = peaks.max().unwrap_or(0);
-        let held = self.tunnels.iter().map(Tunnel::held).sum::<Count>();
+        let held = (self.outlets.iter().map(|each| each.scheduler.held())).sum::<Count>();
         let open = self
             .tunnels
             .iter()
@@ -309,6 +363,10 @@ impl Coder {
             queueing_delay_ns: delays().map(|each| each.0).max().unwrap_or(0),
             report_rtt_ns: delays().map(|each| each.1).max().unwrap_or(0),
             recovery_delay_max_ns,
+            packets_on_hold: (self.tunnels.iter())
+                .filter_map(|tunnel| tunnel.in_order.as_ref())
+                .map(|each| each.held().packets)
+                .sum(),
         }
     }
 
@@ -325,6 +383,16 @@ impl Coder {
             sums: self.marked.measure(sums),
             present: self.present(Peak::take_measurement),
         }
+    }
+}
+
+/// Send a frame, if it is one, now.
+fn send_at(now_ns: u64, frame: Option<Outgoing<()>>, out: &mut FrameOutput<()>) {
+    if let Some(frame) = frame {
+        out.send(Outgoing {
+            scheduled_ns: now_ns,
+            ..frame
+        });
     }
 }
 
@@ -359,14 +427,19 @@ impl FrameProgram for Coder {
     }
 
     fn next_wake(&self) -> Option<u64> {
-        self.tunnels.iter().filter_map(Tunnel::next_ns).min()
+        let repairs = (self.outlets.iter()).filter_map(|each| each.scheduler.next_ns());
+        (self.tunnels.iter())
+            .filter_map(Tunnel::next_ns)
+            .chain(repairs)
+            .min()
     }
 
     fn on_wake(&mut self, until_ns: u64, out: &mut FrameOutput<()>) {
-        for tunnel in &mut self.tunnels {
-            if tunnel.emit(until_ns, out, &mut self.sums).is_err() {
-                self.sums.ignored_frames += 1;
+        for number in 0..self.tunnels.len() {
+            if let Some(in_order) = &mut self.tunnels[number].in_order {
+                in_order.expire(until_ns, &mut |frame| send_at(until_ns, frame, out));
             }
+            self.emit(number, until_ns, out);
         }
     }
 

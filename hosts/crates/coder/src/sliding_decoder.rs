@@ -7,7 +7,7 @@ use crate::counters::DecoderSums;
 use crate::numbering;
 use crate::stream::{Delivery, Received, StreamDecoder};
 use atoll_measures::Peak;
-use atoll_redundancy::Report;
+use atoll_redundancy::{NUMBERS, Report};
 use atoll_rlnc::{CodeError, Header, MOST_SOURCES, Progress, WindowDecoder};
 
 /// The last packets, among which repair packets that come late can still recover some.
@@ -31,6 +31,8 @@ pub(crate) struct SlidingDecoder {
     /// Numbers of packets that arrived and when, at the place of their number modulo [`REMEMBERED`].
     arrivals: Vec<Option<(u32, u64)>>,
     late_in_a_row: u32,
+    /// Numbers in the tunnel are so much more than those in the code, modulo [`NUMBERS`].
+    number_less_id: Option<u16>,
     received: Received,
 }
 
@@ -46,6 +48,7 @@ impl SlidingDecoder {
             last_ns: 0,
             arrivals: vec![None; usize::from(REMEMBERED)],
             late_in_a_row: 0,
+            number_less_id: None,
             received: Received::default(),
         })
     }
@@ -72,10 +75,11 @@ impl SlidingDecoder {
     fn source(
         &mut self,
         now_ns: u64,
-        id: u32,
+        (number, id): (u16, u32),
         packet: &[u8],
         deliver: &mut dyn FnMut(Delivery<'_>),
     ) {
+        self.number_less_id = Some((number + NUMBERS - (id % u32::from(NUMBERS)) as u16) % NUMBERS);
         self.arrivals[place(id)] = Some((id, now_ns));
         let result = self.window.source(id, packet);
         // One that arrived itself is right, even if others were damaged.
@@ -83,6 +87,7 @@ impl SlidingDecoder {
             deliver(Delivery {
                 packet,
                 recovered: false,
+                number: Some(number),
             });
         }
         self.take_recovered(now_ns, result, deliver);
@@ -98,9 +103,11 @@ impl SlidingDecoder {
         for (id, packet) in self.window.recovered() {
             let since_ns = self.gap_ns(id).unwrap_or(now_ns);
             self.received.recovered(now_ns, since_ns);
+            let of_id = (id % u32::from(NUMBERS)) as u16;
             deliver(Delivery {
                 packet: &packet,
                 recovered: true,
+                number: (self.number_less_id).map(|less| (less + of_id) % NUMBERS),
             });
         }
     }
@@ -126,13 +133,14 @@ impl StreamDecoder for SlidingDecoder {
                     self.received.sums.malformed_packets += 1;
                 } else if self.reach(now_ns, id, 1) {
                     self.received.arrived(now_ns, number);
-                    self.source(now_ns, id, packet, deliver);
+                    self.source(now_ns, (number, id), packet, deliver);
                 } else {
                     // Whether it was recovered is forgotten. A duplicate does less harm than a loss.
                     self.received.sums.late_packets += 1;
                     deliver(Delivery {
                         packet,
                         recovered: false,
+                        number: Some(number),
                     });
                 }
             }

@@ -69,6 +69,8 @@ pub(crate) trait StreamEncoder: fmt::Debug {
 pub(crate) struct Delivery<'a> {
     pub(crate) packet: &'a [u8],
     pub(crate) recovered: bool,
+    /// Its number in the tunnel, as far as it is known.
+    pub(crate) number: Option<u16>,
 }
 
 /// Decodes the packets of one direction. What it is given may come from anyone: it never panics, and its memory is bounded.

@@ -1,46 +1,22 @@
 // SPDX-License-Identifier: Apache-2.0
-//! A tunnel to another coder: encoder, decoder, and the repair packets that wait.
+//! A tunnel to another coder: encoder and decoder.
 
 use crate::config::{Carries, Coded, Config, Side, TunnelConfig};
 use crate::counters::Sums;
 use crate::feedback::{Learning, Reporting};
+use crate::in_order::InOrder;
 use crate::ipv4::{ECN, Ipv4};
 use crate::numbering;
 use crate::outer::{Addresses, LOWER_EFFORT, OUTER_BYTES, write_frame};
-use crate::scheduler::Scheduler;
+use crate::outlet::{Exit, Outlet, Waiting};
 use crate::stream::{Made, StreamDecoder, StreamEncoder};
-use atoll_frame_engine::{FrameOutput, Outgoing};
+use atoll_frame_engine::Outgoing;
 use atoll_headers::ETHERNET_BYTES;
-use atoll_measures::Count;
-use atoll_redundancy::{AdaptiveRedundancy, Report};
+use atoll_redundancy::{AdaptiveRedundancy, NUMBERS, Report};
 use atoll_rlnc::{CodeError, Header};
 
 /// The longest time by which a repair packet takes longer than others through a link, whose queue is full of them.
 const IN_LINK_NS: u64 = 1_000_000_000;
-
-/// A repair packet in its frame, and the port by which it is to leave.
-#[derive(Debug)]
-struct Waiting {
-    port: usize,
-    frame: Vec<u8>,
-    header: Header,
-}
-
-impl Waiting {
-    /// Whether the other coder has all packets of which it is made, by its report.
-    fn is_useless(&self, report: &Report) -> bool {
-        match self.header {
-            Header::Repair {
-                generation, count, ..
-            } => report.rank(generation).is_some_and(|rank| rank >= count),
-            Header::WindowRepair { first, count, .. } => {
-                let end = first.wrapping_add(count.into());
-                report.first_generation.wrapping_sub(end) < u32::MAX / 2 // by serial numbers (RFC 1982)
-            }
-            _ => false,
-        }
-    }
-}
 
 /// Reports in both directions.
 #[derive(Debug)]
@@ -72,6 +48,9 @@ impl Reach {
 /// A tunnel.
 #[derive(Debug)]
 pub(crate) struct Tunnel {
+    index: usize,
+    /// The index of its outlet.
+    pub(crate) outlet: usize,
     config: TunnelConfig,
     pub(crate) reach: Reach,
     /// Whether packets towards the other coder are coded.
@@ -80,8 +59,11 @@ pub(crate) struct Tunnel {
     low_priority: bool,
     encoder: Box<dyn StreamEncoder>,
     pub(crate) decoder: Box<dyn StreamDecoder>,
-    scheduler: Scheduler<Waiting>,
     feedback: Option<Feedback>,
+    /// Frames to the hosts, if they are held in order; `None` of a packet that is not forwarded.
+    pub(crate) in_order: Option<InOrder<Option<Outgoing<()>>>>,
+    /// The number of the next packet, if there is anyone to read it.
+    number: u16,
     identification: u16,
     /// By which the last packet left towards the other coder, and its address.
     port: usize,
@@ -89,13 +71,16 @@ pub(crate) struct Tunnel {
 }
 
 impl Tunnel {
+    /// The tunnel with this index in the configuration, and the index of its outlet.
+    ///
     /// # Errors
     /// None: a configuration has sizes that its code has.
     pub(crate) fn new(
         config: &Config,
-        tunnel: &TunnelConfig,
+        (index, outlet): (usize, usize),
         first_generation: u32,
     ) -> Result<Self, CodeError> {
+        let tunnel = &config.tunnels[index];
         let longest_packet = config.longest_packet(tunnel.peer_at);
         let over_ns = config.stale_ns.saturating_add(IN_LINK_NS);
         let towards = match tunnel.peer_at {
@@ -103,6 +88,8 @@ impl Tunnel {
             Side::Island => Coded::ToIsland,
         };
         Ok(Self {
+            index,
+            outlet,
             config: tunnel.clone(),
             reach: Reach(tunnel.carries),
             codes: [Coded::Both, towards].contains(&config.direction),
@@ -110,12 +97,13 @@ impl Tunnel {
             low_priority: config.low_priority,
             encoder: config.encoder(first_generation)?,
             decoder: config.decoder(longest_packet, over_ns)?,
-            scheduler: Scheduler::new(config.release(), config.stale_ns),
             feedback: config.feedback.map(|feedback| Feedback {
                 reporting: Reporting::new(feedback, first_generation),
                 learning: Learning::new(feedback, config.adaptive, &config.shape()),
                 leg: (0, [0; 6]),
             }),
+            in_order: (config.hold_ns > 0).then(|| InOrder::new(config.hold_ns)),
+            number: 0,
             identification: 0,
             port: 0,
             source_mac: [0; 6],
@@ -141,11 +129,6 @@ impl Tunnel {
         packet.bytes.len() <= self.longest_packet
     }
 
-    /// A packet of `bytes` leaves for the link without being coded.
-    pub(crate) fn sent_uncoded(&mut self, now_ns: u64, bytes: usize) {
-        self.scheduler.sent(now_ns, bytes as u32);
-    }
-
     /// Send a packet, which [`Tunnel::takes`], by `port`, whose MAC address is `source_mac`. `tos` is that of the outer
     /// packet: DSCP and ECN of the packet itself (RFC 6040, normal mode).
     ///
@@ -157,15 +140,14 @@ impl Tunnel {
         (port, source_mac): (usize, [u8; 6]),
         packet: &[u8],
         tos: u8,
-        out: &mut FrameOutput<()>,
-        sums: &mut Sums,
+        exit: &mut Exit<'_>,
     ) -> Result<(), CodeError> {
         (self.port, self.source_mac) = (port, source_mac);
-        self.adapt(now_ns);
+        self.adapt(now_ns, exit.outlet);
         let (header, made) = self.encoder.push(now_ns, packet)?;
-        let number = (self.feedback.as_mut()).map(|known| known.learning.sent(now_ns));
+        let number = self.next_number(now_ns);
         let content_bytes = header.length() + packet.len();
-        let mut frame = out.buffer(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
+        let mut frame = (exit.out).buffer(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
         write_frame(
             &mut frame,
             &self.addresses(),
@@ -180,27 +162,26 @@ impl Tunnel {
                 frame.extend_from_slice(packet);
             },
         );
-        sums.source_packets += 1;
-        sums.source_bytes += packet.len() as u64;
-        self.scheduler
-            .sent(now_ns, (frame.len() - ETHERNET_BYTES) as u32);
-        out.send(Outgoing {
+        exit.sums.source_packets += 1;
+        exit.sums.source_bytes += packet.len() as u64;
+        let sent_bytes = (frame.len() - ETHERNET_BYTES) as u32;
+        exit.outlet.scheduler.sent(now_ns, sent_bytes);
+        exit.out.send(Outgoing {
             port,
             scheduled_ns: now_ns,
             frame,
             tag: (),
         });
-        self.keep(now_ns, made, sums);
+        self.keep(now_ns, made, exit);
         Ok(())
     }
 
-    /// When [`Tunnel::emit`] is to be called next.
+    /// When [`Tunnel::emit`] is to be called next, but for repair packets that wait.
     pub(crate) fn next_ns(&self) -> Option<u64> {
         let report_ns = (self.feedback.as_ref()).and_then(|each| each.reporting.due_ns());
-        [self.encoder.next_ns(), self.scheduler.next_ns(), report_ns]
-            .into_iter()
-            .flatten()
-            .min()
+        let held_ns = self.in_order.as_ref().and_then(InOrder::next_ns);
+        let others_ns = [self.encoder.next_ns(), report_ns];
+        others_ns.into_iter().chain([held_ns]).flatten().min()
     }
 
     /// A packet of the other coder arrived at this leg.
@@ -212,42 +193,42 @@ impl Tunnel {
     }
 
     /// Take a report of the other coder, if `content` is one.
-    pub(crate) fn learn(&mut self, now_ns: u64, content: &[u8], sums: &mut Sums) {
+    pub(crate) fn learn(
+        &mut self,
+        now_ns: u64,
+        content: &[u8],
+        outlet: &mut Outlet,
+        sums: &mut Sums,
+    ) {
         let (Some(feedback), Ok(report)) = (&mut self.feedback, Report::parse(content)) else {
             sums.decoded.malformed_packets += 1;
             return;
         };
         sums.arrived_reports += 1;
-        if let Some(found) = feedback.learning.learn(now_ns, &report) {
-            self.scheduler.learn(found.sent_ns, found.waited_ns);
-        }
+        let delay = outlet.delay(self.config.peer_mac);
+        let found = feedback.learning.learn(now_ns, &report, delay);
+        outlet.learn(feedback.learning.fresh_until_ns(), found);
         self.encoder.learn(&report);
-        let is_useless = |each: &Waiting| each.is_useless(&report);
-        sums.useless_repair_packets += self.scheduler.discard(is_useless);
-        self.adapt(now_ns);
+        sums.useless_repair_packets += outlet.discard(self.index, &report);
+        self.adapt(now_ns, outlet);
     }
 
-    /// End generations whose time is over, and send the repair packets and the report that may leave.
+    /// End generations whose time is over, and send the repair packets of its outlet and the report that may leave.
     ///
     /// # Errors
     /// None are expected.
-    pub(crate) fn emit(
-        &mut self,
-        now_ns: u64,
-        out: &mut FrameOutput<()>,
-        sums: &mut Sums,
-    ) -> Result<(), CodeError> {
-        self.adapt(now_ns);
-        self.report(now_ns, out, sums);
+    pub(crate) fn emit(&mut self, now_ns: u64, exit: &mut Exit<'_>) -> Result<(), CodeError> {
+        self.adapt(now_ns, exit.outlet);
+        self.report(now_ns, exit);
         let made = self.encoder.flush(now_ns)?;
-        self.keep(now_ns, made, sums);
-        while !out.is_full() {
-            let Some(Waiting { port, frame, .. }) = self.scheduler.pop(now_ns) else {
+        self.keep(now_ns, made, exit);
+        while !exit.out.is_full() {
+            let Some(Waiting { port, frame, .. }) = exit.outlet.scheduler.pop(now_ns) else {
                 break;
             };
-            sums.repair_packets += 1;
-            sums.repair_bytes += (frame.len() - ETHERNET_BYTES) as u64;
-            out.send(Outgoing {
+            exit.sums.repair_packets += 1;
+            exit.sums.repair_bytes += (frame.len() - ETHERNET_BYTES) as u64;
+            exit.out.send(Outgoing {
                 port,
                 scheduled_ns: now_ns,
                 frame,
@@ -255,16 +236,6 @@ impl Tunnel {
             });
         }
         Ok(())
-    }
-
-    /// The repair packets that wait.
-    pub(crate) fn held(&self) -> Count {
-        self.scheduler.held()
-    }
-
-    /// Repair packets that were dropped since the start.
-    pub(crate) fn dropped(&self) -> u64 {
-        self.scheduler.dropped()
     }
 
     /// How repair packets are adapted, if they are.
@@ -288,20 +259,18 @@ impl Tunnel {
     }
 
     /// Act by the last report, or without any if it is too old.
-    fn adapt(&mut self, now_ns: u64) {
+    fn adapt(&mut self, now_ns: u64, outlet: &mut Outlet) {
         let Some(Feedback { learning, .. }) = &mut self.feedback else {
             return;
         };
-        if !learning.is_fresh(now_ns) {
-            self.scheduler.forget_reports();
-        }
+        outlet.forget_old_reports(now_ns);
         if let Some(repairs) = learning.repairs(now_ns) {
             self.encoder.set_repairs(repairs);
         }
     }
 
     /// Send a report, if one is due.
-    fn report(&mut self, now_ns: u64, out: &mut FrameOutput<()>, sums: &mut Sums) {
+    fn report(&mut self, now_ns: u64, exit: &mut Exit<'_>) {
         let due = |feedback: &&mut Feedback| {
             let due_ns = feedback.reporting.due_ns();
             due_ns.is_some_and(|due_ns| due_ns <= now_ns)
@@ -312,7 +281,7 @@ impl Tunnel {
         let (port, source_mac) = *leg;
         let report = self.decoder.report(now_ns, reporting.sent(now_ns));
         let identification = self.next_identification();
-        let mut frame = out.buffer(ETHERNET_BYTES + OUTER_BYTES + report.length());
+        let mut frame = (exit.out).buffer(ETHERNET_BYTES + OUTER_BYTES + report.length());
         let addresses = Addresses {
             source_mac,
             ..self.addresses()
@@ -324,10 +293,10 @@ impl Tunnel {
             report.length(),
             |frame| report.write(frame),
         );
-        self.scheduler
-            .sent(now_ns, (frame.len() - ETHERNET_BYTES) as u32);
-        sums.sent_reports += 1;
-        out.send(Outgoing {
+        let sent_bytes = (frame.len() - ETHERNET_BYTES) as u32;
+        exit.outlet.scheduler.sent(now_ns, sent_bytes);
+        exit.sums.sent_reports += 1;
+        exit.out.send(Outgoing {
             port,
             scheduled_ns: now_ns,
             frame,
@@ -336,26 +305,32 @@ impl Tunnel {
     }
 
     /// Hand repair packets to the scheduler.
-    fn keep(&mut self, now_ns: u64, made: Made, sums: &mut Sums) {
+    fn keep(&mut self, now_ns: u64, made: Made, exit: &mut Exit<'_>) {
         let tos = if self.low_priority { LOWER_EFFORT } else { 0 };
         for repair in made.repairs {
             let content_bytes = repair.header.length() + repair.symbol.len();
             let mut frame = Vec::with_capacity(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
+            let first_number = self.first_number(&repair.header);
             write_frame(
                 &mut frame,
                 &self.addresses(),
                 (tos, self.next_identification()),
                 content_bytes,
                 |frame| {
+                    let start = frame.len();
                     repair.header.write(frame);
+                    if let Some(number) = first_number {
+                        numbering::write(&mut frame[start..], number);
+                    }
                     frame.extend_from_slice(&repair.symbol);
                 },
             );
             let bytes = (frame.len() - ETHERNET_BYTES) as u32;
-            self.scheduler.push(
+            exit.outlet.scheduler.push(
                 now_ns,
                 bytes,
                 Waiting {
+                    tunnel: self.index,
                     port: self.port,
                     frame,
                     header: repair.header,
@@ -363,9 +338,9 @@ impl Tunnel {
             );
         }
         for _ in 0..made.ended {
-            self.scheduler.generation_ended();
+            exit.outlet.scheduler.generation_ended();
         }
-        sums.encoded_generations += made.ended;
+        exit.sums.encoded_generations += made.ended;
     }
 
     fn addresses(&self) -> Addresses {
@@ -374,6 +349,26 @@ impl Tunnel {
             destination_mac: self.config.peer_mac.0,
             source: self.config.address,
             destination: self.config.peer_address,
+        }
+    }
+
+    /// The number of the next packet; `None` if nobody reads it.
+    fn next_number(&mut self, now_ns: u64) -> Option<u16> {
+        let number = match &mut self.feedback {
+            Some(known) => known.learning.sent(now_ns),
+            None => self.number,
+        };
+        self.number = (number + 1) % NUMBERS;
+        (self.feedback.is_some() || self.in_order.is_some()).then_some(number)
+    }
+
+    /// The number of the first packet of a generation, which the last packets are of.
+    fn first_number(&self, header: &Header) -> Option<u16> {
+        match header {
+            Header::Repair { count, .. } if self.in_order.is_some() => {
+                Some((self.number + NUMBERS - count) % NUMBERS)
+            }
+            _ => None,
         }
     }
 

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Titration over a link that also carries packets which bypass the coder, in simulated time.
+//! Titration over a link that also carries packets of another tunnel, or such as bypass the coder, in simulated time.
 
 use atoll_coder::DetachedCoder;
 use atoll_contract_examples::examples;
@@ -15,9 +15,25 @@ const WORLD: usize = 0;
 const ISLAND: usize = 1;
 const ETHERNET_BYTES: usize = 14;
 
-/// Which coder sends, with a packet of 1000 bytes every 1.15 ms, and the load that bypasses both.
-const CODED_NS: u64 = 1_150_000;
-const BYPASS_NS: u64 = MS;
+/// Packets of 1000 bytes that are coded, one in so much time, and such as bypass both coders.
+struct Load {
+    coded_ns: u64,
+    bypass_ns: u64,
+}
+
+const HALF: Load = Load {
+    coded_ns: 1_150_000,
+    bypass_ns: MS,
+};
+const ALL_CODED: Load = Load {
+    coded_ns: 550_000,
+    bypass_ns: u64::MAX,
+};
+
+/// Both names are of the link that is simulated: by different ones, the tunnels do not know that they share it.
+const ONE: &[&str] = &["sat"];
+const TWO: &[&str] = &["sat", "sat"];
+const TWO_APART: &[&str] = &["sat", "other"];
 
 /// The link towards the island: a byte queue and a delay.
 #[derive(Default)]
@@ -41,7 +57,8 @@ impl Link {
     }
 }
 
-fn coder(at_world: bool, has_feedback: bool) -> DetachedCoder {
+/// Coders with a tunnel for each of `links`; packets take them in turn.
+fn coder(at_world: bool, has_feedback: bool, links: &[&str]) -> DetachedCoder {
     let mut line = examples("coder", "keeper")[0].clone();
     line["generation"] = json!(10);
     line["redundancy"] = json!(3);
@@ -51,19 +68,27 @@ fn coder(at_world: bool, has_feedback: bool) -> DetachedCoder {
     if has_feedback {
         line["feedback"] = json!({"every_ns": 50 * MS, "packets": null, "timeout_ns": 3000 * MS});
     }
-    if !at_world {
-        let tunnel = &mut line["tunnels"][0];
-        let (address, peer_address) = (tunnel["address"].take(), tunnel["peer_address"].take());
-        (tunnel["address"], tunnel["peer_address"]) = (peer_address, address);
-        tunnel["peer_at"] = json!("world");
-    }
+    let tunnel = |(number, link): (usize, &&str)| {
+        let (world, island) = (format!("10.10.255.{number}"), format!("10.20.{number}.254"));
+        let (address, peer_address) = if at_world {
+            (world, island)
+        } else {
+            (island, world)
+        };
+        json!({
+            "carries": {"world": "10.10.0.0/16", "island": format!("10.20.{number}.0/24"), "protocol": null},
+            "peer_at": if at_world { "island" } else { "world" }, "address": address, "peer_address": peer_address,
+            "peer_mac": "02:00:00:00:02:01", "links": [link],
+        })
+    };
+    line["tunnels"] = links.iter().enumerate().map(tunnel).collect();
     DetachedCoder::new(&line.to_string(), 1).unwrap()
 }
 
-fn host_frame() -> Vec<u8> {
+fn host_frame(tunnel: u8) -> Vec<u8> {
     let mut frame = vec![2, 0, 0, 0, 0, 1, 2, 0, 0, 0, 0, 2, 8, 0];
     frame.extend([
-        0x45, 0, 0x03, 0xe8, 0, 0, 0x40, 0, 64, 253, 0, 0, 10, 10, 0, 1, 10, 20, 0, 1,
+        0x45, 0, 0x03, 0xe8, 0, 0, 0x40, 0, 64, 253, 0, 0, 10, 10, 0, 1, 10, 20, tunnel, 1,
     ]);
     let checksum = atoll_headers::internet_checksum(0, &frame[ETHERNET_BYTES..]).to_be_bytes();
     frame[ETHERNET_BYTES + 10..ETHERNET_BYTES + 12].copy_from_slice(&checksum);
@@ -72,10 +97,14 @@ fn host_frame() -> Vec<u8> {
 }
 
 /// Twenty seconds of it: the packets that the queue dropped, and the encoder's figures.
-fn run(has_feedback: bool) -> (u64, Value) {
-    let (mut near, mut far) = (coder(true, has_feedback), coder(false, has_feedback));
+fn run(load: &Load, has_feedback: bool, links: &[&str]) -> (u64, Value) {
+    let (mut near, mut far) = (
+        coder(true, has_feedback, links),
+        coder(false, has_feedback, links),
+    );
     let (mut link, mut back) = (Link::default(), VecDeque::new());
     let (mut coded_ns, mut bypass_ns) = (0, 0);
+    let mut tunnels = (0..links.len() as u8).cycle();
     let next =
         |queue: &VecDeque<(u64, Vec<u8>)>| queue.front().map_or(u64::MAX, |(at_ns, _)| *at_ns);
     loop {
@@ -96,12 +125,12 @@ fn run(has_feedback: bool) -> (u64, Value) {
         let mut from_far = Vec::new();
         match nexts.iter().position(|at_ns| *at_ns == now_ns) {
             Some(0) => {
-                from_near = near.arrive(WORLD, now_ns, &host_frame());
-                coded_ns += CODED_NS;
+                from_near = near.arrive(WORLD, now_ns, &host_frame(tunnels.next().unwrap()));
+                coded_ns += load.coded_ns;
             }
             Some(1) => {
                 link.send(now_ns, 1000, None);
-                bypass_ns += BYPASS_NS;
+                bypass_ns = bypass_ns.saturating_add(load.bypass_ns);
             }
             Some(2) => from_near = near.wake(now_ns),
             Some(3) => from_far = far.wake(now_ns),
@@ -117,23 +146,40 @@ fn run(has_feedback: bool) -> (u64, Value) {
 }
 
 /// 15.2 Mbit/s come to a link of 16 Mbit/s, of which the virtual queue sees the smaller half; repair packets would be 2.2
-/// Mbit/s more.
+/// Mbit/s more. Reports of two tunnels correct the queue that they share as those of one do.
 #[test]
 fn reports_make_room_for_traffic_that_bypasses_the_coder() {
-    let (blind, all) = run(false);
-    let (dropped, figures) = run(true);
-    assert!(
-        blind > 500,
-        "{blind}: without reports all repair packets leave"
-    );
+    for links in [ONE, TWO] {
+        let (blind, all) = run(&HALF, false, links);
+        let (dropped, figures) = run(&HALF, true, links);
+        assert!(
+            blind > 500,
+            "{blind}: without reports all repair packets leave"
+        );
+        assert_eq!(all["dropped_repair_packets"], 0);
+        assert!(dropped < blind / 20, "{dropped} of {blind}");
+        let sent = figures["repair_packets"].as_u64().unwrap();
+        assert!(sent > 500, "{sent}: some fit");
+        assert!(
+            figures["useless_repair_packets"].as_u64().unwrap() > 500,
+            "{figures}"
+        );
+        let delay_ns = figures["queueing_delay_ns"].as_u64().unwrap();
+        assert!(delay_ns < 60 * MS, "{delay_ns}");
+    }
+}
+
+/// Packets for 15.1 Mbit/s come to a link of 16 Mbit/s by two tunnels; repair packets would be 4.5 Mbit/s more.
+#[test]
+fn tunnels_over_one_link_lose_nothing_there_as_one_does() {
+    let (one, alone) = run(&ALL_CODED, false, ONE);
+    let (two, together) = run(&ALL_CODED, false, TWO);
+    assert_eq!((one, two), (0, 0));
+    for key in ["repair_packets", "dropped_repair_packets"] {
+        let [one, two] = [&alone, &together].map(|each| each[key].as_u64().unwrap());
+        assert!(one > 500 && one.abs_diff(two) < 30, "{key}: {one}, {two}");
+    }
+    let (apart, all) = run(&ALL_CODED, false, TWO_APART);
+    assert!(apart > 1000, "{apart}: each queue has room for everything");
     assert_eq!(all["dropped_repair_packets"], 0);
-    assert!(dropped < blind / 20, "{dropped} of {blind}");
-    let sent = figures["repair_packets"].as_u64().unwrap();
-    assert!(sent > 500, "{sent}: some fit");
-    assert!(
-        figures["useless_repair_packets"].as_u64().unwrap() > 500,
-        "{figures}"
-    );
-    let delay_ns = figures["queueing_delay_ns"].as_u64().unwrap();
-    assert!(delay_ns < 60 * MS, "{delay_ns}");
 }

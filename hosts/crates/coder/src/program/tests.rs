@@ -18,6 +18,9 @@ const SERVER: [u8; 4] = [10, 10, 0, 1];
 const CLIENT: [u8; 4] = [10, 20, 0, 1];
 const TCP: u8 = 6;
 
+#[path = "sharing.rs"]
+mod sharing;
+
 /// The coders of both ends, which carry all packets between the prefixes of the contract's first example.
 fn pair(change: impl Fn(&mut Value)) -> (Coder, Coder) {
     let of = |at_world: bool| {
@@ -337,7 +340,7 @@ fn repair_packets_are_dropped_when_their_generation_has_arrived() {
     arrive(&mut far, WORLD, 10 * MS, &sent);
     let reports = frames(&wake(&mut far, 110 * MS));
     arrive(&mut near, ISLAND, 120 * MS, &reports);
-    let (sums, held) = (near.sums(), near.tunnels[0].held());
+    let (sums, held) = (near.sums(), near.outlets[0].scheduler.held());
     assert_eq!((sums.useless_repair_packets, held.packets), (1, 1));
     let repaired = arrive(
         &mut far,
@@ -390,7 +393,7 @@ fn repair_packets_of_a_window_are_dropped_when_all_of_it_has_arrived() {
     arrive(&mut far, WORLD, 10 * MS, &sent);
     let reports = frames(&wake(&mut far, 110 * MS));
     arrive(&mut near, ISLAND, 120 * MS, &reports);
-    let (sums, held) = (near.sums(), near.tunnels[0].held());
+    let (sums, held) = (near.sums(), near.outlets[0].scheduler.held());
     assert_eq!((sums.useless_repair_packets, held.packets), (1, 1));
     let repairs = frames(&wake(&mut near, 500 * MS));
     let repaired = arrive(&mut far, WORLD, 510 * MS, &repairs);
@@ -499,4 +502,52 @@ proptest! {
             arrive(&mut near, ISLAND, 0, &[frame]);
         }
     }
+}
+
+fn held(line: &mut Value) {
+    small_generations(line);
+    line["hold_ns"] = json!(20 * MS);
+}
+
+#[test]
+fn packets_wait_for_one_that_is_recovered_or_given_up() {
+    let (mut near, mut far) = pair(held);
+    let packets: Vec<Vec<u8>> = numbered(12).iter().map(|packet| framed(packet)).collect();
+    let mut sent = frames(&arrive(&mut near, WORLD, 0, &packets));
+    assert_eq!(sent.len(), 15, "a repair packet after four");
+    let third = sent.split_off(10);
+    // Of the first generation one is lost and comes back; of the second one two, which do not.
+    for lost in [8, 6, 1] {
+        sent.remove(lost);
+    }
+    let delivered = arrive(&mut far, WORLD, MS, &sent);
+    assert_eq!(payloads(&frames(&delivered)), [0, 1, 2, 3, 4]);
+    assert_eq!(arrive(&mut far, WORLD, 2 * MS, &third), []);
+    for (ms, expected) in [(21, vec![6]), (22, vec![8, 9, 10, 11])] {
+        assert_eq!(far.next_wake(), Some(ms * MS));
+        assert_eq!(payloads(&frames(&wake(&mut far, ms * MS))), expected);
+    }
+    let sums = far.sums();
+    assert_eq!((sums.held_packets, sums.given_up_packets), (7, 2));
+    assert_eq!(sums.held_ns, 5 * 20 * MS);
+}
+
+#[test]
+fn a_generation_of_which_repair_packets_alone_arrive_has_its_place() {
+    let (mut near, mut far) = pair(|line| {
+        held(line);
+        line["redundancy"] = json!(4);
+    });
+    let packets: Vec<Vec<u8>> = numbered(12).iter().map(|packet| framed(packet)).collect();
+    let mut sent = frames(&arrive(&mut near, WORLD, 0, &packets));
+    assert_eq!(sent.len(), 24);
+    sent.drain(8..12);
+    sent[8..].rotate_left(4); // the third generation overtakes the repair packets of the second one
+    let delivered = arrive(&mut far, WORLD, MS, &sent);
+    assert_eq!(payloads(&frames(&delivered)), (0..12).collect::<Vec<u8>>());
+    assert_eq!(
+        far.sums().held_packets,
+        4 + 3,
+        "those recovered together come in any order"
+    );
 }

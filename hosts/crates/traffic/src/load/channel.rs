@@ -93,7 +93,7 @@ mod tests {
 
     #[test]
     fn sizes_of_ip_bytes_are_asked_for_less_headers_and_drawn_alike() {
-        let optional = ["changes", "counts", "pace", "silence_ns"];
+        let optional = ["changes", "counts", "pace", "quiet", "silence_ns"];
         let configs: Vec<LoadConfig> = configurations("load", &optional);
         let counted = configs.iter().find(|config| config.counts == Counts::Ip);
         let config = counted.unwrap();

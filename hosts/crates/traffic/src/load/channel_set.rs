@@ -358,7 +358,7 @@ mod tests {
     /// from the 10th second on.
     #[test]
     fn flows_of_an_open_loop_have_the_new_rate_at_once() {
-        let optional = ["changes", "counts", "pace", "silence_ns"];
+        let optional = ["changes", "counts", "pace", "quiet", "silence_ns"];
         let mut config: LoadConfig = configurations("load", &optional).remove(0);
         config.channels = (0..60).collect();
         config.pace = Some(FlowStarts::Poisson {

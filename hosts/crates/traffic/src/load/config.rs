@@ -42,6 +42,9 @@ pub struct LoadConfig {
     /// How long a connection may bring nothing before its flow is given up.
     #[serde(default = "longest_silence_ns")]
     pub silence_ns: u64,
+    /// Print no counters before `done`: they would pass the network that is measured.
+    #[serde(default)]
+    pub quiet: bool,
 }
 
 /// A server that is there sends again every two minutes at the latest (`TCP_RTO_MAX`), unless it has nothing to send.
@@ -225,7 +228,7 @@ mod tests {
     use super::*;
     use crate::contract::configurations;
 
-    const OPTIONAL: &[&str] = &["changes", "counts", "pace", "silence_ns"];
+    const OPTIONAL: &[&str] = &["changes", "counts", "pace", "quiet", "silence_ns"];
 
     fn changing(config: &LoadConfig, changes: &str) -> LoadConfig {
         LoadConfig {

@@ -151,7 +151,9 @@ impl Client<'_> {
                 tick_ns = now_ns + SECOND_NS;
                 self.channels.give_up_silent(now_ns)?;
                 self.channels.flush()?;
-                emit(&Message::Counters(self.channels.counters()))?;
+                if !self.config.quiet {
+                    emit(&Message::Counters(self.channels.counters()))?;
+                }
             }
             self.scheduler.over(monotonic_ns());
         }
