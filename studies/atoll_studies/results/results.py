@@ -10,7 +10,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from statistics import median
-from typing import TYPE_CHECKING, cast
+from typing import cast
 
 from atoll_analysis.figures.regimes import Regime
 from atoll_analysis.figures.run_figures import FIGURES, LOSSES
@@ -37,9 +37,6 @@ from atoll_studies.statistics.stopping import Decision, Stop
 from atoll_studies.statistics.warm_up import NO_WARM_UP, WarmUp
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
 from atoll_testbed.run.run_request import RunRequest
-
-if TYPE_CHECKING:
-    pass
 
 USUAL_FIGURES = (
     *("goodput", "utilisation", "loss", "packets lost behind coders"),
