@@ -157,7 +157,7 @@ async def _coder(lab: Machines, netns: str, settings: dict[str, HostSettings], *
         "address": address,
         "peer_address": peer_address,
         "peer_mac": peer.mac,
-        "links": ["cable"],
+        "way": 0,
     }
     legs = zip(("world", "island"), own, strict=True)
     config = {

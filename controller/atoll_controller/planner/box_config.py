@@ -48,6 +48,7 @@ def _legs(box: ChainBox) -> tuple[Interface, ...]:
 def _tunnels(network: Network, box: ChainBox, tunnels: tuple[Tunnel, ...]) -> list[Configuration]:
     """The tunnels that end at a box, the first one that carries a packet first."""
     found: list[Configuration] = []
+    ways: dict[tuple[str, ...], int] = {}  # numbers of links: names would restart programs when a swap changes the link
     for tunnel in sorted(tunnels, key=lambda each: -each.carries.precedence):
         ends = (tunnel.world, tunnel.world_address), (tunnel.island, tunnel.island_address)
         if box.name not in (tunnel.world, tunnel.island):
@@ -65,7 +66,7 @@ def _tunnels(network: Network, box: ChainBox, tunnels: tuple[Tunnel, ...]) -> li
                 "address": str(address),
                 "peer_address": str(peer_address),
                 "peer_mac": facing.mac,
-                "links": list(tunnel.links),
+                "way": ways.setdefault(tunnel.links, len(ways)),
             }
         )
     return found

@@ -15,6 +15,7 @@ from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_experiment import RawExperiment, RawTransfer
 from atoll_core.description.raw_inventory import RawInventory
 from atoll_core.description.raw_lab import RawLab
+from atoll_core.description.raw_study import RawStudy
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.resolve_experiment import resolve_experiment
 from atoll_core.description.resolve_lab import Lab
@@ -146,16 +147,17 @@ def _is_lab(document: Document) -> bool:
 
 def _refuse_others(document: Document) -> None:
     """Raise DescriptionError when the document is a study or an inventory instead of a lab or an experiment."""
-    if {"experiment", "factors"} & set(document.tree or ()):
+    own = max(_own_keys(document, RawLab), _own_keys(document, RawExperiment))
+    if "experiment" in (document.tree or ()) and _own_keys(document, RawStudy) > own:
         how = f"`atoll sweep {document.file} --dry-run` checks it and estimates its runs"
         raise DescriptionError([Diagnostic(document.file, 0, f"is a study; {how}")])
-    if _own_keys(document, RawInventory) > max(_own_keys(document, RawLab), _own_keys(document, RawExperiment)):
+    if _own_keys(document, RawInventory) > own:
         how = f"`atoll check --inventory {document.file}` checks it, `atoll check LAB --inventory ...` for a lab"
         message = f"is an inventory of machines, neither a lab nor an experiment; {how}"
         raise DescriptionError([Diagnostic(document.file, 0, message)])
 
 
-def _own_keys(document: Document, model: type[RawLab | RawExperiment | RawInventory]) -> int:
+def _own_keys(document: Document, model: type[RawLab | RawExperiment | RawInventory | RawStudy]) -> int:
     """The number of the document's keys that ``model`` has."""
     return len(set(document.tree or ()) & set(model.model_fields))
 

@@ -38,7 +38,7 @@ def _configuration(use: BoxUse) -> Configuration:
             "world": {str(each): use.macs[str(each)] for each in use.world_hosts},
             "island": {str(each): use.macs[str(each)] for each in use.island_hosts},
         },
-        "tunnels": list(use.tunnels),
+        "tunnels": [{**each, "way": each["way"] if given["scheduler"] == "titrated" else 0} for each in use.tunnels],
         **{key: given[key] for key in _AS_WRITTEN},
         **_repairs(given),
         "flush_ns": given["flush"],

@@ -183,7 +183,7 @@ def test_its_program_runs_on_its_machine_with_its_settings(load: Load) -> None:
         "address": "10.10.255.254",
         "peer_address": "10.20.255.254",
         "peer_mac": network.box("pep-i").world.mac,
-        "links": ["sat"],
+        "way": 0,
     }
     settings = {"mode": "on", "copies": 3, "code": 0, "hold": 5_000_000}
     assert job.config == {"world": "pep-w-w", "island": "pep-w-i", **settings, "tunnels": [tunnel]}

@@ -68,28 +68,47 @@ def test_each_chain_has_a_tunnel_between_addresses_of_its_own(load: Load) -> Non
     config = next(job.config for job in plan.jobs if job.name == "coder-coder-w") or {}
     ends = [(each["carries"]["island"], each["peer_address"]) for each in config["tunnels"]]
     assert ends == [("10.20.0.4/30", "10.20.0.7"), ("10.20.0.0/16", "10.20.255.254")]
-    assert [each["links"] for each in config["tunnels"]] == [["sat"], ["sat"]]
 
 
 @pytest.mark.parametrize(
-    ("more", "links"),
+    ("half", "changes", "ways"),
     [
-        ("branches: {half: {carries: {island: 10.20.0.4/30}, chain: [tap-w, coder-w, sat-2, coder-i]}}", ["sat-2"]),
-        ("changes: [{at: 9 s, chain: [tap-w, coder-w, sat-2, coder-i, tap-i]}]", ["sat", "sat-2"]),
-        ("changes: [{at: 9 s, chain: [tap-w, sat-2, tap-i]}]", ["sat"]),
+        ("sat", "", [0, 0]),
+        ("sat-2", "", [0, 1]),
+        ("sat", "changes: [{at: 9 s, chain: [tap-w, coder-w, sat-2, coder-i, tap-i]}]", [0, 1]),
+        ("sat", "changes: [{at: 9 s, chain: [tap-w, sat-2, tap-i]}]", [0, 0]),
     ],
 )
-def test_a_tunnel_has_the_links_between_its_coders_in_all_versions(load: Load, more: str, links: list[str]) -> None:
+def test_titrated_tunnels_over_the_same_links_in_all_versions_have_one_way(
+    load: Load, half: str, changes: str, ways: list[int]
+) -> None:
+    plan = _two_satellites(load, half, changes)
+    (config,) = (job.config or {} for job in plan.jobs if job.name == "coder-coder-w")
+    assert [each["way"] for each in config["tunnels"]] == ways
+
+
+def test_another_link_between_coders_changes_nothing_of_their_programs(load: Load) -> None:
+    """A swap that leads a chain over another satellite restarts none."""
+    titrated = "scheduler: titrated, link_rate: 16 Mbit/s, link_queue: 120 kB"
+    for boxes in ("{}", f"{{coder-w: {{{titrated}}}}}"):
+        plans = [_two_satellites(load, half, "", boxes, CODED.replace(" sat,", f" {half},")) for half in ("sat", "sat-2")]
+        one, other = ([job for job in plan.jobs if job.name.startswith("coder-")] for plan in plans)
+        assert len(one) == 2
+        assert one == other
+
+
+def _two_satellites(load: Load, half: str, changes: str, boxes: str | None = None, chain: str = CODED) -> Plan:
+    """A chain over ``sat`` and a branch over ``half``, with a second satellite link in the lab."""
     second = "sat-2: {kind: link, world: sw-c/27, island: sw-c/28, mtu: 1544}"
     way = "{rate: 16 Mbit/s, delay: 250 ms, queue: 120 kB}"
     link = f"{{to_island: {way}, to_world: {way}}}"
-    more += f"\nlinks: {{sat: {link}, sat-2: {link}}}"
-    plan = make_plan(
-        *load(chain=f"{CODED}\n{more}", lab=lambda text: text.replace("\nboxes:\n", f"\nboxes:\n  {second}\n"))
+    branches = f"{{half: {{carries: {{island: 10.20.0.4/30}}, chain: [tap-w, coder-w, {half}, coder-i]}}}}"
+    links = ", ".join(f"{name}: {link}" for name in ("sat", "sat-2") if f" {name}," in chain + branches + changes)
+    text = f"{chain}\nbranches: {branches}\n{changes}\nlinks: {{{links}}}"
+    titrated = "{coder-w: {scheduler: titrated, link_rate: 16 Mbit/s, link_queue: 120 kB}}"
+    return make_plan(
+        *load(boxes or titrated, text, lab=lambda text: text.replace("\nboxes:\n", f"\nboxes:\n  {second}\n"))
     )
-    for box in ("coder-w", "coder-i"):
-        config = next(job.config for job in plan.jobs if job.name == f"coder-{box}") or {}
-        assert config["tunnels"][0]["links"] == links
 
 
 def test_half_of_the_island_can_be_coded(load: Load) -> None:

@@ -250,7 +250,7 @@ fn configuration(simulation: &Simulation, at_world: bool) -> serde_json::Value {
         "tunnels": [{
             "carries": {"world": "10.10.0.0/16", "island": "10.20.0.0/16", "protocol": null},
             "peer_at": peer_at, "address": address, "peer_address": peer_address, "peer_mac": "02:00:00:00:02:01",
-            "links": ["sat"],
+            "way": 0,
         }],
         "scheme": "rlnc",
         "generation": simulation.size,

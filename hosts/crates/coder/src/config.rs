@@ -171,8 +171,8 @@ impl TryFrom<String> for Prefix {
 #[serde(deny_unknown_fields)]
 pub(crate) struct TunnelConfig {
     pub(crate) carries: Carries,
-    /// The names of the links between the coders. Tunnels with the same ones, in the same direction, share their queue.
-    pub(crate) links: Vec<String>,
+    /// Tunnels with the same number lead over the same links between the coders. In the same direction, they share their queue.
+    pub(crate) way: u32,
     /// Where the other coder is.
     pub(crate) peer_at: Side,
     /// Outer addresses.
@@ -412,7 +412,7 @@ impl Config {
     /// Whether repair packets of two tunnels wait for the same queue of a link.
     pub(crate) fn share_a_queue(&self, one: &TunnelConfig, other: &TunnelConfig) -> bool {
         matches!(self.scheduler, Scheduling::Titrated { .. })
-            && (one.peer_at, &one.links) == (other.peer_at, &other.links)
+            && (one.peer_at, one.way) == (other.peer_at, other.way)
     }
 
     /// The longest packet that fits into a tunnel through that side's legs.

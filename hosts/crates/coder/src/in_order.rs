@@ -61,13 +61,15 @@ impl<T> InOrder<T> {
         }
     }
 
-    /// A packet of `bytes` came. `release` gets the packets whose turn it is now: this one, others, or none.
+    /// A packet of `bytes` came, or was recovered. `release` gets the packets whose turn it is now: this one, others, or
+    /// none.
     ///
     /// One whose turn is over, or whose number is not known, does not wait.
     pub(crate) fn take(
         &mut self,
         now_ns: u64,
         number: Option<u16>,
+        recovered: bool,
         (bytes, item): (u32, T),
         release: &mut dyn FnMut(T),
     ) {
@@ -76,7 +78,9 @@ impl<T> InOrder<T> {
         };
         let ahead = self.ahead(number);
         let is_late = ahead >= NUMBERS / 2;
-        self.late_in_a_row = if is_late { self.late_in_a_row + 1 } else { 0 };
+        if !recovered {
+            self.late_in_a_row = if is_late { self.late_in_a_row + 1 } else { 0 };
+        }
         if self.late_in_a_row > LATE_MAX {
             self.restart(now_ns, release);
             self.next = Some((number + 1) % NUMBERS);
@@ -204,7 +208,7 @@ mod tests {
                 in_order.expire(due_ns, &mut |item| found.push((due_ns / MS, item)));
             }
             let item = (100, *number);
-            in_order.take(ms * MS, Some(*number), item, &mut |item| {
+            in_order.take(ms * MS, Some(*number), false, item, &mut |item| {
                 found.push((*ms, item));
             });
         }
@@ -266,6 +270,33 @@ mod tests {
         );
     }
 
+    #[test]
+    fn packets_that_are_recovered_too_late_are_no_new_beginning() {
+        let mut in_order = InOrder::new(HOLD_NS);
+        let mut found = Vec::new();
+        for number in [0].into_iter().chain(71..100) {
+            in_order.take(0, Some(number), false, (100, number), &mut |item| {
+                found.push(item)
+            });
+        }
+        in_order.expire(HOLD_NS, &mut |item| found.push(item));
+        assert_eq!((found.len(), in_order.sums().given_up), (30, 70));
+        for number in 1..71 {
+            in_order.take(
+                2 * HOLD_NS,
+                Some(number),
+                true,
+                (100, number),
+                &mut |item| found.push(item),
+            );
+        }
+        in_order.take(2 * HOLD_NS, Some(100), false, (100, 100), &mut |item| {
+            found.push(item)
+        });
+        assert_eq!(found.len(), 101, "nothing waits");
+        assert_eq!(in_order.sums().given_up, 70);
+    }
+
     proptest! {
         /// Whatever comes in whatever order: every packet leaves once, none waits longer than the time, and numbers
         /// that were in time are in order.
@@ -285,7 +316,7 @@ mod tests {
                     let position = sent.saturating_sub(u32::from(back)); // late, or a duplicate
                     let number = is_known.then_some((position % u32::from(NUMBERS)) as u16);
                     came.push(position);
-                    in_order.take(now, number, (1500, (position, now)), &mut |item| left.push((item.0, now - item.1)));
+                    in_order.take(now, number, back > 0, (1500, (position, now)), &mut |item| left.push((item.0, now - item.1)));
                 }
                 prop_assert_eq!(in_order.held().bytes, 1500 * in_order.held().packets);
             }
@@ -314,7 +345,7 @@ mod tests {
             for (now, position) in arrivals {
                 in_order.expire(now, &mut |item| left.push(item));
                 let number = (position % usize::from(NUMBERS)) as u16;
-                in_order.take(now, Some(number), (100, position), &mut |item| left.push(item));
+                in_order.take(now, Some(number), false, (100, position), &mut |item| left.push(item));
             }
             prop_assert_eq!(left.len(), delays.len());
             prop_assert!(left.is_sorted());
@@ -325,9 +356,9 @@ mod tests {
         fn what_waits_is_bounded(count in 1..6000_u16, bytes in 1..9000_u32) {
             let mut in_order = InOrder::new(HOLD_NS);
             let mut left = 0;
-            in_order.take(0, Some(0), (bytes, ()), &mut |()| left += 1);
+            in_order.take(0, Some(0), false, (bytes, ()), &mut |()| left += 1);
             for number in 2..=count {
-                in_order.take(0, Some(number), (bytes, ()), &mut |()| left += 1);
+                in_order.take(0, Some(number), false, (bytes, ()), &mut |()| left += 1);
                 prop_assert!(in_order.held().packets <= HELD_MAX.packets && in_order.held().bytes <= HELD_MAX.bytes);
             }
             prop_assert_eq!(left + in_order.held().packets, 1 + u64::from(count.saturating_sub(1)));

@@ -293,9 +293,15 @@ impl Coder {
             match in_order {
                 Some(in_order) => {
                     let packet = (delivery.packet.len() as u32, frame);
-                    in_order.take(now_ns, delivery.number, packet, &mut |frame| {
-                        send_at(now_ns, frame, out);
-                    });
+                    in_order.take(
+                        now_ns,
+                        delivery.number,
+                        delivery.recovered,
+                        packet,
+                        &mut |frame| {
+                            send_at(now_ns, frame, out);
+                        },
+                    );
                 }
                 None => send_at(now_ns, frame, out),
             }

@@ -31,9 +31,9 @@ const ALL_CODED: Load = Load {
 };
 
 /// Both names are of the link that is simulated: by different ones, the tunnels do not know that they share it.
-const ONE: &[&str] = &["sat"];
-const TWO: &[&str] = &["sat", "sat"];
-const TWO_APART: &[&str] = &["sat", "other"];
+const ONE: &[u32] = &[0];
+const TWO: &[u32] = &[0, 0];
+const TWO_APART: &[u32] = &[0, 1];
 
 /// The link towards the island: a byte queue and a delay.
 #[derive(Default)]
@@ -57,8 +57,8 @@ impl Link {
     }
 }
 
-/// Coders with a tunnel for each of `links`; packets take them in turn.
-fn coder(at_world: bool, has_feedback: bool, links: &[&str]) -> DetachedCoder {
+/// Coders with a tunnel for each of `ways`; packets take them in turn.
+fn coder(at_world: bool, has_feedback: bool, ways: &[u32]) -> DetachedCoder {
     let mut line = examples("coder", "keeper")[0].clone();
     line["generation"] = json!(10);
     line["redundancy"] = json!(3);
@@ -68,7 +68,7 @@ fn coder(at_world: bool, has_feedback: bool, links: &[&str]) -> DetachedCoder {
     if has_feedback {
         line["feedback"] = json!({"every_ns": 50 * MS, "packets": null, "timeout_ns": 3000 * MS});
     }
-    let tunnel = |(number, link): (usize, &&str)| {
+    let tunnel = |(number, way): (usize, &u32)| {
         let (world, island) = (format!("10.10.255.{number}"), format!("10.20.{number}.254"));
         let (address, peer_address) = if at_world {
             (world, island)
@@ -78,10 +78,10 @@ fn coder(at_world: bool, has_feedback: bool, links: &[&str]) -> DetachedCoder {
         json!({
             "carries": {"world": "10.10.0.0/16", "island": format!("10.20.{number}.0/24"), "protocol": null},
             "peer_at": if at_world { "island" } else { "world" }, "address": address, "peer_address": peer_address,
-            "peer_mac": "02:00:00:00:02:01", "links": [link],
+            "peer_mac": "02:00:00:00:02:01", "way": way,
         })
     };
-    line["tunnels"] = links.iter().enumerate().map(tunnel).collect();
+    line["tunnels"] = ways.iter().enumerate().map(tunnel).collect();
     DetachedCoder::new(&line.to_string(), 1).unwrap()
 }
 
@@ -97,14 +97,14 @@ fn host_frame(tunnel: u8) -> Vec<u8> {
 }
 
 /// Twenty seconds of it: the packets that the queue dropped, and the encoder's figures.
-fn run(load: &Load, has_feedback: bool, links: &[&str]) -> (u64, Value) {
+fn run(load: &Load, has_feedback: bool, ways: &[u32]) -> (u64, Value) {
     let (mut near, mut far) = (
-        coder(true, has_feedback, links),
-        coder(false, has_feedback, links),
+        coder(true, has_feedback, ways),
+        coder(false, has_feedback, ways),
     );
     let (mut link, mut back) = (Link::default(), VecDeque::new());
     let (mut coded_ns, mut bypass_ns) = (0, 0);
-    let mut tunnels = (0..links.len() as u8).cycle();
+    let mut tunnels = (0..ways.len() as u8).cycle();
     let next =
         |queue: &VecDeque<(u64, Vec<u8>)>| queue.front().map_or(u64::MAX, |(at_ns, _)| *at_ns);
     loop {
@@ -149,9 +149,9 @@ fn run(load: &Load, has_feedback: bool, links: &[&str]) -> (u64, Value) {
 /// Mbit/s more. Reports of two tunnels correct the queue that they share as those of one do.
 #[test]
 fn reports_make_room_for_traffic_that_bypasses_the_coder() {
-    for links in [ONE, TWO] {
-        let (blind, all) = run(&HALF, false, links);
-        let (dropped, figures) = run(&HALF, true, links);
+    for ways in [ONE, TWO] {
+        let (blind, all) = run(&HALF, false, ways);
+        let (dropped, figures) = run(&HALF, true, ways);
         assert!(
             blind > 500,
             "{blind}: without reports all repair packets leave"

@@ -11,16 +11,16 @@ const RATE_BIT_S: u64 = 8_000_000;
 const QUEUE_BYTES: u64 = 50_000;
 const ROOM_BYTES: u64 = 20_000;
 
-/// Titrated, over these links, with a repair packet for two packets.
-fn over(links: [&str; 2]) -> impl Fn(&mut Value) {
+/// Titrated, over these ways, with a repair packet for two packets.
+fn over(ways: [u32; 2]) -> impl Fn(&mut Value) {
     let tunnels: Vec<Value> = [1, 2]
         .iter()
-        .zip(links)
-        .map(|(number, link)| {
+        .zip(ways)
+        .map(|(number, way)| {
             json!({
                 "carries": {"world": "10.10.0.0/16", "island": format!("10.20.{number}.0/24"), "protocol": null},
                 "peer_at": "island", "address": format!("10.10.255.{number}"),
-                "peer_address": format!("10.20.{number}.254"), "peer_mac": "02:00:00:00:02:01", "links": [link],
+                "peer_address": format!("10.20.{number}.254"), "peer_mac": "02:00:00:00:02:01", "way": way,
             })
         })
         .collect();
@@ -79,13 +79,13 @@ fn ip_bytes(frame: &[u8]) -> u32 {
 }
 
 /// The links of two tunnels that share nothing, and the scheduler if it is not `titrated`.
-fn apart() -> impl Strategy<Value = ([&'static str; 2], Option<Value>)> {
+fn apart() -> impl Strategy<Value = ([u32; 2], Option<Value>)> {
     let deferred = json!({"kind": "deferred", "after_ns": 5 * MS, "generations": 2});
     let kinds = ["tail", "interspersed"].map(|kind| json!({"kind": kind}));
     prop_oneof![
-        Just((["sat", "other"], None)),
+        Just(([0, 1], None)),
         proptest::sample::select(vec![deferred, kinds[0].clone(), kinds[1].clone()])
-            .prop_map(|scheduler| (["sat", "sat"], Some(scheduler))),
+            .prop_map(|scheduler| ([0, 0], Some(scheduler))),
     ]
 }
 
@@ -99,7 +99,7 @@ proptest! {
         traffic in proptest::collection::vec((0..2 * MS, 0..2_usize, 1..1_200_usize), 1..300),
     ) {
         let mut near = coder(|line| {
-            over(["sat", "sat"])(line);
+            over([0, 0])(line);
             line["small_bytes"] = json!(100);
         });
         let mut queue = VirtualQueue::new(RATE_BIT_S, QUEUE_BYTES);
@@ -129,15 +129,15 @@ proptest! {
         prop_assert_eq!(sums.encoded_generations, sums.repair_packets + sums.dropped_repair_packets);
     }
 
-    /// Over different links, and with other schedulers, each tunnel sends the same frames at the same instants as if there
+    /// Over different ways, and with other schedulers, each tunnel sends the same frames at the same instants as if there
     /// were no other one.
     #[test]
     fn other_tunnels_do_not_see_each_other(
-        (links, scheduler) in apart(),
+        (ways, scheduler) in apart(),
         traffic in proptest::collection::vec((0..2 * MS, 0..2_usize, 1..1_200_usize), 1..300),
     ) {
         let [mut both, mut alone] = [(); 2].map(|()| coder(|line| {
-            over(links)(line);
+            over(ways)(line);
             line["scheduler"] = scheduler.clone().unwrap_or(line["scheduler"].take());
         }));
         let (mut now_ns, mut found, mut expected) = (0, Vec::new(), Vec::new());
@@ -158,15 +158,15 @@ proptest! {
 #[test]
 fn the_queue_is_that_of_titrated_tunnels_over_the_same_links_in_one_direction() {
     let shared = |change: &dyn Fn(&mut Value)| coder(change).outlets.len() == 1;
-    assert!(shared(&over(["sat", "sat"])));
-    assert!(!shared(&over(["sat", "other"])));
+    assert!(shared(&over([0, 0])));
+    assert!(!shared(&over([0, 1])));
     assert!(!shared(&|line| {
-        over(["sat", "sat"])(line);
+        over([0, 0])(line);
         line["tunnels"][1]["peer_at"] = json!("world");
     }));
     for kind in ["tail", "interspersed"] {
         assert!(!shared(&|line| {
-            over(["sat", "sat"])(line);
+            over([0, 0])(line);
             line["scheduler"] = json!({"kind": kind});
         }));
     }
@@ -197,7 +197,7 @@ fn report(tunnel: usize, number: u32, newest: u16, arrived_ns: u64) -> Vec<u8> {
 }
 
 fn with_reports(line: &mut Value) {
-    over(["sat", "sat"])(line);
+    over([0, 0])(line);
     line["feedback"] = json!({"every_ns": 100 * MS, "packets": null, "timeout_ns": 1000 * MS});
 }
 
