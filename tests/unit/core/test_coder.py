@@ -91,8 +91,11 @@ def test_another_link_between_coders_changes_nothing_of_their_programs(load: Loa
     """A swap that leads a chain over another satellite restarts none."""
     titrated = "scheduler: titrated, link_rate: 16 Mbit/s, link_queue: 120 kB"
     for boxes in ("{}", f"{{coder-w: {{{titrated}}}}}"):
-        plans = [_two_satellites(load, half, "", boxes, CODED.replace(" sat,", f" {half},")) for half in ("sat", "sat-2")]
-        one, other = ([job for job in plan.jobs if job.name.startswith("coder-")] for plan in plans)
+        one, other = (
+            [job for job in plan.jobs if job.name.startswith("coder-")]
+            for half in ("sat", "sat-2")
+            for plan in [_two_satellites(load, half, "", boxes, CODED.replace(" sat,", f" {half},"))]
+        )
         assert len(one) == 2
         assert one == other
 
