@@ -2,6 +2,7 @@
 """What Python tells and expects of the jobs on hosts is as in tests/data/contract, which Rust's tests read too."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -78,9 +79,12 @@ def test_loads_of_every_kind_have_the_shape_of_an_example(project: Path, load: s
 
 
 def test_loads_of_hosts_with_in_band_control_have_the_shape_of_an_example(project: Path) -> None:
-    planned = jobs(*load_experiment(project / "tests" / "data" / "rack-in-band.yaml"))
-    (example,) = (each for each in examples(project, "load", "keeper") if each.get("quiet"))
-    assert [shape(job.config) for job in planned if job.argv[-1] == "load"] == [shape(example)] * 2
+    network, experiment = load_experiment(project / "tests" / "data" / "rack-in-band.yaml")
+    everyone = tuple(replace(host, control=host.address) for host in network.hosts)
+    planned = jobs(replace(network, hosts=everyone), experiment)
+    for topic, count in (("load", 2), ("serve", 1)):
+        (example,) = (each for each in examples(project, topic, "keeper") if each.get("quiet"))
+        assert [shape(job.config) for job in planned if job.argv[-1] == topic] == [shape(example)] * count
 
 
 def test_changes_of_the_load_have_the_shape_of_an_example(project: Path) -> None:

@@ -29,8 +29,10 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         return ()
     listening = {host.name: f"{host.address}:{traffic.port}" for host in servers}
     found: list[JobSpec] = []
-    for name, listen in listening.items():
+    for server in servers:
+        name, listen = server.name, listening[server.name]
         config: dict[str, Any] = {"listen": listen, "congestion_control": experiment.congestion_control(name)}
+        config |= _quiet(server)
         if traffic.write_rate:
             config["write_rate_bit_s"] = traffic.write_rate.bit_s
         keeps = of_tcp(config["congestion_control"], traffic.port)
@@ -55,13 +57,18 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
             "duration_ns": experiment.duration.ns,
             "congestion_control": experiment.congestion_control(client.name),
             **silence,
-            **({"quiet": True} if client.control is not None else {}),
+            **_quiet(client),
             "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
         }
         limits = of_client(traffic, max(map(len, channels)))
         keeps = of_tcp(config["congestion_control"])
         found.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits, keeps))
     return tuple(found)
+
+
+def _quiet(host: Host) -> dict[str, Any]:
+    """A host with in-band control says nothing while it measures: it would pass the network that is measured."""
+    return {"quiet": True} if host.control is not None else {}
 
 
 def placement(network: Network, experiment: Experiment) -> tuple[ChannelAllocation, ...]:
