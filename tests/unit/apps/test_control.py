@@ -2,7 +2,6 @@
 """The entries of in-band control: exactly these, in the hardware of each kind of switch, and traced past the chain."""
 
 from dataclasses import replace
-from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
@@ -105,15 +104,8 @@ def test_traces_of_control_pass_switches_alone(lab: tuple[Network, Experiment], 
         trace(network, experiment, flows, CONTROL, "w1", Protocol.TCP)
 
 
-def test_hosts_keep_arp_and_their_jobs_are_quiet(lab: tuple[Network, Experiment]) -> None:
-    network, experiment = lab
-    of_server = {"w1": IPv4Address("192.168.10.11")}
-    hosts = tuple(replace(host, control=of_server.get(host.name, host.control)) for host in network.hosts)
-    quiet = {"serve-w1", "load-i1", "load-i2"}
-    for each, expected in ((network, quiet - {"serve-w1"}), (replace(network, hosts=hosts), quiet)):
-        jobs = make_plan(each, experiment).jobs
-        assert {job.name for job in jobs if job.config and job.config.get("quiet")} == expected
-    plan = make_plan(network, experiment)
+def test_hosts_keep_arp(lab: tuple[Network, Experiment]) -> None:
+    plan = make_plan(*lab)
     in_band = {each.host for each in plan.hosts if any(interface.in_band for interface in each.interfaces)}
     assert in_band == {"wh", "i1", "i2"}
 
