@@ -90,13 +90,15 @@ def verify_run(path: Path, binary: Path) -> list[str]:
     found: list[str] = []
     dropped = "captures_dropped" in manifest
     plan = cast("dict[str, Any]", manifest.get("plan") or {})
+    control = (manifest.get("network") or {}).get("control")
+    without = IPv4Network(control["network"]) if control else None
     for point in plan.get("captures", ()):
         name = str(point["name"])
         capture = run.capture(name)
         if capture is None:
             found += [] if dropped else [f"{run.captures / name}.pcap.zst: there is no such file"]
             continue
-        found += _damages(capture, run.tables / f"packets-{name}.parquet", binary)
+        found += _damages(capture, run.tables / f"packets-{name}.parquet", binary, without)
     for table in sorted(run.tables.glob("*.parquet")):
         if isinstance(problem := _rows(table), str):
             found.append(f"{table}: {problem}; `atoll report {path}` makes it again")
@@ -134,12 +136,12 @@ def drop_captures(path: Path) -> int:
     return sum(freed.values())
 
 
-def _damages(capture: Path, table: Path, binary: Path) -> list[str]:
-    """What is wrong with a capture, or with the table of its packets."""
+def _damages(capture: Path, table: Path, binary: Path, without: IPv4Network | None) -> list[str]:
+    """What is wrong with a capture, or with the table of its packets. ``without``: as it was decoded."""
     from atoll_analysis.tables.packet_records import decode
 
     try:
-        decoded = decode(capture, Path(os.devnull), _ANY, binary)
+        decoded = decode(capture, Path(os.devnull), _ANY, binary, without=without)
     except RunError as error:
         return [f"{capture}: {error}"]
     if decoded.truncated:

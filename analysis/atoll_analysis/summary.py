@@ -48,7 +48,7 @@ class Capture(TypedDict):
     dropped: int | None  # packets that it had no buffer for; None: it reported no count
     unchecked: int | None  # captured packets whose sender left the checksum to hardware; None: it reported no count
     decoded: int | None  # packets in the file; None: there is no file
-    other_frames: int  # frames that are not IPv4
+    other_frames: int  # frames that are not IPv4, and packets of in-band control
     truncated: bool  # the file ends within a packet
 
 

@@ -70,6 +70,25 @@ def test_records_read_as_they_were_written(tmp_path: Path) -> None:
     assert all(record[-8:].tobytes() == bytes(8) for record in np.split(np.frombuffer(out.read_bytes(), "u1"), 5))
 
 
+def test_packets_of_in_band_control_are_left_out_in_both_directions(tmp_path: Path) -> None:
+    """A tap in a cable of control captures them; those of the experiment and ARP are as without them."""
+    plain, out = tmp_path / "a.pcap", tmp_path / "a.bin"
+    ends = {"src": "192.168.10.1", "dst": "192.168.10.31"}
+    control = [
+        Ether() / IP(**ends) / TCP(sport=40001, dport=22) / Raw(bytes(9)),
+        Ether() / IP(src=ends["dst"], dst=ends["src"]) / TCP(sport=22, dport=40001),
+        Ether() / ARP(psrc=ends["dst"], pdst=ends["src"]),
+    ]
+    experiment = frames()
+    wrpcap(str(plain), [control[0], *experiment, *control[1:]], nano=True)
+    for without, packets, others in ((None, 7, 2), (IPv4Network("192.168.10.0/24"), 5, 4)):
+        done = decode(plain, out, ISLAND_SIDE, find_binary(), without=without)
+        assert (done.packets, done.other_frames) == (packets, others)
+        assert len(read_records(out)) == packets
+    world, island = int(IPv4Address(WORLD)), int(IPv4Address(ISLAND))
+    assert {(int(each["src"]), int(each["dst"])) for each in read_records(out)} == {(world, island), (island, world)}
+
+
 def test_a_capture_cut_in_its_last_frame_is_read_to_there(tmp_path: Path) -> None:
     """The figure that the verdict needs is `truncated`."""
     plain, out = tmp_path / "a.pcap", tmp_path / "a.bin"

@@ -2,6 +2,7 @@
 """What Python tells and expects of the jobs on hosts is as in tests/data/contract, which Rust's tests read too."""
 
 import json
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -12,6 +13,8 @@ from atoll_analysis.tables.job_logs import load_service, transfer_done
 from atoll_analysis.verdict.findings import grave
 from atoll_controller.planner import calibration_jobs
 from atoll_controller.planner.job_plan import jobs
+from atoll_controller.planner.planner import make_plan
+from atoll_controller.planner.traffic_jobs import with_quiet_jobs
 from atoll_core.description.loader import load_experiment
 from atoll_core.units import Rate
 
@@ -78,9 +81,13 @@ def test_loads_of_every_kind_have_the_shape_of_an_example(project: Path, load: s
 
 
 def test_loads_of_hosts_with_in_band_control_have_the_shape_of_an_example(project: Path) -> None:
-    planned = jobs(*load_experiment(project / "tests" / "data" / "rack-in-band.yaml"))
-    (example,) = (each for each in examples(project, "load", "keeper") if each.get("quiet"))
-    assert [shape(job.config) for job in planned if job.argv[-1] == "load"] == [shape(example)] * 2
+    network, experiment = load_experiment(project / "tests" / "data" / "rack-in-band.yaml")
+    everyone = tuple(replace(host, control=host.address) for host in network.hosts)
+    lab = replace(network, hosts=everyone)
+    planned = with_quiet_jobs(make_plan(lab, experiment), lab).jobs
+    for topic, count in (("load", 2), ("serve", 1)):
+        (example,) = (each for each in examples(project, topic, "keeper") if each.get("quiet"))
+        assert [shape(job.config) for job in planned if job.argv[-1] == topic] == [shape(example)] * count
 
 
 def test_changes_of_the_load_have_the_shape_of_an_example(project: Path) -> None:

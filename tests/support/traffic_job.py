@@ -28,11 +28,11 @@ class Job:
         msg = f"the job ended with {self._process.wait()} before it said any of {kinds}"
         raise AssertionError(msg)
 
-    def stop(self) -> dict[str, Any]:
-        """Its last message, once its input has ended; it must exit with 0."""
+    def stop(self, kinds: tuple[str, ...] = ("done",)) -> dict[str, Any]:
+        """Its next message of some kinds, once its input has ended; it must exit with 0."""
         assert self._process.stdin is not None
         self._process.stdin.close()
-        done = self.next_of("done")
+        done = self.next_of(*kinds)
         assert self._process.wait(10) == 0
         return done
 

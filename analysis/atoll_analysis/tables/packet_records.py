@@ -76,17 +76,20 @@ class Decoded:
     """The decoder's report on one capture."""
 
     packets: int
-    other_frames: int  # not IPv4
+    other_frames: int  # not IPv4, or left out
     truncated: bool  # the file ends within a packet; it was read up to there
     senders: tuple[Sender, ...] = ()
 
 
-def decode(capture: Path, out: Path, side: IPv4Network, binary: Path) -> Decoded:
+def decode(capture: Path, out: Path, side: IPv4Network, binary: Path, *, without: IPv4Network | None = None) -> Decoded:
     """Decode a capture (pcap, or pcap.zst) into a file of records; ``side`` is what counts as the island.
 
-    Raises RunError with the decoder's own line.
+    ``without``: the network of in-band control; packets between two of its addresses are left out. Raises RunError with
+    the decoder's own line.
     """
     command = [str(binary), "pcap", "records", str(capture), str(out), "--side", str(side)]
+    if without is not None:
+        command += ["--without", str(without)]
     try:
         done = subprocess.run(command, capture_output=True, text=True, check=False)
     except OSError as error:

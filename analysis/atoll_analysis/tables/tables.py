@@ -93,11 +93,13 @@ def _scratch(run: RunDir) -> Generator[Path]:
 def _decode_all(run: RunDir, facts: RunData, binary: Path) -> dict[str, Decoded]:
     captures = {point.name: run.capture(point.name) for point in facts.plan.captures}
     found = {name: path for name, path in captures.items() if path is not None and path.stat().st_size > 0}
+    control = facts.network.control
+    without = control and control.network
     with _scratch(run) as scratch:
 
         def to_table(name: str) -> Decoded:
             records = scratch / f"{name}.bin"
-            decoded = decode(found[name], records, facts.network.island, binary)
+            decoded = decode(found[name], records, facts.network.island, binary, without=without)
             _replace(scan_records(records), run.tables / f"packets-{name}.parquet")
             return decoded
 

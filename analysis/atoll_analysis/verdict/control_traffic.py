@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
 """In-band control during a measurement: it shares cables with the experiment's packets, and is counted by its entries.
 
-Captures and figures do not contain it, as it passes no tap. Interface counters of its hosts do.
+It passes no tap of a switch. Physical taps may capture it; figures leave it out. Interface counters of its hosts
+contain it.
 """
 
 from collections.abc import Mapping
@@ -44,4 +45,4 @@ def control_notes(traffic: ControlTraffic | None) -> list[str]:
     hosts = counted(traffic["hosts"], "host")
     to_them, from_them = words(traffic["to_hosts"]), words(traffic["to_daemon"])
     what = f"in-band control of {hosts} during the measurement: {to_them} to them, {from_them} from them"
-    return [f"{what}; captures and figures do not contain it"]
+    return [f"{what}; figures do not contain it"]

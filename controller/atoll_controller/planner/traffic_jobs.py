@@ -2,6 +2,7 @@
 """The jobs that make the load: world servers and island channels, UDP sender and receiver; and pings."""
 
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
@@ -11,12 +12,13 @@ from atoll_core.experiment.channel_allocation import ChannelAllocation, allocate
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.traffic import SizesCount, Traffic
 from atoll_core.lab.network import Host, HostRole, Network
-from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase
+from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase, Plan
 from atoll_core.plan.privilege import Privilege
 
 _PING_BYTES = 56
 _SILENCE_NS = 180_000_000_000  # the program's default (docs/contracts.md)
 PING_TIMEOUT_NS = 3_000_000_000  # far above usual full queues: a later answer is a lost one
+_CAN_BE_QUIET = ("serve", "load")
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 
 
@@ -55,13 +57,25 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
             "duration_ns": experiment.duration.ns,
             "congestion_control": experiment.congestion_control(client.name),
             **silence,
-            **({"quiet": True} if client.control is not None else {}),
             "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
         }
         limits = of_client(traffic, max(map(len, channels)))
         keeps = of_tcp(config["congestion_control"])
         found.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits, keeps))
     return tuple(found)
+
+
+def with_quiet_jobs(plan: Plan, network: Network) -> Plan:
+    """The plan whose servers and channels on hosts with in-band control print nothing while they measure.
+
+    It would pass the measured network on real machines. The hosts of an emulated lab are reached by other means.
+    """
+    in_band = {host.name for host in network.in_band_hosts}
+    quiet = {job.name for job in plan.jobs if job.host in in_band and job.argv[-1] in _CAN_BE_QUIET}
+    jobs = (
+        replace(job, config={**(job.config or {}), "quiet": True}) if job.name in quiet else job for job in plan.jobs
+    )
+    return replace(plan, jobs=tuple(jobs))
 
 
 def placement(network: Network, experiment: Experiment) -> tuple[ChannelAllocation, ...]:

@@ -56,6 +56,7 @@ SWITCH_NAME_MAX = INTERFACE_NAME_MAX  # the bridge of an emulated switch is an i
 
 _ONE_OF_ITS_KIND = (HostRole.WORLD_SPECIAL, HostRole.WORLD_WHISTLE, HostRole.ISLAND_SPECIAL)
 _FIRST_NUMBER = 4096  # of classes with ports: above all VLAN ids
+_TALK = (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL)  # their jobs print results while a run measures
 _SECTIONS = ("switches", "learning_switches", "hosts", "boxes", "delay_boxes", "taps")
 _MACHINES = ("hosts", "boxes", "delay_boxes")  # sections whose entries are machines
 
@@ -282,8 +283,16 @@ class _Resolver:
                         f"{raw.network} overlaps the {end} network {network}; choose a network of its own",
                     )
         for name, host in self.raw.hosts.items():
-            if host.control is not None and self.parsed.reads(("hosts", name, CONTROL)):
-                self.check_control_address(host.control, ("hosts", name, CONTROL))
+            place: Place = ("hosts", name, CONTROL)
+            if host.control is None or not self.parsed.reads(place):
+                continue
+            self.check_control_address(host.control, place)
+            if host.role in _TALK and self.parsed.reads(("hosts", name, "role")):
+                self.wrong(
+                    place,
+                    f"results of the {host.role.value} would pass the network while it is measured; give it a second "
+                    "interface for control, and remove this key",
+                )
 
     def check_control_address(self, address: IPv4Address, place: Place) -> None:
         control = self.raw.control

@@ -15,12 +15,14 @@ from typing import Any
 from atoll_analysis.run_directory import RunDir
 from atoll_controller.planner.change_schedule import Scheduled, plan_schedule
 from atoll_controller.planner.planner import make_plan
+from atoll_controller.planner.traffic_jobs import with_quiet_jobs
 from atoll_core.codec import from_json, to_json
 from atoll_core.errors import RunDirError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend, Plan
 from atoll_core.plan.tc_settings import timer_slack
+from atoll_core.platforms import HARDWARE
 
 
 @dataclass(frozen=True, slots=True)
@@ -59,6 +61,8 @@ def plan_run(request: RunRequest) -> PlannedRun:
     network, experiment = request.network, request.experiment
     backend, slack = request.options.backend, timer_slack(request.platform)
     plan = make_plan(network, experiment, backend, slack=slack)
+    if request.platform == HARDWARE:
+        plan = with_quiet_jobs(plan, network)
     return PlannedRun(request, plan, plan_schedule(network, experiment, plan, backend, slack))
 
 

@@ -70,6 +70,13 @@ def test_a_thousand_channels_all_fetch_what_their_seed_draws(servers: list[str],
         assert logged == drawn(binary, channel, len(logged), len(servers))
 
 
+def test_a_quiet_server_says_nothing_before_its_last_words() -> None:
+    config = {"listen": "127.0.0.1:0", "congestion_control": "reno", "quiet": True}
+    with running(config, str(find_binary()), "serve") as server:
+        time.sleep(2.5)  # counters are due every second
+        assert server.stop(("counters", "done"))["type"] == "done"
+
+
 def drawn(binary: str, channel: int, count: int, servers: int) -> dict[int, tuple[int, int]]:
     """The first flows of a channel as the tool prints them: server index and size."""
     options = {"seed": SEED, "channel": channel, "count": count, "servers": servers}

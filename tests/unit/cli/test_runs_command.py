@@ -3,14 +3,23 @@
 
 import json
 import shutil
+import struct
 import subprocess
 import sys
 from collections.abc import Callable
+from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
+import zstandard
+from scapy.layers.inet import IP, TCP
+from scapy.layers.l2 import Ether
+from scapy.packet import Raw
 
 from atoll_analysis.stored_runs import verify_run
+from atoll_core.codec import to_json
+from atoll_core.lab.network import Control
+from atoll_core.lab.port_ref import PortRef
 from atoll_hosts.binary import find_binary
 
 
@@ -84,6 +93,35 @@ def test_a_damaged_file_is_named(runs: Path, file: str, damage: Callable[[Path],
     assert line.startswith(str(run / file).removesuffix("/summary.json"))
     done = atoll("runs", "verify", runs)
     assert (done.returncode, done.stdout.splitlines()[0]) == (1, line)
+
+
+def test_control_in_a_capture_is_in_no_figure(runs: Path) -> None:
+    """A physical tap in a cable that in-band control passes captures it."""
+    run = min(runs.iterdir())
+    before = json.loads((run / "summary.json").read_text())
+    manifest = json.loads((run / "manifest.json").read_text())
+    manifest["network"]["control"] = to_json(Control(IPv4Network("192.168.10.0/24"), PortRef("sw-c", 40)))
+    (run / "manifest.json").write_text(json.dumps(manifest))
+    packet = Ether() / IP(src="192.168.10.31", dst="192.168.10.1") / TCP(sport=22, dport=40001) / Raw(bytes(500))
+    with_frames(run / "captures/world.pcap.zst", bytes(packet), 100)
+    done = atoll("report", run)
+    assert done.returncode == 0, done.stderr
+    after = json.loads((run / "summary.json").read_text())
+    assert after["captures"]["world"].pop("other_frames") == before["captures"]["world"].pop("other_frames") + 100
+    assert {**after, "run_dir": before["run_dir"]} == before
+    assert verify_run(run, find_binary()) == []
+
+
+def with_frames(capture: Path, frame: bytes, count: int) -> None:
+    """Insert a frame in the middle of a capture, at the instant of the one before."""
+    raw = zstandard.ZstdDecompressor().stream_reader(capture.read_bytes()).read()
+    at, ends = 24, [24]  # behind the file header
+    while at < len(raw):
+        at += 16 + struct.unpack_from("<I", raw, at + 8)[0]
+        ends.append(at)
+    before, cut = ends[len(ends) // 2 - 1 : len(ends) // 2 + 1]
+    inserted = raw[before : before + 8] + struct.pack("<II", len(frame), len(frame)) + frame
+    capture.write_bytes(zstandard.compress(raw[:cut] + count * inserted + raw[cut:]))
 
 
 def test_dropped_captures_leave_tables_and_results(runs: Path) -> None:

@@ -23,7 +23,7 @@ def test_the_increase_between_two_readings_is_a_figure_and_a_note() -> None:
     (note,) = control_notes(traffic)
     assert note == (
         "in-band control of 3 hosts during the measurement: 20 packets (2.5 kB, 2.00 kbit/s) to them, "
-        "1 packet (1.2 kB, 1.00 kbit/s) from them; captures and figures do not contain it"
+        "1 packet (1.2 kB, 1.00 kbit/s) from them; figures do not contain it"
     )
 
 

@@ -3,7 +3,9 @@
 
 import json
 import subprocess
+from dataclasses import replace
 from importlib import metadata
+from ipaddress import IPv4Address
 from pathlib import Path
 
 import pytest
@@ -12,7 +14,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunDirError
 from atoll_core.plan.plan import Backend
-from atoll_core.platforms import MININET, VIRTUAL
+from atoll_core.platforms import HARDWARE, MININET, PLATFORMS, VIRTUAL
 from atoll_testbed.run import run_request
 from atoll_testbed.run.run_request import (
     RunOptions,
@@ -38,6 +40,18 @@ def test_a_request_is_read_as_it_was_made(project: Path, tmp_path: Path, platfor
     assert read_request(RunDir.open(run_dir.path)) == request
     manifest = run_dir.manifest()
     assert (manifest["place"], manifest["seed"]) == (platform, 9)
+
+
+@pytest.mark.parametrize("platform", PLATFORMS)
+def test_jobs_of_hosts_with_in_band_control_are_quiet_on_hardware_alone(project: Path, platform: str) -> None:
+    network, experiment = load_experiment(project / "tests/data/rack-in-band.yaml")
+    of_server = {"w1": IPv4Address("192.168.10.11")}
+    hosts = tuple(replace(host, control=of_server.get(host.name, host.control)) for host in network.hosts)
+    clients = {"load-i1", "load-i2"}
+    for lab, expected in ((network, clients), (replace(network, hosts=hosts), {*clients, "serve-w1"})):
+        planned = plan_run(RunRequest(lab, experiment, platform)).plan
+        quiet = {job.name for job in planned.jobs if job.config and job.config.get("quiet")}
+        assert quiet == (expected if platform == HARDWARE else set())
 
 
 def test_requests_of_one_experiment_are_one_request_inside_a_virtual_kernel(project: Path, tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ pub enum PcapError {
         /// The length it claims.
         bytes: u32,
     },
-    /// `--side` is no prefix.
+    /// `--side` or `--without` is no prefix.
     #[error("{0:?} is not an IPv4 prefix such as 10.20.0.0/16")]
     Prefix(String),
 }

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Captures to fixed-size packet records: `atoll-host pcap records IN OUT [--side PREFIX]`.
+//! Captures to fixed-size packet records: `atoll-host pcap records IN OUT [--side PREFIX] [--without PREFIX]`.
 //!
 //! One pass, one record a packet, memory per flow and not per packet. A frame goes
 //! [`reader`] (file format) -> [`packet`] (headers) -> [`flows`] (which connection, which bytes
@@ -17,14 +17,15 @@ mod senders;
 
 pub use error::PcapError;
 pub use record::{RECORD_BYTES, Record};
-pub use record_writer::{Done, Prefix, write_records};
+pub use record_writer::{Done, Networks, Prefix, write_records};
 
 use std::path::Path;
 
-const USAGE: &str = "usage: atoll-host pcap records IN.pcap[.zst] OUT.bin [--side 10.20.0.0/16]
+const USAGE: &str = "usage: atoll-host pcap records IN.pcap[.zst] OUT.bin [--side 10.20.0.0/16] [--without 192.168.10.0/24]
 
 Writes one 64-byte record for each IPv4 packet of a capture (docs/contracts.md, \"flows and pcap\");
---side is the island's prefix: packets to it have to_island = 1.
+--side is the island's prefix: packets to it have to_island = 1;
+--without is the network of in-band control: packets between two of its addresses are left out.
 
 Example: atoll-host pcap records island.pcap.zst island.bin --side 10.20.0.0/16";
 
@@ -34,18 +35,35 @@ Example: atoll-host pcap records island.pcap.zst island.bin --side 10.20.0.0/16"
 /// A message for the user. `OUT` is removed then.
 pub fn run(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
-    let (input, output, side) = match words[..] {
-        ["records", input, output] => (input, output, None),
-        ["records", input, output, "--side", side] | ["records", "--side", side, input, output] => {
-            (input, output, Some(side.parse::<Prefix>()?))
-        }
-        ["--help" | "-h"] | ["records", "--help" | "-h"] => {
-            println!("{USAGE}");
-            return Ok(());
-        }
-        _ => return Err(USAGE.into()),
+    if let ["--help" | "-h"] | ["records", "--help" | "-h"] = words[..] {
+        println!("{USAGE}");
+        return Ok(());
+    }
+    let ["records", ref rest @ ..] = words[..] else {
+        return Err(USAGE.into());
     };
-    let done = write_records(Path::new(input), Path::new(output), side)?;
+    let mut networks = Networks::default();
+    let mut files = Vec::new();
+    let mut rest = rest.iter();
+    while let Some(&word) = rest.next() {
+        let network = match word {
+            "--side" => &mut networks.side,
+            "--without" => &mut networks.without,
+            option if option.starts_with("--") => return Err(USAGE.into()),
+            file => {
+                files.push(Path::new(file));
+                continue;
+            }
+        };
+        let prefix = rest.next().ok_or(USAGE)?.parse()?;
+        if network.replace(prefix).is_some() {
+            return Err(USAGE.into());
+        }
+    }
+    let [input, output] = files[..] else {
+        return Err(USAGE.into());
+    };
+    let done = write_records(input, output, networks)?;
     println!("{}", serde_json::to_string(&done)?);
     Ok(())
 }

@@ -20,7 +20,7 @@ use std::str::FromStr;
 pub struct Done {
     /// IPv4 packets: records written.
     pub packets: u64,
-    /// Frames that hold no IPv4 packet.
+    /// Frames that hold no IPv4 packet, or one that was left out.
     pub other_frames: u64,
     /// Packets that are parts of larger ones.
     pub fragments: u64,
@@ -68,15 +68,31 @@ impl FromStr for Prefix {
     }
 }
 
+/// How packets are understood by their addresses.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Networks {
+    /// The island's prefix: packets to it have `to_island`.
+    pub side: Option<Prefix>,
+    /// Packets between two addresses of it, those of in-band control, are left out.
+    pub without: Option<Prefix>,
+}
+
+impl Networks {
+    fn leave_out(&self, packet: &Packet) -> bool {
+        self.without
+            .is_some_and(|network| network.contains(packet.src) && network.contains(packet.dst))
+    }
+}
+
 /// Decode the capture `input` into the file `output`, which is removed again when that fails.
 ///
 /// # Errors
 /// When either file cannot be used or `input` is no Ethernet capture.
-pub fn write_records(input: &Path, output: &Path, side: Option<Prefix>) -> Result<Done, PcapError> {
+pub fn write_records(input: &Path, output: &Path, networks: Networks) -> Result<Done, PcapError> {
     let reader = Reader::open(input)?;
     let name = output.display().to_string();
     let file = File::create(output).map_err(PcapError::file(&name))?;
-    let outcome = decode(reader, file, &name, side);
+    let outcome = decode(reader, file, &name, networks);
     if outcome.is_err() {
         fs::remove_file(output).ok();
     }
@@ -87,7 +103,7 @@ fn decode(
     mut reader: Reader,
     file: File,
     name: &str,
-    side: Option<Prefix>,
+    networks: Networks,
 ) -> Result<Done, PcapError> {
     let mut writer = BufWriter::with_capacity(1 << 20, file);
     let mut flows = Flows::default();
@@ -99,10 +115,14 @@ fn decode(
             senders.other(frame.bytes);
             continue;
         };
+        if networks.leave_out(&packet) {
+            done.other_frames += 1;
+            continue;
+        }
         done.packets += 1;
         done.fragments += u64::from(packet.fragment);
         done.cut_headers += u64::from(packet.cut);
-        let record = record_of(&packet, frame.t_ns, &mut flows, side);
+        let record = record_of(&packet, frame.t_ns, &mut flows, networks.side);
         senders.packet(frame.bytes, record.flow, record.src, record.dst);
         writer
             .write_all(&record.to_bytes())
@@ -170,8 +190,11 @@ mod tests {
         let input = directory.join(format!("atoll-records-{unique}.pcap"));
         let output = directory.join(format!("atoll-records-{unique}.bin"));
         fs::write(&input, zstd::encode_all(&file[..], 1).unwrap()).unwrap();
-        let side = "10.20.0.0/16".parse().unwrap();
-        let done = write_records(&input, &output, Some(side)).unwrap();
+        let networks = Networks {
+            side: Some("10.20.0.0/16".parse().unwrap()),
+            without: Some("10.20.0.0/16".parse().unwrap()), // one end of the packets alone is in it
+        };
+        let done = write_records(&input, &output, networks).unwrap();
         let records = fs::read(&output).unwrap();
         fs::remove_file(&input).unwrap();
         fs::remove_file(&output).unwrap();
@@ -215,6 +238,30 @@ mod tests {
     }
 
     #[test]
+    fn packets_of_in_band_control_are_left_out_and_counted_as_other_frames() {
+        let data = frame(&[], 0, packet::TCP, 0, &tcp(100, packet::ACK, &[], 50)); // 10.10.0.1 to 10.20.0.2
+        let unique = std::process::id();
+        let input = std::env::temp_dir().join(format!("atoll-control-{unique}.pcap"));
+        let output = std::env::temp_dir().join(format!("atoll-control-{unique}.bin"));
+        fs::write(&input, capture(&[data])).unwrap();
+        for (without, kept) in [("10.0.0.0/8", 0), ("10.10.0.0/16", 1), ("10.20.0.0/16", 1)] {
+            let networks = Networks {
+                without: Some(without.parse().unwrap()),
+                ..Networks::default()
+            };
+            let done = write_records(&input, &output, networks).unwrap();
+            assert_eq!((done.packets, done.other_frames), (kept, 1 - kept));
+            assert_eq!(done.senders.len() as u64, kept);
+            assert_eq!(
+                fs::metadata(&output).unwrap().len(),
+                kept * crate::RECORD_BYTES as u64
+            );
+        }
+        fs::remove_file(&input).unwrap();
+        fs::remove_file(&output).unwrap();
+    }
+
+    #[test]
     fn done_is_one_json_object_with_its_type() {
         let said = serde_json::to_value(Done::default()).unwrap();
         assert_eq!(said["type"], "done");
@@ -228,7 +275,7 @@ mod tests {
         let reader = Reader::open(&input).unwrap();
         fs::remove_file(&input).unwrap();
         let full = File::options().write(true).open("/dev/full").unwrap();
-        let error = decode(reader, full, "/dev/full", None).unwrap_err();
+        let error = decode(reader, full, "/dev/full", Networks::default()).unwrap_err();
         assert!(
             error.to_string().starts_with("/dev/full: No space left"),
             "{error}"

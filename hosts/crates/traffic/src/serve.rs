@@ -53,6 +53,9 @@ pub struct ServeConfig {
     /// The most that any one connection sends, headers included; absent: as fast as it can.
     #[serde(default)]
     pub write_rate_bit_s: Option<u64>,
+    /// Print no counters before `done`: they would pass the network that is measured.
+    #[serde(default)]
+    pub quiet: bool,
 }
 
 #[derive(Serialize)]
@@ -123,7 +126,9 @@ pub fn serve(config: &ServeConfig) -> Result<(), TrafficError> {
             server.accept(&events)?;
         }
         if monotonic_ns() >= next_second {
-            emit(&Message::Counters(server.counters()))?;
+            if !config.quiet {
+                emit(&Message::Counters(server.counters()))?;
+            }
             next_second = monotonic_ns() + SECOND_NS;
         }
     }
@@ -295,7 +300,7 @@ mod tests {
 
     #[test]
     fn messages_are_those_of_the_contract() {
-        let configs: Vec<ServeConfig> = configurations("serve", &["write_rate_bit_s"]);
+        let configs: Vec<ServeConfig> = configurations("serve", &["quiet", "write_rate_bit_s"]);
         let listen = configs[0].listen;
         assert_said("serve", "serve", &Message::Ready { listen });
         let counters = Counters {
