@@ -272,7 +272,7 @@ class _Resolver:
         return Control(raw.network, raw.port, raw.arp)
 
     def check_control(self) -> None:
-        """Check that control addresses are in a network of their own."""
+        """Check that control addresses are in a network of their own, which has one left for the daemon's machine."""
         raw = self.raw.control
         if raw is not None and self.parsed.reads((CONTROL, "network"), ("networks",)):
             for end, network in (("world", self.raw.networks.world), ("island", self.raw.networks.island)):
@@ -284,6 +284,15 @@ class _Resolver:
         for name, host in self.raw.hosts.items():
             if host.control is not None and self.parsed.reads(("hosts", name, CONTROL)):
                 self.check_control_address(host.control, ("hosts", name, CONTROL))
+        if raw is not None and self.parsed.reads((CONTROL, "network")):
+            taken = {host.control for host in self.raw.hosts.values() if host.control and host.control in raw.network}
+            usable = raw.network.num_addresses - (2 if raw.network.prefixlen < 31 else 0)
+            if len(taken) >= usable:
+                self.wrong(
+                    (CONTROL, "network"),
+                    f"hosts take all addresses of {raw.network}, and the machine that runs atoll needs one; choose a "
+                    "larger network",
+                )
 
     def check_control_address(self, address: IPv4Address, place: Place) -> None:
         control = self.raw.control
