@@ -78,14 +78,19 @@ async def apply_flows(
     return changes
 
 
-async def install_control(controller: Controller, network: Network) -> int:
-    """Install the entries of in-band control and leave all others as they are. Returns the number of changes.
+async def install_control(
+    controller: Controller, network: Network, only: Collection[str] | None = None
+) -> tuple[FlowChange, ...]:
+    """Install the entries of in-band control and leave all others as they are. Returns the changes.
 
-    Entries of an earlier description of in-band control are deleted. Raises LabError, PlanError.
+    Entries of an earlier description of in-band control are deleted. ``only``: the names of the switches to change.
+    Raises LabError, PlanError.
     """
-    wanted = control_entries(network)
+    switches = [switch for switch in network.switches if only is None or switch.name in only]
+    names = {switch.name for switch in switches}
+    wanted = [entry for entry in control_entries(network) if entry.switch in names]
     identities = {entry.identity for entry in wanted}
-    before = await _read(controller, network.switches)
+    before = await _read(controller, switches)
     of_control = [
         entry
         for entry in _all(before)
@@ -93,17 +98,14 @@ async def install_control(controller: Controller, network: Network) -> int:
     ]
     changes = diff(wanted, of_control)
     if changes:
-        await _make(controller, network.switches, changes, before)
-        held = {
-            each.identity: each
-            for each in _all(await _read(controller, network.switches))
-            if isinstance(each, FlowEntry)
-        }
+        await _make(controller, switches, changes, before)
+        after = _all(await _read(controller, switches))
+        held = {each.identity: each for each in after if isinstance(each, FlowEntry)}
         for entry in wanted:
             found = held.get(entry.identity)
             if found is None or found.actions != entry.actions:
                 raise LabError(f"{entry.switch} acknowledged an entry that is missing from its table: {entry}")
-    return len(changes)
+    return changes
 
 
 async def read_tables(controller: Controller, network: Network) -> dict[str, tuple[FlowEntry | UnmanagedEntry, ...]]:

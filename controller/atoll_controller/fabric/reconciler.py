@@ -9,7 +9,8 @@
     entries changed by others               every table read, every 30 s    compare that switch's table
 
 A repair is the smallest change that leads back to the plan: correct entries and their traffic are not touched.
-Meanwhile switches forward by their tables (fail-secure). During a swap the plan is that of its present stage.
+Meanwhile switches forward by their tables (fail-secure). During a swap the plan is that of its present stage. Before
+the first plan, switches that come back get the entries of in-band control, as hosts are reached by them.
 """
 
 import asyncio
@@ -17,11 +18,11 @@ import contextlib
 import sys
 import time
 from collections import Counter, deque
-from collections.abc import Awaitable, Callable, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from atoll_controller.fabric.flow_installer import Verify, apply_flows, require_room, table_of
+from atoll_controller.fabric.flow_installer import Verify, apply_flows, install_control, require_room, table_of
 from atoll_controller.fabric.recent_deletions import Deletions
 from atoll_controller.fabric.unmanaged_state import clear_unmanaged_state
 from atoll_controller.openflow.controller_client import Controller
@@ -124,6 +125,14 @@ class Reconciler:
         finally:
             self._deletions.remember(deleted)
 
+    async def _restore(self, names: Collection[str]) -> tuple[FlowChange, ...]:
+        """Bring these switches to the plan; without one, to the entries of in-band control. Raises LabError."""
+        if self.plan is not None:
+            return await self._bring(self.plan, only=names)
+        if self._network.in_band_hosts:
+            return await install_control(self.controller, self._network, names)
+        return ()
+
     def _say_progress(self, line: str) -> None:
         self._events.publish(Progress(line))
 
@@ -199,9 +208,7 @@ class Reconciler:
         without = f"; not connected: {', '.join(away)}" if away else ""
         try:
             async with self._changing:
-                changes: tuple[FlowChange, ...] = ()
-                if self.plan is not None:
-                    changes = await self._bring(self.plan, only=names)
+                changes = await self._restore(names)
         except LabError as error:
             self._note(f"controller restarted{without}; repair of the other switches failed: {error}")
             return
@@ -288,9 +295,9 @@ class Reconciler:
     async def _repair(self, switch: Switch, reason: str, *, always_note: bool) -> None:
         try:
             async with self._changing:
-                if self.plan is None:
+                if self.plan is None and not self._network.in_band_hosts:
                     return
-                changes = await self._bring(self.plan, only={switch.name})
+                changes = await self._restore({switch.name})
         except LabError as error:
             self._note(f"{switch.name} {reason}; its repair failed: {error}")
             return

@@ -11,7 +11,7 @@ from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, 
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment, Protocol
-from atoll_core.lab.network import CONTROL, DelayBox, Host, Network
+from atoll_core.lab.network import CONTROL, Control, DelayBox, Host, Network
 from atoll_core.plan.flow_entry import FlowEntry, describe_actions
 from atoll_core.units import Duration
 
@@ -66,8 +66,8 @@ def trace(
 
     Raises PlanError for unknown hosts, hosts of one end, and hosts without in-band control.
     """
-    if CONTROL in (src, dst):
-        return _control_trace(network, experiment, entries, src, dst, protocol)
+    if network.control is not None and CONTROL in (src, dst):  # without, a host may have this name
+        return _control_trace(network, network.control, experiment, entries, src, dst, protocol)
     frame = Frame(named_host(network, src).address, named_host(network, dst).address, None, protocol.number)
     return trace_frame(network, experiment, entries, src, frame)
 
@@ -99,11 +99,16 @@ def trace_frame(
 
 
 def _control_trace(
-    network: Network, experiment: Experiment, entries: tuple[FlowEntry, ...], src: str, dst: str, protocol: Protocol
+    network: Network,
+    control: Control,
+    experiment: Experiment,
+    entries: tuple[FlowEntry, ...],
+    src: str,
+    dst: str,
+    protocol: Protocol,
 ) -> PacketTrace:
     host = named_host(network, dst if src == CONTROL else src)
-    control = network.control
-    if control is None or host.control is None:
+    if host.control is None:
         raise PlanError(f"{host.name} has no in-band control; name a host with a 'control' address in lab.yaml")
     taken = {each.control for each in network.in_band_hosts}
     daemon = next(each for each in control.network.hosts() if each not in taken)
@@ -186,7 +191,7 @@ def _reached(network: Network, experiment: Experiment, step: Delivery, *, to_isl
         return hop(HopKind.TAP, f"copy to interface {tap.interface.name} of {tap.host}")
     if step.name in {learning.name for learning in network.learning_switches}:
         return hop(HopKind.LEARNING_SWITCH, f"no host behind it has the address {step.frame.dst}")
-    if step.name == CONTROL:
+    if network.control is not None and step.name == CONTROL:
         return hop(HopKind.HOST, "the machine that runs atoll")
     host = network.host(step.name)
     behind = f", behind {host.interface.behind}" if host.interface.behind else ""

@@ -273,7 +273,7 @@ class _Resolver:
         return Control(raw.network, raw.port, raw.arp)
 
     def check_control(self) -> None:
-        """Check that control addresses are in a network of their own."""
+        """Check that control addresses are in a network of their own, which has one left for the daemon's machine."""
         raw = self.raw.control
         if raw is not None and self.parsed.reads((CONTROL, "network"), ("networks",)):
             for end, network in (("world", self.raw.networks.world), ("island", self.raw.networks.island)):
@@ -292,6 +292,15 @@ class _Resolver:
                     place,
                     f"results of the {host.role.value} would pass the network while it is measured; give it a second "
                     "interface for control, and remove this key",
+                )
+        if raw is not None and self.parsed.reads((CONTROL, "network")):
+            taken = {host.control for host in self.raw.hosts.values() if host.control and host.control in raw.network}
+            usable = raw.network.num_addresses - (2 if raw.network.prefixlen < 31 else 0)
+            if len(taken) >= usable:
+                self.wrong(
+                    (CONTROL, "network"),
+                    f"hosts take all addresses of {raw.network}, and the machine that runs atoll needs one; choose a "
+                    "larger network",
                 )
 
     def check_control_address(self, address: IPv4Address, place: Place) -> None:

@@ -45,19 +45,35 @@ def main() -> int:
     options = parser.parse_args()
     try:
         if options.driver:
-            host, _, port = options.controller.rpartition(":")
-            spec = TwinSpec(options.driver, options.driver, options.listen, settings_of(options.set))
-            asyncio.run(_serve_alone(spec, (host, int(port))))
+            spec = TwinSpec(options.driver, options.driver, _port(options.listen), settings_of(options.set))
+            asyncio.run(_serve_alone(spec, _address(options.controller)))
+        elif not _is_pipe():
+            parser.error("--driver: name the hardware, such as procurve-v2")
         else:
             asyncio.run(_serve_lab())
     except (PlanError, ValueError) as error:
         parser.error(str(error))
     except OSError as error:
-        sys.stderr.write(f"{error}\n")
+        where = f"--listen {options.listen}: " if options.driver else ""
+        sys.stderr.write(f"{where}{error.strerror or error}\n")
         return 1
     except KeyboardInterrupt:
         pass
     return 0
+
+
+def _port(number: int) -> int:
+    if not 0 < number < 1 << 16:
+        raise ValueError(f"--listen {number}: a port is a number from 1 to 65535")
+    return number
+
+
+def _address(text: str) -> tuple[str, int]:
+    """Host and port of the controller. Raises ValueError."""
+    host, _, port = text.rpartition(":")
+    if not (host and port.isascii() and port.isdigit() and 0 < int(port) < 1 << 16):
+        raise ValueError(f"--controller {text}: write HOST:PORT, such as 127.0.0.1:6653")
+    return host, int(port)
 
 
 def settings_of(words: list[str]) -> TwinSettings:
@@ -67,27 +83,43 @@ def settings_of(words: list[str]) -> TwinSettings:
         key, _, text = word.partition("=")
         if key not in asdict(TwinSettings()):
             raise ValueError(f"unknown behaviour {key!r}; there are: {', '.join(asdict(TwinSettings()))}")
-        if key in ("lag_min", "lag_max", "statistics", "reboot"):
-            given[key] = Duration.parse(text)
-        elif key in ("early_barriers", "refuses"):
-            given[key] = {"true": True, "false": False}[text]
-        else:
-            given[key] = int(text)
+        try:
+            given[key] = _value(key, text)
+        except ValueError as error:
+            raise ValueError(f"--set {word}: {error}") from None
     return TwinSettings(**given)
+
+
+def _value(key: str, text: str) -> Duration | bool | int:
+    if key in ("lag_min", "lag_max", "statistics", "reboot"):
+        return Duration.parse(text)
+    if key in ("early_barriers", "refuses"):
+        if text not in ("true", "false"):
+            raise ValueError(f"{text!r} is neither true nor false")
+        return text == "true"
+    if not text.isascii() or not text.isdigit():
+        raise ValueError(f"{text!r} is not a whole number")
+    return int(text)
 
 
 async def _serve_alone(spec: TwinSpec, controller: tuple[str, int]) -> None:
     proxies = {spec.switch: TwinProxy(spec, controller)}
-    mode = os.fstat(sys.stdin.fileno()).st_mode
-    if stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode):
+    if _is_pipe():
         await _serve(proxies, await _standard_input())
     else:  # reading a terminal would stop a process in the background
         await serve_twins(proxies.values())
 
 
+def _is_pipe() -> bool:
+    mode = os.fstat(sys.stdin.fileno()).st_mode
+    return stat.S_ISFIFO(mode) or stat.S_ISSOCK(mode)
+
+
 async def _serve_lab() -> None:
     lines = await _standard_input()
-    described = json.loads(await lines.readline())
+    described = json.loads(await lines.readline() or "{}")
+    if "twins" not in described:
+        raise ValueError("standard input describes no twins; --driver names the hardware of a single one")
     controller = ("127.0.0.1", int(described["controller"]))
     specs = [from_json(TwinSpec, each) for each in described["twins"]]
     await _serve({spec.switch: TwinProxy(spec, controller) for spec in specs}, lines)

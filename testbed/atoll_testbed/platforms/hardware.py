@@ -146,8 +146,13 @@ class HardwarePlatform:
         return await Controller.start([], interpreter(runtime), self._listen, runtime)
 
     async def all_switches(self, controller: Controller) -> None:
-        """Wait until all switches have connected to a controller. Raises LabError."""
+        """Wait until all switches have connected to a controller, with the entries of in-band control.
+
+        One that restarted while machines were being connected has lost them. Raises LabError.
+        """
         await _all_switches(controller, self.network, self._listen)
+        if self.network.in_band_hosts:
+            await install_control(controller, self.network)
 
     async def linked(self, machines: Iterable[str]) -> None:
         """Wait until the experiment interfaces of machines, which are up, have a carrier.
@@ -290,7 +295,7 @@ async def controller_with_control(
     controller = await Controller.start([], interpreter(runtime), listen, runtime)
     try:
         await _all_switches(controller, real, listen)
-        return controller, await install_control(controller, real)
+        return controller, len(await install_control(controller, real))
     except BaseException:
         await controller.close()
         raise

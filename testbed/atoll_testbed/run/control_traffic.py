@@ -4,6 +4,7 @@
 All of them pass the switch to which the daemon's machine is attached, and match one entry there.
 """
 
+import asyncio
 import time
 from dataclasses import dataclass
 from typing import Any
@@ -12,6 +13,8 @@ from atoll_apps.control import is_control, to_hosts
 from atoll_controller.fabric.flow_installer import table_of
 from atoll_core.errors import LabError
 from atoll_testbed.testbed import Testbed
+
+_END_S = 3.0  # for the reading at the end, as the load is stopped after it
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +44,37 @@ async def sample_control(testbed: Testbed) -> ControlSample | None:
         return sum(entry["packets"] for entry in mine), sum(entry["bytes"] for entry in mine)
 
     return ControlSample(time.monotonic(), len(network.in_band_hosts), total(to=True), total(to=False))
+
+
+class ControlCount:
+    """Counts in-band control from :meth:`begin` to :meth:`end`. ``close`` it in any case.
+
+    A switch that does not answer holds up nothing else, but the end by 3 s.
+    """
+
+    def __init__(self, testbed: Testbed) -> None:
+        self._testbed = testbed
+        self._first: asyncio.Task[ControlSample | None] | None = None
+
+    def begin(self) -> None:
+        """Read the counters for the first time, in the background. Later calls do nothing."""
+        if self._first is None:
+            self._first = asyncio.create_task(sample_control(self._testbed))
+
+    async def end(self) -> dict[str, Any] | None:
+        """The increase, as :func:`control_increase`; None if a reading is missing by now or takes too long."""
+        if self._first is None or not self._first.done() or (first := self._first.result()) is None:
+            return None
+        try:
+            async with asyncio.timeout(_END_S):
+                return control_increase(first, await sample_control(self._testbed))
+        except TimeoutError:
+            return None
+
+    def close(self) -> None:
+        """Give up a reading that has not ended."""
+        if self._first is not None:
+            self._first.cancel()
 
 
 def control_increase(begin: ControlSample | None, end: ControlSample | None) -> dict[str, Any] | None:

@@ -22,7 +22,7 @@ from atoll_core.platforms import MININET
 from atoll_testbed.preflight.duplicate_addresses import check_addresses
 from atoll_testbed.preflight.preflight import check_links, check_paths
 from atoll_testbed.run.change_runner import run_changes
-from atoll_testbed.run.control_traffic import ControlSample, control_increase, sample_control
+from atoll_testbed.run.control_traffic import ControlCount
 from atoll_testbed.run.job_runner import RunJobs
 from atoll_testbed.run.kernel_drops import backlog_limit, drop_increase, sample_drops
 from atoll_testbed.run.machine_heat import heat_between
@@ -230,21 +230,27 @@ class LiveRun:
     async def _wait_for_end(self, clock: RunClock, begin_ns: int) -> None:
         end_ns = begin_ns + self._experiment.duration.ns
         self._recording.measurement_begins()
-        control: ControlSample | None = None
-        while (left_ns := end_ns - clock.now_ns()) > 0:
-            await asyncio.sleep(min(0.5, left_ns / 1e9))
-            if control is None and clock.now_ns() >= begin_ns:  # what started the clients is not counted
-                control = await sample_control(self._testbed)
-            clock.check_step()
-            now_ns = clock.now_ns()
-            self._recording.live(begin_ns, now_ns)
-            self._jobs.raise_for_failed(left_ns=end_ns - now_ns)
-        await self._recording.in_band_control(control_increase(control, await sample_control(self._testbed)))
+        with contextlib.closing(ControlCount(self._testbed)) as control:
+            while (left_ns := end_ns - clock.now_ns()) > 0:
+                await asyncio.sleep(min(0.5, left_ns / 1e9))
+                if clock.now_ns() >= begin_ns:  # what started the clients is not counted
+                    control.begin()
+                clock.check_step()
+                now_ns = clock.now_ns()
+                self._recording.live(begin_ns, now_ns)
+                self._jobs.raise_for_failed(left_ns=end_ns - now_ns)
+            await self._record_control(control)
         self._jobs.raise_for_missing()
         if (why := self._jobs.broken_transfer()) is not None:
             self._recording.event("transfer", state="failed", message=why)
         self._recording.event("window", start_ns=begin_ns, end_ns=end_ns)
         self._recording.event("clocks", **clock.clocks_event(await self._testbed.platform.measure_clocks()))
+
+    async def _record_control(self, control: ControlCount) -> None:
+        traffic = await control.end()
+        await self._recording.in_band_control(traffic)
+        if traffic is None and self._testbed.network.in_band_hosts:
+            self.note("the packets of in-band control were not counted: the switch did not answer in time")
 
     async def _end_load(self) -> None:
         await self._jobs.stop(Phase.CLIENT, Phase.TRANSFER)

@@ -5,19 +5,24 @@ import asyncio
 import os
 import re
 import signal
+from collections import Counter
 from collections.abc import AsyncIterator
+from dataclasses import replace
+from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
 
 import pytest
 import pytest_asyncio
 
+from atoll_apps.control import control_entries
 from atoll_controller.fabric import reconciler
 from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Note
-from atoll_core.lab.network import Network
+from atoll_core.lab.network import Control, Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.plan import Plan
 from atoll_core.plan.switch_features import Runtime
 from tests.support.bridges import CONNECT_S, DPIDS, NOBODY, Switches
@@ -40,12 +45,13 @@ class Kept:
         self._task: asyncio.Task[str] | None = None
         self.reconciler: Reconciler
 
-    async def start(self, plan: Plan) -> None:
-        """Install the plan and keep it from now on."""
+    async def start(self, plan: Plan | None) -> None:
+        """Install the plan and keep it from now on; without a plan, only keep what a lab has before its first one."""
         events = EventBus()
         events.subscribe(lambda note: self.notes.append(note.message), Note)
         self.reconciler = Reconciler(await self._controller(), self._network, self._controller, events)
-        await self.reconciler.apply(plan)
+        if plan is not None:
+            await self.reconciler.apply(plan)
         self._task = asyncio.create_task(self.reconciler.run())
 
     async def _controller(self) -> Controller:
@@ -75,6 +81,12 @@ class Kept:
         lines = self.switches.ofctl("dump-flows", bridge).splitlines()
         found = (re.search(r"duration=([0-9.]+)s.* (priority=\S+)", line) for line in lines)
         return {each[2]: float(each[1]) for each in found if each is not None}
+
+
+def kill(controller: Controller) -> None:
+    """End the process of a controller, as the kernel does when memory is short."""
+    entered = controller._process.pid
+    os.kill(int(Path(f"/proc/{entered}/task/{entered}/children").read_text()), signal.SIGKILL)
 
 
 @pytest_asyncio.fixture
@@ -136,6 +148,35 @@ async def test_a_switch_that_reboots_gets_its_entries_back(kept: Kept, demo: tup
     assert len(kept.ages("br3")) == wanted
 
 
+async def test_in_band_control_comes_back_before_the_first_plan(switches: Switches, demo: tuple[Network, Plan]) -> None:
+    """Hosts are reached by it: after a reboot of a switch, and after the controller has died; other entries stay."""
+    control = Control(IPv4Network("192.168.10.0/24"), PortRef("sw-w1", 40), arp=True)
+    hosts = (
+        replace(each, control=IPv4Address("192.168.10.31")) if each.name == "i1" else each for each in demo[0].hosts
+    )
+    network = replace(demo[0], control=control, hosts=tuple(hosts))
+    wanted = Counter(entry.switch for entry in control_entries(network))
+    assert wanted["sw-c"] > 0
+    switches.clear()
+    kept = Kept(switches, network)
+    await kept.start(None)
+    try:
+        switches.connect(NOBODY, "br3")
+        await kept.answer("sw-c lost its control channel")
+        switches.ofctl("add-flow", "br3", "priority=5,actions=drop")
+        switches.connect(kept.port, "br3")
+        note = await kept.answer("sw-c connected again after")
+        assert f"; {wanted['sw-c']} flow entries repaired: add '" in note
+        assert len(kept.ages("br3")) == wanted["sw-c"] + 1
+        kill(kept.reconciler.controller)
+        note = await kept.answer("controller restarted")
+        others = wanted.total() - wanted["sw-c"]
+        assert note.startswith(f"controller restarted; {others} flow entries repaired: add '")
+        assert len(kept.ages("br4")) == wanted["sw-i"]
+    finally:
+        await kept.stop()
+
+
 async def test_a_channel_that_broke_for_a_moment_changes_nothing(kept: Kept) -> None:
     """The table was kept (fail-secure), so nothing is installed anew."""
     await asyncio.sleep(0.3)
@@ -171,8 +212,7 @@ async def test_a_controller_that_is_killed_is_replaced(kept: Kept) -> None:
     """What was removed while there was none is put back, and nothing else is touched."""
     await asyncio.sleep(0.3)
     before = kept.ages("br1")
-    entered = kept.reconciler.controller._process.pid
-    os.kill(int(Path(f"/proc/{entered}/task/{entered}/children").read_text()), signal.SIGKILL)
+    kill(kept.reconciler.controller)
     await kept.answer("the controller died")
     kept.switches.ofctl("del-flows", "br1", "--strict", W3)
     note = await kept.answer("controller restarted")

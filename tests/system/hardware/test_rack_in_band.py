@@ -3,6 +3,7 @@
 
 import json
 import subprocess
+import time
 from collections.abc import Iterator
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -10,7 +11,7 @@ from pathlib import Path
 import pytest
 
 from atoll_hosts.binary import find_binary
-from tests.support.rack import Rack, rack_of
+from tests.support.rack import CONTROLLER, Rack, rack_of
 from tests.support.sandbox import ATOLL, ROOT
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
@@ -53,6 +54,18 @@ def senders_in(captures: Path, point: str) -> set[IPv4Address]:
     return {IPv4Address(each["address"]) for each in json.loads(done.stdout.splitlines()[-1])["senders"]}
 
 
+def by_hand(rack: Rack, *words: str) -> str:
+    """The output of a command of Open vSwitch."""
+    done = rack.run("env", "OVS_RUNDIR=/run/sw", *words)
+    assert done.returncode == 0, done.stderr
+    return done.stdout
+
+
+def entries(rack: Rack, switch: str) -> int:
+    """The number of flow entries of a switch."""
+    return by_hand(rack, "ovs-ofctl", "-O", "OpenFlow13", "dump-flows", switch).count("priority=")
+
+
 def agents(rack: Rack) -> dict[str, set[int]]:
     return {name: set(rack.jobs(name)) for name in IN_BAND}
 
@@ -79,6 +92,26 @@ def test_a_run_on_hosts_with_one_interface_is_checked_and_their_control_counted(
         assert IPv4Address("10.20.0.1") in senders
         assert not any(each in network for each in senders), "no capture has a packet of control"
     assert met.states() == before
+
+
+def test_agents_stay_connected_when_a_switch_restarts_before_the_first_apply(met: Rack) -> None:
+    assert atoll(met, "up", LAB, "--on", "hardware").returncode == 0
+    try:
+        connected = agents(met)
+        before = entries(met, "sw-w")
+        assert before > 0
+        by_hand(met, "ovs-vsctl", "del-controller", "sw-w")
+        by_hand(met, "ovs-ofctl", "-O", "OpenFlow13", "del-flows", "sw-w")
+        assert entries(met, "sw-w") == 0
+        by_hand(met, "ovs-vsctl", "set-controller", "sw-w", f"tcp:{CONTROLLER}:6653")
+        until = time.monotonic() + 30.0
+        while entries(met, "sw-w") < before and time.monotonic() < until:
+            time.sleep(0.2)
+        assert entries(met, "sw-w") == before
+        assert atoll(met, "apply", EXPERIMENT).returncode == 0
+        assert agents(met) == connected
+    finally:
+        atoll(met, "down")
 
 
 def test_connections_of_agents_survive_an_apply_and_a_swap(met: Rack) -> None:

@@ -12,7 +12,7 @@ from atoll_controller.tracing.packet_trace import HopKind, trace, trace_text
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment, Protocol
-from atoll_core.lab.network import CONTROL, Network
+from atoll_core.lab.network import CONTROL, HostRole, Network
 from atoll_core.plan.flow_entry import FlowEntry
 from atoll_switches.capability_profile import refuse_unsupported
 from atoll_switches.configuration import ports_of
@@ -102,6 +102,17 @@ def test_traces_of_control_pass_switches_alone(lab: tuple[Network, Experiment], 
         assert trace_text(found).startswith(f"tcp from {src} to {dst} is in-band control, past all chains: it arrives")
     with pytest.raises(PlanError, match="w1 has no in-band control"):
         trace(network, experiment, flows, CONTROL, "w1", Protocol.TCP)
+
+
+def test_a_host_may_be_named_control_in_a_lab_without_it(lab: tuple[Network, Experiment]) -> None:
+    hosts = (replace(host, name=CONTROL if host.name == "w1" else host.name, control=None) for host in lab[0].hosts)
+    network = replace(lab[0], control=None, hosts=tuple(hosts))
+    flows = make_plan(network, lab[1]).flows
+    for src, dst in ((CONTROL, "i1"), ("i1", CONTROL)):
+        found = trace(network, lab[1], flows, src, dst, Protocol.TCP)
+        assert found.arrives
+        assert found.chain
+        assert {hop.note for hop in found.hops if hop.name == CONTROL} <= {HostRole.WORLD_SERVER.value}
 
 
 def test_hosts_keep_arp(lab: tuple[Network, Experiment]) -> None:

@@ -176,6 +176,7 @@ def test_hosts_with_one_interface_have_a_control_address(load, text):
         (("192.168.10.31", "192.168.10.255"), "host 'i1': control: 192.168.10.255 is the network's own or its broadcast address; choose another of 192.168.10.0/24"),
         (("port: sw-i/2}", "port: sw-i/2, control: 192.168.10.31}"), "host 'i2': control: address 192.168.10.31 is already taken by host 'i1': control (line 31); give each host its own"),
         (("192.168.10.0/24", "10.0.0.0/8"), "control: network: 10.0.0.0/8 overlaps the world network 10.10.0.0/16; choose a network of its own"),
+        (("192.168.10.0/24", "192.168.10.31/32"), "control: network: hosts take all addresses of 192.168.10.31/32, and the machine that runs atoll needs one; choose a larger network"),
         (("sw-c/40", "sw-c/16"), "control: port: port sw-c/16 is already taken by box 'sat': island: port (line 42); free is sw-c/4"),
         (("sw-c/40", "sw-x/40"), "control: port: unknown switch 'sw-x'; did you mean 'sw-c'? known switches: sw-w1, sw-w2, sw-c, sw-i"),
         (("  i3: {", "  control: {"), "host 'control': this name is that of the machine that runs atoll; choose another one"),
@@ -183,6 +184,20 @@ def test_hosts_with_one_interface_have_a_control_address(load, text):
 )  # fmt: skip
 def test_what_is_no_in_band_control_is_refused(load, text, edit, message):
     assert message in [line.partition(": ")[2] for line in mistakes_of(load, edited(edited(text, *IN_BAND), edit))]
+
+
+@pytest.mark.parametrize(("network", "fits"), [("192.168.10.32/29", True), ("192.168.10.32/30", False)])
+def test_the_control_network_has_an_address_for_the_machine_that_runs_atoll(load, text, network, fits):
+    """Of the four addresses of a /30, two are usable."""
+    hosts = (("192.168.10.31", "192.168.10.33"), ("port: sw-i/2}", "port: sw-i/2, control: 192.168.10.34}"))
+    described = edited(edited(text, *IN_BAND), ("192.168.10.0/24", network), *hosts)
+    if fits:
+        assert len(load(described).in_band_hosts) == 2
+    else:
+        (line,) = mistakes_of(load, described)
+        assert line.endswith(
+            f"hosts take all addresses of {network}, and the machine that runs atoll needs one; choose a larger network"
+        )
 
 
 def test_anchors_and_merge_keys_work(load, text):

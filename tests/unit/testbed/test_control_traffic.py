@@ -1,10 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """The packets of in-band control during a measurement, in the manifest, the summary and its note."""
 
+import asyncio
+import time
 from dataclasses import replace
+from pathlib import Path
+from types import SimpleNamespace
+from typing import Any
+
+import pytest
 
 from atoll_analysis.verdict.control_traffic import control_notes, in_band_control
-from atoll_testbed.run.control_traffic import ControlSample, control_increase
+from atoll_apps.control import TO_DAEMON, TO_HOST
+from atoll_apps.segments.segment import App, cookie
+from atoll_core.description.loader import load_lab
+from atoll_core.lab.network import Network
+from atoll_testbed.run import control_traffic
+from atoll_testbed.run.control_traffic import ControlCount, ControlSample, control_increase
+from tests.support.memory_switches import MemorySwitches
 
 BEGIN = ControlSample(t_s=10.0, hosts=3, to_hosts=(5, 500), to_daemon=(4, 400))
 
@@ -34,3 +47,40 @@ def test_a_switch_that_was_rebooted_or_did_not_answer_gives_no_wrong_figure() ->
     assert control_increase(BEGIN, None) is control_increase(None, BEGIN) is None
     assert in_band_control({}) is None
     assert control_notes(None) == []
+
+
+class Counting(MemorySwitches):
+    """Switches whose counters rise by a packet of 100 bytes at each reading, or that do not answer from one on."""
+
+    def __init__(self, network: Network, silent_from: int) -> None:
+        super().__init__(network, lambda: None)
+        self.readings = 0
+        self._silent_from = silent_from
+
+    async def counters(self, dpid: int, table: int = 0) -> dict[str, Any]:
+        await self._reach(dpid)
+        self.readings += 1
+        if self.readings > self._silent_from:
+            await asyncio.Event().wait()
+        risen = {"packets": self.readings, "bytes": 100 * self.readings}
+        return {"entries": [{"cookie": cookie(App.CONTROL, segment), **risen} for segment in (TO_HOST, TO_DAEMON)]}
+
+
+@pytest.mark.parametrize(("silent_from", "readings"), [(0, 1), (1, 2), (2, 2)])
+async def test_a_silent_switch_does_not_hold_up_the_measurement(
+    silent_from: int, readings: int, project: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first reading is tried once, in the background; the last one is limited; without one there is no figure."""
+    monkeypatch.setattr(control_traffic, "_END_S", 0.05)
+    network = load_lab(project / "tests/data/rack-in-band-lab.yaml")
+    switches = Counting(network, silent_from)
+    control = ControlCount(SimpleNamespace(network=network, controller=switches))  # type: ignore[arg-type]
+    for _ in range(3):
+        control.begin()
+        await asyncio.sleep(0.05)
+    began = time.monotonic()
+    traffic = await control.end()
+    assert time.monotonic() - began < 2.0
+    assert switches.readings == readings
+    assert (traffic and traffic["to_hosts"]) == ({"packets": 1, "bytes": 100} if silent_from == 2 else None)
+    control.close()
