@@ -90,7 +90,7 @@ def verify_run(path: Path, binary: Path) -> list[str]:
     found: list[str] = []
     dropped = "captures_dropped" in manifest
     plan = cast("dict[str, Any]", manifest.get("plan") or {})
-    control = (manifest.get("network") or {}).get("control")
+    control = cast("dict[str, Any]", manifest.get("network") or {}).get("control")
     without = IPv4Network(control["network"]) if control else None
     for point in plan.get("captures", ()):
         name = str(point["name"])
