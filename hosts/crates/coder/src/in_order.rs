@@ -276,7 +276,7 @@ mod tests {
         let mut found = Vec::new();
         for number in [0].into_iter().chain(71..100) {
             in_order.take(0, Some(number), false, (100, number), &mut |item| {
-                found.push(item)
+                found.push(item);
             });
         }
         in_order.expire(HOLD_NS, &mut |item| found.push(item));
@@ -291,7 +291,7 @@ mod tests {
             );
         }
         in_order.take(2 * HOLD_NS, Some(100), false, (100, 100), &mut |item| {
-            found.push(item)
+            found.push(item);
         });
         assert_eq!(found.len(), 101, "nothing waits");
         assert_eq!(in_order.sums().given_up, 70);
