@@ -20,6 +20,7 @@ from atoll_core.units import Duration
 
 PROFILES = Path(__file__).parent / "profiles"
 _FIELDS = ("in_port", "eth_type", "ipv4_src", "ipv4_dst", "ip_proto", "l4_src", "l4_dst")
+_ONLY_IPV4 = "only-ipv4"
 _WORDS = {  # the text for a need that is not a field
     "vlan": "match a VLAN id",
     "untagged": "match frames without a VLAN tag",
@@ -27,7 +28,7 @@ _WORDS = {  # the text for a need that is not a field
     "PushVlan": "push a VLAN tag",
     "PopVlan": "remove a VLAN tag",
     "several-outputs": "send a frame out of several ports",
-    "only-ipv4": "match frames that are not IPv4",
+    _ONLY_IPV4: "match frames that are not IPv4",
 }
 
 
@@ -77,7 +78,7 @@ class Profile:
 
     def does(self, need: str) -> bool:
         """Whether it matches or does something at line rate: a field, an action's class, or a word of ``_WORDS``."""
-        if need == "only-ipv4":
+        if need == _ONLY_IPV4:
             return not self.only_ipv4
         return need in self.matches or need in self.actions
 
@@ -141,8 +142,12 @@ def behaviour(driver: str, settings: TwinSettings) -> TwinBehaviour:
 
 
 def missing_features(known: Profile, entry: FlowEntry) -> Iterator[str]:
-    """What an entry needs and the hardware does not do, in the words of profiles."""
-    return (need for need in _needs(entry) if not known.does(need))
+    """What an entry needs and the hardware does not do, in the words of profiles.
+
+    Hardware that takes only IPv4 does not take an entry for other packets at all: nothing else is named then.
+    """
+    missing = [need for need in _needs(entry) if not known.does(need)]
+    return iter([_ONLY_IPV4] if _ONLY_IPV4 in missing else missing)
 
 
 def feature_text(need: str) -> str:
@@ -168,7 +173,7 @@ def _needs(entry: FlowEntry) -> Iterator[str]:
     if match.vlan is not None:
         yield "untagged" if match.vlan is Vlan.UNTAGGED else "vlan"
     if match.eth_type != IPV4:
-        yield "only-ipv4"
+        yield _ONLY_IPV4
     yield from dict.fromkeys(type(action).__name__ for action in entry.actions)
     if sum(isinstance(action, Output) for action in entry.actions) > 1:
         yield "several-outputs"

@@ -124,6 +124,10 @@ def _control_trace(
 def named_host(network: Network, name: str) -> Host:
     """The host of this name. Raises PlanError if there is none."""
     known = {host.name: host for host in network.hosts}
+    if name not in known and name == CONTROL and network.control is not None:
+        raise PlanError(
+            "'control' is the machine that runs atoll; name it with a host that has in-band control, without --packet"
+        )
     if name not in known:
         raise PlanError(f"lab {network.name} has no host {name!r}; {suggest(name, known, 'hosts')}")
     return known[name]

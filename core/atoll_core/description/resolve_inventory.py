@@ -5,6 +5,7 @@ Resolution continues after a mistake, so that all of them are found.
 """
 
 from collections.abc import Collection, Mapping
+from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
 from atoll_core.description.parser import Parsed, parse
@@ -128,6 +129,7 @@ class _Resolver:
                 self.wrong(("machines", name), f"unknown machine {shown(name)} in lab {network.name}; {known}")
                 continue
             self.check_slots(name, raw)
+            self.check_address(network, name, raw)
             if raw.capacity is not None and name not in clients:
                 self.wrong(("machines", name, "capacity"), f"{name}: only island clients have channels; remove it")
         known_switches = [switch.name for switch in network.switches]
@@ -143,6 +145,23 @@ class _Resolver:
                 place = ("switches", switch.name if other else owner)
                 self.wrong(place, f"datapath id {dpid} is both {owner}'s and {switch.name}'s; correct one of them")
 
+    def check_address(self, network: Network, name: str, raw: RawMachine) -> None:
+        """Check an SSH target that is an address: none of the experiment, but that of in-band control if there is one."""
+        place: Place = ("machines", name, "ssh")
+        address = _address(split_target(raw.ssh)[1]) if self.parsed.reads(place) else None
+        if address is None:
+            return
+        control = next((host.control for host in network.hosts if host.name == name), None)
+        if control is not None and address != control:
+            self.wrong(
+                place, f"{name}: its 'control' in lab.yaml is {control}, and this is {address}; correct one of them"
+            )
+        for end in (network.world, network.island):
+            if address in end:
+                self.wrong(
+                    place, f"{name}: {address} is in the experiment's {end}; give it a management address outside"
+                )
+
     def check_slots(self, name: str, raw: RawMachine) -> None:
         if not self.parsed.reads(("machines", name)):
             return
@@ -157,6 +176,13 @@ class _Resolver:
 
     def wrong(self, place: Place, message: str) -> None:
         self.mistakes.append(self.document.mistake(place, message))
+
+
+def _address(text: str) -> IPv4Address | None:
+    try:
+        return IPv4Address(text)
+    except AddressValueError:
+        return None  # a host's name
 
 
 def _example(name: str, wanted: Mapping[str, Collection[str]]) -> str:

@@ -86,8 +86,9 @@ def test_hardware_takes_all_of_them(lab: tuple[Network, Experiment], driver: str
 
 def test_v1_modules_take_them_without_arp(lab: tuple[Network, Experiment]) -> None:
     network = of_driver(lab[0], "procurve-v1")
-    with pytest.raises(PlanError, match=r"cannot match frames that are not IPv4 in hardware.*write 'arp: false'"):
+    with pytest.raises(PlanError, match=r"cannot match frames that are not IPv4 in hardware.*write 'arp: false'") as no:
         refuse_unsupported(network, control_entries(network))
+    assert "several ports" not in str(no.value), "no tap has to do with it"
     refuse_unsupported(network, control_entries(without_arp(network)))
 
 

@@ -78,6 +78,15 @@ def test_the_lab_stands_with_real_names_and_addresses(tmp_path: Path, lab: Netwo
     assert here.host("w1").interface.attached == lab.host("w1").interface.attached, "cables are lab.yaml's"
 
 
+def test_a_host_with_in_band_control_is_reached_by_its_control_address(tmp_path: Path, lab: Network) -> None:
+    in_band = {"i1": IPv4Address("10.0.0.14"), "w1": IPv4Address("10.0.0.77")}
+    hosts = tuple(replace(host, control=in_band.get(host.name)) for host in lab.hosts)
+    with pytest.raises(DescriptionError) as refused:
+        read(tmp_path, RIGHT, replace(lab, hosts=hosts))
+    (line,) = str(refused.value).splitlines()
+    assert line.endswith("w1: its 'control' in lab.yaml is 10.0.0.77, and this is 10.0.0.11; correct one of them")
+
+
 def test_a_rack_has_capacities_of_its_own(tmp_path: Path, lab: Network) -> None:
     """What the inventory says goes before lab.yaml, which holds where it says nothing."""
     declared = replace(lab, hosts=tuple(replace(h, capacity=3.0) if h.name == "i1" else h for h in lab.hosts))
@@ -107,6 +116,10 @@ def test_without_asking_the_machines_their_addresses_are_the_inventorys(tmp_path
     [
         (("w1: {ssh: 10.0.0.11, interface: eth1}", ""), "machine 'w1' of lab small is missing"),
         (("w1: {", "w9: {ssh: 10.0.0.99, interface: eth1}\n  w1: {"), "5: unknown machine 'w9' in lab small"),
+        (
+            ("10.0.0.14", "10.20.3.4"),
+            "8: i1: 10.20.3.4 is in the experiment's 10.20.0.0/16; give it a management address",
+        ),
         (("10.0.0.14", "10.0.0.11"), "8: i1 and w1 are both root@10.0.0.11; each machine has one role in the lab"),
         (("world: eth1, island: eth2", "world: eth1, island: eth1"), "10: pep: the same interface is used twice"),
         (("{world: eth1, island: eth2}", "{world: eth1}"), "10: pep: no interface for island; write 'pep: {ssh"),
