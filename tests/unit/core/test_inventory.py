@@ -116,7 +116,6 @@ def test_without_asking_the_machines_their_addresses_are_the_inventorys(tmp_path
     [
         (("w1: {ssh: 10.0.0.11, interface: eth1}", ""), "machine 'w1' of lab small is missing"),
         (("w1: {", "w9: {ssh: 10.0.0.99, interface: eth1}\n  w1: {"), "5: unknown machine 'w9' in lab small"),
-        (),
         (("10.0.0.14", "10.0.0.11"), "8: i1 and w1 are both root@10.0.0.11; each machine has one role in the lab"),
         (("world: eth1, island: eth2", "world: eth1, island: eth1"), "10: pep: the same interface is used twice"),
         (("{world: eth1, island: eth2}", "{world: eth1}"), "10: pep: no interface for island; write 'pep: {ssh"),
