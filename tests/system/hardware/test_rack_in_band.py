@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll_apps.control import PRIORITY
 from atoll_hosts.binary import find_binary
 from tests.support.rack import CONTROLLER, Rack, rack_of
 from tests.support.sandbox import ATOLL, ROOT
@@ -62,8 +63,8 @@ def by_hand(rack: Rack, *words: str) -> str:
 
 
 def entries(rack: Rack, switch: str) -> int:
-    """The number of flow entries of a switch."""
-    return by_hand(rack, "ovs-ofctl", "-O", "OpenFlow13", "dump-flows", switch).count("priority=")
+    """The number of entries of in-band control on a switch; those of the last experiment may still be there, too."""
+    return by_hand(rack, "ovs-ofctl", "-O", "OpenFlow13", "dump-flows", switch).count(f"priority={PRIORITY}")
 
 
 def agents(rack: Rack) -> dict[str, set[int]]:
