@@ -11,7 +11,7 @@ from typing import Any, TypedDict
 from atoll_core.plural import bit_rate, counted
 
 
-class ControlCount(TypedDict):
+class ControlPackets(TypedDict):
     """Packets of one direction."""
 
     packets: int  # packets, with those that were sent again
@@ -23,8 +23,8 @@ class ControlTraffic(TypedDict):
 
     hosts: int  # hosts that have in-band control
     seconds: float  # time between the readings of the counters, which a hardware switch updates every 20 s by default
-    to_hosts: ControlCount  # from the machine that runs atoll
-    to_daemon: ControlCount  # from the hosts
+    to_hosts: ControlPackets  # from the machine that runs atoll
+    to_daemon: ControlPackets  # from the hosts
 
 
 def in_band_control(manifest: Mapping[str, Any]) -> ControlTraffic | None:
@@ -38,7 +38,7 @@ def control_notes(traffic: ControlTraffic | None) -> list[str]:
     if traffic is None or not traffic["seconds"]:
         return []
 
-    def words(direction: ControlCount) -> str:
+    def words(direction: ControlPackets) -> str:
         rate = bit_rate(8 * direction["bytes"] / traffic["seconds"])
         return f"{counted(direction['packets'], 'packet')} ({direction['bytes'] / 1e3:.1f} kB, {rate})"
 

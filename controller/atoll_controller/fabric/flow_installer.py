@@ -90,21 +90,16 @@ async def install_control(
     names = {switch.name for switch in switches}
     wanted = [entry for entry in control_entries(network) if entry.switch in names]
     identities = {entry.identity for entry in wanted}
+
+    def of_control(tables: _Held) -> list[FlowEntry]:
+        entries = (entry for entry in _all(tables) if isinstance(entry, FlowEntry))
+        return [entry for entry in entries if entry.identity in identities or is_control(entry.cookie)]
+
     before = await _read(controller, switches)
-    of_control = [
-        entry
-        for entry in _all(before)
-        if isinstance(entry, FlowEntry) and (entry.identity in identities or is_control(entry.cookie))
-    ]
-    changes = diff(wanted, of_control)
+    changes = diff(wanted, of_control(before))
     if changes:
         await _make(controller, switches, changes, before)
-        after = _all(await _read(controller, switches))
-        held = {each.identity: each for each in after if isinstance(each, FlowEntry)}
-        for entry in wanted:
-            found = held.get(entry.identity)
-            if found is None or found.actions != entry.actions:
-                raise LabError(f"{entry.switch} acknowledged an entry that is missing from its table: {entry}")
+        _require_none(diff(wanted, of_control(await _read(controller, switches))))
     return changes
 
 
@@ -250,7 +245,11 @@ async def _require_held(controller: Controller, switches: Sequence[Switch], want
     held = await asyncio.gather(*(holds(switch) for switch in switches))
     differing = [switch for switch, equal in zip(switches, held, strict=True) if not equal]
     names = {switch.name for switch in differing}
-    left = diff((e for e in wanted if e.switch in names), _all(await _read(controller, differing)))
+    _require_none(diff((e for e in wanted if e.switch in names), _all(await _read(controller, differing))))
+
+
+def _require_none(left: Sequence[FlowChange]) -> None:
+    """Raise LabError if changes are left to make after a table was read back."""
     if left:
         first = "; ".join(str(change) for change in left[:3])
         raise LabError(f"switches acknowledged changes that are missing from their tables ({len(left)}): {first}")

@@ -190,7 +190,7 @@ class _Change:
 
 def _changes(network: Network, old: Experiment, current: Steering, new: Experiment) -> list[_Change]:
     """The changes that lead to the new version, with the smallest effects on traffic. Raises the PlanError of two."""
-    refusal: PlanError | None = None
+    refusals: list[PlanError] = []
     known: dict[_Step, _Change | PlanError] = {}
     asked = replace(new, latency=old.latency)
     for detour in joined([()], detours(network, old, asked)):
@@ -198,8 +198,8 @@ def _changes(network: Network, old: Experiment, current: Steering, new: Experime
             try:
                 return _along(network, current, versions, known)
             except PlanError as error:
-                refusal = refusal or error
-    raise refusal or PlanError("no versions")
+                refusals.append(error)
+    raise refusals[0]
 
 
 def _with_latencies(versions: Sequence[Experiment], new: Experiment) -> Iterator[tuple[Experiment, ...]]:
@@ -226,7 +226,7 @@ def _along(
     found: list[_Change] = []
     at, last = 0, len(versions) - 1
     while at < last:
-        refusal: PlanError | None = None
+        refusals: list[PlanError] = []
         for upcoming in range(last, at, -1):
             before, after = versions[at], versions[upcoming]
             if before.latency != after.latency and before.chains != after.chains:
@@ -239,9 +239,9 @@ def _along(
                 found.append(change)
                 at, current = upcoming, change.upcoming
                 break
-            refusal = change
+            refusals.append(change)
         else:
-            raise refusal or PlanError("no change")
+            raise refusals[-1]
     return found
 
 

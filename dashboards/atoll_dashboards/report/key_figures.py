@@ -81,13 +81,13 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
 
 def _queue_sojourn(link: LinkFigures | None) -> tuple[KeyFigure, ...]:
     """Of all packets of the link, where the backend measures it; its bins are 1/16 wide."""
-    told = link.get("sojourn") if link else None  # absent from what older versions analysed
-    if told is None:
+    sojourn = link.get("sojourn") if link else None  # absent from what older versions analysed
+    if sojourn is None:
         return ()
-    p50, p95, p99 = (significant(told[percentile], 2) for percentile in ("p50_ms", "p95_ms", "p99_ms"))
-    mean = "" if told["mean_ms"] is None else f"mean {figure(told['mean_ms'], '', 1)}, "
+    p50, p95, p99 = (significant(sojourn[percentile], 2) for percentile in ("p50_ms", "p95_ms", "p99_ms"))
+    mean = "" if sojourn["mean_ms"] is None else f"mean {figure(sojourn['mean_ms'], '', 1)}, "
     remark = f"maximum over all packets; {mean}p50 {p50}, p95 {p95}, p99 {p99} ms (percentiles within 6 %)"
-    return (KeyFigure("queue sojourn", figure(told["max_ms"], "ms", 1), remark),)
+    return (KeyFigure("queue sojourn", figure(sojourn["max_ms"], "ms", 1), remark),)
 
 
 def _regime(summary: Summary) -> tuple[KeyFigure, ...]:

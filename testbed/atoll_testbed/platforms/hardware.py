@@ -101,7 +101,6 @@ class HardwarePlatform:
         With in-band control, the controller first installs the entries by which machines are reached. Raises LabError
         with a line for each machine that fails; no machine is claimed then.
         """
-        listen = f"{inventory.address}:{inventory.port}"
         async with contextlib.AsyncExitStack() as undo:
             controller: Controller | None = None
             if network.in_band_hosts:
@@ -111,7 +110,7 @@ class HardwarePlatform:
             if controller is None:
                 undo.push_async_callback(platform.stop)
                 events.publish(Progress("controller and switches"))
-                controller = await Controller.start([], interpreter(runtime), listen, runtime)
+                controller = await platform.start_controller(runtime)
             undo.pop_all()
         return platform, controller
 

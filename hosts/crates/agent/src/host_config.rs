@@ -2,8 +2,8 @@
 //! The configuration of a machine of the experiment network as text: sysctls and `ip -batch`. Pure.
 //!
 //! Interfaces have `arp off`: neighbours are permanent, so nothing may ever ask or answer on the
-//! wire, but for the control of a machine with one interface. A routed box takes frames addressed to others (the network rewrites no MAC addresses):
-//! `packet_filter` marks them as addressed to this host. What a box with several pairs of legs or a
+//! wire, but for the control of a machine with one interface. A routed box takes frames addressed to
+//! others (the network rewrites no MAC addresses): `packet_filter` marks them as addressed to this host. What a box with several pairs of legs or a
 //! transparent proxy needs besides is in `policy_routing`.
 
 use crate::settings::{HostSettings, InterfaceSettings, RouteSettings};
