@@ -10,6 +10,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.runtime import ON_RUNTIME
 from tests.support.sandbox import ATOLL, ROOT, Sandbox, faults
 from tests.support.virtual_runs import RESOLUTION_NS, atoll, run_virtually
 
@@ -124,7 +125,7 @@ def test_a_change_that_fails_is_undone_told_and_the_last_one(tmp_path: Path) -> 
 def test_changes_under_load_in_real_time_lose_nothing_but_what_the_link_drops(tmp_path: Path) -> None:
     """Chain and latency together, then a branch: every packet that the link did not drop arrives."""
     with Sandbox(tmp_path) as sandbox:
-        done = sandbox.run(ATOLL, "run", written(tmp_path, UNDER_LOAD), "--json", limit_s=150)
+        done = sandbox.run(ATOLL, "run", written(tmp_path, UNDER_LOAD), *ON_RUNTIME, "--json", limit_s=150)
         assert done.returncode in (0, 3), done.stderr
         assert sandbox.traces() == []
     summary: dict[str, Any] = json.loads(done.stdout)
