@@ -101,7 +101,9 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
     summary = Summary(
         verdict=Verdict.INVALID,
         reasons=[],
+        reason_codes=[],
         caveats=[],
+        caveat_codes=[],
         notes=notes(facts, tables, pings, compared),
         experiment=facts.experiment.name,
         settings=settings_tree(facts.experiment),
@@ -220,8 +222,9 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         if ended := _ended_connections(facts, tables, figures, transferred=bool(summary["transfer_received_bytes"])):
             summary["ended_connections"] = ended
     findings = judge(summary)
-    summary["reasons"] = [finding.text for finding in findings if finding.grave]
-    summary["caveats"] = [finding.text for finding in findings if not finding.grave]
+    for texts, codes, is_grave in (("reasons", "reason_codes", True), ("caveats", "caveat_codes", False)):
+        summary[texts] = [finding.text for finding in findings if finding.grave is is_grave]
+        summary[codes] = [finding.code for finding in findings if finding.grave is is_grave]
     summary["verdict"] = verdict_of(findings)
     summary["notes"] += [*accounts(summary), *silent_starts(summary["start"]), *outside_notes(summary["lost_outside"])]
     summary["notes"] += control_notes(summary.get("in_band_control"))
@@ -372,6 +375,7 @@ def _terrestrial(facts: RunData) -> dict[str, TerrestrialRtt]:
             configured=configured,
             measured=event["measured_ns"] / 1e6,
             tolerance=round(allowed + jitter_ms.get(server, 0.0), 6),
+            scatter=event["scatter_ns"] / 1e6 if "scatter_ns" in event else None,  # older versions did not record it
         )
     return found
 

@@ -14,7 +14,7 @@ from typing import Any
 import pytest
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
-from tests.support.sandbox import ATOLL, GEO, ROOT, Sandbox, is_of_a_busy_machine
+from tests.support.sandbox import ATOLL, GEO, ROOT, Sandbox, faults
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
@@ -41,14 +41,12 @@ def test_a_run_leaves_nothing_but_its_directory_and_its_only_excuse_is_lateness(
     assert done.returncode in (0, 3), done.stderr
     assert sandbox.traces() == []
     summary: dict[str, Any] = json.loads(done.stdout)
-    assert all(is_of_a_busy_machine(reason) for reason in summary["reasons"]), summary["reasons"]
+    assert faults(summary) == []
     assert (summary["verdict"] == "invalid") == (summary["reasons"] != [])
     assert summary["loss_bytes_captures"] == summary["loss_bytes_link"]
     assert 500 <= summary["base_rtt_ms"] <= 520
     for server, rtt in summary["terrestrial_rtt_ms"].items():
         assert rtt["configured"] == CONFIGURED_RTT_MS[server]
-        named = any(reason.startswith(f"terrestrial RTT of {server} ") for reason in summary["reasons"])
-        assert named == (abs(rtt["measured"] - rtt["configured"]) > rtt["tolerance"]), server
     run = Path(summary["run_dir"])
     for name in ("manifest.json", "events.jsonl", "link.jsonl", "metrics.lp.zst", "summary.json", "report.html"):
         assert run.joinpath(name).stat().st_size > 0
