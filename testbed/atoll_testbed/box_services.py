@@ -130,7 +130,8 @@ class Services:
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
                 line = await answer
         except TimeoutError:
-            raise LabError(f"{name} did not answer within {_ANSWER_TIMEOUT_S:g} s") from None
+            op, words = request["op"], job.exit_text()
+            raise LabError(f"{name} did not answer '{op}' within {_ANSWER_TIMEOUT_S:g} s: {words}") from None
         finally:
             del self._answers[number]
         if not line.get("ok", True):

@@ -73,8 +73,9 @@ async def install_binary(
     found = (await run_remote(connection, name, "uname -m")).strip()
     if not _ARCHITECTURE.fullmatch(found):
         raise LabError(
-            f"{name}: `uname -m` prints {shown(found)}, which is not a known architecture; if a start-up file of the "
-            "shell printed a part of it (~/.bashrc, ~/.profile, /etc/profile.d), let it print nothing without a terminal"
+            f"{name}: `uname -m` prints {shown(found)}, which is not a known architecture; if a start-up file of "
+            "the shell printed a part of it (~/.bashrc, ~/.profile, /etc/profile.d), let it print nothing without a "
+            "terminal"
         )
     if arch is not None and found != arch:
         raise LabError(f"{name}: `uname -m` prints {found}, but the inventory has {arch}; correct the inventory")

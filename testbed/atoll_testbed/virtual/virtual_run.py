@@ -234,7 +234,9 @@ class _Follower:
         if size != self._grown[0]:
             self._grown = (size, now)
         elif now - self._grown[1] > self._stuck_s:
-            msg = f"the virtual kernel made no progress for {self._stuck_s:g} s{running.last_words()}"
+            msg = (
+                f"the virtual kernel made no progress for {self._stuck_s:g} s at step {self.step}{running.last_words()}"
+            )
             raise RunError(msg)
 
 

@@ -255,7 +255,8 @@ mod tests {
 
     #[test]
     fn lines_without_operation_or_id_are_skipped() {
-        let mut input = input("{}\nnonsense\n5\n{\"op\":\"count\"}\n{\"id\":1}\n{\"op\":\"count\",\"id\":1}\n");
+        let mut input =
+            input("{}\nnonsense\n5\n{\"op\":\"count\"}\n{\"id\":1}\n{\"op\":\"count\",\"id\":1}\n");
         input.first_line().unwrap();
         assert_eq!(next_id(&mut input), Some(1));
     }

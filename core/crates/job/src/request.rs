@@ -127,13 +127,21 @@ mod tests {
     #[test]
     fn a_request_that_is_not_understood_is_answered_with_operation_id_and_reason() {
         let unknown = answer(r#"{"op":"jump","id":8}"#);
-        assert_eq!((&unknown["type"], &unknown["id"]), (&"jump".into(), &8.into()));
+        assert_eq!(
+            (&unknown["type"], &unknown["id"]),
+            (&"jump".into(), &8.into())
+        );
         assert_eq!(
             unknown["error"],
             "request `jump` is not understood: unknown variant `jump`, expected `mark`"
         );
         let more = answer(r#"{"op":"mark","id":8,"at":1}"#);
-        assert!(more["error"].as_str().unwrap().contains("unknown field `at`"));
+        assert!(
+            more["error"]
+                .as_str()
+                .unwrap()
+                .contains("unknown field `at`")
+        );
         assert_eq!(answer(r#"{"op":"mark","id":"m1"}"#)["id"], "m1");
         assert_eq!(answer(r#"{"op":["mark"],"id":-1}"#)["type"], r#"["mark"]"#);
         let split = answer(r#"{"op":"ma\nrk","id":8}"#);

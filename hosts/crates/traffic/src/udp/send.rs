@@ -28,7 +28,11 @@ struct Sent {
     flows_completed: Option<u64>,
 }
 
-pub fn send(config: &UdpSendConfig, flows: Option<UdpFlows>, input: Input) -> Result<(), TrafficError> {
+pub fn send(
+    config: &UdpSendConfig,
+    flows: Option<UdpFlows>,
+    input: Input,
+) -> Result<(), TrafficError> {
     let has_flows = flows.is_some();
     let mut packets = Packets::new(config.payload_bytes + PACKET_HEADERS_BYTES, flows);
     let mut sockets = Sockets::new(config.connect);
