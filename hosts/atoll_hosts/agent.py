@@ -306,9 +306,7 @@ class Agent:
         """Take a line of the agent. Raises for an invalid message, which ends the stream."""
         self._heard_s = time.monotonic()
         try:
-            message = parsed(line.decode())
-            if not isinstance(message, dict) or not isinstance(cast("dict[str, Any]", message).get("type"), str):
-                raise ValueError("a message without a type")  # noqa: TRY004 - it is of JSON, not of Python
+            message = _message(line)
         except ValueError as error:
             shown = plain(line[: 4 * _LONGEST_SHOWN].decode(errors="replace"), _LONGEST_SHOWN)
             if self._hello.done() or len(self._printed) >= _MOST_PRINTED:
@@ -317,7 +315,7 @@ class Agent:
             return
         if self._printed and not self._hello.done():
             raise ValueError(f"text comes before the greeting{self._printed_text()}")
-        self._take(cast("dict[str, Any]", message))
+        self._take(message)
 
     def _printed_text(self) -> str:
         """The first line that was printed before the greeting, to end a message with; empty if there was none."""
@@ -422,6 +420,14 @@ class Agent:
 
     def _death(self) -> LabError:
         return LabError(self.closed.result() if self.closed.done() else f"{self.name} is being closed")
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    """The message in a line. Raises ValueError."""
+    message = parsed(line.decode())
+    if not isinstance(message, dict) or not isinstance(cast("dict[str, Any]", message).get("type"), str):
+        raise ValueError("a message without a type")  # noqa: TRY004 - it is of JSON, not of Python
+    return cast("dict[str, Any]", message)
 
 
 def _of_shape(message: dict[str, Any], shape: Any) -> dict[str, Any]:

@@ -145,7 +145,7 @@ class Desk:
                     self.answer(request)
 
     def answer(self, request: dict[str, Any]) -> None:
-        """Carry out a request. One that is not understood is answered with the reason, if it has an operation and an id."""
+        """Carry out a request. If it has an operation and an id, but is not understood, the answer has the reason."""
         try:
             understood, reason = self._do(request), "unknown operation, or its fields are not as they must be"
         except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:
