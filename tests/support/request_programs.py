@@ -3,6 +3,7 @@
 
 import itertools
 import json
+import os
 import select
 import subprocess
 import sys
@@ -155,7 +156,7 @@ class Program:
         """Lines of its standard output, until it ends or prints none for a while."""
         assert self._process.stdout is not None
         stream, text = self._process.stdout, b""
-        while select.select([stream], [], [], _ANSWER_S)[0] and (data := stream.read1()):
+        while select.select([stream], [], [], _ANSWER_S)[0] and (data := os.read(stream.fileno(), 1 << 16)):
             *lines, text = (text + data).split(b"\n")
             yield from (json.loads(line) for line in lines)
 

@@ -5,7 +5,7 @@ import json
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from atoll_controller.openflow.stdout_writer import write_line
 from atoll_controller.openflow.switch_session import SwitchError, SwitchSession
@@ -108,8 +108,8 @@ class Requests:
 
 
 def _failed(request: Any, error: str) -> dict[str, Any]:
-    number = request.get("id") if isinstance(request, dict) else None
-    return {"type": "answer", "id": number, "ok": False, "error": plain(error)}
+    known = cast("dict[str, Any]", request) if isinstance(request, dict) else {}
+    return {"type": "answer", "id": known.get("id"), "ok": False, "error": plain(error)}
 
 
 def _not_understood(request: Any, error: Exception) -> dict[str, Any]:

@@ -90,7 +90,9 @@ impl Events {
             // A regular file: nothing to wait for.
             Err(Errno::PERM) => {
                 while !input.ended() {
-                    input.read().map_err(unread)?;
+                    input
+                        .read()
+                        .map_err(|error| TrafficError::of("read standard input", &error))?;
                 }
             }
             Err(error) => return Err(error.into()),
@@ -149,7 +151,9 @@ impl Events {
         until_ns: Option<u64>,
     ) -> Result<Wake, TrafficError> {
         if let Some(stop) = &mut self.stop {
-            stop.input.refuse_requests().map_err(unwritten)?;
+            stop.input
+                .refuse_requests()
+                .map_err(|error| TrafficError::of("write to standard output", &error))?;
             if stop.input.ended() {
                 return Ok(Wake::Stop);
             }
@@ -166,7 +170,9 @@ impl Events {
                 SIGNALS => wake = Wake::Stop,
                 INPUT => {
                     if let Some(stop) = &mut self.stop {
-                        stop.input.read().map_err(unread)?;
+                        stop.input
+                            .read()
+                            .map_err(|error| TrafficError::of("read standard input", &error))?;
                     }
                 }
                 TIMER => self.fired = true,
@@ -200,14 +206,6 @@ impl Events {
         self.fired = false;
         Ok(())
     }
-}
-
-fn unwritten(error: io::Error) -> TrafficError {
-    TrafficError::of("write to standard output", &error)
-}
-
-fn unread(error: io::Error) -> TrafficError {
-    TrafficError::of("read standard input", &error)
 }
 
 #[cfg(test)]
