@@ -41,7 +41,7 @@ pub trait FrameProgram {
     /// A value that the program attaches to an emitted frame, to find it again in [`FrameProgram::on_sent`]; `()` if
     /// it does not look.
     type Tag;
-    /// Requests: later lines of standard input. The engine answers those that it cannot read as one.
+    /// Requests: later lines of standard input. The engine refuses a request that is none of these.
     type Request: DeserializeOwned;
     /// Lines of standard output.
     type Line: Serialize;

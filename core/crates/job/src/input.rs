@@ -77,7 +77,7 @@ impl<D: AsFd> Input<D> {
     }
 
     /// The next line that has arrived. The end of the input ends a line, too.
-    pub fn next_line(&mut self) -> Option<String> {
+    fn next_line(&mut self) -> Option<String> {
         let unseen = &self.buffer[self.searched..];
         let line: Vec<u8> = match unseen.iter().position(|&byte| byte == b'\n') {
             Some(end) => self.buffer.drain(..=self.searched + end).collect(),
