@@ -26,6 +26,16 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LATE = "late"
 """In the place of a status: the command was still at work after its time."""
 
+_WAITING = f"""n=0
+for p in $(ls /proc | grep '^[0-9]' | sort -n); do
+    c=$(tr '\\0' ' ' < /proc/$p/cmdline | cut -c 1-120)
+    case "$c" in ''|*{_INSIDE}/*|'sleep '*) continue;; esac
+    echo "${{c% }} waits in $(cat /proc/$p/wchan)"
+    n=$((n + 1)); [ $n -lt 10 ] || break
+done 2>/dev/null
+"""
+"""Script that prints the first processes of the guest, and the function of the kernel in which each waits."""
+
 OVS_COUNTS_CPUS_AFTER_S = 11
 """Open vSwitch 3.1 counts processors when the monotonic clock passes 10 s, and takes those it has for none before."""
 
@@ -84,7 +94,7 @@ exec /bin/sh {_INSIDE}/run
         once: the clock jumps there. The command starts in its directory under a name that is the same everywhere: the
         shell exports it (PWD), and its length would move every stack, and with it page faults and their instants.
         """
-        late = f"(sleep {self.limit_s}; echo {LATE} > {_INSIDE}/status; busybox poweroff -f) &\n"
+        late = f"(sleep {self.limit_s}; echo {LATE} > {_INSIDE}/status; sh {_INSIDE}/waiting; busybox poweroff -f) &\n"
         begin = ":" if self.limit_s is None else f"sleep {OVS_COUNTS_CPUS_AFTER_S}\n{late}"
         exports = "".join(f"export {name}={shlex.quote(text)}\n" for name, text in self.environment.items())
         return f"""ip link set lo up
@@ -117,6 +127,7 @@ busybox poweroff -f
             f"mount --bind {shlex.quote(str(kernel))} linux",
             f"printf %s {shlex.quote(self.init())} >init",
             f"printf %s {shlex.quote(self.run())} >run",
+            f"printf %s {shlex.quote(_WAITING)} >waiting",
             "chmod 755 init",
             "touch random.so",
             f"mount --bind {shlex.quote(str(shim))} random.so",

@@ -244,7 +244,7 @@ async def test_a_kernel_that_stands_still_is_given_up(tmp_path: Path) -> None:
 
     with (
         claimed_core() as core,
-        pytest.raises(RunError, match=r"the virtual kernel made no progress for 8 s; it printed nothing"),
+        pytest.raises(RunError, match=r"the virtual kernel made no progress for 8 s at step boot; it printed nothing"),
     ):
         await measure_in_kernel(run_dir, request, find_virtual_kernel(), core, stop_kernel, stuck_s=8)
     assert run_dir.manifest()["outcome"].startswith("failed at step boot: the virtual kernel made no progress")
