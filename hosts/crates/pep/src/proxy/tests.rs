@@ -456,6 +456,23 @@ fn a_peer_that_does_not_read_is_not_read() {
 }
 
 #[test]
+fn what_was_sent_takes_no_memory_although_more_always_waits() {
+    const SENT: usize = 64 * LONG.len();
+    let mut bench = Bench::up();
+    let (mut client, _, id) = bench.connection();
+    bench.say(&[(id, Said::Credit(SENT as u32))]);
+    client.set_nonblocking(true).unwrap();
+    let mut received = 0;
+    while received < SENT / 2 {
+        while client.write(&LONG).is_ok() {}
+        bench.turn(monotonic_ns());
+        received += bench.peer.read(&mut [0; 4096]).unwrap_or(0);
+        let memory = bench.proxy.legs[0].outgoing().capacity();
+        assert!(memory <= SENT / 4, "{memory} after {received} bytes");
+    }
+}
+
+#[test]
 fn padding_is_made_piece_by_piece() {
     const PIECES: usize = 20;
     let mut config = config();
