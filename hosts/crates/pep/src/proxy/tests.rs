@@ -95,8 +95,8 @@ impl Bench {
         let connection = &mut proxy.connections[slot];
         let watched = End::watch(&proxy.plumbing.epoll, socket, slot, Peer::Client);
         connection.client = Some(watched.unwrap());
+        proxy.pending.remove(slot, connection);
         connection.stage = Stage::Open;
-        proxy.pending -= 1;
         let id = connection.stream.as_ref().unwrap().id;
         self.settle();
         (client, slot, id)
@@ -106,7 +106,7 @@ impl Bench {
     fn accepted_early(&mut self) -> (TcpStream, u32) {
         let (client, slot, id) = self.connection();
         let proxy = &mut self.proxy;
-        proxy.pending += 1;
+        proxy.pending.add(slot, &proxy.connections[slot]);
         proxy.connections[slot].stage = Stage::Connecting {
             first: None,
             released: true,
