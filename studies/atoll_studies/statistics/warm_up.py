@@ -11,6 +11,7 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import cast
 
 import polars as pl
@@ -82,16 +83,21 @@ def mser(values: Sequence[float], batch: int = _BATCH) -> int | None:
 
     The last five batches are no candidates: the variance of so few is too uncertain (Hoad, Robinson and Davies 2010).
     """
-    import numpy as np
-
     count = len(values) // batch
     if count < 2 * _BATCH:
         return None
-    means = np.asarray(values[: count * batch], float).reshape(count, batch).mean(1)
-    left = np.arange(count, 0, -1)
-    sums, squares = np.cumsum(means[::-1])[::-1], np.cumsum((means**2)[::-1])[::-1]
-    errors = (squares - sums**2 / left) / left**2
-    best = int(np.argmin(errors[: count - _BATCH]))
+    means = [fmean(values[batch * number : batch * (number + 1)]) for number in range(count)]
+    errors: list[
+        float
+    ] = []  # squared standard errors of the mean of the last one, two, ... batches; Welford's update (1962)
+    mean = squares = 0.0
+    for left, value in enumerate(reversed(means), 1):
+        deviation = value - mean
+        mean += deviation / left
+        squares += deviation * (value - mean)
+        errors.append(squares / left**2)
+    candidates = errors[: _BATCH - 1 : -1]
+    best = candidates.index(min(candidates))
     return best if best <= count // 2 else None
 
 
