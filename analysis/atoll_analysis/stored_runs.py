@@ -125,7 +125,7 @@ def drop_captures(path: Path) -> int:
         raise RunDirError(
             f"{path}: not analysed yet, so its captures are the only data; `atoll report {path}` analyses it"
         )
-    captures = sorted(run.captures.glob("*.pcap*"))
+    captures = sorted(path for path in run.captures.glob("*.pcap*") if path.is_file())
     freed = {each.name: each.stat().st_size for each in captures}
     if not captures:
         return 0
@@ -141,7 +141,7 @@ def _damages(capture: Path, table: Path, binary: Path, without: IPv4Network | No
     from atoll_analysis.tables.packet_records import decode
 
     try:
-        decoded = decode(capture, Path(os.devnull), _ANY, binary, without=without)
+        decoded = decode(capture, None, _ANY, binary, without=without)
     except RunError as error:
         return [f"{capture}: {error}"]
     if decoded.truncated:

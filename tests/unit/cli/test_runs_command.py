@@ -2,6 +2,7 @@
 """`atoll runs`: runs are listed and filtered, damages are found, captures are dropped and tables kept."""
 
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -93,6 +94,22 @@ def test_a_damaged_file_is_named(runs: Path, file: str, damage: Callable[[Path],
     assert line.startswith(str(run / file).removesuffix("/summary.json"))
     done = atoll("runs", "verify", runs)
     assert (done.returncode, done.stdout.splitlines()[0]) == (1, line)
+
+
+def test_verification_writes_and_removes_no_file(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A capture that ends with an error of the decoder used to cost root its /dev/null."""
+    null = tmp_path / "null"
+    null.write_text("as before")
+    monkeypatch.setattr(os, "devnull", str(null))
+    run = min(runs.iterdir())
+    capture = run / "captures/world.pcap.zst"
+    raw = zstandard.ZstdDecompressor().stream_reader(capture.read_bytes()).read()
+    capture.write_bytes(zstandard.compress(raw + b"\xff" * 16))
+    before = sorted(runs.rglob("*"))
+    [line] = verify_run(run, find_binary())
+    assert "claims 4294967295 bytes: the file is damaged" in line
+    assert null.read_text() == "as before"
+    assert sorted(runs.rglob("*")) == before
 
 
 def test_control_in_a_capture_is_in_no_figure(runs: Path) -> None:
