@@ -27,7 +27,7 @@ def judge(summary: Summary) -> list[Finding]:
     """Return a finding for every figure beyond its bound; none: the run is valid."""
     losses = _losses(summary)
     return [
-        *map(grave, (*_cut_short(summary), *_latency(summary))),
+        *map(grave, (*summary.get("damaged_files", ()), *_cut_short(summary), *_latency(summary))),
         *_lateness(summary),
         *map(grave, (*_boxes(summary), *_captures(summary), *_changes(summary), *losses)),
         *map(caveat, unproven(summary.get("payload"))),

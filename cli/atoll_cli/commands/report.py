@@ -26,7 +26,7 @@ from atoll_studies.views.documents import FORMS, results_files
 
 def rebuild(path: Path, *, as_json: bool) -> None:
     """`atoll report RUN`. Raises RunDirError if this user cannot write to the run directory."""
-    summary, page = analyse_again(RunDir.open(path), find_binary())
+    summary, page = analyse_again(RunDir.open(path, damaged=True), find_binary())
     if as_json:
         print(json.dumps({**summary, "report": str(page)}))
     else:
