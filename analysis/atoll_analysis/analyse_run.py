@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analyse a run directory: tables and summary.json. Cancelled runs are analysed as far as there are data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +68,13 @@ def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
     """See :func:`atoll_analysis.analyse`."""
     facts = read_run_data(run)
     tables = build_tables(run, facts, binary)
-    summary = summarise(facts, tables, run.logs)
+    summary = summarise(facts, tables, run.logs, damages=[*run.damages(contents=True).values()])
     run.write_summary(dict(summary))
     return dict(summary)
 
 
-def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
-    """Return all figures of a run, with the verdict."""
+def summarise(facts: RunData, tables: Tables, logs: Path, damages: Sequence[str] = ()) -> Summary:
+    """Return all figures of a run, with the verdict. ``damages``: of its files, a line each."""
     window = facts.window
     bottleneck = facts.bottleneck
     links = {link.box: _link_figures(facts, tables, link) for link in facts.links}
@@ -209,6 +209,8 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         captures=seen.capture_quality(tables, facts, logs),
         whistles=dict(seen.whistles(tables, facts)),
     )
+    if damages:
+        summary["damaged_files"] = [*damages]
     if heat := host_heat(facts.manifest):
         summary["host_heat"] = heat
     if control := in_band_control(facts.manifest):

@@ -286,6 +286,8 @@ class Summary(TypedDict):
     lost_outside: LostOutside | None  # packets that kernels dropped outside the boxes; None: not counted
     # addresses of hosts that captures show with the MAC address of another machine, too; absent: none
     duplicate_addresses: NotRequired[list[DuplicateAddress]]
+    # files that are missing, or other than when the run ended, a line each; absent: none
+    damaged_files: NotRequired[list[str]]
     # heat and load of machines, by name; absent: of no machine is anything known
     host_heat: NotRequired[dict[str, HostHeat]]
     # packets of in-band control during the measurement; absent: no host has it, or a switch did not tell

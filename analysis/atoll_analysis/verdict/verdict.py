@@ -28,6 +28,7 @@ def judge(summary: Summary) -> list[Finding]:
     """Return a finding for every figure beyond its bound; none: the run is valid."""
     losses = _losses(summary)
     return [
+        *(grave(FindingCode.FILE_DAMAGED, text) for text in summary.get("damaged_files", ())),
         *_cut_short(summary),
         *_latency(summary),
         *_lateness(summary),

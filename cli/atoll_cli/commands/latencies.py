@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from atoll_cli.terminal.options import PlainArguments, integer_option
-from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
+from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic
 
 latencies = typer.Typer(
@@ -42,6 +42,7 @@ def import_(
     from atoll_core.description.yaml_document import label, read_text
 
     require_ending("--plot", plot, IMAGE_ENDINGS)
+    refuse_overwriting({"--out": out, "--plot": plot}, files)
     texts = [(label(path), read_text(path, "text", 64_000_000)) for path in files]
     unread = [text for _, text in texts if isinstance(text, Diagnostic)]
     found = read_rtts((name, text) for name, text in texts if isinstance(text, str))
@@ -61,7 +62,7 @@ def import_(
     if plot:
         from atoll_dashboards.report.import_plots import draw_rtts
 
-        write_file("--plot", plot, lambda: draw_rtts(found.ms, named, plot))
+        write_file("--plot", plot, draw_rtts(found.ms, named, plot.suffix.lower()))
     if as_json:
         print(json.dumps({"file": str(out), "targets": len(found.ms), "few": few, "rtt_ms": dict(named)}))
         return
