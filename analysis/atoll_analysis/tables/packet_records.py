@@ -81,6 +81,10 @@ class Decoded:
     senders: tuple[Sender, ...] = ()
 
 
+class CaptureError(RunError):
+    """A capture that the decoder refuses."""
+
+
 def decode(capture: Path, out: Path, side: IPv4Network, binary: Path, *, without: IPv4Network | None = None) -> Decoded:
     """Decode a capture (pcap, or pcap.zst) into a file of records; ``side`` is what counts as the island.
 
@@ -97,7 +101,7 @@ def decode(capture: Path, out: Path, side: IPv4Network, binary: Path, *, without
         raise RunError(msg) from error
     if done.returncode != 0:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise error_from_message(out, said[-1], f"{capture.name} cannot be decoded: {said[-1]}")
+        raise error_from_message(out, said[-1], CaptureError(f"{capture.name} cannot be decoded: {said[-1]}"))
     last = json.loads(done.stdout.strip().splitlines()[-1])
     return Decoded(
         packets=int(last["packets"]),
