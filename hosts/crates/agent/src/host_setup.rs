@@ -206,7 +206,8 @@ fn run_nft(script: &str) -> Result<(), AgentError> {
 }
 
 fn sysctls_of(settings: &HostSettings) -> Vec<(String, String)> {
-    settings.all_sysctls(Path::new("/proc/sys/net/ipv6").exists())
+    let conf = Path::new("/proc/sys/net/ipv6/conf");
+    settings.all_sysctls(|interface| conf.join(interface).exists())
 }
 
 /// All interfaces and permanent neighbours, by one process.
