@@ -19,6 +19,7 @@ class FindingCode(StrEnum):
 
     NOT_MEASURED = "NOT_MEASURED"  # the run has no measurement window
     CUT_SHORT = "CUT_SHORT"  # the measurement ended early
+    FILE_DAMAGED = "FILE_DAMAGED"  # a file of the run is missing, or other than when the run ended
 
     TERRESTRIAL_RTT = "TERRESTRIAL_RTT"  # a terrestrial RTT is not the configured one
     # a terrestrial RTT is too large, but by no more than the test's own pings scatter: the machine was too busy

@@ -7,7 +7,7 @@ from dataclasses import replace
 from atoll_analysis.figures.clock_drift import judge_clocks
 from atoll_analysis.figures.start_skew import judge_start
 from atoll_analysis.figures.udp import judge_udp
-from atoll_analysis.summary import LimitFigures, Summary
+from atoll_analysis.summary import LimitFigures, Summary, least_rate_bit_s
 from atoll_analysis.verdict.completeness import judge_asked
 from atoll_analysis.verdict.drop_report import judge_lost_outside, likely_causes
 from atoll_analysis.verdict.duplicate_addresses import judge_duplicates
@@ -28,6 +28,7 @@ def judge(summary: Summary) -> list[Finding]:
     """Return a finding for every figure beyond its bound; none: the run is valid."""
     losses = _losses(summary)
     return [
+        *(grave(FindingCode.FILE_DAMAGED, text) for text in summary.get("damaged_files", ())),
         *_cut_short(summary),
         *_latency(summary),
         *_lateness(summary),
@@ -119,11 +120,12 @@ def _boxes(summary: Summary) -> Iterator[Finding]:
         yield grave(FindingCode.UNKNOWN_VLAN, text)
     for box, link in summary["links"].items():
         if link["windows_over_rate"]:
-            rate = link["rate_bit_s"] / 1e6
+            changed = least_rate_bit_s(link) < link["rate_bit_s"]
+            rate = "rate at that time" if changed else f"{link['rate_bit_s'] / 1e6:g} Mbit/s"
             windows = counted(link["windows_over_rate"], "window")
             yield grave(
                 FindingCode.LINK_OVER_RATE,
-                f"{box}: the capture behind it has {windows} of 100 ms above the link's {rate:g} Mbit/s, bound 0",
+                f"{box}: the capture behind it has {windows} of 100 ms above the link's {rate}, bound 0",
             )
         if link["scheduled_windows_over_rate"]:
             windows = counted(link["scheduled_windows_over_rate"], "window")

@@ -16,7 +16,7 @@ import pytest
 from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from tests.support.sandbox import ATOLL, GEO, ROOT, Sandbox, faults
 
-pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
 MEO = ROOT / "examples" / "meo.yaml"
 
@@ -34,6 +34,7 @@ def shell(sandbox: Sandbox, line: str) -> str:
     return sandbox.run(ATOLL, "shell", input=line + "\n", limit_s=30).stdout
 
 
+@pytest.mark.figures
 def test_a_run_leaves_nothing_but_its_directory_and_its_only_excuse_is_lateness(sandbox: Sandbox) -> None:
     """On a busy machine the emulator may be late, and the run must then say so; nothing else may be wrong."""
     done = sandbox.run(ATOLL, "run", GEO, "--duration", "6 s", "--json", limit_s=150)
