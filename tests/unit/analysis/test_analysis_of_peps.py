@@ -9,6 +9,7 @@ import pytest
 
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
+from atoll_analysis.verdict.findings import FindingCode
 from atoll_core.codec import to_json
 from atoll_core.lab.network import ChainBox, Interface
 from atoll_core.lab.pep import PEP
@@ -19,7 +20,7 @@ from tests.support.synthetic_run import simulate
 HOPS = ["tap-w", "pep-w", "sat", "tap-i"]
 
 
-BYPASSED = {"PEP_BYPASSED", "PEP_PARTLY_BYPASSED"}
+BYPASSED = {FindingCode.PEP_BYPASSED, FindingCode.PEP_PARTLY_BYPASSED}
 
 
 def with_pep(tmp_path: Path, connections: int, hops: list[str] = HOPS, **experiment: Any) -> RunDir:
@@ -46,7 +47,7 @@ def test_connections_of_clients_are_compared_with_those_of_the_box(tmp_path: Pat
     transfer = 1
     completed = summary["flows_completed"] + transfer
     assert summary["ended_connections"] == {"pep-w": {"counted": 0, "completed": completed}}
-    assert "PEP_BYPASSED" in summary["reason_codes"]
+    assert FindingCode.PEP_BYPASSED in summary["reason_codes"]
 
 
 def test_a_box_that_saw_them_all_is_no_finding(tmp_path: Path) -> None:
