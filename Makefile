@@ -14,7 +14,9 @@ PYTEST_BY_TWO := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-l
 # The whole of a target, unless somebody chooses tests of it: then as many tests must run as tests/counts.toml records.
 whole = $(or $(PYTEST_ARGS),--target $(1))
 KERNEL_TESTS := tests/system/virtual/test_virtual_kernel.py tests/system/virtual/test_virtual_repeat.py
-ELSEWHERE := not virtual and not ryu and not browser and not servers and not compose
+RYU_TESTS := tests/system/twins tests/system/swaps tests/system/switches tests/system/controller \
+	tests/system/hardware/test_rack_in_band.py::test_connections_of_agents_survive_an_apply_and_a_swap
+ELSEWHERE := not virtual and not browser and not servers and not compose
 
 help: ## list the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  make %-16s %s\n", $$1, $$2}' Makefile
@@ -57,9 +59,9 @@ test-switch: setup ## the controller on a real switch that carries nothing else:
 soak: kernel ## random applies, runs, deaths of controller and switches; fails if anything grows; DURATION="8 h" ON=mininet SEED=2
 	@$(BIN)/python -m tests.support.soak --duration "$(or $(DURATION),30 min)" --on $(or $(ON),virtual) --seed $(or $(SEED),1)
 
-test-ryu: setup ## the tests that have Ryu as the controller's runtime; makes its environment first
+test-ryu: setup ## the tests of the controller, swaps and twins, and one of a rack, with Ryu as runtime; makes its environment first
 	@tools/ryu
-	@ATOLL_REQUIRE_RYU=1 $(PYTEST_BY_TWO) -m ryu $(call whole,$@)
+	@ATOLL_TEST_RUNTIME=ryu ATOLL_SWAPS=$(or $(SWAPS),4) $(PYTEST_BY_TWO) --numprocesses 3 -m "lab and not virtual" $(RYU_TESTS) $(call whole,$@)
 
 test-servers: setup ## metrics in real InfluxDB servers, dashboards on a real Grafana; builds them first, a quarter of an hour, once
 	@tools/servers

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The skips that are allowed, and when. Any other skip fails its test: nothing goes untested without a word.
 
-Tests that ``-m`` leaves out are not skipped ones. With ATOLL_REQUIRE_LAB, ..._RYU, ..._BROWSER, ..._SERVERS or
+Tests that ``-m`` leaves out are not skipped ones. With ATOLL_REQUIRE_LAB, ..._BROWSER, ..._SERVERS or
 ..._COMPOSE the tests themselves fail where they would be skipped.
 """
 
@@ -61,7 +61,6 @@ ALLOWED = (
     ),
     Allowed("tests/(system|repo)/", "/dev/net/tun is missing or may not", always, "the machine forbids laboratories"),
     Allowed("tests/(system|repo)/", "`atoll kernel build`", always, "make test-virtual builds the kernel first"),
-    Allowed("tests/(system|repo)/", "Ryu is not installed", always, "make test-ryu makes Ryu's environment first"),
     Allowed("tests/(system|repo)/", "no Chromium on this machine", always, "make test-page installs it first"),
     Allowed(
         "tests/(system|repo)/", "is not built: make test-servers", always, "make test-servers builds the servers first"

@@ -381,8 +381,9 @@ def _terrestrial(facts: RunData) -> dict[str, TerrestrialRtt]:
             configured=configured,
             measured=event["measured_ns"] / 1e6,
             tolerance=round(allowed + jitter_ms.get(server, 0.0), 6),
-            scatter=event["scatter_ns"] / 1e6 if "scatter_ns" in event else None,  # older versions did not record it
         )
+        if "scatter_ns" in event:
+            found[server]["scatter"] = event["scatter_ns"] / 1e6
     return found
 
 

@@ -39,9 +39,9 @@ class TerrestrialRtt(TypedDict):
     configured: float  # in ms, as configured
     measured: float  # in ms, as measured before the run
     tolerance: float  # in ms, the most by which the two may differ
-    # in ms, the typical difference between an RTT of the lab itself and the least; large on a busy machine. None: not
-    # recorded
-    scatter: float | None
+    # in ms, the typical difference between an RTT of the lab itself and the least; large on a busy machine. Absent from
+    # runs of earlier versions
+    scatter: NotRequired[float]
 
 
 class Capture(TypedDict):

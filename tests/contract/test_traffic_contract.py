@@ -10,7 +10,7 @@ import pytest
 
 from atoll_analysis.figures.udp import judge_udp, udp_figures
 from atoll_analysis.tables.job_logs import load_service, transfer_done
-from atoll_analysis.verdict.findings import grave
+from atoll_analysis.verdict.findings import FindingCode, grave
 from atoll_controller.planner import calibration_jobs
 from atoll_controller.planner.job_plan import jobs
 from atoll_controller.planner.planner import make_plan
@@ -112,7 +112,9 @@ def test_what_udp_came_to_is_read_from_the_last_words_of_both_ends(project: Path
     assert (found["sent_packets"], found["received_packets"], found["lost_packets"]) == (2, 5, -3)
     assert (found["jitter_ms"], found["reordered_packets"], found["flows_completed"]) == (0.0, 1, 1)
     assert found["sent_mbit_s"] == 0.024
-    assert list(judge_udp(found)) == [grave("UDP was sent at 0.024 Mbit/s, asked for 0.008 Mbit/s ± 1%")]
+    assert list(judge_udp(found)) == [
+        grave(FindingCode.UDP_RATE, "UDP was sent at 0.024 Mbit/s, asked for 0.008 Mbit/s ± 1%")
+    ]
     assert list(judge_udp({**found, "sent_mbit_s": 0.00799})) == []
     assert udp_figures(asked, 1.0, tmp_path / "nothing")["sent_mbit_s"] is None
 

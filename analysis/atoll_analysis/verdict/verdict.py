@@ -63,7 +63,7 @@ def _latency(summary: Summary) -> Iterator[Finding]:
     for server, rtt in summary["terrestrial_rtt_ms"].items():
         beyond = rtt["measured"] - rtt["configured"]
         if abs(beyond) > rtt["tolerance"]:
-            scattered = 0 < beyond <= rtt["tolerance"] + (rtt.get("scatter") or 0.0)
+            scattered = 0 < beyond <= rtt["tolerance"] + rtt.get("scatter", 0.0)
             yield grave(
                 FindingCode.TERRESTRIAL_RTT_SCATTER if scattered else FindingCode.TERRESTRIAL_RTT,
                 f"terrestrial RTT of {server} is {rtt['measured']:.2f} ms, configured {rtt['configured']:g} ms "

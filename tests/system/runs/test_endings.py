@@ -114,7 +114,8 @@ def test_kill_of_a_coder_ends_the_run_with_a_line_that_names_it(sandbox: Sandbox
     assert report.returncode == 0, report.stderr
     summary = json.loads(report.stdout)
     assert summary["verdict"] == "invalid"
-    assert any("coder-" in reason for reason in summary["reasons"]), summary["reasons"]
+    cut_short = summary["reasons"][summary["reason_codes"].index("CUT_SHORT")]
+    assert re.search(r"coder-coder-[wi] ended unexpectedly", cut_short), summary["reasons"]
 
 
 def test_kill_of_the_controller_stops_no_packet(sandbox: Sandbox) -> None:
