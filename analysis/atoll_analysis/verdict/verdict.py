@@ -132,8 +132,9 @@ def _bypassed(summary: Summary) -> Iterator[Finding]:
         missing = seen["completed"] - seen["counted"] - summary["channels"]
         if seen["completed"] and not seen["counted"]:
             passed = counted(seen["completed"], "TCP connection")
+            kind = seen.get("kind", "pep").upper().replace("-", "_")
             yield grave(
-                f"PEP_BYPASSED: {box} saw no connection, but {passed} on chains through {box} completed: "
+                f"{kind}_BYPASSED: {box} saw no connection, but {passed} on chains through {box} completed: "
                 "traffic bypasses it"
             )
         elif missing > 0:

@@ -42,7 +42,7 @@ def test_connections_of_clients_are_compared_with_those_of_the_box(tmp_path: Pat
     summary = analyse(with_pep(tmp_path, 0), find_binary())
     transfer = 1
     completed = summary["flows_completed"] + transfer
-    assert summary["ended_connections"] == {"pep-w": {"counted": 0, "completed": completed}}
+    assert summary["ended_connections"] == {"pep-w": {"kind": "pep", "counted": 0, "completed": completed}}
     assert any("PEP_BYPASSED: pep-w saw no connection" in reason for reason in summary["reasons"])
 
 

@@ -395,6 +395,9 @@ def test_a_pep_that_its_packets_bypass_makes_the_run_invalid() -> None:
             "bypasses it"
         )
     ]
+    accelerator = {"kind": "tcp-accelerator", "counted": 0, "completed": 1}
+    (reason,) = judged(("ended_connections", {"acc-w": accelerator}))
+    assert reason.startswith("TCP_ACCELERATOR_BYPASSED: acc-w saw no connection")
     assert caveats(ended(0, 0)) == []
     assert caveats(ended(37, 41)) == []
     assert caveats(ended(36, 41)) == [

@@ -231,7 +231,7 @@ def test_a_plot_marks_the_limits_of_transfers_that_did_not_finish(compared: Resu
     panel = figure_plot(compared, "transfer time").axes[0]
     triangles = [line.get_xdata() for line in panel.get_lines() if line.get_marker() == ">"]
     assert sorted(float(x) for each in triangles for x in each) == [58.0] * 4, "a run and an end of each interval"
-    assert "a limit, as not all finished" in panel.get_title()
+    assert "a limit, as not all finished" in panel.get_title(loc="left")
 
 
 def test_a_figure_that_no_sample_measured_has_no_median(runs: Runs) -> None:
