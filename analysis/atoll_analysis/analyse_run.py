@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analyse a run directory: tables and summary.json. Cancelled runs are analysed as far as there are data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -69,13 +69,13 @@ def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
     """See :func:`atoll_analysis.analyse`."""
     facts = read_run_data(run)
     tables = build_tables(run, facts, binary)
-    summary = summarise(facts, tables, run.logs)
+    summary = summarise(facts, tables, run.logs, damages=[*run.damages(contents=True).values()])
     run.write_summary(dict(summary))
     return dict(summary)
 
 
-def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
-    """Return all figures of a run, with the verdict."""
+def summarise(facts: RunData, tables: Tables, logs: Path, damages: Sequence[str] = ()) -> Summary:
+    """Return all figures of a run, with the verdict. ``damages``: of its files, a line each."""
     window = facts.window
     bottleneck = facts.bottleneck
     links = {link.box: _link_figures(facts, tables, link) for link in facts.links}
@@ -102,7 +102,9 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
     summary = Summary(
         verdict=Verdict.INVALID,
         reasons=[],
+        reason_codes=[],
         caveats=[],
+        caveat_codes=[],
         notes=notes(facts, tables, pings, compared),
         experiment=facts.experiment.name,
         settings=settings_tree(facts.experiment, from_json(Network, facts.manifest["network"])),
@@ -208,6 +210,8 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         captures=seen.capture_quality(tables, facts, logs),
         whistles=dict(seen.whistles(tables, facts)),
     )
+    if damages:
+        summary["damaged_files"] = [*damages]
     if heat := host_heat(facts.manifest):
         summary["host_heat"] = heat
     if control := in_band_control(facts.manifest):
@@ -221,8 +225,9 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         if ended := _ended_connections(facts, tables, figures, transferred=bool(summary["transfer_received_bytes"])):
             summary["ended_connections"] = ended
     findings = judge(summary)
-    summary["reasons"] = [finding.text for finding in findings if finding.grave]
-    summary["caveats"] = [finding.text for finding in findings if not finding.grave]
+    for texts, codes, is_grave in (("reasons", "reason_codes", True), ("caveats", "caveat_codes", False)):
+        summary[texts] = [finding.text for finding in findings if finding.grave is is_grave]
+        summary[codes] = [finding.code for finding in findings if finding.grave is is_grave]
     summary["verdict"] = verdict_of(findings)
     summary["notes"] += [*accounts(summary), *silent_starts(summary["start"]), *outside_notes(summary["lost_outside"])]
     summary["notes"] += control_notes(summary.get("in_band_control"))
@@ -378,6 +383,7 @@ def _terrestrial(facts: RunData) -> dict[str, TerrestrialRtt]:
             configured=configured,
             measured=event["measured_ns"] / 1e6,
             tolerance=round(allowed + jitter_ms.get(server, 0.0), 6),
+            scatter=event["scatter_ns"] / 1e6 if "scatter_ns" in event else None,  # older versions did not record it
         )
     return found
 

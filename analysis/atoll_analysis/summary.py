@@ -39,6 +39,9 @@ class TerrestrialRtt(TypedDict):
     configured: float  # in ms, as configured
     measured: float  # in ms, as measured before the run
     tolerance: float  # in ms, the most by which the two may differ
+    # in ms, the typical difference between an RTT of the lab itself and the least; large on a busy machine. None: not
+    # recorded
+    scatter: float | None
 
 
 class Capture(TypedDict):
@@ -175,7 +178,9 @@ class Summary(TypedDict):
 
     verdict: str  # `valid`, `valid with caveats` or `invalid`
     reasons: list[str]  # why the run is invalid, a sentence each
+    reason_codes: list[str]  # the [code](#codes-of-findings) of each reason, in the same order
     caveats: list[str]  # figures beyond a bound, which the results must be read with, a sentence each
+    caveat_codes: list[str]  # the [code](#codes-of-findings) of each caveat, in the same order
     notes: list[str]  # what could not be measured or judged, and why, a sentence each
     experiment: str  # name of the experiment
     settings: dict[str, Any]  # settings of the experiment as texts, in the shape of experiment.yaml, the unset left out
@@ -282,6 +287,8 @@ class Summary(TypedDict):
     lost_outside: LostOutside | None  # packets that kernels dropped outside the boxes; None: not counted
     # addresses of hosts that captures show with the MAC address of another machine, too; absent: none
     duplicate_addresses: NotRequired[list[DuplicateAddress]]
+    # files that are missing, or other than when the run ended, a line each; absent: none
+    damaged_files: NotRequired[list[str]]
     # heat and load of machines, by name; absent: of no machine is anything known
     host_heat: NotRequired[dict[str, HostHeat]]
     # packets of in-band control during the measurement; absent: no host has it, or a switch did not tell
