@@ -36,6 +36,7 @@ def summary(run: Path) -> dict[str, Any]:
 
 
 NEW = {
+    "caveat_codes",
     "concurrency",
     "flow_classes",
     "initial_window",
@@ -43,6 +44,7 @@ NEW = {
     "loss_bursts",
     "low_priority",
     "ping_sojourn",
+    "reason_codes",
     "regime",
     "settings",
     "standing_queue",
