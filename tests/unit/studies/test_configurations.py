@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -229,7 +230,7 @@ def test_json_has_all_runs_and_estimates(compared: Results) -> None:
 
 def test_a_plot_marks_the_limits_of_transfers_that_did_not_finish(compared: Results) -> None:
     panel = figure_plot(compared, "transfer time").axes[0]
-    triangles = [line.get_xdata() for line in panel.get_lines() if line.get_marker() == ">"]
+    triangles = [np.asarray(line.get_xdata()) for line in panel.get_lines() if line.get_marker() == ">"]
     assert sorted(float(x) for each in triangles for x in each) == [58.0] * 4, "a run and an end of each interval"
     assert "a limit, as not all finished" in panel.get_title(loc="left")
 
