@@ -125,8 +125,13 @@ def _rows(panel: Axes, results: Results, found: Sequence[ConfigurationFigure], *
             continue
         offsets = [row + _SPREAD * (2 * (place + 0.5) / len(values) - 1) for place in range(len(values))]
         for sign, marker in _ACROSS.items():
-            at = [(value.finite, offset) for value, offset in zip(values, offsets, strict=True) if value.sign == sign]
-            panel.plot(*np.transpose(at), marker, color=GREY, markersize=3, alpha=0.6, zorder=2) if at else None
+            at = [
+                (found, offset)
+                for value, offset in zip(values, offsets, strict=True)
+                if value.sign == sign and (found := value.finite) is not None
+            ]
+            if at:
+                panel.plot(*np.transpose(at), marker, color=GREY, markersize=3, alpha=0.6, zorder=2)
         middle = estimate.limits[0]
         if middle.finite is not None:
             arms = np.transpose([_arms(estimate)])
