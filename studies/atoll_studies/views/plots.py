@@ -126,9 +126,9 @@ def _rows(panel: Axes, results: Results, found: Sequence[ConfigurationFigure], *
         offsets = [row + _SPREAD * (2 * (place + 0.5) / len(values) - 1) for place in range(len(values))]
         for sign, marker in _ACROSS.items():
             at = [
-                (found, offset)
+                (position, offset)
                 for value, offset in zip(values, offsets, strict=True)
-                if value.sign == sign and (found := value.finite) is not None
+                if value.sign == sign and (position := value.finite) is not None
             ]
             if at:
                 panel.plot(*np.transpose(at), marker, color=GREY, markersize=3, alpha=0.6, zorder=2)
