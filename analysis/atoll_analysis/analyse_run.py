@@ -56,10 +56,11 @@ from atoll_analysis.verdict.timeouts import (
     transfer_tries,
 )
 from atoll_analysis.verdict.verdict import judge
+from atoll_core.codec import from_json
 from atoll_core.experiment.experiment import Link, LowPriority, Protocol, VerdictBounds
 from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.experiment.setting_texts import settings_tree
-from atoll_core.lab.network import HostRole
+from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import Backend, Phase, terrestrial_allowance_ns
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK, bucket_bytes
 
@@ -106,7 +107,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path, damages: Sequence[str]
         caveat_codes=[],
         notes=notes(facts, tables, pings, compared),
         experiment=facts.experiment.name,
-        settings=settings_tree(facts.experiment),
+        settings=settings_tree(facts.experiment, from_json(Network, facts.manifest["network"])),
         run_dir=facts.run_dir,
         seed=facts.experiment.seed,
         cut_short=cut_short(facts),
@@ -269,6 +270,7 @@ def _ended_connections(
             completed[carriers.pop()] += 1
     return {
         box.name: EndedConnections(
+            kind=box.kind.name,
             counted=figures[box.name][box.kind.connections_counter],
             completed=sum(count for name, count in completed.items() if facts.always_passes(name, box.name)),
         )

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Estimates over runs: intervals cover what they say they cover, for any distribution."""
 
+import functools
 import math
 import statistics as plain
 
@@ -12,11 +13,13 @@ from hypothesis import strategies as st
 from atoll_studies.statistics.estimates import (
     LEAST_CONTROLLED,
     LEVEL,
+    Limits,
     attainable_level,
     controlled_mean,
     coverage,
     interval_ranks,
     least_runs,
+    limited,
     mean_estimate,
     paired_differences,
     quantile,
@@ -26,6 +29,61 @@ from atoll_studies.statistics.stopping import Reason, Stop, decide, repeated_ran
 
 VALUES = st.lists(st.floats(-1e9, 1e9), min_size=1, max_size=40)
 SHARES = st.sampled_from([0.05, 0.25, 0.5, 0.75, 0.95])
+
+
+@st.composite
+def censored(draw: st.DrawFn) -> tuple[list[float], list[Limits]]:
+    """Times, and what runs show that end after a time."""
+    times = draw(st.lists(st.floats(0.1, 1000), min_size=1, max_size=20))
+    end = draw(st.floats(0.1, 1000))
+    return times, [Limits(time, time) if time <= end else Limits(end, math.inf) for time in times]
+
+
+@given(censored(), SHARES)
+def test_an_estimate_of_censored_times_has_that_of_all_times_within_its_limits(
+    both: tuple[list[float], list[Limits]], share: float
+) -> None:
+    times, seen = both
+    found = limited(functools.partial(quantile_estimate, share=share), seen)
+    whole = quantile_estimate(times, share)
+    for limits, known in zip(found.limits, (whole.value, whole.low, whole.high), strict=True):
+        assert limits.least <= known <= limits.most
+        assert limits.sign in "=>"
+        assert not limits.exact or limits.least == known
+
+
+@given(censored(), censored())
+def test_the_difference_of_censored_times_has_that_of_all_times_within_its_limits(
+    one: tuple[list[float], list[Limits]], two: tuple[list[float], list[Limits]]
+) -> None:
+    (baseline, seen), (other, seen_other) = ([dict(enumerate(each)) for each in both] for both in (one, two))
+    found, whole = paired_differences(seen, seen_other), paired_differences(baseline, other)
+    assert found is not None
+    assert whole is not None
+    known = (whole.median.value, whole.median.low, whole.median.high)
+    for limits, value in zip(found.median.limits, known, strict=True):
+        assert limits.least <= value <= limits.most
+    assert (found.higher <= whole.higher, found.lower <= whole.lower, found.equal <= whole.equal) == (True,) * 3
+
+
+def test_a_median_of_which_half_is_censored_is_beyond_the_middle_of_what_was_seen() -> None:
+    """Of 100, 500 and twice more than 580 it is between 500 and infinity, and at least their mean."""
+    beyond = Limits(580, math.inf)
+    found = limited(quantile_estimate, [100, 500, beyond, beyond])
+    assert found.limits == ((540, math.inf), (100, 100), (580, math.inf))
+    assert not found.excludes(10_000)
+    undefined = paired_differences({1: beyond}, {1: beyond})
+    assert undefined is not None
+    assert undefined.median.limits[0].sign == "?"
+    assert (undefined.higher, undefined.lower, undefined.equal) == (0, 0, 0)
+
+
+def test_a_stop_rule_counts_a_transfer_that_did_not_finish() -> None:
+    """Without those that did not finish, the others are equal and would end the study."""
+    stop = Stop("transfer time", 0.1, 6, 24, 6)
+    values = [5.0, Limits(58, math.inf)] * 6
+    assert decide(stop, values, 12).reason is Reason.OPEN
+    assert decide(stop, [5.0] * 24, 24).reason is Reason.REACHED
 
 
 def test_six_runs_are_the_least_for_a_median_at_95_per_cent() -> None:

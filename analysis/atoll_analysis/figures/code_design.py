@@ -9,9 +9,10 @@ import numpy as np
 
 from atoll_analysis.figures.packet_fates import fates_of_packets
 from atoll_analysis.run_directory import RunDir
+from atoll_analysis.summary import mean_rate_bit_s
 
 if TYPE_CHECKING:
-    from atoll_analysis.summary import Summary, mean_rate_bit_s
+    from atoll_analysis.summary import Summary
 
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
 

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of a run by name, as comparisons, studies and scripts show them."""
 
+import math
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any, cast
@@ -23,6 +24,19 @@ def measured(path: Path, summary: Summary) -> dict[str, float | None]:
             f"run `atoll report {path}` to analyse it again"
         )
         raise RunError(msg) from None
+
+
+def limits(summary: Summary) -> dict[str, tuple[float, float]]:
+    """The least and the most that figures can be which a run does not measure: of a transfer that did not finish."""
+    size, room_s = summary.get("transfer_bytes"), summary.get("transfer_room_s") or 0.0  # absent in old summaries
+    if size is None or summary.get("transfer_complete") is not False:
+        return {}
+    rate = 8 * size / room_s / 1e6 if room_s else math.inf
+    return {"transfer time": (room_s, math.inf), "transfer rate": (-math.inf, rate)}
+
+
+OF_TRANSFERS = ("transfer time", "transfer rate")
+"""Figures that have limits if a transfer did not finish."""
 
 
 def _number(found: float | None) -> float | None:

@@ -34,8 +34,8 @@ class FindingCode(StrEnum):
     UNKNOWN_VLAN = "UNKNOWN_VLAN"  # a delay box got packets of no latency class
     LINK_OVER_RATE = "LINK_OVER_RATE"  # a capture shows more than the rate of a link
     SCHEDULE_OVER_RATE = "SCHEDULE_OVER_RATE"  # departures were scheduled above the rate of a link
-    PEP_BYPASSED = "PEP_BYPASSED"  # a box that ends connections saw none that completed
-    PEP_PARTLY_BYPASSED = "PEP_PARTLY_BYPASSED"  # a box that ends connections saw fewer than completed
+    BOX_BYPASSED = "BOX_BYPASSED"  # a box that ends connections saw none that completed
+    BOX_PARTLY_BYPASSED = "BOX_PARTLY_BYPASSED"  # a box that ends connections saw fewer than completed
 
     CAPTURE_MISSING = "CAPTURE_MISSING"  # there is no file of a capture
     CAPTURE_UNCOUNTED = "CAPTURE_UNCOUNTED"  # a capture did not report whether it dropped packets

@@ -145,14 +145,15 @@ def _bypassed(summary: Summary) -> Iterator[Finding]:
         missing = seen["completed"] - seen["counted"] - summary["channels"]
         if seen["completed"] and not seen["counted"]:
             passed = counted(seen["completed"], "TCP connection")
+            kind = seen.get("kind", "pep").upper().replace("-", "_")
             yield grave(
-                FindingCode.PEP_BYPASSED,
-                f"PEP_BYPASSED: {box} saw no connection, but {passed} on chains through {box} completed: "
+                FindingCode.BOX_BYPASSED,
+                f"{kind}_BYPASSED: {box} saw no connection, but {passed} on chains through {box} completed: "
                 "traffic bypasses it",
             )
         elif missing > 0:
             yield caveat(
-                FindingCode.PEP_PARTLY_BYPASSED,
+                FindingCode.BOX_PARTLY_BYPASSED,
                 f"{box} saw {counted(seen['counted'], 'connection')}, but {seen['completed']} on chains through {box} "
                 "completed: some bypassed it",
             )

@@ -35,10 +35,10 @@ def widths(directory: Path) -> list[Widths]:
 def _widths(results: Results) -> Iterator[Widths]:
     for figure in results.shown:
         one, two = results.values(0, figure), results.values(1, figure)
-        seeds = sorted(one.keys() & two.keys())
+        seeds = sorted(seed for seed in one.keys() & two.keys() if one[seed].exact and two[seed].exact)
         if len(seeds) < 6:
             continue
-        first, second = (np.array([each[seed] for seed in seeds]) for each in (one, two))
+        first, second = (np.array([each[seed].least for seed in seeds]) for each in (one, two))
         count = len(seeds)
         paired = stdtrit(count - 1, 0.975) * (second - first).std(ddof=1) / math.sqrt(count)
         errors = first.var(ddof=1) / count, second.var(ddof=1) / count

@@ -8,15 +8,17 @@ models of loss), the thing is one setting, because its parts have no counterpart
 import hashlib
 import json
 import shlex
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, fields, is_dataclass, replace
 from itertools import pairwise
-from typing import Any, cast
+from typing import Any, cast, get_args, get_type_hints
 
 from atoll_core.codec import to_json
+from atoll_core.description.raw_types import Share
 from atoll_core.experiment.experiment import (
     Bernoulli,
     BitError,
+    BoxConfiguration,
     Chain,
     Codel,
     Experiment,
@@ -28,7 +30,7 @@ from atoll_core.experiment.experiment import (
 from atoll_core.experiment.flow_sizes import FlowSizes
 from atoll_core.experiment.traffic import SizesCount, Traffic, UdpTraffic
 from atoll_core.lab.box_kind import BoxKind
-from atoll_core.lab.network import ChainBox, DelayBox, Host, LatencyClass, Switch, Tap, Trunk
+from atoll_core.lab.network import ChainBox, DelayBox, Host, LatencyClass, Network, Switch, Tap, Trunk
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate, Size
 
@@ -41,6 +43,7 @@ NO_COUNTERPART = "\N{EN DASH}"
 _NAMES: dict[type[Any], tuple[str, ...]] = {
     Link: ("box",),
     Trunk: ("a", "b"),
+    BoxConfiguration: ("box",),
     **dict.fromkeys((Switch, Host, ChainBox, DelayBox, LatencyClass, Tap, Chain), ("name",)),
 }  # the fields by which the parts of a list are called; in keys, so that they are no settings themselves
 _SHARES = frozenset(
@@ -107,13 +110,42 @@ def settings_table(key: str, things: Sequence[Any]) -> Iterator[Setting]:
         yield from settings_table(below, [each.get(name, _ABSENT) for each in known])
 
 
-def settings_tree(experiment: Experiment) -> dict[str, Any]:
+def with_units(experiment: Experiment, network: Network) -> Experiment:
+    """Return the experiment with quantities and shares in the settings of boxes, which are recorded as numbers.
+
+    The kind of each box declares which they are. Settings that it does not have, as in runs of other versions, stay.
+    """
+    boxes = (
+        replace(each, settings=tuple(_typed(network.box(each.box).kind, key, value) for key, value in each.settings))
+        for each in experiment.boxes
+    )
+    return replace(experiment, boxes=tuple(boxes))
+
+
+def _typed(kind: BoxKind, key: str, value: Any) -> tuple[str, Any]:
+    declared = get_type_hints(kind.settings(), include_extras=True).get(key) if kind.settings else None
+    return key, value if value is None else _type_of(declared)(value)
+
+
+def _type_of(hint: Any) -> Callable[[Any], Any]:
+    """The quantity in a type such as ``Annotated[Duration, ...] | None``, or what a share is here; else the same."""
+    if hint in (Rate, Duration, Size):
+        return hint
+    found = (_type_of(part) for part in get_args(hint))
+    return next((each for each in found if each is not _same), _Share if isinstance(hint, Share) else _same)
+
+
+def _same(value: Any) -> Any:
+    return value
+
+
+def settings_tree(experiment: Experiment, network: Network) -> dict[str, Any]:
     """Return the settings of an experiment as texts, in the shape of experiment.yaml, without those that are unset.
 
     ``{"links": {"sat": {"to_island": {"rate": "16 Mbit/s"}}}}``. Each of ``changes`` has what differs from the version
     before.
     """
-    tree = _tree(replace(experiment, schedule=()))
+    tree = _tree(replace(with_units(experiment, network), schedule=()))
     versions = [_tree(version) for version in experiment.versions]
     changes = [_difference(before, after) for before, after in pairwise(versions)]
     return {**tree, "changes": changes} if changes else tree
@@ -160,6 +192,8 @@ def _parts(thing: Any) -> Mapping[str, Any] | None:
         return _members(cast("tuple[Any, ...]", thing))
     if isinstance(thing, _WHOLE) or not is_dataclass(thing):
         return None
+    if isinstance(thing, BoxConfiguration):
+        return dict(thing.settings)
     told = [each.name for each in fields(thing) if each.compare and each.name not in _NAMES.get(type(thing), ())]
     held: dict[str, Any] = {_KEYS.get(name, name): getattr(thing, name) for name in told}
     if isinstance(thing, (Traffic, UdpTraffic)):
@@ -168,6 +202,8 @@ def _parts(thing: Any) -> Mapping[str, Any] | None:
         held["flow_sizes"] = _FlowSizes(said, held.pop("sizes"))
     if isinstance(thing, Experiment):  # its first version is told by the experiment's own chain and latency
         held["changes"] = held["changes"][1:]
+    if isinstance(thing, ChainBox):
+        held |= dict(held.pop("settings"))
     return {name: _Share(part) if name in _SHARES else part for name, part in held.items()}
 
 

@@ -10,7 +10,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.figures.run_figures import FIGURES, LOSSES, measured
+from atoll_analysis.figures.run_figures import FIGURES, LOSSES, limits, measured
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.directory import COMPLETED, RUNNING
 from atoll_analysis.summary import Summary
@@ -121,6 +121,7 @@ def compare(
             figures=found[number],
             provenance=_provenance(manifest),
             regime=regime_of(summary),
+            limits=limits(summary),
             repeats=None if (earlier := repeats[number]) is None else earlier + 1,
             wall_s=manifest.get("host", {}).get("wall_s"),
         )
@@ -128,7 +129,7 @@ def compare(
     ]
     counts = [run for run, good in zip(every, valid, strict=True) if good and run.repeats is None]
     others = [run for run in every if run not in counts]
-    measured_by_any = [name for name in FIGURES if any(_worth_showing(name, each) for each in found)]
+    measured_by_any = [name for name in FIGURES if any(_worth_showing(name, run) for run in every)]
     shown = [name for name in FIGURES if name in (figures or measured_by_any)]
     described = {place[run]: _described(manifests[run]) for run in firsts}
     return Results(
@@ -172,9 +173,9 @@ def arrange(
     return [ordered.index(kind) for kind in kinds], repeats
 
 
-def _worth_showing(name: str, figures: Mapping[str, float | None]) -> bool:
-    """Whether a run measured the figure; of losses by a cause: whether it had such a loss."""
-    return bool(figures[name]) if name in LOSSES else figures[name] is not None
+def _worth_showing(name: str, run: StudyRun) -> bool:
+    """Whether a run measured the figure or its limits; of losses by a cause: whether it had such a loss."""
+    return bool(run.figures[name]) if name in LOSSES else run.measured(name) is not None
 
 
 def _provenance(manifest: Mapping[str, Any]) -> Provenance:

@@ -44,6 +44,7 @@ class QueueRun:
     least_rate_bit_s: int
     base_rtt_ms: float | None
     transfer_s: float | None  # inf: it did not finish; None: there was none
+    room_s: float | None  # time that the run had for it
     utilisation: float | None
     swinging: float | None
     standing: float | None
@@ -57,7 +58,9 @@ class QueueLevel:
 
     queue_bytes: int
     runs: int
-    transfer_s: float | None  # inf: in most runs it did not finish
+    transfer_s: float | None  # inf: in half of the runs it did not finish
+    transfer_least_s: float | None  # the same, if each took no longer than there was time for it
+    finished: float | None  # share of the runs in which it finished
     utilisation: float | None
     swinging: float | None
     standing: float | None
@@ -133,6 +136,7 @@ def advise(others: Mapping[str, str], runs: Sequence[QueueRun]) -> QueueAdvice:
 def _level(runs: Sequence[QueueRun], fastest_s: float | None, fullest: float | None) -> QueueLevel:
     queue_bytes, rtt_ms = runs[0].queue_bytes, _median(run.base_rtt_ms for run in runs)
     transfer_s, utilisation = _median(run.transfer_s for run in runs), _median(run.utilisation for run in runs)
+    times = [run.transfer_s for run in runs if run.transfer_s is not None]
     swinging, standing = _median(run.swinging for run in runs), _median(run.standing for run in runs)
     voice_ms = None if rtt_ms is None else rtt_ms / 2 + 8e3 * queue_bytes / runs[0].least_rate_bit_s
     checked = {
@@ -148,6 +152,8 @@ def _level(runs: Sequence[QueueRun], fastest_s: float | None, fullest: float | N
         queue_bytes=queue_bytes,
         runs=len(runs),
         transfer_s=transfer_s,
+        transfer_least_s=_median(run.room_s if run.transfer_s == math.inf else run.transfer_s for run in runs),
+        finished=sum(each != math.inf for each in times) / len(times) if times else None,
         utilisation=utilisation,
         swinging=swinging,
         standing=standing,
@@ -172,6 +178,7 @@ def _queue_run(summary: Summary) -> QueueRun | None:
         least_rate_bit_s=least_rate_bit_s(link),
         base_rtt_ms=summary["base_rtt_ms"],
         transfer_s=None if summary["transfer_bytes"] is None else finished,
+        room_s=summary.get("transfer_room_s"),
         utilisation=summary["utilisation"],
         swinging=regime["swinging_share"] if regime else None,
         standing=standing["share"] if standing else None,
@@ -217,7 +224,7 @@ def _median(values: Iterator[float | None]) -> float | None:
 
 
 def advice_json(advice: Sequence[QueueAdvice]) -> list[dict[str, Any]]:
-    """The advice as ``--json`` prints it; a transfer that did not finish in most runs has no time."""
+    """The advice as ``--json`` prints it; a transfer that did not finish in half of the runs has no time."""
     return [
         {
             "others": dict(each.others),
@@ -230,6 +237,8 @@ def advice_json(advice: Sequence[QueueAdvice]) -> list[dict[str, Any]]:
                     "queue_bytes": level.queue_bytes,
                     "runs": level.runs,
                     "transfer_s": None if level.transfer_s == math.inf else level.transfer_s,
+                    "transfer_at_least_s": level.transfer_least_s,
+                    "finished_share": level.finished,
                     "utilisation": level.utilisation,
                     "full_and_empty_share": level.swinging,
                     "standing_share": level.standing,

@@ -1,17 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
 """Results as tables of runs and of figures, in files, and as ``--json`` prints them."""
 
+import math
 import re
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atoll_analysis.figures.run_figures import FIGURES
+from atoll_analysis.figures.run_figures import FIGURES, OF_TRANSFERS
 from atoll_analysis.run_directory.atomic_files import replacing
 from atoll_analysis.tables.table_schemas import unit_of
 from atoll_studies.results.queue_capacity import advice_json, queue_advice
 from atoll_studies.results.results import ConfigurationFigure, Results, letters
-from atoll_studies.statistics.estimates import Estimate, quantile_estimate
+from atoll_studies.statistics.estimates import Estimate, Limits, limited, quantile_estimate
 
 if TYPE_CHECKING:
     import polars as pl
@@ -25,9 +27,11 @@ ORIGIN_COLUMNS = ("point", "run", "wall_s", "platform", "revision", "kernel", "k
 _ESTIMATE = ("", "_low", "_high", "_level")
 FIGURE_COLUMNS: dict[str, type] = {
     **dict.fromkeys(("figure", "unit"), str),
-    "runs": int,
+    **dict.fromkeys(("runs", "finished"), int),
     **{f"median{part}": float for part in _ESTIMATE},
+    "median_limits": str,
     **{f"quartile_{number}{part}": float for number in (1, 3) for part in _ESTIMATE},
+    **dict.fromkeys(("quartile_1_limits", "quartile_3_limits"), str),
     **dict.fromkeys(("least", "greatest"), float),
     **{f"mean{part}": float for part in _ESTIMATE},
     **{f"controlled{part}": float for part in _ESTIMATE},
@@ -38,6 +42,7 @@ FIGURE_COLUMNS: dict[str, type] = {
     "baseline": str,
     "pairs": int,
     **{f"difference{part}": float for part in _ESTIMATE},
+    "difference_limits": str,
     **dict.fromkeys(("pairs_higher", "pairs_lower"), int),
 }
 """Columns of the table of figures after those of factors, with their types."""
@@ -49,9 +54,18 @@ def column_name(figure: str, unit: str) -> str:
     return re.sub(r"[^a-z0-9]+", "_", f"{figure} {unit}".lower()).strip("_")
 
 
+def _limit_column(figure: str, limits: tuple[float, float]) -> str:
+    """``transfer_time_at_least_s``: the limit of a figure that a run did not measure."""
+    end = "at least" if math.isfinite(limits[0]) else "at most"
+    return column_name(f"{figure} {end}", FIGURES[figure][0])
+
+
 def columns() -> frozenset[str]:
     """The columns that the tables have besides factors."""
     figures = {column_name(name, unit) for name, (unit, _, _) in FIGURES.items()}
+    figures |= {
+        column_name(f"{name} {end}", FIGURES[name][0]) for name in OF_TRANSFERS for end in ("at least", "at most")
+    }
     return frozenset({"seed", "verdict", REGIME_COLUMN, CONTROL_COLUMN, *figures, *ORIGIN_COLUMNS, *FIGURE_COLUMNS})
 
 
@@ -59,7 +73,7 @@ def runs_table(results: Results) -> "pl.DataFrame":
     """A row for each run that counts, in the order of configurations and seeds."""
     import polars as pl
 
-    present = [name for name in FIGURES if any(run.figures[name] is not None for run in results.runs)]
+    present = [name for name in FIGURES if any(run.measured(name) for run in results.runs)]
     rows: list[dict[str, Any]] = []
     for run in sorted(results.runs, key=lambda each: (each.configuration, results.seeds.index(each.seed))):
         origin = run.provenance
@@ -71,6 +85,7 @@ def runs_table(results: Results) -> "pl.DataFrame":
                 "verdict": run.verdict,
                 REGIME_COLUMN: run.regime,
                 **{column_name(name, FIGURES[name][0]): run.figures[name] for name in present},
+                **{_limit_column(name, each): Limits(*each).finite for name, each in run.limits.items()},
                 **({} if (known := run.first_flows_bytes) is None else {CONTROL_COLUMN: known}),
                 **dict(zip(ORIGIN_COLUMNS, (run.point, str(run.path), run.wall_s, *by), strict=True)),
             }
@@ -94,21 +109,24 @@ def _figure_row(results: Results, each: ConfigurationFigure) -> dict[str, Any]:
         "figure": each.figure,
         "unit": each.unit,
         "runs": each.median.runs,
-        **_estimate_columns("median", each.median),
-        **_estimate_columns("quartile_1", quantile_estimate(each.values, 0.25)),
-        **_estimate_columns("quartile_3", quantile_estimate(each.values, 0.75)),
-        "least": min(each.values),
-        "greatest": max(each.values),
+        "finished": len(each.exact) if each.figure in OF_TRANSFERS else None,
+        **_limited_columns("median", each.median),
+        **_limited_columns("quartile_1", limited(partial(quantile_estimate, share=0.25), each.values)),
+        **_limited_columns("quartile_3", limited(partial(quantile_estimate, share=0.75), each.values)),
+        **{
+            name: _known(Limits(most(value.least for value in each.values), most(value.most for value in each.values)))
+            for name, most in (("least", min), ("greatest", max))
+        },
         **_estimate_columns("mean", each.mean()),
         **_estimate_columns("controlled", controlled.estimate if controlled else None),
         "control_correlation": controlled.correlation if controlled else None,
         "stopped": stopped.reason.value if stopped else None,
         "replaced": sensitivity.replaced if sensitivity else 0,
-        "median_without_replaced": sensitivity.without if sensitivity else None,
-        "median_of_first_attempts": sensitivity.first_attempts if sensitivity else None,
+        "median_without_replaced": _known(sensitivity.without) if sensitivity else None,
+        "median_of_first_attempts": _known(sensitivity.first_attempts) if sensitivity else None,
         "baseline": None if each.baseline is None else results.label(each.baseline),
         "pairs": pair.median.runs if pair else None,
-        **_estimate_columns("difference", pair.median if pair else None),
+        **_limited_columns("difference", pair.median if pair else None),
         "pairs_higher": pair.higher if pair else None,
         "pairs_lower": pair.lower if pair else None,
     }
@@ -117,6 +135,29 @@ def _figure_row(results: Results, each: ConfigurationFigure) -> dict[str, Any]:
 def _estimate_columns(name: str, each: Estimate | None) -> dict[str, float | None]:
     held = (each.value, each.low, each.high, each.level) if each else (None,) * len(_ESTIMATE)
     return {f"{name}{part}": value for part, value in zip(_ESTIMATE, held, strict=True)}
+
+
+def _limited_columns(name: str, each: Estimate | None) -> dict[str, float | str | None]:
+    """The columns of an estimate of which limits alone may be known.
+
+    ``_limits`` has a sign for each of value, low and high: ``=``, ``>`` or ``<`` the number, ``~`` at least the number
+    and less than infinite, ``?`` not known.
+    """
+    if each is None:
+        return {**_estimate_columns(name, None), f"{name}_limits": None}
+    numbers = [limits.finite for limits in each.limits]
+    signs = "".join(limits.sign for limits in each.limits)
+    return dict(zip((f"{name}{part}" for part in _ESTIMATE), (*numbers, each.level), strict=True)) | {
+        f"{name}_limits": signs
+    }
+
+
+def _finite(number: float) -> float | None:
+    return number if math.isfinite(number) else None
+
+
+def _known(limits: Limits | None) -> float | None:
+    return limits.least if limits and limits.exact else None
 
 
 def units_of(table: "pl.DataFrame") -> dict[str, str]:
@@ -177,6 +218,9 @@ def results_json(results: Results) -> dict[str, Any]:
                 "remarks": list(run.remarks),
                 "repeats": run.repeats,
                 "figures": {name: found for name, found in run.figures.items() if name in results.shown},
+                "limits": {
+                    name: [_finite(end) for end in ends] for name, ends in run.limits.items() if name in results.shown
+                },
             }
             for run in results.all_runs
         ],

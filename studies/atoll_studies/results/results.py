@@ -9,11 +9,10 @@ import functools
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from statistics import median
 from typing import cast
 
 from atoll_analysis.figures.regimes import Regime
-from atoll_analysis.figures.run_figures import FIGURES, LOSSES
+from atoll_analysis.figures.run_figures import FIGURES, LOSSES, limits
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.codec import from_json
@@ -26,8 +25,10 @@ from atoll_studies.results.study_runs import PointRuns, decisions, over, points_
 from atoll_studies.statistics.estimates import (
     Controlled,
     Estimate,
+    Limits,
     Paired,
     controlled_mean,
+    limited,
     mean_estimate,
     paired_differences,
     quantile_estimate,
@@ -68,6 +69,13 @@ class StudyRun:
     point: str | None = None  # its id in a study
     wall_s: float | None = None
     first_flows_bytes: float | None = None  # control variate: mean size of the first flows; None: the study has none
+    limits: Mapping[str, tuple[float, float]] = field(default_factory=dict[str, tuple[float, float]])
+
+    def measured(self, figure: str) -> Limits | None:
+        """A figure, or its limits if the run has those alone; None: neither."""
+        value = self.figures.get(figure)
+        limits = self.limits.get(figure) if value is None else (value, value)
+        return None if limits is None else Limits(*limits)
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,8 +83,8 @@ class Sensitivity:
     """A median if no run were chosen by its verdict; None: no run is left, or none measured the figure."""
 
     replaced: int  # points whose first attempt does not count, whether a later one does or none
-    without: float | None  # median of the other points
-    first_attempts: float | None  # median of all first attempts, whatever their verdicts
+    without: Limits | None  # median of the other points
+    first_attempts: Limits | None  # median of all first attempts, whatever their verdicts
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,7 +94,7 @@ class ConfigurationFigure:
     configuration: int
     figure: str
     unit: str
-    values: tuple[float, ...]  # of the runs that measured it
+    values: tuple[Limits, ...]  # of the runs that measured it or its limits
     median: Estimate
     baseline: int | None  # the configuration compared with; None: this is one
     difference: Paired | None
@@ -94,13 +102,22 @@ class ConfigurationFigure:
     controls: tuple[float, ...] = ()  # the control variate of each of the values; empty: there is none
     expectation: float = 0.0  # of the control variate
 
-    def mean(self) -> Estimate:
-        """The mean with a bootstrap interval, which only tables have: it takes its time."""
-        return _mean(self.values)
+    @property
+    def exact(self) -> tuple[float, ...]:
+        """The values that are known exactly."""
+        return tuple(each.least for each in self.values if each.exact)
+
+    def mean(self) -> Estimate | None:
+        """The mean with a bootstrap interval, which only tables have: it takes its time. None: a value is unknown."""
+        return _mean(self.exact) if len(self.exact) == len(self.values) else None
 
     def controlled(self) -> Controlled | None:
-        """The mean that the control variate corrects; None: the study has none, or the configuration no channels."""
-        return _controlled(self.values, self.controls, self.expectation) if self.controls else None
+        """The mean that the control variate corrects.
+
+        None: the study has no control, or the configuration no channels, or a value is unknown.
+        """
+        known = self.controls and len(self.exact) == len(self.values)
+        return _controlled(self.exact, self.controls, self.expectation) if known else None
 
 
 @dataclass(frozen=True)
@@ -150,8 +167,8 @@ class Results:
     def _by_configuration(self) -> dict[tuple[int, str], ConfigurationFigure]:
         return {(each.configuration, each.figure): each for each in self.figures}
 
-    def values(self, configuration: int, figure: str) -> dict[int, float]:
-        """The measured values of a figure by seed."""
+    def values(self, configuration: int, figure: str) -> dict[int, Limits]:
+        """The values of a figure by seed."""
         return _by_seed([run for run in self.runs if run.configuration == configuration], figure)
 
     def label(self, configuration: int) -> str:
@@ -238,6 +255,7 @@ def _run_of_point(number: int, point: PointRuns, attempt: Attempt, warm_up: Warm
         figures=run_figures(attempt, warm_up) if analysed else {},
         provenance=attempt.provenance,
         regime=regime_of(summary) if summary else None,
+        limits=limits(cast("Summary", run.summary())) if analysed else {},
         point=point.id,
         wall_s=attempt.wall_s,
     )
@@ -301,8 +319,8 @@ def estimate(
         own = runs_of[configuration]
         firsts = _first_attempts([*own, *(run for run in others if run.configuration == configuration)])
         for figure, (unit, _, _) in FIGURES.items():
-            measured = [run for run in own if run.figures[figure] is not None]
-            values = tuple(found for run in measured if (found := run.figures[figure]) is not None)
+            measured = [run for run in own if run.measured(figure)]
+            values = tuple(found for run in measured if (found := run.measured(figure)))
             if not values or figure in lossless:
                 continue
             by_seed = functools.partial(_by_seed, figure=figure)
@@ -311,7 +329,7 @@ def estimate(
                 figure=figure,
                 unit=unit,
                 values=values,
-                median=quantile_estimate(values),
+                median=limited(quantile_estimate, values),
                 baseline=baseline,
                 difference=None if baseline is None else paired_differences(by_seed(runs_of[baseline]), by_seed(own)),
                 sensitivity=_sensitivity(firsts, {run.number for run in own}, figure),
@@ -337,14 +355,14 @@ def _sensitivity(firsts: Sequence[StudyRun], counted: Collection[int], figure: s
     ended = [run for run in firsts if run.verdict != FAILED]
     return Sensitivity(
         replaced=replaced,
-        without=_median(run.figures[figure] for run in ended if run.number in counted),
-        first_attempts=_median(run.figures[figure] for run in ended),
+        without=_median(run.measured(figure) for run in ended if run.number in counted),
+        first_attempts=_median(run.measured(figure) for run in ended),
     )
 
 
-def _median(values: Iterable[float | None]) -> float | None:
+def _median(values: Iterable[Limits | None]) -> Limits | None:
     known = [each for each in values if each is not None]
-    return median(known) if known else None
+    return limited(quantile_estimate, known).limits[0] if known else None
 
 
 @functools.cache
@@ -357,13 +375,13 @@ def _controlled(values: tuple[float, ...], controls: tuple[float, ...], expectat
     return controlled_mean(values, controls, expectation, seed=1)
 
 
-def _by_seed(runs: Sequence[StudyRun], figure: str) -> dict[int, float]:
+def _by_seed(runs: Sequence[StudyRun], figure: str) -> dict[int, Limits]:
     """Values by seed; of several runs of one seed, as in real time, their median."""
-    found: dict[int, list[float]] = {}
+    found: dict[int, list[Limits]] = {}
     for run in runs:
-        if (value := run.figures[figure]) is not None:
+        if value := run.measured(figure):
             found.setdefault(run.seed, []).append(value)
-    return {seed: median(values) for seed, values in found.items()}
+    return {seed: limited(quantile_estimate, values).limits[0] for seed, values in found.items()}
 
 
 def letters(number: int) -> str:

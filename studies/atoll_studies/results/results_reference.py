@@ -61,7 +61,9 @@ _STUDY = """\
 Both tables begin with a column for each factor of the study. The columns of figures are those of
 [figures by name](#figures-by-name); a figure that no run measured has no column.
 
-`runs`: a row for each run whose figures count.
+`runs`: a row for each run whose figures count. If the transfer of a run did not finish, `transfer_time_s` and
+`transfer_rate_mbit_s` are empty, and the columns `transfer_time_at_least_s` and `transfer_rate_at_most_mbit_s` have the
+time that the run had for it, and the rate at which it would have finished in this time.
 """
 
 _FIGURES = """\
@@ -90,15 +92,22 @@ _PARTS = {
     "_high": ", upper end of its confidence interval",
     "_level": ", level of this interval: 0.95 is 95 %",
 }
+_LIMITS = {
+    name: f"a sign for each of `{name}`, `{name}_low` and `{name}_high`: `=`; `>`: greater than the number; `<`: less "
+    "than it; `~`: at least the number, and the upper limit is not shown; `?`: not known"
+    for name in ("median", "quartile_1", "quartile_3", "difference")
+}
 _FIGURE_COLUMNS = {
     "figure": "name of the figure",
     "unit": "its unit",
-    "runs": "runs that measured it",
+    "runs": "runs that measured it, or that show its limits alone: a transfer did not finish",
+    "finished": "runs whose transfer finished; empty for other figures",
     **{f"median{part}": f"median over the runs{text}" for part, text in _PARTS.items()},
     **{f"quartile_1{part}": f"first quartile{text}" for part, text in _PARTS.items()},
     **{f"quartile_3{part}": f"third quartile{text}" for part, text in _PARTS.items()},
+    **{f"{name}_limits": text for name, text in _LIMITS.items()},
     "least": "minimum",
-    "greatest": "maximum",
+    "greatest": "maximum; empty if a transfer did not finish",
     **{f"mean{part}": f"mean over the runs{text}" for part, text in _PARTS.items()},
     **{f"controlled{part}": f"mean corrected by the control variate{text}" for part, text in _PARTS.items()},
     "control_correlation": "correlation of the figure with the control variate",
@@ -113,7 +122,7 @@ _FIGURE_COLUMNS = {
         for part, text in _PARTS.items()
     },
     "pairs_higher": "pairs in which this configuration has the higher value",
-    "pairs_lower": "pairs in which this configuration has the lower value",
+    "pairs_lower": "pairs in which this configuration has the lower value; pairs that are not known count as neither",
 }
 
 

@@ -16,11 +16,18 @@ from typing import Any
 from atoll_core.codec import from_json, to_json
 from atoll_core.experiment.channel_allocation import ChannelAllocation
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.experiment.setting_texts import UNSET, Setting, hops, settings_table, short_hash
+from atoll_core.experiment.setting_texts import (
+    NO_COUNTERPART,
+    UNSET,
+    Setting,
+    hops,
+    settings_table,
+    short_hash,
+    with_units,
+)
 from atoll_core.lab.network import Network
 from atoll_core.plural import counted
 from atoll_dashboards.report import provenance
-from atoll_dashboards.report.number_format import NOT_MEASURED
 
 Rows = tuple[tuple[str, tuple[str, ...]], ...]
 """A name, and its text for each run."""
@@ -33,7 +40,7 @@ _CHANNELS = "channels"
 # Parts of an origin that say nothing of likeness, or are shown elsewhere.
 _WITHOUT_MEANING = ("started", "outcome", "seed", "host", "plan (SHA-256)", "format")
 _TOLD_ABOVE = ("name", "seed", "chain", "branches")  # keys of an experiment that are among what runs are
-_DEPTHS = {"links": 3, "lab": 2, "changes": 2}  # how many parts of a key name one row; of others, 1
+_DEPTHS = {"links": 3, "boxes": 2, "lab": 2, "changes": 2}  # how many parts of a key name one row; of others, 1
 _LAB = "lab."
 _MOST_DETAILS = 12  # of one part, or of laboratories; of more the members are counted
 _MOST_GROUPS = 3  # of clients with equally many channels
@@ -105,7 +112,8 @@ def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:
         {**_what(experiment, network, placement), **_origin(manifest)}
         for experiment, network, placement, manifest in zip(experiments, networks, placements, manifests, strict=True)
     ]
-    asked = (each for each in settings_table("", experiments) if each.key.partition(".")[0] not in _TOLD_ABOVE)
+    typed = [with_units(*described) for described in zip(experiments, networks, strict=True)]
+    asked = (each for each in settings_table("", typed) if each.key.partition(".")[0] not in _TOLD_ABOVE)
     lab = (each for each in settings_table("lab", networks) if each.key != "lab.name")
     return Likeness(
         origins=_rows(origins),
@@ -129,7 +137,7 @@ def grouped(texts: Sequence[str]) -> tuple[tuple[tuple[int, ...], str], ...]:
 
 def _rows(described: Sequence[Mapping[str, str]]) -> Rows:
     names = dict.fromkeys(name for each in described for name in each)
-    return tuple((name, tuple(each.get(name, NOT_MEASURED) for each in described)) for name in names)
+    return tuple((name, tuple(each.get(name, NO_COUNTERPART) for each in described)) for name in names)
 
 
 def _what(experiment: Experiment, network: Network, placement: tuple[ChannelAllocation, ...]) -> dict[str, str]:
@@ -201,7 +209,7 @@ def _counted(part: str, settings: Rows) -> tuple[str, tuple[str, ...]]:
         members.setdefault(name.partition(".")[0], []).append(texts)
 
     def absent(of: Sequence[tuple[str, ...]], run: int) -> bool:
-        return all(texts[run] == NOT_MEASURED for texts in of)
+        return all(texts[run] == NO_COUNTERPART for texts in of)
 
     present = [[of for of in members.values() if not absent(of, run)] for run in runs]
     unlike = [sum(not absent(of, 0) and any(texts[0] != texts[run] for texts in of) for of in present[run])

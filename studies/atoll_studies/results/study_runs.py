@@ -7,12 +7,13 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.figures.run_figures import measured
+from atoll_analysis.figures.run_figures import limits, measured
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.description.raw_study import ATTEMPTS, MSER_5
 from atoll_core.errors import RunDirError
 from atoll_core.platforms import VIRTUAL
+from atoll_studies.statistics.estimates import Limits
 from atoll_studies.statistics.stopping import Decision, Stop, decide
 from atoll_studies.statistics.warm_up import PILOT, TRIMMED, WarmUp, find_warm_up, trimmed_figures
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
@@ -62,6 +63,15 @@ def run_figures(attempt: Attempt, warm_up: WarmUp) -> dict[str, float | None]:
         return {**found, **dict.fromkeys(TRIMMED)}
 
 
+def _limits(attempt: Attempt, warm_up: WarmUp, figure: str) -> Limits | None:
+    """A figure, or its limits; None: not measured."""
+    found = run_figures(attempt, warm_up)[figure]
+    if found is not None:
+        return Limits(found, found)
+    known = limits(cast("Summary", RunDir.open(attempt.path).summary())).get(figure)
+    return None if known is None else Limits(*known)
+
+
 def warm_up_of(rule: str | None, points: Sequence[PointRuns]) -> WarmUp:
     """The warm-up of a study by the runs that there are. Raises RunDirError."""
     pilot: dict[int, list[Path]] = {}
@@ -83,9 +93,7 @@ def decisions(
     for number in dict.fromkeys(each.configuration for each in points):
         own = sorted((each for each in points if each.configuration == number), key=lambda each: each.repetition)
         first = next((index for index, each in enumerate(own) if not (known and ended(each))), len(own))
-        values = [
-            None if each.usable is None else run_figures(each.usable, warm_up)[stop.figure] for each in own[:first]
-        ]
+        values = [None if each.usable is None else _limits(each.usable, warm_up, stop.figure) for each in own[:first]]
         found[number] = decide(stop, values, first)
     return found
 

@@ -9,9 +9,9 @@ a control variate. ``benchmarks/statistics`` measures how often these intervals 
 
 import functools
 import math
-from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
-from typing import Any
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -21,12 +21,39 @@ LEVEL = 0.95
 _RESAMPLES = 3999
 
 
+class Limits(NamedTuple):
+    """A number, or the limits between which it is: the time of a transfer that did not finish has no upper one."""
+
+    least: float
+    most: float
+
+    @property
+    def exact(self) -> bool:
+        """Whether the number is known."""
+        return self.least == self.most
+
+    @property
+    def sign(self) -> str:
+        """``=``; ``>``: greater than ``finite``; ``<``: less than it; ``~``: between finite limits; ``?``: none."""
+        if self.exact:
+            return "="
+        return {(True, True): "~", (True, False): ">", (False, True): "<", (False, False): "?"}[
+            math.isfinite(self.least), math.isfinite(self.most)
+        ]
+
+    @property
+    def finite(self) -> float | None:
+        """The number, or the lower limit, or without one the upper limit; None: there is neither."""
+        return next((end for end in self if math.isfinite(end)), None)
+
+
 @dataclass(frozen=True, slots=True)
 class Estimate:
     """An estimate with a confidence interval and the level that the interval has.
 
     With few runs the widest interval, from the least value to the greatest, has a lower level than was asked for:
-    ``level`` says which. Of one run there is no interval: both bounds are the value, the level is 0.
+    ``level`` says which. Of one run there is no interval: both bounds are the value, the level is 0. If not all values
+    are known exactly, ``value``, ``low`` and ``high`` are lower limits, and ``most`` has the upper ones.
     """
 
     value: float
@@ -34,10 +61,33 @@ class Estimate:
     high: float
     level: float
     runs: int
+    most: tuple[float, float, float] | None = None
+
+    @property
+    def limits(self) -> tuple[Limits, Limits, Limits]:
+        """The limits of value, low and high."""
+        least = (self.value, self.low, self.high)
+        value, low, high = (Limits(*ends) for ends in zip(least, self.most or least, strict=True))
+        return value, low, high
 
     def excludes(self, value: float) -> bool:
         """Whether a value is outside the interval, and the interval has at least the level aimed at."""
-        return self.level >= LEVEL and not self.low <= value <= self.high
+        return self.level >= LEVEL and not self.low <= value <= self.limits[2].most
+
+
+def as_limits(value: float | Limits) -> Limits:
+    """A number as limits that it equals."""
+    return value if isinstance(value, Limits) else Limits(value, value)
+
+
+def limited(estimate: Callable[[Sequence[float]], Estimate], values: Sequence[float | Limits]) -> Estimate:
+    """An estimate by ranks of values that are not all known exactly.
+
+    It does not fall when a value grows, so that the limits of the values give its own.
+    """
+    known = [as_limits(each) for each in values]
+    least, most = (estimate([each[end] for each in known]) for end in (0, 1))
+    return least if least == most else replace(least, most=(most.value, most.low, most.high))
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,6 +97,7 @@ class Paired:
     median: Estimate
     higher: int  # pairs in which the second one is higher
     lower: int
+    equal: int
 
 
 def quantile(values: Sequence[float], share: float) -> float:
@@ -55,6 +106,10 @@ def quantile(values: Sequence[float], share: float) -> float:
     position = share * (len(ordered) - 1)
     below = math.floor(position)
     above = min(below + 1, len(ordered) - 1)
+    if below == position or math.isinf(ordered[below]):
+        return ordered[below]
+    if math.isinf(ordered[above]):
+        return ordered[above]
     # of finite neighbours; never outside of them by rounding
     between = ordered[below] + (position - below) * (ordered[above] - ordered[below])
     return min(max(between, ordered[below]), ordered[above])
@@ -114,16 +169,27 @@ def _cumulated(count: int, share: float) -> tuple[float, ...]:
     return tuple(min(1.0, math.fsum(terms[: k + 1])) for k in range(count + 1))
 
 
-def paired_differences(baseline: Mapping[int, float], other: Mapping[int, float]) -> Paired | None:
+def paired_differences(baseline: Mapping[int, float | Limits], other: Mapping[int, float | Limits]) -> Paired | None:
     """Compare two configurations by their values of each seed; None if no seed is in both.
 
     A seed is the same load in both, so that what the load adds by chance is in both values and not in their difference.
+    If neither value of a pair has an upper limit, their difference has no limit at all.
     """
-    differences = [other[seed] - baseline[seed] for seed in baseline if seed in other]
-    if not differences:
+    found = differences(baseline, other)
+    if not found:
         return None
-    higher, lower = sum(each > 0 for each in differences), sum(each < 0 for each in differences)
-    return Paired(quantile_estimate(differences), higher, lower)
+    return Paired(
+        limited(quantile_estimate, found),
+        higher=sum(each.least > 0 for each in found),
+        lower=sum(each.most < 0 for each in found),
+        equal=sum(each == (0, 0) for each in found),
+    )
+
+
+def differences(baseline: Mapping[int, float | Limits], other: Mapping[int, float | Limits]) -> list[Limits]:
+    """The differences from the baseline of the seeds in both."""
+    pairs = [(as_limits(baseline[seed]), as_limits(other[seed])) for seed in baseline if seed in other]
+    return [Limits(after.least - before.most, after.most - before.least) for before, after in pairs]
 
 
 def mean_estimate(values: Sequence[float], seed: int, level: float = LEVEL) -> Estimate:

@@ -13,11 +13,12 @@ exactly. At a look after n of at most N runs, n/N of the 5 % may have been spent
 """
 
 import functools
+import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 from enum import StrEnum
 
-from atoll_studies.statistics.estimates import LEVEL, Estimate, quantile
+from atoll_studies.statistics.estimates import LEVEL, Estimate, Limits, limited, quantile
 
 _ROUNDING = 1e-12
 
@@ -55,11 +56,13 @@ class Decision:
         each = self.estimate
         if each is None or not each.level:
             return None
-        width = (each.high - each.low) / 2
+        width = (each.limits[2].most - each.low) / 2
+        if not math.isfinite(width) or not each.limits[0].exact:
+            return None
         return width / abs(each.value) if each.value else (0.0 if not width else None)
 
 
-def decide(stop: Stop, values: Sequence[float | None], ended: int) -> Decision:
+def decide(stop: Stop, values: Sequence[float | Limits | None], ended: int) -> Decision:
     """Replay the looks at a combination.
 
     ``values``: of the figure, by repetition; None: the run is not usable, or did not measure it. ``ended``: the number
@@ -71,7 +74,8 @@ def decide(stop: Stop, values: Sequence[float | None], ended: int) -> Decision:
     while ended >= decision.repetitions:
         measured = [value for value in values[: decision.repetitions] if value is not None]
         looks.append(len(measured))
-        estimate = repeated_median(measured, looks, stop.most) if measured else None
+        median = functools.partial(repeated_median, looks=looks, most=stop.most)
+        estimate = limited(median, measured) if measured else None
         decision = Decision(decision.repetitions, Reason.OPEN, estimate)
         if decision.half_width is not None and decision.half_width <= stop.half_width:
             return Decision(decision.repetitions, Reason.REACHED, estimate)

@@ -38,11 +38,14 @@ from atoll_dashboards.report.plot_style import (
 )
 from atoll_dashboards.report.report_data import completed_flows
 from atoll_studies.results.results import ConfigurationFigure, Results
-from atoll_studies.statistics.estimates import Estimate
-from atoll_studies.views.tables import configuration_name, number_text
+from atoll_studies.statistics.estimates import Estimate, Limits
+from atoll_studies.statistics.estimates import differences as paired
+from atoll_studies.views.tables import configuration_name, limits_text
 
 _COLOURS = (BLUE, VERMILLION, GREEN, ORANGE, PURPLE, SKY, BROWN, GREY)
 _MARKERS = "osD^vP"
+_ACROSS = {"=": "o", ">": ">", "<": "<", "~": "D"}  # markers of what is known exactly, or by its limits
+_UP = {">": "^", "<": "v", "~": "D"}
 _LEAST_POINTS = 3  # levels of a factor that is an axis
 _MOST_CURVES = 8
 _MOST_PANELS = 6
@@ -121,11 +124,22 @@ def _rows(panel: Axes, results: Results, found: Sequence[ConfigurationFigure], *
         if estimate is None:
             continue
         offsets = [row + _SPREAD * (2 * (place + 0.5) / len(values) - 1) for place in range(len(values))]
-        panel.plot(values, offsets, "o", color=GREY, markersize=3, alpha=0.6, zorder=2)
-        left, right = _arms(estimate)
-        panel.errorbar(
-            estimate.value, row, xerr=[[left], [right]], fmt="o", color=BLUE, markersize=6, capsize=4, zorder=3
-        )
+        for sign, marker in _ACROSS.items():
+            at = [
+                (position, offset)
+                for value, offset in zip(values, offsets, strict=True)
+                if value.sign == sign and (position := value.finite) is not None
+            ]
+            if at:
+                panel.plot(*np.transpose(at), marker, color=GREY, markersize=3, alpha=0.6, zorder=2)
+        middle = estimate.limits[0]
+        if middle.finite is not None:
+            arms = np.transpose([_arms(estimate)])
+            panel.errorbar(middle.finite, row, xerr=arms, fmt="none", color=BLUE, capsize=4, zorder=3)
+            if middle.exact:
+                panel.plot(middle.finite, row, "o", color=BLUE, markersize=6, zorder=3)
+            for at, sign in _limits(estimate):
+                panel.plot(at, row, _ACROSS[sign], color=BLUE, markersize=6, zorder=3)
     if differences:
         panel.axvline(0, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     panel.set_yticks(range(len(found)), [configuration_name(results, each.configuration) for each in found])
@@ -150,25 +164,32 @@ def _over(
     curves = _curves(results, [axis])
     for number, (label, configurations) in enumerate(curves.items()):
         shift = _DODGE * (number - (len(curves) - 1) / 2)
-        points: list[tuple[float, Estimate]] = []
+        points: list[tuple[float, float, Estimate]] = []
         for each in found:
             estimate = _shown(results, each, differences=differences)[0]
-            if estimate is not None and each.configuration in configurations:
+            middle = estimate.limits[0].finite if estimate else None
+            if estimate is not None and middle is not None and each.configuration in configurations:
                 x = positions[results.configurations[each.configuration][axis]]
-                points.append((x * (high / low) ** shift if logarithmic else x + (high - low) * shift, estimate))
+                points.append(
+                    (x * (high / low) ** shift if logarithmic else x + (high - low) * shift, middle, estimate)
+                )
         points.sort(key=lambda point: point[0])
         if points:
+            colour = _COLOURS[number % len(_COLOURS)]
             panel.errorbar(
-                [x for x, _ in points],
-                [estimate.value for _, estimate in points],
-                yerr=np.transpose([_arms(estimate) for _, estimate in points]),
-                color=_COLOURS[number % len(_COLOURS)],
+                [x for x, _, _ in points],
+                [middle for _, middle, _ in points],
+                yerr=np.transpose([_arms(estimate) for _, _, estimate in points]),
+                color=colour,
                 marker=_MARKERS[number % len(_MARKERS)],
                 markersize=4.5,
                 linewidth=1.3,
                 capsize=3,
                 label=label,
             )
+            for x, _, estimate in points:
+                for at, sign in _limits(estimate):
+                    panel.plot(x, at, _UP[sign], color=colour, markersize=7, zorder=3)
     if differences:
         panel.axhline(0, color=INK, linewidth=1, linestyle=(0, (4, 3)), zorder=1)
     if logarithmic:
@@ -181,20 +202,28 @@ def _over(
 
 def _shown(
     results: Results, each: ConfigurationFigure, *, differences: bool
-) -> tuple[Estimate | None, Sequence[float]]:
+) -> tuple[Estimate | None, Sequence[Limits]]:
     """The estimate of a panel, and the values that it is of."""
     if not differences:
         return each.median, each.values
     if each.difference is None or each.baseline is None:
         return None, ()
-    before, after = results.values(each.baseline, each.figure), results.values(each.configuration, each.figure)
-    return each.difference.median, [after[seed] - before[seed] for seed in before if seed in after]
+    of_seeds = (results.values(number, each.figure) for number in (each.baseline, each.configuration))
+    return each.difference.median, paired(*of_seeds)
 
 
 def _arms(estimate: Estimate) -> tuple[float, float]:
-    if not estimate.level:
+    """How far the interval goes from the value; to the limit of a bound that is not known."""
+    middle, low, high = (limits.finite for limits in estimate.limits)
+    if not estimate.level or middle is None:
         return 0.0, 0.0
-    return estimate.value - estimate.low, estimate.high - estimate.value
+    return (0.0 if low is None else max(0.0, middle - low), 0.0 if high is None else max(0.0, high - middle))
+
+
+def _limits(estimate: Estimate) -> list[tuple[float, str]]:
+    """Where the value and the ends of the interval are only limits, and their signs."""
+    found = [(each.finite, each.sign) for each in estimate.limits[: 3 if estimate.level else 1] if not each.exact]
+    return [(at, sign) for at, sign in found if at is not None]
 
 
 def _label(
@@ -214,6 +243,8 @@ def _label(
         if levels
         else ""
     )
+    if any(each.most for each in estimates):
+        said += "\ntriangle: a limit, as not all finished"
     said += "" if vertical else "\ngrey: pairs" if differences else "\ngrey: runs"  # panels are narrow
     panel.set_title(said, fontsize=8.5, fontweight="normal", color=INK)
 
@@ -273,7 +304,8 @@ def heat_map(results: Results, figure: str) -> Figure | None:
     if len(panels) > _MOST_PANELS:
         return None
     x, y = (sorted(factor, key=lambda level: factor[level]) for factor in (columns, rows))
-    medians = {each.configuration: each.median.value for each in results.figures if each.figure == figure}
+    limits = {each.configuration: each.median.limits[0] for each in results.figures if each.figure == figure}
+    medians = {number: each.finite for number, each in limits.items() if each.finite is not None}
     scale = Normalize(min(medians.values()), max(medians.values()))
     unit = FIGURES[figure][0]
     with common_style():
@@ -288,7 +320,7 @@ def heat_map(results: Results, figure: str) -> Figure | None:
                     row, column = y.index(levels[up]), x.index(levels[across])
                     values[row, column] = medians[number]
                     colour = "white" if scale(medians[number]) < 0.6 else INK
-                    panel.text(column, row, number_text(figure, medians[number]), ha="center", va="center",
+                    panel.text(column, row, limits_text(figure, limits[number]), ha="center", va="center",
                                color=colour, fontsize=8)  # fmt: skip
             panel.imshow(values, origin="lower", aspect="auto", cmap="cividis", norm=scale)
             panel.set_xticks(range(len(x)), x)

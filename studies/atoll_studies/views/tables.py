@@ -12,7 +12,7 @@ from dataclasses import dataclass, field, replace
 from itertools import groupby
 
 from atoll_analysis.figures.regimes import Regime
-from atoll_analysis.figures.run_figures import FIGURES, RATE
+from atoll_analysis.figures.run_figures import FIGURES, OF_TRANSFERS, RATE
 from atoll_analysis.verdict.findings import Verdict
 from atoll_controller.planner.virtual_cost import rough
 from atoll_core.plural import counted, listed, significant
@@ -21,7 +21,7 @@ from atoll_dashboards.report.number_format import NOT_MEASURED, decimals, figure
 from atoll_studies.results.queue_capacity import QueueAdvice, QueueLevel, queue_advice
 from atoll_studies.results.results import LEAST_SAMPLES, NO_REGIME, ConfigurationFigure, Results, StudyRun, letters
 from atoll_studies.results.similarity import SEED, Rows, grouped
-from atoll_studies.statistics.estimates import LEAST_CONTROLLED, LEVEL, Controlled, Estimate, Paired, least_runs
+from atoll_studies.statistics.estimates import LEAST_CONTROLLED, LEVEL, Controlled, Estimate, Limits, Paired, least_runs
 from atoll_studies.statistics.stopping import Stop
 from atoll_studies.statistics.warm_up import TRIMMED
 from atoll_studies.study_directory import FAILED
@@ -33,6 +33,7 @@ MOST_COLUMNS = 6  # of runs or configurations; more of them are rows
 _LONGEST_LABEL = 36  # characters of levels in front of figures; longer ones have a table of their own
 _LONGEST_SETTING = 40  # characters of a setting in a table; longer ones are listed, each text once
 _MOST_CAVEATS = 3  # runs whose caveats are printed
+UNKNOWN = "not known"
 _RESIDUAL = "packets lost behind coders"
 _MOST_PERCENT = 1000  # beyond it a share says no more than the two figures do
 
@@ -101,6 +102,15 @@ def number_text(name: str, found: float | None, sign: str = "") -> str:
     unit, digits, _ = FIGURES[name]
     text = figure(found, "", decimals(found, digits) if unit == RATE else digits)
     return f"{sign}{text}" if found and found > 0 else text
+
+
+def limits_text(name: str, found: Limits | None, sign: str = "") -> str:
+    """A value of a figure, or its limits: ``> 580``; without its unit."""
+    if found is None or found.exact:
+        return number_text(name, found.least if found else None, sign)
+    if found.sign == "~":
+        return f"{number_text(name, found.least, sign)} to {number_text(name, found.most, sign)}"
+    return UNKNOWN if found.finite is None else f"{found.sign} {number_text(name, found.finite, sign)}"
 
 
 def percent_text(name: str, first: float | None, then: float | None) -> str:
@@ -239,7 +249,7 @@ def _figures(results: Results, *, hidden: bool) -> Table:
     equal: list[tuple[str, str]] = []
     for name in results.shown:
         found = [each for number in range(len(results.configurations)) if (each := results.of(number, name))]
-        values = {number_text(name, value) for each in found for value in each.values}
+        values = {limits_text(name, value) for each in found for value in each.values}
         if len(values) == 1 and len(found) > 1:
             equal.append((heading(name), values.pop()))
         elif found:
@@ -257,7 +267,10 @@ def _figure_row(results: Results, each: ConfigurationFigure, *, compared: bool) 
     levels = dict.fromkeys(each.level for each in (each.median, *([pair.median] if pair else [])) if each.level)
     yield configuration_name(results, each.configuration)
     made = _made(results, each.configuration)
-    yield str(each.median.runs) if each.median.runs == made else f"{each.median.runs} of {made}"
+    if each.figure in OF_TRANSFERS:
+        yield f"{each.median.runs}, {percent(len(each.exact) / each.median.runs)} finished"
+    else:
+        yield str(each.median.runs) if each.median.runs == made else f"{each.median.runs} of {made}"
     yield from _estimate(each.figure, each.median)
     yield f"{', '.join(f'{100 * level:.1f}' for level in levels)} %" if levels else ""
     if pair is not None and each.baseline is not None:
@@ -267,7 +280,7 @@ def _figure_row(results: Results, each: ConfigurationFigure, *, compared: bool) 
         lone = pair.median.runs == 1 < made  # one pair of several says nothing about the medians
         yield (
             percent_text(each.figure, before.median.value, before.median.value + pair.median.value)
-            if before and not lone
+            if before and not (lone or before.median.most or pair.median.most)
             else ""
         )
         yield interval
@@ -284,15 +297,18 @@ def _made(results: Results, configuration: int) -> int:
 def _direction(pair: Paired) -> str:
     """In how many pairs the figure is higher, or lower if those are more: ``4 of 5 up``."""
     if not pair.higher and not pair.lower:
-        return f"{pair.median.runs} equal"
+        return f"{pair.equal} equal" if pair.equal else UNKNOWN
     up = pair.higher >= pair.lower
     return f"{pair.higher if up else pair.lower} of {pair.median.runs} {'up' if up else 'down'}"
 
 
 def _estimate(name: str, estimate: Estimate, sign: str = "") -> tuple[str, str]:
-    value = number_text(name, estimate.value, sign)
-    low, high = number_text(name, estimate.low, sign), number_text(name, estimate.high, sign)
-    return value, f"{low} to {high}" if estimate.level else ""
+    value, low, high = estimate.limits
+    # Of an end between two numbers the outer one is shown.
+    low = Limits(low.least, low.least) if low.sign == "~" else low
+    high = Limits(high.most, high.most) if high.sign == "~" else high
+    interval = f"{limits_text(name, low, sign)} to {limits_text(name, high, sign)}"
+    return limits_text(name, value, sign), interval if estimate.level else ""
 
 
 def _notes(results: Results) -> Iterator[str]:
@@ -302,9 +318,11 @@ def _notes(results: Results) -> Iterator[str]:
         yield "no differences: no seed was run for both the baseline and another configuration"
     partly = [name for name in results.shown if any(measured < made for measured, made in _measured(results, name))]
     if partly:
+        yield (f"{listed(partly)}: not measured in every run; the estimates cover the other runs only")
+    if any(run.limits.keys() & set(results.shown) for run in results.runs):
         yield (
-            f"{listed(partly)}: not measured in every run (a transfer that does not finish has no time); the "
-            "estimates cover the other runs only"
+            "a transfer that did not finish counts as longer than the rest of its run; if both of a pair did not "
+            "finish, their difference is not known"
         )
     if "loss" in results.shown and any(results.of(n, _RESIDUAL) for n in range(len(results.configurations))):
         yield f"loss: of the slowest link, before coders bring packets back; the rest are {_RESIDUAL!r}"
@@ -435,7 +453,10 @@ def _queue(advice: QueueAdvice) -> Table:
 
 
 def _queue_row(level: QueueLevel) -> tuple[str, ...]:
-    transfer = "not finished" if level.transfer_s == math.inf else figure(level.transfer_s, "s", 1)
+    transfer = figure(level.transfer_least_s, "s", 1)
+    if level.finished is not None:
+        beyond = "> " if level.transfer_s == math.inf and level.transfer_least_s is not None else ""
+        transfer = f"{beyond}{transfer}, {percent(level.finished)} finished"
     voice = figure(level.voice_ms, "ms", 0) + (" (marginal)" if level.is_marginal_for_voice else "")
     shares = (percent(share) for share in (level.utilisation, level.swinging, level.standing))
     regimes = listed([name for name, _ in level.regimes]) if level.regimes else NOT_MEASURED
@@ -465,6 +486,8 @@ def _control(results: Results) -> Table | None:
         if controlled is None:
             return None
         mean, corrected = each.mean(), controlled.estimate
+        if mean is None:
+            return None
         cells = _estimate(each.figure, corrected) if corrected else (_why_not_used(controlled, mean.runs), "")
         return (str(mean.runs), *_estimate(each.figure, mean), *cells, f"{controlled.correlation:+.2f}")
 
@@ -488,8 +511,8 @@ def _sensitivity(results: Results) -> Table | None:
         found = each.sensitivity
         if found is None:
             return None
-        medians = (each.median.value, found.without, found.first_attempts)
-        return (str(found.replaced), *(number_text(each.figure, value) for value in medians))
+        medians = (each.median.limits[0], found.without, found.first_attempts)
+        return (str(found.replaced), *(limits_text(each.figure, value) for value in medians))
 
     columns = ("", "replaced", "median", "without these", "all first attempts")
     note = (
@@ -524,7 +547,7 @@ def _runs(results: Results) -> Table:
 
 def _cells(name: str, runs: Sequence[StudyRun], *, differences: bool) -> list[str]:
     first = runs[0].figures[name]
-    cells = [number_text(name, run.figures[name]) for run in runs]
+    cells = [limits_text(name, run.measured(name)) for run in runs]
     shares = [percent_text(name, first, run.figures[name]) if differences else "" for run in runs]
     return ["\n".join(filter(None, (cell, share if place else ""))) for place, (cell, share) in
             enumerate(zip(cells, shares, strict=True))]  # fmt: skip

@@ -20,7 +20,7 @@ from tests.support.synthetic_run import simulate
 HOPS = ["tap-w", "pep-w", "sat", "tap-i"]
 
 
-BYPASSED = {FindingCode.PEP_BYPASSED, FindingCode.PEP_PARTLY_BYPASSED}
+BYPASSED = {FindingCode.BOX_BYPASSED, FindingCode.BOX_PARTLY_BYPASSED}
 
 
 def with_pep(tmp_path: Path, connections: int, hops: list[str] = HOPS, **experiment: Any) -> RunDir:
@@ -46,8 +46,8 @@ def test_connections_of_clients_are_compared_with_those_of_the_box(tmp_path: Pat
     summary = analyse(with_pep(tmp_path, 0), find_binary())
     transfer = 1
     completed = summary["flows_completed"] + transfer
-    assert summary["ended_connections"] == {"pep-w": {"counted": 0, "completed": completed}}
-    assert FindingCode.PEP_BYPASSED in summary["reason_codes"]
+    assert summary["ended_connections"] == {"pep-w": {"kind": "pep", "counted": 0, "completed": completed}}
+    assert FindingCode.BOX_BYPASSED in summary["reason_codes"]
 
 
 def test_a_box_that_saw_them_all_is_no_finding(tmp_path: Path) -> None:

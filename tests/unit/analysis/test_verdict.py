@@ -197,8 +197,8 @@ def test_each_violation_gives_its_reason_and_no_other(change: tuple[str, Any], r
         ("UNKNOWN_VLAN", [("unknown_vlan_packets", 4)]),
         ("LINK_OVER_RATE", [("links.sat.windows_over_rate", 3)]),
         ("SCHEDULE_OVER_RATE", [("links.sat.scheduled_windows_over_rate", 1)]),
-        ("PEP_BYPASSED", [("ended_connections", {"pep-w": {"counted": 0, "completed": 1}})]),
-        ("PEP_PARTLY_BYPASSED", [("ended_connections", {"pep-w": {"counted": 1, "completed": 9}})]),
+        ("BOX_BYPASSED", [("ended_connections", {"pep-w": {"counted": 0, "completed": 1}})]),
+        ("BOX_PARTLY_BYPASSED", [("ended_connections", {"pep-w": {"counted": 1, "completed": 9}})]),
         ("CAPTURE_MISSING", [("captures.island.decoded", None)]),
         ("CAPTURE_UNCOUNTED", [("captures.world.dropped", None)]),
         ("CAPTURE_DROPPED", [("captures.world.dropped", 1)]),
@@ -445,6 +445,9 @@ def test_a_pep_that_its_packets_bypass_makes_the_run_invalid() -> None:
             "bypasses it"
         )
     ]
+    accelerator = {"kind": "tcp-accelerator", "counted": 0, "completed": 1}
+    (reason,) = judged(("ended_connections", {"acc-w": accelerator}))
+    assert reason.startswith("TCP_ACCELERATOR_BYPASSED: acc-w saw no connection")
     assert caveats(ended(0, 0)) == []
     assert caveats(ended(37, 41)) == []
     assert caveats(ended(36, 41)) == [

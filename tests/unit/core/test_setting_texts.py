@@ -6,9 +6,11 @@ from typing import Any
 
 import pytest
 
+from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import (
     Bernoulli,
     BitError,
+    BoxConfiguration,
     Codel,
     Experiment,
     GilbertElliott,
@@ -23,10 +25,11 @@ from atoll_core.experiment.experiment import (
     Where,
 )
 from atoll_core.experiment.flow_sizes import FlowSizes, Interpolation
-from atoll_core.experiment.setting_texts import settings_table, settings_tree
+from atoll_core.experiment.setting_texts import settings_table, settings_tree, with_units
 from atoll_core.lab.network import Program, Trunk
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate, Size
+from tests.support.sandbox import ROOT
 from tests.support.synthetic_run import experiment, network
 
 DASH = "\N{EN DASH}"
@@ -47,7 +50,7 @@ def to_island(**changes: Any) -> Experiment:
 
 
 def test_settings_of_one_experiment_have_the_shape_of_its_file() -> None:
-    tree = settings_tree(to_island(loss=Bernoulli(0.01)))
+    tree = settings_tree(to_island(loss=Bernoulli(0.01)), network())
     assert tree["links"]["sat"]["to_island"]["loss"] == "1 %"
     assert tree["traffic"]["port"] == "5001"
     assert "changes" not in tree  # unset
@@ -58,10 +61,43 @@ def test_changes_have_the_shape_of_the_file_and_only_what_differs() -> None:
     first = replace(asked.versions[0], traffic=asked.traffic, links=asked.links, udp_rate=Rate(10**6))
     louder = replace(first, at=Duration(10**9), traffic=replace(asked.traffic, channels=60), udp_rate=Rate(2 * 10**6))
     clean = replace(louder, at=Duration(2 * 10**9), links=experiment().links)
-    assert settings_tree(replace(asked, schedule=(first, louder, clean)))["changes"] == [
+    assert settings_tree(replace(asked, schedule=(first, louder, clean)), network())["changes"] == [
         {"at": "1 s", "traffic": {"channels": "60"}, "udp": {"rate": "2 Mbit/s"}},
         {"at": "2 s", "links": {"sat": {"to_island": {"loss": "none"}}}},
     ]
+
+
+def test_settings_of_boxes_have_names_and_units_as_in_the_file() -> None:
+    lab, asked = load_experiment(ROOT / "examples/coder-geo.yaml")
+    boxes = settings_tree(asked, lab)["boxes"]
+    assert {key: boxes["coder-w"][key] for key in ("flush", "residual_loss", "link_rate", "generation", "mode")} == {
+        "flush": "100 ms",
+        "residual_loss": "0.1 %",
+        "link_rate": "16 Mbit/s",
+        "generation": "30",
+        "mode": "on",
+    }
+
+
+def test_boxes_are_compared_by_their_names() -> None:
+    lab, asked = load_experiment(ROOT / "examples/coder-geo.yaml")
+    names = [each.box for each in asked.boxes]
+    faster = tuple(
+        replace(each, settings=tuple((key, 50_000_000 if key == "flush" else value) for key, value in each.settings))
+        if each.box == "coder-w"
+        else each
+        for each in reversed(asked.boxes)
+    )
+    other = replace(asked, boxes=faster)
+    assert len(names) > 1
+    assert unlike(with_units(asked, lab), with_units(other, lab)) == {"boxes.coder-w.flush": ("100 ms", "50 ms")}
+
+
+def test_settings_that_a_kind_does_not_declare_stay_as_they_were_recorded() -> None:
+    """As in runs of other versions."""
+    lab, asked = load_experiment(ROOT / "examples/coder-geo.yaml")
+    old = replace(asked, boxes=(BoxConfiguration("coder-w", (("flush", None), ("former", 7))),))
+    assert with_units(old, lab) == old
 
 
 def lossy(loss: Loss | None) -> Experiment:

@@ -7,6 +7,7 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import polars as pl
 import pytest
 
@@ -18,6 +19,7 @@ from atoll_studies.results.comparison import arrange, compare
 from atoll_studies.results.result_tables import results_json
 from atoll_studies.results.results import Results, letters
 from atoll_studies.views.documents import markdown, page
+from atoll_studies.views.plots import figure_plot
 from atoll_studies.views.tables import Table, by_number, headline, tables
 from tests.support.synthetic_run import begin, experiment, network
 
@@ -32,6 +34,9 @@ def summary(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
     run = begin(tmp_path_factory.mktemp("nothing"), experiment(), network())
     return {**analyse(run, find_binary()), "verdict": "valid", "reasons": []}
+
+
+UNFINISHED: dict[str, Any] = {"transfer_complete": False, "transfer_room_s": 58.0}
 
 
 class Runs:
@@ -59,10 +64,10 @@ def compared(runs: Runs) -> Results:
     return compare(
         [
             runs(1, goodput_mbit_s=10.0, transfer_s=7.0),
-            runs(1, "bbr", goodput_mbit_s=20.0),
+            runs(1, "bbr", goodput_mbit_s=20.0, **UNFINISHED),
             runs(2, goodput_mbit_s=12.0, transfer_s=5.0),
             runs(3, goodput_mbit_s=99.0, transfer_s=1.0, verdict="invalid", reasons=["it was too late"]),
-            runs(4, goodput_mbit_s=11.0),
+            runs(4, goodput_mbit_s=11.0, **UNFINISHED),
             runs(2, "bbr", goodput_mbit_s=24.0, transfer_s=6.0),
             runs(1, goodput_mbit_s=10.0, transfer_s=7.0),
             runs(3, "bbr", goodput_mbit_s=21.0, transfer_s=8.0),
@@ -144,10 +149,11 @@ def test_configurations_have_medians_with_intervals_and_differences(compared: Re
         ),
     }
     assert section(compared, "transfer time, s")["B  bbr"] == (
-        *("2 of 3", "7.00", "6.00 to 8.00", "50.0 %", "+1.00", "", "", "1 of 1 up"),
-    ), "one of three did not finish, and one seed is no interval"
+        *("3, 66.7\N{NO-BREAK SPACE}% finished", "8.00", "6.00 to > 58.00", "75.0, 50.0 %"),
+        *("> +26.00", "", "+1.00 to > +51.00", "2 of 2 up"),
+    ), "one of three did not finish in 58 s, so one of two differences is only known to be more than 51 s"
     notes = table(compared, "over runs").notes
-    assert any(note.startswith("transfer time: not measured in every run") for note in notes)
+    assert any(note.startswith("a transfer that did not finish counts as longer") for note in notes)
     assert notes[0].startswith("equal in all rows: base RTT, ms: 500.400; ")
 
 
@@ -174,7 +180,7 @@ def test_samples_of_one_seed_stand_for_it_by_their_median(runs: Runs) -> None:
     assert found is not None
     assert found.difference is not None
     assert (found.difference.median.value, found.difference.median.runs) == (1.0, 1)
-    assert results.values(0, "goodput") == {1: 2.0}
+    assert results.values(0, "goodput") == {1: (2.0, 2.0)}
 
 
 def test_another_configuration_may_be_the_baseline(compared: Results, runs: Runs) -> None:
@@ -215,7 +221,18 @@ def test_json_has_all_runs_and_estimates(compared: Results) -> None:
         "pairs_higher": 2,
     }
     row = next(row for row in found["figures"] if row["figure"] == "transfer time")
-    assert (row["tcp.congestion_control"], row["runs"]) == ("cubic", 2)
+    assert (row["tcp.congestion_control"], row["runs"], row["finished"]) == ("cubic", 3, 2)
+    assert (row["median"], row["median_high"], row["median_limits"], row["greatest"]) == (7.0, 58.0, "==>", None)
+    assert row["mean"] is None
+    assert found["runs"][4]["limits"]["transfer time"] == [58.0, None]
+    assert "Infinity" not in json.dumps(found)
+
+
+def test_a_plot_marks_the_limits_of_transfers_that_did_not_finish(compared: Results) -> None:
+    panel = figure_plot(compared, "transfer time").axes[0]
+    triangles = [np.asarray(line.get_xdata()) for line in panel.get_lines() if line.get_marker() == ">"]
+    assert sorted(float(x) for each in triangles for x in each) == [58.0] * 4, "a run and an end of each interval"
+    assert "a limit, as not all finished" in panel.get_title(loc="left")
 
 
 def test_a_figure_that_no_sample_measured_has_no_median(runs: Runs) -> None:

@@ -23,6 +23,7 @@ from atoll_studies.results.comparison import comparable, compare
 from atoll_studies.results.queue_capacity import queue_advice
 from atoll_studies.results.result_tables import figures_table, results_json
 from atoll_studies.results.results import Results, Sensitivity, read_results
+from atoll_studies.statistics.estimates import Limits
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 from atoll_studies.views.documents import markdown, page
@@ -194,7 +195,7 @@ def test_a_comparison_says_what_difference_an_invalid_run_makes_and_the_largest_
     found = results.of(0, "goodput")
     assert found is not None
     three, four = (median(goodput(seed, 50, 5) for seed in range(1, last)) for last in (4, 5))
-    assert found.sensitivity == Sensitivity(1, three, four)
+    assert found.sensitivity == Sensitivity(1, Limits(three, three), Limits(four, four))
     assert found.median.value == three
     for text in (markdown(results), page(results)):
         assert "edians with and without replaced runs" in text
