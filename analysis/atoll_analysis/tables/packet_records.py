@@ -79,6 +79,7 @@ class Decoded:
     other_frames: int  # not IPv4, or left out
     truncated: bool  # the file ends within a packet; it was read up to there
     senders: tuple[Sender, ...] = ()
+    fragments: int = 0  # packets that are parts of larger ones
 
 
 def decode(
@@ -86,8 +87,8 @@ def decode(
 ) -> Decoded:
     """Decode a capture (pcap, or pcap.zst) into a file of records; ``side`` is what counts as the island.
 
-    ``out``: None if records are only to be counted. ``without``: the network of in-band control; packets between two of its addresses are left out. Raises RunError with
-    the decoder's own line.
+    ``out``: None if records are only to be counted. ``without``: the network of in-band control; packets between two of
+    its addresses are left out. Raises RunError with the decoder's own line.
     """
     command = [str(binary), "pcap", "records", str(capture), *([str(out)] if out else []), "--side", str(side)]
     if without is not None:
@@ -106,6 +107,7 @@ def decode(
         other_frames=int(last.get("other_frames", 0)),
         truncated=bool(last.get("truncated", False)),
         senders=tuple(Sender(each["address"], each["mac"], each["arp"]) for each in last.get("senders", ())),
+        fragments=int(last.get("fragments", 0)),
     )
 
 
