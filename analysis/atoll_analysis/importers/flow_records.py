@@ -25,8 +25,8 @@ from typing import Any, TextIO, cast
 
 import polars as pl
 
-from atoll_analysis.tables.packet_records import decode, scan_records
-from atoll_core.errors import DescriptionError, Diagnostic, RunError, shown
+from atoll_analysis.tables.packet_records import CaptureError, decode, scan_records
+from atoll_core.errors import DescriptionError, Diagnostic, shown
 
 _ETHERNET_HEADER_BYTES = 14  # Argus counts frames
 _PCAP_MAGICS = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1", b"\x28\xb5\x2f\xfd")
@@ -100,8 +100,8 @@ class Flow:
 def import_flows(path: Path, form: Form | None, wanted: Wanted, binary: Callable[[], Path]) -> Imported:
     """Return the flows of a file. ``form`` None: detected. ``binary``: the atoll-host executable, which reads captures.
 
-    Damaged records are counted and left out. Raises DescriptionError when nothing can be read, RunError for a capture
-    that is none.
+    Damaged records are counted and left out. Raises DescriptionError when nothing can be read, RunError if
+    captures cannot be decoded here.
     """
     try:
         with tempfile.TemporaryDirectory(prefix="atoll-flows-") as scratch:
@@ -154,8 +154,8 @@ def _import_capture(path: Path, file: Path, wanted: Wanted, binary: Path, *, zip
         records = Path(scratch) / "records.bin"
         try:
             decoded = decode(file, records, wanted.to or IPv4Network("0.0.0.0/0"), binary)
-        except RunError as error:
-            raise RunError(str(error).replace(str(file), str(path))) from None
+        except CaptureError as error:
+            raise _wrong(path, 0, str(error).replace(str(file), str(path))) from None
         packets = scan_records(records)
         if wanted.to is not None:
             packets = packets.filter(pl.col("to_island") == 1)

@@ -35,13 +35,13 @@ def write_error(path: Path, error: OSError) -> RunError:
     return RunError(f"{path} could not be written: {os.strerror(error.errno or 0)}")
 
 
-def error_from_message(path: Path, message: str, otherwise: str) -> RunError:
+def error_from_message(path: Path, message: str, otherwise: RunError) -> RunError:
     """Return the same error for a tool or library that reports an error of writing ``path`` as text.
 
-    ``otherwise``: the message if the text does not mean a full disk.
+    ``otherwise``: the error if the text does not mean a full disk.
     """
     full = next((number for number in _FULL if os.strerror(number) in message), None)
-    return write_error(path, OSError(full, "")) if full is not None else RunError(otherwise)
+    return write_error(path, OSError(full, "")) if full is not None else otherwise
 
 
 @contextlib.contextmanager

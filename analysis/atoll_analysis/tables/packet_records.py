@@ -82,6 +82,10 @@ class Decoded:
     fragments: int = 0  # packets that are parts of larger ones
 
 
+class CaptureError(RunError):
+    """A capture that the decoder refuses."""
+
+
 def decode(
     capture: Path, out: Path | None, side: IPv4Network, binary: Path, *, without: IPv4Network | None = None
 ) -> Decoded:
@@ -100,7 +104,8 @@ def decode(
         raise RunError(msg) from error
     if done.returncode != 0:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise error_from_message(out or capture, said[-1], f"{capture.name} cannot be decoded: {said[-1]}")
+        refusal = CaptureError(f"{capture.name} cannot be decoded: {said[-1]}")
+        raise error_from_message(out or capture, said[-1], refusal)
     last = json.loads(done.stdout.strip().splitlines()[-1])
     return Decoded(
         packets=int(last["packets"]),

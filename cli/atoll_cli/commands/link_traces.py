@@ -239,7 +239,6 @@ def _remark(kind: str, options: Mapping[str, object]) -> str:
 def _write(made: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, remark: str, *, as_json: bool) -> None:
     from atoll_core.description.link_trace import trace_csv
 
-    blocked = sum(row.blocked for row in made.rows)
     delays = [row.delay.ms for row in made.rows if row.delay]
     rates = [row.rate.bit_s for row in made.rows if row.rate]
     require_ending("--plot", plot, IMAGE_ENDINGS)
@@ -250,7 +249,7 @@ def _write(made: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, r
 
         write_file("--plot", plot, draw_trace(made, lasts, plot.suffix.lower()))
     if as_json:
-        facts = {"trace": str(out), "rows": len(made.rows), "duration_s": lasts.s, "blockages": blocked}
+        facts = {"trace": str(out), "rows": len(made.rows), "duration_s": lasts.s, "blockages": made.blockages}
         facts |= {"delay_ms": [min(delays), max(delays)]} if delays else {}
         facts |= {"rate_bit_s": [min(rates), max(rates)]} if rates else {}
         print(json.dumps(facts))
@@ -258,7 +257,7 @@ def _write(made: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, r
     words = [
         counted(len(made.rows), "row"),
         str(lasts),
-        f"blocked {counted(blocked, 'time')}",
+        f"blocked {counted(made.blockages, 'time')}",
     ]
     words += [f"delay {min(delays):g} to {max(delays):g} ms"] if delays else []
     words += [f"rate {min(rates) / 1e6:g} to {max(rates) / 1e6:g} Mbit/s"] if rates else []
