@@ -322,12 +322,12 @@ def _nfdump(first: str, lines: Iterable[str]) -> _Rows:
 
     def read(line: str) -> Iterator[Flow]:
         row = _row(columns, line.split(","))
-        src, dst, ports = row["srcAddr"], row["dstAddr"], (row["srcPort"], row["dstPort"])
+        src, dst, sport, dport = row["srcAddr"], row["dstAddr"], row["srcPort"], row["dstPort"]
         begin_s, flags = _seconds(row["firstSeen"]), row.get("flg", "")
         times = begin_s, begin_s + float(row["duration"]), "S" in flags, "F" in flags or "R" in flags
-        yield _part(row["proto"], src, dst, _whole(row["bytes"]), ports, *times)
+        yield _part(row["proto"], src, dst, _whole(row["bytes"]), (sport, dport), *times)
         if _whole(row.get("obyt", "0")):
-            yield _part(row["proto"], dst, src, _whole(row["obyt"]), ports[::-1], *times)
+            yield _part(row["proto"], dst, src, _whole(row["obyt"]), (dport, sport), *times)
 
     return rows()
 
@@ -356,10 +356,10 @@ def _argus(first: str, lines: Iterable[str]) -> _Rows:
             times = float(row["StartTime"]), float(row["LastTime"]), False, row.get("State") in _ARGUS_ENDS
         except ValueError:
             raise ValueError(f"{shown(row['StartTime'])} is no time in seconds; {_ARGUS_REMEDY}") from None
-        ports = (row["Sport"], row["Dport"])
-        for src, dst, pair in (("Src", "Dst", ports), ("Dst", "Src", ports[::-1])):
+        sport, dport = row["Sport"], row["Dport"]
+        for src, dst, ports in (("Src", "Dst", (sport, dport)), ("Dst", "Src", (dport, sport))):
             size = _whole(row[f"{src}Bytes"]) - _ETHERNET_HEADER_BYTES * _whole(row[f"{src}Pkts"])
-            yield _part(row["Proto"], row[f"{src}Addr"], row[f"{dst}Addr"], size, pair, *times)
+            yield _part(row["Proto"], row[f"{src}Addr"], row[f"{dst}Addr"], size, ports, *times)
 
     return ((lambda line=line: read(line)) for line in lines if line and line != first)
 
