@@ -21,7 +21,7 @@ from datetime import UTC, datetime
 from enum import StrEnum
 from ipaddress import IPv4Network, ip_address
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 import polars as pl
 
@@ -137,8 +137,8 @@ def _import(path: Path, file: Path, form: Form | None, wanted: Wanted, binary: C
         return _import_text(path, text, form, wanted)
 
 
-def _opened(file: Path, *, zipped: bool) -> io.BufferedIOBase:
-    return gzip.open(file, "rb") if zipped else file.open("rb")
+def _opened(file: Path, *, zipped: bool) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(file, "rb")) if zipped else file.open("rb")
 
 
 def _wrong(path: Path, line: int, message: str) -> DescriptionError:
