@@ -2,21 +2,26 @@
 """Flow records that other programs exported, as flow sizes: nfdump, Argus, Zeek, or a capture (docs/imports.md).
 
 A flow is one direction of a connection, as in NetFlow; its size is its IP bytes, headers included. A bidirectional
-record is two flows; a direction without packets is no flow.
+record is two flows; a direction without packets is no flow. nfdump and Argus write several records of a long flow;
+these are joined. Flows of IPv6 are left out, as captures are decoded for IPv4.
 """
 
-import csv
 import gzip
+import io
 import itertools
 import json
+import math
+import shutil
 import tempfile
-from collections import Counter
+import zlib
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
+from datetime import UTC, datetime
 from enum import StrEnum
-from ipaddress import AddressValueError, IPv4Address, IPv4Network
+from ipaddress import IPv4Network, ip_address
 from pathlib import Path
-from typing import Any, TextIO, cast
+from typing import IO, Any, TextIO, cast
 
 import polars as pl
 
@@ -27,7 +32,16 @@ _ETHERNET_HEADER_BYTES = 14  # Argus counts frames
 _PCAP_MAGICS = (b"\xa1\xb2\xc3\xd4", b"\xd4\xc3\xb2\xa1", b"\xa1\xb2\x3c\x4d", b"\x4d\x3c\xb2\xa1", b"\x28\xb5\x2f\xfd")
 _PCAPNG_MAGIC = b"\x0a\x0d\x0d\x0a"
 _GZIP_MAGIC = b"\x1f\x8b"
+_GZIP_ERRORS = (zlib.error, EOFError, gzip.BadGzipFile)
+_GZIP_DAMAGED = "the compressed file is damaged; copy or export it again"
 _NUMBERS = {"icmp": 1, "tcp": 6, "udp": 17}
+_LONGEST_LINE = 1_000_000
+
+_CONTINUED_S = 60.0
+"""A record that begins within this time after another one of the same addresses and ports continues it. Exporters end a
+flow that is idle for 15 s (Cisco) to 120 s (Argus), and each writes at least one record a packet."""
+
+_REASSEMBLED_NS = 30 * 10**9  # IP_FRAG_TIME of Linux
 
 
 class Form(StrEnum):
@@ -47,10 +61,11 @@ class Wanted:
     protocol: str | None = None  # tcp, udp, icmp
 
     def matches(self, protocol: str, dst: str) -> bool:
-        """Return whether a flow passes the filter. Raises ValueError for a filtered address that is not IPv4."""
+        """Return whether a flow passes the filter. Raises ValueError for what is no address."""
         if self.protocol is not None and protocol.lower() not in (self.protocol, str(_NUMBERS[self.protocol])):
             return False
-        return self.to is None or IPv4Address(dst) in self.to
+        address = ip_address(dst)
+        return address.version == 4 and (self.to is None or address in self.to)
 
 
 @dataclass(slots=True)
@@ -61,55 +76,93 @@ class Imported:
     counts: Counter[int] = field(default_factory=Counter[int])
     records: int = 0
     left_out: int = 0  # flows that were not wanted
+    joined: int = 0  # records that continue a flow of an earlier one
     damaged: int = 0  # records
     first_damage: str = ""  # place and reason
     truncated: bool = False  # of a capture: it ends within a packet
 
 
-Flow = tuple[str, str, int]  # protocol, destination, IP bytes
+@dataclass(frozen=True, slots=True)
+class Flow:
+    """A flow of a record, or a part of one."""
+
+    protocol: str
+    src: str
+    dst: str
+    ip_bytes: int
+    ports: tuple[str, str] | None = None  # None: it is no part
+    begin_s: float = 0.0
+    end_s: float = 0.0
+    opens: bool = False  # begins a TCP connection
+    closes: bool = False  # ends one
 
 
 def import_flows(path: Path, form: Form | None, wanted: Wanted, binary: Callable[[], Path]) -> Imported:
     """Return the flows of a file. ``form`` None: detected. ``binary``: the atoll-host executable, which reads captures.
 
-    Damaged records are counted and left out. Raises DescriptionError when nothing can be read, RunError for a capture
-    that is none.
+    Damaged records are counted and left out. Raises DescriptionError when nothing can be read, RunError if
+    captures cannot be decoded here.
     """
     try:
-        with path.open("rb") as file:
-            beginning = file.read(4096)
-        if form is Form.PCAP or (form is None and beginning[:4] in _PCAP_MAGICS):
-            return _import_capture(path, wanted, binary())
-        if beginning[:4] == _PCAPNG_MAGIC:
-            raise _wrong(path, 0, f"is pcapng; make pcap of it: editcap -F pcap {path.name} {path.stem}.pcap")
-        with _open_text(path, zipped=beginning[:2] == _GZIP_MAGIC) as text:
-            return _import_text(path, text, form, wanted)
-    except (OSError, EOFError) as error:
-        raise _wrong(path, 0, f"cannot be read: {getattr(error, 'strerror', None) or error}") from None
+        with tempfile.TemporaryDirectory(prefix="atoll-flows-") as scratch:
+            return _import(path, _seekable(path, Path(scratch)), form, wanted, binary)
+    except _GZIP_ERRORS:
+        raise _wrong(path, 0, _GZIP_DAMAGED) from None
+    except OSError as error:
+        raise _wrong(path, 0, f"cannot be read: {error.strerror or error}") from None
 
 
-def _open_text(path: Path, *, zipped: bool) -> TextIO:
-    if zipped:
-        return gzip.open(path, "rt", encoding="utf-8", errors="replace")
-    return path.open(encoding="utf-8", errors="replace")
+def _seekable(path: Path, scratch: Path) -> Path:
+    """A file that can be read several times, or a copy of a pipe."""
+    if path.is_file():
+        return path
+    copy = scratch / "input"
+    with path.open("rb") as pipe, copy.open("wb") as kept:
+        shutil.copyfileobj(pipe, kept)
+    return copy
+
+
+def _import(path: Path, file: Path, form: Form | None, wanted: Wanted, binary: Callable[[], Path]) -> Imported:
+    """``path``: for messages; ``file``: with its content."""
+    with file.open("rb") as raw:
+        zipped = raw.read(2) == _GZIP_MAGIC
+    with _opened(file, zipped=zipped) as content:
+        beginning = content.read(4)
+    if beginning == _PCAPNG_MAGIC:
+        raise _wrong(path, 0, f"is pcapng; make pcap of it: editcap -F pcap {path.name} {path.stem}.pcap")
+    if form is Form.PCAP or (form is None and beginning in _PCAP_MAGICS):
+        return _import_capture(path, file, wanted, binary(), zipped=zipped)
+    with _opened(file, zipped=zipped) as content:
+        text = io.TextIOWrapper(content, encoding="utf-8-sig", errors="replace")
+        return _import_text(path, text, form, wanted)
+
+
+def _opened(file: Path, *, zipped: bool) -> IO[bytes]:
+    return cast("IO[bytes]", gzip.open(file, "rb")) if zipped else file.open("rb")
 
 
 def _wrong(path: Path, line: int, message: str) -> DescriptionError:
     return DescriptionError([Diagnostic(str(path), line, message)])
 
 
-def _import_capture(path: Path, wanted: Wanted, binary: Path) -> Imported:
+def _import_capture(path: Path, file: Path, wanted: Wanted, binary: Path, *, zipped: bool) -> Imported:
     with tempfile.TemporaryDirectory(prefix="atoll-flows-") as scratch:
+        if zipped:
+            packed, file = file, Path(scratch) / path.stem
+            with gzip.open(packed) as content, file.open("wb") as unpacked:
+                shutil.copyfileobj(content, unpacked)
         records = Path(scratch) / "records.bin"
         try:
-            decoded = decode(path, records, wanted.to or IPv4Network("0.0.0.0/0"), binary)
+            decoded = decode(file, records, wanted.to or IPv4Network("0.0.0.0/0"), binary)
         except CaptureError as error:
-            raise _wrong(path, 0, str(error)) from None
+            raise _wrong(path, 0, str(error).replace(str(file), str(path))) from None
         packets = scan_records(records)
         if wanted.to is not None:
             packets = packets.filter(pl.col("to_island") == 1)
         if wanted.protocol is not None:
             packets = packets.filter(pl.col("proto") == _NUMBERS[wanted.protocol])
+        if decoded.fragments:
+            packets = _with_flows_of_fragments(packets)
         flows = packets.group_by("flow", "src", "dst").agg(pl.col("ip_bytes").cast(pl.Int64).sum())
         sizes: list[int] = flows.collect()["ip_bytes"].to_list()
     found = Imported(Form.PCAP, Counter(sizes), records=decoded.packets, truncated=decoded.truncated)
@@ -118,50 +171,102 @@ def _import_capture(path: Path, wanted: Wanted, binary: Path) -> Imported:
     return found
 
 
+def _with_flows_of_fragments(packets: pl.LazyFrame) -> pl.LazyFrame:
+    """The packets; fragments, of which only a datagram's first one has ports, with the flow of that one."""
+    datagram = ["src", "dst", "proto", "ip_id"]
+    with_ports = (pl.col("sport") != 0) | (pl.col("dport") != 0)
+    first = packets.filter(with_ports).select(*datagram, "t_ns", first_flow="flow").sort(*datagram, "t_ns")
+    later = packets.filter(~with_ports).sort(*datagram, "t_ns")
+    joined = later.join_asof(
+        first, on="t_ns", by=datagram, strategy="nearest", tolerance=_REASSEMBLED_NS, check_sortedness=False
+    )
+    flow = pl.coalesce("first_flow", "flow").alias("flow")
+    return pl.concat([packets.filter(with_ports), joined.with_columns(flow).drop("first_flow")])
+
+
 def _import_text(path: Path, text: TextIO, form: Form | None, wanted: Wanted) -> Imported:
-    lines = _Lines(text)
+    lines = _Lines(path, text)
     first = next(lines, "")
     found = Imported(form or _form_of(first) or _unknown(path))
+    parts = _Parts()
     try:
         rows = {Form.NFDUMP: _nfdump, Form.ARGUS: _argus, Form.ZEEK: _zeek}[found.form](first, lines)
+        for flows in rows:
+            found.records += 1
+            try:
+                _count(list(flows()), wanted, found, parts)
+            except (ValueError, LookupError, TypeError, AttributeError) as error:
+                found.damaged += 1
+                found.first_damage = found.first_damage or f"{path}:{lines.number}: {_why(error)}"
     except ValueError as error:
         raise _wrong(path, lines.number, str(error)) from None
-    for flows in rows:
-        found.records += 1
-        try:
-            for protocol, dst, size in list(flows()):
-                if size <= 0:
-                    continue
-                if wanted.matches(protocol, dst):
-                    found.counts[size] += 1
-                else:
-                    found.left_out += 1
-        except (ValueError, LookupError, TypeError, AttributeError) as error:
-            found.damaged += 1
-            found.first_damage = found.first_damage or f"{path}:{lines.number}: {_why(error)}"
+    parts.join(found)
     if not found.counts:
         why = found.first_damage.partition(": ")[2] or (
-            "none of its flows matches --to and --protocol" if found.left_out else "no record"
+            "none of its flows is of IPv4 and matches --to and --protocol" if found.left_out else "no record"
         )
         raise _wrong(path, lines.number if found.damaged else 0, f"has no flow to import: {why}")
     return found
 
 
+def _count(flows: list[Flow], wanted: Wanted, found: Imported, parts: "_Parts") -> None:
+    for flow in flows:
+        if flow.ip_bytes <= 0:
+            continue
+        if not wanted.matches(flow.protocol, flow.dst):
+            found.left_out += 1
+        elif flow.ports is None:
+            found.counts[flow.ip_bytes] += 1
+        else:
+            parts.add(flow)
+
+
+class _Parts:
+    """Records of one flow each, or of a part of it. An exporter writes a long flow in several."""
+
+    def __init__(self) -> None:
+        self._flows: dict[tuple[str, ...], list[tuple[float, float, int, bool, bool]]] = defaultdict(list)
+
+    def add(self, flow: Flow) -> None:
+        """Take a record with ports."""
+        key = (flow.protocol, flow.src, flow.dst, *(flow.ports or ()))
+        self._flows[key].append((flow.begin_s, flow.end_s, flow.ip_bytes, flow.opens, flow.closes))
+
+    def join(self, found: Imported) -> None:
+        """Add the sizes of the flows to ``found``."""
+        for parts in self._flows.values():
+            size, until_s = 0, 0.0
+            for begin_s, end_s, ip_bytes, opens, closes in sorted(parts):
+                if size and (opens or begin_s > until_s + _CONTINUED_S):
+                    found.counts[size] += 1
+                    size = 0
+                found.joined += size > 0
+                size += ip_bytes
+                until_s = -math.inf if closes else max(until_s, end_s)
+            found.counts[size] += 1
+
+
 class _Lines(Iterator[str]):
     """Lines with their numbers, for messages about damaged ones."""
 
-    def __init__(self, text: TextIO) -> None:
+    def __init__(self, path: Path, text: TextIO) -> None:
+        self._path = path
         self._text = text
         self.number = 0
 
     def __next__(self) -> str:
+        """Raises DescriptionError if the file is compressed and damaged."""
+        try:
+            line = self._text.readline(_LONGEST_LINE)
+        except _GZIP_ERRORS:
+            raise _wrong(self._path, self.number, f"after this line {_GZIP_DAMAGED}") from None
+        if not line:
+            raise StopIteration
         self.number += 1
-        return next(self._text).rstrip("\r\n")
+        return line.rstrip("\r\n")
 
 
 def _why(error: Exception) -> str:
-    if isinstance(error, AddressValueError):
-        return f"{error} (an IPv4 address)"
     return "a column is missing" if isinstance(error, (LookupError, TypeError, AttributeError)) else str(error)
 
 
@@ -173,85 +278,139 @@ def _unknown(path: Path) -> Form:
 def _form_of(first: str) -> Form | None:
     if first.startswith(("#separator", "{")):
         return Form.ZEEK
-    columns = first.split(",")
-    if {"sa", "da", "ibyt"} <= set(columns):
+    columns = set(first.split(","))
+    if {"sa", "da", "ibyt"} <= columns or {"srcAddr", "dstAddr", "bytes"} <= columns:
         return Form.NFDUMP
-    return Form.ARGUS if {"SrcAddr", "DstAddr"} & set(columns) else None
+    return Form.ARGUS if {"SrcAddr", "DstAddr"} & columns else None
 
 
 _Rows = Iterator[Callable[[], Iterable[Flow]]]  # each reads its record, and raises if that is damaged
 
 
-def _columns(first: str, separator: str, needed: Iterable[str], remedy: str) -> list[str]:
-    columns = [name.strip() for name in first.split(separator)]
+def _require(columns: list[str], needed: Iterable[str], remedy: str) -> None:
     missing = [name for name in needed if name not in columns]
     if missing:
-        msg = f"there is no column {missing[0]}; {remedy}"
-        raise ValueError(msg)
-    return columns
+        raise ValueError(f"there is no column {missing[0]}; {remedy}")
+
+
+# Names before nfdump 1.7.5, which calls them by the names at the right.
+_NFDUMP_NAMES = {
+    "ts": "firstSeen",
+    "pr": "proto",
+    "sa": "srcAddr",
+    "sp": "srcPort",
+    "da": "dstAddr",
+    "dp": "dstPort",
+    "ibyt": "bytes",
+    "td": "duration",
+}
+_NFDUMP_REMEDY = "export with: nfdump -r FILE -o csv (without -q)"
 
 
 def _nfdump(first: str, lines: Iterable[str]) -> _Rows:
     """``nfdump -o csv``: a header, a line for each unidirectional flow, then a summary."""
-    columns = _columns(first, ",", ("pr", "sa", "da", "ibyt"), "export with: nfdump -r FILE -o csv (without -q)")
-    both = "obyt" in columns
+    columns = [_NFDUMP_NAMES.get(name, name) for name in map(str.strip, first.split(","))]
+    _require(columns, _NFDUMP_NAMES.values(), _NFDUMP_REMEDY)
 
     def rows() -> _Rows:
+        summary = False
         for line in lines:
-            if line == "Summary":
-                return
-            yield lambda line=line: read(line)
+            if line in (first, "Summary"):  # a header: of a file that was appended
+                summary = line == "Summary"
+            elif line and not summary:
+                yield lambda line=line: read(line)
 
     def read(line: str) -> Iterator[Flow]:
-        row = _row(columns, line)
-        yield row["pr"], row["da"], _whole(row["ibyt"])
-        if both and _whole(row["obyt"]):
-            yield row["pr"], row["sa"], _whole(row["obyt"])
+        row = _row(columns, line.split(","))
+        src, dst, sport, dport = row["srcAddr"], row["dstAddr"], row["srcPort"], row["dstPort"]
+        begin_s, flags = _seconds(row["firstSeen"]), row.get("flg", "")
+        times = begin_s, begin_s + float(row["duration"]), "S" in flags, "F" in flags or "R" in flags
+        yield _part(row["proto"], src, dst, _whole(row["bytes"]), (sport, dport), *times)
+        if _whole(row.get("obyt", "0")):
+            yield _part(row["proto"], dst, src, _whole(row["obyt"]), (dport, sport), *times)
 
     return rows()
 
 
-_ARGUS = ("Proto", "SrcAddr", "DstAddr", "SrcPkts", "DstPkts", "SrcBytes", "DstBytes")
-_ARGUS_REMEDY = "export with: ra -n -c , -r FILE -s proto,saddr,daddr,spkts,dpkts,sbytes,dbytes - ip"
+_ARGUS = (
+    *("Proto", "SrcAddr", "Sport", "DstAddr", "Dport", "StartTime", "LastTime"),
+    *("SrcPkts", "DstPkts", "SrcBytes", "DstBytes"),
+)
+_ARGUS_REMEDY = (
+    "export with: ra -u -n -c , -r FILE -s "
+    "proto,saddr,sport,daddr,dport,stime,ltime,spkts,dpkts,sbytes,dbytes,state - ip"
+)
+_ARGUS_ENDS = ("FIN", "RST", "CLO")
 
 
 def _argus(first: str, lines: Iterable[str]) -> _Rows:
-    """``ra -c ,``: a header, a line for each bidirectional flow; management records (``man``) are none."""
-    columns = _columns(first, ",", _ARGUS, _ARGUS_REMEDY)
+    """``ra -u -c ,``: a header, a line for each bidirectional flow; management records (``man``) are none."""
+    columns = [name.strip() for name in first.split(",")]
+    _require(columns, _ARGUS, _ARGUS_REMEDY)
 
     def read(line: str) -> Iterator[Flow]:
-        row = _row(columns, line)
-        if row["Proto"] in ("man", "arp", "ipv6"):
+        row = _row(columns, line.split(","))
+        if row["Proto"] in ("man", "arp"):
             return
-        for dst, end in (("DstAddr", "Src"), ("SrcAddr", "Dst")):
-            frames, packets = _whole(row[f"{end}Bytes"]), _whole(row[f"{end}Pkts"])
-            yield row["Proto"], row[dst], frames - _ETHERNET_HEADER_BYTES * packets
+        try:
+            times = float(row["StartTime"]), float(row["LastTime"]), False, row.get("State") in _ARGUS_ENDS
+        except ValueError:
+            raise ValueError(f"{shown(row['StartTime'])} is no time in seconds; {_ARGUS_REMEDY}") from None
+        sport, dport = row["Sport"], row["Dport"]
+        for src, dst, ports in (("Src", "Dst", (sport, dport)), ("Dst", "Src", (dport, sport))):
+            size = _whole(row[f"{src}Bytes"]) - _ETHERNET_HEADER_BYTES * _whole(row[f"{src}Pkts"])
+            yield _part(row["Proto"], row[f"{src}Addr"], row[f"{dst}Addr"], size, ports, *times)
 
-    return ((lambda line=line: read(line)) for line in lines if line)
+    return ((lambda line=line: read(line)) for line in lines if line and line != first)
+
+
+def _part(
+    protocol: str,
+    src: str,
+    dst: str,
+    ip_bytes: int,
+    ports: tuple[str, str],
+    begin_s: float,
+    end_s: float,
+    opens: bool,
+    closes: bool,
+) -> Flow:
+    """A flow of TCP or UDP that may be continued; others have no ports."""
+    tcp = protocol.lower() in ("tcp", "6")
+    if not tcp and protocol.lower() not in ("udp", "17"):
+        return Flow(protocol, src, dst, ip_bytes)
+    return Flow(protocol, src, dst, ip_bytes, ports, begin_s, end_s, tcp and opens, tcp and closes)
 
 
 _ZEEK = ("proto", "id.orig_h", "id.resp_h", "orig_ip_bytes", "resp_ip_bytes")
 
 
 def _zeek(first: str, lines: Iterable[str]) -> _Rows:
-    """``conn.log``, tab-separated with its header, or a JSON object a line."""
+    """``conn.log``, tab-separated with its header, or a JSON object a line. Logs may follow one another."""
     if first.startswith("{"):
         return ((lambda line=line: _zeek_flows(_json_row(line))) for line in itertools.chain([first], lines) if line)
-    fields = next((line for line in lines if line.startswith("#fields")), None)
-    if fields is None:
-        raise ValueError("there is no line '#fields'; a conn.log begins with such lines")
-    columns = _columns(fields, "\t", _ZEEK, "this file is not a conn.log, or its Zeek does not count IP bytes")[1:]
-    return (
-        (lambda line=line: _zeek_flows(_row(columns, line, "\t")))
-        for line in lines
-        if line and not line.startswith("#")
-    )
+
+    def rows() -> _Rows:
+        columns: list[str] = []
+        for line in lines:
+            if line.startswith("#fields"):
+                columns = line.split("\t")[1:]
+                _require(columns, _ZEEK, "this file is not a conn.log, or its Zeek does not count IP bytes")
+            elif line and not line.startswith("#"):
+                if not columns:
+                    break
+                yield lambda line=line, columns=columns: _zeek_flows(_row(columns, line.split("\t")))
+        if not columns:
+            raise ValueError("there is no line '#fields'; a conn.log begins with such lines")
+
+    return rows()
 
 
 def _zeek_flows(row: Mapping[str, Any]) -> Iterator[Flow]:
-    for dst, end in (("id.resp_h", "orig"), ("id.orig_h", "resp")):
-        counted = row.get(f"{end}_ip_bytes", "-")
-        yield str(row["proto"]), str(row[dst]), 0 if counted == "-" else _whole(str(counted))
+    for src, dst in (("orig", "resp"), ("resp", "orig")):
+        counted = row.get(f"{src}_ip_bytes", "-")
+        size = 0 if counted == "-" else _whole(str(counted))
+        yield Flow(str(row["proto"]), str(row[f"id.{src}_h"]), str(row[f"id.{dst}_h"]), size)
 
 
 def _json_row(line: str) -> dict[str, Any]:
@@ -263,12 +422,18 @@ def _json_row(line: str) -> dict[str, Any]:
     return cast("dict[str, Any]", row)
 
 
-def _row(columns: list[str], line: str, separator: str = ",") -> dict[str, str]:
-    cells = [cell for row in csv.reader([line], delimiter=separator) for cell in row]
+def _row(columns: list[str], cells: list[str]) -> dict[str, str]:
     if len(cells) != len(columns):
-        msg = f"{len(cells)} cells where the header names {len(columns)} columns"
-        raise ValueError(msg)
+        raise ValueError(f"{len(cells)} cells where the header names {len(columns)} columns")
     return {name: cell.strip() for name, cell in zip(columns, cells, strict=True)}
+
+
+def _seconds(text: str) -> float:
+    """A time such as 2025-06-27 19:30:01.100. Raises ValueError."""
+    try:
+        return datetime.fromisoformat(text).replace(tzinfo=UTC).timestamp()
+    except ValueError:
+        raise ValueError(f"{shown(text)} is no time such as 2025-06-27 19:30:01.100") from None
 
 
 def _whole(text: str) -> int:

@@ -5,6 +5,7 @@ Of each target the median of its RTTs counts. Targets are sorted by it and cut i
 there are world servers; each server has its partition's median.
 """
 
+import csv
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
@@ -17,13 +18,22 @@ FEW_TARGETS = 20
 """With fewer in a partition its median moves noticeably with every target."""
 
 _MOST_MISTAKES = 10
+_LONGEST = 10_000  # characters of a line
 _NUMBER = re.compile(r"[0-9]{1,6}(?:\.[0-9]{1,9})?")
-# iputils: "64 bytes from host (192.0.2.1): icmp_seq=1 ttl=55 time=23.1 ms"; the name is left out with -n
-_REPLY = re.compile(r"bytes from (?:\S+ \((?P<named>[^)]+)\)|(?P<plain>[^\s:]+)):?.*? time[=<](?P<ms>[0-9.]+) ?ms")
-_PING_LINE = re.compile(
-    r"PING |--- .* ping statistics ---|\d+ packets transmitted|rtt min/avg/max|round-trip min/avg/max|From |"
-    r"no answer yet|.*[Uu]nreachable|.*[Tt]ime to live exceeded|ping: |.*bytes from .*DUP!"
+# iputils: "64 bytes from host (192.0.2.1): icmp_seq=1 ttl=55 time=23.1 ms"; the name is left out with -n, and words and
+# the decimal point depend on the locale. Any text may precede it, such as the time with -D.
+_REPLY = re.compile(
+    r"(?:\((?P<named>[^\s()]+)\)|(?P<plain>[^\s()]+)) ?: (?:icmp_)?seq=\d+(?: (?:ttl|hlim)=\d+)? "
+    r"[^\s=<]+[=<](?P<ms>\d+(?:[.,]\d+)?) ?ms"
 )
+_PING_LINE = re.compile(
+    r"\bPING |--- \S+ .*---|\d+ .*, \d+ .*, .*\d%|rtt min/avg/max|round-trip min/avg/max|"
+    r"\bicmp_seq=\d+ |no answer yet|[Uu]nreachable|[Tt]ime to live exceeded|\bping: |DUP!"
+)
+_TIME = re.compile(r"\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?")
+_OTHER_UNIT = re.compile(r"(?:rtt|latency|time)[ _(]+(?:s|sec|seconds|us|µs|ns)\b")
+_RTT_NAMES = ("rtt_ms", "rtt", "rtt (ms)", "rtt ms", "ms", "latency_ms", "latency")
+_TARGET_NAMES = ("target", "host", "hostname", "server", "address", "ip", "destination", "dst")
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,27 +48,102 @@ def read_rtts(texts: Iterable[tuple[str, str]]) -> Rtts:
     """Read output of ping or lists of RTTs from files, given as (name, text).
 
     A list has an RTT in milliseconds a line, or target and RTT with a comma between, a target any number of times; a
-    first line without a number names the columns. Empty lines and those that begin with # are ignored.
+    first line without a number names the columns, of which there may be more. With semicolons between the columns,
+    decimals may follow a comma. Empty lines and those that begin with # are ignored.
     """
     by_target: dict[str, list[float]] = {}
     alone: list[float] = []
     mistakes: list[Diagnostic] = []
     for file, text in texts:
-        for number, line in enumerate(text.splitlines(), start=1):
+        columns: _Columns | None = None
+        for number, line in enumerate(text.removeprefix("\ufeff").splitlines(), start=1):
             words = line.strip()
-            if not words or words.startswith("#") or _PING_LINE.match(words):
+            if not words or words.startswith("#"):
                 continue
-            if reply := _REPLY.search(words):
-                by_target.setdefault(reply["named"] or reply["plain"], []).append(float(reply["ms"]))
+            if (reply := _REPLY.search(words)) and "DUP!" not in words:
+                by_target.setdefault(reply["named"] or reply["plain"], []).append(_number(reply["ms"]))
                 continue
-            target, _, rtt = (part.strip() for part in words.rpartition(","))
-            if _NUMBER.fullmatch(rtt):
-                (by_target.setdefault(target, []) if target else alone).append(float(rtt))
-            elif number > 1 or any(character.isdigit() for character in words):
-                what = "neither a line of ping nor an RTT in milliseconds, alone or after a target and a comma"
-                mistakes.append(Diagnostic(file, number, f"{shown(words)} is {what}"))
+            if _PING_LINE.search(words):
+                continue
+            cells = _cells(words)
+            try:
+                if columns is None:
+                    columns = _columns(words, cells)
+                    if not any(character.isdigit() for character in words):
+                        continue
+                target, rtt = columns.read(words, cells)
+            except ValueError as error:
+                mistakes.append(Diagnostic(file, number, f"{shown(words)} {error}"))
+                if columns is None:
+                    break
+            else:
+                (by_target.setdefault(target, []) if target else alone).append(rtt)
     found = sorted([*alone, *(median(rtts) for rtts in by_target.values())])
     return Rtts(tuple(found), tuple(mistakes[:_MOST_MISTAKES]))
+
+
+@dataclass(frozen=True, slots=True)
+class _Columns:
+    """The columns of a list."""
+
+    count: int
+    rtt: int
+    target: int | None
+    named: bool
+
+    def read(self, words: str, cells: list[str]) -> tuple[str, float]:
+        """The target, empty if there is none, and the RTT of a line. Raises ValueError with the rest of a message."""
+        if len(cells) != self.count:
+            raise ValueError(
+                f"has {len(cells)} columns, but the first line {'names' if self.named else 'has'} {self.count}"
+            )
+        target = "" if self.target is None else cells[self.target]
+        rtt = cells[self.rtt].replace(",", ".") if ";" in words else cells[self.rtt]
+        if not _NUMBER.fullmatch(rtt):
+            raise ValueError(
+                "is neither a line of ping nor an RTT in milliseconds, alone or after a target and a comma"
+            )
+        if re.fullmatch(r"[0-9.]+", target) and target.count(".") < 3:
+            hint = "with a decimal comma write {0}.{1}, or name the target, such as t{0},{1}"
+            raise ValueError(f"is ambiguous: {hint.format(target, rtt)}")
+        if _TIME.fullmatch(target):
+            raise ValueError(
+                "begins with a time, not with a target; name the columns in a first line: time,target,rtt_ms"
+            )
+        return target, float(rtt)
+
+
+def _columns(words: str, cells: list[str]) -> _Columns:
+    """The columns by the first line of a list. Raises ValueError."""
+    names = [cell.lower() for cell in cells]
+    if any(character.isdigit() for character in words):
+        if len(cells) > 2:
+            raise ValueError(f"has {len(cells)} columns; name them in a first line, such as time,target,rtt_ms")
+        return _Columns(len(cells), len(cells) - 1, 0 if len(cells) == 2 else None, named=False)
+    if any(_OTHER_UNIT.match(name) for name in names):
+        raise ValueError("names another unit; RTTs are in milliseconds, column rtt_ms")
+    rtt, target = (
+        next((names.index(name) for name in known if name in names), None) for known in (_RTT_NAMES, _TARGET_NAMES)
+    )
+    if len(cells) > 2 and (rtt is None or target is None):
+        which = "rtt_ms" if rtt is None else "target"
+        raise ValueError(
+            f"names {len(cells)} columns, none of them {which}; a column target and a column rtt_ms are needed"
+        )
+    if len(cells) == 1:
+        return _Columns(1, 0, None, named=True)
+    if rtt is None:
+        rtt = 1 - (target or 0)
+    return _Columns(len(cells), rtt, 1 - rtt if target is None else target, named=True)
+
+
+def _cells(words: str) -> list[str]:
+    [cells] = csv.reader([words], delimiter=";" if ";" in words else ",") if len(words) < _LONGEST else [[words]]
+    return [cell.strip() for cell in cells]
+
+
+def _number(text: str) -> float:
+    return float(text.replace(",", "."))
 
 
 def partitions(ms: tuple[float, ...], servers: int) -> list[tuple[float, ...]]:

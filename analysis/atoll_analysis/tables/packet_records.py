@@ -79,6 +79,7 @@ class Decoded:
     other_frames: int  # not IPv4, or left out
     truncated: bool  # the file ends within a packet; it was read up to there
     senders: tuple[Sender, ...] = ()
+    fragments: int = 0  # packets that are parts of larger ones
 
 
 class CaptureError(RunError):
@@ -111,6 +112,7 @@ def decode(
         other_frames=int(last.get("other_frames", 0)),
         truncated=bool(last.get("truncated", False)),
         senders=tuple(Sender(each["address"], each["mac"], each["arp"]) for each in last.get("senders", ())),
+        fragments=int(last.get("fragments", 0)),
     )
 
 

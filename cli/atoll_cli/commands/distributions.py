@@ -11,6 +11,7 @@ import typer
 from atoll_cli.terminal.options import Json, PlainArguments, PlotFile
 from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
+from atoll_core.plural import counted
 
 if TYPE_CHECKING:  # importers are loaded only to import
     from atoll_analysis.importers.flow_records import Imported
@@ -133,6 +134,8 @@ def _warn(found: "Imported") -> None:
     if found.damaged:
         count = f"{found.damaged} of {found.records} records are damaged and were left out"
         print(f"{count}; the first: {found.first_damage}", file=sys.stderr)
+    if found.joined:
+        print(f"{counted(found.joined, 'record')} continue flows of other records and were joined", file=sys.stderr)
     if found.truncated:
         print("the capture ends in the middle of a packet, which was left out", file=sys.stderr)
 

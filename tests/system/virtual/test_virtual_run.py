@@ -66,6 +66,14 @@ def test_a_run_in_virtual_time_is_valid(twice: dict[str, Any]) -> None:
     assert any("virtual time" in note for note in twice["notes"])
 
 
+def test_the_files_of_a_finished_run_are_recorded(twice: dict[str, Any]) -> None:
+    run = RunDir(Path(twice["run_dir"]))
+    recorded = set(json.loads((run.path / "files.json").read_text())["files"])
+    assert {"manifest.json", "events.jsonl", "link.jsonl", "captures/world.pcap.zst", "logs/load-i1.out"} <= recorded
+    assert not any(file.startswith(("tables/", "summary", "report")) for file in recorded)
+    assert run.damages(contents=True) == {}
+
+
 def test_all_clients_begin_at_one_instant(twice: dict[str, Any]) -> None:
     """None before it; the last one later only by what reading the clock costs each of them (256 ns a time)."""
     start = twice["start"]

@@ -3,14 +3,23 @@
 
 import gzip
 import json
+import os
+import re
 import shutil
 import struct
 import subprocess
+import threading
 from collections import Counter
+from collections.abc import Iterator
 from ipaddress import IPv4Network
 from pathlib import Path
 
 import pytest
+from scapy.layers.inet import IP, TCP, UDP, fragment
+from scapy.layers.inet6 import IPv6
+from scapy.layers.l2 import Ether
+from scapy.packet import Packet, Raw
+from scapy.utils import wrpcap
 
 from atoll_analysis.importers.flow_records import Form, Wanted, import_flows
 from atoll_core.errors import DescriptionError
@@ -73,12 +82,218 @@ def test_damaged_records_are_left_out_and_told(name: str, tmp_path: Path) -> Non
     assert found.counts.total() in (22, 23)  # of one direction or of both
 
 
+def test_the_header_of_nfdump_since_1_7_5_is_read() -> None:
+    found = import_flows(RECORDS / "nfdump-1.7.5.csv", None, Wanted(IPv4Network("10.20.0.0/16")), find_binary)
+    assert (found.form, found.counts, found.left_out, found.damaged) == (Form.NFDUMP, Counter([14230, 180]), 1, 0)
+
+
+def test_a_damaged_gzip_is_one_line() -> None:
+    path = RECORDS / "zeek-damaged.log.gz"
+    with pytest.raises(DescriptionError) as refused:
+        import_flows(path, None, Wanted(), find_binary)
+    assert re.fullmatch(rf"{path}(:\d+: after this line|:) the compressed file is damaged; .*", str(refused.value))
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_a_cut_gzip_is_one_line(name: str, tmp_path: Path) -> None:
+    path = tmp_path / f"{name}.gz"
+    packed = gzip.compress((RECORDS / name).read_bytes())
+    path.write_bytes(packed[: len(packed) // 2])
+    with pytest.raises(DescriptionError, match=rf"^{path}.*the compressed file is damaged; copy or export it again$"):
+        import_flows(path, None, Wanted(), find_binary)
+
+
+@pytest.mark.parametrize("name", FILES)
+def test_files_may_be_compressed_or_come_through_a_pipe(name: str, tmp_path: Path) -> None:
+    content = (RECORDS / name).read_bytes()
+    (tmp_path / f"{name}.gz").write_bytes(gzip.compress(content))
+    assert import_flows(tmp_path / f"{name}.gz", None, ISLAND, find_binary).counts == DOWNLOADS
+    os.mkfifo(tmp_path / "pipe")
+    writer = threading.Thread(target=(tmp_path / "pipe").write_bytes, args=(content,))
+    writer.start()
+    assert import_flows(tmp_path / "pipe", None, ISLAND, find_binary).counts == DOWNLOADS
+    writer.join()
+
+
+@pytest.mark.parametrize("name", ["nfdump.csv", "argus.csv", "conn.log"])
+def test_files_one_after_the_other_and_a_byte_order_mark_are_read(name: str, tmp_path: Path) -> None:
+    text = (RECORDS / name).read_text()
+    other = text.replace("10.20.0.", "10.20.1.")
+    (tmp_path / name).write_text(f"\ufeff{text}{other}", encoding="utf-8")
+    found = import_flows(tmp_path / name, None, ISLAND, find_binary)
+    assert (found.counts, found.damaged) == (DOWNLOADS + DOWNLOADS, 0)
+
+
+def test_a_zeek_header_within_a_log_names_the_columns_from_there(tmp_path: Path) -> None:
+    lines = (RECORDS / "conn.log").read_text().splitlines()
+    (tmp_path / "conn.log").write_text(
+        "\n".join([*lines, *("\t".join([line.split("\t")[0], "x", *line.split("\t")[1:]]) for line in lines)])
+    )
+    found = import_flows(tmp_path / "conn.log", None, ISLAND, find_binary)
+    assert (found.counts, found.damaged) == (DOWNLOADS + DOWNLOADS, 0)
+
+
+def argus_records(capture: Path, folder: Path) -> str:
+    argus = shutil.which("argus", path="/usr/sbin:/usr/bin") or ""
+    subprocess.run([argus, "-r", str(capture), "-w", str(folder / "argus")], capture_output=True, check=True)
+    return str(folder / "argus")
+
+
+def argus_csv(program: str, records: str) -> bytes:
+    columns = "proto,saddr,sport,daddr,dport,stime,ltime,spkts,dpkts,sbytes,dbytes,state"
+    argv = [program, "-u", "-n", "-c", ",", "-r", records, "-s", columns, "-", "ip"]
+    return subprocess.run(argv, capture_output=True, check=True).stdout
+
+
+def connection(begin_s: float, client: str, port: int, packets: int, size: int) -> Iterator[Packet]:
+    """A download from 198.51.100.7 with a packet each second."""
+    up, down = ({"src": client, "dst": "198.51.100.7"}, {"src": "198.51.100.7", "dst": client})
+
+    def packet(at_s: float, addresses: dict[str, str], flags: str, seq: int, size: int = 0) -> Packet:
+        sport, dport = (port, 443) if addresses is up else (443, port)
+        made = (
+            Ether()
+            / IP(**addresses)
+            / TCP(sport=sport, dport=dport, flags=flags, seq=seq + 100_000 * round(begin_s))
+            / Raw(bytes(size))
+        )
+        made.time = 1_700_000_000 + begin_s + at_s
+        return made
+
+    yield packet(0, up, "S", 0)
+    yield packet(0.1, down, "SA", 0)
+    for number in range(packets):
+        yield packet(number + 0.2, down, "PA", 1 + number * size, size)
+        yield packet(number + 0.3, up, "A", 1)
+    yield packet(packets, down, "FA", 1 + packets * size)
+    yield packet(packets + 0.1, up, "FA", 1)
+
+
+@pytest.fixture(scope="module")
+def traffic(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A capture of a flow of ten minutes, of short ones, and of datagrams."""
+    packets = [
+        *connection(0, "10.20.0.1", 40001, 600, 500),
+        *connection(5, "10.20.0.1", 40002, 3, 700),
+        *connection(7, "10.20.0.2", 40003, 90, 300),
+    ]
+    for second in range(3):
+        made = Ether() / IP(src="198.51.100.9", dst="10.20.0.2") / UDP(sport=53, dport=5555) / Raw(bytes(200))
+        made.time = 1_700_000_050 + second
+        packets.append(made)
+    other = Ether() / IPv6(src="2001:db8::1", dst="2001:db8::2") / UDP(sport=1, dport=2) / Raw(bytes(50))
+    other.time = 1_700_000_060
+    path = tmp_path_factory.mktemp("traffic") / "traffic.pcap"
+    wrpcap(str(path), sorted([*packets, other], key=lambda packet: packet.time))
+    return path
+
+
+def download(packets: int, size: int) -> int:
+    """IP bytes of a connection to its client."""
+    return packets * (40 + size) + 2 * 40
+
+
+TO_ISLAND = Counter([download(600, 500), download(3, 700), download(90, 300), 3 * 228])
+
+
+def test_a_capture_has_whole_flows(traffic: Path) -> None:
+    assert import_flows(traffic, None, Wanted(ISLAND.to), find_binary).counts == TO_ISLAND
+
+
+@pytest.mark.skipif(not shutil.which("nfpcapd"), reason="nfdump is not here (apt install nfdump)")
+@pytest.mark.parametrize("aggregated", [[], ["-a"]], ids=["active timeout", "aggregated"])
+def test_nfdump_and_its_newer_header_have_the_flows_of_the_capture(
+    traffic: Path, aggregated: list[str], tmp_path: Path
+) -> None:
+    (tmp_path / "flows").mkdir()
+    subprocess.run(["nfpcapd", "-r", str(traffic), "-w", str(tmp_path / "flows")], capture_output=True, check=True)
+    argv = ["nfdump", "-R", str(tmp_path / "flows"), *aggregated, "-o", "csv"]
+    text = subprocess.run(argv, capture_output=True, check=True, text=True).stdout
+    table = [line.split(",") for line in text.partition("Summary")[0].splitlines()]
+    place = {name: number for number, name in enumerate(table[0])}
+    names = "firstSeen,duration,proto,srcAddr,srcPort,dstAddr,dstPort,packets,bytes,flows"
+    rows = [
+        [row[place[name]] for name in ("ts", "td", "pr", "sa", "sp", "da", "dp", "ipkt", "ibyt")] for row in table[1:]
+    ]
+    newer = "\n".join([names, *(",".join([*row, "1"]) for row in rows)])
+    for header, csv in (("old", text), ("new", newer)):
+        (tmp_path / f"{header}.csv").write_text(csv)
+        found = import_flows(tmp_path / f"{header}.csv", None, Wanted(ISLAND.to), find_binary)
+        assert (found.counts, found.damaged) == (TO_ISLAND, 0)
+        assert (found.joined > 0) == (not aggregated)
+
+
+@pytest.mark.skipif(
+    not shutil.which("argus", path="/usr/sbin:/usr/bin") or not shutil.which("ra"), reason="no Argus here"
+)
+@pytest.mark.parametrize("program", ["ra", "racluster"])
+def test_argus_has_the_flows_of_the_capture(traffic: Path, program: str, tmp_path: Path) -> None:
+    records = argus_records(traffic, tmp_path)
+    (tmp_path / "now.csv").write_bytes(argus_csv(program, records))
+    found = import_flows(tmp_path / "now.csv", None, Wanted(ISLAND.to), find_binary)
+    assert (found.counts, found.damaged) == (TO_ISLAND, 0)
+    assert (found.joined > 100) == (program == "ra")
+
+
+@pytest.mark.skipif(
+    not shutil.which("argus", path="/usr/sbin:/usr/bin") or not shutil.which("ra"), reason="no Argus here"
+)
+def test_connections_on_ports_that_were_used_before_are_flows_of_their_own(tmp_path: Path) -> None:
+    """In a capture and in records of `ra`; `racluster` adds them up."""
+    packets = [*connection(0, "10.20.0.1", 40002, 3, 700), *connection(15, "10.20.0.1", 40002, 4, 700)]
+    wrpcap(str(tmp_path / "a.pcap"), sorted(packets, key=lambda packet: packet.time))
+    (tmp_path / "ra.csv").write_bytes(argus_csv("ra", argus_records(tmp_path / "a.pcap", tmp_path)))
+    for name in ("a.pcap", "ra.csv"):
+        counts = import_flows(tmp_path / name, None, Wanted(ISLAND.to), find_binary).counts
+        assert counts == Counter([download(3, 700), download(4, 700)])
+
+
+RECORD = "2026-11-21 16:{},{},TCP,1.2.3.4,1,10.20.0.1,2,{},{}"
+
+
+@pytest.mark.parametrize(
+    ("records", "sizes"),
+    [
+        ([("00:00", 300, "....S.", 5), ("05:01", 300, "......", 6), ("10:02", 9, ".....F", 7)], [18]),
+        ([("05:01", 300, "......", 6), ("00:00", 300, "....S.", 5)], [11]),  # in any order
+        ([("00:00", 1, "....SF", 5), ("00:02", 1, "....SF", 6)], [5, 6]),  # another connection
+        ([("00:00", 1, "......", 5), ("01:30", 1, "......", 6)], [5, 6]),  # idle for longer than exporters wait
+        ([("00:00", 1, "..R...", 5), ("00:02", 1, "......", 6)], [5, 6]),  # ended
+    ],
+)
+def test_records_that_continue_a_flow_are_joined(
+    records: list[tuple[str, int, str, int]], sizes: list[int], tmp_path: Path
+) -> None:
+    lines = [RECORD.format(begin, lasts, flags, size) for begin, lasts, flags, size in records]
+    (tmp_path / "a.csv").write_text("\n".join(["ts,td,pr,sa,sp,da,dp,flg,ibyt", *lines]))
+    found = import_flows(tmp_path / "a.csv", None, Wanted(), find_binary)
+    assert (found.counts, found.joined) == (Counter(sizes), len(records) - len(sizes))
+
+
+def test_fragments_of_a_datagram_are_of_its_flow(tmp_path: Path) -> None:
+    datagrams = [
+        IP(src="198.51.100.9", dst="10.20.0.1", id=number) / UDP(sport=53, dport=5556) / Raw(bytes(3000))
+        for number in (7, 8)
+    ]
+    frames = [Ether() / part for datagram in datagrams for part in fragment(datagram, fragsize=1400)]
+    wrpcap(str(tmp_path / "a.pcap"), frames)
+    found = import_flows(tmp_path / "a.pcap", None, Wanted(), find_binary)
+    assert found.counts == Counter([2 * (3 * 20 + 8 + 3000)])
+
+
 def test_a_capture_that_was_cut_is_read_up_to_there(tmp_path: Path) -> None:
     (tmp_path / "cut.pcap").write_bytes((RECORDS / "sample.pcap").read_bytes()[:-30])
     found = import_flows(tmp_path / "cut.pcap", None, ISLAND, find_binary)
     assert found.truncated
     assert found.counts == DOWNLOADS
 
+
+OLD = "ts,td,pr,sa,sp,da,dp,ibyt\n"  # nfdump's names before 1.7.5
+AT = "2026-11-21 16:13:24,0.5"
+ARGUS_CLOCK = (
+    "Proto,SrcAddr,Sport,DstAddr,Dport,StartTime,LastTime,SrcPkts,DstPkts,SrcBytes,DstBytes",
+    "tcp,10.20.0.1,36733,10.20.0.2,5001,16:13:24.564406,16:13:24.567967,5,5,346,438",
+)
 
 REFUSED = [
     ("", None, ":1: its first line has no known format; name the format: --format, one of nfdump, argus, zeek, pcap"),
@@ -87,19 +302,31 @@ REFUSED = [
         None,
         ":1: its first line has no known format; name the format: --format, one of nfdump, argus, zeek, pcap",
     ),
-    ("a,b\n1,2\n", Form.NFDUMP, ":1: there is no column pr; export with: nfdump -r FILE -o csv (without -q)"),
-    ("pr,sa,da,ibyt\n", None, ": has no flow to import: no record"),
+    ("a,b\n1,2\n", Form.NFDUMP, ":1: there is no column firstSeen; export with: nfdump -r FILE -o csv (without -q)"),
+    (OLD, None, ": has no flow to import: no record"),
     (
-        "pr,sa,da,ibyt\nTCP,1.2.3.4,5.6.7.8,9\n",
+        f"{OLD}{AT},TCP,1.2.3.4,1,5.6.7.8,2,9\n",
         None,
-        ": has no flow to import: none of its flows matches --to and --protocol",
+        ": has no flow to import: none of its flows is of IPv4 and matches --to and --protocol",
     ),
     (
-        "pr,sa,da,ibyt\nTCP,1.2.3.4,10.20.0.1,many\n",
+        f"{OLD}{AT},TCP,1.2.3.4,1,10.20.0.1,2,many\n",
         None,
-        ":3: has no flow to import: 'many' is not a number of bytes or packets",
+        ":2: has no flow to import: 'many' is not a number of bytes or packets",
     ),
-    ("pr,sa,da,ibyt\nTCP,1.2.3.4,::1,9\n", None, "(an IPv4 address)"),
+    (f"{OLD}{AT},TCP,1.2.3.4,1,::1,2,9\n", None, ": has no flow to import: none of its flows is of IPv4 and matches"),
+    (f"{OLD}{AT},TCP,1.2.3.4,1,x.y,2,9\n", None, ":2: has no flow to import: 'x.y' does not appear to be an IPv4 or"),
+    (f"{OLD}1.1.2026,1,TCP,1.2.3.4,1,10.20.0.1,2,9\n", None, "'1.1.2026' is no time such as 2025-06-27 19:30:01.100"),
+    ("pr,sa,da,ibyt\nTCP,1.2.3.4,5.6.7.8,9\n", None, ":1: there is no column firstSeen; export with: nfdump -r FILE"),
+    (
+        "Proto,SrcAddr,DstAddr,SrcPkts,DstPkts,SrcBytes,DstBytes\n",
+        None,
+        ":1: there is no column Sport; export with: ra",
+    ),
+    ("\n".join(ARGUS_CLOCK), None, "'16:13:24.564406' is no time in seconds; export with: ra -u -n -c ,"),
+    (f"{OLD}{'x' * 200_000}\n", None, ":2: has no flow to import: 1 cells where the header names 8 columns"),
+    (f"{OLD}{AT},TCP,1.2.3.4,1,{'x' * 200_000},2,9\n", None, "2: has no flow to import: 'xxx"),
+    ("x" * 200_000, None, ":1: its first line has no known format"),
     ("#separator \\x09\n#path conn\n", None, "there is no line '#fields'; a conn.log begins with such lines"),
     ('{"ts": 1}\n', None, "has no flow to import: a column is missing"),
     ("\n\r\r\n", None, "is pcapng; make pcap of it: editcap -F pcap records.csv records.pcap"),
@@ -129,7 +356,7 @@ def test_the_verb_writes_a_distribution_that_an_experiment_reads_and_draws_it(tm
     argv = [ATOLL, "distributions", "import", str(RECORDS / "argus.csv"), "--to", "10.20.0.0/16", "--protocol", "tcp"]
     argv += ["--out", "sizes.csv", "--plot", "sizes.png"]
     done = subprocess.run(argv, cwd=tmp_path, capture_output=True, text=True, check=True)
-    assert "format: argus, records: 18, flows: 12, left out: 16, damaged: 0" in done.stdout
+    assert "format: argus, records: 16, flows: 12, left out: 16, damaged: 0" in done.stdout
     assert (tmp_path / "sizes.png").read_bytes().startswith(b"\x89PNG")
     text = (tmp_path / "sizes.csv").read_text()
     assert text.splitlines() == [
@@ -163,10 +390,5 @@ def test_what_nfdump_makes_of_the_capture_today_is_read_as_the_committed_file(tm
     not shutil.which("argus", path="/usr/sbin:/usr/bin") or not shutil.which("ra"), reason="no Argus here"
 )
 def test_what_argus_makes_of_the_capture_today_is_read_as_the_committed_file(tmp_path: Path) -> None:
-    records = str(tmp_path / "argus")
-    argus = shutil.which("argus", path="/usr/sbin:/usr/bin") or ""
-    subprocess.run([argus, "-r", str(RECORDS / "sample.pcap"), "-w", records], capture_output=True, check=True)
-    columns = "proto,saddr,daddr,spkts,dpkts,sbytes,dbytes"
-    text = subprocess.run(["ra", "-n", "-c", ",", "-r", records, "-s", columns], capture_output=True, check=True).stdout
-    (tmp_path / "now.csv").write_bytes(text)
+    (tmp_path / "now.csv").write_bytes(argus_csv("ra", argus_records(RECORDS / "sample.pcap", tmp_path)))
     assert import_flows(tmp_path / "now.csv", None, ISLAND, find_binary).counts == DOWNLOADS

@@ -66,6 +66,70 @@ def test_lists_of_rtts_are_read(text: str) -> None:
     assert (found.ms, found.mistakes) == ((1.5, 2.0, 30.0), ())
 
 
+@pytest.mark.parametrize(
+    ("text", "ms"),
+    [
+        ("\ufeff1.5\n2\n", (1.5, 2.0)),
+        ("2001:db8::1,1.5\n2001:db8::2,2\n2001:db8::1,2.5\n", (2.0, 2.0)),
+        ('"a, a city",1.5\n"b","2"\n', (1.5, 2.0)),
+        ("ziel;rtt_ms\na;23,1\na;25,1\nb;7\n", (7.0, 24.1)),  # a spreadsheet of a locale with decimal commas
+        ("time,host,rtt_ms\n10:00,a,1\n11:00,a,2\n10:00,b,9\n", (1.5, 9.0)),
+        ("rtt_ms,target\n1,a\n2,a\n9,b\n", (1.5, 9.0)),
+        ("# of today\n\ntime,server,rtt,ttl\n10:00,a,1,64\n", (1.0,)),
+    ],
+)
+def test_columns_are_those_that_the_header_names(text: str, ms: tuple[float, ...]) -> None:
+    found = read_rtts([("rtts.csv", text)])
+    assert (found.ms, found.mistakes) == (ms, ())
+
+
+@pytest.mark.parametrize(
+    ("text", "mistake"),
+    [
+        ("23,1\n", ":1: '23,1' is ambiguous: with a decimal comma write 23.1, or name the target, such as t23,1"),
+        ("1,23.1\n", ":1: '1,23.1' is ambiguous: "),
+        ("1700000000.5,23.1\n", ":1: '1700000000.5,23.1' is ambiguous: "),
+        ("a,20.0,23.1\n", ":1: 'a,20.0,23.1' has 3 columns; name them in a first line, such as time,target,rtt_ms"),
+        ("time,host,jitter\n1,a,2\n", ":1: 'time,host,jitter' names 3 columns, none of them rtt_ms; "),
+        ("rtt_ms,time,city\n2,1,a\n", ":1: 'rtt_ms,time,city' names 3 columns, none of them target; "),
+        ("target,rtt_ms\na,b,2\n", ":2: 'a,b,2' has 3 columns, but the first line names 2"),
+        ("2026-11-28 10:00:00,23.1\n", ":1: '2026-11-28 10:00:00,23.1' begins with a time, not with a target; "),
+        ("10:00,23.1\n", ":1: '10:00,23.1' begins with a time, not with a target; "),
+        ("target,rtt_s\na,0.02\n", ":1: 'target,rtt_s' names another unit; RTTs are in milliseconds, column rtt_ms"),
+        ("target,rtt (us)\na,20000\n", ":1: 'target,rtt (us)' names another unit; "),
+        ("a;b;23,1\n", ":1: 'a;b;23,1' has 3 columns; "),
+    ],
+)
+def test_a_line_that_may_be_misread_is_refused(text: str, mistake: str) -> None:
+    found = read_rtts([("rtts.csv", text)])
+    assert found.ms == ()
+    assert str(found.mistakes[0]).startswith(f"rtts.csv{mistake}")
+
+
+REPLIES = """\
+64 bytes from 2001:db8::1: icmp_seq=1 ttl=55 time=20.5 ms
+64 bytes from ns.example.net (2001:db8::2): icmp_seq=1 ttl=55 time=30.5 ms
+[1764324000.123456] 64 bytes from 192.0.2.1: icmp_seq=1 ttl=55 time=40 ms
+2026-11-28 10:00:00 PING 192.0.2.2 (192.0.2.2) 56(84) bytes of data.
+2026-11-28 10:00:00 64 bytes from 192.0.2.2: icmp_seq=1 ttl=55 time=50 ms
+2026-11-28 10:00:09 --- 192.0.2.2 ping statistics ---
+PING 192.0.2.3 (192.0.2.3) 56(84) Bytes Daten.
+64 Bytes von 192.0.2.3: icmp_seq=1 ttl=55 Zeit=60,5 ms
+64 Bytes von server (192.0.2.4): icmp_seq=1 ttl=55 Zeit=70,5 ms
+--- 192.0.2.3 ping-Statistik ---
+2 Pakete übertragen, 2 empfangen, 0% Paketverlust, Zeit 1001ms
+64 octets de 192.0.2.5 : icmp_seq=1 ttl=55 temps=80,5 ms
+2 paquets transmis, 2 reçus, 0% packet loss, time 1001ms
+64 bytes from 192.0.2.6: seq=0 ttl=64 time=90.050 ms
+"""
+
+
+def test_replies_of_ping_in_other_locales_of_ipv6_and_with_dates_are_read() -> None:
+    found = read_rtts([("pings.txt", REPLIES)])
+    assert found.mistakes == ()
+    assert found.ms == (20.5, 30.5, 40.0, 50.0, 60.5, 70.5, 80.5, 90.05)
+
+
 def test_what_is_no_rtt_is_told_with_its_line() -> None:
     found = read_rtts([("a.txt", "1\n2 ms\n"), ("b.txt", "5\n\nfar\n-3\n")])
     what = "neither a line of ping nor an RTT in milliseconds, alone or after a target and a comma"
