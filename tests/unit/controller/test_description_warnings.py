@@ -42,6 +42,13 @@ def warned(project: Path, *settings: str) -> list[str]:
                 "transfer's start; usual is at least twice the time that the transfer takes: 200.0 s"
             ),
         ),
+        (
+            ["chain=[tap-i, sat, tap-w]"],
+            (
+                "chain: tap-i is at the world's end of the chain and tap-w at the island's; usual is the order from "
+                "world to island"
+            ),
+        ),
         (["ping.interval=1 min"], "ping: interval: 1 min is not shorter than the duration, 1 min; usual is 100 ms"),
         (
             ["ping.interval=2 ms"],
