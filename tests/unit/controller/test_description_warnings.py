@@ -139,7 +139,7 @@ def test_closed_loops_of_the_laboratory_overbook_nothing(
     ("loss", "words"),
     [
         ("60 %", "60 % of the packets are lost; usual is less than 50 %"),
-        ("100 %", "100 % of the packets are lost; usual is less than 50 %"),
+        ("99 %", "99 % of the packets are lost; usual is less than 50 %"),
         ("{bit_error: 1e-3}", "100 % of the packets are lost; usual is less than 50 %"),
         (
             "{model: gilbert-elliott, good_to_bad: 30 %, bad_to_good: 20 %}",
