@@ -48,15 +48,19 @@ def error_from_message(path: Path, message: str, otherwise: RunError) -> RunErro
 def replacing(path: Path) -> Generator[Path]:
     """Yield a temporary path in the folder of ``path``, which replaces it if the block succeeds and is removed if not.
 
-    Raises RunError when the disk is full or the place cannot be written.
+    Of a link the file that it names is replaced. Raises RunError when the disk is full or the place cannot be written,
+    and for a device or a pipe, which would be gone.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    if path.exists() and not path.is_file():
+        raise RunError(f"{path} could not be written: it is not a regular file")
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with plain_errors(path):
             yield temporary
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
-            temporary.replace(path)
+            temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
 

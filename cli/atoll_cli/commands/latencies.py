@@ -9,7 +9,7 @@ from typing import Annotated
 import typer
 
 from atoll_cli.terminal.options import PlainArguments, integer_option
-from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
+from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
 
 _LAST_VLAN = 4094  # IEEE 802.1Q, table 9-2
@@ -44,6 +44,7 @@ def import_(
     from atoll_core.description.yaml_document import label, read_text
 
     require_ending("--plot", plot, IMAGE_ENDINGS)
+    refuse_overwriting({"--out": out, "--plot": plot}, files)
     last = first_vlan + servers - 1
     if last > _LAST_VLAN:
         classes = f"{servers} classes from {first_vlan} on end at VLAN id {last}"
@@ -67,7 +68,7 @@ def import_(
     if plot:
         from atoll_dashboards.report.import_plots import draw_rtts
 
-        write_file("--plot", plot, lambda: draw_rtts(found.ms, named, plot))
+        write_file("--plot", plot, draw_rtts(found.ms, named, plot.suffix.lower()))
     if as_json:
         print(json.dumps({"file": str(out), "targets": len(found.ms), "few": few, "rtt_ms": dict(named)}))
         return

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from atoll_cli.terminal.options import Json, PlainArguments, PlotFile, integer_option, number_option
-from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
+from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import PlanError
 from atoll_core.plural import counted
 
@@ -193,6 +193,7 @@ def losses(
     from atoll_analysis.run_directory import RunDir
     from atoll_core.description.link_trace import loss_trace_text
 
+    refuse_overwriting({"--out": out}, [run])
     found = fates_of_packets(RunDir.open(run), link)
     write_file("--out", out, loss_trace_text(found.lost, [f"losses of {found.link} in {run}"]))
     packets, lost = len(found.lost), sum(found.lost)
@@ -241,11 +242,12 @@ def _write(made: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, r
     delays = [row.delay.ms for row in made.rows if row.delay]
     rates = [row.rate.bit_s for row in made.rows if row.rate]
     require_ending("--plot", plot, IMAGE_ENDINGS)
+    refuse_overwriting({"--out": out, "--plot": plot})
     write_file("--out", out, trace_csv(made, [remark]))
     if plot:
         from atoll_dashboards.report.trace_plot import draw_trace
 
-        write_file("--plot", plot, lambda: draw_trace(made, lasts, plot))
+        write_file("--plot", plot, draw_trace(made, lasts, plot.suffix.lower()))
     if as_json:
         facts = {"trace": str(out), "rows": len(made.rows), "duration_s": lasts.s, "blockages": made.blockages}
         facts |= {"delay_ms": [min(delays), max(delays)]} if delays else {}

@@ -108,15 +108,6 @@ impl HostSettings {
         if self.local.is_some() {
             sysctls.push(("net.ipv4.conf.lo.rp_filter".to_owned(), "0".to_owned()));
         }
-        let each = |setting: &str, value: &str| -> Vec<(String, String)> {
-            let names = self
-                .interfaces
-                .iter()
-                .map(|each| each.name.replace('.', "/"));
-            names
-                .map(|name| (format!("net.ipv4.conf.{name}.{setting}"), value.to_owned()))
-                .collect()
-        };
         match self.forwarding {
             // Not `ip_forward`: setting that changes sysctls of every interface.
             Some(true) => {
@@ -124,15 +115,26 @@ impl HostSettings {
                     "net.ipv4.conf.all.send_redirects".to_owned(),
                     "0".to_owned(),
                 ));
-                sysctls.extend(each("send_redirects", "0"));
-                sysctls.extend(each("accept_redirects", "0"));
-                sysctls.extend(each("forwarding", "1"));
+                sysctls.extend(self.of_each_interface("send_redirects", "0"));
+                sysctls.extend(self.of_each_interface("accept_redirects", "0"));
+                sysctls.extend(self.of_each_interface("forwarding", "1"));
             }
-            Some(false) => sysctls.extend(each("forwarding", "0")),
+            Some(false) => sysctls.extend(self.of_each_interface("forwarding", "0")),
             None => {}
         }
         sysctls.extend(self.sysctls.iter().cloned());
         sysctls
+    }
+
+    /// An IPv4 sysctl of each interface.
+    pub fn of_each_interface(&self, setting: &str, value: &str) -> Vec<(String, String)> {
+        let names = self
+            .interfaces
+            .iter()
+            .map(|each| each.name.replace('.', "/"));
+        names
+            .map(|name| (format!("net.ipv4.conf.{name}.{setting}"), value.to_owned()))
+            .collect()
     }
 
     /// Input of `ip -batch -`. ARP goes off first: changing that flag empties the neighbour table.
