@@ -77,8 +77,8 @@ class Document:
         for key in place:
             if isinstance(at, str) or not isinstance(at, (dict, list)):
                 break
-            entries: Any = dict(enumerate(cast("list[Any]", at))) if isinstance(at, list) else at
-            at = entries.get(key)
+            within = cast("list[Any] | dict[Any, Any]", at)
+            at = dict(enumerate(within)).get(cast(Any, key)) if isinstance(within, list) else within.get(key)
         return at if isinstance(at, str) else str(value)
 
     def mistake(self, place: Place, message: str) -> Diagnostic:
