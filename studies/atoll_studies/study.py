@@ -23,6 +23,7 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration
+from atoll_studies.figure_names import suggest_figure
 from atoll_studies.statistics.flow_sample import Control
 from atoll_studies.statistics.stopping import Stop
 from atoll_studies.statistics.warm_up import whole_windows, windows_of
@@ -263,9 +264,8 @@ class _Resolver:
     def check_figures(self) -> None:
         for index, name in enumerate(self.raw.figures):
             if self.known_figures and name not in self.known_figures:
-                self.wrong(
-                    ("figures", index), f"unknown figure {shown(name)}; {suggest(name, self.known_figures, 'figures')}"
-                )
+                remedy = suggest_figure(name, self.known_figures)
+                self.wrong(("figures", index), f"unknown figure {shown(name)}; {remedy}")
 
     def check_stop(self) -> None:
         stop = self.raw.stop
@@ -275,7 +275,7 @@ class _Resolver:
             if given is not None:
                 self.wrong((key,), f"both 'stop' and '{key}'; 'stop' has the number of repetitions, remove '{key}'")
         if self.known_figures and stop.figure not in self.known_figures and self.parsed.reads(("stop", "figure")):
-            known = suggest(stop.figure, self.known_figures, "figures")
+            known = suggest_figure(stop.figure, self.known_figures)
             self.wrong(("stop", "figure"), f"unknown figure {shown(stop.figure)}; {known}")
         if stop.min > stop.max and self.parsed.reads(("stop", "max")):
             self.wrong(("stop", "min"), f"min {stop.min} is more than max {stop.max}; write at most {stop.max}")

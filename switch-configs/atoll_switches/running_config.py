@@ -12,10 +12,25 @@ from dataclasses import dataclass
 from atoll_core.errors import PlanError
 from atoll_switches.configuration import port_ranges
 
-_CONTEXTS = re.compile(r"(vlan \d+|openflow|instance .+)$")
+_CONTEXTS = re.compile(r"(vlan \d+|openflow|instance .+|interface .+)$")
 _PORTS = re.compile(r"(?P<how>untagged|tagged) (?P<ports>\S+)$")
-_PORT_RANGE = re.compile(r"([A-Z]?)(\d+)(?:-([A-Z]?)(\d+))?$")
+_PORT_RANGE = re.compile(r"(?P<unit>[A-Z]|\d+/)?(?P<first>\d+)(?:-(?:[A-Z]|\d+/)?(?P<last>\d+))?$")
+_FIRST_MEMBER = "1/"  # of a stack: its ports have the same numbers in OpenFlow
 _NAMES = ("hostname", "name")  # commands whose words are the user's own
+
+# Commands outside `interface` that change how ports work, before the list of the ports.
+_OF_PORTS = re.compile(
+    r"(trunk|lacp|port-security|loop-protect|mirror-port|broadcast-limit|rate-limit|filter source-port"
+    r"|aaa port-access( [a-z-]+)?) (?P<ports>[\dA-Z/,-]+)( |$)"
+)
+# Commands in `interface` that let a port work as it does without them.
+_HARMLESS = re.compile(r"name |enable$|speed-duplex auto$|(no )?power-over-ethernet|no (lacp|disable)$")
+_OF_VLAN = re.compile(r"(?P<how>untagged|tagged) vlan (?P<vlans>\S+)$")  # of newer switches, in `interface`
+
+# What a terminal adds to the text: control sequences, its pager, the prompt with a command.
+_TERMINAL = re.compile(r"\x1b\[[0-9;?]*[A-Za-z]|-- MORE --[^\x1b\n]*|\r")
+_PROMPT = re.compile(r"[^\s\"]+[#>]( |$)")
+_REST_OF_PORTS = re.compile(r"(?=.*\d)[\dA-Za-z/,-]+$")  # a list of ports that the terminal wrapped
 
 # What running-config leaves out, as it is the default: the command that would be there instead.
 _DEFAULTS = {
@@ -42,17 +57,18 @@ class ConfigDifference:
 def config_differences(wanted: str, running: str) -> tuple[ConfigDifference, ...]:
     """The differences that matter to the lab, by context.
 
-    Raises PlanError for a text that is no configuration, and for ports with the letters of a chassis, whose numbers in
-    OpenFlow only the switch knows.
+    Raises PlanError for a text that is no configuration, and for ports of the lab's VLANs with the letters of a chassis
+    or the members of a stack, whose numbers in OpenFlow only the switch knows.
     """
     needed, held = (
         {each for each in _commands(text) if each[1].split()[0] not in _NAMES} for text in (wanted, running)
     )
     if not any(command.startswith("vlan ") for _, command in held):
         raise PlanError("no VLAN was found: this is not what `show running-config` of a ProCurve prints")
-    if lettered := sorted({command for _, command in held if re.match(r"(un)?tagged [A-Z]", command)}):
+    vlans = {context for context, _ in needed if context}
+    if unknown := sorted(command for context, command in held if context in vlans and _is_of_unknown_port(command)):
         raise PlanError(
-            f"its ports have letters ({lettered[0].split()[1]}), and their numbers in OpenFlow are not in its "
+            f"its ports are not numbers alone ({unknown[0].split()[1]}), and their numbers in OpenFlow are not in its "
             "configuration: replace them by the numbers of `show openflow instance aggregate port-statistics`, then "
             "compare again"
         )
@@ -73,6 +89,11 @@ def _joined(found: Iterable[ConfigDifference]) -> Iterator[ConfigDifference]:
         yield ConfigDifference(context, f"{how} {port_ranges(sorted(numbers))}", missing)
 
 
+def _is_of_unknown_port(command: str) -> bool:
+    found = _PORTS.match(command)
+    return found is not None and not found["ports"].isdecimal() and bool(_PORT_RANGE.match(found["ports"]))
+
+
 def _is_default(context: _Context, command: str, held: set[tuple[_Context, str]]) -> bool:
     return command in _DEFAULTS and (context, _DEFAULTS[command]) not in held
 
@@ -84,6 +105,10 @@ def _contradicting(needed: set[tuple[_Context, str]], held: set[tuple[_Context, 
     for context, command in held - needed:
         words = command.split()
         about_port = bool(_PORTS.match(command)) and words[1] in ports
+        if context and context[0].startswith("interface "):
+            about_port = context[0].split()[1] in ports and not _HARMLESS.match(command)
+        elif found := _OF_PORTS.match(command):
+            about_port = not ports.isdisjoint(_each_port(found["ports"]))
         opposite = (context, command) in {(where, _DEFAULTS[each]) for where, each in needed if each in _DEFAULTS}
         of_lab = context in contexts and context[0] != "openflow"
         of_openflow = context in contexts and context[0] == "openflow" and not _adds(context, command, needed)
@@ -99,10 +124,8 @@ def _adds(context: _Context, command: str, needed: Iterable[tuple[_Context, str]
 def _commands(text: str) -> Iterator[tuple[_Context, str]]:
     """Each command with its context; contexts end by ``exit``, or by a command at the depth of an outer one."""
     inside: list[tuple[int, str]] = []
-    for line in text.splitlines():
+    for line in _lines(text):
         words = " ".join(line.split())
-        if not words or words.startswith(";") or words == "Running configuration:":
-            continue
         depth = len(line) - len(line.lstrip())
         if words == "exit":
             if inside:
@@ -112,10 +135,41 @@ def _commands(text: str) -> Iterator[tuple[_Context, str]]:
             inside.pop()
         context = tuple(name for _, name in inside)
         if _CONTEXTS.match(words):
-            yield context, words
+            if not words.startswith("interface "):
+                yield context, words
             inside.append((depth, words))
+        elif context and context[0].startswith("interface "):
+            for port in _each_port(context[0].split()[1]):
+                yield from _of_interface(port, words)
+        else:
+            yield from ((context, command) for command in _by_port(_unquoted(words)))
+
+
+def _lines(text: str) -> Iterator[str]:
+    """The lines of a configuration without what a terminal adds; lists of ports that it wrapped are whole."""
+    before = ""
+    for line in _TERMINAL.sub("", text).splitlines():
+        words = line.strip()
+        if not words or words.startswith(";") or words == "Running configuration:" or _PROMPT.match(line):
             continue
-        yield from ((context, command) for command in _by_port(_unquoted(words)))
+        if before and _REST_OF_PORTS.match(line):
+            before += f" {words}" if before.endswith("tagged") else words
+            continue
+        if before:
+            yield before
+        before = line.rstrip()
+    if before:
+        yield before
+
+
+def _of_interface(port: str, command: str) -> Iterator[tuple[_Context, str]]:
+    """A command of an interface; that it is in a VLAN is one of the VLAN, too."""
+    found = _OF_VLAN.match(command)
+    if found is None:
+        yield (f"interface {port}",), command
+        return
+    for vlan in _each_port(found["vlans"]):
+        yield (f"vlan {vlan}",), f"{found['how']} {port}"
 
 
 def _unquoted(words: str) -> str:
@@ -124,14 +178,19 @@ def _unquoted(words: str) -> str:
 
 
 def _by_port(command: str) -> Iterator[str]:
+    if command == "spanning-tree enable":
+        command = "spanning-tree"
     found = _PORTS.match(command)
-    if found is None:
-        yield command
-        return
-    for part in found["ports"].split(","):
+    yield from (f"{found['how']} {port}" for port in _each_port(found["ports"])) if found else (command,)
+
+
+def _each_port(ports: str) -> Iterator[str]:
+    """The ports of a list; names of trunks as they are."""
+    for part in ports.split(","):
         run = _PORT_RANGE.match(part)
-        if run is None:  # a trunk, Trk1
-            yield f"{found['how']} {part}"
+        if run is None:
+            yield part
             continue
-        for number in range(int(run[2]), int(run[4] or run[2]) + 1):
-            yield f"{found['how']} {run[1]}{number}"
+        unit = "" if run["unit"] in (None, _FIRST_MEMBER) else run["unit"]
+        for number in range(int(run["first"]), int(run["last"] or run["first"]) + 1):
+            yield f"{unit}{number}"

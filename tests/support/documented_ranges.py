@@ -37,7 +37,7 @@ _ENTRIES = {
 _CHANNEL = {"model": "gilbert-elliott", "good_to_bad": "0.1 %", "bad_to_good": "20 %"}
 _WITH_PORTS = "rtt-40"  # a latency class that has ports and no VLAN id
 # Keys that other keys need.
-_WITH: dict[str, dict[str, Any]] = {key: _CHANNEL for key in ("good_to_bad", "bad_to_good", "loss_good", "loss_bad")}
+_WITH: dict[str, dict[str, Any]] = dict.fromkeys(("good_to_bad", "bad_to_good", "loss_good", "loss_bad"), _CHANNEL)
 
 
 @dataclass(frozen=True, slots=True)

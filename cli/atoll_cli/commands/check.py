@@ -41,8 +41,11 @@ def check(
     Raises PlanError for a setting that cannot be read, UsageError for settings without an experiment.
     """
     from atoll_controller.planner.description_warnings import description_warnings
-    from atoll_core.description.loader import load_any
-    from atoll_core.description.yaml_document import label  # pydantic and ruamel.yaml take 0.1 s: --help does without
+    from atoll_core.description.loader import is_study, load_any
+    from atoll_core.description.yaml_document import (  # pydantic and ruamel.yaml take 0.1 s: --help does without
+        label,
+        read_document,
+    )
     from atoll_core.plan.tc_settings import engine_only
     from atoll_emulation.this_machine.box_programs import missing_programs
     from atoll_switches.longest_packets import too_long
@@ -56,6 +59,9 @@ def check(
     engine_alone: dict[str, dict[str, str]] = {}
     for path in paths:
         try:
+            if is_study(read_document(path)):
+                right[label(path)] = _study_summary(path)
+                continue
             network, experiment = load_any(path, settings)
             if experiment and experiment.schedule:
                 _require_changes(network, experiment)
@@ -112,6 +118,17 @@ def check(
     if mistakes or (found and found.unknown):
         return DescriptionError.exit_code
     return MachineError.exit_code if missing else 0
+
+
+def _study_summary(path: Path) -> str:
+    """A study in a few words. Raises DescriptionError with its mistakes and those of its experiments."""
+    from atoll_analysis.figures.run_figures import FIGURES
+    from atoll_studies.results.result_tables import columns
+    from atoll_studies.study import load_study
+
+    study = load_study(path, tuple(FIGURES), columns())
+    configurations = counted(len(study.configurations), "configuration")
+    return f"study: {configurations}; `atoll sweep {path} --dry-run` estimates its runs"
 
 
 def _inventory_summary(path: Path, labs: list[Network]) -> str:

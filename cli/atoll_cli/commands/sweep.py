@@ -138,5 +138,5 @@ def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
         wall, space = f"{wall} to {duration_text(most.wall.s)}", f"{space} to {rough(most.disk)}"
     print(
         f"{runs}, {predicted.jobs} at a time, in {sweep.directory.path}{done}: "
-        f"about {wall} of wall time and {space} of disk (estimates, correct within a factor of two)"
+        f"about {wall} of wall time and {space} of disk (estimates, correct within a factor of two on an idle machine)"
     )

@@ -154,7 +154,8 @@ def estimate_text(wall_time: Duration, memory: Size) -> str:
         if seconds < 7200
         else f"{seconds / 3600:.1f} h"
     )
-    return f"estimated wall time in virtual time: {length} (within a factor of two); memory: {rough(memory)}"
+    accuracy = "within a factor of two on an idle machine"
+    return f"estimated wall time in virtual time: {length} ({accuracy}); memory: {rough(memory)}"
 
 
 def _live_text(line: dict[str, Any]) -> str:

@@ -53,6 +53,7 @@ _MOST_LOSS = 0.5
 _OVERBOOKED = 4  # times the rate; studies of congestion use a load of twice the rate
 _RATE_ERROR = 1e-4  # less is noise
 _NS = 10**9
+_WORLD_ENDS, _ISLAND_ENDS = ("-w", "world"), ("-i", "island")  # of names, as in the defaults of interfaces
 ENGINE_MEASURED = Rate(10**9)
 """1500-byte packets on two cores: docs/benchmarks.md, "throughput" of `make bench-link`."""
 
@@ -447,6 +448,22 @@ def _share_lost(loss: Loss | None, packet_bytes: int) -> float:
 
 
 _Kind = Callable[[Network, Experiment, Backend | None], Iterator[Diagnostic]]
+
+
+def _reversed_taps(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
+    """Taps with the names of the ends that are at the other ends of a chain."""
+    taps = {tap.name for tap in network.taps}
+    for version in experiment.versions:
+        for chain in (version.chain, *version.branches):
+            hops = [hop for hop in chain.hops if hop in taps]
+            if len(hops) > 1 and hops[0].endswith(_ISLAND_ENDS) and hops[-1].endswith(_WORLD_ENDS):
+                message = (
+                    f"{hops[0]} is at the world's end of the chain and {hops[-1]} at the island's; "
+                    "usual is the order from world to island"
+                )
+                yield _doubt(experiment, version.line or chain.line, ("chain",), message)
+
+
 _DOUBTS: tuple[_Kind, ...] = (
     _buffers,
     _box_buffers,
@@ -460,7 +477,7 @@ _DOUBTS: tuple[_Kind, ...] = (
     _early,
     _losses,
 )
-_DOUBTS_OF_RUN: tuple[_Kind, ...] = (_transfer, _taps)
+_DOUBTS_OF_RUN: tuple[_Kind, ...] = (_transfer, _taps, _reversed_taps)
 """Those that look at the changes themselves; the others get every version as an experiment without changes."""
 _REAL_TIME_DOUBTS: tuple[_Kind, ...] = (_engine_rates,)
 _VIRTUAL_DOUBTS: tuple[_Kind, ...] = (_wall_time,)

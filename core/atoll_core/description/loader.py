@@ -145,11 +145,17 @@ def _is_lab(document: Document) -> bool:
     return _own_keys(document, RawLab) > _own_keys(document, RawExperiment)
 
 
+def is_study(document: Document) -> bool:
+    """Whether the document is a study rather than a lab or an experiment."""
+    own = max(_own_keys(document, RawLab), _own_keys(document, RawExperiment))
+    return "experiment" in (document.tree or ()) and _own_keys(document, RawStudy) > own
+
+
 def _refuse_others(document: Document) -> None:
     """Raise DescriptionError when the document is a study or an inventory instead of a lab or an experiment."""
     own = max(_own_keys(document, RawLab), _own_keys(document, RawExperiment))
-    if "experiment" in (document.tree or ()) and _own_keys(document, RawStudy) > own:
-        how = f"`atoll sweep {document.file} --dry-run` checks it and estimates its runs"
+    if is_study(document):
+        how = f"`atoll check {document.file}` checks it, `atoll sweep {document.file} --dry-run` estimates its runs"
         raise DescriptionError([Diagnostic(document.file, 0, f"is a study; {how}")])
     if _own_keys(document, RawInventory) > own:
         how = f"`atoll check --inventory {document.file}` checks it, `atoll check LAB --inventory ...` for a lab"

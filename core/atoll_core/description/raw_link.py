@@ -20,7 +20,7 @@ from atoll_core.units import Duration, Rate, Size
 
 LinkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
 Delay = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
-Queue = Annotated[Size, Between(Size, "576 B", "4 GB", " (the smallest MTU), or no full-size packet fits")]
+Queue = Annotated[Size, Between(Size, "1 B", "4 GB")]  # at least one MTU of the lab, resolve_experiment.py
 Threshold = Annotated[Size, Between(Size, "1 B", "4 GB")]
 Patience = Annotated[Duration, Between(Duration, "1 us", "60 s")]
 Probability = Annotated[float, Share()]

@@ -416,7 +416,21 @@ class _Resolver:
             trunk = trunk and self.with_mtu(trunk, raw.mtu, (*place, "mtu"))
             if not raw.trunk and not _has_ports(raw) and self.raw.switches and self.parsed.reads((*place, "trunk")):
                 self.wrong(place, f"trunk is missing; add 'trunk: {self.free_port(next(iter(self.raw.switches)))}'")
-            yield DelayBox(name, trunk, raw.rate, tuple(self.classes(place, raw)))
+            classes = tuple(self.classes(place, raw))
+            self.check_leg_mtus(name, trunk, classes)
+            yield DelayBox(name, trunk, raw.rate, classes)
+
+    def check_leg_mtus(self, name: str, trunk: Interface | None, classes: tuple[LatencyClass, ...]) -> None:
+        """Check that the legs of a delay box have one MTU: its program forwards frames between any of them."""
+        legs = {("delay_boxes", name, "classes", each.name): each.ports for each in classes if each.ports}
+        found = [leg for ports in legs.values() for leg in (ports.world, ports.island)] + ([trunk] if trunk else [])
+        longest = max((leg.mtu for leg in found), default=MTU)
+        for place, ports in legs.items():
+            least = min(ports.world.mtu, ports.island.mtu)
+            if least < longest:
+                self.wrong(
+                    place, f"an MTU of {least}, and its delay box has one of {longest}; write one mtu for the box"
+                )
 
     def classes(self, place: Place, box: RawDelayBox) -> Iterator[LatencyClass]:
         for number, (name, raw) in enumerate(box.classes.items(), start=1):

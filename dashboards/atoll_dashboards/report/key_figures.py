@@ -90,10 +90,20 @@ def _queue_sojourn(link: LinkFigures | None) -> tuple[KeyFigure, ...]:
     return (KeyFigure("queue sojourn", figure(sojourn["max_ms"], "ms", 1), remark),)
 
 
+_REGIMES = {  # docs/regimes.md
+    "pre-oscillation": "flows leave room on the link: ",
+    "oscillation": "the queue fills and empties in turn: ",
+    "congestion": "flows want more than the link has: ",
+}
+
+
 def _regime(summary: Summary) -> tuple[KeyFigure, ...]:
     """None without a link, or if an older version analysed the run."""
     found = summary.get("regime")
-    return (KeyFigure("regime", found["regime"] or "not known", found["because"]),) if found else ()
+    if not found:
+        return ()
+    meaning = _REGIMES.get(found["regime"] or "", "")
+    return (KeyFigure("regime", found["regime"] or "not known", meaning + found["because"]),)
 
 
 def _standing(summary: Summary) -> tuple[KeyFigure, ...]:
@@ -230,8 +240,8 @@ def _bound(summary: Summary) -> str:
         return ""
     to_island, to_world = summary.get("sojourn_bound_to_island_ms"), summary.get("sojourn_bound_to_world_ms")
     if to_island is None or to_world is None:  # an older version knew the queues to the island alone
-        return f"8Q/R = {figure(bound, 'ms', 1)}{_SENDING}"
-    return f"8Q/R = {figure(to_island, '', 1)} to the island + {figure(to_world, '', 1)} back{_SENDING}"
+        return f"full queue (8Q/R) {figure(bound, 'ms', 1)}{_SENDING}"
+    return f"full queues (8Q/R) {figure(to_island, '', 1)} to the island + {figure(to_world, '', 1)} back{_SENDING}"
 
 
 def _udp(summary: Summary) -> tuple[str, str]:

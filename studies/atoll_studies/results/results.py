@@ -20,6 +20,7 @@ from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import UsageError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
+from atoll_studies.figure_names import suggest_figure
 from atoll_studies.results.similarity import Likeness
 from atoll_studies.results.study_runs import PointRuns, decisions, over, points_of, run_figures, settled, warm_up_of
 from atoll_studies.statistics.estimates import (
@@ -278,7 +279,7 @@ def require_figures(names: Iterable[str]) -> None:
     """Raise UsageError for a name that is no figure's."""
     for name in names:
         if name not in FIGURES:
-            raise UsageError(f"--figure: unknown figure {name!r}; {suggest(name, FIGURES, 'figures')}")
+            raise UsageError(f"--figure: unknown figure {name!r}; {suggest_figure(name, FIGURES)}")
 
 
 def require_baseline(baseline: Mapping[str, str], factors: Mapping[str, Sequence[str]]) -> None:

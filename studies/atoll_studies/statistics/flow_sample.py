@@ -69,6 +69,9 @@ def _mixed(state: Any) -> Any:
     return state ^ (state >> np.uint64(31))
 
 
+_ROUNDING = 1e-12  # shares are sums of floating-point numbers
+
+
 @dataclass(frozen=True, slots=True)
 class FlowBound:
     """The largest flow that one run can measure to its end."""
@@ -84,7 +87,9 @@ def flow_bound(network: Network, experiment: Experiment) -> FlowBound | None:
     if largest is None:
         return None
     sizes = experiment.first_load.distribution
-    return FlowBound(largest, 1 - sizes.share_up_to(largest), 1 - sizes.bytes_share_up_to(largest))
+    beyond = (1 - share for share in (sizes.share_up_to(largest), sizes.bytes_share_up_to(largest)))
+    flows, volume = (share if share > _ROUNDING else 0.0 for share in beyond)
+    return FlowBound(largest, flows, volume)
 
 
 def largest_flow_bytes(network: Network, experiment: Experiment) -> int | None:

@@ -348,9 +348,13 @@ def _notes(results: Results) -> Iterator[str]:
             "does not settle in the first half of the shortest run; nothing is left out for it, longer runs may settle"
         )
     for bound in dict.fromkeys(results.flow_bounds.values()):
+        have = [number for number, each in results.flow_bounds.items() if each == bound]
+        of_all = len(have) == len(results.configurations)
+        where = "" if of_all else f" of {listed([configuration_name(results, each) for each in have])}"
+        larger = f"{_share(bound.share_of_flows)} of flows are larger, with {_share(bound.share_of_bytes)} of all bytes"
         yield (
-            f"largest flow that a run can receive: {rough(Size(bound.largest_bytes))}; "
-            f"{_share(bound.share_of_flows)} of flows are larger, with {_share(bound.share_of_bytes)} of all bytes"
+            f"largest flow that a run{where} can receive: {rough(Size(bound.largest_bytes))}; "
+            f"{larger if bound.share_of_flows else 'no flow is larger'}"
         )
     yield from _caveats(results)
     yield from _not_counted(results)

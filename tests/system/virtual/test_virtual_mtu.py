@@ -41,6 +41,16 @@ def raised(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return run_of(tmp_path_factory.mktemp("raised"), "raised")
 
 
+def test_the_least_mtu_carries_the_load(tmp_path: Path) -> None:
+    run_of(tmp_path, "least")
+
+
+def test_one_host_with_a_smaller_mtu_leaves_the_paths_of_others_as_they_are(tmp_path: Path) -> None:
+    """A flood of full-size packets before the run measures the link's rate between other hosts."""
+    summary = run_virtually(tmp_path, ROOT / "tests" / "data" / "mtu" / "narrow.yaml", "--set", "lab.hosts.w1.mtu=1300")
+    assert (summary["verdict"], summary["oversize_packets"]) == ("valid", 0)
+
+
 def announced(run_dir: Path, capture: str, scratch: Path) -> dict[int, set[int]]:
     """The maximum segment sizes in SYNs, by the island's host."""
     file = scratch / f"{capture}.pcap"

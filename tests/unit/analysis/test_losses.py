@@ -117,7 +117,9 @@ def test_the_queue_has_figures_of_its_own_beside_the_largest_ping_sojourn(run: R
     assert shown["queue sojourn"].remark == (
         "maximum over all packets; mean 5.2, p50 1.0, p95 20, p99 40 ms (percentiles within 6 %)"
     )
-    assert shown["largest ping sojourn"].remark == "8Q/R = 50.0 to the island + 200.0 back; plus the packet being sent"
+    assert shown["largest ping sojourn"].remark == (
+        "full queues (8Q/R) 50.0 to the island + 200.0 back; plus the packet being sent"
+    )
 
 
 def test_figures_of_a_slow_link_have_the_digits_that_are_known(run: RunDir) -> None:

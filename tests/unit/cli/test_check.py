@@ -2,6 +2,7 @@
 """``atoll check``: what it prints, and its exit code."""
 
 import json
+import re
 import subprocess
 import sys
 from pathlib import Path
@@ -85,9 +86,24 @@ def test_a_study_is_told_apart_from_an_experiment(project: Path, monkeypatch: py
         with pytest.raises(DescriptionError) as answer:
             read(Path("examples/studies/geo-queues.yaml"))
         assert str(answer.value) == (
-            "examples/studies/geo-queues.yaml: is a study; `atoll sweep examples/studies/geo-queues.yaml --dry-run` "
-            "checks it and estimates its runs"
+            "examples/studies/geo-queues.yaml: is a study; `atoll check examples/studies/geo-queues.yaml` checks it, "
+            "`atoll sweep examples/studies/geo-queues.yaml --dry-run` estimates its runs"
         )
+
+
+def test_a_study_is_checked_with_its_experiments(
+    project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    assert check([project / "examples/studies/geo-queues.yaml"], as_json=False) == 0
+    assert re.search(r"geo-queues.yaml: ok \(study: \d+ configurations; `atoll sweep ", capsys.readouterr().out)
+    wrong = tmp_path / "study.yaml"
+    wrong.write_text(
+        f"name: s\nexperiment: {project}/examples/geo.yaml\nfigures: [sojourn p95]\nset: {{transfer.port: 0}}\n"
+    )
+    assert check([wrong], as_json=False) == 2
+    said = capsys.readouterr().err
+    assert "unknown figure 'sojourn p95'; did you mean 'queue sojourn p95'" in said
+    assert "port: the number 0 is not a whole number from 1 to 65535" in said
 
 
 def test_figures_of_one_are_in_the_singular(project: Path) -> None:

@@ -179,7 +179,8 @@ def test_plan_tells_the_estimate_in_virtual_time_only(project: Path, capsys: pyt
     described = load_experiment(project / "examples/geo.yaml")
     print_plan(described, Backend.TC, VIRTUAL, as_json=False)
     assert (
-        "estimated wall time in virtual time: 16 s (within a factor of two); memory: 290 MB" in capsys.readouterr().out
+        "estimated wall time in virtual time: 16 s (within a factor of two on an idle machine); memory: 290 MB"
+        in capsys.readouterr().out
     )
     print_plan(described, Backend.TC, MININET, as_json=True)
     assert not any("estimated" in note for note in json.loads(capsys.readouterr().out)["notes"])

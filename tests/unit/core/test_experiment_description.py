@@ -157,7 +157,9 @@ MISTAKES = [
     ("ping: {interval", "udp: {rate: 2 Mbit/s, packet: 47 B}\nping: {interval", "47 B", "udp: packet: '47 B' is too small; it must be at least 48 B (headers, sequence number and time stamp)"),
     ("start: 10 s}", "start: 10 s, tool: iperf}", "iperf", "transfer: tool: unknown tool 'iperf'; did you mean 'iperf3'? known tools: atoll, iperf3"),
     # -- links
-    (SAT, SAT.replace("100 kB", "1499 B"), "1499", "link 'sat': to_island: queue: 1.499 kB is too small; it must be at least 1500 B (one MTU), or no full-size packet ever fits"),
+    (SAT, SAT.replace("100 kB", "1499 B"), "1499", "link 'sat': to_island: queue: 1499 B is too small; it must be at least 1500 B (one MTU of 'sat'), or no full-size packet ever fits"),
+    (SAT, SAT.replace("100 kB", "100 B"), "100 B", "link 'sat': to_island: queue: 100 B is too small; it must be at least 1500 B (one MTU of 'sat'), or no full-size packet ever fits"),
+    (SAT, SAT.replace("100 kB}", "100 kB, jitter: 60 s}"), "jitter: 60 s", "link 'sat': to_island: jitter: 60 s exceeds the delay; write at most 250 ms"),
     (SAT, SAT.replace("100 kB}", "100 kB, jitter: 251 ms}"), "251", "link 'sat': to_island: jitter: 251 ms exceeds the delay; write at most 250 ms"),
     (SAT, SAT.replace("250 ms", "250"), "to_island", "link 'sat': to_island: delay: the number 250 is not a duration; write a number and one of ns, us, ms, s, min, h, such as '250 ms'"),
     (SAT, "    to_island: 16 Mbit/s", "to_island", "link 'sat': to_island: expected keys, such as 'to_island: {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}'; found '16 Mbit/s'"),

@@ -157,7 +157,7 @@ MISTAKES = [
     ("loss: '0,1 %'", "loss: probability: '0,1 %' is not a share; decimals follow a point, as in '0.1 %'"),
     ("jitter: {amount: 5 ms, correlation: 0.25}", "jitter: correlation: the number 0.25 is not a share; write a number and %, such as '0.1 %'"),
     ("queue_packets: 0", "queue_packets: the number 0 is not a whole number from 1 to 1000000"),
-    ("low_priority: 1 kB", "low_priority: queue: 1 kB is too small; it must be at least 1500 B (one MTU), or no full-size packet ever fits"),
+    ("low_priority: 1 kB", "low_priority: queue: 1 kB is too small; it must be at least 1500 B (one MTU of 'sat'), or no full-size packet ever fits"),
     ("low_priority: 200", "low_priority: queue: the number 200 is not a size; write a number and one of B, kB, MB, GB, such as '100 kB'"),
     ("low_priority: {queue_packets: 5}", "low_priority: queue is missing; add 'queue: 200 kB'"),
     ("low_priority: {queue: 200 kB, limit: 5}", "low_priority: unknown key 'limit'; known keys: queue, queue_packets"),

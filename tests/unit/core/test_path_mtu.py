@@ -128,12 +128,12 @@ def test_udp_packets_are_as_long_as_their_path_allows(load: Load) -> None:
         (
             "udp: {rate: 1 Mbit/s}",
             "udp: {rate: 1 Mbit/s, packet: 1401 B}",
-            r"narrow.yaml:17: udp: packet: 1.401 kB exceeds the MTU of its path; write at most 1400 B",
+            r"narrow.yaml:17: udp: packet: 1401 B exceeds the MTU of its path; write at most 1400 B",
         ),
         (
             "to_world: {rate: 16 Mbit/s, delay: 20 ms, queue: 100 kB}",
             "to_world: {rate: 16 Mbit/s, delay: 20 ms, queue: 1450 B}",
-            r"link 'wide': to_world: queue: 1.45 kB is too small; it must be at least 1500 B \(one MTU\)",
+            r"link 'wide': to_world: queue: 1450 B is too small; it must be at least 1500 B \(one MTU of 'wide'\)",
         ),
     ],
 )

@@ -84,7 +84,7 @@ def test_a_setting_that_the_experiment_refuses_is_reported_at_its_level(tmp_path
 """
     found = mistakes(tmp_path, text)
     assert [line.partition(":")[0] for line in found] == ["4", "6", "7"]
-    assert "at least 576 B" in found[0]
+    assert "at least 1500 B" in found[0]
     assert "did you mean 'traffic'" in found[2]
 
 

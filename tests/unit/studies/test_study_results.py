@@ -222,6 +222,7 @@ def test_a_report_says_levels_pairs_and_what_does_not_count(
     replaced = said[said.index("medians with and without replaced runs") :]
     assert "A  5, 30 kB         1  30.500         30.500              35.500" in replaced
     assert "largest flow that a run can receive: " in said
+    assert "-0.0" not in said
     assert "not measured in every run" not in said
     report_study(directory.path, View(["transfer time"]))
     said = capsys.readouterr().out

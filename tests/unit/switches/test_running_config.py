@@ -103,6 +103,60 @@ def test_a_difference_is_told_with_its_context(wanted: str, was: str, now: str, 
     assert sorted(differences(wanted, RUNNING.replace(was, now, 1))) == sorted(expected)
 
 
+@pytest.mark.parametrize(
+    ("added", "expected"),
+    [
+        ("interface 3\n   disable\n   exit\n", ["- interface 3: disable"]),
+        (
+            'interface 2-4\n   name "uplink"\n   speed-duplex 10-half\n   exit\n',
+            ["- interface 2: speed-duplex 10-half", "- interface 3: speed-duplex 10-half"],
+        ),
+        ('interface 3\n   ip access-group "guard" in\n   exit\n', ['- interface 3: ip access-group "guard" in']),
+        ("aaa port-access authenticator 3,5\n", ["- aaa port-access authenticator 3,5"]),
+        ("aaa port-access mac-based 1-2\n", ["- aaa port-access mac-based 1-2"]),
+        ("port-security 13 learn-mode static\n", ["- port-security 13 learn-mode static"]),
+        ("trunk 3-4 trk1 trunk\n", ["- trunk 3-4 trk1 trunk"]),
+        ("spanning-tree enable\n", ["+ no spanning-tree", "- spanning-tree"]),
+        ("vlan 7\n   untagged Trk1,3\n   exit\n", ["- vlan 7: untagged 3"]),
+    ],
+)
+def test_a_setting_that_keeps_a_port_of_the_lab_from_working_is_a_difference(
+    wanted: str, added: str, expected: list[str]
+) -> None:
+    assert differences(wanted, RUNNING + added) == expected
+
+
+@pytest.mark.parametrize(
+    "added",
+    [
+        "interface 4\n   disable\n   speed-duplex 10-half\n   exit\n",
+        'interface 3\n   name "to w1"\n   speed-duplex auto\n   no power-over-ethernet\n   exit\n',
+        "aaa port-access authenticator 4-12\naaa port-access authenticator active\n",
+        "trunk 23-24 trk1 trunk\nvlan 9\n   tagged Trk1-Trk3,A1\n   exit\n",
+        "spanning-tree 4 admin-edge-port\nmax-vlans 16\nsnmp-server host 192.0.2.3\n",
+        "vlan 1\n   tagged A1-A2\n   exit\n",
+    ],
+)
+def test_settings_of_other_ports_and_trunks_are_no_differences(wanted: str, added: str) -> None:
+    assert differences(wanted, RUNNING + added) == []
+
+
+def test_a_text_as_people_save_it_is_read(wanted: str) -> None:
+    """With the prompt and the pager of a session, wrapped at any column, and with the ports of a stack."""
+    session = "sw-c# show running-config\n" + RUNNING.replace(
+        "no lldp run", "\x1b[24;1H-- MORE --, next page: Space, next line: Enter, quit: Control-C\x1b[2Kno lldp run"
+    )
+    assert differences(wanted, session + "\nsw-c(config)# exit\nsw-c#\n") == []
+    for split in ("1-3,13-1", "1-3,", "1-3,13-18,21-2"):
+        wrapped = RUNNING.replace(f"   untagged {split}", f"   untagged {split}\n").replace(
+            "\n\n   no ip", "\n   no ip"
+        )
+        assert wrapped != RUNNING
+        assert differences(wanted, wrapped) == []
+    stack = RUNNING.replace("untagged 1-3,13-18,21-22", "untagged 1/1-1/3,1/13-1/18,1/21-1/22")
+    assert differences(wanted, stack.replace("tagged 1-2\n", "tagged 1/1-1/2\n")) == []
+
+
 def test_an_empty_switch_lacks_everything(wanted: str) -> None:
     """Each VLAN, and OpenFlow with its instance."""
     found = differences(wanted, "vlan 1\n   name DEFAULT_VLAN\n   exit\n")
@@ -114,5 +168,7 @@ def test_an_empty_switch_lacks_everything(wanted: str) -> None:
 def test_other_texts_and_ports_with_letters_are_refused(wanted: str) -> None:
     with pytest.raises(PlanError, match="this is not what `show running-config`"):
         config_differences(wanted, "hello\n")
-    with pytest.raises(PlanError, match=r"its ports have letters \(A1\)"):
+    with pytest.raises(PlanError, match=r"its ports are not numbers alone \(A1\)"):
         config_differences(wanted, "vlan 2\n   untagged A1-A3\n   exit\n")
+    with pytest.raises(PlanError, match=r"its ports are not numbers alone \(2/1\)"):
+        config_differences(wanted, "vlan 2\n   untagged 1/1-1/3,2/1\n   exit\n")
