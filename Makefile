@@ -52,8 +52,8 @@ test-switch: setup ## the controller on a real switch that carries nothing else:
 	@$(BIN)/python -m pytest tests/system/switches --switch '$(or $(SWITCH),$(error write which switch: SWITCH=LAB.yaml:NAME))' \
 		--listen '$(or $(LISTEN),127.0.0.1:6653)' $(PYTEST_ARGS)
 
-soak: kernel ## random applies, runs, deaths of controller and switches; fails if anything grows; DURATION="8 h" ON=mininet SEED=2
-	@$(BIN)/python -m tests.support.soak --duration "$(or $(DURATION),30 min)" --on $(or $(ON),virtual) --seed $(or $(SEED),1)
+soak: kernel ## random applies, runs, deaths of controller and switches; fails if anything grows; DURATION="8 h" ON=mininet SEED=2 OF=peps
+	@$(BIN)/python -m tests.support.soak --duration "$(or $(DURATION),30 min)" --on $(or $(ON),virtual) --seed $(or $(SEED),1) --of $(or $(OF),events)
 
 test-ryu: setup ## the tests that have Ryu as the controller's runtime; makes its environment first
 	@tools/ryu

@@ -14,6 +14,7 @@ import itertools
 import json
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -41,6 +42,7 @@ _METRICS_PER_PERIOD = 2  # the clock of its machine may be fast
 _LONGEST_TEXT = 2000  # characters of an agent's messages for people
 
 _OWNERS_SINCE: ProtocolVersion = (2, 1)
+_DATA_LIMIT_SINCE: ProtocolVersion = (2, 2)
 
 OpenStream = Callable[[Callable[[bytes], None], int], Awaitable[LineStream]]
 """Opens the stream to an agent; takes the function for each line, and the maximum length of a line. Raises LabError."""
@@ -137,6 +139,10 @@ class Agent:
         """The agent's greeting: ``speaks``, ``version``, ``pid``, ``arch``."""
         return self._hello.result()
 
+    def _speaks(self, version: ProtocolVersion) -> bool:
+        common = agreed(SPEAKS, spoken(self.hello))
+        return common is not None and common >= version
+
     # Requests
 
     async def request(self, op: str, **fields: Any) -> dict[str, Any]:
@@ -188,6 +194,8 @@ class Agent:
             msg = f"job {name!r} is already running"
             raise LabError(msg)
         user = "agent" if argv[0] == "atoll-host" else "nobody"
+        if not self._speaks(_DATA_LIMIT_SINCE):
+            limits = replace(limits, data_bytes=None)
         # Registered before the request: its first lines may arrive before the answer.
         job = self._jobs[name] = Job(name, self.request, on_line, on_output)
         asked = asyncio.ensure_future(
@@ -264,8 +272,7 @@ class Agent:
 
         Empty if the agent is older than this request. Raises LabError.
         """
-        version = agreed(SPEAKS, spoken(self.hello))
-        if version is None or version < _OWNERS_SINCE:
+        if not self._speaks(_OWNERS_SINCE):
             return []
         answer = await self.request("owners", netns=None, interface=interface, address=address, mac=mac)
         return cast("list[str]", answer["owners"])
