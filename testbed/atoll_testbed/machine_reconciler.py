@@ -59,8 +59,9 @@ class MachineReconciler:
         changed = [host for host in differing if host not in keep]
 
         async def change(host: str) -> None:
-            if self._settings.pop(host, None) is not None:
+            if host in self._settings:
                 await self._platform.machine(host).unset()
+                del self._settings[host]  # not before: after a failure they are to be undone later
             if host in wanted:
                 await self._platform.machine(host).set(wanted[host])
                 self._settings[host] = wanted[host]

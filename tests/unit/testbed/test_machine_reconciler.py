@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from atoll_core.errors import LabError
 from atoll_core.plan.plan import HostSettings, Plan
 from atoll_testbed.machine_reconciler import MachineReconciler
 
@@ -74,3 +75,34 @@ async def test_a_box_that_packets_still_pass_keeps_its_settings_until_the_swap_i
     assert made == [("pep-w", None), ("pep-w", forwarding)]
     await machines.reconcile(plan(router, forwarding))
     assert made[2:] == [("coder-w", None), ("coder-w", router)]
+
+
+async def test_settings_whose_undo_failed_are_undone_by_the_next_attempt() -> None:
+    failures = [LabError("w1 is not fully restored")]
+
+    class Machine:
+        async def set(self, _: HostSettings) -> None: ...
+
+        async def unset(self) -> None:
+            if failures:
+                raise failures.pop()
+            undone.append("w1")
+
+    class Platform:
+        def machine(self, _: str) -> Machine:
+            return Machine()
+
+        async def linked(self, _: object) -> None: ...
+
+    class Services:
+        async def reconcile(self, _: object, *, restart_traces: bool) -> None: ...
+
+    undone: list[str] = []
+    platform: Any = Platform()
+    services: Any = Services()
+    machines = MachineReconciler(platform, services)
+    await machines.reconcile(Plan("lab", "experiment", (), (HostSettings("w1", ()),), (), (), (), 1))
+    with pytest.raises(LabError, match="not fully restored"):
+        await machines.reconcile(None)
+    await machines.reconcile(None)
+    assert undone == ["w1"]

@@ -21,7 +21,6 @@ use crate::multiplex::credit::Budget;
 use crate::multiplex::leg::{self, Leg};
 use crate::pending::Pending;
 use crate::refusal::Refusal;
-use crate::request::parse;
 use crate::sockets::{Entrance, multiplexed_unsent_bytes, open};
 use crate::transfer::Plumbing;
 use atoll_job::clock::{monotonic_ns, real_time_ns};
@@ -219,8 +218,11 @@ impl Proxy {
                     token => self.note(token, flags, now_ns),
                 }
             }
-            while let Some(request) = input.next_request(parse) {
-                self.obey(request, output, now_ns);
+            while let Some(request) = input.next_request() {
+                match request {
+                    Ok(request) => self.obey(request, output, now_ns),
+                    Err(refusal) => output.line(&refusal),
+                }
             }
             if input.ended() {
                 return Ok(());

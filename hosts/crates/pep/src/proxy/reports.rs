@@ -103,7 +103,6 @@ impl Proxy {
             Request::Connections { id, limit } => {
                 ("connections".to_owned(), id, self.list(limit, now_ns))
             }
-            Request::Mistaken { op, id, error } => (op, id, Content::Error { error }),
         };
         output.line(&Answer {
             op,
