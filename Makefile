@@ -56,8 +56,8 @@ test-switch: setup ## the controller on a real switch that carries nothing else:
 	@$(BIN)/python -m pytest tests/system/switches --switch '$(or $(SWITCH),$(error write which switch: SWITCH=LAB.yaml:NAME))' \
 		--listen '$(or $(LISTEN),127.0.0.1:6653)' $(PYTEST_ARGS)
 
-soak: kernel ## random applies, runs, deaths of controller and switches; fails if anything grows; DURATION="8 h" ON=mininet SEED=2
-	@$(BIN)/python -m tests.support.soak --duration "$(or $(DURATION),30 min)" --on $(or $(ON),virtual) --seed $(or $(SEED),1)
+soak: kernel ## random applies, runs, deaths of controller and switches; fails if anything grows; DURATION="8 h" ON=mininet SEED=2 OF=peps
+	@$(BIN)/python -m tests.support.soak --duration "$(or $(DURATION),30 min)" --on $(or $(ON),virtual) --seed $(or $(SEED),1) --of $(or $(OF),events)
 
 test-ryu: setup ## the tests of the controller, swaps and twins, and one of a rack, with Ryu as runtime; makes its environment first
 	@tools/ryu

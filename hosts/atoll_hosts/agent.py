@@ -14,6 +14,7 @@ import itertools
 import json
 import time
 from collections.abc import Awaitable, Callable, Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, cast
 
@@ -43,6 +44,7 @@ _LONGEST_SHOWN = 200  # characters of a line that is no message
 _MOST_PRINTED = 100  # lines before the greeting
 
 _OWNERS_SINCE: ProtocolVersion = (2, 1)
+_DATA_LIMIT_SINCE: ProtocolVersion = (2, 2)
 
 OpenStream = Callable[[Callable[[bytes], None], int], Awaitable[LineStream]]
 """Opens the stream to an agent; takes the function for each line, and the maximum length of a line. Raises LabError."""
@@ -141,6 +143,10 @@ class Agent:
         """The agent's greeting: ``speaks``, ``version``, ``pid``, ``arch``."""
         return self._hello.result()
 
+    def _speaks(self, version: ProtocolVersion) -> bool:
+        common = agreed(SPEAKS, spoken(self.hello))
+        return common is not None and common >= version
+
     # Requests
 
     async def request(self, op: str, **fields: Any) -> dict[str, Any]:
@@ -192,6 +198,8 @@ class Agent:
             msg = f"job {name!r} is already running"
             raise LabError(msg)
         user = "agent" if argv[0] == "atoll-host" else "nobody"
+        if not self._speaks(_DATA_LIMIT_SINCE):
+            limits = replace(limits, data_bytes=None)
         # Registered before the request: its first lines may arrive before the answer.
         job = self._jobs[name] = Job(name, self.request, on_line, on_output)
         asked = asyncio.ensure_future(
@@ -268,8 +276,7 @@ class Agent:
 
         Empty if the agent is older than this request. Raises LabError.
         """
-        version = agreed(SPEAKS, spoken(self.hello))
-        if version is None or version < _OWNERS_SINCE:
+        if not self._speaks(_OWNERS_SINCE):
             return []
         answer = await self.request("owners", netns=None, interface=interface, address=address, mac=mac)
         return cast("list[str]", answer["owners"])

@@ -11,7 +11,7 @@ from typing import Any
 ProtocolVersion = tuple[int, int]
 """Major and minor version. Major versions are incompatible; a minor version adds parts that others may ignore."""
 
-SPEAKS: tuple[ProtocolVersion, ...] = ((2, 1),)
+SPEAKS: tuple[ProtocolVersion, ...] = ((2, 2),)
 """The highest minor version of each major one."""
 
 

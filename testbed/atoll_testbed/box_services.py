@@ -198,8 +198,12 @@ class Services:
 
     async def _report_end(self, name: str, job: Job) -> None:
         await job.wait()
-        if name in self._running and self._running[name][1] is job:
-            self._on_failure(f"{name} ended unexpectedly: {job.exit_text()}")
+        spec, running = self._running.get(name, (None, None))
+        if spec and running is job:
+            exceeded = job.exit and job.exit.exceeded
+            limits = " and ".join(spec.limits.follow_from) if exceeded else ""
+            why = f"; the limit is computed from {limits} of {spec.host}" if limits else ""
+            self._on_failure(f"{name} ended unexpectedly: {job.exit_text()}{why}")
 
     def _publish_output(self, job: str, line: str) -> None:
         self._events.publish(ProgramOutput(job, line))

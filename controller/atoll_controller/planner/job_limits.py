@@ -2,15 +2,23 @@
 """Resource limits of an experiment's jobs (docs/contracts.md, "Limits").
 
 The limits are far above the use of a working job, so that a faulty one ends with a reason before its machine is out of
-resources. Boxes have none, as the content of a link depends on its rate, delay and queue; nor have users' programs.
+resources. Those of boxes are computed from their settings; users' programs have none.
 File sizes are not limited: captures grow with the duration of the run.
 """
 
+from collections.abc import Iterator
+
+from atoll_core.experiment.experiment import Link, LinkDirection
 from atoll_core.experiment.traffic import Traffic
-from atoll_core.plan.plan import JobLimits
+from atoll_core.lab.box_kind import Memory
+from atoll_core.lab.network import DelayBox
+from atoll_core.plan.plan import UNLIMITED, JobLimits
+from atoll_core.units import Duration
 
 _MEMORY_BYTES = 1_000_000_000  # four thousand channels take some ten million
 _OTHER_FILES = 64  # streams, logs, the sockets of the event loop
+
+_SMALL_PACKETS = 8  # times as much memory as bytes of theirs that a link counts
 
 MODEST = JobLimits(memory_bytes=_MEMORY_BYTES)
 """For jobs that have a fixed number of sockets."""
@@ -30,3 +38,33 @@ def _sockets(traffic: Traffic, count: int) -> JobLimits:
     if traffic.flows_per_s is not None:
         return MODEST  # an open loop: the number of sockets is that of unfinished flows
     return JobLimits(memory_bytes=_MEMORY_BYTES, open_files=count + _OTHER_FILES)
+
+
+def of_box(memory: Memory | None) -> JobLimits:
+    """For the program of a box by its kind."""
+    return JobLimits(data_bytes=memory.bytes, follow_from=memory.settings) if memory else UNLIMITED
+
+
+def of_link(link: Link) -> JobLimits:
+    """For a link that at any time has at most the rate, delay and queue of ``link``, over time."""
+    content = sum(_content_bytes(way) for way in (link.to_island, link.to_world))
+    return of_box(Memory(_MEMORY_BYTES + _SMALL_PACKETS * content, ("rate", "delay", "jitter", "queue")))
+
+
+def of_delay(box: DelayBox) -> JobLimits:
+    """For a delay box: what its cables may carry during its longest delay."""
+    longest_ns = max((known.rtt.ns // 2 + known.jitter.ns for known in box.classes), default=0)
+    content = len(box.interfaces) * box.rate.bit_s * longest_ns // (8 * 10**9)
+    return of_box(Memory(_MEMORY_BYTES + _SMALL_PACKETS * content, ("rate", "rtt", "jitter")))
+
+
+def _content_bytes(way: LinkDirection) -> int:
+    """The most that is in a direction of a link: in its queues and on its way."""
+    delays = (way.delay, *_trace_delays(way))
+    longest_ns = max(delay.ns for delay in delays) + (way.jitter.amount.ns if way.jitter else 0)
+    low = way.low_priority.queue.bytes if way.low_priority else 0
+    return way.queue.bytes + low + way.rate.bit_s * longest_ns // (8 * 10**9)
+
+
+def _trace_delays(way: LinkDirection) -> Iterator[Duration]:
+    return (row.delay for row in way.trace.rows if row.delay) if way.trace else iter(())

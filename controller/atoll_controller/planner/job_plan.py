@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 
 from atoll_controller.planner.box_config import box_uses
-from atoll_controller.planner.job_limits import MODEST
+from atoll_controller.planner.job_limits import MODEST, of_box, of_delay, of_link
 from atoll_controller.planner.job_privileges import of_tcp
 from atoll_controller.planner.link_config import direction_config
 from atoll_controller.planner.path_checks import check_jobs, path_checks
@@ -107,7 +107,8 @@ def _own_programs(network: Network, experiment: Experiment) -> Iterator[JobSpec]
         if box.name in uses:
             kind, config = box.kind, box.kind.configuration(uses[box.name])
             name = f"{kind.subcommand}-{box.name}"
-            yield host_job(name, box.name, Phase.SERVICE, kind.subcommand, config, privileges=kind.privileges)
+            limits = of_box(kind.memory and kind.memory(uses[box.name]))
+            yield host_job(name, box.name, Phase.SERVICE, kind.subcommand, config, limits, kind.privileges)
 
 
 def _reports(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
@@ -158,16 +159,19 @@ def _boxes(network: Network, experiment: Experiment, backend: Backend, slack: Du
             *(_tc("delay", delay_settings(box)) for box in delays),
         )
     return (
-        *(_link(network, experiment, link) for link in experiment.links),
+        *(
+            _link(network, experiment, link, over_time)
+            for link, over_time in zip(experiment.links, experiment.links_over_time, strict=True)
+        ),
         *(_delay(experiment, box) for box in delays),
     )
 
 
 def _tc(kind: str, settings: TcSettings) -> JobSpec:
-    return host_job(f"{kind}-{settings.box}", settings.box, Phase.SERVICE, "tc", settings.config)
+    return host_job(f"{kind}-{settings.box}", settings.box, Phase.SERVICE, "tc", settings.config, MODEST)
 
 
-def _link(network: Network, experiment: Experiment, link: Link) -> JobSpec:
+def _link(network: Network, experiment: Experiment, link: Link, over_time: Link) -> JobSpec:
     box = network.box(link.box)
     config = {
         "world": box.world.name,
@@ -179,7 +183,7 @@ def _link(network: Network, experiment: Experiment, link: Link) -> JobSpec:
         "to_world": direction_config(link.to_world),
         **_stall_limit(experiment),
     }
-    return host_job(f"link-{box.name}", box.name, Phase.SERVICE, "link", config)
+    return host_job(f"link-{box.name}", box.name, Phase.SERVICE, "link", config, of_link(over_time))
 
 
 def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
@@ -190,7 +194,7 @@ def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
         "classes": [line for known in box.classes for line in _class_lines(known)],
     }
     config |= _stall_limit(experiment)
-    return host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config)
+    return host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config, of_delay(box))
 
 
 def _class_lines(known: LatencyClass) -> Iterator[dict[str, str | int]]:

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from atoll_core.lab.box_kind import CALIBRATION_PORT, BoxKind, BoxUse, Configuration, Forwarding, register
+from atoll_core.lab.box_kind import CALIBRATION_PORT, BoxKind, BoxUse, Configuration, Forwarding, Memory, register
 from atoll_core.metrics.metrics_schema import MetricField
 from atoll_core.plan.plan import HostSettings
 from atoll_core.plan.privilege import Privilege
@@ -19,6 +19,12 @@ _AS_WRITTEN = ("scheme", "generation", "interleave", "direction", "low_priority"
 
 _ROOM_PART, _ROOM_LEAST_BYTES = 10, 3000
 """A tenth of the queue, but two packets of 1500 bytes: docs/decisions/0078-room-of-titrated-repair-packets.md."""
+
+_PROGRAM_BYTES = 256_000_000
+_PACKET_BYTES = 200  # of its place in the program's memory
+_KEPT_PACKETS, _REPAIRS_MAX, _WAITING_BYTES = 16_384, 1024, 48 << 20
+"""Limits of the program (hosts/crates/coder): packets that a decoder keeps, repair packets of a generation; twice the
+bytes that wait to be sent, or for those before them."""
 
 _FEEDBACK_NS = 100 * 10**6
 """Interval of reports if there have to be some."""
@@ -83,6 +89,15 @@ def _redundancy(given: Mapping[str, Any]) -> float:
     return 0.0 if given["direction"] == "to_world" else repairs / given["generation"]
 
 
+def _memory(use: BoxUse) -> Memory:
+    """Of each tunnel, what the decoder and the encoder keep, and what waits."""
+    given = use.settings
+    packet = use.mtu + given["generation"] + _PACKET_BYTES
+    packets = 4 * _KEPT_PACKETS + (given["generation"] + _REPAIRS_MAX) * given["interleave"]
+    tunnel = packets * packet + _WAITING_BYTES
+    return Memory(_PROGRAM_BYTES + len(use.tunnels) * tunnel, ("generation", "interleave"))
+
+
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
     """The program takes all packets by packet sockets, so that the kernel forwards none of them."""
     del use
@@ -111,6 +126,7 @@ CODER = register(
         passes_tests=True,
         agree=("scheme", "generation", "redundancy", "redundancy_max", "feedback", "feedback_packets", "in_order_hold"),
         configuration=_configuration,
+        memory=_memory,
         host_settings=_host_settings,
         counters=(
             MetricField("source_packets", "packets", "packets sent into the tunnel"),

@@ -9,7 +9,16 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
-from atoll_core.lab.box_kind import PEER_PORT, BoxKind, BoxUse, Configuration, Forwarding, Peer, register
+from atoll_core.lab.box_kind import (
+    PEER_PORT,
+    BoxKind,
+    BoxUse,
+    Configuration,
+    Forwarding,
+    Memory,
+    Peer,
+    register,
+)
 from atoll_core.metrics.metrics_schema import MetricField
 from atoll_core.plan.plan import (
     FilterVerdict,
@@ -42,6 +51,10 @@ _SEND_BUFFER = "4096 16384"
 
 _SOMAXCONN = 4096
 """The kernel's default (listen(2)). The program lets half as many connections be pending."""
+
+_PROGRAM_BYTES, _CONNECTION_BYTES = 128_000_000, 4096
+_BUFFERED_BYTES, _STREAMS_BYTES = 64 << 20, 256 << 20
+"""Limits of the program (hosts/crates/pep): of what all connections have in its memory, and streams in addition."""
 
 
 def _mark(pair: int) -> int:
@@ -107,6 +120,13 @@ def _leg(use: BoxUse, side: str) -> dict[str, Any]:
 
 def _multiplexes(settings: Mapping[str, Any]) -> bool:
     return settings.get("between") == "multiplexed"
+
+
+def _memory(use: BoxUse) -> Memory:
+    """A buffer that shrinks is up to four times as large as its content."""
+    buffered = _BUFFERED_BYTES + (_STREAMS_BYTES if _multiplexes(use.settings) else 0)
+    connections = use.settings["connections_max"] * _CONNECTION_BYTES
+    return Memory(_PROGRAM_BYTES + 4 * buffered + connections, ("between", "connections_max"))
 
 
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
@@ -178,6 +198,7 @@ PEP = register(
         keeps_peer=_multiplexes,
         connections_counter="connections",
         configuration=_configuration,
+        memory=_memory,
         host_settings=_host_settings,
         counters=(
             MetricField("connections", "1", "connections established on both sides"),

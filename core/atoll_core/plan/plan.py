@@ -145,15 +145,17 @@ class JobLimits:
     wall_ns: int | None = None  # since its start
     cpu_ns: int | None = None  # CPU time of a single process, counted in whole seconds
     memory_bytes: int | None = None
+    data_bytes: int | None = None  # writable memory of a single process, also with a control group
     open_files: int | None = None  # file descriptors of a single process
     file_bytes: int | None = None  # size of any file that it writes
     nice: int | None = None  # niceness, 0 to 19
     cpus: tuple[int, ...] = ()  # the CPUs that it may run on
+    follow_from: tuple[str, ...] = ()  # the settings that they are computed from, for people
 
     @property
     def asked(self) -> dict[str, Any]:
         """The limits that are set, as in a request to an agent."""
-        named = {field.name: getattr(self, field.name) for field in fields(self)}
+        named = {field.name: getattr(self, field.name) for field in fields(self) if field.name != "follow_from"}
         return {name: limit for name, limit in named.items() if limit not in (None, ())}
 
 

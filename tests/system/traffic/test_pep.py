@@ -3,6 +3,7 @@
 
 import asyncio
 import json
+import re
 import shlex
 import sys
 from collections.abc import AsyncIterator
@@ -501,6 +502,19 @@ async def test_descriptors_bound_connections(tmp_path: Path, multiplex: bool, mo
         await eventually(lambda: pep.said[-1].get("ignored_syns", 0) > 170, "one is ignored")
         counted = await pep.counters()
         assert counted["open_connections"] + counted["pending_connections"] == most
+
+
+async def test_a_proxy_that_exceeds_its_memory_limit_ends_with_that_cause(tmp_path: Path) -> None:
+    """Clients that do not read fill it: each stream may bring 4 MB."""
+    async with two_proxies(tmp_path, limits=JobLimits(data_bytes=16_000_000)) as (pep, _, _):
+        assert pep.proxy
+        for number in range(8):
+            argv = [sys.executable, str(PEER), "stalled", "10.10.0.1"]
+            await pep.lab.agent.start_job(f"stalled-{number}", argv, netns=pep.island)
+        async with asyncio.timeout(60):
+            ended = await pep.proxy.wait()
+        assert str(ended) == "killed: memory limit 16 MB"
+        assert re.match(r"memory allocation of \d+ bytes failed", pep.proxy.exit_text()), pep.proxy.exit_text()
 
 
 CUT = (

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""What jobs of a plan may use: descriptors by channels, memory, never the size of a file; boxes as they please."""
+"""What jobs of a plan may use: descriptors by channels, memory, of boxes by their settings; files have no limit."""
 
 import dataclasses
 from pathlib import Path
@@ -37,12 +37,37 @@ def test_an_open_loop_may_have_any_number_of_connections(project: Path) -> None:
     assert found["load-i1"] == found["serve-w1"] == MODEST
 
 
-def test_no_file_is_bounded_and_no_box(project: Path) -> None:
-    """Captures grow with the run; what a link holds is for its settings to say."""
+def test_no_file_is_bounded(project: Path) -> None:
+    """Captures grow with the run."""
     found = limits(*load_experiment(project / "examples/geo.yaml"))
     assert {limit.file_bytes for limit in found.values()} == {None}
-    assert found["link-sat"] == UNLIMITED
     assert found["capture-world"].memory_bytes == MODEST.memory_bytes
+
+
+def test_programs_of_boxes_have_a_limit_of_memory_that_follows_from_their_settings(project: Path) -> None:
+    """More connections, a faster link, larger generations: more memory."""
+
+    def of(file: str, job: str, *settings: str) -> JobLimits:
+        return limits(*load_experiment(project / file, settings))[job]
+
+    link, fast = (of("examples/geo.yaml", "link-sat", *more) for more in ((), ("links.sat.to_island.rate=160 Mbit/s",)))
+    assert link.follow_from == ("rate", "delay", "jitter", "queue")
+    assert (fast.data_bytes or 0) - (link.data_bytes or 0) > 144e6 / 8 * 0.25, "what is on its way"
+    pep, larger = (
+        of("examples/pep-both.yaml", "pep-pep-w", *more) for more in ((), ("boxes.pep-w.connections_max=40000",))
+    )
+    assert pep.follow_from == ("between", "connections_max")
+    assert (larger.data_bytes or 0) - (pep.data_bytes or 0) == 20_000 * 4096
+    coder, long = (
+        of("examples/coder-both.yaml", "coder-coder-w", *more)
+        for more in ((), ("boxes.coder-w.generation=100", "boxes.coder-i.generation=100"))
+    )
+    assert coder.follow_from == ("generation", "interleave")
+    assert (long.data_bytes or 0) > (coder.data_bytes or 0)
+    geo = limits(*load_experiment(project / "examples/geo.yaml"))
+    boxes = [limit for name, limit in geo.items() if name.startswith(("delay-", "link-"))]
+    assert len(boxes) > 1
+    assert all(limit.data_bytes and limit.data_bytes < 10e9 for limit in boxes), boxes
 
 
 def test_a_plan_of_before_there_were_limits_is_read(project: Path) -> None:

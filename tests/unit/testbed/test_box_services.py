@@ -4,6 +4,7 @@
 import asyncio
 import json
 from collections.abc import Callable
+from dataclasses import replace
 from types import SimpleNamespace
 from typing import Any
 
@@ -11,7 +12,7 @@ import pytest
 
 from atoll_core.errors import LabError
 from atoll_core.events.event_bus import EventBus
-from atoll_core.plan.plan import JobSpec, Phase, Plan
+from atoll_core.plan.plan import JobLimits, JobSpec, Phase, Plan
 from atoll_hosts.job import Exit, Job
 from atoll_testbed import box_services
 from atoll_testbed.box_services import Services
@@ -99,6 +100,19 @@ async def test_the_programs_of_the_old_plan_run_again_after_that(lab: Lab) -> No
     end(machines.jobs["program-pep-w"])
     await asyncio.sleep(0.05)
     assert failures == ["program-pep-w ended unexpectedly: SyntaxError: '(' was never closed (exit status 1)"]
+
+
+async def test_a_program_that_exceeds_its_limit_ends_with_the_settings_that_it_follows_from(lab: Lab) -> None:
+    machines, boxes, failures = lab()
+    limits = JobLimits(data_bytes=478 * 10**6, follow_from=("between", "connections_max"))
+    await boxes.add(plan(replace(RELAY, limits=limits)))
+    job = machines.jobs[RELAY.name]
+    job.on_output_line("stderr", "memory allocation of 134217728 bytes failed")
+    job.on_exit(Exit(None, "ABRT", "memory limit 478 MB"))
+    await asyncio.sleep(0.05)
+    said = "memory allocation of 134217728 bytes failed (killed: memory limit 478 MB)"
+    why = "the limit is computed from between and connections_max of pep-w"
+    assert failures == [f"program-pep-w ended unexpectedly: {said}; {why}"]
 
 
 async def test_a_program_that_ended_at_once_is_started_by_the_next_apply_of_the_same_plan(lab: Lab) -> None:

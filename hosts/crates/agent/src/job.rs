@@ -199,12 +199,13 @@ impl Job {
         if self.timed_out {
             return Some(self.limits.wall_words());
         }
-        let group_killed = self.leaf.as_ref().and_then(Leaf::ran_out_of_memory);
-        // How one ends that was asked to says nothing of its memory.
-        let stopped = self.kill_at.is_some();
-        let out_of_memory =
-            group_killed.unwrap_or_else(|| !stopped && self.limits.may_lack_memory(ended));
-        self.limits.exceeded(ended, out_of_memory)
+        let memory = match self.leaf.as_ref().and_then(Leaf::ran_out_of_memory) {
+            Some(true) => self.limits.memory_bytes,
+            // How one ends that was asked to says nothing of its memory.
+            _ if self.kill_at.is_some() => None,
+            by_group => self.limits.refused_memory(ended, by_group.is_some()),
+        };
+        self.limits.exceeded(ended, memory)
     }
 
     /// Its control group, if it has one.

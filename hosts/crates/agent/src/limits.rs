@@ -29,6 +29,8 @@ pub struct Limits {
     pub cpu_ns: Option<u64>,
     /// Memory: of all its processes with a control group, else what a single one may write to.
     pub memory_bytes: Option<u64>,
+    /// What a single process may write to, also with a control group, whose count includes the memory of sockets.
+    pub data_bytes: Option<u64>,
     /// Open file descriptors of a single process.
     pub open_files: Option<u64>,
     /// Size of any file that it writes.
@@ -92,7 +94,7 @@ impl Limits {
         ChildLimits {
             group: None,
             cpu_seconds: self.cpu_ns.map(|ns| ns.div_ceil(1_000_000_000).max(1)),
-            data_bytes: self.memory_bytes.filter(|_| !memory_by_group),
+            data_bytes: self.of_process(memory_by_group),
             open_files: Some(own_open_files.unwrap_or(open_files)),
             file_bytes: self.file_bytes,
             nice: self.nice,
@@ -116,18 +118,27 @@ impl Limits {
         self.wall_ns.map(Duration::from_nanos)
     }
 
-    /// Whether a job that no group counts the memory of was presumably refused more: it had nearly all of it, and
-    /// failed by itself or gave up, as allocators do.
-    pub fn may_lack_memory(&self, ended: &Ended) -> bool {
-        let failed = ended.status.code().is_some_and(|code| code != 0);
-        let gave_up = matches!(ended.status.signal(), Some(ABRT | SEGV));
-        let had_most = |limit| ended.peak_memory_bytes >= limit / 10 * 9;
-        (failed || gave_up) && self.memory_bytes.is_some_and(had_most)
+    /// The memory that a single process may write to.
+    fn of_process(&self, memory_by_group: bool) -> Option<u64> {
+        let alone = self.memory_bytes.filter(|_| !memory_by_group);
+        self.data_bytes.into_iter().chain(alone).min()
     }
 
-    /// The limit that ended the job, in words. `out_of_memory`: the kernel killed something of its control group for
-    /// want of memory, or without one [`Self::may_lack_memory`].
-    pub fn exceeded(&self, ended: &Ended, out_of_memory: bool) -> Option<String> {
+    /// The limit beyond which a process was presumably refused memory: it failed by itself with nearly all of it, or gave
+    /// up, as allocators do, with so much of it that a buffer could not become twice as large.
+    pub fn refused_memory(&self, ended: &Ended, memory_by_group: bool) -> Option<u64> {
+        let tenths = match (ended.status.code(), ended.status.signal()) {
+            (Some(code), _) if code != 0 => 9,
+            (_, Some(ABRT | SEGV)) => 4,
+            _ => return None,
+        };
+        let limit = self.of_process(memory_by_group);
+        limit.filter(|limit| ended.peak_memory_bytes >= limit / 10 * tenths)
+    }
+
+    /// The limit that ended the job, in words. `memory`: that of memory, if it was this one: the kernel killed something
+    /// of its control group, or [`Self::refused_memory`].
+    pub fn exceeded(&self, ended: &Ended, memory: Option<u64>) -> Option<String> {
         let signal = ended.status.signal();
         if let (Some(limit), Some(XFSZ)) = (self.file_bytes, signal) {
             let what = if self.files_in_memory {
@@ -143,8 +154,7 @@ impl Limits {
                 return Some(format!("CPU time limit {}", seconds(limit)));
             }
         }
-        let limit = self.memory_bytes.filter(|_| out_of_memory)?;
-        Some(format!("memory limit {}", bytes(limit)))
+        memory.map(|limit| format!("memory limit {}", bytes(limit)))
     }
 
     /// The limit of the job's duration, in words.
@@ -217,34 +227,62 @@ mod tests {
     #[test]
     fn the_limit_that_ended_a_job_is_named() {
         let limits = all();
-        let said = |ended: Ended, killed| limits.exceeded(&ended, killed).unwrap_or_default();
-        assert_eq!(said(ended(XFSZ, 0, 0), false), "file size limit 1 kB");
+        let said = |ended: Ended, memory| limits.exceeded(&ended, memory).unwrap_or_default();
+        assert_eq!(said(ended(XFSZ, 0, 0), None), "file size limit 1 kB");
         let mut in_memory = Limits::default();
         in_memory.hold_files_in_memory(Some(2_000));
         assert_eq!(
-            in_memory.exceeded(&ended(XFSZ, 0, 0), false).unwrap(),
+            in_memory.exceeded(&ended(XFSZ, 0, 0), None).unwrap(),
             "files_limit of the inventory, for files in memory, 2 kB"
         );
         in_memory.hold_files_in_memory(Some(3_000));
         assert_eq!(in_memory.file_bytes, Some(2_000));
-        assert_eq!(said(ended(XCPU, 2, 0), false), "CPU time limit 2 s");
-        assert_eq!(said(ended(KILL, 3, 0), false), "CPU time limit 2 s");
-        assert_eq!(said(ended(KILL, 0, 0), true), "memory limit 512 MB");
+        assert_eq!(said(ended(XCPU, 2, 0), None), "CPU time limit 2 s");
+        assert_eq!(said(ended(KILL, 3, 0), None), "CPU time limit 2 s");
+        let memory = Some(512_000_000);
+        assert_eq!(said(ended(KILL, 0, 0), memory), "memory limit 512 MB");
         assert_eq!(limits.wall_words(), "time limit 1.5 s");
     }
 
     #[test]
-    fn only_a_failure_of_its_own_with_nearly_all_of_its_memory_may_be_for_want_of_it() {
+    fn only_a_failure_of_its_own_with_much_of_its_memory_may_be_for_want_of_it() {
         let limits = all();
-        let too_little = |status, peak| limits.may_lack_memory(&ended(status, 0, peak));
-        assert!([1 << 8, ABRT, SEGV].map(|status| too_little(status, 500_000_000)) == [true; 3]);
-        assert!(!too_little(1 << 8, 400_000_000), "it had enough");
-        assert!(!too_little(0, 500_000_000), "it succeeded");
-        assert!(
-            !too_little(TERM, 500_000_000) && !too_little(KILL, 500_000_000),
-            "it was ended"
+        let refused = |status, peak| limits.refused_memory(&ended(status, 0, peak), false);
+        let limit = limits.memory_bytes;
+        assert_eq!(refused(1 << 8, 500_000_000), limit);
+        assert_eq!(refused(1 << 8, 400_000_000), None, "it had enough");
+        assert_eq!(
+            [ABRT, SEGV].map(|status| refused(status, 250_000_000)),
+            [limit; 2]
         );
-        assert!(!Limits::default().may_lack_memory(&ended(1 << 8, 0, u64::MAX)));
+        assert_eq!(refused(ABRT, 200_000_000), None, "it had enough");
+        for status in [0, TERM, KILL] {
+            assert_eq!(
+                refused(status, 500_000_000),
+                None,
+                "it succeeded, or was ended"
+            );
+        }
+        assert_eq!(
+            Limits::default().refused_memory(&ended(1 << 8, 0, u64::MAX), false),
+            None
+        );
+    }
+
+    #[test]
+    fn a_control_group_bounds_no_single_process_and_data_does() {
+        let mut limits = all();
+        let of_process = |limits: &Limits, by_group| {
+            let confined = limits.confinement(by_group, getrlimit(Resource::Nofile));
+            let refused = limits.refused_memory(&ended(ABRT, 0, u64::MAX), by_group);
+            assert_eq!(confined.data_bytes, refused);
+            refused
+        };
+        assert_eq!(of_process(&limits, true), None);
+        limits.data_bytes = Some(400_000_000);
+        assert_eq!(of_process(&limits, true), Some(400_000_000));
+        limits.data_bytes = Some(600_000_000);
+        assert_eq!(of_process(&limits, false), Some(512_000_000));
     }
 
     #[test]
@@ -256,10 +294,10 @@ mod tests {
             (KILL, 1, 1_000),
             (TERM, 1, 511_000_000),
         ] {
-            assert_eq!(limits.exceeded(&ended(status, cpu_s, peak), false), None);
+            assert_eq!(limits.exceeded(&ended(status, cpu_s, peak), None), None);
         }
         assert_eq!(
-            Limits::default().exceeded(&ended(XFSZ, 9, u64::MAX), false),
+            Limits::default().exceeded(&ended(XFSZ, 9, u64::MAX), None),
             None
         );
     }

@@ -10,7 +10,7 @@
 pub type Version = (u32, u32);
 
 /// The versions that this program supports, the best last.
-pub const SPEAKS: [Version; 1] = [(2, 1)];
+pub const SPEAKS: [Version; 1] = [(2, 2)];
 
 /// The version that two sides have in common; none: they cannot talk.
 pub fn agreed(ours: &[Version], theirs: &[Version]) -> Option<Version> {
@@ -60,6 +60,6 @@ mod tests {
             seen += 1;
         }
         assert!(seen >= 6);
-        assert_eq!(words(&SPEAKS), "2.1");
+        assert_eq!(words(&SPEAKS), "2.2");
     }
 }
