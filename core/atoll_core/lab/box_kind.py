@@ -61,6 +61,11 @@ class BoxUse:
     peer: Peer | None = None
 
 
+def _none(settings: Mapping[str, Any]) -> int:
+    del settings
+    return 0
+
+
 def plain_configuration(use: BoxUse) -> Configuration:
     """The names of the box's interfaces as ``world`` and ``island``, its settings, and its ``tunnels``, if any."""
     (world, island), *_ = use.legs
@@ -101,6 +106,10 @@ class BoxKind:
     say so, too.
     ``host_settings``: makes the settings of its machine from those of a plain router. They should not depend on the
     chains, so that a swap changes no machine that packets pass.
+    ``max_residence_ns``: with these settings, the longest time from a packet's arrival at a box of the kind until it
+    leaves, or until a packet leaves that recovers it. If the kind has a pair: from the first box of the two to the
+    second one, without the links between them. Of a foreign kind each box declares its own.
+    ``holding``: the levels that are 0 when a box holds no packet.
     ``counters``: sums that its program's counter lines and marks hold: metrics of the kind's name, figures of a run.
     ``levels``: numbers of the counter lines that are no sums, such as open connections: metrics alone.
     """
@@ -127,6 +136,8 @@ class BoxKind:
     keeps_peer: Callable[[Mapping[str, Any]], bool] | None = None
     configuration: Callable[[BoxUse], Configuration] = plain_configuration
     host_settings: Callable[[HostSettings, BoxUse], HostSettings] | None = None
+    max_residence_ns: Callable[[Mapping[str, Any]], int] = _none
+    holding: tuple[str, ...] = ()
     counters: tuple[MetricField, ...] = ()
     levels: tuple[MetricField, ...] = ()
 
@@ -144,6 +155,9 @@ class BoxKind:
             raise ValueError(msg)
         if self.overhead_bytes and not (self.encapsulates and self.pair):
             msg = f"kind {self.name!r} makes packets longer: declare what it encapsulates them in, and its pair"
+            raise ValueError(msg)
+        if not {*self.holding} <= {level.name for level in self.levels}:
+            msg = f"kind {self.name!r} holds packets while {', '.join(self.holding)} are not 0: declare them as levels"
             raise ValueError(msg)
         if self.host_settings and not self.subcommand:
             msg = f"kind {self.name!r} has settings for its machine, which are for its program: declare its subcommand"

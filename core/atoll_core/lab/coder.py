@@ -83,6 +83,12 @@ def _redundancy(given: Mapping[str, Any]) -> float:
     return 0.0 if given["direction"] == "to_world" else repairs / given["generation"]
 
 
+def _max_residence_ns(given: Mapping[str, Any]) -> int:
+    """Until the generation ends, its repair packets leave, and packets behind a missing one no longer wait for it."""
+    most_ns = {"deferred": min(given["defer"], given["stale"]), "titrated": given["stale"]}
+    return given["flush"] + most_ns.get(given["scheduler"], 0) + given["in_order_hold"]
+
+
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
     """The program takes all packets by packet sockets, so that the kernel forwards none of them."""
     del use
@@ -112,6 +118,8 @@ CODER = register(
         agree=("scheme", "generation", "redundancy", "redundancy_max", "feedback", "feedback_packets", "in_order_hold"),
         configuration=_configuration,
         host_settings=_host_settings,
+        max_residence_ns=_max_residence_ns,
+        holding=("waiting_repair_packets", "packets_on_hold"),
         counters=(
             MetricField("source_packets", "packets", "packets sent into the tunnel"),
             MetricField("source_bytes", "bytes", "their IP bytes, without those of the tunnel"),
