@@ -153,6 +153,8 @@ class LiveSwap:
                 raise
             with contextlib.suppress(AtollError):
                 await self._machines.restore(self._old)
+            with contextlib.suppress(AtollError):
+                await self._connections.reopen()
             self._event("undone", reason=str(error), duration_ns=time.monotonic_ns() - began_ns)
             if isinstance(error, LabError):
                 raise LabError(f"swap rolled back; the previous configuration is active: {error}") from error
@@ -194,6 +196,7 @@ class LiveSwap:
         """Reset the connections of boxes that traffic has left."""
         try:
             await self._connections.reset(stage.moved)
+            await self._connections.reopen()
         except Exception as error:  # noqa: BLE001 - the swap is done; connections end by their time-outs
             self._event("connections", how="failed", reason=str(error))
 

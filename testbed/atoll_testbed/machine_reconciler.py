@@ -4,9 +4,10 @@
 import asyncio
 import contextlib
 from collections.abc import Collection, Mapping
+from dataclasses import replace
 
 from atoll_controller.planner.host_config import with_least_mtus
-from atoll_core.plan.plan import HostSettings, Plan
+from atoll_core.plan.plan import FilterVerdict, HostSettings, PacketRule, Packets, Plan
 from atoll_testbed.box_services import Services
 from atoll_testbed.platforms.base import Platform
 from atoll_testbed.testbed_diff import TestbedChange
@@ -50,6 +51,17 @@ class MachineReconciler:
             ahead[host.name] = with_least_mtus(self._settings.get(host.name, wanted[host.name]), wanted[host.name])
         await self._set({**self._settings, **ahead})
         await self._services.add(plan, passed)
+
+    async def admit(self, box: str, *, on: bool) -> None:
+        """Let TCP connections begin through a box, or drop their first packets. Raises LabError."""
+        described = self._platform.network.box(box)
+        if described.kind.admission:
+            await self._services.admit(box, on=on)
+            return
+        settings = self._settings[box]
+        drop = PacketRule(tuple(each.name for each in settings.interfaces), Packets.SYN, verdict=FilterVerdict.DROP)
+        rules = settings.packet_rules if on else (drop, *settings.packet_rules)
+        await self._platform.machine(box).set(replace(settings, packet_rules=rules))
 
     async def emptied(self, boxes: Mapping[str, Collection[str]], limit_s: float) -> tuple[str, ...]:
         """See :meth:`Services.emptied`."""

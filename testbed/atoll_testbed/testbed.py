@@ -197,7 +197,12 @@ class Testbed:
             machines=self._machines,
             network=self.network,
             connections=BoxConnections(
-                self.network, self.machine, self._services.restart, self.events, connections or ConnectionPolicy()
+                self.network,
+                self.machine,
+                self._services.restart,
+                self._machines.admit,
+                self.events,
+                connections or ConnectionPolicy(),
             ),
             verifier=ProbeVerifier(self, swap) if probes else NoVerifier(),
             events=self.events,

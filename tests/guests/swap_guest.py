@@ -30,7 +30,8 @@ from atoll_controller.planner.entry_diff import diff
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import LabError, PlanError
 from atoll_core.events.events import SwapEvent
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.experiment import BoxConfiguration, Experiment
+from atoll_core.experiment.residence import longest_residence_ns
 from atoll_core.lab.network import Network
 from atoll_core.lab.twin import TwinSettings
 from atoll_core.plan.plan import Backend, Phase, Plan
@@ -47,7 +48,7 @@ DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
 UDP_PORTS = {"to_island": 5301, "to_world": 5302}
 _RATES = {"to_island": 50_000_000, "to_world": 4_000_000}
 _SWAP_TAKES_S = 1.8
-_SNAP_BYTES = 70  # Ethernet, VLAN, IPv4 and UDP headers, stream, sequence number, send stamp
+_SNAP_BYTES = 106  # Ethernet, VLAN, IPv4 and UDP headers, a coder's, stream, sequence number, send stamp
 _BUFFER_BYTES = 16 << 20
 _SOCKET_BYTES = 16 << 20
 _SO_RCVBUFFORCE = 33  # asm-generic/socket.h
@@ -62,7 +63,8 @@ class Options:
     ``lag_every``th swap. ``lagging``: only this switch is behind, by ``lag_s``. ``chains``: what is swapped to in turn,
     instead of random chains. ``latencies``: the latency classes of servers with each of these chains. ``share``: of the
     UDP streams' rates. ``twin``: each switch is a twin of this hardware. ``detours``: only swaps that pass versions in
-    between; else none of them. ``experiment``: the file to begin with.
+    between; else none of them. ``experiment``: the file to begin with. ``boxes``: swaps between random chains of coders
+    and PEPs, with other settings of these and other latencies.
     """
 
     swaps: int
@@ -80,6 +82,7 @@ class Options:
     twin: str = ""
     detours: bool = False
     experiment: str = "experiment.yaml"
+    boxes: bool = False
 
 
 class Trial:
@@ -111,9 +114,15 @@ class Trial:
         while len(versions) <= self._options.swaps:
             chains, latencies = self._options.chains, self._options.latencies
             turn = len(versions) - 1
-            hops = chains[turn % len(chains)] if chains else self._draw_hops(experiment, len(versions))
+            if self._options.boxes:
+                hops = experiment.chain.hops
+            else:
+                hops = chains[turn % len(chains)] if chains else self._draw_hops(experiment, len(versions))
             latency = tuple((server, name) for server, name in latencies[turn % len(chains)]) if latencies else ()
+            latency = experiment.latency if self._options.boxes else latency
             new = replace(experiment, chain=replace(experiment.chain, hops=tuple(hops)), latency=latency)
+            if self._options.boxes:
+                new = self._with_other_boxes(new)
             try:
                 planned = plan_swap(testbed.network, experiment, layout(testbed), new)
             except PlanError:
@@ -121,13 +130,23 @@ class Trial:
                 continue
             if not planned.stages:
                 continue  # taps in another order that ask for the same
-            if (len(planned.parts) > 1) is not self._options.detours:
+            if not self._options.boxes and (len(planned.parts) > 1) is not self._options.detours:
                 refused += not self._options.detours
                 continue
             lags_s = self._lag(len(versions))
             passed = [version.chain.hops for version in planned.versions[1:]]
             subjects = [part.subject for part in planned.parts]
-            fact = {**await self._swap(new, backend), "lags_s": lags_s, "passed": passed, "subjects": subjects}
+            announced: dict[str, Any] = {
+                "moved": planned.moved,
+                "renewed": [part.renewed for part in planned.parts],
+                "uncoded": [part.uncoded for part in planned.parts],
+            }
+            fact = {
+                **await self._swap(new, backend),
+                "lags_s": lags_s,
+                "passed": passed,
+                "subjects": subjects,
+            } | announced
             if fact["outcome"] == "new":
                 experiment = new
             versions.append({"hops": new.chain.hops, "swap": fact})
@@ -146,6 +165,7 @@ class Trial:
             "versions": versions,
             "routed": [box.name for box in testbed.network.boxes if box.routed],
             "refused": refused,
+            "held_ns": longest_residence_ns(testbed.network, experiment) if self._options.boxes else 0,
             "sent": sent,
             "received": received,
             "link": {"begin": before["sat"], "end": marks["sat"]},
@@ -155,6 +175,32 @@ class Trial:
             "datapath": testbed.lab.datapath,
             "events": self._events,
         }
+
+    def _with_other_boxes(self, experiment: Experiment) -> Experiment:
+        """Another chain of coders and PEPs, with other settings and latencies; each is as it was once in a while."""
+        draw, chosen = self._draw, self._draw.choice
+        names = [name for pair in (("pep-w", "pep-i"), ("coder-w", "coder-i")) for name in pair]
+        used = {name for name in names if name in experiment.chain.hops}
+        if draw.random() < 0.7:
+            coders = {"coder-w", "coder-i"} if draw.random() < 0.7 else set[str]()
+            used = coders | {name for name in ("pep-w", "pep-i") if draw.random() < 0.6}
+        order = ("tap-w", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-i")
+        hops = tuple(hop for hop in order if hop in used or hop == "sat" or ("tap" in hop and draw.random() < 0.8))
+        both: dict[str, Any] = {}
+        if draw.random() < 0.6:
+            both = {"in_order_hold": chosen([0, 200, 1000, 2000]) * 10**6, "redundancy": chosen([0, 1, 3])}
+        boxes: list[BoxConfiguration] = []
+        for each in experiment.boxes:
+            changed = {**both} if "coder" in each.box else {}
+            if "coder" in each.box and draw.random() < 0.3:
+                changed |= {"small": chosen([0, 100]), "flush": chosen([50, 100, 500]) * 10**6}
+            if "pep" in each.box and draw.random() < 0.3:
+                changed["silence"] = chosen([60, 120]) * 10**9
+            if "pep" in each.box and draw.random() < 0.5:
+                changed |= {"world_initial_window": chosen([None, 30]), "ecn": chosen([False, True])}
+            boxes.append(replace(each, settings=tuple({**dict(each.settings), **changed}.items())))
+        latency = (("w1", chosen(["rtt-5", "rtt-20", "rtt-50"])),) if draw.random() < 0.5 else experiment.latency
+        return replace(experiment, chain=replace(experiment.chain, hops=hops), boxes=tuple(boxes), latency=latency)
 
     def _draw_hops(self, experiment: Experiment, number: int) -> Sequence[str]:
         """Another chain: other routed boxes, or the same in the same order and taps and the link elsewhere."""

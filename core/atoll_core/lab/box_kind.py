@@ -94,6 +94,8 @@ class BoxKind:
     ``ends_connections``: TCP connections end at the box, which opens others in their place.
     ``connections_counter``: the counter of these connections. A run in which it stays 0 although TCP connections passed
     the box's chains is invalid.
+    ``admission``: its program takes the request ``set`` with ``admit`` (docs/contracts.md, "pep"): whether connections
+    may begin.
     ``answers_for_others``: it sends packets in the name of hosts (early acknowledgements), whose connections pass it.
     ``encapsulates``: the protocol of its outer packets ("udp"), in which it and its pair carry the packets of others.
     The plan gives each pair addresses for them (``atoll_core.experiment.tunnels``).
@@ -127,6 +129,7 @@ class BoxKind:
     pair: str = ""
     ends_connections: bool = False
     connections_counter: str = ""
+    admission: bool = False
     answers_for_others: bool = False
     encapsulates: str = ""
     overhead_bytes: int = 0

@@ -172,6 +172,7 @@ PEP = register(
         ends_connections=True,
         keeps_peer=_multiplexes,
         connections_counter="connections",
+        admission=True,
         configuration=_configuration,
         host_settings=_host_settings,
         counters=(

@@ -54,6 +54,13 @@ impl AppliedState {
         settings: HostSettings,
     ) -> Result<Value, AgentError> {
         self.check_open()?;
+        if self
+            .hosts
+            .get(host)
+            .is_some_and(|held| held.may_become(&settings))
+        {
+            return self.change(host, settings);
+        }
         let namespace = Namespace::open(netns)?;
         if let Some(former) = self.hosts.remove(host) {
             former.undo()?;
@@ -64,6 +71,21 @@ impl AppliedState {
         let outcome = self.write_down().and_then(|()| self.hosts[host].apply());
         if let Err(error) = outcome {
             // The user needs the first failure, not its consequences.
+            self.unset(host).ok();
+            return Err(error);
+        }
+        Ok(was)
+    }
+
+    /// Replace the settings of a machine that packets pass; returns its state before all.
+    fn change(&mut self, host: &str, settings: HostSettings) -> Result<Value, AgentError> {
+        let held = self.hosts.get_mut(host).expect("it was set");
+        let former = held.note_change(settings)?;
+        let was = held.was();
+        let outcome = self
+            .write_down()
+            .and_then(|()| self.hosts[host].apply_change(&former));
+        if let Err(error) = outcome {
             self.unset(host).ok();
             return Err(error);
         }

@@ -11,8 +11,14 @@ use std::net::SocketAddrV4;
 pub(crate) enum Request {
     /// End a measurement, begin the next one.
     Mark { id: u64 },
-    /// The mode of new connections.
-    Set { id: u64, mode: Mode },
+    /// The mode of new connections, and whether there are any: while they are not admitted, clients' SYNs are ignored.
+    Set {
+        id: u64,
+        #[serde(default)]
+        mode: Option<Mode>,
+        #[serde(default)]
+        admit: Option<bool>,
+    },
     /// Reset the connections of a pair, or all.
     Reset {
         id: u64,
@@ -84,11 +90,18 @@ mod tests {
             .iter()
             .map(|line| parse(&line.to_string()).unwrap())
             .collect();
-        let mode = Mode::Early;
+        let (mode, admit) = (Some(Mode::Early), None);
         assert_eq!(
             read[..2],
-            [Request::Mark { id: 7 }, Request::Set { id: 9, mode }]
+            [Request::Mark { id: 7 }, Request::Set { id: 9, mode, admit }]
         );
+        let (mode, admit) = (None, Some(false));
+        let last = Request::Set {
+            id: 15,
+            mode,
+            admit,
+        };
+        assert_eq!(read.last(), Some(&last));
         let pair = Some(0);
         assert_eq!(
             read[2..4],

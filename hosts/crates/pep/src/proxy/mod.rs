@@ -106,6 +106,8 @@ struct Proxy {
     /// Most sockets of connections.
     sockets_max: usize,
     slots: HashMap<Addresses, usize>,
+    /// Whether clients may begin connections.
+    admits: bool,
     ids: u64,
     pending: u64,
     /// Until when, slots and ids of connections that were pending.
@@ -166,6 +168,7 @@ impl Proxy {
             connections: Slab::new(),
             sockets_max: usize::try_from(descriptors).unwrap_or(usize::MAX),
             slots: HashMap::new(),
+            admits: true,
             ids: 0,
             pending: 0,
             handshakes: BinaryHeap::new(),
