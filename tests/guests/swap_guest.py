@@ -110,7 +110,7 @@ class Trial:
         senders = {way: await self._send(way) for way in UDP_PORTS}
         await asyncio.sleep(1.0)
         versions: list[dict[str, Any]] = [{"hops": experiment.chain.hops, "swap": None}]
-        refused = 0
+        refused = held_ns = 0
         while len(versions) <= self._options.swaps:
             chains, latencies = self._options.chains, self._options.latencies
             turn = len(versions) - 1
@@ -133,6 +133,7 @@ class Trial:
             if not self._options.boxes and (len(planned.parts) > 1) is not self._options.detours:
                 refused += not self._options.detours
                 continue
+            held_ns = max(held_ns, *(longest_residence_ns(testbed.network, each) for each in planned.versions))
             lags_s = self._lag(len(versions))
             passed = [version.chain.hops for version in planned.versions[1:]]
             subjects = [part.subject for part in planned.parts]
@@ -165,7 +166,7 @@ class Trial:
             "versions": versions,
             "routed": [box.name for box in testbed.network.boxes if box.routed],
             "refused": refused,
-            "held_ns": longest_residence_ns(testbed.network, experiment) if self._options.boxes else 0,
+            "held_ns": held_ns,
             "sent": sent,
             "received": received,
             "link": {"begin": before["sat"], "end": marks["sat"]},

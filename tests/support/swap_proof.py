@@ -111,7 +111,10 @@ def judge(out: Path, way: str) -> Verdict:
         cut = boxes[: boxes.index("sat") + 1] if to_island else boxes[boxes.index("sat") :]
         whole = _passed(stations, boxes if to_island else boxes[::-1])
         partly = in_link & _passed(stations, cut if to_island else cut[::-1])
-        matching = when & (whole | partly)
+        decoder = "coder-i" if to_island else "coder-w"
+        others = [box for box in boxes if box != decoder]
+        recovered = in_link & _passed(stations, others if to_island else others[::-1])
+        matching = when & (whole | partly | recovered)
         right |= matching
         exact = np.ones(count, bool)
         for tap, counted in taps.items():

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of boxes, for real: marks, a transparent proxy, forwarding, TCP; and that nothing is left of them."""
 
+import asyncio
 import json
 import shlex
 import sys
@@ -171,6 +172,35 @@ async def by_unset(lab: Machines, box: str) -> None:
     await lab.agent.unset_host("box")
 
 
+async def by_unset_after_a_change(lab: Machines, box: str) -> None:
+    """Routes and sysctls were set otherwise meanwhile, and nothing else was touched: packets pass."""
+    await lab.agent.set_host(PROXY, box)
+    routes = (RouteSettings("10.10.0.0/16", initial_window=30), RouteSettings("10.10.1.0/24", 1400))
+    legs = (replace(PROXY.interfaces[0], routes=routes), *PROXY.interfaces[1:])
+    sysctls = (*PROXY.sysctls[:2], ("net.ipv4.tcp_ecn", "1"))
+    tables = await lab.run(box, "nft -a list tables")
+    seen: list[str] = []
+    monitor = ["ip", "-o", "monitor", "link", "address", "neigh"]
+    watch = await lab.agent.start_job("watch", monitor, netns=box, on_output=seen.append)
+    await asyncio.sleep(1)  # it has begun to watch
+    await lab.run(box, "ip link set box-w alias watched")
+    await eventually(lambda: any("watched" in line for line in seen), "changes are seen")
+    await lab.agent.set_host(replace(PROXY, interfaces=legs, sysctls=sysctls), box)
+    shown = await lab.run(box, "ip route show dev box-w")
+    assert "10.10.0.0/16 scope link initcwnd 30" in shown
+    assert "10.10.1.0/24 scope link mtu 1400" in shown
+    held = await lab.agent.read(box, sysctls=["net.ipv4.tcp_ecn", "net.ipv4.tcp_rmem"])
+    assert held["sysctls"] == {"net.ipv4.tcp_ecn": "1", "net.ipv4.tcp_rmem": "4096 131072 5000000"}
+    assert await lab.run(box, "nft -a list tables") == tables
+    await watch.stop(1)
+    assert not [line for line in seen if "watched" not in line], "no link, address or neighbour changed"
+    await lab.run(box, "ip link set box-w alias ''")
+    drop = PacketRule(INTERFACES, Packets.SYN, verdict=FilterVerdict.DROP)
+    await lab.agent.set_host(replace(PROXY, packet_rules=(drop, *PROXY.packet_rules)), box)
+    assert "10.10.1.0/24" not in await lab.run(box, "ip route show dev box-w")
+    await lab.agent.unset_host("box")
+
+
 async def by_the_end_of_the_stream(lab: Machines, box: str) -> None:
     """The input of an agent on the machine ends after the request."""
     request = {"id": 1, "op": "set", "host": "box", "netns": None, "settings": to_json(PROXY)}
@@ -229,7 +259,7 @@ async def set_by(job: Job, said: list[dict[str, Any]], settings: HostSettings) -
     assert next(line for line in said if line.get("id") == 2)["ok"], json.dumps(said)
 
 
-WAYS = [by_unset, by_the_end_of_the_stream, by_a_failure, by_sigkill, by_the_next_agent]
+WAYS = [by_unset, by_unset_after_a_change, by_the_end_of_the_stream, by_a_failure, by_sigkill, by_the_next_agent]
 
 
 @pytest.mark.parametrize("undo", WAYS)
