@@ -30,7 +30,7 @@ from atoll_controller.planner.entry_diff import diff
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import LabError, PlanError
 from atoll_core.events.events import SwapEvent
-from atoll_core.experiment.experiment import BoxConfiguration, Experiment
+from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.residence import longest_residence_ns
 from atoll_core.lab.network import Network
 from atoll_core.lab.twin import TwinSettings
@@ -42,6 +42,7 @@ from atoll_switches.capability_profile import drivers, profile
 from atoll_testbed.platforms import base
 from atoll_testbed.testbed import Testbed
 from tests.support.lagging_switches import LAGS_S, LaggingController
+from tests.support.random_swaps import changed_experiment
 from tests.support.twins import twinned
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
@@ -122,7 +123,7 @@ class Trial:
             latency = experiment.latency if self._options.boxes else latency
             new = replace(experiment, chain=replace(experiment.chain, hops=tuple(hops)), latency=latency)
             if self._options.boxes:
-                new = self._with_other_boxes(new)
+                new = changed_experiment(self._draw, new)
             try:
                 planned = plan_swap(testbed.network, experiment, layout(testbed), new)
             except PlanError:
@@ -176,32 +177,6 @@ class Trial:
             "datapath": testbed.lab.datapath,
             "events": self._events,
         }
-
-    def _with_other_boxes(self, experiment: Experiment) -> Experiment:
-        """Another chain of coders and PEPs, with other settings and latencies; each is as it was once in a while."""
-        draw, chosen = self._draw, self._draw.choice
-        names = [name for pair in (("pep-w", "pep-i"), ("coder-w", "coder-i")) for name in pair]
-        used = {name for name in names if name in experiment.chain.hops}
-        if draw.random() < 0.7:
-            coders = {"coder-w", "coder-i"} if draw.random() < 0.7 else set[str]()
-            used = coders | {name for name in ("pep-w", "pep-i") if draw.random() < 0.6}
-        order = ("tap-w", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-i")
-        hops = tuple(hop for hop in order if hop in used or hop == "sat" or ("tap" in hop and draw.random() < 0.8))
-        both: dict[str, Any] = {}
-        if draw.random() < 0.6:
-            both = {"in_order_hold": chosen([0, 200, 1000, 2000]) * 10**6, "redundancy": chosen([0, 1, 3])}
-        boxes: list[BoxConfiguration] = []
-        for each in experiment.boxes:
-            changed = {**both} if "coder" in each.box else {}
-            if "coder" in each.box and draw.random() < 0.3:
-                changed |= {"small": chosen([0, 100]), "flush": chosen([50, 100, 500]) * 10**6}
-            if "pep" in each.box and draw.random() < 0.3:
-                changed["silence"] = chosen([60, 120]) * 10**9
-            if "pep" in each.box and draw.random() < 0.5:
-                changed |= {"world_initial_window": chosen([None, 30]), "ecn": chosen([False, True])}
-            boxes.append(replace(each, settings=tuple({**dict(each.settings), **changed}.items())))
-        latency = (("w1", chosen(["rtt-5", "rtt-20", "rtt-50"])),) if draw.random() < 0.5 else experiment.latency
-        return replace(experiment, chain=replace(experiment.chain, hops=hops), boxes=tuple(boxes), latency=latency)
 
     def _draw_hops(self, experiment: Experiment, number: int) -> Sequence[str]:
         """Another chain: other routed boxes, or the same in the same order and taps and the link elsewhere."""
