@@ -64,4 +64,4 @@ def _effects(part: SwapPart, number: int) -> Iterator[str]:
         coding = f", so that packets are not coded by {', '.join(part.uncoded)}" if part.uncoded else ""
         yield f"no packet passes {', '.join(part.without)} until part {number + 1}{coding}"
     if part.renewed:
-        yield f"then {', '.join(part.renewed)} begin again"
+        yield f"then the programs of {', '.join(part.renewed)} begin again"

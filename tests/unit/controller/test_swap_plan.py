@@ -285,7 +285,7 @@ def test_a_box_whose_program_begins_again_is_left_out_meanwhile(held: tuple[Netw
     assert [part.after.chain.hops for part in swap.parts] == [UNCODED, CODED]
     assert [part.renewed for part in swap.parts] == [("coder-i", "coder-w"), ()]
     assert any(
-        "no packet passes coder-w, coder-i until part 2" in line and "then coder-i, coder-w begin again" in line
+        "no packet passes coder-w, coder-i until part 2" in line and "then the programs of coder-i, coder-w begin again" in line
         for line in swap_lines(swap)
     )
 
