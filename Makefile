@@ -11,6 +11,8 @@ BIN := .venv/bin
 CARGO := tools/cargo
 PACKAGES := cli api studies daemon testbed controller hosts emulation dashboards apps switch-configs analysis core
 PYTEST_BY_TWO := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# The whole of a target, unless somebody chooses tests of it: then as many tests must run as tests/counts.toml records.
+whole = $(or $(PYTEST_ARGS),--target $(1))
 KERNEL_TESTS := tests/system/virtual/test_virtual_kernel.py tests/system/virtual/test_virtual_repeat.py
 ELSEWHERE := not virtual and not ryu and not browser and not servers and not compose
 
@@ -31,22 +33,22 @@ demo-virtual: kernel ## run ten minutes of the demo experiment in virtual time, 
 
 test: ## all tests but those that the next targets have: Rust first, so that compiling disturbs no laboratory
 	@tools/setup test
-	@$(CARGO) test --locked --quiet --workspace
-	@$(PYTEST_BY_TWO) -m "not figures and $(ELSEWHERE)" $(PYTEST_ARGS)
-	@$(BIN)/python -m pytest -m "figures and $(ELSEWHERE)" $(PYTEST_ARGS)
+	@tools/test-rust
+	@$(PYTEST_BY_TWO) -m "not figures and $(ELSEWHERE)" $(call whole,test)
+	@$(BIN)/python -m pytest -m "figures and $(ELSEWHERE)" $(call whole,test-figures)
 
 test-virtual: kernel ## the tests in virtual time, some also on Linux 6.1 if built; `make test` leaves them out
-	@$(PYTEST_BY_TWO) -m "virtual and not figures" $(PYTEST_ARGS)
-	@$(BIN)/python -m pytest -m "virtual and figures" $(PYTEST_ARGS)
+	@$(PYTEST_BY_TWO) -m "virtual and not figures" $(call whole,test-virtual)
+	@$(BIN)/python -m pytest -m "virtual and figures" $(call whole,test-virtual-figures)
 	@[ -n "$${ATOLL_KERNEL:-}" ] || [[ $$($(BIN)/atoll kernel path) = */6.1.* ]] || \
 		! ATOLL_KERNEL=6.1 $(BIN)/atoll kernel status >/dev/null 2>&1 || \
 		ATOLL_KERNEL=6.1 $(PYTEST_BY_TWO) -m virtual $(KERNEL_TESTS)
 
 test-swaps: kernel ## a hundred chain swaps under traffic, real and virtual, and twenty deaths of the controller; `make test` has eight
-	@ATOLL_SWAPS=100 $(BIN)/python -m pytest -s tests/system/swaps/test_swap_traffic.py tests/system/virtual/test_virtual_swaps.py $(PYTEST_ARGS)
+	@ATOLL_SWAPS=100 $(BIN)/python -m pytest -s tests/system/swaps/test_swap_traffic.py tests/system/virtual/test_virtual_swaps.py $(call whole,$@)
 
 test-twins: kernel ## the controller on twins of every kind of hardware, and a hundred swaps on one; `make test` and `make test-virtual` have v2
-	@ATOLL_TWINS=all ATOLL_SWAPS=$(or $(SWAPS),100) $(BIN)/python -m pytest -s tests/unit/emulation/test_twin_model.py tests/unit/emulation/test_twin_process.py tests/system/switches tests/system/twins tests/system/virtual/test_virtual_twins.py $(PYTEST_ARGS)
+	@ATOLL_TWINS=all ATOLL_SWAPS=$(or $(SWAPS),100) $(BIN)/python -m pytest -s tests/unit/emulation/test_twin_model.py tests/unit/emulation/test_twin_process.py tests/system/switches tests/system/twins tests/system/virtual/test_virtual_twins.py $(call whole,$@)
 
 test-switch: setup ## the controller on a real switch that carries nothing else: SWITCH=lab.yaml:sw-c LISTEN=192.168.100.1
 	@$(BIN)/python -m pytest tests/system/switches --switch '$(or $(SWITCH),$(error write which switch: SWITCH=LAB.yaml:NAME))' \
@@ -57,18 +59,18 @@ soak: kernel ## random applies, runs, deaths of controller and switches; fails i
 
 test-ryu: setup ## the tests that have Ryu as the controller's runtime; makes its environment first
 	@tools/ryu
-	@ATOLL_REQUIRE_RYU=1 $(PYTEST_BY_TWO) -m ryu $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_RYU=1 $(PYTEST_BY_TWO) -m ryu $(call whole,$@)
 
 test-servers: setup ## metrics in real InfluxDB servers, dashboards on a real Grafana; builds them first, a quarter of an hour, once
 	@tools/servers
-	@ATOLL_REQUIRE_SERVERS=1 $(PYTEST_BY_TWO) -m servers $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_SERVERS=1 $(PYTEST_BY_TWO) -m servers $(call whole,$@)
 
 test-compose: setup ## dashboards/compose.yaml brought up by Docker, which must be installed; it fetches missing images
-	@ATOLL_REQUIRE_COMPOSE=1 $(BIN)/python -m pytest -m compose $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_COMPOSE=1 $(BIN)/python -m pytest -m compose $(call whole,$@)
 
 test-page: ## the live page in a real Chromium, which is installed first
 	@tools/setup page
-	@ATOLL_REQUIRE_BROWSER=1 $(PYTEST_BY_TWO) -m browser $(PYTEST_ARGS)
+	@ATOLL_REQUIRE_BROWSER=1 $(PYTEST_BY_TWO) -m browser $(call whole,$@)
 
 test-bare: ## setup, demo and test in a root file system of their own that debootstrap makes, half an hour; ARGS="setup" that part
 	@tools/bare $(ARGS)
@@ -105,7 +107,7 @@ bench-controller: setup ## time to install ten to ten thousand entries on a swit
 bench-coder: setup ## network coding compared with the crate rlnc, a minute; ARGS="--quick", "--help"
 	@benchmarks/coder/run $(ARGS)
 
-bench-link: setup ## the link engine compared with other emulators, half an hour; ARGS="--quick" a minute, "--help"
+bench-link: kernel ## the link engine compared with other emulators, half an hour; ARGS="--quick" a minute, "--help"
 	@benchmarks/link/run $(ARGS)
 
 bench-analysis: setup ## memory and time of the analysis of runs of 1 h and 4 h; ARGS="--quick", "--help"

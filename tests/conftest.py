@@ -14,9 +14,16 @@ from atoll_core.errors import MachineError
 from atoll_emulation.mininet_lab.namespaces import why_no_namespaces
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from screenshots.browser import find_browser
+from tests.counts import pytest_addoption, pytest_configure
 from tests.skips import pytest_make_collect_report, pytest_runtest_call, pytest_runtest_setup
 
-__all__ = ["pytest_make_collect_report", "pytest_runtest_call", "pytest_runtest_setup"]  # hooks: no unannounced skip
+__all__ = [  # hooks: no unannounced skip, no test that is missing
+    "pytest_addoption",
+    "pytest_configure",
+    "pytest_make_collect_report",
+    "pytest_runtest_call",
+    "pytest_runtest_setup",
+]
 
 # Wall time says nothing of an example: a busy machine meets no deadline. The examples of a property are the same each
 # time, so that a change is judged by itself; ATOLL_NEW_EXAMPLES=1 draws others, and a failure prints what repeats it.

@@ -12,7 +12,6 @@ import subprocess
 from collections.abc import Callable, Generator
 from dataclasses import dataclass
 from functools import cache
-from pathlib import Path
 
 import pytest
 
@@ -39,11 +38,6 @@ def no_package(name: str) -> bool:
 def without(*packages: str) -> Callable[[], bool]:
     """A condition: one of these cannot be installed here, by this user or from this distribution."""
     return lambda: plain_user() or any(no_package(name) for name in packages)
-
-
-def amx_processor() -> bool:
-    """This processor has tile registers (AMX), which the packaged User-Mode Linux cannot restore."""
-    return " amx_tile" in Path("/proc/cpuinfo").read_text(encoding="ascii", errors="replace")
 
 
 def no_control_groups() -> bool:
@@ -87,13 +81,6 @@ ALLOWED = (
         "tests only",
     ),
     Allowed("tests/system/virtual/test_virtual_pepsal", "PEPsal is not installed", always, "it is not distributed"),
-    Allowed(
-        "tests/system/emulation/test_tc_",
-        "cannot restore the registers of this processor",
-        amx_processor,
-        "the packaged kernel is older than AMX; make test-virtual tries tc in a kernel that is not",
-    ),
-    Allowed("tests/system/emulation/test_tc_", "User-Mode Linux", without("user-mode-linux", "busybox"), "tests only"),
     Allowed("tests/unit/analysis/test_flow_records", "nfdump", without("nfdump"), "tests only"),
     Allowed("tests/unit/analysis/test_tshark_agreement", "tshark", without("tshark"), "tests only"),
     Allowed("tests/unit/analysis/test_flow_records", "Argus", without("argus-server", "argus-client"), "tests only"),
@@ -102,12 +89,6 @@ ALLOWED = (
     ),
     Allowed(
         "tests/system/agent/test_agent_", "make no control groups", no_control_groups, "containers have none to write"
-    ),
-    Allowed(
-        "tests/system/emulation/test_switch_losses",
-        "this kernel switches packets itself",
-        always,
-        "no sockets are involved",
     ),
 )
 

@@ -29,7 +29,7 @@ def main() -> int:
         if not sys.stdin.readline():
             return 1
     try:
-        summary = analyse(RunDir.open(asked.run), asked.binary)
+        summary = analyse(RunDir.open(asked.run, damaged=True), asked.binary)
     except AtollError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

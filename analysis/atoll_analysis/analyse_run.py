@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Analyse a run directory: tables and summary.json. Cancelled runs are analysed as far as there are data."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -68,13 +68,13 @@ def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
     """See :func:`atoll_analysis.analyse`."""
     facts = read_run_data(run)
     tables = build_tables(run, facts, binary)
-    summary = summarise(facts, tables, run.logs)
+    summary = summarise(facts, tables, run.logs, damages=[*run.damages(contents=True).values()])
     run.write_summary(dict(summary))
     return dict(summary)
 
 
-def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
-    """Return all figures of a run, with the verdict."""
+def summarise(facts: RunData, tables: Tables, logs: Path, damages: Sequence[str] = ()) -> Summary:
+    """Return all figures of a run, with the verdict. ``damages``: of its files, a line each."""
     window = facts.window
     bottleneck = facts.bottleneck
     links = {link.box: _link_figures(facts, tables, link) for link in facts.links}
@@ -101,7 +101,9 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
     summary = Summary(
         verdict=Verdict.INVALID,
         reasons=[],
+        reason_codes=[],
         caveats=[],
+        caveat_codes=[],
         notes=notes(facts, tables, pings, compared),
         experiment=facts.experiment.name,
         settings=settings_tree(facts.experiment),
@@ -153,7 +155,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         idle_s=slowest["idle_s"] if slowest else None,
         queue_full_s=slowest["queue_full_s"] if slowest else None,
         standing_queue=standing_queue(
-            intervals, bottleneck.to_island.rate.bit_s, full_size_bytes(facts, bottleneck), standing_window_s(facts)
+            intervals, facts.over_time(bottleneck), full_size_bytes(facts, bottleneck), standing_window_s(facts)
         )
         if bottleneck
         else None,
@@ -207,6 +209,8 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         captures=seen.capture_quality(tables, facts, logs),
         whistles=dict(seen.whistles(tables, facts)),
     )
+    if damages:
+        summary["damaged_files"] = [*damages]
     if heat := host_heat(facts.manifest):
         summary["host_heat"] = heat
     if control := in_band_control(facts.manifest):
@@ -220,8 +224,9 @@ def summarise(facts: RunData, tables: Tables, logs: Path) -> Summary:
         if ended := _ended_connections(facts, tables, figures, transferred=bool(summary["transfer_received_bytes"])):
             summary["ended_connections"] = ended
     findings = judge(summary)
-    summary["reasons"] = [finding.text for finding in findings if finding.grave]
-    summary["caveats"] = [finding.text for finding in findings if not finding.grave]
+    for texts, codes, is_grave in (("reasons", "reason_codes", True), ("caveats", "caveat_codes", False)):
+        summary[texts] = [finding.text for finding in findings if finding.grave is is_grave]
+        summary[codes] = [finding.code for finding in findings if finding.grave is is_grave]
     summary["verdict"] = verdict_of(findings)
     summary["notes"] += [*accounts(summary), *silent_starts(summary["start"]), *outside_notes(summary["lost_outside"])]
     summary["notes"] += control_notes(summary.get("in_band_control"))
@@ -274,6 +279,7 @@ def _ended_connections(
 
 def _link_figures(facts: RunData, tables: Tables, link: Link) -> LinkFigures:
     measured, back = facts.direction(link, "to_island"), facts.direction(link, "to_world")
+    over_time, window = facts.over_time(link), facts.window
     # How much a late departure can push from one window into the next is unknown where lateness is not measured.
     unbounded = measured is not None and measured.lateness_max_ns is None and not facts.in_virtual_time
     slack = VIRTUAL_SLACK if facts.in_virtual_time else TIMER_SLACK
@@ -283,6 +289,8 @@ def _link_figures(facts: RunData, tables: Tables, link: Link) -> LinkFigures:
     return LinkFigures(
         chains=list(dict.fromkeys(chain.name for chain in facts.experiment.all_chains if link.box in chain.hops)),
         rate_bit_s=link.to_island.rate.bit_s,
+        mean_rate_bit_s=over_time.mean_rate(window.start_ns, window.end_ns).bit_s if window else None,
+        least_rate_bit_s=over_time.rates(window.start_ns, window.end_ns)[0].bit_s if window else None,
         queue_bytes=link.to_island.queue.bytes,
         queue_max_bytes=measured.queue_max_bytes if measured else None,
         loss_bytes=dropped_bytes(facts, link),
@@ -295,7 +303,7 @@ def _link_figures(facts: RunData, tables: Tables, link: Link) -> LinkFigures:
         queue_full_s=seen.queue_full_s(tables, link),
         windows_over_rate=None
         if unbounded
-        else seen.windows_over_rate(tables, link, mtu, facts.lateness_max_ns or 0, bucket),
+        else seen.windows_over_rate(tables, link, over_time, mtu, facts.lateness_max_ns or 0, bucket),
         scheduled_windows_over_rate=measured.scheduled_windows_over_rate if measured else None,
         utilisation=_utilisation(facts, tables, link),
     )
@@ -356,7 +364,8 @@ def _long_flows(facts: RunData, flows: pl.LazyFrame) -> float | None:
     link, window = facts.bottleneck, facts.window
     if link is None or window is None or facts.base_rtt_ns is None:
         return None
-    product_bytes = link.to_island.rate.bit_s * facts.base_rtt_ns // (8 * 10**9)
+    mean_rate = facts.over_time(link).mean_rate(window.start_ns, window.end_ns)
+    product_bytes = mean_rate.bit_s * facts.base_rtt_ns // (8 * 10**9)
     return long_flows(flows, product_bytes, window.start_ns, window.end_ns)
 
 
@@ -372,6 +381,7 @@ def _terrestrial(facts: RunData) -> dict[str, TerrestrialRtt]:
             configured=configured,
             measured=event["measured_ns"] / 1e6,
             tolerance=round(allowed + jitter_ms.get(server, 0.0), 6),
+            scatter=event["scatter_ns"] / 1e6 if "scatter_ns" in event else None,  # older versions did not record it
         )
     return found
 
@@ -418,7 +428,7 @@ def _utilisation(facts: RunData, tables: Tables, link: Link) -> float | None:
     if window is None or window.seconds <= 0:
         return None
     sent = seen.sent_by_link(tables, link, window)
-    return None if sent is None else 8 * sent / (link.to_island.rate.bit_s * window.seconds)
+    return None if sent is None else sent / seen.capacity_bytes(facts.over_time(link), link, window)
 
 
 def _sojourn_bounds(facts: RunData) -> dict[str, float | None]:

@@ -12,10 +12,14 @@ from typing import Any, cast
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import plain_errors
 from atoll_analysis.run_directory.directory import RUNNING
+from atoll_analysis.run_directory.file_record import update_record
 from atoll_core.errors import AtollError, RunDirError, RunError
 
 NOT_ANALYSED = "not analysed"
 """The verdict of a run without a summary."""
+
+DAMAGED = "damaged"
+"""The verdict of a run that misses data; `atoll runs verify` names the files."""
 
 _ANY = IPv4Network("0.0.0.0/0")
 
@@ -30,7 +34,7 @@ class StoredRun:
     seed: int | None
     duration_s: float | None
     outcome: str  # the manifest's
-    verdict: str  # the summary's, else NOT_ANALYSED
+    verdict: str  # the summary's, else DAMAGED or NOT_ANALYSED
     size_bytes: int  # of all its files
     captures_bytes: int
 
@@ -56,12 +60,12 @@ def find_runs(folders: Iterable[Path]) -> Iterator[Path]:
 
 def stored_run(path: Path) -> StoredRun:
     """Read what is listed of a run. Raises RunDirError if its manifest cannot be read."""
-    run = RunDir.open(path)
+    run = RunDir.open(path, damaged=True)
     manifest = run.manifest()
     experiment = cast("dict[str, Any]", manifest.get("experiment") or {})
     verdict = NOT_ANALYSED
     with suppress(AtollError, ValueError, KeyError):
-        verdict = str(run.summary()["verdict"])
+        verdict = DAMAGED if run.damages() else str(run.summary()["verdict"])
     duration = experiment.get("duration")
     return StoredRun(
         path=path,
@@ -83,11 +87,12 @@ def verify_run(path: Path, binary: Path) -> list[str]:
     of a packet; that is reported, too.
     """
     try:
-        run = RunDir.open(path)
+        run = RunDir.open(path, damaged=True)
         manifest = run.manifest()
     except RunDirError as error:
         return [str(error)]
-    found: list[str] = []
+    recorded = run.damages(contents=True)
+    found = list(recorded.values())
     dropped = "captures_dropped" in manifest
     plan = cast("dict[str, Any]", manifest.get("plan") or {})
     control = cast("dict[str, Any]", manifest.get("network") or {}).get("control")
@@ -95,6 +100,8 @@ def verify_run(path: Path, binary: Path) -> list[str]:
     for point in plan.get("captures", ()):
         name = str(point["name"])
         capture = run.capture(name)
+        if (capture or run.captures / f"{name}.pcap.zst") in recorded:
+            continue
         if capture is None:
             found += [] if dropped else [f"{run.captures / name}.pcap.zst: there is no such file"]
             continue
@@ -106,8 +113,6 @@ def verify_run(path: Path, binary: Path) -> list[str]:
         run.summary()
     except AtollError as error:
         found.append(str(error))
-    except ValueError as error:
-        found.append(f"{run.path / 'summary.json'}: cannot be read: {error}")
     return found
 
 
@@ -125,11 +130,12 @@ def drop_captures(path: Path) -> int:
         raise RunDirError(
             f"{path}: not analysed yet, so its captures are the only data; `atoll report {path}` analyses it"
         )
-    captures = sorted(run.captures.glob("*.pcap*"))
+    captures = sorted(path for path in run.captures.glob("*.pcap*") if path.is_file())
     freed = {each.name: each.stat().st_size for each in captures}
     if not captures:
         return 0
     run.update_manifest({"captures_dropped": {**manifest.get("captures_dropped", {}), **freed}})
+    update_record(path, (), [str(each.relative_to(path)) for each in captures])
     for each in captures:
         with plain_errors(each):
             each.unlink()
@@ -141,7 +147,7 @@ def _damages(capture: Path, table: Path, binary: Path, without: IPv4Network | No
     from atoll_analysis.tables.packet_records import decode
 
     try:
-        decoded = decode(capture, Path(os.devnull), _ANY, binary, without=without)
+        decoded = decode(capture, None, _ANY, binary, without=without)
     except RunError as error:
         return [f"{capture}: {error}"]
     if decoded.truncated:

@@ -39,6 +39,9 @@ class TerrestrialRtt(TypedDict):
     configured: float  # in ms, as configured
     measured: float  # in ms, as measured before the run
     tolerance: float  # in ms, the most by which the two may differ
+    # in ms, the typical difference between an RTT of the lab itself and the least; large on a busy machine. None: not
+    # recorded
+    scatter: float | None
 
 
 class Capture(TypedDict):
@@ -92,7 +95,9 @@ class LinkFigures(TypedDict):
     """One satellite link within the measurement, in the direction to the island except ``*_to_world``."""
 
     chains: list[str]  # names of the chains that pass the link at any time
-    rate_bit_s: int  # configured rate
+    rate_bit_s: int  # configured rate; of a rate that changes the highest one
+    mean_rate_bit_s: int | None  # mean of the rate within the measurement; None: nothing was measured
+    least_rate_bit_s: int | None  # lowest rate within the measurement; None: likewise
     queue_bytes: int  # configured capacity of the queue
     queue_max_bytes: int | None  # most bytes in the queue; None: not measured
     loss_bytes: int | None  # dropped IP bytes, whatever the cause; None: not counted
@@ -110,6 +115,16 @@ class LinkFigures(TypedDict):
     # 100 ms windows in which the box scheduled more departures than the rate allows; None: not counted
     scheduled_windows_over_rate: int | None
     utilisation: float | None  # share of the link's capacity that was used within the measurement; None: not measured
+
+
+def mean_rate_bit_s(link: LinkFigures) -> int:
+    """The mean rate of a link within the measurement; for runs analysed by older versions the highest rate."""
+    return link.get("mean_rate_bit_s") or link["rate_bit_s"]
+
+
+def least_rate_bit_s(link: LinkFigures) -> int:
+    """The lowest rate of a link within the measurement; for runs analysed by older versions the highest rate."""
+    return link.get("least_rate_bit_s") or link["rate_bit_s"]
 
 
 class ChainFigures(TypedDict):
@@ -162,7 +177,9 @@ class Summary(TypedDict):
 
     verdict: str  # `valid`, `valid with caveats` or `invalid`
     reasons: list[str]  # why the run is invalid, a sentence each
+    reason_codes: list[str]  # the [code](#codes-of-findings) of each reason, in the same order
     caveats: list[str]  # figures beyond a bound, which the results must be read with, a sentence each
+    caveat_codes: list[str]  # the [code](#codes-of-findings) of each caveat, in the same order
     notes: list[str]  # what could not be measured or judged, and why, a sentence each
     experiment: str  # name of the experiment
     settings: dict[str, Any]  # settings of the experiment as texts, in the shape of experiment.yaml, the unset left out
@@ -269,6 +286,8 @@ class Summary(TypedDict):
     lost_outside: LostOutside | None  # packets that kernels dropped outside the boxes; None: not counted
     # addresses of hosts that captures show with the MAC address of another machine, too; absent: none
     duplicate_addresses: NotRequired[list[DuplicateAddress]]
+    # files that are missing, or other than when the run ended, a line each; absent: none
+    damaged_files: NotRequired[list[str]]
     # heat and load of machines, by name; absent: of no machine is anything known
     host_heat: NotRequired[dict[str, HostHeat]]
     # packets of in-band control during the measurement; absent: no host has it, or a switch did not tell

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The keys of summary.json with their types, units and meanings, read from the types that the analysis is written in.
+"""Keys of summary.json and codes of findings with their meanings, read from the types that the analysis is written in.
 
-The meaning of a key is the comment at its line in the source.
+The meaning of a key or code is the comment at its line in the source.
 """
 
 import inspect
@@ -14,8 +14,9 @@ from typing import Any, get_args, is_typeddict
 
 from atoll_analysis.summary import Summary
 from atoll_analysis.tables.table_schemas import unit_of
+from atoll_analysis.verdict.findings import FindingCode
 
-_KEY = re.compile(r"^    (\w+): ")
+_KEY = re.compile(r"^    (\w+)(?:: | = )")
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,6 +45,11 @@ class KeyGroup:
 def key_groups() -> list[KeyGroup]:
     """Return ``Summary`` and every type below it, each once, in the order in which a reader comes to them."""
     return [KeyGroup(kind.__name__, inspect.getdoc(kind) or "", tuple(_keys(kind))) for kind in _types_below(Summary)]
+
+
+def codes() -> dict[str, str]:
+    """Return the meaning of each code of a finding."""
+    return _meanings(FindingCode)
 
 
 def _types_below(kind: type[Any]) -> list[type[Any]]:
@@ -76,7 +82,7 @@ def _text(hint: Any) -> str:
 
 
 def _meanings(kind: type[Any]) -> dict[str, str]:
-    """Return the comment of each key: at the end of its statement, or on lines of its own above it.
+    """Return the comment of each key or member: at the end of its statement, or on lines of its own above it.
 
     A comment that an empty line follows is the heading of a section.
     """

@@ -39,6 +39,8 @@ _METRICS_AT_ONCE = 10
 _METRICS_PER_PERIOD = 2  # the clock of its machine may be fast
 
 _LONGEST_TEXT = 2000  # characters of an agent's messages for people
+_LONGEST_SHOWN = 200  # characters of a line that is no message
+_MOST_PRINTED = 100  # lines before the greeting
 
 _OWNERS_SINCE: ProtocolVersion = (2, 1)
 
@@ -78,6 +80,7 @@ class Agent:
         self._metrics_taken = 0
         self._machine: str | None = None  # the machine to name in errors; an agent of an emulated lab serves many
         self._hello: asyncio.Future[dict[str, Any]] = asyncio.get_running_loop().create_future()
+        self._printed: list[str] = []  # before the greeting: by a shell, or by another program
 
     @classmethod
     async def start(cls, prefix: Sequence[str], binary: Path) -> "Agent":
@@ -121,7 +124,8 @@ class Agent:
                 hello = await asyncio.shield(self._hello)
         except TimeoutError:
             await self.close()
-            raise LabError(f"{self.name} sent no greeting within {_HELLO_TIMEOUT_S:g} s ({what})") from None
+            why = f"{self.name} sent no greeting within {_HELLO_TIMEOUT_S:g} s ({what})"
+            raise LabError(f"{why}{self._printed_text()}") from None
         except BaseException:
             await self.close()
             raise
@@ -301,10 +305,29 @@ class Agent:
     def _take_line(self, line: bytes) -> None:
         """Take a line of the agent. Raises for an invalid message, which ends the stream."""
         self._heard_s = time.monotonic()
-        message = parsed(line.decode())
-        if not isinstance(message, dict) or not isinstance(cast("dict[str, Any]", message).get("type"), str):
-            raise ValueError("a message without a type")  # noqa: TRY004 - it is of JSON, not of Python
-        self._take(cast("dict[str, Any]", message))
+        try:
+            message = _message(line)
+        except ValueError as error:
+            shown = plain(line[: 4 * _LONGEST_SHOWN].decode(errors="replace"), _LONGEST_SHOWN)
+            if self._hello.done() or len(self._printed) >= _MOST_PRINTED:
+                raise ValueError(f"'{shown}' is not a message: {error}") from None
+            self._printed.append(shown)  # the greeting, or the end, shows who printed it
+            return
+        if self._printed and not self._hello.done():
+            raise ValueError(f"text comes before the greeting{self._printed_text()}")
+        self._take(message)
+
+    def _printed_text(self) -> str:
+        """The first line that was printed before the greeting, to end a message with; empty if there was none."""
+        first = next((line for line in self._printed if line.strip()), None)
+        if first is None:
+            return ""
+        if self._machine is None:
+            return f"; '{first}' was printed before it"
+        return (
+            f"; the shell there printed '{first}': if a start-up file of the shell does so (~/.bashrc, ~/.profile, "
+            "/etc/profile.d), let it print nothing without a terminal"
+        )
 
     async def _beat(self, silence_s: float) -> None:
         """Send a heartbeat eight times in ``silence_s``; end the stream if nothing was received for that time."""
@@ -326,7 +349,7 @@ class Agent:
         elif self._closing:
             reason = f"{self.name} was closed"
         elif not self._hello.done():
-            reason = f"{self.name} did not start: {ended}"
+            reason = f"{self.name} did not start: {ended}{self._printed_text()}"
         else:
             reason = f"{self.name} died ({ended})"
         self._end(reason)
@@ -397,6 +420,14 @@ class Agent:
 
     def _death(self) -> LabError:
         return LabError(self.closed.result() if self.closed.done() else f"{self.name} is being closed")
+
+
+def _message(line: bytes) -> dict[str, Any]:
+    """The message in a line. Raises ValueError."""
+    message = parsed(line.decode())
+    if not isinstance(message, dict) or not isinstance(cast("dict[str, Any]", message).get("type"), str):
+        raise ValueError("a message without a type")  # noqa: TRY004 - it is of JSON, not of Python
+    return cast("dict[str, Any]", message)
 
 
 def _of_shape(message: dict[str, Any], shape: Any) -> dict[str, Any]:

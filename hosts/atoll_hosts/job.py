@@ -75,7 +75,7 @@ class Job:
             self._ended.result()  # raises if the agent has ended
             msg = f"{self.name} did not start: {self.exit_text()}"
             raise LabError(msg)
-        msg = f"{self.name} is not ready after {timeout_s:g} s"
+        msg = f"{self.name} is not ready after {timeout_s:g} s: {self.exit_text()}"
         raise LabError(msg)
 
     async def wait(self) -> Exit:

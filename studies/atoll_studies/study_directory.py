@@ -16,10 +16,11 @@ import json
 import os
 import shutil
 from collections.abc import Generator, Iterable, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import plain_errors, replace_text
 from atoll_analysis.verdict.findings import Verdict
 from atoll_core.errors import AtollError, RunDirError, RunError, UsageError
@@ -174,14 +175,17 @@ class StudyDirectory:
         return [self.attempt_in(path.parent) for path in sorted(self.point_path(identity).glob("*/attempt.json"))]
 
     def attempt_in(self, path: Path) -> Attempt:
-        """The completed attempt in a directory. Raises RunDirError."""
+        """The completed attempt in a directory; with damaged files it has failed. Raises RunDirError."""
         file = path / "attempt.json"
         about = _read_json(file, f"{file}: there is no such file")
         try:
             origin = Provenance(**about["provenance"])
-            return Attempt(path, about["outcome"], about["message"], float(about["wall_s"]), origin)
+            attempt = Attempt(path, about["outcome"], about["message"], float(about["wall_s"]), origin)
         except (KeyError, TypeError, ValueError) as error:
             raise RunDirError(f"{file}: damaged ({error!r}); remove {path}") from None
+        if damages := RunDir(path).damages():
+            return replace(attempt, outcome=FAILED, message="; ".join(damages.values()))
+        return attempt
 
     def free_path(self, identity: str, name: str) -> Path:
         """The path of an attempt that is added: the name of its run, or the next one that is free."""

@@ -138,22 +138,24 @@ class Services:
         if name not in self._running:
             raise LabError(f"{name} is not running")
         self._moved_on.add(name)
-        answer = await self._ask(name, self._running[name][1], request)
-        if not answer["ok"]:
-            raise LabError(f"{name}: {answer['error']}")
+        await self._ask(name, self._running[name][1], request)
 
     async def _ask(self, name: str, job: Job, request: dict[str, Any]) -> dict[str, Any]:
-        """Send a request, and return the answer. Raises LabError."""
+        """Send a request, and return the answer. Raises LabError if there is none, or a refusal."""
         number, self._next_id = self._next_id, self._next_id + 1
         answer = self._answers[number] = asyncio.get_running_loop().create_future()
         try:
             await job.send({**request, "id": number})
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
-                return await answer
+                line = await answer
         except TimeoutError:
-            raise LabError(f"{name} did not answer within {_ANSWER_TIMEOUT_S:g} s") from None
+            op, words = request["op"], job.exit_text()
+            raise LabError(f"{name} did not answer '{op}' within {_ANSWER_TIMEOUT_S:g} s: {words}") from None
         finally:
             del self._answers[number]
+        if not line.get("ok", True):
+            raise LabError(f"{name}: {line['error']}")
+        return line
 
     async def emptied(self, boxes: Mapping[str, Collection[str]], limit_s: float) -> tuple[str, ...]:
         """Wait until the next counters of boxes say that these levels are 0; returns the boxes where that is not so."""

@@ -82,12 +82,13 @@ class MachineReconciler:
         changed = [host for host in (wanted or self._settings) if self._settings.get(host) != wanted.get(host)]
 
         async def change(host: str) -> None:
-            before = self._settings.pop(host, None)
             if host in wanted:
+                self._settings.pop(host, None)  # unknown after a failure
                 await self._platform.machine(host).set(wanted[host])
                 self._settings[host] = wanted[host]
-            elif before is not None:
+            else:
                 await self._platform.machine(host).unset()
+                del self._settings[host]  # not before: after a failure they are to be undone later
 
         for outcome in await asyncio.gather(*map(change, changed), return_exceptions=True):
             if isinstance(outcome, BaseException):

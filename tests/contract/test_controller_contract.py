@@ -121,15 +121,23 @@ def test_the_process_greets_and_ends_with_its_input(recorded: list[dict[str, Any
 
 def test_what_is_no_request_is_answered_and_survived() -> None:
     """Broken lines get an answer in one line; the process goes on."""
-    said, code = converse(["{", '{"id":3}', "[]", '{"id":4,"op":"read","dpid":"x"}'])
+    lines = ["{", '{"id":3}', "[]", '{"id":4,"op":"read","dpid":"x"}', '{"id":5,"op":"re\\nad","dpid":1e999}']
+    said, code = converse(lines)
     answers = [message for message in said if message["type"] == "answer"]
     assert [(answer["id"], answer["ok"]) for answer in answers] == [
         (None, False),
         (3, False),
         (None, False),
         (4, False),
+        (5, False),
     ]
-    assert all(answer["error"].startswith("not a request: ") and "\n" not in answer["error"] for answer in answers)
+    errors = [answer["error"] for answer in answers]
+    assert [error.split(":")[0] for error in errors] == [
+        *("not a request",) * 3,
+        "request `read` is not understood",
+        "request `re\ufffdad` is not understood",
+    ]
+    assert not any("\n" in error for error in errors)
     assert code == 0
 
 

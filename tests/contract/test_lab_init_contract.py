@@ -69,6 +69,7 @@ async def test_the_daemon_follows_the_recorded_exchange(recorded: list[dict[str,
     }
     with pytest.raises(LabError, match="it has no CONFIG_PACKET_DIAG"):
         await lab.packet_sockets()
+    await lab.request(op="flood", id="q3")
     shell = await lab.open_shell(100, 30)
     assert await shell.read() == b"mininet> "
     refused = await lab.open_shell()

@@ -19,12 +19,11 @@ def examples(project: Path, sender: str) -> list[dict[str, Any]]:
 
 
 def test_a_planned_configuration_has_the_keys_of_the_example(project: Path) -> None:
-    """All of them but the limit of pending connections, whose default is the program's."""
     given = (*(f"boxes.pep-w.{setting}" for setting in SETTINGS), "boxes.pep-i.between=multiplexed")
     plan = make_plan(*load_experiment(project / "examples/pep-both.yaml", given))
     config = next(job.config for job in plan.jobs if job.argv == ("atoll-host", "pep")) or {}
     example = examples(project, "keeper")[1]
-    assert config.keys() | {"pending_max"} == example.keys()
+    assert config.keys() == example.keys()
     assert config["legs"]["island"].keys() == example["legs"]["island"].keys()
     assert config["between"].keys() == example["between"].keys()
     assert config["pairs"][1].keys() == example["pairs"][1].keys()

@@ -21,8 +21,7 @@ from typing import Any
 from atoll_core.experiment.experiment import LinkDirection
 from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
-from tests.guests.tc_guest import furnish
-from tests.guests.virtual_link_guest import tc_link
+from tests.guests.virtual_link_guest import furnish, tc_link
 
 MEO = LinkDirection(Rate.parse("320 Mbit/s"), Duration.parse("62.5 ms"), Size.parse("2 MB"))
 FLOW_BYTES = 10_000

@@ -24,6 +24,7 @@ from atoll_core.lab.network import ChainBox, Network, Program
 from atoll_core.plan.privilege import Privilege
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.testbed import Testbed
+from tests.support.runtime import RUNTIME
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
 _SPLITTER = Path(__file__).with_name("splitter.py")
@@ -165,7 +166,7 @@ async def main() -> None:
     link = experiment.links[0]
     near = replace(link, to_island=replace(link.to_island, delay=type(link.to_island.delay).parse("10 ms")))
     experiment = replace(experiment, links=(near,), chain=replace(experiment.chain, hops=("sat",)))
-    testbed = await Testbed.start(with_proxy(network))
+    testbed = await Testbed.start(with_proxy(network), runtime=RUNTIME)
     try:
         print(json.dumps(await Trial(testbed, experiment).run()))
     finally:

@@ -14,6 +14,7 @@ from typing import Any
 from atoll_core.description.loader import load_experiment
 from atoll_testbed.testbed import Testbed
 from tests.guests.connections_guest import Pair, Trial
+from tests.support.runtime import RUNTIME
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pep-multiplexed.yaml"
 _PEPS, _NONE = ("tap-w", "pep-w", "sat", "pep-i", "tap-i"), ("tap-w", "sat", "tap-i")
@@ -62,7 +63,7 @@ async def main() -> None:
         },
     )
     experiment = replace(experiment, links=(near,))
-    testbed = await Testbed.start(network)
+    testbed = await Testbed.start(network, runtime=RUNTIME)
     try:
         print(json.dumps(await PepTrial(testbed, experiment).run()))
     finally:

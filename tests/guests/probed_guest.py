@@ -23,11 +23,11 @@ from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.plan.flow_entry import Output
 from atoll_core.plan.plan import Plan
-from atoll_core.plan.switch_features import Runtime
 from atoll_testbed.testbed import Testbed
 from atoll_testbed.verification import path_verification, swap_verification
 from atoll_testbed.verification.live_trace import trace_live
 from atoll_testbed.verification.swap_verification import verify_entries
+from tests.support.runtime import RUNTIME
 
 AROUND = ("tap-w", "pep-w", "sat", "pep-i", "tap-i")
 
@@ -129,12 +129,12 @@ class Probed:
         await self.testbed._switches.hold(plan, plan)
 
 
-async def main(path: Path, runtime: Runtime) -> None:
+async def main(path: Path) -> None:
     """Prove a lab with an experiment."""
     # Nothing of this lab lags behind its switches' barriers.
     swap_verification.ATTEMPTS = path_verification.ATTEMPTS = 6  # pyright: ignore[reportPrivateImportUsage]
     network, experiment = load_experiment(path)
-    testbed = await Testbed.start(network, runtime=runtime)
+    testbed = await Testbed.start(network, runtime=RUNTIME)
     try:
         probed = Probed(testbed, experiment)
         await probed.prove()
@@ -143,4 +143,4 @@ async def main(path: Path, runtime: Runtime) -> None:
     print(json.dumps(probed.said))
 
 
-asyncio.run(main(Path(sys.argv[1]), Runtime(sys.argv[2])))
+asyncio.run(main(Path(sys.argv[1])))

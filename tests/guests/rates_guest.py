@@ -18,10 +18,10 @@ from atoll_core.lab.network import DelayBox, Interface, LatencyClass
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tc_settings import delay_settings
 from atoll_core.units import Duration, Rate, Size
-from tests.guests.tc_guest import furnish
 from tests.guests.virtual_link_guest import (
     PR_SET_TIMERSLACK,
     arrivals,
+    furnish,
     mark,
     running_box,
     send,

@@ -18,7 +18,7 @@ import signal
 import socket
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Awaitable, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
@@ -43,12 +43,15 @@ from atoll_testbed.platforms import base
 from atoll_testbed.testbed import Testbed
 from tests.support.lagging_switches import LAGS_S, LaggingController
 from tests.support.random_swaps import changed_experiment
+from tests.support.runtime import RUNTIME
 from tests.support.twins import twinned
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
 UDP_PORTS = {"to_island": 5301, "to_world": 5302}
 _RATES = {"to_island": 50_000_000, "to_world": 4_000_000}
 _SWAP_TAKES_S = 1.8
+KILLED_AFTER = {1: "install", 2: "shift"}
+"""The stages of the first two swaps after which the controller is killed: before and after packets turn."""
 _SNAP_BYTES = 106  # Ethernet, VLAN, IPv4 and UDP headers, a coder's, stream, sequence number, send stamp
 _BUFFER_BYTES = 16 << 20
 _SOCKET_BYTES = 16 << 20
@@ -58,7 +61,9 @@ _PIDFD_GETFD = 438  # asm-generic/unistd.h
 
 @dataclass(frozen=True)
 class Options:
-    """``kill``: the controller is killed at a random moment of every swap. ``pause_s``: between swaps, up to twice.
+    """``kill``: the controller is killed in every swap, at a random moment from the third one on.
+
+    ``pause_s``: between swaps, up to twice.
 
     ``lag_s``: how far the switches' data planes are behind their barriers at most, each of them anew in every
     ``lag_every``th swap. ``lagging``: only this switch is behind, by ``lag_s``. ``chains``: what is swapped to in turn,
@@ -144,7 +149,7 @@ class Trial:
                 "uncoded": [part.uncoded for part in planned.parts],
             }
             fact = {
-                **await self._swap(new, backend),
+                **await self._swap(new, backend, len(versions)),
                 "lags_s": lags_s,
                 "passed": passed,
                 "subjects": subjects,
@@ -206,8 +211,9 @@ class Trial:
             LAGS_S[switch.dpid] = drawn_s if not lagging else lag_s if switch.name == lagging else 0.0
         return list(LAGS_S.values())
 
-    async def _swap(self, new: Experiment, backend: Backend) -> dict[str, Any]:
+    async def _swap(self, new: Experiment, backend: Backend, number: int) -> dict[str, Any]:
         testbed, old = self._testbed, self._testbed.plan
+        fatal = asyncio.Event()
         began_ns = time.time_ns()
         stages: dict[str, tuple[int, int]] = {}
         shifts: dict[int, tuple[int, int]] = {}
@@ -218,13 +224,19 @@ class Trial:
             found = event.details
             if event.state == "stage":
                 stages[found["stage"]] = found["began_ns"], found["began_ns"] + found["duration_ns"]
+                if found["stage"] == KILLED_AFTER.get(number):
+                    fatal.set()
                 if found["stage"] == "shift":
                     shifts[found["part"]] = stages["shift"]
                 texts.append(found["text"])
             if event.state == "end":
                 ends.update(found)
 
-        killing = asyncio.create_task(self._kill_soon()) if self._options.kill else None
+        killing = None
+        if self._options.kill:
+            after_s = self._draw.uniform(0, _SWAP_TAKES_S)
+            moment = fatal.wait() if number in KILLED_AFTER else asyncio.sleep(after_s)
+            killing = asyncio.create_task(self._kill_at(moment))
         outcome, why = "new", ""
         try:
             with testbed.events.subscribe(take, SwapEvent):
@@ -251,9 +263,9 @@ class Trial:
         held = await read_tables(self._testbed.controller, self._testbed.network)
         return diff(plan.flows, (entry for entries in held.values() for entry in entries)) == ()
 
-    async def _kill_soon(self) -> int:
-        """SIGKILL the controller within the time that a swap takes, and wait until all is well again; the instant."""
-        await asyncio.sleep(self._draw.uniform(0, _SWAP_TAKES_S))
+    async def _kill_at(self, moment: Awaitable[object]) -> int:
+        """SIGKILL the controller then, and wait until all is well again; the instant."""
+        await moment
         killed = self._testbed.controller
         entered = killed._process.pid
         os.kill(int(Path(f"/proc/{entered}/task/{entered}/children").read_text().split()[0]), signal.SIGKILL)
@@ -373,7 +385,8 @@ async def main(out: Path, options: Options) -> None:
     network, experiment = load_experiment(DATA / options.experiment)
     if options.twin:
         network = twinned(network, options.twin, TwinSettings(seed=options.seed))
-    testbed = await Testbed.start(network, slack=VIRTUAL_SLACK if options.virtual else TIMER_SLACK)
+    slack = VIRTUAL_SLACK if options.virtual else TIMER_SLACK
+    testbed = await Testbed.start(network, runtime=RUNTIME, slack=slack)
     try:
         facts = await Trial(testbed, out, options).run(experiment)
         (out / "facts.json").write_text(json.dumps(facts), encoding="utf-8")

@@ -19,7 +19,7 @@ import uuid
 from itertools import pairwise
 from typing import Any
 
-from tests.guests.tc_guest import inside
+from tests.guests.virtual_link_guest import inside
 
 _PR_SET_TIMERSLACK = 29  # linux/prctl.h
 _TCPI_MIN_RTT = 148  # offset in struct tcp_info, linux/tcp.h

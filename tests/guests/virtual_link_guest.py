@@ -8,8 +8,10 @@ arrived (ns of one clock), and what the link counted. Nothing takes time there b
 import contextlib
 import ctypes
 import json
+import os
 import random
 import re
+import signal
 import socket
 import struct
 import subprocess
@@ -21,25 +23,42 @@ from typing import Any
 from atoll_controller.planner.link_config import direction_config
 from atoll_core.experiment.experiment import Bernoulli, Counted, Link, LinkDirection, LowPriority
 from atoll_core.lab.box_kind import LINK
-from atoll_core.lab.network import MTU, ChainBox, Interface
+from atoll_core.lab.network import MTU, ChainBox, DelayBox, Interface, LatencyClass
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK, TcSettings, delay_settings, link_settings
 from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
-from tests.guests.tc_guest import CLASSES, delay_box, furnish, inside
 
 PR_SET_TIMERSLACK = 29  # linux/prctl.h
 _SO_TIMESTAMPNS = 35  # asm-generic/socket.h
 _SO_RCVBUFFORCE = 33
-_ETHERTYPE = 0x88B5  # for experiments (IEEE Std 802)
-_HEADER = b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01"
+_CLONE_NEWNET = 0x40000000
+ANSWER_S = 60
+ETHERTYPE = 0x88B5  # for experiments (IEEE Std 802)
+HEADER = b"\x02\0\0\0\0\x02\x02\0\0\0\0\x01"
 
 DIRECTION = LinkDirection(Rate.parse("8 Mbit/s"), Duration.parse("20 ms"), Size.parse("30 kB"))
 FAST = replace(DIRECTION, rate=Rate.parse("320 Mbit/s"), queue=Size.parse("2 MB"))
 SHARED = replace(DIRECTION, low_priority=LowPriority(Size.parse("6 kB")))
 # A frame, after which the engine leaves what comes in the ring for 4 ms, and 1000 at once 0.5 ms later.
 _WAITING = ((0, 46), *((500_000, 46) for _ in range(1000)))
+CLASSES = {101: "5 ms", 102: "20 ms", 103: "90 ms"}
+"""Of the delay box: RTTs by VLAN."""
 KINDS = ("tc", "engine", "kernel")  # of links: the kernel's, ours, ours with departures left to the kernel
+
+
+@contextlib.contextmanager
+def inside(name: str) -> Generator[None]:
+    """This process in a named network namespace for a while; sockets it opens there stay there."""
+    home = os.open("/proc/self/ns/net", os.O_RDONLY)
+    there = os.open(f"/run/netns/{name}", os.O_RDONLY)
+    ctypes.CDLL(None).setns(there, _CLONE_NEWNET)
+    try:
+        yield
+    finally:
+        ctypes.CDLL(None).setns(home, _CLONE_NEWNET)
+        os.close(home)
+        os.close(there)
 
 
 @dataclass(frozen=True)
@@ -120,7 +139,7 @@ def _ip_frame(number: int, packet: MarkedPacket) -> bytes:
         header = struct.pack("!IHBB32s", words, packet.bytes - 40, 59, 64, bytes(32))
         ether_type = 0x86DD
     payload = bytes(packet.bytes - len(header) - 4)
-    return _HEADER + struct.pack("!H", ether_type) + header + struct.pack("!I", number) + payload
+    return HEADER + struct.pack("!H", ether_type) + header + struct.pack("!I", number) + payload
 
 
 def _number_at(frame: bytes) -> int:
@@ -144,7 +163,7 @@ def classes(kind: str) -> dict[int, list[int]]:
             sent: list[int] = []
             for number in range(20):
                 sent.append(time.time_ns())
-                port.send(_HEADER + struct.pack("!HHHI", 0x8100, vlan, _ETHERTYPE, number) + bytes(96))
+                port.send(HEADER + struct.pack("!HHHI", 0x8100, vlan, ETHERTYPE, number) + bytes(96))
                 time.sleep(0.1)
             arrived = dict(arrivals(port))
             took[vlan] = [arrived[number] - instant for number, instant in enumerate(sent)]
@@ -161,8 +180,7 @@ def backlog(kind: str) -> dict[str, Any]:
     with running_box("link", config) as box, stamped("island", "island0") as sink:
         sent = send(_WAITING)
         time.sleep(0.0005)
-        _tell(box, {"op": "set", "id": 1, "direction": "to_island", "delay_ns": 60_000_000})
-        changed = _line(box, "set")
+        changed = ask(box, {"op": "set", "id": 1, "direction": "to_island", "delay_ns": 60_000_000})
         time.sleep(1)
         arrived = dict(arrivals(sink))
         found = {"sent": sent, "arrived": [arrived.get(number) for number in range(len(sent))]}
@@ -190,18 +208,21 @@ def overloads(direction: LinkDirection) -> list[bool]:
         return [by_train, mark(box)["overloaded"]]
 
 
-def send(packets: tuple[tuple[int, int], ...]) -> list[int]:
+def send(packets: tuple[tuple[int, int], ...], source: str = "world") -> list[int]:
     """Packets by how long after the start they are sent (ns), and their bytes; returns when they were."""
     return send_frames(
-        (offset_ns, _HEADER + struct.pack("!HI", _ETHERTYPE, number) + bytes(packet_bytes - 4))
-        for number, (offset_ns, packet_bytes) in enumerate(packets)
+        (
+            (offset_ns, HEADER + struct.pack("!HI", ETHERTYPE, number) + bytes(packet_bytes - 4))
+            for number, (offset_ns, packet_bytes) in enumerate(packets)
+        ),
+        source,
     )
 
 
-def send_frames(made: Iterable[tuple[int, bytes]]) -> list[int]:
+def send_frames(made: Iterable[tuple[int, bytes]], source: str = "world") -> list[int]:
     """Frames by how long after the start they are sent (ns); returns when they were."""
-    with inside("world"), socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as port:
-        port.bind(("world0", 0))
+    with inside(source), socket.socket(socket.AF_PACKET, socket.SOCK_RAW, 0) as port:
+        port.bind((f"{source}0", 0))
         whole = list(made)
         begin_ns = time.time_ns() + 100_000_000
         sent: list[int] = []
@@ -230,7 +251,7 @@ def stamped(namespace: str, interface: str) -> Generator[socket.socket]:
 def arrivals(port: socket.socket) -> Iterator[tuple[int, int]]:
     """Number and stamp of what has arrived and was not sent from here."""
     for frame, stamp in frames(port):
-        if struct.unpack_from("!H", frame, 12)[0] == _ETHERTYPE:
+        if struct.unpack_from("!H", frame, 12)[0] == ETHERTYPE:
             yield struct.unpack_from("!I", frame, 14)[0], stamp
 
 
@@ -246,6 +267,23 @@ def frames(port: socket.socket) -> Iterator[tuple[bytes, int]]:
             yield frame, seconds * 10**9 + nanoseconds
 
 
+def furnish() -> None:
+    """Machines world, island and trunk, each by a cable to the machine in the middle, box."""
+    run("for ns in world island trunk box; do ip netns add $ns; done")
+    for name, interface in (("world", "sat-w"), ("island", "sat-i"), ("trunk", "delay-t")):
+        run(
+            f"""ip link add name {name}0 netns {name} type veth peer name {interface} netns box
+            ip netns exec {name} ethtool -K {name}0 tso off gso off gro off tx off
+            ip netns exec box ethtool -K {interface} tso off gso off gro off tx off
+            for ns in {name} box; do ip netns exec $ns sysctl -qw net.ipv6.conf.all.disable_ipv6=1; done
+            ip -n {name} link set {name}0 promisc on up; ip -n box link set {interface} promisc on up"""
+        )
+
+
+def run(command: str) -> str:
+    return subprocess.run(["sh", "-ec", command], capture_output=True, text=True, check=True).stdout
+
+
 @contextlib.contextmanager
 def running_box(subcommand: str, config: dict[str, Any]) -> Generator[subprocess.Popen[str]]:
     """``atoll-host SUBCOMMAND`` between the machines. Raises RuntimeError with what it said if it ends too early."""
@@ -253,7 +291,7 @@ def running_box(subcommand: str, config: dict[str, Any]) -> Generator[subprocess
     with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as process:
         assert process.stdin is not None
         _tell(process, config)
-        _line(process, "ready")
+        line_of(process, "ready")
         yield process
         if not process.stdin.closed:
             _end(process)
@@ -261,9 +299,19 @@ def running_box(subcommand: str, config: dict[str, Any]) -> Generator[subprocess
 
 def tc_link(direction: LinkDirection) -> TcSettings:
     """A link of the kernel's, with this direction both ways."""
+    return link_settings(chain_box(), Link("sat", direction, direction, Counted.IP), VIRTUAL_SLACK)
+
+
+def chain_box() -> ChainBox:
+    """The link that is tried."""
     world, island = (Interface(name, "02:a7:00:00:00:01", PortRef("s", 1)) for name in ("sat-w", "sat-i"))
-    box = ChainBox("sat", LINK, world, island)
-    return link_settings(box, Link("sat", direction, direction, Counted.IP), VIRTUAL_SLACK)
+    return ChainBox("sat", LINK, world, island)
+
+
+def delay_box() -> DelayBox:
+    """The delay box that is tried, with a class for each of CLASSES."""
+    known = tuple(LatencyClass(f"c{vlan}", vlan, Duration.parse(rtt), Duration(0)) for vlan, rtt in CLASSES.items())
+    return DelayBox("delay", Interface("delay-t", "02:a7:00:00:00:02", PortRef("s", 2)), Rate.parse("1 Gbit/s"), known)
 
 
 def _link(kind: str, direction: LinkDirection) -> contextlib.AbstractContextManager[subprocess.Popen[str]]:
@@ -289,14 +337,19 @@ def _engine(kind: str) -> dict[str, Any]:
 
 def mark(box: subprocess.Popen[str]) -> dict[str, Any]:
     """What has passed to the island since the mark before."""
-    _tell(box, {"op": "mark", "id": 1})
-    return _line(box, "mark")["to_island"]
+    return ask(box, {"op": "mark", "id": 1})["to_island"]
+
+
+def ask(box: subprocess.Popen[str], request: dict[str, Any]) -> dict[str, Any]:
+    """The box's answer to a request."""
+    _tell(box, request)
+    return line_of(box, request["op"])
 
 
 def _end(box: subprocess.Popen[str]) -> dict[str, Any]:
     assert box.stdin is not None
     box.stdin.close()
-    return _line(box, "done")
+    return line_of(box, "done")
 
 
 def _tell(box: subprocess.Popen[str], message: dict[str, Any]) -> None:
@@ -305,15 +358,28 @@ def _tell(box: subprocess.Popen[str], message: dict[str, Any]) -> None:
     box.stdin.flush()
 
 
-def _line(box: subprocess.Popen[str], kind: str) -> dict[str, Any]:
+def line_of(box: subprocess.Popen[str], kind: str) -> dict[str, Any]:
+    """The box's next line of a type. Raises RuntimeError, with all that it said, when there is none in a minute."""
     assert box.stdout is not None
     assert box.stderr is not None
-    for line in box.stdout:
-        message = json.loads(line)
-        if message["type"] == kind:
-            return message
-    msg = f"ended without {kind}: {box.stderr.read()}"
-    raise RuntimeError(msg)
+    signal.signal(signal.SIGALRM, _too_late)
+    signal.alarm(ANSWER_S)
+    try:
+        for line in box.stdout:
+            message = json.loads(line)
+            if message["type"] == kind:
+                return message
+        how = "ended"
+    except TimeoutError:
+        box.kill()
+        how = f"ran for {ANSWER_S} s"
+    finally:
+        signal.alarm(0)
+    raise RuntimeError(f"the box {how} without {kind!r}: {box.stderr.read()}")
+
+
+def _too_late(*_: object) -> None:
+    raise TimeoutError
 
 
 def main() -> None:

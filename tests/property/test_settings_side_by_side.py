@@ -1,140 +1,151 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Every setting of every description is told exactly once: among those that are alike, or among those that are not."""
+"""Every setting of every description is shown exactly once: among those that are alike, or among those that are not."""
 
-from dataclasses import fields, is_dataclass, replace
+import re
+from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
-from random import Random
-from typing import Any, cast
+from typing import Any
 
-from hypothesis import example, given, settings
+import pytest
+from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
+from ruamel.yaml import YAML
 
 from atoll_core.codec import to_json
 from atoll_core.description.loader import load_experiment
-from atoll_core.experiment.experiment import Experiment, LinkTrace, LossTrace
-from atoll_core.experiment.flow_sizes import FlowSizes
-from atoll_core.experiment.setting_texts import settings_table
-from atoll_core.lab.box_kind import BoxKind
-from atoll_core.lab.network import Network
-from atoll_core.units import Duration, Rate, Size
+from atoll_core.errors import DescriptionError
 from atoll_studies.results.similarity import Likeness, likeness
 
 ROOT = Path(__file__).parents[2]
 SHIPPED = sorted((ROOT / "examples").glob("*.yaml"))
-IN_THE_ORIGINS = ("lab", "seed", "chain")
+
+ELSEWHERE = ("name", "lab", "seed", "chain", "branches")
+"""Settings that are shown among the origins."""
+
+AS_LISTS = ("changes", "boxes")
+"""Settings whose parts are numbered."""
+
+OTHERS = {
+    "duration": "77 s",
+    "links.sat.to_island.rate": "7 Mbit/s",
+    "links.sat.to_island.delay": "33 ms",
+    "links.sat.to_island.loss": "1.5 %",
+    "links.sat.to_world.queue": "77 kB",
+    "links.sat.to_world.reorder": "true",
+    "links.sat.counts": "ethernet",
+    "latency.w1": "rtt-90",
+    "traffic.channels": "13",
+    "traffic.flow_sizes": "2 MB",
+    "transfer.size": "3 MB",
+    "transfer.start": "3 s",
+    "ping.interval": "70 ms",
+    "tcp.buffer_max": "9 MB",
+    "tcp.ecn": "true",
+    "captures.snap": "120 B",
+    "limits.stall": "6 ms",
+    "limits.failed_flows": "20 %",
+}
+"""Settings of ``--set`` and values that no shipped experiment has."""
 
 
 @cache
-def shipped(name: str) -> tuple[Network, Experiment]:
-    return load_experiment(ROOT / "examples" / name)
-
-
-def manifest(network: Network, experiment: Experiment) -> dict[str, Any]:
+def manifest(path: Path, *given: str) -> dict[str, Any]:
+    """What a run of the experiment with these settings records."""
+    network, experiment = load_experiment(path, given)
     return {"network": to_json(network), "experiment": to_json(experiment)}
 
 
-def places(thing: Any) -> list[tuple[Any, ...]]:
-    """Where something stands in a description that can be another: paths of fields and numbers.
+@cache
+def written(path: Path) -> dict[str, Any]:
+    return YAML(typ="safe", pure=True).load(path.read_text(encoding="utf-8"))
 
-    What files hold is left out: it reads alike when it differs (tests/unit/studies/test_settings_table.py). So are
-    kinds of boxes, of which descriptions have only the names.
-    """
-    if isinstance(thing, (LinkTrace, LossTrace, FlowSizes, BoxKind)):
-        return []
-    if isinstance(thing, (Rate, Duration, Size)) or type(thing) in (int, float, bool, str):
-        return [()]
-    if isinstance(thing, tuple):
-        parts = list(enumerate(cast("tuple[Any, ...]", thing)))
-    elif is_dataclass(thing):
-        parts = [(each.name, getattr(thing, each.name)) for each in fields(thing) if each.compare]
+
+def keys(described: Any, key: str = "") -> Iterator[str]:
+    """The keys of a description that have values, as ``--set`` has them."""
+    if isinstance(described, dict):
+        for name, part in described.items():
+            yield from keys(part, f"{key}.{name}" if key else str(name))
     else:
-        return []
-    return [(key, *rest) for key, part in parts for rest in places(part)]
+        yield key
 
 
-def otherwise(thing: Any, place: tuple[Any, ...]) -> Any:
-    """A copy in which what stands there is something else."""
-    if place:
-        key, *rest = place
-        if isinstance(thing, tuple):
-            parts = cast("tuple[Any, ...]", thing)
-            return (*parts[:key], otherwise(parts[key], tuple(rest)), *parts[key + 1 :])
-        return replace(thing, **{key: otherwise(getattr(thing, key), tuple(rest))})
-    if isinstance(thing, (Rate, Duration, Size)):
-        return type(thing)(thing.base + 1)
-    if isinstance(thing, bool):
-        return not thing
-    return f"{thing}x" if isinstance(thing, str) else thing + 1
-
-
-def keys(described: Any, key: str = "") -> list[str]:
-    return [each.key for each in settings_table(key, [described])]
-
-
-def told_once(key: str, answer: list[str]) -> bool:
-    """Whether exactly one of the rows is of this setting: its own, or that of the thing that it is a part of.
-
-    An empty list beside ones that are not is told by their parts, which it lacks.
-    """
+def shown(key: str, rows: list[str]) -> bool:
+    """Whether this setting is shown once: in its own row, in that of a thing that it is a part of, or in its parts'."""
     parts = key.split(".")
-    found = sum(answer.count(".".join(parts[:length])) for length in range(1, len(parts) + 1))
-    return found == 1 or (found == 0 and any(each.startswith(f"{key}.") for each in answer))
+    count = sum(rows.count(".".join(parts[:length])) for length in range(1, len(parts) + 1))
+    return count == 1 or (count == 0 and any(row.startswith(f"{key}.") for row in rows))
 
 
-def holds(found: Likeness, networks: list[Network], experiments: list[Experiment]) -> None:
-    alike = [each.key for each in found.described if each.alike]
-    unlike = [each.key for each in found.described if not each.alike]
+def holds(found: Likeness, paths: list[Path]) -> None:
+    rows = [each.key for each in found.described]
     origins = [name for name, _ in found.origins]
-    assert len(set(alike + unlike)) == len(alike + unlike)
-    assert {*IN_THE_ORIGINS, "experiment"} <= set(origins)
-    for experiment in experiments:
-        for key in keys(experiment):
-            if key.split(".")[0] not in (*IN_THE_ORIGINS, "name", "branches"):
-                assert told_once(key, alike + unlike), key
-    for network in networks:
-        of_one_lab = all(each == networks[0] for each in networks)  # then the origin `lab` tells of all of it
-        answer = ["lab"] if of_one_lab else alike + unlike
-        assert all(key == "lab.name" or told_once(key, answer) for key in keys(network, "lab"))
+    assert len(set(rows)) == len(rows)
+    assert {"experiment", "lab", "seed", "chain"} <= set(origins)
+    for path in paths:
+        for key in keys(written(path)):
+            part = key.partition(".")[0]
+            if part in AS_LISTS:
+                assert any(f"{row}.".startswith(f"{part}.") for row in rows), part
+            elif part not in ELSEWHERE:
+                assert shown(key, rows), key
+    labs = {(path.parent / written(path)["lab"]).resolve() for path in paths}
+    for lab in labs if len(labs) > 1 else ():  # the origin has one that all share
+        for kind in ("switches", "hosts", "boxes"):
+            for name in written(lab)[kind]:
+                assert any(f"{row}.".startswith(f"lab.{kind}.{name}.") for row in rows), name
 
 
 @given(st.lists(st.sampled_from(SHIPPED), min_size=1, max_size=4))
 @settings(max_examples=20, deadline=None)
 @example(SHIPPED)
-def test_shipped_experiments_are_told_whole(paths: list[Path]) -> None:
+def test_shipped_experiments_are_shown_whole(paths: list[Path]) -> None:
     """However different they are: other laboratories, no transfer and one, changes and none."""
-    described = [shipped(path.name) for path in paths]
-    found = likeness([manifest(*each) for each in described])
-    holds(found, [network for network, _ in described], [experiment for _, experiment in described])
+    holds(likeness([manifest(path) for path in paths]), paths)
 
 
-@given(st.sampled_from(SHIPPED), st.integers(0, 2**32), st.integers(1, 5))
+@given(st.sampled_from(SHIPPED), st.sets(st.sampled_from(sorted(OTHERS)), min_size=1, max_size=5))
 @settings(max_examples=60, deadline=None)
-@example(ROOT / "examples/switching.yaml", 277817219, 3)  # the names of chains, which no text has
-@example(ROOT / "examples/switching.yaml", 145476, 2)
-def test_what_was_changed_is_unlike_and_nothing_else(path: Path, seed: int, changes: int) -> None:
-    """In a setting that differs in part, the rest of it is told as alike."""
-    network, experiment = shipped(path.name)
-    of_network, of_experiment = places(network), places(experiment)
-    random, changed, moved = Random(seed), (network, experiment), set[str]()
-    for _ in range(changes):
-        of, which = random.choice([(of_network, 0), (of_experiment, 1)])
-        place = random.choice(of)
-        moved.add(".".join(["lab"] * (which == 0) + ["changes" if part == "schedule" else str(part) for part in place]))
-        changed = tuple(otherwise(each, place) if number == which else each for number, each in enumerate(changed))
-    other_network, other = cast("tuple[Network, Experiment]", changed)
-    found = likeness([manifest(network, experiment), manifest(other_network, other)])
-    holds(found, [network, other_network], [experiment, other])
-    was, then = texts(network, experiment), texts(other_network, other)
-    for each in found.described:
-        below = {key for key in (*was, *then) if f"{key}.".startswith(f"{each.key}.")}
-        reads_alike = all(was.get(key) == then.get(key) for key in below)
-        # A thing told as a whole, such as a chain, holds more than its text says: a digest then tells two apart.
-        digests = all(", SHA-256 " in text for text in each.texts) and any(key.startswith(each.key) for key in moved)
-        assert each.alike == (reads_alike and not digests), each.key
+@example(ROOT / "examples/geo.yaml", set(OTHERS))
+def test_what_was_set_is_unlike_with_its_value_and_nothing_else_is(path: Path, names: set[str]) -> None:
+    try:
+        other = manifest(path, *(f"{name}={OTHERS[name]}" for name in sorted(names)))
+    except DescriptionError:
+        assume(False)
+        return
+    found = likeness([manifest(path), other])
+    holds(found, [path])
+    unlike = {each.key: each.texts[1] for each in found.described if not each.alike}
+    assert {re.sub(r"^changes\.\d+\.", "", key) for key in unlike} == {_row(name, unlike) for name in names}
+    for name in names & unlike.keys():
+        assert unlike[name] == OTHERS[name]
 
 
-def texts(network: Network, experiment: Experiment) -> dict[str, str]:
-    """Every setting of one description."""
-    answer = (*settings_table("lab", [network]), *settings_table("", [experiment]))
-    return {each.key: each.texts[0] for each in answer}
+def _row(name: str, rows: dict[str, str]) -> str:
+    """The row of a setting: that of the whole thing where only one of the experiments has it."""
+    whole = name.partition(".")[0]
+    return whole if whole in rows else name
+
+
+@pytest.mark.parametrize(
+    ("place", "value", "row"),
+    [
+        (("hosts", "w1", "ip"), "10.10.0.99", "lab.hosts.w1.address"),
+        (("trunks", 0, "rate"), "100 Mbit/s", "lab.trunks.sw-w1/24-sw-c/1.rate"),
+        (("delay_boxes", "delay", "classes", "rtt-5", "rtt"), "6 ms", "lab.delay_boxes.delay.classes.rtt-5.rtt"),
+    ],
+)
+def test_what_was_changed_in_the_lab_is_unlike_and_nothing_else_is(
+    place: tuple[Any, ...], value: str, row: str, tmp_path: Path
+) -> None:
+    geo = ROOT / "examples/geo.yaml"
+    yaml = YAML(pure=True)  # that keeps the order, by which MAC addresses are given
+    lab = yaml.load((geo.parent / written(geo)["lab"]).read_text(encoding="utf-8"))
+    at = lab
+    for key in place[:-1]:
+        at = at[key]
+    at[place[-1]] = value
+    yaml.dump(lab, tmp_path / "lab.yaml")
+    yaml.dump({**written(geo), "lab": "lab.yaml"}, tmp_path / "geo.yaml")
+    found = likeness([manifest(geo), manifest(tmp_path / "geo.yaml")])
+    assert {each.key: each.texts[1] for each in found.described if not each.alike} == {row: value}

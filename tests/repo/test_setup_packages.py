@@ -16,10 +16,9 @@ pytestmark = [
     pytest.mark.skipif(os.geteuid() != 0, reason="what set-up does as root takes root"),
 ]
 
-WITHOUT = ("argus", "curl", "linux.uml", "modprobe", "nfpcapd", "nginx", "ra", "sshd", "sudo", "tshark", "wrk")
+WITHOUT = ("argus", "curl", "nfpcapd", "nginx", "ra", "sshd", "sudo", "tshark", "wrk")
 PACKAGES = [
-    *("argus-client", "argus-server", "curl", "kmod", "nfdump", "nginx-light", "openssh-server", "sudo", "tshark"),
-    *("user-mode-linux", "wrk"),
+    *("argus-client", "argus-server", "curl", "nfdump", "nginx-light", "openssh-server", "sudo", "tshark", "wrk"),
 ]
 
 # apt prints more than a pipe holds; `absent` is known to no list, `broken` cannot be installed.

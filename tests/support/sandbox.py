@@ -10,12 +10,14 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Self
 
 import pytest
+
+from atoll_analysis.verdict.findings import FindingCode
 
 ROOT = Path(__file__).resolve().parents[2]
 ATOLL = ROOT / ".venv" / "bin" / "atoll"
@@ -179,12 +181,32 @@ def tools_without(directory: Path, missing: Sequence[str]) -> Path:
     return directory
 
 
-def is_of_a_busy_machine(reason: str) -> bool:
-    """Whether a run in real time is invalid for a reason that lies with the machine alone.
+_OF_A_BUSY_MACHINE = {
+    FindingCode.BOX_OVERLOADED,
+    FindingCode.CHANGE_LATE,
+    FindingCode.DEPARTURE_LATE,
+    FindingCode.DEPARTURES_LATE,
+    FindingCode.STALLS,
+    FindingCode.TERRESTRIAL_RTT_SCATTER,
+}
 
-    A busy machine adds to terrestrial RTTs, too; tests in virtual time hold them to the configuration.
-    """
-    return "late" in reason or "too busy" in reason or reason.startswith("terrestrial RTT")
+_LONGEST_SCATTER_MS = 7.0
+"""Less than half the smallest difference between two latency classes of the labs in tests: 5 and 20 ms."""
+
+
+def faults(summary: Mapping[str, Any]) -> list[str]:
+    """The reasons against a run in real time that a busy machine does not explain."""
+    found = [
+        reason
+        for code, reason in zip(summary["reason_codes"], summary["reasons"], strict=True)
+        if code not in _OF_A_BUSY_MACHINE
+    ]
+    far = {
+        server: rtt
+        for server, rtt in summary["terrestrial_rtt_ms"].items()
+        if rtt["measured"] - rtt["configured"] > rtt["tolerance"] + _LONGEST_SCATTER_MS
+    }
+    return [*found, *(f"terrestrial RTT of {server}: {rtt}" for server, rtt in far.items())]
 
 
 def open_to_others(path: Path) -> None:

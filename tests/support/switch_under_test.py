@@ -15,7 +15,6 @@ from pathlib import Path
 from atoll_controller.fabric.flow_installer import apply_flows, read_tables, table_of
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.messages.probe_frames import UDP, ProbeEnd, ProbeMark, probe_frame
-from atoll_controller.openflow.runtime_python import interpreter
 from atoll_controller.planner.entry_diff import FlowChange
 from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
@@ -23,8 +22,8 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, UnmanagedEntry, sort_key
 from atoll_core.plan.plan import Plan
-from atoll_core.plan.switch_features import Runtime
 from atoll_switches.capability_profile import Profile, feature_text, profile, refuse_unsupported, remedy_for
+from tests.support.runtime import start_controller
 
 PORTS = 13
 """The ports that the lab uses."""
@@ -92,7 +91,7 @@ class Target:
 
     async def controller(self) -> Controller:
         """A controller that listens there. Raises LabError."""
-        return await Controller.start(self.enter, interpreter(Runtime.OS_KEN), self.listen)
+        return await start_controller(self.enter, self.listen)
 
 
 class SwitchUnderTest:

@@ -26,6 +26,7 @@ from atoll_core.experiment.experiment import (
     TcpSettings,
     Transfer,
 )
+from atoll_core.experiment.link_over_time import link_over_time
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.box_kind import LINK
 from atoll_core.lab.network import ChainBox, Host, HostRole, Interface, Network, Switch, Tap
@@ -214,10 +215,16 @@ class _Flow:
 def simulate(base: Path, seconds: int = 10, seed: int = 1, **changes: Any) -> RunDir:
     """A whole run: TCP-like channels over a GEO link of 16 Mbit/s with a drop-tail queue of 100 kB.
 
+    The rate follows a trace or changes of the link as they are planned.
+
     ``changes``: of the experiment's fields.
     """
     asked = experiment(duration=Duration(seconds * 10**9), seed=seed, **changes)
     run = begin(base, asked, network())
+    for number, version in enumerate(asked.versions[1:], 1):
+        at_ns = START_NS + version.at.ns
+        run.event("change", at_ns, change=number, state="begin", planned_ns=at_ns, what=[])
+        run.event("change", at_ns, change=number, state="end", drain_ns=0)
     _Simulation(run, asked, Random(seed)).execute()
     return run
 
@@ -225,7 +232,8 @@ def simulate(base: Path, seconds: int = 10, seed: int = 1, **changes: Any) -> Ru
 class _Simulation:
     def __init__(self, run: RunDir, asked: Experiment, random: Random) -> None:
         self.run, self.asked, self.random = run, asked, random
-        self.link = asked.links[0].to_island
+        self.link = asked.link("sat").to_island
+        self.over_time = link_over_time([(0, self.link)])
         self.end = START_NS + asked.duration.ns
         self.events: list[tuple[int, int, Any]] = []
         self.order = itertools.count()
@@ -287,7 +295,7 @@ class _Simulation:
         else:
             self.figures["idle_ns"] += t - self.free_ns
         begins = max(t, self.free_ns)
-        self.free_ns = begins + size * 8 * 10**9 // self.link.rate.bit_s
+        self.free_ns = begins + size * 8 * 10**9 // self.over_time.at(begins - START_NS).rate.bit_s
         self.sojourn_max = max(self.sojourn_max, self.free_ns - t)
         self.figures["out_packets"] += 1
         self.figures["out_bytes"] += size

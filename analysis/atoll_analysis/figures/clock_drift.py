@@ -5,7 +5,7 @@ from collections.abc import Iterator
 from typing import TypedDict
 
 from atoll_analysis.tables.run_data import RunData
-from atoll_analysis.verdict.findings import Finding
+from atoll_analysis.verdict.findings import Finding, FindingCode
 
 STEP_NOTICED_MS = 0.1
 STEP_MS = 5.0
@@ -47,11 +47,11 @@ def judge_clocks(clocks: ClockFigures | None) -> Iterator[Finding]:
         return
     step_ms = abs(clocks["step_ms"])
     if step_ms > STEP_NOTICED_MS:
-        yield Finding(_stepped(clocks["step_ms"]), grave=step_ms > STEP_MS)
+        yield Finding(FindingCode.CLOCK_STEPPED, _stepped(clocks["step_ms"]), grave=step_ms > STEP_MS)
     for name, drift in clocks["drifts"].items():
         certain_ms = abs(drift["drift_ms"]) - drift["bound_ms"]
         if certain_ms > DRIFT_NOTICED_MS:
-            yield Finding(_drifted(name, drift), grave=certain_ms > DRIFT_MS)
+            yield Finding(FindingCode.CLOCK_DRIFTED, _drifted(name, drift), grave=certain_ms > DRIFT_MS)
 
 
 def _stepped(step_ms: float) -> str:

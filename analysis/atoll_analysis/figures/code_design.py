@@ -11,7 +11,7 @@ from atoll_analysis.figures.packet_fates import fates_of_packets
 from atoll_analysis.run_directory import RunDir
 
 if TYPE_CHECKING:
-    from atoll_analysis.summary import Summary
+    from atoll_analysis.summary import Summary, mean_rate_bit_s
 
     Numbers = np.ndarray[Any, np.dtype[np.int64]]
 
@@ -40,7 +40,7 @@ class CodeDesign:
     recovered: float  # share of the lost packets
     span_s: float | None  # time in which the packets of interleaved generations come; None: the run has no duration
     in_time: bool | None  # whether that is less than TCP's time-out exceeds the RTT; None: not known
-    cap_bit_s: float  # R / (1 + w / n): what the link's rate leaves for packets of hosts
+    cap_bit_s: float  # R / (1 + w / n): what the link's mean rate leaves for packets of hosts
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +51,7 @@ class CodeDesigns:
     packets: int  # that came to the link, of which these designs know
     came: int  # that came in all
     lost: int
-    rate_bit_s: int
+    rate_bit_s: int  # mean rate of the link in the run
     spare: float | None  # share of the link's rate that was not used; None: not measured
     designs: tuple[CodeDesign, ...]
 
@@ -73,7 +73,7 @@ def designs_of_run(run: RunDir, link: str | None = None) -> CodeDesigns:
     fates = fates_of_packets(run, link)
     summary = cast("Summary", run.summary())
     figures, duration_s = summary["links"][fates.link], summary["duration_s"]
-    used = figures["utilisation"]
+    used, rate_bit_s = figures["utilisation"], mean_rate_bit_s(figures)
     numbers = np.flatnonzero(np.asarray(fates.lost))
     packets_per_s = fates.came / duration_s if duration_s else None
     return CodeDesigns(
@@ -81,9 +81,9 @@ def designs_of_run(run: RunDir, link: str | None = None) -> CodeDesigns:
         packets=len(fates.lost),
         came=fates.came,
         lost=len(numbers),
-        rate_bit_s=figures["rate_bit_s"],
+        rate_bit_s=rate_bit_s,
         spare=None if used is None else max(0.0, 1 - used),
-        designs=tuple(code_designs(numbers, figures["rate_bit_s"], packets_per_s)),
+        designs=tuple(code_designs(numbers, rate_bit_s, packets_per_s)),
     )
 
 

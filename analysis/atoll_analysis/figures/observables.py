@@ -14,6 +14,7 @@ from atoll_analysis.tables.probe_filter import is_probe
 from atoll_analysis.tables.run_data import RunData, Window
 from atoll_analysis.tables.tables import WINDOW_NS, Tables, in_window, total
 from atoll_core.experiment.experiment import Counted, Link
+from atoll_core.experiment.link_over_time import LinkOverTime
 from atoll_core.lab.network import Host, HostRole
 
 
@@ -59,20 +60,35 @@ def totals(
     return Totals(**row.row(0, named=True))
 
 
-def windows_over_rate(tables: Tables, link: Link, mtu: int, lateness_max_ns: int, bucket_bytes: int = 0) -> int | None:
+def windows_over_rate(
+    tables: Tables, link: Link, over_time: LinkOverTime, mtu: int, lateness_max_ns: int, bucket_bytes: int = 0
+) -> int | None:
     """100 ms windows at the link's output port that hold more than the rate allows; None without that capture.
 
     Allowed: R x 0.1 s, two packets (one at each edge of the window), and what a departure late by the run's largest
     lateness can push from one window into the next. ``mtu``: IP bytes of the longest packet that passes the link. A
-    token bucket that holds more than a packet may send it in place of one of the two packets.
+    token bucket that holds more than a packet may send it in place of one of the two packets. R is the highest rate
+    that the link had within 100 ms of the instants at which it sent the packets of the window.
     """
     capture = f"link-{link.box}"
     if capture not in tables.decoded:
         return None
     packet = mtu + (ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0)
-    allowed = link.to_island.rate.bit_s / 8 * (WINDOW_NS + lateness_max_ns) / 1e9 + packet + max(packet, bucket_bytes)
     rows = tables.scan("throughput").filter((pl.col("capture") == capture) & pl.col("to_island"))
-    return int(rows.select((counted_bytes(link) > allowed).sum()).collect().item())
+    sent = rows.select(pl.col("window") * WINDOW_NS + tables.origin_ns, octets=counted_bytes(link)).collect()
+    least, greatest = link.to_island.delays
+    before_ns = WINDOW_NS + greatest.ns + (link.to_island.jitter.reach.ns if link.to_island.jitter else 0)
+    after_ns = 2 * WINDOW_NS - least.ns
+    rates = (over_time.rates(begin_ns - before_ns, begin_ns + after_ns) for begin_ns in sent["window"])
+    bit_s = pl.Series([highest.bit_s for _, highest in rates], dtype=pl.Int64)
+    allowed = bit_s / 8 * (WINDOW_NS + lateness_max_ns) / 1e9 + packet + max(packet, bucket_bytes)
+    return int((sent["octets"] > allowed).sum())
+
+
+def capacity_bytes(over_time: LinkOverTime, link: Link, window: Window) -> float:
+    """Return the capacity of a link for what it delivers in a time: it sends this one propagation delay earlier."""
+    delay_ns = link.to_island.delay.ns
+    return over_time.capacity_bytes(window.start_ns - delay_ns, window.end_ns - delay_ns)
 
 
 def sent_by_link(tables: Tables, link: Link, window: Window) -> int | None:

@@ -41,6 +41,11 @@ def fates_of_packets(run: RunDir, link: str | None = None) -> PacketFates:
     came = shown[box]["packets"]
     count = min(came, MOST_PACKETS)
     here = (pl.col("link") == box) & (pl.col("number") < count)
-    numbers = pl.scan_parquet(run.tables / "losses.parquet", glob=False).filter(here).select("number").collect()
+    table = run.tables / "losses.parquet"
+    try:
+        numbers = pl.scan_parquet(table, glob=False).filter(here).select("number").collect()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        why = str(error).splitlines()[0]
+        raise RunError(f"{table}: cannot be read ({why}); `atoll report {run.path}` makes it again") from None
     lost = pl.Series(values=[False]).new_from_index(0, count).scatter(numbers["number"], values=True)
     return PacketFates(box, tuple(lost), came)

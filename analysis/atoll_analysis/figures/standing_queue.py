@@ -5,6 +5,8 @@ from typing import TypedDict
 
 import polars as pl
 
+from atoll_core.experiment.link_over_time import LinkOverTime
+
 TARGET_MS = 5.0
 """A queue that never empties below this has no standing queue worth the name: the target of RFC 8289, section 3.2."""
 
@@ -13,38 +15,44 @@ class StandingQueue(TypedDict):
     """The standing queue of a link within the measurement (``floor_bytes`` of the table ``queue``)."""
 
     window_s: float  # time over which a queue must not drain to count as standing
-    least_bytes: int  # a lower floor is no standing queue: one full-size packet, or 5 ms at the link's rate
+    # a lower floor is no standing queue: one full-size packet, or 5 ms at the link's rate; the largest such bound of a
+    # rate that changes
+    least_bytes: int
     share: float  # share of the measurement in which a queue stood
     longest_s: float  # longest time without interruption in which a queue stood
     mean_bytes: float | None  # mean height while it stood; None: it never did
     max_bytes: int  # largest height
-    mean_ms: float | None  # the time that this height takes at the link's rate; None: likewise
-    max_ms: float  # the time that this takes at the link's rate
+    mean_ms: float | None  # mean time in which the link sends this height, at the rate of the instant; None: likewise
+    max_ms: float  # largest such time
 
 
 def standing_queue(
-    intervals: pl.DataFrame, rate_bit_s: int, packet_bytes: int, window_s: float
+    intervals: pl.DataFrame, over_time: LinkOverTime, packet_bytes: int, window_s: float
 ) -> StandingQueue | None:
     """Return the figures of one link's rows of the table ``queue``; None if there is no span of ``window_s``."""
     known = intervals.filter(pl.col("floor_bytes").is_not_null())
     if known.is_empty():
         return None
-    least_bytes = max(packet_bytes, round(TARGET_MS / 1e3 * rate_bit_s / 8))
-    stood = known["floor_bytes"] > least_bytes
     seconds, height = known["seconds"], known["floor_bytes"]
+    begin_ns = known["t_ns"] - (seconds * 1e9).round().cast(pl.Int64)
+    rate_bit_s = pl.Series([over_time.mean_rate(*span).bit_s for span in zip(begin_ns, known["t_ns"], strict=True)])
+    least_bytes = (TARGET_MS / 8e3 * rate_bit_s).round().clip(packet_bytes).cast(pl.Int64)
+    stood = height > least_bytes
     times = pl.DataFrame({"run": stood.rle_id(), "stood": stood, "seconds": seconds})
     lengths = times.filter(pl.col("stood")).group_by("run").agg(pl.col("seconds").sum())["seconds"]
     total_s, standing_s = float(seconds.sum()), float(lengths.sum())
-    mean = float((height * seconds).filter(stood).sum()) / standing_s if standing_s else None
-    most = max(height.filter(stood), default=0)
-    ms_of_byte = 8e3 / rate_bit_s
+    height_ms = 8e3 * height / rate_bit_s
+
+    def mean(of: pl.Series) -> float | None:
+        return float((of * seconds).filter(stood).sum()) / standing_s if standing_s else None
+
     return StandingQueue(
         window_s=window_s,
-        least_bytes=least_bytes,
+        least_bytes=max(least_bytes),
         share=standing_s / total_s,
         longest_s=max(lengths, default=0.0),
-        mean_bytes=mean,
-        max_bytes=most,
-        mean_ms=None if mean is None else mean * ms_of_byte,
-        max_ms=most * ms_of_byte,
+        mean_bytes=mean(height),
+        max_bytes=max(height.filter(stood), default=0),
+        mean_ms=mean(height_ms),
+        max_ms=max(height_ms.filter(stood), default=0.0),
     )

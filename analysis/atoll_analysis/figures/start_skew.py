@@ -8,7 +8,7 @@ from typing import Any, TypedDict
 
 from atoll_analysis.run_directory.directory import read_json_lines
 from atoll_analysis.tables.run_data import RunData, is_load
-from atoll_analysis.verdict.findings import Finding, caveat
+from atoll_analysis.verdict.findings import Finding, FindingCode, caveat
 
 START_SPREAD_MS = 50.0
 """The most that may lie between the first client's start and the last one's without a caveat."""
@@ -58,8 +58,9 @@ def judge_start(start: StartFigures | None) -> Iterator[Finding]:
         first, last = min(late, key=lambda host: late[host]), max(late, key=lambda host: late[host])
         apart = f"{start['spread_ms']:.1f} ms apart"
         yield caveat(
+            FindingCode.START_SPREAD,
             f"clients began {apart}, bound {START_SPREAD_MS:g} ms: {first} first, {last} last, "
-            f"{late[last]:.1f} ms late; the load did not start at one instant"
+            f"{late[last]:.1f} ms late; the load did not start at one instant",
         )
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any, TypedDict
 
 from atoll_analysis.run_directory.directory import read_json_lines
-from atoll_analysis.verdict.findings import Finding, grave
+from atoll_analysis.verdict.findings import Finding, FindingCode, grave
 from atoll_core.units import Rate
 
 RATE_TOLERANCE = 0.01
@@ -55,9 +55,10 @@ def judge_udp(udp: UdpFigures | None) -> Iterator[Finding]:
         return
     sent, asked = udp["sent_mbit_s"], udp["rate_bit_s"] / 1e6
     if sent is None:
-        yield grave("the UDP sender did not report how many bytes it sent")
+        yield grave(FindingCode.UDP_UNREPORTED, "the UDP sender did not report how many bytes it sent")
     elif abs(sent / asked - 1) > RATE_TOLERANCE:
-        yield grave(f"UDP was sent at {sent:.3f} Mbit/s, asked for {asked:g} Mbit/s ± {RATE_TOLERANCE:.0%}")
+        text = f"UDP was sent at {sent:.3f} Mbit/s, asked for {asked:g} Mbit/s ± {RATE_TOLERANCE:.0%}"
+        yield grave(FindingCode.UDP_RATE, text)
 
 
 def _done(path: Path) -> dict[str, Any]:

@@ -20,7 +20,7 @@ from typing import Any, TextIO, cast
 
 import polars as pl
 
-from atoll_analysis.tables.packet_records import decode, scan_records
+from atoll_analysis.tables.packet_records import CaptureError, decode, scan_records
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 
 _ETHERNET_HEADER_BYTES = 14  # Argus counts frames
@@ -101,7 +101,10 @@ def _wrong(path: Path, line: int, message: str) -> DescriptionError:
 def _import_capture(path: Path, wanted: Wanted, binary: Path) -> Imported:
     with tempfile.TemporaryDirectory(prefix="atoll-flows-") as scratch:
         records = Path(scratch) / "records.bin"
-        decoded = decode(path, records, wanted.to or IPv4Network("0.0.0.0/0"), binary)
+        try:
+            decoded = decode(path, records, wanted.to or IPv4Network("0.0.0.0/0"), binary)
+        except CaptureError as error:
+            raise _wrong(path, 0, str(error)) from None
         packets = scan_records(records)
         if wanted.to is not None:
             packets = packets.filter(pl.col("to_island") == 1)

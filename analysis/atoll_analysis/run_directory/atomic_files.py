@@ -35,28 +35,32 @@ def write_error(path: Path, error: OSError) -> RunError:
     return RunError(f"{path} could not be written: {os.strerror(error.errno or 0)}")
 
 
-def error_from_message(path: Path, message: str, otherwise: str) -> RunError:
+def error_from_message(path: Path, message: str, otherwise: RunError) -> RunError:
     """Return the same error for a tool or library that reports an error of writing ``path`` as text.
 
-    ``otherwise``: the message if the text does not mean a full disk.
+    ``otherwise``: the error if the text does not mean a full disk.
     """
     full = next((number for number in _FULL if os.strerror(number) in message), None)
-    return write_error(path, OSError(full, "")) if full is not None else RunError(otherwise)
+    return write_error(path, OSError(full, "")) if full is not None else otherwise
 
 
 @contextlib.contextmanager
 def replacing(path: Path) -> Generator[Path]:
     """Yield a temporary path in the folder of ``path``, which replaces it if the block succeeds and is removed if not.
 
-    Raises RunError when the disk is full or the place cannot be written.
+    Of a link the file that it names is replaced. Raises RunError when the disk is full or the place cannot be written,
+    and for a device or a pipe, which would be gone.
     """
-    temporary = path.with_name(f".{path.name}.{os.getpid()}.tmp")
+    if path.exists() and not path.is_file():
+        raise RunError(f"{path} could not be written: it is not a regular file")
+    target = Path(os.path.realpath(path))
+    temporary = target.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with plain_errors(path):
             yield temporary
             with temporary.open("rb") as written:
                 os.fsync(written.fileno())
-            temporary.replace(path)
+            temporary.replace(target)
     finally:
         temporary.unlink(missing_ok=True)
 

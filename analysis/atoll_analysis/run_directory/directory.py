@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.run_directory.atomic_files import Appender, plain_errors, replace_text, replacing
+from atoll_analysis.run_directory.file_record import damages, update_record, write_record
 from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_analysis.run_directory.migrations import FORMAT, migrated, migrated_event
 from atoll_core.errors import RunDirError, RunError
@@ -76,9 +77,15 @@ class RunDir:
         return run
 
     @classmethod
-    def open(cls, path: Path, *, inside: bool = False) -> "RunDir":
-        """The run at ``path``. Raises RunDirError when it is not one, or of a newer format."""
+    def open(cls, path: Path, *, inside: bool = False, damaged: bool = False) -> "RunDir":
+        """The run at ``path``. Raises RunDirError when it is not one, or of a newer format.
+
+        Also raised, with a line for each file, if files are missing or of another size than when the run ended, unless
+        ``damaged`` allows it.
+        """
         run = cls(path, inside=inside)
+        if not damaged and (found := run.damages()):
+            raise RunDirError("\n".join(found.values()))
         run.name = str(run.manifest().get("name", path.name))
         return run
 
@@ -107,6 +114,17 @@ class RunDir:
             if path.exists():
                 return path
         return None
+
+    def record_files(self) -> None:
+        """Record size and hash of each file of the finished run. Raises RunError."""
+        write_record(self.path)
+
+    def damages(self, *, contents: bool = False) -> dict[Path, str]:
+        """A line for each recorded file that is missing, of another size or, with ``contents``, has other contents."""
+        return {
+            self.path / file: f"{self.path / file} {wrong}; copy it from a whole copy of the run"
+            for file, wrong in damages(self.path, contents=contents).items()
+        }
 
     def written_lately(self) -> bool:
         """Whether a file that a run in progress writes to was written within ``ABANDONED_S``."""
@@ -148,6 +166,7 @@ class RunDir:
     def update_manifest(self, changed: Mapping[str, Any]) -> None:
         """Replace some keys of the manifest, at once. Raises RunError."""
         self.write_manifest({**self.manifest(), **changed})
+        update_record(self.path, ["manifest.json"])
 
     def show_inside(self, inside: Mapping[str, Any]) -> None:
         """Replace some keys of the manifest by what a process inside a virtual kernel is to read; None: a missing key.
@@ -202,10 +221,15 @@ class RunDir:
         """The summary that the analysis wrote. Raises RunError if there is none."""
         path = self.path / "summary.json"
         try:
-            return cast("dict[str, Any]", json.loads(path.read_text(encoding="utf-8")))
+            found = json.loads(path.read_text(encoding="utf-8"))
         except FileNotFoundError:
             msg = f"{self.path}: not analysed yet (no summary.json); `atoll report {self.path}` analyses it"
             raise RunError(msg) from None
+        except (OSError, ValueError) as error:
+            raise RunError(f"{path}: cannot be read: {error}; `atoll report {self.path}` makes it again") from None
+        if not isinstance(found, dict) or not found:
+            raise RunError(f"{path}: not a run's summary; `atoll report {self.path}` makes it again")
+        return cast("dict[str, Any]", found)
 
 
 def read_json_lines(path: Path) -> Iterator[dict[str, Any]]:

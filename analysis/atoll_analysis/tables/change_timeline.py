@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Scheduled changes of a run as recorded in its events, and the times in which each version was active."""
+"""Scheduled changes of a run as recorded in its events: when each version was active, a link's rate over time."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,6 +7,7 @@ from itertools import pairwise
 from typing import Any
 
 from atoll_core.experiment.experiment import Experiment, SteeringVersion, version_differences
+from atoll_core.experiment.link_over_time import LinkOverTime, link_over_time
 
 RecordedEvent = Mapping[str, Any]
 
@@ -57,6 +58,26 @@ def standing(experiment: Experiment, found: Sequence[ScheduledChange]) -> tuple[
         if change.shifted_ns is not None and version.steering != periods[-1].version.steering:
             periods.append(SteeringPeriod(change.shifted_ns, version))
     return tuple(periods)
+
+
+def to_island_over_time(
+    experiment: Experiment, events: Sequence[RecordedEvent], origin_ns: int, box: str
+) -> LinkOverTime:
+    """Return a link's direction to the island over CLOCK_REALTIME, by the changes that succeeded and its trace.
+
+    ``origin_ns``: the start of the load.
+    """
+    place = [link.box for link in experiment.links].index(box)
+    made = [
+        (change.began_ns, version)
+        for change, version in zip(changes(experiment, events), experiment.versions[1:], strict=True)
+        if change.began_ns is not None and change.ended_ns is not None
+    ]
+    versions = [(origin_ns, experiment.versions[0]), *made]
+    trace_ns = next((int(event["t_ns"]) for event in events if event.get("type") == "trace_start"), origin_ns)
+    return link_over_time(
+        [(since_ns, (version.links or experiment.links)[place].to_island) for since_ns, version in versions], trace_ns
+    )
 
 
 def _change(number: int, what: tuple[str, ...], told: list[RecordedEvent]) -> ScheduledChange:

@@ -81,13 +81,19 @@ class Decoded:
     senders: tuple[Sender, ...] = ()
 
 
-def decode(capture: Path, out: Path, side: IPv4Network, binary: Path, *, without: IPv4Network | None = None) -> Decoded:
+class CaptureError(RunError):
+    """A capture that the decoder refuses."""
+
+
+def decode(
+    capture: Path, out: Path | None, side: IPv4Network, binary: Path, *, without: IPv4Network | None = None
+) -> Decoded:
     """Decode a capture (pcap, or pcap.zst) into a file of records; ``side`` is what counts as the island.
 
-    ``without``: the network of in-band control; packets between two of its addresses are left out. Raises RunError with
-    the decoder's own line.
+    ``out``: None if records are only to be counted. ``without``: the network of in-band control; packets between two of
+    its addresses are left out. Raises RunError with the decoder's own line.
     """
-    command = [str(binary), "pcap", "records", str(capture), str(out), "--side", str(side)]
+    command = [str(binary), "pcap", "records", str(capture), *([str(out)] if out else []), "--side", str(side)]
     if without is not None:
         command += ["--without", str(without)]
     try:
@@ -97,7 +103,8 @@ def decode(capture: Path, out: Path, side: IPv4Network, binary: Path, *, without
         raise RunError(msg) from error
     if done.returncode != 0:
         said = done.stderr.strip().splitlines() or [f"exit code {done.returncode}"]
-        raise error_from_message(out, said[-1], f"{capture.name} cannot be decoded: {said[-1]}")
+        refusal = CaptureError(f"{capture.name} cannot be decoded: {said[-1]}")
+        raise error_from_message(out or capture, said[-1], refusal)
     last = json.loads(done.stdout.strip().splitlines()[-1])
     return Decoded(
         packets=int(last["packets"]),

@@ -8,7 +8,8 @@ import polars as pl
 
 from atoll_analysis.tables.packet_records import ETHERNET_HEADER_BYTES
 from atoll_analysis.tables.run_data import RunData
-from atoll_core.experiment.experiment import Counted, Link, LinkDirection
+from atoll_core.experiment.experiment import Counted, Link
+from atoll_core.experiment.link_over_time import LinkOverTime
 from atoll_core.experiment.path_mtu import PathMtus
 
 LEAST_WINDOW_S = 1.0
@@ -17,7 +18,7 @@ least this: ten counters, and a queue that stays for less is no standing queue o
 
 
 def queue_intervals(
-    counters: pl.LazyFrame, direction: LinkDirection, packet_bytes: int, window_s: float
+    counters: pl.LazyFrame, over_time: LinkOverTime, packet_bytes: int, window_s: float
 ) -> pl.DataFrame:
     """Return a row for each interval: t_ns (its end), seconds, least_bytes, most_bytes, idle, full, floor_bytes.
 
@@ -32,7 +33,9 @@ def queue_intervals(
     low = pl.col("low_priority_queue_bytes") if "low_priority_queue_bytes" in rows.columns else pl.lit(0)
     held = pl.col("queue_bytes") + low.fill_null(0)
     left = pl.col("in_bytes") - (pl.col("dropped_bytes") - pl.col("lost_after_bytes").fill_null(0)) - held
-    room = direction.rate.bit_s / 8 * seconds - 2 * packet_bytes  # a packet may be half within the interval at each end
+    # A packet may be half within the interval at each end.
+    room = capacity_bytes(rows["t_ns"].shift(), rows["t_ns"], over_time) - 2 * packet_bytes
+    queue_bytes = pl.Series([over_time.at(t_ns).queue.bytes for t_ns in rows["t_ns"]], dtype=pl.Int64)
     idle = pl.coalesce(pl.col("idle_ns").diff() > 0, left.diff() < room).fill_null(value=False)
     most = pl.max_horizontal("queue_max_bytes", "queue_bytes")
     dropped = pl.col("dropped_queue_packets").diff().fill_null(0) > 0
@@ -42,12 +45,19 @@ def queue_intervals(
         least_bytes=pl.when(idle).then(0).otherwise(pl.min_horizontal("queue_bytes", pl.col("queue_bytes").shift())),
         most_bytes=most,
         idle=idle,
-        full=(most > direction.queue.bytes - packet_bytes) | dropped,
+        full=(most > queue_bytes - packet_bytes) | dropped,
     ).slice(1)
     span = max(1, round(window_s / _usual_s(found)))
     least_of_span = found["least_bytes"].rolling_min(span)
     floor = least_of_span.reverse().rolling_max(span, min_samples=1).reverse()
     return found.with_columns(floor_bytes=floor)
+
+
+def capacity_bytes(begin_ns: pl.Series, end_ns: pl.Series, over_time: LinkOverTime) -> pl.Series:
+    """Return the capacity of a link in each interval; null if an end is null."""
+    spans = zip(begin_ns, end_ns, strict=True)
+    found = [None if None in span else over_time.capacity_bytes(*span) for span in spans]
+    return pl.Series(found, dtype=pl.Float64)
 
 
 def standing_window_s(facts: RunData) -> float:

@@ -7,11 +7,18 @@ from typing import Any
 
 from atoll_analysis.run_directory.directory import COMPLETED, COUNTERS_FILE, RUNNING, RunDir, read_json_lines
 from atoll_analysis.tables.box_counters import BoxMeasurement, Part, Stalls, measurements, stalls
-from atoll_analysis.tables.change_timeline import ScheduledChange, SteeringPeriod, changes, standing
+from atoll_analysis.tables.change_timeline import (
+    ScheduledChange,
+    SteeringPeriod,
+    changes,
+    standing,
+    to_island_over_time,
+)
 from atoll_core.codec import from_json
 from atoll_core.errors import RunDirError
 from atoll_core.experiment.channel_allocation import allocate_channels
 from atoll_core.experiment.experiment import Chain, Experiment, Link, Protocol
+from atoll_core.experiment.link_over_time import LinkOverTime
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import JobSpec, Phase, Plan
 
@@ -137,9 +144,22 @@ class RunData:
 
     @property
     def bottleneck(self) -> Link | None:
-        """The slowest link towards the island of the chain that the run begins with; if it has none, of all chains."""
+        """The slowest link towards the island of the chain that the run begins with; if it has none, of all chains.
+
+        It has the least capacity over the run.
+        """
         own = self.links_of(self.experiment.versions[0].chain)
-        return min(own or self.links, key=lambda link: link.to_island.rate, default=None)
+        span = self.window or Window(0, self.experiment.duration.ns)
+        return min(
+            own or self.links,
+            key=lambda link: self.over_time(link).capacity_bytes(span.start_ns, span.end_ns),
+            default=None,
+        )
+
+    def over_time(self, link: Link) -> LinkOverTime:
+        """A link's direction to the island over CLOCK_REALTIME; without a measurement, since the load began."""
+        origin_ns = self.window.start_ns if self.window else 0
+        return to_island_over_time(self.experiment, self.events, origin_ns, link.box)
 
     @property
     def tapped_links(self) -> tuple[Link, ...]:

@@ -8,6 +8,7 @@ from pathlib import Path
 import polars as pl
 
 from atoll_analysis.run_directory.atomic_files import error_from_message, plain_errors
+from atoll_core.errors import RunError
 
 _ROW_GROUP = 1 << 17  # rows: several groups of each capture are in memory while it is read
 
@@ -78,4 +79,5 @@ def sink(
                 metadata=dict(metadata or {}),
             )
         except pl.exceptions.PolarsError as error:
-            raise error_from_message(named, str(error), f"{named} could not be made: {error}") from error
+            otherwise = RunError(f"{named} could not be made: {error}")
+            raise error_from_message(named, str(error), otherwise) from error

@@ -378,7 +378,7 @@ def _queue(tables: Tables, facts: RunData) -> pl.LazyFrame:
         return found[0]
     for link in facts.links:
         counters = in_window(tables, link.box, facts.window)
-        rows = queue_intervals(counters, link.to_island, full_size_bytes(facts, link), standing_window_s(facts))
+        rows = queue_intervals(counters, facts.over_time(link), full_size_bytes(facts, link), standing_window_s(facts))
         found.append(rows.lazy().select(pl.lit(link.box).alias("link"), pl.all()))
     return pl.concat(found)
 

@@ -5,7 +5,7 @@ import math
 from collections.abc import Iterator
 
 from atoll_analysis.summary import Summary
-from atoll_analysis.verdict.findings import Finding, caveat, grave
+from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, grave
 from atoll_analysis.verdict.silence import (
     FALSE_ALARM,
     LEAST_TRIES_NOTICED,
@@ -48,14 +48,15 @@ def _never_seen(summary: Summary) -> Iterator[Finding]:
     if silent_servers and summary["flows_completed"] > _FLOWS_PER_SERVER * len(summary["servers"]):
         flows = summary["flows_completed"]
         yield grave(
-            f"the captures have no TCP payload from {', '.join(silent_servers)}, although {flows} flows completed"
+            FindingCode.SERVER_UNSEEN,
+            f"the captures have no TCP payload from {', '.join(silent_servers)}, although {flows} flows completed",
         )
 
 
 def _silent(summary: Summary) -> Iterator[Finding]:
     loss = summary.get("path_loss") or 0.0
     for silence, sure in judged(summary.get("silences", ()), len(summary["clients"]), loss):
-        yield Finding(_silence(silence, loss), grave=sure)
+        yield Finding(FindingCode.HOST_SILENT, _silence(silence, loss), grave=sure)
 
 
 def _silence(silence: SilenceFigures, loss: float) -> str:
@@ -75,6 +76,7 @@ def _no_payload(summary: Summary) -> Iterator[Finding]:
         return
     flows = summary["flows_completed"] + summary["flows_cut"] + summary["flows_failed"]
     yield Finding(
+        FindingCode.NO_PAYLOAD,
         f"no byte arrived in any of {counted(flows, 'flow')}, although pings were answered; {counted(tries, 'timeout')}"
         f", and links lost {loss:.2%} of all packets in both directions: {chance(tries, loss)}",
         grave=is_fault(tries, loss),
@@ -95,19 +97,22 @@ def _failed_flows(summary: Summary) -> Iterator[Finding]:
     silent = summary.get("flows_silent")
     why = f" ({silent} given up after 3 min without a byte)" if silent else ""
     others = f", besides {granted} in changes" if granted else ""
-    yield Finding(f"{failed} of {counted(flows, 'flow')} failed{why}{others}, bound {100 * bound:.3g} %", grave=beyond)
+    text = f"{failed} of {counted(flows, 'flow')} failed{why}{others}, bound {100 * bound:.3g} %"
+    yield Finding(FindingCode.FLOWS_FAILED, text, grave=beyond)
 
 
 def _pings(summary: Summary) -> Iterator[Finding]:
     sent, lost, planned = summary["ping_sent"], summary["ping_lost"], summary.get("ping_planned")
     if planned and sent < PINGS_LEAST * planned - 1 and summary["cut_short"] is None:
-        yield grave(f"{sent} of {counted(planned, 'ping')} were sent, bound {PINGS_LEAST:.0%}")
+        text = f"{sent} of {counted(planned, 'ping')} were sent, bound {PINGS_LEAST:.0%}"
+        yield grave(FindingCode.PINGS_UNSENT, text)
     path_loss = summary.get("ping_path_loss") or 0.0
     # Losses come in bursts, and a link's loss is of bytes that TCP sends at other times: twice the share is granted.
     blocked = summary.get("ping_blocked_share") or 0.0
     granted = min(1.0, 2 * path_loss + 0.01 + blocked)
     if _is_beyond(lost, sent, granted):
         yield Finding(
+            FindingCode.PINGS_LOST,
             f"{lost} of {counted(sent, 'ping')} were lost, and the links on their path dropped {path_loss:.2%} of all "
             f"packets{f' and were blocked for {blocked:.2%} of the time' if blocked else ''}, bound {granted:.2%}",
             grave=lost == sent,
@@ -138,13 +143,17 @@ def _transfer(summary: Summary) -> Iterator[Finding]:
     why = f"; {failure}" if (failure := summary.get("transfer_failure")) else ""
     tries, loss = summary.get("transfer_tries"), summary.get("path_loss") or 0.0
     if received is None:
-        yield Finding(f"the transfer of {size} left no result{within}{why}", grave=had_time)
+        text = f"the transfer of {size} left no result{within}{why}"
+        yield Finding(FindingCode.TRANSFER_NO_RESULT, text, grave=had_time)
     elif received:
-        yield caveat(f"the transfer was not finished{within}: {received} of {size} arrived{why}")
+        text = f"the transfer was not finished{within}: {received} of {size} arrived{why}"
+        yield caveat(FindingCode.TRANSFER_UNFINISHED, text)
     elif tries is None:  # an older version analysed the run
-        yield Finding(f"no byte of the transfer of {size} arrived{within}", grave=had_time)
+        text = f"no byte of the transfer of {size} arrived{within}"
+        yield Finding(FindingCode.TRANSFER_NO_BYTE, text, grave=had_time)
     else:
         yield Finding(
+            FindingCode.TRANSFER_NO_BYTE,
             f"no byte of the transfer of {size} arrived{within}; {counted(tries, 'timeout')} in succession, "
             f"and links lost {loss:.2%} of all packets in both directions: {chance(tries, loss)}{why}",
             grave=is_fault(tries, loss, _FALSE_ALARM_OF_TRANSFER),

@@ -11,7 +11,7 @@ docs/decisions/0029-lost-outside-the-boxes.md says why none of this makes a run 
 from collections.abc import Collection, Iterator, Mapping
 from typing import Any, TypedDict
 
-from atoll_analysis.verdict.findings import Finding, caveat
+from atoll_analysis.verdict.findings import Finding, FindingCode, caveat
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_core.plural import counted, first_of, were
 
@@ -124,9 +124,10 @@ def judge_lost_outside(lost: LostOutside | None, *, blamed: bool) -> Iterator[Fi
     machines, ports = lost["machines"], lost["ports"]
     for name in machines:
         if _on_cables(machines[name]) and not (blamed and _may_be_blamed(name, lost)):
-            yield caveat(_waited(name, machines[name], lost))
+            yield caveat(FindingCode.DROPPED_BY_BACKLOG, _waited(name, machines[name], lost))
     shown = {port: found for port, found in ports.items() if not blamed or port in _beside(lost)}
-    yield from map(caveat, (*_at_ports(shown), *_at_sockets(lost["hosts"])))
+    yield from (caveat(FindingCode.DROPPED_BY_SWITCH, text) for text in _at_ports(shown))
+    yield from (caveat(FindingCode.DROPPED_BY_SOCKET, text) for text in _at_sockets(lost["hosts"]))
 
 
 def outside_notes(lost: LostOutside | None) -> list[str]:

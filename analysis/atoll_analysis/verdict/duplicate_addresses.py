@@ -11,7 +11,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from typing import TypedDict
 
 from atoll_analysis.tables.packet_records import Decoded, Sender
-from atoll_analysis.verdict.findings import Finding, grave
+from atoll_analysis.verdict.findings import Finding, FindingCode, grave
 from atoll_core.lab.network import Network
 
 
@@ -66,8 +66,9 @@ def judge_duplicates(found: Sequence[DuplicateAddress]) -> Iterator[Finding]:
         evidence = "by ARP" if each["arp"] else "by its packets"
         captures = ("capture " if len(each["captures"]) == 1 else "captures ") + ", ".join(each["captures"])
         yield grave(
+            FindingCode.DUPLICATE_ADDRESS,
             f"DUPLICATE_ADDRESS: {each['address']} of {each['host']} has two MAC addresses: its own {each['mac']}, and "
-            f"{each['other_mac']} ({captures}, {evidence}): give the other machine another address, or disconnect it"
+            f"{each['other_mac']} ({captures}, {evidence}): give the other machine another address, or disconnect it",
         )
 
 

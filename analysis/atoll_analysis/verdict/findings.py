@@ -14,22 +14,83 @@ class Verdict(StrEnum):
     INVALID = "invalid"
 
 
+class FindingCode(StrEnum):
+    """Names of findings, for scripts: texts may change. The comments are the meanings in docs/results.md."""
+
+    NOT_MEASURED = "NOT_MEASURED"  # the run has no measurement window
+    CUT_SHORT = "CUT_SHORT"  # the measurement ended early
+    FILE_DAMAGED = "FILE_DAMAGED"  # a file of the run is missing, or other than when the run ended
+
+    TERRESTRIAL_RTT = "TERRESTRIAL_RTT"  # a terrestrial RTT is not the configured one
+    # a terrestrial RTT is too large, but by no more than the test's own pings scatter: the machine was too busy
+    TERRESTRIAL_RTT_SCATTER = "TERRESTRIAL_RTT_SCATTER"
+
+    DEPARTURES_LATE = "DEPARTURES_LATE"  # the 99th percentile of lateness is too large: the machine was too busy
+    DEPARTURE_LATE = "DEPARTURE_LATE"  # the largest lateness is too large: the machine was too busy
+    STALLS = "STALLS"  # packets left links or delay boxes late for some time
+    BOX_OVERLOADED = "BOX_OVERLOADED"  # a box lost packets at its own socket: the machine was too busy
+
+    PACKETS_OVER_MTU = "PACKETS_OVER_MTU"  # packets larger than the MTU reached a box
+    UNKNOWN_VLAN = "UNKNOWN_VLAN"  # a delay box got packets of no latency class
+    LINK_OVER_RATE = "LINK_OVER_RATE"  # a capture shows more than the rate of a link
+    SCHEDULE_OVER_RATE = "SCHEDULE_OVER_RATE"  # departures were scheduled above the rate of a link
+    PEP_BYPASSED = "PEP_BYPASSED"  # a box that ends connections saw none that completed
+    PEP_PARTLY_BYPASSED = "PEP_PARTLY_BYPASSED"  # a box that ends connections saw fewer than completed
+
+    CAPTURE_MISSING = "CAPTURE_MISSING"  # there is no file of a capture
+    CAPTURE_UNCOUNTED = "CAPTURE_UNCOUNTED"  # a capture did not report whether it dropped packets
+    CAPTURE_DROPPED = "CAPTURE_DROPPED"  # a capture dropped packets
+    CAPTURE_TRUNCATED = "CAPTURE_TRUNCATED"  # a capture ends within a packet
+    CAPTURE_INCOMPLETE = "CAPTURE_INCOMPLETE"  # a capture has fewer packets than it counted
+    WHISTLE_MISSING = "WHISTLE_MISSING"  # a capture does not contain a whistle
+
+    LOSS_DIFFERS = "LOSS_DIFFERS"  # captures and links do not have the same loss
+    PAYLOAD_DIFFERS = "PAYLOAD_DIFFERS"  # TCP payload is not the same before and after a box
+    PAYLOAD_UNPROVEN = "PAYLOAD_UNPROVEN"  # boxes that may lose TCP payload are on a chain
+    DROPPED_BY_BACKLOG = "DROPPED_BY_BACKLOG"  # packets that waited for a processor were dropped
+    DROPPED_BY_SWITCH = "DROPPED_BY_SWITCH"  # packets were lost at Open vSwitch's own sockets
+    DROPPED_BY_SOCKET = "DROPPED_BY_SOCKET"  # the kernel of a host dropped packets or connections at a socket
+
+    CHANGE_FAILED = "CHANGE_FAILED"  # a scheduled change failed
+    CHANGE_NOT_MADE = "CHANGE_NOT_MADE"  # a scheduled change was not made
+    CHANGE_LATE = "CHANGE_LATE"  # a scheduled change began late: the machine was too busy
+
+    SERVER_UNSEEN = "SERVER_UNSEEN"  # the captures have no TCP payload from a server
+    HOST_SILENT = "HOST_SILENT"  # a client or a server was silent
+    NO_PAYLOAD = "NO_PAYLOAD"  # no byte arrived in any flow
+    FLOWS_FAILED = "FLOWS_FAILED"  # flows failed
+    PINGS_UNSENT = "PINGS_UNSENT"  # fewer pings were sent than planned
+    PINGS_LOST = "PINGS_LOST"  # more pings were lost than the links explain
+    TRANSFER_NO_RESULT = "TRANSFER_NO_RESULT"  # the transfer left no result
+    TRANSFER_NO_BYTE = "TRANSFER_NO_BYTE"  # no byte of the transfer arrived
+    TRANSFER_UNFINISHED = "TRANSFER_UNFINISHED"  # the transfer was not finished
+
+    UDP_UNREPORTED = "UDP_UNREPORTED"  # the UDP sender did not report how many bytes it sent
+    UDP_RATE = "UDP_RATE"  # UDP was not sent at the configured rate
+    CLOCK_STEPPED = "CLOCK_STEPPED"  # the clock was set during the measurement
+    CLOCK_DRIFTED = "CLOCK_DRIFTED"  # the clock of a machine drifted
+    START_SPREAD = "START_SPREAD"  # clients did not begin together
+    DUPLICATE_ADDRESS = "DUPLICATE_ADDRESS"  # two machines have the same IP address
+    HOST_HOT = "HOST_HOT"  # processors were throttled, at their temperature limit, short of voltage, or too busy
+
+
 @dataclass(frozen=True, slots=True)
 class Finding:
     """A figure of a run beyond its bound, as text. ``grave``: it makes the run invalid; otherwise it is a caveat."""
 
+    code: FindingCode
     text: str
     grave: bool
 
 
-def grave(text: str) -> Finding:
+def grave(code: FindingCode, text: str) -> Finding:
     """Make a finding that makes a run invalid."""
-    return Finding(text, grave=True)
+    return Finding(code, text, grave=True)
 
 
-def caveat(text: str) -> Finding:
+def caveat(code: FindingCode, text: str) -> Finding:
     """Make a finding that is a caveat."""
-    return Finding(text, grave=False)
+    return Finding(code, text, grave=False)
 
 
 def verdict_of(findings: Iterable[Finding]) -> Verdict:

@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any, TypedDict
 
 from atoll_analysis.verdict.drop_report import NAMED, called
-from atoll_analysis.verdict.findings import Finding, caveat
+from atoll_analysis.verdict.findings import Finding, FindingCode, caveat
 from atoll_core.plural import first_of
 
 BUSIEST = 0.95
@@ -42,16 +42,18 @@ def judge_heat(machines: Mapping[str, HostHeat]) -> Iterator[Finding]:
     ]
     if hot:
         yield caveat(
+            FindingCode.HOST_HOT,
             f"HOST_HOT: processors were throttled or at their temperature limit: {first_of(hot, NAMED)}: "
-            "cool the machine, or give it fewer channels (capacity)"
+            "cool the machine, or give it fewer channels (capacity)",
         )
     low = [
         f"{called(name)} {_looks(heat, 'low_voltage_looks')}" for name, heat in _those(machines, "low_voltage_looks")
     ]
     if low:
         yield caveat(
+            FindingCode.HOST_HOT,
             f"HOST_HOT: processors were slowed down by a supply voltage that is too low: {first_of(low, NAMED)}: "
-            "use a stronger power supply or a shorter cable"
+            "use a stronger power supply or a shorter cable",
         )
     busy = [
         f"{name} {heat['busy'] * 100:.1f} %"
@@ -60,8 +62,9 @@ def judge_heat(machines: Mapping[str, HostHeat]) -> Iterator[Finding]:
     ]
     if busy:
         yield caveat(
+            FindingCode.HOST_HOT,
             f"HOST_HOT: processors were too busy, bound {BUSIEST * 100:g} %: {first_of(busy, NAMED)}: "
-            "stop other programs there, or give the machine fewer channels (capacity)"
+            "stop other programs there, or give the machine fewer channels (capacity)",
         )
 
 

@@ -9,6 +9,7 @@ the same on both sides of that box, proves what passes it: docs/decisions/0030-c
 from collections.abc import Sequence
 from typing import TypedDict
 
+from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, grave
 from atoll_core.plural import counted, listed
 
 _NAMED = 3  # pairs of hosts in a reason
@@ -45,14 +46,15 @@ def agrees(each: Section) -> bool:
     return 0 <= each["counted_bytes"] - each["captured_bytes"] <= each["probed_bytes_max"]
 
 
-def disagreements(stretches: Sequence[Section], payload: Payload | None) -> list[str]:
-    """Where captures, links and payload do not agree, a reason each, naming the place."""
-    reasons = [_disagreement(each) for each in stretches if not agrees(each)]
+def disagreements(stretches: Sequence[Section], payload: Payload | None) -> list[Finding]:
+    """Return a finding for each place where captures, links and payload do not agree."""
+    findings = [grave(FindingCode.LOSS_DIFFERS, _disagreement(each)) for each in stretches if not agrees(each)]
     if payload is not None and payload["wrong"]:
         named, through = "; ".join(payload["wrong"][:_NAMED]), ", ".join(payload["boxes"])
         more = f"; {len(payload['wrong']) - _NAMED} more" if len(payload["wrong"]) > _NAMED else ""
-        reasons.append(f"TCP payload differs before and after {through}: {named}{more}")
-    return reasons
+        text = f"TCP payload differs before and after {through}: {named}{more}"
+        findings.append(grave(FindingCode.PAYLOAD_DIFFERS, text))
+    return findings
 
 
 def _disagreement(each: Section) -> str:
@@ -102,8 +104,9 @@ def _passed(payload: Payload) -> str:
     return f"TCP payload through {', '.join(payload['boxes'])}: {entered} entered, {arrived} arrived"
 
 
-def unproven(payload: Payload | None) -> list[str]:
-    """What is not proven because boxes are declared not to conserve payload."""
+def unproven(payload: Payload | None) -> list[Finding]:
+    """Return a finding if boxes are declared not to conserve payload, so that its arrival is not proven."""
     if payload is None or not payload.get("lossy"):  # absent from what older versions analysed
         return []
-    return [f"{_passed(payload)}; {listed(payload['lossy'], 'and')} may lose some (conserves_payload: false)"]
+    text = f"{_passed(payload)}; {listed(payload['lossy'], 'and')} may lose some (conserves_payload: false)"
+    return [caveat(FindingCode.PAYLOAD_UNPROVEN, text)]

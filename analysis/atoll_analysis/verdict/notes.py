@@ -102,8 +102,8 @@ def _links(facts: RunData, tables: Tables, found: Sequence[Section]) -> Iterator
         )
     if any(way.trace for link in facts.links for way in (link.to_island, link.to_world)):
         yield (
-            "a link followed a trace or was changed: utilisation is relative to its highest rate; sojourn time is RTT "
-            "minus the RTT at the start"
+            "a link followed a trace or was changed: sojourn time is RTT minus the RTT at the start; utilisation and "
+            "standing queue are relative to the rate of each instant"
         )
     if facts.manifest.get("backend") == Backend.TC:
         for link, way, serialisation in early(facts.network, facts.links):

@@ -2,15 +2,16 @@
 """Judge a run from its summary alone, so that the judgement can be repeated."""
 
 from collections.abc import Iterator
+from dataclasses import replace
 
 from atoll_analysis.figures.clock_drift import judge_clocks
 from atoll_analysis.figures.start_skew import judge_start
 from atoll_analysis.figures.udp import judge_udp
-from atoll_analysis.summary import LimitFigures, Summary
+from atoll_analysis.summary import LimitFigures, Summary, least_rate_bit_s
 from atoll_analysis.verdict.completeness import judge_asked
 from atoll_analysis.verdict.drop_report import judge_lost_outside, likely_causes
 from atoll_analysis.verdict.duplicate_addresses import judge_duplicates
-from atoll_analysis.verdict.findings import Finding, caveat, grave
+from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, grave
 from atoll_analysis.verdict.host_heat import judge_heat
 from atoll_analysis.verdict.loss_agreement import compared_links, disagreements, unproven
 from atoll_core.experiment.experiment import USUAL_LIMITS
@@ -27,10 +28,15 @@ def judge(summary: Summary) -> list[Finding]:
     """Return a finding for every figure beyond its bound; none: the run is valid."""
     losses = _losses(summary)
     return [
-        *map(grave, (*_cut_short(summary), *_latency(summary))),
+        *(grave(FindingCode.FILE_DAMAGED, text) for text in summary.get("damaged_files", ())),
+        *_cut_short(summary),
+        *_latency(summary),
         *_lateness(summary),
-        *map(grave, (*_boxes(summary), *_captures(summary), *_changes(summary), *losses)),
-        *map(caveat, unproven(summary.get("payload"))),
+        *_boxes(summary),
+        *_captures(summary),
+        *_changes(summary),
+        *losses,
+        *unproven(summary.get("payload")),
         *_bypassed(summary),
         *judge_asked(summary),
         *judge_udp(summary.get("udp")),
@@ -42,24 +48,27 @@ def judge(summary: Summary) -> list[Finding]:
     ]
 
 
-def _cut_short(summary: Summary) -> list[str]:
-    if summary["cut_short"] is not None:
-        return [summary["cut_short"]]
+def _cut_short(summary: Summary) -> Iterator[Finding]:
     duration = summary["duration_s"]
-    if duration is None:
-        return ["nothing was measured: the run has no measurement window"]
-    if duration < _LEAST_OF_PLANNED * summary["planned_s"]:
-        return [f"cut short: {duration:.1f} s of {summary['planned_s']:g} s were measured"]
-    return []
+    if summary["cut_short"] is not None:
+        yield grave(FindingCode.CUT_SHORT, summary["cut_short"])
+    elif duration is None:
+        yield grave(FindingCode.NOT_MEASURED, "nothing was measured: the run has no measurement window")
+    elif duration < _LEAST_OF_PLANNED * summary["planned_s"]:
+        text = f"cut short: {duration:.1f} s of {summary['planned_s']:g} s were measured"
+        yield grave(FindingCode.CUT_SHORT, text)
 
 
-def _latency(summary: Summary) -> list[str]:
-    return [
-        f"terrestrial RTT of {server} is {rtt['measured']:.2f} ms, configured {rtt['configured']:g} ms "
-        f"± {rtt['tolerance']:.2f} ms"
-        for server, rtt in summary["terrestrial_rtt_ms"].items()
-        if abs(rtt["measured"] - rtt["configured"]) > rtt["tolerance"]
-    ]
+def _latency(summary: Summary) -> Iterator[Finding]:
+    for server, rtt in summary["terrestrial_rtt_ms"].items():
+        beyond = rtt["measured"] - rtt["configured"]
+        if abs(beyond) > rtt["tolerance"]:
+            scattered = 0 < beyond <= rtt["tolerance"] + (rtt.get("scatter") or 0.0)
+            yield grave(
+                FindingCode.TERRESTRIAL_RTT_SCATTER if scattered else FindingCode.TERRESTRIAL_RTT,
+                f"terrestrial RTT of {server} is {rtt['measured']:.2f} ms, configured {rtt['configured']:g} ms "
+                f"± {rtt['tolerance']:.2f} ms",
+            )
 
 
 def _lateness(summary: Summary) -> Iterator[Finding]:
@@ -68,18 +77,21 @@ def _lateness(summary: Summary) -> Iterator[Finding]:
     latest, p99, stalls = summary["lateness_max_ms"], summary["lateness_p99_ms"], summary.get("stalls") or 0
     if p99 is not None and p99 > limits["lateness_p99_ms"]:
         yield grave(
+            FindingCode.DEPARTURES_LATE,
             f"1 % of departures were later than {p99:.2f} ms, bound {limits['lateness_p99_ms']:g} ms: "
-            "the machine was too busy"
+            "the machine was too busy",
         )
     rtt_ms = summary.get("base_rtt_shortest_ms") or 0.0
     late_bound = max(limits["stall_ms"], limits["lateness_of_rtt"] * rtt_ms)
     if latest is not None and latest > late_bound:
-        yield grave(f"a departure was {latest:.2f} ms late, bound {late_bound:g} ms: the machine was too busy")
+        text = f"a departure was {latest:.2f} ms late, bound {late_bound:g} ms: the machine was too busy"
+        yield grave(FindingCode.DEPARTURE_LATE, text)
     if not stalls:
         return
     stalled_ms = (summary.get("stalled_s") or 0.0) * 1e3
     bound_ms = limits["stalled_share"] * (summary["duration_s"] or 0.0) * 1e3
     yield Finding(
+        FindingCode.STALLS,
         f"packets left links or delay boxes late: {counted(stalls, 'stall')}, {stalled_ms:.2f} ms in total, bound "
         f"{bound_ms:g} ms; largest lateness {latest or 0.0:.2f} ms, bound {late_bound:g} ms",
         grave=stalled_ms > bound_ms,
@@ -95,33 +107,33 @@ _USUAL = LimitFigures(
 )
 
 
-def _boxes(summary: Summary) -> list[str]:
-    reasons: list[str] = []
-    reasons += [f"{box} lost packets at its own socket: the machine was too busy" for box in summary["overloaded"]]
+def _boxes(summary: Summary) -> Iterator[Finding]:
+    for box in summary["overloaded"]:
+        yield grave(FindingCode.BOX_OVERLOADED, f"{box} lost packets at its own socket: the machine was too busy")
     if summary["oversize_packets"]:
-        reasons.append(
-            f"{counted(summary['oversize_packets'], 'packet')} larger than the MTU reached a box: "
-            "some interface has offloads enabled"
-        )
+        packets = counted(summary["oversize_packets"], "packet")
+        text = f"{packets} larger than the MTU reached a box: some interface has offloads enabled"
+        yield grave(FindingCode.PACKETS_OVER_MTU, text)
     if summary["unknown_vlan_packets"]:
-        reasons.append(
-            f"a delay box dropped {counted(summary['unknown_vlan_packets'], 'packet')} "
-            "whose VLAN tag belongs to no latency class, bound 0"
-        )
+        packets = counted(summary["unknown_vlan_packets"], "packet")
+        text = f"a delay box dropped {packets} whose VLAN tag belongs to no latency class, bound 0"
+        yield grave(FindingCode.UNKNOWN_VLAN, text)
     for box, link in summary["links"].items():
         if link["windows_over_rate"]:
-            rate = link["rate_bit_s"] / 1e6
+            changed = least_rate_bit_s(link) < link["rate_bit_s"]
+            rate = "rate at that time" if changed else f"{link['rate_bit_s'] / 1e6:g} Mbit/s"
             windows = counted(link["windows_over_rate"], "window")
-            reasons.append(
-                f"{box}: the capture behind it has {windows} of 100 ms above the link's {rate:g} Mbit/s, bound 0"
+            yield grave(
+                FindingCode.LINK_OVER_RATE,
+                f"{box}: the capture behind it has {windows} of 100 ms above the link's {rate}, bound 0",
             )
         if link["scheduled_windows_over_rate"]:
             windows = counted(link["scheduled_windows_over_rate"], "window")
-            reasons.append(
+            yield grave(
+                FindingCode.SCHEDULE_OVER_RATE,
                 f"{box}: departures were scheduled above the link's rate in {windows} of 100 ms, bound 0: "
-                "a bug of the emulator"
+                "a bug of the emulator",
             )
-    return reasons
 
 
 def _bypassed(summary: Summary) -> Iterator[Finding]:
@@ -134,59 +146,59 @@ def _bypassed(summary: Summary) -> Iterator[Finding]:
         if seen["completed"] and not seen["counted"]:
             passed = counted(seen["completed"], "TCP connection")
             yield grave(
+                FindingCode.PEP_BYPASSED,
                 f"PEP_BYPASSED: {box} saw no connection, but {passed} on chains through {box} completed: "
-                "traffic bypasses it"
+                "traffic bypasses it",
             )
         elif missing > 0:
-            yield Finding(
+            yield caveat(
+                FindingCode.PEP_PARTLY_BYPASSED,
                 f"{box} saw {counted(seen['counted'], 'connection')}, but {seen['completed']} on chains through {box} "
                 "completed: some bypassed it",
-                grave=False,
             )
 
 
-def _captures(summary: Summary) -> list[str]:
+def _captures(summary: Summary) -> Iterator[Finding]:
     if summary["duration_s"] is None:
-        return []  # nothing was measured, and that is a reason already
-    reasons: list[str] = []
+        return  # nothing was measured, and that is a reason already
     for name, capture in summary["captures"].items():
         if capture["decoded"] is None:
-            reasons.append(f"capture {name} is missing")
+            yield grave(FindingCode.CAPTURE_MISSING, f"capture {name} is missing")
             continue
         if capture["dropped"] is None:
             log = f"logs/capture-{name}.out"
-            reasons.append(f"capture {name}: whether packets were dropped is unknown, because {log} has no counters")
+            text = f"capture {name}: whether packets were dropped is unknown, because {log} has no counters"
+            yield grave(FindingCode.CAPTURE_UNCOUNTED, text)
         if capture["dropped"]:
             lost = counted(capture["dropped"], "packet")
-            reasons.append(f"capture {name} is missing {lost}: its ring was full; bound 0")
+            text = f"capture {name} is missing {lost}: its ring was full; bound 0"
+            yield grave(FindingCode.CAPTURE_DROPPED, text)
         if capture["truncated"]:
-            reasons.append(f"capture {name} ends within a packet: later packets are missing")
+            text = f"capture {name} ends within a packet: later packets are missing"
+            yield grave(FindingCode.CAPTURE_TRUNCATED, text)
         if capture["captured"] is not None and capture["captured"] > capture["decoded"] + capture["other_frames"]:
             lost = counted(capture["captured"] - capture["decoded"] - capture["other_frames"], "packet")
-            reasons.append(f"capture {name} is missing {lost} that the capture counted, bound 0")
+            text = f"capture {name} is missing {lost} that the capture counted, bound 0"
+            yield grave(FindingCode.CAPTURE_INCOMPLETE, text)
     for name, heard in summary["whistles"].items():
         if not heard["start"]:
-            reasons.append(f"capture {name} does not contain the start whistle")
+            yield grave(FindingCode.WHISTLE_MISSING, f"capture {name} does not contain the start whistle")
     # The end whistle may be dropped by a full queue; before the link it must be there.
     if summary["whistles"].get("world", {}).get("end") is False:
-        reasons.append("capture world does not contain the end whistle")
-    return reasons
+        yield grave(FindingCode.WHISTLE_MISSING, "capture world does not contain the end whistle")
 
 
-def _changes(summary: Summary) -> list[str]:
-    reasons: list[str] = []
+def _changes(summary: Summary) -> Iterator[Finding]:
     for change in summary["changes"]:
         name = f"change {change['number']} (at {change['planned_s']:g} s)"
         late = change["lateness_ms"]
         if change["failure"] is not None:
-            reasons.append(f"{name} failed: {change['failure']}")
+            yield grave(FindingCode.CHANGE_FAILED, f"{name} failed: {change['failure']}")
         elif change["duration_s"] is None and summary["cut_short"] is None:
-            reasons.append(f"{name} was not made")
+            yield grave(FindingCode.CHANGE_NOT_MADE, f"{name} was not made")
         elif late is not None and late > CHANGE_LATENESS_MS:
-            reasons.append(
-                f"{name} began {late:.0f} ms late, bound {CHANGE_LATENESS_MS:g} ms: the machine was too busy"
-            )
-    return reasons
+            text = f"{name} began {late:.0f} ms late, bound {CHANGE_LATENESS_MS:g} ms: the machine was too busy"
+            yield grave(FindingCode.CHANGE_LATE, text)
 
 
 def losses_agree(summary: Summary) -> bool:
@@ -195,7 +207,7 @@ def losses_agree(summary: Summary) -> bool:
     return bool(compared) and not _disagreements(summary)
 
 
-def _disagreements(summary: Summary) -> list[str]:
+def _disagreements(summary: Summary) -> list[Finding]:
     """Return findings for differing losses, by section of a chain between captures, else of the whole chain."""
     places = disagreements(summary.get("stretches", ()), summary.get("payload"))  # absent from older summaries
     by_captures, by_link = summary["loss_bytes_captures"], summary["loss_bytes_link"]
@@ -203,16 +215,17 @@ def _disagreements(summary: Summary) -> list[str]:
         return places
     if 0 <= by_link - by_captures <= summary["probed_bytes_max"]:  # links also drop probes, captures leave them out
         return []
+    lost = f"captures show a loss of {counted(by_captures, 'byte')}, the link counted {by_link}; they must be equal"
     if by_captures < 0:
         more = counted(-by_captures, "byte")
-        return [f"packets were added between world and island: island captured {more} more than world, bound 0"]
-    return [f"captures show a loss of {counted(by_captures, 'byte')}, the link counted {by_link}; they must be equal"]
+        lost = f"packets were added between world and island: island captured {more} more than world, bound 0"
+    return [grave(FindingCode.LOSS_DIFFERS, lost)]
 
 
-def _losses(summary: Summary) -> list[str]:
+def _losses(summary: Summary) -> list[Finding]:
     differ = _disagreements(summary)
     if not differ:
         return []
     undrained = "" if summary["drained"] else " (the link had not drained when the captures ended)"
     causes = "".join(f"; likely cause: {cause}" for cause in likely_causes(summary.get("lost_outside")))
-    return [*differ[:-1], differ[-1] + undrained + causes]
+    return [*differ[:-1], replace(differ[-1], text=differ[-1].text + undrained + causes)]

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll_cli.terminal.options import Json, PlainArguments, PlotFile
-from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
+from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
 
 if TYPE_CHECKING:  # importers are loaded only to import
@@ -56,6 +56,7 @@ def import_(
     from atoll_hosts.binary import find_binary
 
     require_ending("--plot", plot, IMAGE_ENDINGS)
+    refuse_overwriting({"--out": out, "--plot": plot}, [records])
     if form != _AUTO and form not in tuple(Form):
         msg = f"--format: unknown format {form!r}; known formats: {_AUTO}, {', '.join(Form)}"
         raise UsageError(msg)
@@ -89,6 +90,7 @@ def show(
     from atoll_core.units import Size
 
     require_ending("--plot", plot, IMAGE_ENDINGS)
+    refuse_overwriting({"--plot": plot}, [Path(sizes)])
     found = _read(sizes)
     if pro_rate:
         try:
@@ -139,7 +141,7 @@ def _report(sizes: "FlowSizes", plot: Path | None, facts: dict[str, Any], *, as_
     if plot:
         from atoll_dashboards.report.import_plots import draw_flow_sizes
 
-        write_file("--plot", plot, lambda: draw_flow_sizes(sizes, plot))
+        write_file("--plot", plot, draw_flow_sizes(sizes, plot.suffix.lower()))
     figures = {
         "mean_bytes": round(sizes.mean_bytes, 1),
         "max_bytes": sizes.max_bytes,

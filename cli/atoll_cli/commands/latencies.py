@@ -9,8 +9,10 @@ from typing import Annotated
 import typer
 
 from atoll_cli.terminal.options import PlainArguments, integer_option
-from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
-from atoll_core.errors import DescriptionError, Diagnostic
+from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
+from atoll_core.errors import DescriptionError, Diagnostic, UsageError
+
+_LAST_VLAN = 4094  # IEEE 802.1Q, table 9-2
 
 latencies = typer.Typer(
     help="Import latencies of world servers from RTTs.",
@@ -33,7 +35,7 @@ def import_(
     files: Annotated[list[Path], typer.Argument(help="output of ping, or lists of RTTs in ms", metavar="FILE...")],
     out: Annotated[Path, typer.Option("--out", help="YAML file to write", metavar="FILE")],
     servers: Annotated[int, integer_option("--servers", "number of world servers", 1, 1000)] = 6,
-    first_vlan: Annotated[int, integer_option("--first-vlan", "VLAN id of the first class", 1, 4000)] = 101,
+    first_vlan: Annotated[int, integer_option("--first-vlan", "VLAN id of the first class", 1, _LAST_VLAN)] = 101,
     plot: Annotated[Path | None, typer.Option("--plot", help="also plot it to this file", metavar="FILE.png")] = None,
     as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
 ) -> None:
@@ -42,6 +44,11 @@ def import_(
     from atoll_core.description.yaml_document import label, read_text
 
     require_ending("--plot", plot, IMAGE_ENDINGS)
+    refuse_overwriting({"--out": out, "--plot": plot}, files)
+    last = first_vlan + servers - 1
+    if last > _LAST_VLAN:
+        classes = f"{servers} classes from {first_vlan} on end at VLAN id {last}"
+        raise UsageError(f"--first-vlan: {classes}; write at most {_LAST_VLAN - servers + 1}")
     texts = [(label(path), read_text(path, "text", 64_000_000)) for path in files]
     unread = [text for _, text in texts if isinstance(text, Diagnostic)]
     found = read_rtts((name, text) for name, text in texts if isinstance(text, str))
@@ -61,7 +68,7 @@ def import_(
     if plot:
         from atoll_dashboards.report.import_plots import draw_rtts
 
-        write_file("--plot", plot, lambda: draw_rtts(found.ms, named, plot))
+        write_file("--plot", plot, draw_rtts(found.ms, named, plot.suffix.lower()))
     if as_json:
         print(json.dumps({"file": str(out), "targets": len(found.ms), "few": few, "rtt_ms": dict(named)}))
         return

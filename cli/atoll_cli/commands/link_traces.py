@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, TypeVar
 import typer
 
 from atoll_cli.terminal.options import Json, PlainArguments, PlotFile, integer_option, number_option
-from atoll_cli.terminal.output import IMAGE_ENDINGS, require_ending, write_file
+from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import PlanError
 from atoll_core.plural import counted
 
@@ -193,6 +193,7 @@ def losses(
     from atoll_analysis.run_directory import RunDir
     from atoll_core.description.link_trace import loss_trace_text
 
+    refuse_overwriting({"--out": out}, [run])
     found = fates_of_packets(RunDir.open(run), link)
     write_file("--out", out, loss_trace_text(found.lost, [f"losses of {found.link} in {run}"]))
     packets, lost = len(found.lost), sum(found.lost)
@@ -238,17 +239,17 @@ def _remark(kind: str, options: Mapping[str, object]) -> str:
 def _write(made: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, remark: str, *, as_json: bool) -> None:
     from atoll_core.description.link_trace import trace_csv
 
-    blocked = sum(row.blocked for row in made.rows)
     delays = [row.delay.ms for row in made.rows if row.delay]
     rates = [row.rate.bit_s for row in made.rows if row.rate]
     require_ending("--plot", plot, IMAGE_ENDINGS)
+    refuse_overwriting({"--out": out, "--plot": plot})
     write_file("--out", out, trace_csv(made, [remark]))
     if plot:
         from atoll_dashboards.report.trace_plot import draw_trace
 
-        write_file("--plot", plot, lambda: draw_trace(made, lasts, plot))
+        write_file("--plot", plot, draw_trace(made, lasts, plot.suffix.lower()))
     if as_json:
-        facts = {"trace": str(out), "rows": len(made.rows), "duration_s": lasts.s, "blockages": blocked}
+        facts = {"trace": str(out), "rows": len(made.rows), "duration_s": lasts.s, "blockages": made.blockages}
         facts |= {"delay_ms": [min(delays), max(delays)]} if delays else {}
         facts |= {"rate_bit_s": [min(rates), max(rates)]} if rates else {}
         print(json.dumps(facts))
@@ -256,7 +257,7 @@ def _write(made: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, r
     words = [
         counted(len(made.rows), "row"),
         str(lasts),
-        f"blocked {counted(blocked, 'time')}",
+        f"blocked {counted(made.blockages, 'time')}",
     ]
     words += [f"delay {min(delays):g} to {max(delays):g} ms"] if delays else []
     words += [f"rate {min(rates) / 1e6:g} to {max(rates) / 1e6:g} Mbit/s"] if rates else []

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """`atoll report`: analyse a run directory again, or show the results of a study or of several runs."""
 
+import contextlib
 import json
 import os
 import sys
@@ -11,7 +12,7 @@ from typing import Any
 
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.selection import refuse
-from atoll_cli.terminal.output import require_ending, write_file
+from atoll_cli.terminal.output import refuse_overwriting, require_ending, write_file
 from atoll_cli.terminal.results_text import print_results
 from atoll_dashboards.report.report import analyse_again
 from atoll_dashboards.report.terminal_summary import print_summary
@@ -20,12 +21,12 @@ from atoll_studies.results.comparison import comparable, compare
 from atoll_studies.results.result_tables import results_json, write_tables
 from atoll_studies.results.results import Results, read_results
 from atoll_studies.study_directory import StudyDirectory
-from atoll_studies.views.documents import FORMS, write_results
+from atoll_studies.views.documents import FORMS, results_files
 
 
 def rebuild(path: Path, *, as_json: bool) -> None:
     """`atoll report RUN`. Raises RunDirError if this user cannot write to the run directory."""
-    summary, page = analyse_again(RunDir.open(path), find_binary())
+    summary, page = analyse_again(RunDir.open(path, damaged=True), find_binary())
     if as_json:
         print(json.dumps({**summary, "report": str(page)}))
     else:
@@ -56,6 +57,7 @@ def report_comparison(paths: Sequence[Path], view: View, *, mixed_kernels: bool 
     Runs without results are left out with a line each on standard error.
     """
     require_ending("--out", view.out, FORMS)
+    refuse_overwriting({"--out": view.out}, paths)
     runs, left_out = comparable(paths)
     for path, reason in left_out.items():
         print(f"left out: {path}: {reason}", file=sys.stderr)
@@ -67,6 +69,7 @@ def report_comparison(paths: Sequence[Path], view: View, *, mixed_kernels: bool 
 def report_study(directory: Path, view: View) -> None:
     """`atoll report STUDY`: its results; also writes its tables into its directory, unless it is read-only."""
     require_ending("--out", view.out, FORMS)
+    refuse_overwriting({"--out": view.out}, [directory])
     results = read_results(StudyDirectory(directory), view.levels(), view.figures)
     written: list[Path] = []
     if os.access(directory, os.W_OK | os.X_OK):
@@ -78,7 +81,12 @@ def report_study(directory: Path, view: View) -> None:
 
 def _show(results: Results, view: View, written: list[Path], more: Mapping[str, Any] | None = None) -> None:
     if (out := view.out) is not None:
-        write_file("--out", out, lambda: written.extend(write_results(results, out, each_run=view.each_run)))
+        for path, content in results_files(results, out, each_run=view.each_run).items():
+            if path.parent != out.parent:  # plots of a page
+                with contextlib.suppress(OSError):
+                    path.parent.mkdir()
+            write_file("--out", path, content)
+            written.append(path)
     if view.as_json:
         print(json.dumps({**results_json(results), **(more or {}), "written": list(map(str, written))}))
         return

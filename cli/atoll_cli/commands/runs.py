@@ -36,7 +36,7 @@ def list_(
     verdict: Annotated[
         str | None,
         typer.Option(
-            help="only runs with this verdict: valid, invalid, 'valid with caveats' or 'not analysed'",
+            help="only runs with this verdict: valid, invalid, 'valid with caveats', 'not analysed' or damaged",
             metavar="VERDICT",
             show_default=False,
         ),
@@ -48,11 +48,11 @@ def list_(
     json: Json = False,
 ) -> None:
     """List runs with experiment, platform, seed, verdict and size."""
-    from atoll_analysis.stored_runs import NOT_ANALYSED, StoredRun, find_runs, stored_run
+    from atoll_analysis.stored_runs import DAMAGED, NOT_ANALYSED, StoredRun, find_runs, stored_run
     from atoll_analysis.verdict.findings import Verdict
     from atoll_controller.planner.text_table import columns
 
-    _require_one_of("--verdict", verdict, "verdicts", [*map(str, Verdict), NOT_ANALYSED])
+    _require_one_of("--verdict", verdict, "verdicts", [*map(str, Verdict), NOT_ANALYSED, DAMAGED])
     _require_one_of("--platform", platform, "platforms", PLATFORMS)
     found: list[StoredRun] = []
     for path in find_runs(folders or [Path("runs")]):

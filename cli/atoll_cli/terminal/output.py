@@ -4,17 +4,43 @@
 import io
 import os
 import sys
-from collections.abc import Callable, Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO, TypeVar
+from typing import TYPE_CHECKING, NoReturn, TextIO, TypeVar, cast
 
-from atoll_core.errors import MachineError, UsageError
+from atoll_core.errors import MachineError, RunError, UsageError
 from atoll_core.plural import listed
 
 if TYPE_CHECKING:
     from _typeshed import ReadableBuffer
 
 IMAGE_ENDINGS = (".png", ".svg", ".pdf")
+
+_PARTS = frozenset(
+    [
+        "manifest.json",
+        "outside.json",
+        "events.jsonl",
+        "link.jsonl",
+        "metrics.lp.zst",
+        "console.log",
+        "captures",
+        "logs",
+        "tables",
+        "summary.json",
+        "report.html",
+        "attempt.json",
+        "study.json",
+        "points",
+        "working",
+        "lock",
+        "runs.csv",
+        "runs.parquet",
+        "figures.csv",
+        "figures.parquet",
+    ]
+)
+"""Files and folders of runs and studies (docs/contracts.md)."""
 
 Stream = TypeVar("Stream", bound=TextIO | None)
 
@@ -30,19 +56,47 @@ def require_ending(option: str, path: Path | None, endings: Iterable[str]) -> No
         raise UsageError(msg)
 
 
-def write_file(option: str, path: Path, content: str | Callable[[], None]) -> None:
-    """Write the file that an option names: its text, or by calling the function that writes it.
+def refuse_overwriting(outputs: Mapping[str, Path | None], inputs: Iterable[Path] = ()) -> None:
+    """Raise UsageError if an option names a file that the command reads, or that an earlier option names.
+
+    ``outputs``: by option, None if it was not given. ``inputs``: files, runs and studies.
+    """
+    taken = list(inputs)
+    for option, path in outputs.items():
+        if path is None:
+            continue
+        if any(_is_part(path, each) for each in taken):
+            raise UsageError(f"{option} {path}: this command reads or writes that file; name another one")
+        taken.append(path)
+
+
+def _is_part(path: Path, of: Path) -> bool:
+    """Whether a file is another one, or part of a run or study."""
+    if of.is_dir():
+        first = os.path.relpath(os.path.realpath(path), os.path.realpath(of)).partition(os.sep)[0]
+        return first in _PARTS
+    if path.exists() and of.exists():
+        return path.is_file() and path.samefile(of)
+    return os.path.realpath(path) == os.path.realpath(of)
+
+
+def write_file(option: str, path: Path, content: str | bytes) -> None:
+    """Write the file that an option names: all of it, or the one of before stays.
 
     Raises UsageError if the path cannot be written, MachineError if the disk is full.
     """
-    from atoll_analysis.run_directory.atomic_files import is_full  # loads the run directory, which --help does not need
+    # Loads the run directory, which --help does not need.
+    from atoll_analysis.run_directory.atomic_files import is_full, replacing
 
+    data = content.encode() if isinstance(content, str) else content
     try:
-        if isinstance(content, str):
-            path.write_text(content, encoding="utf-8")
-        else:
-            content()
-    except OSError as error:
+        if path.exists() and not path.is_file():  # a device or a pipe
+            path.write_bytes(data)
+            return
+        with replacing(path) as temporary:
+            temporary.write_bytes(data)
+    except (OSError, RunError) as failure:
+        error = failure if isinstance(failure, OSError) else cast("OSError", failure.__cause__)
         if is_full(error):
             msg = f"{option} {path}: disk full: free space there, or name another directory"
             raise MachineError(msg) from None

@@ -5,16 +5,19 @@ import json
 import queue
 import threading
 from collections.abc import Callable
-from typing import Any
+from typing import Any, cast
 
 from atoll_controller.openflow.stdout_writer import write_line
 from atoll_controller.openflow.switch_session import SwitchError, SwitchSession
 from atoll_core.codec import from_json, to_json
+from atoll_core.errors import plain
 from atoll_core.openflow_wire import encoder
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.switch_features import UnmanagedState
 
 _Find = Callable[[int], SwitchSession | None]
+_MISTAKES = (ValueError, TypeError, KeyError, OverflowError, RecursionError)
+"""What reading a request raises that is not of the shape of its operation."""
 
 
 class Requests:
@@ -26,13 +29,12 @@ class Requests:
 
     def take(self, line: bytes) -> None:
         """Queue the request of one line for its switch; an unreadable one is answered at once."""
-        number: Any = None
+        request: Any = None
         try:
             request = json.loads(line)
-            number = request["id"]
-            dpid = int(request["dpid"])
-        except (ValueError, TypeError, KeyError) as error:
-            write_line(_failed(number, f"not a request: {type(error).__name__}: {error}"))
+            dpid, _ = int(request["dpid"]), request["id"]
+        except _MISTAKES as error:
+            write_line(_not_understood(request, error))
             return
         if dpid not in self._workers:
             self._workers[dpid] = queue.Queue()
@@ -47,22 +49,26 @@ class Requests:
             try:
                 write_line({"type": "answer", "id": request["id"], "ok": True, **self._answer(request)})
             except SwitchError as error:
-                write_line(_failed(request["id"], str(error)))
+                write_line(_failed(request, str(error)))
             except encoder.MalformedError as error:
-                write_line(_failed(request["id"], f"switch {request['dpid']} sent a malformed answer: {error}"))
-            except (ValueError, TypeError, KeyError) as error:
-                write_line(_failed(request["id"], f"not a request: {type(error).__name__}: {error}"))
+                write_line(_failed(request, f"switch {request['dpid']} sent a malformed answer: {error}"))
+            except _MISTAKES as error:
+                write_line(_not_understood(request, error))
             except Exception as error:  # noqa: BLE001 - one answer fails, and not the thread that serves the switch
-                write_line(_failed(request["id"], f"internal error: {type(error).__name__}: {error}"))
+                write_line(_failed(request, f"internal error: {type(error).__name__}: {error}"))
 
     def _answer(self, request: dict[str, Any]) -> dict[str, Any]:
-        dpid, table = int(request["dpid"]), int(request.get("table", 0))
-        switch = self._find(dpid)
-        if switch is None:
-            raise SwitchError(f"switch {dpid} is not connected")
+        table = int(request.get("table", 0))
+
+        def switch() -> SwitchSession:
+            dpid = int(request["dpid"])
+            if (found := self._find(dpid)) is None:
+                raise SwitchError(f"switch {dpid} is not connected")
+            return found
+
         match request["op"]:
             case "read":
-                digest, entries = switch.read(table, request.get("known"))
+                digest, entries = switch().read(table, request.get("known"))
                 if entries is None:
                     return {"digest": digest}
                 return {
@@ -79,27 +85,35 @@ class Requests:
                 def say(done: int) -> None:
                     write_line({"type": "progress", "id": number, "done": done})
 
-                return {"barriers": switch.change([*foreign, *delete], add, table, say)}
+                return {"barriers": switch().change([*foreign, *delete], add, table, say)}
             case "send":
                 frames = [
                     (from_json(FlowEntry, each["entry"]), bytes.fromhex(each["frame"])) for each in request["frames"]
                 ]
-                return {"refused": switch.send(frames)}
+                return {"refused": switch().send(frames)}
             case "packets":
-                return {"packets": switch.packets([from_json(FlowEntry, each) for each in request["entries"]], table)}
+                return {"packets": switch().packets([from_json(FlowEntry, each) for each in request["entries"]], table)}
             case "count":
-                return {"count": switch.count(table)}
+                return {"count": switch().count(table)}
             case "leftovers":
-                return {"leftovers": to_json(switch.leftovers())}
+                return {"leftovers": to_json(switch().leftovers())}
             case "clear":
-                return {"barriers": switch.clear(from_json(UnmanagedState, request["leftovers"]))}
+                return {"barriers": switch().clear(from_json(UnmanagedState, request["leftovers"]))}
             case "features":
-                return {"features": to_json(switch.features())}
+                return {"features": to_json(switch().features())}
             case "counters":
-                return switch.counters(table)
-            case unknown:
-                raise ValueError(f"unknown op {unknown!r}")
+                return switch().counters(table)
+            case _:
+                raise ValueError("unknown operation")
 
 
-def _failed(number: Any, error: str) -> dict[str, Any]:
-    return {"type": "answer", "id": number, "ok": False, "error": error}
+def _failed(request: Any, error: str) -> dict[str, Any]:
+    known = cast("dict[str, Any]", request) if isinstance(request, dict) else {}
+    return {"type": "answer", "id": known.get("id"), "ok": False, "error": plain(error)}
+
+
+def _not_understood(request: Any, error: Exception) -> dict[str, Any]:
+    reason = f"{type(error).__name__}: {error}"
+    if not isinstance(request, dict) or "op" not in request:
+        return _failed(request, f"not a request: {reason}")
+    return _failed(request, f"request `{request['op']}` is not understood: {reason}")

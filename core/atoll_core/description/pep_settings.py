@@ -100,6 +100,13 @@ class PepSettings(BoxSettings):
         default=Duration(10 * 10**9),
         description="Time limit for the other side to acknowledge data received before a reset; default 10 s.",
     )
+    pending_max: int = Field(
+        default=2000,
+        ge=10,
+        le=100_000,
+        description="Largest number of connections that are not established on both sides yet; default 2000, at most "
+        "half of `connections_max`.",
+    )
     connections_max: int = Field(
         default=20_000, ge=1, le=500_000, description="Largest number of simultaneous connections; default 20000."
     )

@@ -9,19 +9,21 @@ from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
 from atoll_core.description.raw_lab import Driver
-from atoll_core.description.raw_types import Address, Capacity, FileSize, Key, Mac, Raw
+from atoll_core.description.raw_types import RESERVED_INTERFACES, Address, Capacity, FileSize, Key, Mac, Raw
 from atoll_core.errors import shown
 from atoll_core.lab.inventory import FILES_LIMIT
 
-_TARGET = r"([A-Za-z_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9_.-]*(:[0-9]{1,5})?"
-_NIC = r"[^\s/:]{1,15}"  # dev_valid_name() of the kernel, net/core/dev.c
+_PORT = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
+_TARGET = rf"([A-Za-z_][A-Za-z0-9_.-]*@)?[A-Za-z0-9][A-Za-z0-9_.-]*(:{_PORT})?"
+_NIC = r"[^\s/:]{1,15}"  # dev_valid_name() of the kernel, net/core/dev.c, which refuses these two, too:
+_NO_NICS = (".", "..", *RESERVED_INTERFACES)
 
 
 def _matching(pattern: str, what: str, example: str) -> Any:
     whole = re.compile(pattern)
 
     def read(given: object) -> str:
-        if isinstance(given, str) and whole.fullmatch(given) and given not in (".", ".."):
+        if isinstance(given, str) and whole.fullmatch(given) and given not in _NO_NICS:
             return given
         msg = f"{shown(given)} is not {what}, such as '{example}'"
         raise ValueError(msg)
@@ -31,7 +33,7 @@ def _matching(pattern: str, what: str, example: str) -> Any:
 
 Target = Annotated[
     str,
-    PlainValidator(_matching(_TARGET, "an SSH target [user@]host[:port]", "root@10.0.0.11")),
+    PlainValidator(_matching(_TARGET, "an SSH target [user@]host[:port], port 1 to 65535", "root@10.0.0.11")),
     WithJsonSchema({"type": "string", "pattern": f"^{_TARGET}$"}),
 ]
 Nic = Annotated[

@@ -23,6 +23,7 @@ from atoll_core.units import Duration, Rate, Size
 
 PORT_MAX = 65279  # OFPP_MAX of OpenFlow 1.3 is 0xffffff00; OVS and 1.0 hardware end at 0xfeff
 INTERFACE_NAME_MAX = 15  # IFNAMSIZ less the terminating zero, linux/if.h
+RESERVED_INTERFACES = ("all", "default", "lo")  # loopback, and two folders of net.ipv4.conf: sysctl there concerns all
 
 PORT_EXAMPLE = "sw-c/11"
 """A placeholder in messages, which is replaced by a port of the described lab."""
@@ -179,6 +180,9 @@ def _interface(text: str) -> str:
     if not _INTERFACE.fullmatch(text):
         msg = f"{shown(text)} is not an interface name; write 1 to {INTERFACE_NAME_MAX} small letters, digits, '-', '.'"
         raise ValueError(msg)
+    if text in RESERVED_INTERFACES:
+        msg = f"{shown(text)} is the system's own word; choose a name such as 'eth0'"
+        raise ValueError(msg)
     return text
 
 
@@ -187,7 +191,10 @@ def _mac(text: str) -> str:
     if not _MAC.fullmatch(mac):
         msg = f"{shown(text)} is not a MAC address; write six bytes such as '02:00:00:00:00:01'"
         raise ValueError(msg)
-    if int(mac[:2], 16) & 1 or mac == "00:00:00:00:00:00":
+    if mac == "00:00:00:00:00:00":
+        msg = f"{shown(text)} is no machine's address; write six bytes such as '02:00:00:00:00:01'"
+        raise ValueError(msg)
+    if int(mac[:2], 16) & 1:
         msg = f"{shown(text)} is a group (multicast) MAC address; make its first byte even, such as '02'"
         raise ValueError(msg)
     return mac

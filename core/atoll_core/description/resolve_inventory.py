@@ -122,6 +122,7 @@ class _Resolver:
                 if name not in self.raw.machines:
                     missing = f"machine {shown(name)} of lab {network.name} is missing; add {_example(name, wanted)}"
                     self.wrong(("machines",), missing)
+        self.check_management(network)
         clients = [host.name for host in network.with_role(HostRole.ISLAND_CLIENT)]
         for name, raw in self.raw.machines.items():
             if name not in wanted:
@@ -144,6 +145,21 @@ class _Resolver:
             if (owner := dpids.setdefault(dpid, switch.name)) != switch.name:
                 place = ("switches", switch.name if other else owner)
                 self.wrong(place, f"datapath id {dpid} is both {owner}'s and {switch.name}'s; correct one of them")
+
+    def check_management(self, network: Network) -> None:
+        """Check that no address by which a machine is reached is in a network of the experiment."""
+        given: list[tuple[Place, str, str | None]] = [
+            (("controller", "address"), "controller", str(self.raw.controller.address)),
+            (("ssh", "jump"), "ssh", self.raw.ssh.jump),
+        ]
+        for name, raw in self.raw.machines.items():
+            given += [(("machines", name, key), name, getattr(raw, key)) for key in ("ssh", "jump")]
+        for place, whose, target in given:
+            address = _address(split_target(target)[1]) if target and self.parsed.reads(place) else None
+            for end, around in (("world", network.world), ("island", network.island)):
+                if address is not None and address in around:
+                    what = f"{whose}: {address} is in the {end} network {around} of the lab"
+                    self.wrong(place, f"{what}; write its address on the management network")
 
     def check_address(self, network: Network, name: str, raw: RawMachine) -> None:
         """Check the address of a host that is reached in-band."""

@@ -20,7 +20,7 @@ from atoll_core.description.raw_lab import (
     RawLatencyClass,
     RawTap,
 )
-from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX
+from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX, RESERVED_INTERFACES
 from atoll_core.description.resolve_box import resolve_settings, unfit_keys, unknown_placeholders
 from atoll_core.description.validation_messages import ENTRY, entry_name, on_line, suggest
 from atoll_core.description.yaml_document import Document, Place
@@ -227,10 +227,7 @@ class _Resolver:
     def switches(self) -> Iterator[Switch]:
         for name, raw in self.raw.switches.items():
             place = ("switches", name)
-            if len(name) > SWITCH_NAME_MAX:
-                self.wrong(
-                    place, f"the name is longer than {SWITCH_NAME_MAX} characters, an interface's most; shorten it"
-                )
+            self.check_bridge(name, place)
             self.take("datapath id", raw.dpid, (*place, "dpid"), "give each switch its own")
             twin = raw.twin and TwinSettings(**dict(raw.twin))
             if twin and raw.driver not in HARDWARE:
@@ -240,6 +237,13 @@ class _Resolver:
             if twin and twin.lag_min and twin.lag_max and twin.lag_min.ns > twin.lag_max.ns:
                 self.wrong((*place, "twin", "lag_min"), f"{twin.lag_min} is above lag_max, {twin.lag_max}")
             yield Switch(name, raw.dpid, raw.driver, twin)
+
+    def check_bridge(self, name: str, place: Place) -> None:
+        """Check that the bridge of an emulated switch, an interface, can have its name."""
+        if len(name) > SWITCH_NAME_MAX:
+            self.wrong(place, f"the name is longer than {SWITCH_NAME_MAX} characters, an interface's most; shorten it")
+        elif name in RESERVED_INTERFACES:
+            self.wrong(place, "its bridge would have this name, which is the system's own word; rename it")
 
     def trunks(self) -> Iterator[Trunk]:
         for index, raw in enumerate(self.raw.trunks):
@@ -255,10 +259,7 @@ class _Resolver:
     def learning_switches(self) -> Iterator[LearningSwitch]:
         for name, raw in self.raw.learning_switches.items():
             place: Place = ("learning_switches", name)
-            if len(name) > SWITCH_NAME_MAX:
-                self.wrong(
-                    place, f"the name is longer than {SWITCH_NAME_MAX} characters, an interface's most; shorten it"
-                )
+            self.check_bridge(name, place)
             self.port(raw.uplink, (*place, "uplink"))
             yield LearningSwitch(name, raw.uplink, raw.rate)
 

@@ -44,6 +44,7 @@ _PORT = re.compile(r"\b([a-z][a-z0-9-]*)/[0-9]+\b")
 _ANY_PORT = "switch/number"
 _MOST_IN_AN_EXAMPLE = 2  # ports of one switch
 _NUMBERS = re.compile("[0-9]+")
+_BOUNDS = ("ge", "le")  # of a whole number, as annotated-types has them
 
 Ports = Mapping[str, Sequence[str]]
 
@@ -78,7 +79,7 @@ def error_message(
             remedy = suggest(given, _choices(field), f"{key.rstrip('s')}s", also=_SYNONYMS.get(key, {}))
             return f"{here}unknown {key} {shown(given)}; {remedy}"
         case "int_type" | "greater_than_equal" | "less_than_equal":
-            return f"{here}{shown(given)} is not a whole number{_range(field)}"
+            return f"{here}{shown(given)} is not a whole number{_range(model, place)}"
         case "bool_type":
             return f"{here}{shown(given)} is neither true nor false; write one of them without quotes"
         case "string_type":
@@ -200,12 +201,20 @@ def _choices(field: FieldInfo | None) -> list[str]:
     return [str(choice) for choice in typing.get_args(hint)] if typing.get_origin(hint) is Literal else []
 
 
-def _range(field: FieldInfo | None) -> str:
-    low, high = (
-        next((getattr(item, bound) for item in (field.metadata if field else []) if hasattr(item, bound)), None)
-        for bound in ("ge", "le")
-    )
-    return f" from {low} to {high}" if low is not None and high is not None else ""
+def _range(model: type[Raw], place: Place) -> str:
+    """The least and the largest whole number that can be at ``place``."""
+    field = field_at(model, place) or field_at(model, place[:-1])  # an entry's range is in the type of its list
+    found = _bounds((field.annotation, *field.metadata)) if field else {}
+    return f" from {found['ge']} to {found['le']}" if len(found) == len(_BOUNDS) else ""
+
+
+def _bounds(hints: Iterable[Any]) -> dict[str, int]:
+    """The bounds among the parts of a type."""
+    found: dict[str, int] = {}
+    for hint in hints:
+        found |= {bound: getattr(hint, bound) for bound in _BOUNDS if hasattr(hint, bound)}
+        found |= _bounds((*getattr(hint, "metadata", ()), *typing.get_args(hint)))
+    return found
 
 
 def lab_examples(lab: Mapping[str, Any]) -> dict[str, str]:

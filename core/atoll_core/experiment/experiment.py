@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
+from itertools import groupby
 from typing import Any
 
 from atoll_core.experiment.traffic import Traffic, UdpTraffic
@@ -178,6 +179,11 @@ class LinkTrace:
 
     file: str = field(compare=False)
     rows: tuple[TraceRow, ...]
+
+    @property
+    def blockages(self) -> int:
+        """How often the link is blocked; rate and delay may change meanwhile."""
+        return sum(blocked for blocked, _ in groupby(row.blocked for row in self.rows))
 
 
 @dataclass(frozen=True, slots=True)

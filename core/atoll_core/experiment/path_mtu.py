@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """MTUs of the paths between hosts: the least of all cables that a chain passes, less the bytes that its boxes add."""
 
+from collections import Counter
 from collections.abc import Iterator
 from dataclasses import dataclass
 from ipaddress import IPv4Network
@@ -77,7 +78,6 @@ class PathMtus:
         for host, name in (each for version in experiment.versions for each in version.latency):
             if name in trunks:
                 self._delayed[host] = min(trunks[name], self._delayed.get(host, trunks[name]))
-        self._least = {group[0].name: min(map(self._of_host, group)) for group in groups}  # by its first host
 
     def between(self, world: Host, island: Host, protocol: Protocol | None) -> int:
         """IP bytes of the longest packet between two hosts."""
@@ -134,19 +134,27 @@ class PathMtus:
             },
             key=lambda prefix: (prefix.prefixlen, prefix),
         )
-        least: dict[IPv4Network, int] = {}
+        sources = (host,) if host else tuple(group[0] for group in near.groups)
+        mtus: dict[IPv4Network, int] = {}
         for group in far.groups:
+            pairs = ((each, group[0]) if to_island else (group[0], each) for each in sources)
+            paths = {path for pair in pairs for path in self._ahead(*pair, box, to_island=to_island)}
+            if not paths:
+                continue
+            of_hosts = {
+                IPv4Network(each.address): min(
+                    own, *(mtu + overhead for cables, overhead in paths for mtu in (*cables, self._of_host(each)))
+                )
+                for each in group
+            }
+            usual = max(Counter(of_hosts.values()).items(), key=lambda counted: counted[::-1])[0]  # of most hosts
             prefix = next((each for each in reversed(prefixes) if group[0].address in each), network)
-            for source in (host,) if host else (each[0] for each in near.groups):
-                pair = (source, group[0]) if to_island else (group[0], source)
-                for ahead, overhead in self._ahead(*pair, box, to_island=to_island):
-                    mtu = min([own, *(each + overhead for each in (*ahead, self._least[group[0].name]))])
-                    least[prefix] = min(mtu, least.get(prefix, mtu))
-        found = {network: least.pop(network, min(least.values(), default=own))}
-        for prefix in prefixes:
+            mtus |= {single: mtu for single, mtu in of_hosts.items() if mtu != usual} | {prefix: usual}
+        found = {network: mtus.pop(network, min(mtus.values(), default=own))}
+        for prefix in sorted(mtus, key=lambda prefix: (prefix.prefixlen, prefix)):
             around = max((each for each in found if prefix.subnet_of(each)), key=lambda each: each.prefixlen)
-            if prefix in least and least[prefix] != found[around]:
-                found[prefix] = least[prefix]
+            if mtus[prefix] != found[around]:
+                found[prefix] = mtus[prefix]
         return tuple(found.items())
 
     def _ahead(

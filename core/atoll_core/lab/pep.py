@@ -40,6 +40,9 @@ _FAST_OPEN = str(0x1 | 0x2 | 0x4 | 0x200)
 _RECEIVE_BUFFER = "4096 131072"
 _SEND_BUFFER = "4096 16384"
 
+_SOMAXCONN = 4096
+"""The kernel's default (listen(2)). The program lets half as many connections be pending."""
+
 
 def _mark(pair: int) -> int:
     return pair << 1
@@ -64,6 +67,7 @@ def _configuration(use: BoxUse) -> Configuration:
         "legs": {side: _leg(use, side) for side in _SIDES},
         "learned_for_ns": given["learned_for"],
         "handshake_ns": given["handshake"],
+        "pending_max": given["pending_max"],
         "connections_max": given["connections_max"],
         "silence_ns": given["silence"],
         "flush_ns": given["flush"],
@@ -122,6 +126,7 @@ def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
             ("net.ipv4.tcp_ecn", "1" if given["ecn"] else "0"),
             ("net.ipv4.tcp_no_metrics_save", "1"),
             ("net.ipv4.tcp_tw_reuse", "1"),
+            *((("net.core.somaxconn", f"{backlog}"),) if (backlog := 2 * given["pending_max"]) > _SOMAXCONN else ()),
             *((("net.ipv4.tcp_slow_start_after_idle", "0"),) if _multiplexes(given) else ()),
             *((("net.ipv4.tcp_fastopen", _FAST_OPEN),) if any(given[f"{side}_fast_open"] for side in _SIDES) else ()),
         ),
@@ -181,6 +186,7 @@ PEP = register(
             MetricField("unreachable_connections", "1", "failed because the server was unreachable"),
             MetricField("unanswered_connections", "1", "given up before they were established"),
             MetricField("unaccepted_connections", "1", "ended before they were established, for another reason"),
+            MetricField("evicted_connections", "1", "of these, those that made room for another one"),
             MetricField("ignored_syns", "1", "beyond a limit"),
             MetricField("to_island_bytes", "bytes", "payload passed to sockets towards the island"),
             MetricField("to_world_bytes", "bytes", "payload passed to sockets towards the world"),
@@ -197,6 +203,7 @@ PEP = register(
         levels=(
             MetricField("open_connections", "1", "connections established on both sides that have not ended"),
             MetricField("pending_connections", "1", "connections not established on both sides yet"),
+            MetricField("pending_of_a_server", "1", "of these, those to the server with the most"),
             MetricField("held_bytes", "bytes", "received from one side and not acknowledged by the other"),
             MetricField("held_max_bytes", "bytes", "largest value since the previous point"),
             MetricField("buffered_bytes", "bytes", "those of held_bytes that are in the program itself"),

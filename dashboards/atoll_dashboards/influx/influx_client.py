@@ -19,6 +19,8 @@ from atoll_dashboards.influx.influx_settings import InfluxSettings
 _CONNECT_S = 3
 _ANSWER_S = 30  # a database that is compacting
 _LONGEST_SHOWN = 300
+_STORED = 204
+_PLAIN = "text/plain; charset=utf-8"
 _DROPPED = re.compile(r" dropped=(\d+)(?: for database: [^=]*)?$")
 _AGED = re.compile(r"dropped \d+ (points outside retention policy of duration \S+) - .*")  # 2.7: and which they are
 
@@ -56,7 +58,7 @@ class Database:
 
     def __init__(self, settings: InfluxSettings) -> None:
         from influxdb_client.client.influxdb_client import InfluxDBClient
-        from influxdb_client.client.write_api import SYNCHRONOUS
+        from influxdb_client.service.write_service import WriteService
 
         self._settings = settings
         timeout = (_CONNECT_S * 1000, _ANSWER_S * 1000)
@@ -64,7 +66,7 @@ class Database:
         self._client: Any = cast("Any", InfluxDBClient)(
             settings.url, _in_header(settings.token), timeout=timeout, org=settings.org, retries=False
         )
-        self._write = self._client.write_api(write_options=SYNCHRONOUS)
+        self._writes: Any = cast("Any", WriteService)(self._client.api_client)
 
     def __enter__(self) -> Self:
         return self
@@ -87,12 +89,18 @@ class Database:
         from urllib3.exceptions import HTTPError
 
         try:
-            self._write.write(self._settings.bucket, record=lines or b"\n")
+            _, status, _ = self._writes.post_write_with_http_info(
+                self._settings.org, self._settings.bucket, lines or b"\n", precision="ns", content_type=_PLAIN
+            )
         except ApiException as error:
             answer = cast("Any", error)
             raise self._failure(int(answer.status or 0), _said(answer.body or answer.reason)) from None
         except (HTTPError, OSError) as error:
             raise AwayError(f"no answer from {self._settings.url}: {_reason(error)}") from None
+        if status != _STORED:
+            raise AwayError(
+                f"{self._settings.url} answers {status} to a write, and InfluxDB {_STORED}: is this a portal?"
+            )
 
     def _failure(self, status: int, said: str) -> DatabaseError:
         at = self._settings.url

@@ -5,23 +5,19 @@
 
 from collections.abc import Sequence
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 from matplotlib.axes import Axes
 
 from atoll_core.experiment.flow_sizes import FlowSizes, Interpolation, published
-from atoll_dashboards.report.plot_style import BLUE, FAINT, GREY, ORANGE, PURPLE, common_style, key, plain_figure
+from atoll_dashboards.report.plot_style import BLUE, FAINT, GREY, ORANGE, PURPLE, common_style, image, key, plain_figure
 
 _POINTS = 400
 _LEAST = 1e-6  # of the flows, in the tail's panel
 
 
-def draw_flow_sizes(sizes: FlowSizes, path: Path) -> None:
-    """Write the figure of a distribution, in the format that the path's suffix names, beside the published one.
-
-    Raises OSError when the file cannot be written.
-    """
+def draw_flow_sizes(sizes: FlowSizes, form: str) -> bytes:
+    """Draw a distribution and the published one. ``form``: .png, .svg or .pdf."""
     reference = published()
     ends = [each for shape in (sizes, reference) for each in (shape.min_bytes, shape.max_bytes)]
     at = np.unique(np.geomspace(min(ends), max(ends), _POINTS).round())
@@ -53,13 +49,13 @@ def draw_flow_sizes(sizes: FlowSizes, path: Path) -> None:
             axes.set_xlim(min(ends), max(ends))
             key(axes, 2)
         figure.subplots_adjust(wspace=0.26)
-        figure.savefig(path, bbox_inches="tight")
+    return image(figure, form, tight=True)
 
 
-def draw_rtts(ms: Sequence[float], servers: Sequence[tuple[str, float]], path: Path) -> None:
-    """Write the figure of RTTs in ascending order, cut into the servers' partitions, with each server's RTT.
+def draw_rtts(ms: Sequence[float], servers: Sequence[tuple[str, float]], form: str) -> bytes:
+    """Draw RTTs in ascending order, cut into the servers' partitions, with each server's RTT.
 
-    Raises OSError when the file cannot be written.
+    ``form``: .png, .svg or .pdf.
     """
     ranks = np.arange(len(ms) + 1) / len(ms) * 100
     cuts = [ranks[index * len(ms) // len(servers)] for index in range(len(servers) + 1)]
@@ -85,7 +81,7 @@ def draw_rtts(ms: Sequence[float], servers: Sequence[tuple[str, float]], path: P
         axes.set_xlabel("targets in the order of their RTT (%)")
         axes.set_ylabel("RTT (ms)")
         key(axes, 2)
-        figure.savefig(path, bbox_inches="tight")
+    return image(figure, form, tight=True)
 
 
 def _name(axes: Axes, servers: Sequence[tuple[str, float]], centres: Sequence[float]) -> None:

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from atoll_analysis.figures.losses import CAUSES, LostFigures
 from atoll_analysis.figures.start_skew import START_SPREAD_MS
-from atoll_analysis.summary import LinkFigures, Summary
+from atoll_analysis.summary import LinkFigures, Summary, mean_rate_bit_s
 from atoll_analysis.verdict.verdict import losses_agree
 from atoll_core.plural import counted, significant
 from atoll_core.units import Rate, Size
@@ -28,7 +28,7 @@ def key_figures(summary: Summary) -> tuple[KeyFigure, ...]:
     """The key figures of a run. Those that were not measured are left out, but for what the experiment asked for."""
     link = summary["links"].get(summary["bottleneck"] or "")
     which = f" ({summary['bottleneck']})" if len(summary["links"]) > 1 else ""
-    of_rate = f"of {Rate(link['rate_bit_s'])}{which}" if link else ""
+    of_rate = f"of {_rate(link)}{which}" if link else ""
     figures = (
         *_regime(summary),
         KeyFigure("goodput", rate(summary["goodput_mbit_s"]), "new TCP payload reaching the island"),
@@ -203,6 +203,11 @@ def _start(summary: Summary) -> tuple[str, str]:
 def _stalls(summary: Summary) -> str:
     stalls = summary.get("stalls")  # absent from what older versions analysed
     return f"; {counted(stalls, 'stall')}, {figure((summary['stalled_s'] or 0.0) * 1e3, 'ms')} in all" if stalls else ""
+
+
+def _rate(link: LinkFigures) -> str:
+    mean_bit_s = mean_rate_bit_s(link)
+    return str(Rate(mean_bit_s)) if mean_bit_s == link["rate_bit_s"] else f"{rate(mean_bit_s / 1e6)} in the mean"
 
 
 def _losses(summary: Summary) -> str:

@@ -15,7 +15,8 @@ from matplotlib.ticker import FuncFormatter, LogLocator, MaxNLocator, NullFormat
 
 from atoll_analysis.figures.losses import CAUSES
 from atoll_analysis.summary import Summary, Volume
-from atoll_core.experiment.experiment import DIRECTIONS, Link, LinkDirection
+from atoll_core.experiment.experiment import DIRECTIONS, Link
+from atoll_core.experiment.link_over_time import LinkStep
 from atoll_core.experiment.traffic import UdpTraffic
 from atoll_dashboards.report import distribution_plots
 from atoll_dashboards.report.downsampling import cloud, extremes, share_points
@@ -75,7 +76,7 @@ def rates(sources: Sources) -> Figure | None:
     top = float(frame["throughput"].to_numpy().max(initial=0.0))
     link = sources.bottleneck
     if link is not None and not sources.other_links:
-        top = max(top, _link_rate(axes, sources, link.to_island))
+        top = max(top, _link_rate(axes, sources, link))
     _time_axis(axes, sources, top)
     key(axes)
     return figure
@@ -117,8 +118,7 @@ def other_links(sources: Sources) -> Figure | None:
         capacity_kb = link.to_island.queue.bytes / 1e3
         axes.plot(t_s[dropped], np.full(dropped.sum(), capacity_kb), "|", color=VERMILLION, markersize=7, label="drops")
         axes.set_ylabel(f"{link.box} (kB)")
-        bound(axes, capacity_kb, f"Q\n{capacity_kb:g} kB")
-        _time_axis(axes, sources, capacity_kb)
+        _time_axis(axes, sources, _queue_limit(axes, sources, link))
     key(rows[0])
     return figure
 
@@ -150,7 +150,6 @@ def queue(sources: Sources) -> Figure | None:
         top = max(top, limit_ms)
     _time_axis(above, sources, top)
     key(above)
-    capacity_kb = link.to_island.queue.bytes / 1e3
     t_s = counters["t_s"].to_numpy() - WINDOW_S
     below.fill_between(
         t_s,
@@ -175,8 +174,7 @@ def queue(sources: Sources) -> Figure | None:
             label="did not drain",
         )
     below.set_ylabel(f"queue of {link.box} (kB)" if sources.other_links else "queue (kB)")
-    bound(below, capacity_kb, f"Q\n{capacity_kb:g} kB")
-    _time_axis(below, sources, capacity_kb)
+    _time_axis(below, sources, _queue_limit(below, sources, link))
     key(below)
     return figure
 
@@ -343,7 +341,7 @@ def flows(sources: Sources) -> Figure | None:
             color=INK,
             linewidth=1.1,
             linestyle=(0, (4, 3)),
-            label="alone on the link, no slow start",
+            label="alone on the link, no slow start" + (", highest rate" if link.to_island.trace else ""),
         )
     axes.set_xscale("log")
     axes.set_yscale("log")
@@ -390,7 +388,7 @@ PLOTS = (
         "rates",
         "Throughput and goodput",
         "IP bytes (throughput) and new TCP payload (goodput) reaching the island, per 100 ms; dashed: the rate of "
-        "the link (that of its trace, if it follows one).",
+        "the link at each instant.",
         rates,
         over_time=True,
     ),
@@ -405,7 +403,7 @@ PLOTS = (
         "queue",
         "Queue of the satellite link",
         "Above: RTT of the ping series minus the base RTT that was measured before the load. Dashed: 8Q/R, the "
-        "delay of a full queue of Q bytes to the island at rate R (the lowest rate of a trace); if pings also "
+        "delay of a full queue of Q bytes to the island at rate R (largest queue, lowest rate); if pings also "
         "waited on their way back, also the delay of full queues in both directions. Below: bytes in the queue to "
         "the island. “Did not drain” is the standing queue: the bytes that remained for at least one base RTT and "
         "one second.",
@@ -494,15 +492,30 @@ def _mark_changes(figure: Figure, sources: Sources) -> None:
                 instant(axes, change["began_s"], until, str(change["number"]))
 
 
-def _link_rate(axes: Axes, sources: Sources, direction: LinkDirection) -> float:
-    """The rate of a link: a bound, or a line that follows its trace (0 while it is blocked); the most in Mbit/s."""
-    if direction.trace is None:
-        bound(axes, direction.rate.bit_s / 1e6, str(direction.rate))
-        return direction.rate.bit_s / 1e6
-    rows = [row for row in direction.trace.rows if row.t.s < sources.seconds]
-    mbit_s = [0.0 if row.blocked else (direction.rate if row.rate is None else row.rate).bit_s / 1e6 for row in rows]
-    _steps(axes, sources, [row.t.s for row in rows], mbit_s, "rate of the link")
-    return max(mbit_s)
+def _link_rate(axes: Axes, sources: Sources, link: Link) -> float:
+    """The rate of a link, 0 while it is blocked; the most in Mbit/s."""
+    text = str(link.to_island.rate)
+    return _limit(
+        axes, sources, link, lambda step: 0.0 if step.blocked else step.rate.bit_s / 1e6, text, "rate of the link"
+    )
+
+
+def _queue_limit(axes: Axes, sources: Sources, link: Link) -> float:
+    """The capacity of a link's queue; the most in kB."""
+    text = f"Q\n{link.to_island.queue.bytes / 1e3:g} kB"
+    return _limit(axes, sources, link, lambda step: step.queue.bytes / 1e3, text, "Q")
+
+
+def _limit(axes: Axes, sources: Sources, link: Link, of: Callable[[LinkStep], float], text: str, label: str) -> float:
+    """A limit of a link: a bound with a text, or a line with a label if it changes; the most."""
+    begin_ns = sources.summary["origin_ns"]
+    spans = list(sources.over_time(link).spans(begin_ns, begin_ns + round(1e9 * sources.seconds)))
+    limits = [of(step) for _, _, step in spans]
+    if len(set(limits)) == 1:
+        bound(axes, limits[0], text)
+    else:
+        _steps(axes, sources, [(since_ns - begin_ns) / 1e9 for since_ns, _, _ in spans], limits, label)
+    return max(limits)
 
 
 def _udp_rate(axes: Axes, sources: Sources, asked: UdpTraffic) -> float:

@@ -102,7 +102,7 @@ def main() -> int:
         if not sys.stdin.readline():
             return 1
     try:
-        path = write_report(RunDir.open(asked.run))
+        path = write_report(RunDir.open(asked.run, damaged=True))
     except AtollError as error:
         sys.stderr.write(f"{error}\n")
         return error.exit_code

@@ -13,9 +13,11 @@ from atoll_analysis.figures.losses import cause_of
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_analysis.tables.box_counters import CAUSES
+from atoll_analysis.tables.change_timeline import to_island_over_time
 from atoll_analysis.tables.tables import WINDOW_NS
 from atoll_core.codec import from_json
 from atoll_core.experiment.experiment import Experiment, Link
+from atoll_core.experiment.link_over_time import LinkOverTime
 
 WINDOW_S = WINDOW_NS / 1e9
 MBIT_S = 8e-6 / WINDOW_S
@@ -30,12 +32,17 @@ class Sources:
     manifest: Mapping[str, Any]
     experiment: Experiment
     folder: Path  # of the tables
+    events: tuple[Mapping[str, Any], ...]
 
     @property
     def bottleneck(self) -> Link | None:
         """The slowest link of the chain."""
         box = self.summary["bottleneck"]
         return self.experiment.link(box) if box else None
+
+    def over_time(self, link: Link) -> LinkOverTime:
+        """A link's direction to the island over time."""
+        return to_island_over_time(self.experiment, self.events, self.summary["origin_ns"], link.box)
 
     @property
     def seconds(self) -> float:
@@ -183,7 +190,7 @@ def read_sources(run: RunDir) -> Sources:
     """Read the data of the report. Raises RunError when the run was not analysed, RunDirError when it is none."""
     manifest = run.manifest()
     summary = cast("Summary", run.summary())
-    return Sources(summary, manifest, from_json(Experiment, manifest["experiment"]), run.tables)
+    return Sources(summary, manifest, from_json(Experiment, manifest["experiment"]), run.tables, tuple(run.events()))
 
 
 def completed_flows(tables: Path) -> pl.DataFrame:

@@ -5,13 +5,12 @@
 
 from collections.abc import Callable
 from itertools import pairwise
-from pathlib import Path
 
 from matplotlib.axes import Axes
 
 from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.units import Duration
-from atoll_dashboards.report.plot_style import BLUE, FAINT, ORANGE, VERMILLION, common_style, time_figure
+from atoll_dashboards.report.plot_style import BLUE, FAINT, ORANGE, VERMILLION, common_style, image, time_figure
 
 _COLUMNS: tuple[tuple[str, str, Callable[[TraceRow], float | None]], ...] = (
     ("rate (Mbit/s)", BLUE, lambda row: row.rate.bit_s / 1e6 if row.rate else None),
@@ -20,11 +19,8 @@ _COLUMNS: tuple[tuple[str, str, Callable[[TraceRow], float | None]], ...] = (
 )
 
 
-def draw_trace(trace: LinkTrace, until: Duration, path: Path) -> None:
-    """Write the figure of a trace from its beginning to ``until``, in the format that the path's suffix names.
-
-    Raises OSError when the file cannot be written.
-    """
+def draw_trace(trace: LinkTrace, until: Duration, form: str) -> bytes:
+    """Draw a trace from its beginning to ``until``. ``form``: .png, .svg or .pdf."""
     columns = [column for column in _COLUMNS if any(column[2](row) is not None for row in trace.rows)]
     with common_style():
         figure, axes = time_figure(1.2 + 1.8 * max(1, len(columns)), rows=max(1, len(columns)))
@@ -39,7 +35,7 @@ def draw_trace(trace: LinkTrace, until: Duration, path: Path) -> None:
         grey = "; grey: blocked" if any(row.blocked for row in trace.rows) else ""
         axes[0].set_title(f"A link as a function of time{grey}")
         axes[-1].set_xlabel("time since the load began (s)")
-        figure.savefig(path)
+    return image(figure, form)
 
 
 def _draw(axes: Axes, trace: LinkTrace, until: Duration, colour: str, read: Callable[[TraceRow], float | None]) -> None:

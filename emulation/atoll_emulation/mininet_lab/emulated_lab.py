@@ -213,6 +213,8 @@ class EmulatedLab:
             del self._asked[name]
         if not answer.done():
             raise LabError(self.dead.result() if self.dead.done() else "the lab does not answer")
+        if not answer.result().get("ok", True):
+            raise LabError(answer.result()["error"])
         return answer.result()
 
     async def request(self, **message: Any) -> None:
@@ -273,6 +275,10 @@ class EmulatedLab:
                 case "packet-sockets" | "twin":
                     if (asked := self._asked.get(message["id"])) is not None:  # or nobody waits any longer
                         asked.set_result(message)
+                case "shell":  # not understood
+                    self._shells.pop(message["id"]).take({"type": "shell-closed", "message": message["error"]})
+                case "shell-input" | "shell-resize" | "shell-close":
+                    pass  # not understood: the session has ended
                 case "shell-output":
                     self._shells[message["id"]].take(message)
                 case "shell-closed":

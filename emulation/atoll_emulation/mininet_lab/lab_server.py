@@ -5,13 +5,14 @@ import base64
 import json
 import os
 import select
+import struct
 import sys
 import traceback
 from dataclasses import asdict
 from typing import Any, NoReturn
 
 from atoll_core.codec import from_json
-from atoll_core.errors import AtollError, LabError
+from atoll_core.errors import AtollError, LabError, plain
 from atoll_core.lab.network import Network
 from atoll_core.plural import counted
 from atoll_emulation.mininet_lab import open_vswitch
@@ -141,9 +142,24 @@ class Desk:
                 self._pass_on(self._shell)
             if 0 in ready:
                 for request in self._lines.read():
-                    self._do(request)
+                    self.answer(request)
 
-    def _do(self, request: dict[str, Any]) -> None:
+    def answer(self, request: dict[str, Any]) -> None:
+        """Carry out a request. If it has an operation and an id, but is not understood, the answer has the reason."""
+        try:
+            understood, reason = self._do(request), "unknown operation, or its fields are not as they must be"
+        except (ValueError, TypeError, KeyError, AttributeError, struct.error) as error:
+            understood, reason = False, f"{type(error).__name__}: {error}"
+        if understood:
+            return
+        match request:
+            case {"op": op, "id": name}:
+                self._lines.say(str(op), id=name, ok=False, error=plain(f"request `{op}` is not understood: {reason}"))
+            case _:
+                sys.stderr.write(f"lab: ignored {request}\n")
+
+    def _do(self, request: dict[str, Any]) -> bool:
+        """Carry out a request; whether it is one."""
         match request:
             case {"op": "packet-sockets", "id": name}:
                 self._tell_packet_sockets(name)
@@ -156,9 +172,10 @@ class Desk:
             case {"op": "shell", "id": name, "script": text}:
                 self._begin(Script(name, self._net, text))
             case {"op": op, "id": name} if self._shell is not None and self._shell.name == name:
-                self._do_in_shell(self._shell, op, request)
-            case _:  # for a shell that just ended
-                sys.stderr.write(f"lab: ignored {request}\n")
+                return self._do_in_shell(self._shell, op, request)
+            case _:
+                return False
+        return True
 
     def _tell_packet_sockets(self, name: str) -> None:
         sockets: dict[str, Any] = {}
@@ -183,7 +200,7 @@ class Desk:
         for descriptor in shell.descriptors:
             self._poll.register(descriptor, select.POLLIN)
 
-    def _do_in_shell(self, shell: TerminalSession | Script, op: str, request: dict[str, Any]) -> None:
+    def _do_in_shell(self, shell: TerminalSession | Script, op: str, request: dict[str, Any]) -> bool:
         match op:
             case "shell-input" if isinstance(shell, TerminalSession):
                 shell.write(base64.b64decode(request["data"]))
@@ -192,7 +209,8 @@ class Desk:
             case "shell-close":
                 self._close(shell)
             case _:
-                sys.stderr.write(f"lab: ignored {request}\n")
+                return False
+        return True
 
     def _pass_on(self, shell: TerminalSession | Script) -> None:
         output = shell.read()

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """``python -m atoll_emulation.uml [--seed N] [--limit SECONDS] [--output DIRECTORY] COMMAND...``: a kernel for it.
 
-With a seed it is the kernel for virtual time, without one the distribution's.
+With a seed its time is virtual, without one the machine's.
 """
 
 import argparse
@@ -10,7 +10,7 @@ from pathlib import Path
 
 from atoll_core.errors import AtollError
 from atoll_emulation.uml.boot import VirtualClock, run_in_uml
-from atoll_emulation.uml.kernel import find_kernel, find_virtual_kernel
+from atoll_emulation.uml.kernel import find_virtual_kernel
 
 
 def main() -> int:
@@ -24,13 +24,12 @@ def main() -> int:
     if not options.command:
         parser.error("no command to run, such as: sh -c 'date; sleep 1000; date'")
     try:
-        virtual = options.seed is not None
         ended = run_in_uml(
             options.command,
             options.output,
             limit_s=options.limit,
-            kernel=find_virtual_kernel() if virtual else find_kernel(),
-            clock=VirtualClock(options.seed) if virtual else None,
+            kernel=find_virtual_kernel(),
+            clock=None if options.seed is None else VirtualClock(options.seed),
         )
     except AtollError as error:
         sys.stderr.write(f"{error}\n")

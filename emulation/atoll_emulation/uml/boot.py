@@ -14,7 +14,7 @@ from atoll_core.errors import LabError, MachineError
 from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
 from atoll_emulation.this_machine.core_pinning import claimed_core
 from atoll_emulation.uml.guest_init import LATE, PLACE, Guest
-from atoll_emulation.uml.kernel import UmlKernel, find_kernel
+from atoll_emulation.uml.kernel import UmlKernel
 
 CONSOLE = "console.log"
 """In the output directory: what the kernel and the command printed."""
@@ -122,7 +122,7 @@ def start_in_uml(
 
     Without a ``clock`` time is the machine's. A kernel gets one processor, ``cpu``: switching costs it dearly. A guest
     that never stops computing stops the virtual clock, so the caller must set a limit in real time. A terminal's
-    signals do not reach the kernel. Raises MachineError without namespaces, or when the kernel has no virtual time.
+    signals do not reach the kernel. Raises MachineError without namespaces.
     """
     why = why_no_namespaces()
     if why is not None:
@@ -131,15 +131,11 @@ def start_in_uml(
             "allow user namespaces: sysctl user.max_user_namespaces=10000, or run as root"
         )
         raise MachineError(msg)
-    if clock is not None and kernel.shim is None:
-        msg = f"{kernel.executable} is a kernel without virtual time; run `atoll kernel build`"
-        raise MachineError(msg)
     output.mkdir(parents=True, exist_ok=True)
     guest = Guest(
         command,
         (directory or Path.cwd()).resolve(),
         environment or {},
-        kernel.modules,
         None if clock is None else clock.limit_s,
     )
     furnish = guest.furnish(kernel.executable.resolve(), kernel.shim, output.resolve(), memory_mb)
@@ -173,16 +169,15 @@ def run_in_uml(
     output: Path,
     *,
     limit_s: float,
-    kernel: UmlKernel | None = None,
+    kernel: UmlKernel,
     clock: VirtualClock | None = None,
     memory_mb: int = _MEMORY_MB,
     environment: Mapping[str, str] | None = None,
 ) -> CommandExit:
-    """Run ``command`` to its end inside a fresh kernel, the distribution's unless one is given; see ``start_in_uml``.
+    """Run ``command`` to its end inside a fresh kernel; see ``start_in_uml``.
 
     Raises LabError when it does not end within ``limit_s``.
     """
-    kernel = kernel or find_kernel()
     with (
         claimed_core() as core,
         start_in_uml(

@@ -26,6 +26,16 @@ _PATH = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 LATE = "late"
 """In the place of a status: the command was still at work after its time."""
 
+_WAITING = f"""n=0
+for p in $(ls /proc | grep '^[0-9]' | sort -n); do
+    c=$(tr '\\0' ' ' < /proc/$p/cmdline | cut -c 1-120)
+    case "$c" in ''|*{_INSIDE}/*|'sleep '*) continue;; esac
+    echo "${{c% }} waits in $(cat /proc/$p/wchan)"
+    n=$((n + 1)); [ $n -lt 10 ] || break
+done 2>/dev/null
+"""
+"""Script that prints the first processes of the guest, and the function of the kernel in which each waits."""
+
 OVS_COUNTS_CPUS_AFTER_S = 11
 """Open vSwitch 3.1 counts processors when the monotonic clock passes 10 s, and takes those it has for none before."""
 
@@ -41,24 +51,20 @@ class Guest:
     command: Sequence[str]
     directory: Path  # where the command starts; absolute
     environment: Mapping[str, str]
-    modules: Path | None  # the kernel's modules, in a directory named after its release; None: all are built in
     limit_s: int | None  # virtual time the command may take; None: time is the machine's
 
     def init(self) -> str:
         """The script that furnishes the root: busybox alone, because set-user-id tools fail for a plain user.
 
         The root is an overlay with its upper part in memory. ``pivot_root``, not ``chroot``: a process that enters a
-        mount namespace made inside (nsenter) would be outside the overlay. It moves the kernel's own helpers (modprobe)
-        as well, so the modules must be where they look. ``nosuid``: to a plain user's root, set-user-id files belong
-        to nobody.
+        mount namespace made inside (nsenter) would be outside the overlay. ``nosuid``: to a plain user's root,
+        set-user-id files belong to nobody.
         """
-        load_overlay = f"modprobe -d {PLACE} overlay\n" if self.modules else ""
-        bind_modules = f"mkdir -p $N/lib/modules\nm --bind $N{_INSIDE}/lib/modules $N/lib/modules\n"
         return f"""#!/bin/busybox sh
 export PATH={_PATH} HOME=/root TERM=dumb
 m() {{ busybox mount "$@"; }}
 m -t proc proc /proc
-{load_overlay}m -t tmpfs tmpfs {_TOP}
+m -t tmpfs tmpfs {_TOP}
 mkdir {_TOP}/upper {_TOP}/work {_TOP}/root
 N={_TOP}/root
 m -t overlay -o nosuid,lowerdir=/,upperdir={_TOP}/upper,workdir={_TOP}/work overlay $N
@@ -74,7 +80,7 @@ m -t tmpfs -o mode=755 run $N/run
 m -t hostfs -o {PLACE}/out none $N{OUTPUT}
 mkdir $N{_INSIDE}
 m -t hostfs -o {PLACE} none $N{_INSIDE}
-{bind_modules if self.modules else ""}cd $N
+cd $N
 busybox pivot_root . mnt
 busybox umount -l /mnt
 exec /bin/sh {_INSIDE}/run
@@ -88,11 +94,10 @@ exec /bin/sh {_INSIDE}/run
         once: the clock jumps there. The command starts in its directory under a name that is the same everywhere: the
         shell exports it (PWD), and its length would move every stack, and with it page faults and their instants.
         """
-        late = f"(sleep {self.limit_s}; echo {LATE} > {_INSIDE}/status; busybox poweroff -f) &\n"
+        late = f"(sleep {self.limit_s}; echo {LATE} > {_INSIDE}/status; sh {_INSIDE}/waiting; busybox poweroff -f) &\n"
         begin = ":" if self.limit_s is None else f"sleep {OVS_COUNTS_CPUS_AFTER_S}\n{late}"
         exports = "".join(f"export {name}={shlex.quote(text)}\n" for name, text in self.environment.items())
-        return f"""{"modprobe ipv6" if self.modules else ":"}
-ip link set lo up
+        return f"""ip link set lo up
 hostname virtual
 echo 1 > /proc/sys/vm/panic_on_oom
 echo {_BACKLOG_PACKETS} > /proc/sys/net/core/netdev_max_backlog
@@ -105,7 +110,7 @@ sync
 busybox poweroff -f
 """
 
-    def furnish(self, kernel: Path, shim: Path | None, output: Path, memory_mb: int) -> str:
+    def furnish(self, kernel: Path, shim: Path, output: Path, memory_mb: int) -> str:
         """Return the script of the first process outside: it sets PLACE up, runs its arguments, prints the status.
 
         PLACE is in memory and disappears with the namespaces, so no file is left behind. The kernel's
@@ -122,11 +127,11 @@ busybox poweroff -f
             f"mount --bind {shlex.quote(str(kernel))} linux",
             f"printf %s {shlex.quote(self.init())} >init",
             f"printf %s {shlex.quote(self.run())} >run",
+            f"printf %s {shlex.quote(_WAITING)} >waiting",
             "chmod 755 init",
+            "touch random.so",
+            f"mount --bind {shlex.quote(str(shim))} random.so",
+            '"$@" >&2 || :',
+            "[ ! -e status ] || cat status",
         ]
-        if shim:
-            text += ["touch random.so", f"mount --bind {shlex.quote(str(shim))} random.so"]
-        if self.modules:
-            text += ["mkdir -p lib/modules", f"ln -s {shlex.quote(str(self.modules))} lib/modules/"]
-        text += ['"$@" >&2 || :', "[ ! -e status ] || cat status"]
         return "\n".join(text)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""User-Mode Linux kernels of this machine: the distribution's, and the one built for virtual time."""
+"""The User-Mode Linux kernel of this machine, built for virtual time."""
 
 import shutil
 from dataclasses import dataclass
@@ -9,9 +9,6 @@ from typing import Literal
 from atoll_core.errors import MachineError
 from atoll_emulation.uml.cache import kernel_status, verify_files
 from atoll_emulation.uml.recipe import recipe_for
-
-_KERNEL = Path("/usr/bin/linux.uml")
-_MODULES = Path("/usr/lib/uml/modules")
 
 # What starting it takes, besides: program, Debian package.
 _TOOLS = {"busybox": "busybox", "unshare": "util-linux", "taskset": "util-linux", "setarch": "util-linux"}
@@ -23,22 +20,9 @@ class UmlKernel:
 
     executable: Path
     release: str  # what ``uname -r`` says inside
-    modules: Path | None = None  # its modules, in a directory named after the release; None: all are built in
-    shim: Path | None = None  # library that answers its calls for random numbers; only with virtual time
+    shim: Path  # library that answers its calls for random numbers; only with virtual time
     mode: Literal["ptrace", "seccomp"] = "ptrace"  # how it stops its processes at their system calls
     arguments: tuple[str, ...] = ()  # of its command line, for the mode
-
-
-def find_kernel() -> UmlKernel:
-    """The packaged kernel, of real time alone. Raises MachineError naming the packages that are missing."""
-    modules = sorted(path.parent for path in _MODULES.glob("*/modules.dep"))
-    missing = missing_packages({**_TOOLS, "modprobe": "kmod"})
-    if not _KERNEL.exists() or not modules:
-        missing.add("user-mode-linux")
-    if missing:
-        msg = f"User-Mode Linux needs packages that are not installed: apt install {' '.join(sorted(missing))}"
-        raise MachineError(msg)
-    return UmlKernel(_KERNEL, modules[-1].name, modules[-1])
 
 
 def find_virtual_kernel() -> UmlKernel:

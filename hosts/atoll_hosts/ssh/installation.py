@@ -72,7 +72,11 @@ async def install_binary(
     """
     found = (await run_remote(connection, name, "uname -m")).strip()
     if not _ARCHITECTURE.fullmatch(found):
-        raise LabError(f"{name}: `uname -m` prints {shown(found)}, which is not a known architecture")
+        raise LabError(
+            f"{name}: `uname -m` prints {shown(found)}, which is not a known architecture; if a start-up file of "
+            "the shell printed a part of it (~/.bashrc, ~/.profile, /etc/profile.d), let it print nothing without a "
+            "terminal"
+        )
     if arch is not None and found != arch:
         raise LabError(f"{name}: `uname -m` prints {found}, but the inventory has {arch}; correct the inventory")
     try:
@@ -101,7 +105,7 @@ async def install_binary(
 async def run_remote(connection: asyncssh.SSHClientConnection, name: str, command: str, content: bytes = b"") -> str:
     """Run a shell command to its end and return its output, which is short.
 
-    Raises LabError with its last line of standard error, or if its output is too long.
+    Raises LabError with its last line of output, or if its output is too long.
     """
     what = f"{name}: {command.split(' ', 1)[0]}"
     async with connection.create_process(command, encoding=None) as process:
@@ -115,7 +119,8 @@ async def run_remote(connection: asyncssh.SSHClientConnection, name: str, comman
             raise LabError(f"{what}: {error}") from None
         done = await process.wait()
     if done.returncode != 0:
-        lines = [line.strip() for line in complaint.decode(errors="replace").splitlines() if line.strip()]
+        said = (output + complaint).decode(errors="replace")  # nologin(8) complains on standard output
+        lines = [line.strip() for line in said.splitlines() if line.strip()]
         raise LabError(f"{what}: {plain(lines[-1], _LONGEST_COMPLAINT) if lines else f'exit status {done.returncode}'}")
     return output.decode(errors="replace")
 

@@ -43,7 +43,7 @@ def comparable(paths: Iterable[Path]) -> tuple[list[RunDir], dict[Path, str]]:
     runs: list[RunDir] = []
     left_out: dict[Path, str] = {}
     for path in itertools.chain.from_iterable(_runs_of_study(each) if is_study(each) else [each] for each in paths):
-        run = RunDir.open(path)
+        run = RunDir.open(path, damaged=True)
         if reason := _nothing_to_compare(run):
             left_out[path] = reason
         else:
@@ -61,6 +61,8 @@ def _runs_of_study(path: Path) -> list[Path]:
 
 
 def _nothing_to_compare(run: RunDir) -> str | None:
+    if damages := run.damages():
+        return "; ".join(damages.values())
     if (run.path / "summary.json").exists():
         return None
     manifest = run.manifest()

@@ -14,7 +14,7 @@ from typing import Any, cast
 
 from atoll_analysis.figures.regimes import SWINGING_SHARE
 from atoll_analysis.run_directory import RunDir
-from atoll_analysis.summary import Summary
+from atoll_analysis.summary import Summary, least_rate_bit_s, mean_rate_bit_s
 from atoll_core.units import Size
 from atoll_studies.results.results import Results
 from atoll_studies.results.similarity import SEED
@@ -40,7 +40,8 @@ class QueueRun:
 
     link: str  # the box of the slowest link
     queue_bytes: int
-    rate_bit_s: int
+    mean_rate_bit_s: int
+    least_rate_bit_s: int
     base_rtt_ms: float | None
     transfer_s: float | None  # inf: it did not finish; None: there was none
     utilisation: float | None
@@ -60,7 +61,7 @@ class QueueLevel:
     utilisation: float | None
     swinging: float | None
     standing: float | None
-    voice_ms: float | None  # one way, with a full queue
+    voice_ms: float | None  # one way, with a full queue at the lowest rate
     regimes: tuple[tuple[str, int], ...]  # with the number of runs, the most frequent first
     unmet: tuple[str, ...]
 
@@ -76,7 +77,7 @@ class QueueAdvice:
 
     others: Mapping[str, str]  # levels of other factors; of a factor that sets the queue together with more, its levels
     levels: tuple[QueueLevel, ...]
-    product_bytes: int | None  # rate x base RTT (Villamizar and Song 1994)
+    product_bytes: int | None  # mean rate x base RTT (Villamizar and Song 1994)
     long_flows: float | None  # open at once, median of all runs
     root_bytes: int | None  # the product / sqrt(long flows), for at least one (Appenzeller, Keslassy and McKeown 2004)
 
@@ -119,7 +120,7 @@ def advise(others: Mapping[str, str], runs: Sequence[QueueRun]) -> QueueAdvice:
     fastest_s = min((each for each in transfer_s.values() if each is not None), default=None)
     fullest = max((each for each in utilisation.values() if each is not None), default=None)
     rtt_ms, long = _median(run.base_rtt_ms for run in runs), _median(run.long_flows for run in runs)
-    product = None if rtt_ms is None else round(runs[0].rate_bit_s / 8 * rtt_ms / 1e3)
+    product = None if rtt_ms is None else round(runs[0].mean_rate_bit_s / 8 * rtt_ms / 1e3)
     return QueueAdvice(
         others=others,
         levels=tuple(_level(level, fastest_s, fullest) for level in of_level.values()),
@@ -133,7 +134,7 @@ def _level(runs: Sequence[QueueRun], fastest_s: float | None, fullest: float | N
     queue_bytes, rtt_ms = runs[0].queue_bytes, _median(run.base_rtt_ms for run in runs)
     transfer_s, utilisation = _median(run.transfer_s for run in runs), _median(run.utilisation for run in runs)
     swinging, standing = _median(run.swinging for run in runs), _median(run.standing for run in runs)
-    voice_ms = None if rtt_ms is None else rtt_ms / 2 + 8e3 * queue_bytes / runs[0].rate_bit_s
+    voice_ms = None if rtt_ms is None else rtt_ms / 2 + 8e3 * queue_bytes / runs[0].least_rate_bit_s
     checked = {
         "transfer": transfer_s is not None
         and fastest_s is not None
@@ -167,7 +168,8 @@ def _queue_run(summary: Summary) -> QueueRun | None:
     return QueueRun(
         link=slowest,
         queue_bytes=link["queue_bytes"],
-        rate_bit_s=link["rate_bit_s"],
+        mean_rate_bit_s=mean_rate_bit_s(link),
+        least_rate_bit_s=least_rate_bit_s(link),
         base_rtt_ms=summary["base_rtt_ms"],
         transfer_s=None if summary["transfer_bytes"] is None else finished,
         utilisation=summary["utilisation"],

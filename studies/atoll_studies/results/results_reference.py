@@ -10,7 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 
 from atoll_analysis.figures.run_figures import FIGURES
-from atoll_analysis.summary_keys import KeyGroup, key_groups
+from atoll_analysis.summary_keys import KeyGroup, codes, key_groups
 from atoll_analysis.tables.table_schemas import TABLES, TableSchema, unit_of
 from atoll_studies.results.result_tables import (
     CONTROL_COLUMN,
@@ -47,6 +47,12 @@ _SUMMARY = """\
 ## Summary of a run
 
 None (`null` in JSON) means: not measured. Shares are fractions of 1.
+"""
+
+_CODES = """\
+### Codes of findings
+
+The [verdict](verdict.md) is made of findings. Scripts compare their codes, as their texts may change.
 """
 
 _STUDY = """\
@@ -125,6 +131,8 @@ def _page() -> Iterator[str]:
     groups = key_groups()
     for group in groups:
         yield from _keys_of(group, [each.name for each in groups])
+    yield _CODES
+    yield from _rows(("code", "meaning"), ((f"`{code}`", meaning) for code, meaning in codes().items()))
     yield _STUDY
     yield from _rows(
         ("column", "unit", "meaning"),

@@ -9,6 +9,7 @@ channel with a large flow begins fewer, and the expectation of their mean is unk
 
 import math
 from dataclasses import dataclass
+from itertools import pairwise
 from typing import Any, cast
 
 import numpy as np
@@ -16,6 +17,7 @@ import numpy as np
 from atoll_analysis.figures.path_delays import base_rtts_ms
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.flow_sizes import WHOLE, FlowSizes, Interpolation
+from atoll_core.experiment.link_over_time import link_over_time
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.network import Network
 
@@ -88,18 +90,23 @@ def flow_bound(network: Network, experiment: Experiment) -> FlowBound | None:
 def largest_flow_bytes(network: Network, experiment: Experiment) -> int | None:
     """The most bytes that one flow of a channel can receive within the duration; None: no link bounds it.
 
-    An upper bound: the rate of the fastest path that any version of the steering has, alone for this flow, for the
-    duration without the two round trips in which the connection and the request are made.
+    An upper bound: at each instant the rate of the fastest path that any version of the steering has, alone for this
+    flow, for the duration without the two round trips in which the connection and the request are made.
     """
-    links = {link.box: link for link in experiment.links_over_time}
-    rates = [
-        min((links[hop].to_island.rate.bit_s for hop in chain.hops if hop in links), default=math.inf)
-        for chain in experiment.all_chains
-    ]
+    links = {link.box: link_over_time([(0, link.to_island)]) for link in experiment.links_over_time}
     written = experiment.traffic.write_rate
-    rate = min(max(rates, default=math.inf), written.bit_s if written else math.inf)
-    if not math.isfinite(rate):
-        return None
+
+    def fastest_bit_s(t_ns: int) -> float:
+        rates = [
+            min((links[hop].at(t_ns).rate.bit_s for hop in chain.hops if hop in links), default=math.inf)
+            for chain in experiment.all_chains
+        ]
+        return min(max(rates, default=math.inf), written.bit_s if written else math.inf)
+
     rtts = base_rtts_ms(network, experiment)
-    seconds = experiment.duration.s - 2 * (rtts[0] if rtts else 0.0) / 1e3
-    return max(0, int(rate * seconds / 8))
+    end_ns = experiment.duration.ns
+    begin_ns = min(end_ns, round(2e6 * (rtts[0] if rtts else 0.0)))
+    instants = {step.since_ns for link in links.values() for step in link.steps if begin_ns < step.since_ns < end_ns}
+    spans = list(pairwise(sorted({begin_ns, *instants, end_ns})))
+    largest = sum(fastest_bit_s(begin) * (end - begin) for begin, end in spans) / 8e9
+    return int(largest) if math.isfinite(largest) else None

@@ -11,13 +11,16 @@ import functools
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
+from statistics import fmean
 from typing import cast
 
 import polars as pl
 
-from atoll_analysis.figures.observables import counted_bytes, mbit_s
+from atoll_analysis.figures.observables import capacity_bytes, counted_bytes, mbit_s
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
+from atoll_analysis.tables.change_timeline import RecordedEvent, to_island_over_time
+from atoll_analysis.tables.run_data import Window
 from atoll_analysis.tables.tables import WINDOW_NS
 from atoll_core.codec import from_json
 from atoll_core.description.raw_study import MSER_5
@@ -80,16 +83,21 @@ def mser(values: Sequence[float], batch: int = _BATCH) -> int | None:
 
     The last five batches are no candidates: the variance of so few is too uncertain (Hoad, Robinson and Davies 2010).
     """
-    import numpy as np
-
     count = len(values) // batch
     if count < 2 * _BATCH:
         return None
-    means = np.asarray(values[: count * batch], float).reshape(count, batch).mean(1)
-    left = np.arange(count, 0, -1)
-    sums, squares = np.cumsum(means[::-1])[::-1], np.cumsum((means**2)[::-1])[::-1]
-    errors = (squares - sums**2 / left) / left**2
-    best = int(np.argmin(errors[: count - _BATCH]))
+    means = [fmean(values[batch * number : batch * (number + 1)]) for number in range(count)]
+    errors: list[
+        float
+    ] = []  # squared standard errors of the mean of the last one, two, ... batches; Welford's update (1962)
+    mean = squares = 0.0
+    for left, value in enumerate(reversed(means), 1):
+        deviation = value - mean
+        mean += deviation / left
+        squares += deviation * (value - mean)
+        errors.append(squares / left**2)
+    candidates = errors[: _BATCH - 1 : -1]
+    best = candidates.index(min(candidates))
     return best if best <= count // 2 else None
 
 
@@ -123,22 +131,20 @@ def trimmed_figures(path: Path, warm_up_s: float) -> Mapping[str, float | None]:
     found = {
         "goodput": mbit_s(int(arrived["goodput_bytes"].sum()), seconds) if has_arrival else None,
         "throughput": mbit_s(int(arrived["ip_bytes"].sum()), seconds) if has_arrival else None,
-        **_link_figures(run, first, seconds),
+        **_link_figures(run, first),
     }
     return {name: None if each is None else round(each, 9) for name, each in found.items()}
 
 
-def _link_figures(run: "_Run", first: int, seconds: float) -> dict[str, float | None]:
+def _link_figures(run: "_Run", first: int) -> dict[str, float | None]:
     """Utilisation and loss of the slowest link, in per cent."""
     if run.summary["bottleneck"] is None:
         return {"utilisation": None, "loss": None}
     link = run.experiment.link(run.summary["bottleneck"])
-    begin_ns = run.summary["origin_ns"] + first * WINDOW_NS
+    begin_ns, end_ns = (run.summary["origin_ns"] + window * WINDOW_NS for window in (first, run.windows))
     names = ("in_packets", "dropped_packets", "out_bytes", "lost_after_bytes")
     counted = run.table("boxes").filter(
-        (pl.col("box") == link.box)
-        & (pl.col("part") == "to_island")
-        & pl.col("t_ns").is_between(begin_ns, run.summary["origin_ns"] + run.windows * WINDOW_NS)
+        (pl.col("box") == link.box) & (pl.col("part") == "to_island") & pl.col("t_ns").is_between(begin_ns, end_ns)
     )
     came, dropped, sent, lost_after = (
         counted.select((pl.col(name).max() - pl.col(name).min()).alias(name) for name in names).collect().row(0)
@@ -146,7 +152,9 @@ def _link_figures(run: "_Run", first: int, seconds: float) -> dict[str, float | 
     seen = run.captured(f"link-{link.box}").filter(pl.col("window") >= first)
     if not seen.is_empty():
         sent = seen.select(counted_bytes(link).sum()).item()
-    used = None if sent is None else 8 * (sent + (lost_after or 0)) / (link.to_island.rate.bit_s * seconds)
+    over_time = to_island_over_time(run.experiment, run.events, run.summary["origin_ns"], link.box)
+    capacity = capacity_bytes(over_time, link, Window(begin_ns, end_ns))
+    used = None if sent is None else (sent + (lost_after or 0)) / capacity
     lost = dropped / came if came else None
     return {name: None if share is None else 100 * share for name, share in (("utilisation", used), ("loss", lost))}
 
@@ -158,11 +166,13 @@ class _Run:
     path: Path
     summary: Summary
     experiment: Experiment
+    events: tuple[RecordedEvent, ...]
 
     @classmethod
     def open(cls, path: Path) -> "_Run":
         run = RunDir.open(path)
-        return cls(path, cast("Summary", run.summary()), from_json(Experiment, run.manifest()["experiment"]))
+        experiment = from_json(Experiment, run.manifest()["experiment"])
+        return cls(path, cast("Summary", run.summary()), experiment, tuple(run.events()))
 
     @property
     def windows(self) -> int:

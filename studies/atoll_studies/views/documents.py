@@ -21,15 +21,15 @@ FORMS = (".html", ".md", ".csv", ".parquet", ".json", *IMAGES)
 """The endings of names that have a form."""
 
 
-def write_results(results: Results, path: Path, *, each_run: bool = False) -> list[Path]:
-    """Write a file of results; returns it, and of a page the plots beside it.
+def results_files(results: Results, path: Path, *, each_run: bool = False) -> dict[Path, bytes]:
+    """The content of a file of results; of a page also its plots, in a folder next to it.
 
-    A table is that of figures, or with ``each_run`` that of runs; a plot is of the first figure shown. Raises OSError,
+    A table is that of figures, or with ``each_run`` that of runs; a plot is of the first figure shown. Raises
     UsageError if no run measured the figure.
     """
     form = path.suffix.lower()
     if form == ".html":
-        return [path, *_write_page(results, path)]
+        return _page_files(results, path)
     match form:
         case ".md":
             content = markdown(results).encode()
@@ -38,13 +38,13 @@ def write_results(results: Results, path: Path, *, each_run: bool = False) -> li
         case ".csv" | ".parquet":
             content = _table_file(runs_table(results) if each_run else figures_table(results), form)
         case _:
-            from atoll_studies.views.plots import figure_plot, image
+            from atoll_dashboards.report.plot_style import image
+            from atoll_studies.views.plots import figure_plot
 
             if not results.shown:
                 raise UsageError(f"--out {path}: there is no figure that a run measured")
             content = image(figure_plot(results, results.shown[0]), form)
-    path.write_bytes(content)
-    return [path]
+    return {path: content}
 
 
 def _table_file(table: "pl.DataFrame", form: str) -> bytes:
@@ -59,21 +59,17 @@ def _table_file(table: "pl.DataFrame", form: str) -> bytes:
 # Page
 
 
-def _write_page(results: Results, path: Path) -> Iterator[Path]:
-    """Write a page, which has all of its plots in it, and each plot as SVG and PDF in a folder beside it."""
-    from atoll_studies.views.plots import image, plots
+def _page_files(results: Results, path: Path) -> dict[Path, bytes]:
+    """A page, which has all of its plots in it, and each plot as SVG and PDF."""
+    from atoll_dashboards.report.plot_style import image
+    from atoll_studies.views.plots import plots
 
     folder = path.with_name(f"{path.stem}-plots")
     drawn = {plot: {form: image(figure, form) for form in (".svg", ".pdf")} for plot, figure in plots(results)}
-    if drawn:
-        folder.mkdir(exist_ok=True)
-    for plot, files in drawn.items():
-        for form, content in files.items():
-            file = folder / f"{plot.name}{form}"
-            file.write_bytes(content)
-            yield file
-    path.write_text(page(results, [(plot.title, f"{folder.name}/{plot.name}", files[".svg"])
-                                   for plot, files in drawn.items()]), encoding="utf-8")  # fmt: skip
+    sections = [(plot.title, f"{folder.name}/{plot.name}", files[".svg"]) for plot, files in drawn.items()]
+    return {path: page(results, sections).encode()} | {
+        folder / f"{plot.name}{form}": content for plot, files in drawn.items() for form, content in files.items()
+    }
 
 
 def page(results: Results, plots: Sequence[tuple[str, str, bytes]] = ()) -> str:

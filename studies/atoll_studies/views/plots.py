@@ -6,12 +6,10 @@
 Equal results give equal files.
 """
 
-import io
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 
-import matplotlib as mpl
 import numpy as np
 from matplotlib.axes import Axes
 from matplotlib.cm import ScalarMappable
@@ -75,15 +73,6 @@ def plots(results: Results) -> Iterator[tuple[PlotName, Figure]]:
             yield PlotName(f"{figure}, medians", f"{slug}-map"), drawn
     if (drawn := completion_times(results)) is not None:
         yield PlotName("flow completion times", "flow-completion-times"), drawn
-
-
-def image(figure: Figure, form: str) -> bytes:
-    """The file of a plot. ``form``: .svg, .pdf or .png."""
-    sink = io.BytesIO()
-    metadata = {".svg": {"Date": None, "Creator": None}, ".pdf": {"CreationDate": None}}.get(form)
-    with common_style(), mpl.rc_context({"svg.hashsalt": "atoll"}):
-        figure.savefig(sink, format=form.removeprefix("."), metadata=metadata)
-    return sink.getvalue()
 
 
 # A figure over configurations

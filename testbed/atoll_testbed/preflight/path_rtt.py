@@ -70,7 +70,7 @@ def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[Deviat
     ]
     if wrong:
         return wrong
-    scatter_ns = _scatter(plan, measured)
+    scatter_ns = scatter(plan, measured)
     for server, configured_ns, measured_ns in terrestrial(plan, measured, network):
         jitter_ns = max(check.jitter_ns for check in plan.checks if check.src == server)
         allowed_ns = terrestrial_allowance_ns(configured_ns) + jitter_ns + scatter_ns
@@ -114,7 +114,7 @@ def terrestrial(plan: Plan, measured: Measured, network: Network) -> list[tuple[
     return [(src, rtt, beyond[src] - lab_ns) for src, rtt in configured.items() if rtt or src in servers]
 
 
-def _scatter(plan: Plan, measured: Measured) -> float:
+def scatter(plan: Plan, measured: Measured) -> float:
     """The typical difference between the lab's own RTT and its minimum, in ns; it is large on a busy machine.
 
     The minimum of many pings of a host without latency may be lower by this than that of a server's few pings.

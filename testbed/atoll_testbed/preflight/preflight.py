@@ -18,7 +18,15 @@ from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import Plan
 from atoll_testbed.calibration.calibration_checks import CalibrationFigure, CheckState
 from atoll_testbed.calibration.link_calibration import brief_calibration
-from atoll_testbed.preflight.path_rtt import Deviation, Measured, base_rtt, judge_paths, measure_paths, terrestrial
+from atoll_testbed.preflight.path_rtt import (
+    Deviation,
+    Measured,
+    base_rtt,
+    judge_paths,
+    measure_paths,
+    scatter,
+    terrestrial,
+)
 from atoll_testbed.testbed import Testbed
 
 # A busy machine only ever adds to an RTT: pings are repeated until their minimum is right, at most five times; if the
@@ -117,8 +125,15 @@ def _record(plan: Plan, measured: Measured, network: Network, run_dir: EventReco
             expected_ns=check.rtt_ns,
             terrestrial_ns=check.terrestrial_rtt_ns,
         )
+    scatter_ns = round(scatter(plan, measured))
     for server, configured_ns, measured_ns in terrestrial(plan, measured, network):
-        event("terrestrial", server=server, configured_ns=configured_ns, measured_ns=measured_ns)
+        event(
+            "terrestrial",
+            server=server,
+            configured_ns=configured_ns,
+            measured_ns=measured_ns,
+            scatter_ns=scatter_ns,
+        )
     special = network.with_role(HostRole.WORLD_SPECIAL)[0].name
     island = network.with_role(HostRole.ISLAND_SPECIAL)[0].name
     jitter_ns = next(check.jitter_ns for check in plan.checks if (check.src, check.dst) == (special, island))

@@ -234,8 +234,8 @@ class _Follower:
         if size != self._grown[0]:
             self._grown = (size, now)
         elif now - self._grown[1] > self._stuck_s:
-            msg = f"the virtual kernel made no progress for {self._stuck_s:g} s{running.last_words()}"
-            raise RunError(msg)
+            msg = f"the virtual kernel made no progress for {self._stuck_s:g} s at step {self.step}"
+            raise RunError(f"{msg}{running.last_words()}")
 
 
 def _state(running: RunningKernel) -> tuple[CommandExit | None, AtollError | None]:

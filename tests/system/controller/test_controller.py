@@ -20,33 +20,21 @@ from atoll_controller.openflow.runtime_python import interpreter
 from atoll_controller.planner.entry_diff import ChangeAction
 from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
-from atoll_core.errors import LabError, MachineError
+from atoll_core.errors import LabError
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PopVlan, UnmanagedEntry, Vlan, sort_key
 from atoll_core.plan.plan import Plan
 from atoll_core.plan.switch_features import Runtime
 from tests.support.bridges import CONNECT_S, DPIDS, NOBODY, Switches
+from tests.support.runtime import ON_RUNTIME, RUNTIME, start_controller
 
 pytestmark = [pytest.mark.lab, pytest.mark.asyncio(loop_scope="module")]
 
 
-@pytest.fixture(scope="module", params=[Runtime.OS_KEN, pytest.param(Runtime.RYU, marks=pytest.mark.ryu)])
-def runtime(request: pytest.FixtureRequest) -> Runtime:
-    """The framework the controller runs on; Ryu where there is one."""
-    try:
-        interpreter(request.param)
-    except MachineError as error:
-        if os.environ.get("ATOLL_REQUIRE_RYU"):
-            raise
-        pytest.skip(str(error))
-    return request.param
-
-
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def shared_controller(switches: Switches, runtime: Runtime) -> AsyncIterator[Controller]:
+async def shared_controller(switches: Switches) -> AsyncIterator[Controller]:
     """A controller for all tests of this module."""
-    running = await Controller.start(switches.enter, interpreter(runtime), "127.0.0.1:0", runtime)
-    assert running.runtime.split()[0] == runtime
+    running = await start_controller(switches.enter)
     yield running
     await running.close()
 
@@ -230,13 +218,11 @@ async def test_a_refused_entry_is_named_and_undone(controller: Controller, demo:
     assert sorted(map(str, await held(controller, network))) == sorted(map(str, before))
 
 
-async def test_switches_keep_their_tables_without_a_controller(
-    switches: Switches, runtime: Runtime, demo: tuple[Network, Plan]
-) -> None:
+async def test_switches_keep_their_tables_without_a_controller(switches: Switches, demo: tuple[Network, Plan]) -> None:
     """Neither its death nor its return changes an entry."""
     network, plan = demo
     switches.clear()
-    controller = await Controller.start(switches.enter, interpreter(runtime), "127.0.0.1:0", runtime)
+    controller = await start_controller(switches.enter)
     switches.connect(controller.port)
     await controller.wait_for(DPIDS, CONNECT_S)
     await apply_flows(controller, network, plan)
@@ -244,7 +230,7 @@ async def test_switches_keep_their_tables_without_a_controller(
     os.kill(int(Path(f"/proc/{entered}/task/{entered}/children").read_text()), signal.SIGKILL)
     await controller.closed
     assert sum(switches.ofctl("dump-flows", f"br{n}").count("cookie=") for n in DPIDS) == len(plan.flows)
-    again = await Controller.start(switches.enter, interpreter(runtime), f"127.0.0.1:{controller.port}", runtime)
+    again = await start_controller(switches.enter, f"127.0.0.1:{controller.port}")
     try:
         await again.wait_for(DPIDS, CONNECT_S)
         assert await apply_flows(again, network, plan) == ()
@@ -273,19 +259,19 @@ async def test_a_switch_that_leaves_and_returns(
     assert [(event["dpid"], event["state"]) for event in events] == [(3, "down"), (3, "up")]
 
 
-async def test_the_recorded_exchange(switches: Switches, runtime: Runtime, project: Path) -> None:
+async def test_the_recorded_exchange(switches: Switches, project: Path) -> None:
     """The real process with a real switch says what tests/data/contract/controller.jsonl says it does."""
     switches.connect(NOBODY)  # a bridge that gets its first controller empties its tables
     switches.clear()
     switches.ofctl("add-flow", "br1", "priority=5,actions=NORMAL")
     text = (project / "tests/data/contract/controller.jsonl").read_text(encoding="utf-8")
-    replay(switches, runtime, [json.loads(line) for line in text.splitlines()])
+    replay(switches, [json.loads(line) for line in text.splitlines()])
 
 
-def replay(switches: Switches, runtime: Runtime, steps: list[dict[str, Any]]) -> None:
+def replay(switches: Switches, steps: list[dict[str, Any]]) -> None:
     """Say what the daemon says, and check that the controller says the rest; other switches' events are passed over."""
-    argv = [*switches.enter, interpreter(runtime), "-m", "atoll_controller.openflow", "--listen", "127.0.0.1:6653"]
-    argv += ["--runtime", runtime]
+    argv = [*switches.enter, interpreter(RUNTIME), "-m", "atoll_controller.openflow", "--listen", "127.0.0.1:6653"]
+    argv += ON_RUNTIME
     with subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         assert process.stdin is not None
         assert process.stdout is not None
@@ -297,7 +283,8 @@ def replay(switches: Switches, runtime: Runtime, steps: list[dict[str, Any]]) ->
             said = json.loads(process.stdout.readline())
             while said["type"] == "switch" and said["dpid"] != 1:
                 said = json.loads(process.stdout.readline())
-            if runtime is Runtime.RYU and said["type"] == "ready":
+            if RUNTIME is Runtime.RYU and said["type"] == "ready":
+                assert said["runtime"] == "ryu 4.34"
                 said["runtime"] = step["message"]["runtime"]
             assert said == step["message"]
             if said["type"] == "ready":

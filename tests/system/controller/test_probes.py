@@ -1,17 +1,14 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Probes on a real data plane: they arrive where it is whole, and say in one line where it is not. On both runtimes."""
+"""Probes on a real data plane: they arrive where it is whole, and say in one line where it is not."""
 
 import json
-import os
 import re
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from atoll_controller.openflow.runtime_python import interpreter
-from atoll_core.errors import MachineError
-from atoll_core.plan.switch_features import Runtime
+from tests.support.runtime import ON_RUNTIME
 from tests.support.sandbox import ATOLL, QUICK, ROOT, Sandbox
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
@@ -21,17 +18,11 @@ RTT_NS = 220_000_000
 Said = dict[str, Any]
 
 
-@pytest.fixture(scope="module", params=[Runtime.OS_KEN, pytest.param(Runtime.RYU, marks=pytest.mark.ryu)])
-def said(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory) -> Said:
+@pytest.fixture(scope="module")
+def said(tmp_path_factory: pytest.TempPathFactory) -> Said:
     """What was said in one lab, brought up once (probed_guest)."""
-    try:
-        interpreter(request.param)
-    except MachineError as error:
-        if os.environ.get("ATOLL_REQUIRE_RYU"):
-            raise
-        pytest.skip(str(error))
     with Sandbox(tmp_path_factory.mktemp("probes")) as sandbox:
-        guest = ["env", "-C", ROOT, ROOT / ".venv/bin/python", "-m", "tests.guests.probed_guest", QUICK, request.param]
+        guest = ["env", "-C", ROOT, ROOT / ".venv/bin/python", "-m", "tests.guests.probed_guest", QUICK]
         done = sandbox.run(*guest, limit_s=200)
         assert done.returncode == 0, done.stderr
         assert sandbox.traces() == []
@@ -130,7 +121,7 @@ def test_the_verb_proves_the_lab_that_is_up(tmp_path: Path) -> None:
     with Sandbox(tmp_path) as sandbox:
         none = sandbox.run(ATOLL, "trace", QUICK, "w1", "i1", "--live")
         assert (none.returncode, none.stderr) == (1, "no lab is up; `atoll up LAB` starts one\n")
-        up = sandbox.run(ATOLL, "up", QUICK, "--json")
+        up = sandbox.run(ATOLL, "up", QUICK, *ON_RUNTIME, "--json")
         assert up.returncode == 0, up.stderr
         good = sandbox.run(ATOLL, "trace", QUICK, "w1", "i1", "--live", "--probes", "3")
         assert good.returncode == 0, good.stderr + good.stdout

@@ -18,14 +18,13 @@ from atoll_apps.control import control_entries
 from atoll_controller.fabric import reconciler
 from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.openflow.runtime_python import interpreter
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Note
 from atoll_core.lab.network import Control, Network
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.plan import Plan
-from atoll_core.plan.switch_features import Runtime
 from tests.support.bridges import CONNECT_S, DPIDS, NOBODY, Switches
+from tests.support.runtime import start_controller
 
 pytestmark = pytest.mark.lab
 
@@ -55,8 +54,7 @@ class Kept:
         self._task = asyncio.create_task(self.reconciler.run())
 
     async def _controller(self) -> Controller:
-        python = interpreter(Runtime.OS_KEN)
-        controller = await Controller.start(self.switches.enter, python, f"127.0.0.1:{self.port}")
+        controller = await start_controller(self.switches.enter, f"127.0.0.1:{self.port}")
         if not self.port:
             self.port = controller.port
             self.switches.connect(self.port)

@@ -2,15 +2,14 @@
 """`atoll switches`, and the controller's runtime as a user chooses it: with real labs."""
 
 import json
-import os
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from atoll_controller.openflow.runtime_python import VARIABLE, interpreter
-from atoll_core.errors import MachineError
+from atoll_controller.openflow.runtime_python import VARIABLE
 from atoll_core.plan.switch_features import Runtime
+from tests.support.runtime import ON_RUNTIME, RUNTIME
 from tests.support.sandbox import ATOLL, GEO, QUICK, Sandbox
 
 pytestmark = pytest.mark.lab
@@ -27,7 +26,7 @@ def test_switches_are_listed_with_what_they_hold(sandbox: Sandbox) -> None:
     """Without a lab it says what to do; with one, every switch with its entries, and the lab is not touched."""
     none = sandbox.run(ATOLL, "switches")
     assert (none.returncode, none.stderr) == (1, "no lab is up; `atoll up LAB` starts one\n")
-    assert sandbox.run(ATOLL, "up", GEO).returncode == 0
+    assert sandbox.run(ATOLL, "up", GEO, *ON_RUNTIME).returncode == 0
     answer = sandbox.run(ATOLL, "switches", "--json")
     assert answer.returncode == 0, answer.stderr
     switches = {each["name"]: each for each in json.loads(answer.stdout)["switches"]}
@@ -40,9 +39,10 @@ def test_switches_are_listed_with_what_they_hold(sandbox: Sandbox) -> None:
         assert switch["room"] >= switch["entries"]
     lines = sandbox.run(ATOLL, "switches").stdout.splitlines()
     assert [line.split()[0] for line in lines] == ["switch", *switches]
-    other = sandbox.run(ATOLL, "run", QUICK, "--runtime", "ryu")
-    assert other.stderr.splitlines()[-1] == (
-        "the controller of the lab that is up runs os-ken, not ryu; `atoll down` first"
+    (other,) = set(Runtime) - {RUNTIME}
+    refused = sandbox.run(ATOLL, "run", QUICK, "--runtime", other)
+    assert refused.stderr.splitlines()[-1] == (
+        f"the controller of the lab that is up runs {RUNTIME}, not {other}; `atoll down` first"
     )
     assert sandbox.run(ATOLL, "down").returncode == 0
     sandbox.wait_clean()
@@ -50,7 +50,7 @@ def test_switches_are_listed_with_what_they_hold(sandbox: Sandbox) -> None:
 
 def test_groups_and_meters_of_nobody_are_told_and_deleted_by_the_next_apply(sandbox: Sandbox) -> None:
     """Also where a flow entry refers to them; the plan's entries stay as they are."""
-    assert sandbox.run(ATOLL, "up", GEO).returncode == 0
+    assert sandbox.run(ATOLL, "up", GEO, *ON_RUNTIME).returncode == 0
     for line in (
         "add-group sw-c group_id=7,type=all,bucket=output:1",
         "add-meter sw-c meter=3,kbps,band=type=drop,rate=1000",
@@ -76,22 +76,4 @@ def test_without_ryu_one_line_says_how_to_get_it(sandbox: Sandbox, monkeypatch: 
     assert done.stderr.splitlines()[-1].startswith(
         "Ryu is not installed (/nowhere/python does not exist); run `tools/ryu`, or "
     )
-    sandbox.wait_clean()
-
-
-@pytest.mark.ryu
-def test_an_experiment_runs_on_ryu(sandbox: Sandbox) -> None:
-    """The same run with the same verdict; its manifest names the runtime."""
-    try:
-        interpreter(Runtime.RYU)
-    except MachineError as error:
-        if os.environ.get("ATOLL_REQUIRE_RYU"):
-            raise
-        pytest.skip(str(error))
-    done = sandbox.run(ATOLL, "run", QUICK, "--runtime", "ryu", "--duration", "3 s", "--json")
-    assert done.returncode in (0, 3), done.stderr
-    run_dir = Path(json.loads(done.stdout)["run_dir"])
-    manifest = json.loads((sandbox.directory / run_dir / "manifest.json").read_text())
-    assert manifest["controller"].startswith("ryu ")
-    assert manifest["outcome"] == "completed"
     sandbox.wait_clean()

@@ -18,7 +18,7 @@ from atoll_hosts.agent import Job
 from tests.support.agent_lab import ISLAND, READY_S, WORLD, Machines, machines
 from tests.support.capture_file import read_capture
 
-pytestmark = [pytest.mark.lab, pytest.mark.figures]
+pytestmark = pytest.mark.lab
 
 SAT_WORLD = InterfaceSettings(name="sat-w", mac="02:00:00:00:03:01", address=None, routes=(), neighbours=())
 SAT_ISLAND = InterfaceSettings(name="sat-i", mac="02:00:00:00:03:02", address=None, routes=(), neighbours=())
@@ -113,6 +113,7 @@ async def test_an_idle_link_delays_by_what_is_configured(lab: LinkLab) -> None:
         assert measured[direction]["sojourn_max_ns"] == 42_000
 
 
+@pytest.mark.figures
 async def test_a_full_queue_adds_its_bytes_at_the_rate(lab: LinkLab) -> None:
     """100 kB at 4 Mbit/s: 200 ms; both by the link's own account and by pings, which still find room."""
     slow = {**DIRECTION, "rate_bit_s": 4_000_000}

@@ -13,6 +13,7 @@ import pytest
 from atoll_apps.control import PRIORITY
 from atoll_hosts.binary import find_binary
 from tests.support.rack import CONTROLLER, Rack, rack_of
+from tests.support.runtime import ON_RUNTIME
 from tests.support.sandbox import ATOLL, ROOT
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
@@ -116,8 +117,7 @@ def test_agents_stay_connected_when_a_switch_restarts_before_the_first_apply(met
 
 
 def test_connections_of_agents_survive_an_apply_and_a_swap(met: Rack) -> None:
-    where = ["--on", "hardware"]
-    assert atoll(met, "up", LAB, *where).returncode == 0
+    assert atoll(met, "up", LAB, "--on", "hardware", *ON_RUNTIME).returncode == 0
     try:
         connected = agents(met)
         assert all(connected.values())

@@ -98,6 +98,28 @@ def test_a_user_without_rights_is_named_with_what_helps(rack: Rack) -> None:
     )
 
 
+def test_text_of_a_shell_is_quoted_when_it_comes_before_the_agent_or_instead_of_it(rack: Rack) -> None:
+    """Bash reads .bashrc for commands over SSH, too; nologin says why nobody may log in."""
+    rack.on("w1", "sh", "-c", "echo 'echo Welcome to w1' >/root/.bashrc")
+    try:
+        said = up(rack).stderr
+    finally:
+        rack.on("w1", "rm", "/root/.bashrc")
+    assert "the shell there printed 'Welcome to w1': if a start-up file of the shell does so (~/.bashrc, " in said
+    users = rack.directory / "passwd"
+    known = users.read_text()
+    inventory = rack.directory / "nologin.yaml"
+    inventory.write_text(rack.inventory_text().replace("tech@10.99.0.14, sudo: true", "guest@10.99.0.14"))
+    lines = [f"{line.rpartition(':')[0]}:/usr/sbin/nologin" if "1501" in line else line for line in known.splitlines()]
+    users.write_text("\n".join([*lines, ""]))
+    try:
+        said = up(rack, inventory).stderr
+    finally:
+        users.write_text(known)
+    not_available = "the shell there printed 'This account is currently not available.'"
+    assert f"i1's agent did not start: exit status 1; {not_available}" in said
+
+
 def test_a_cable_that_is_out_is_named_and_one_that_is_slow_is_waited_for(rack: Rack) -> None:
     """A NIC that was down takes seconds to agree with the switch: here its port comes up later, or not at all."""
     before = rack.states()

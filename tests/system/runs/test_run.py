@@ -14,9 +14,9 @@ from typing import Any
 import pytest
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
-from tests.support.sandbox import ATOLL, GEO, ROOT, Sandbox, is_of_a_busy_machine
+from tests.support.sandbox import ATOLL, GEO, ROOT, Sandbox, faults
 
-pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
 
 MEO = ROOT / "examples" / "meo.yaml"
 
@@ -34,20 +34,19 @@ def shell(sandbox: Sandbox, line: str) -> str:
     return sandbox.run(ATOLL, "shell", input=line + "\n", limit_s=30).stdout
 
 
+@pytest.mark.figures
 def test_a_run_leaves_nothing_but_its_directory_and_its_only_excuse_is_lateness(sandbox: Sandbox) -> None:
     """On a busy machine the emulator may be late, and the run must then say so; nothing else may be wrong."""
     done = sandbox.run(ATOLL, "run", GEO, "--duration", "6 s", "--json", limit_s=150)
     assert done.returncode in (0, 3), done.stderr
     assert sandbox.traces() == []
     summary: dict[str, Any] = json.loads(done.stdout)
-    assert all(is_of_a_busy_machine(reason) for reason in summary["reasons"]), summary["reasons"]
+    assert faults(summary) == []
     assert (summary["verdict"] == "invalid") == (summary["reasons"] != [])
     assert summary["loss_bytes_captures"] == summary["loss_bytes_link"]
     assert 500 <= summary["base_rtt_ms"] <= 520
     for server, rtt in summary["terrestrial_rtt_ms"].items():
         assert rtt["configured"] == CONFIGURED_RTT_MS[server]
-        named = any(reason.startswith(f"terrestrial RTT of {server} ") for reason in summary["reasons"])
-        assert named == (abs(rtt["measured"] - rtt["configured"]) > rtt["tolerance"]), server
     run = Path(summary["run_dir"])
     for name in ("manifest.json", "events.jsonl", "link.jsonl", "metrics.lp.zst", "summary.json", "report.html"):
         assert run.joinpath(name).stat().st_size > 0

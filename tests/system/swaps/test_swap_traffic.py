@@ -11,6 +11,7 @@ from typing import Any
 
 import pytest
 
+from tests.guests.swap_guest import KILLED_AFTER
 from tests.support.sandbox import ROOT, Sandbox
 from tests.support.swap_proof import SWAPS, Verdict, judge
 
@@ -73,9 +74,13 @@ def test_no_packet_is_lost_doubled_or_led_astray_by_swaps(tmp_path: Path) -> Non
 
 
 def test_a_controller_killed_at_any_moment_of_a_swap_leaves_the_old_or_the_new_plan(tmp_path: Path) -> None:
-    """Once it is back; and traffic does not notice: switches forward by what they hold, on the way back, too."""
+    """Once it is back: the old one if it died before packets turned. Traffic does not notice its death."""
     facts = swapped(tmp_path, swaps=KILLS, kill=True, pause_s=0.0)
     swaps = [version["swap"] for version in facts["versions"][1:]]
     assert [swap["exact"] for swap in swaps] == [True] * KILLS, swaps
-    assert all("the controller is gone" in swap["why"] for swap in swaps if swap["outcome"] == "old"), swaps
+    assert [swap["outcome"] for swap in swaps[: len(KILLED_AFTER)]] == ["old", "new"], swaps
+    undone = [swap for swap in swaps if swap["outcome"] == "old"]
+    for swap in [*undone, *swaps[: len(KILLED_AFTER)]]:
+        assert swap["began_ns"] < swap["killed_ns"] < swap["ended_ns"], swap
+    assert all("the controller is gone" in swap["why"] for swap in undone), undone
     hold(facts, tmp_path)

@@ -9,6 +9,7 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.runtime import ON_RUNTIME
 from tests.support.sandbox import ATOLL, ROOT, Sandbox, wait_for_line
 
 pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
@@ -21,7 +22,7 @@ STAGES = ["install", "probe", "shift", "drain", "collect"]
 def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
     """The lab for swaps, up with its experiment, the chain tap-w - r1 - sat - tap-i."""
     with Sandbox(tmp_path_factory.mktemp("verb")) as sandbox:
-        done = sandbox.run(ATOLL, "up", chained(sandbox.directory, "tap-w, r1, sat, tap-i"))
+        done = sandbox.run(ATOLL, "up", chained(sandbox.directory, "tap-w, r1, sat, tap-i"), *ON_RUNTIME)
         assert done.returncode == 0, done.stderr
         yield sandbox
         sandbox.run(ATOLL, "down", "--force")
@@ -106,7 +107,7 @@ def test_a_swap_by_a_version_in_between_is_told_before_and_while_it_is_made(tmp_
     whole.write_text(f"{begin}chain: [tap-w, pep-w, coder-w, sat, coder-i, pep-i, tap-i]\n{end}", encoding="utf-8")
     with Sandbox(tmp_path) as sandbox:
         try:
-            done = sandbox.run(ATOLL, "up", whole)
+            done = sandbox.run(ATOLL, "up", whole, *ON_RUNTIME)
             assert done.returncode == 0, done.stderr
             told = sandbox.run(ATOLL, "apply", half, "--dry-run")
             assert told.returncode == 0, told.stderr

@@ -232,8 +232,22 @@ async def test_half_open_connections_are_bounded(pep: Proxied) -> None:
     assert json.loads(await pep.client("half_closed")) == ["hello" * 5, "FIN"]
 
 
+async def test_a_server_that_does_not_answer_stops_no_other_one(pep: Proxied) -> None:
+    """Of more clients than may be pending, one makes room for each connection to another server."""
+    await pep.start(pending_max=20)
+    await pep.lab.run(pep.world, UNANSWERED)
+    assert json.loads(await pep.client("flood", "82", "200")) == "sent"
+    async with asyncio.timeout(20):
+        assert json.loads(await pep.client("downloads", "10")) == {"whole": 10}
+    counted = await pep.counters()
+    evicted = counted["evicted_connections"]
+    assert 1 <= evicted <= 10
+    assert counted["pending_connections"] == counted["pending_of_a_server"] == 20 - evicted
+    assert counted["ignored_syns"] == 180
+
+
 async def test_half_open_connections_make_room(pep: Proxied) -> None:
-    """Clients that never complete their handshakes with servers that accept keep others out for a moment at most."""
+    """Clients that never complete their handshakes with servers that accept do not keep others out."""
     await pep.start(pending_max=20)
     assert json.loads(await pep.client("flood", "8004", "200")) == "sent"
     counted = await pep.counters()
@@ -475,13 +489,18 @@ async def test_frames_for_a_connection_that_has_just_ended_are_ignored(tmp_path:
 
 @pytest.mark.parametrize(("multiplex", "most"), [(False, 100), (True, 199)])
 async def test_descriptors_bound_connections(tmp_path: Path, multiplex: bool, most: int) -> None:
-    """Two for each, or one where it is multiplexed; first segments beyond that are ignored."""
+    """Two for each, or one where it is multiplexed; first segments beyond that are ignored. A half may be pending."""
     limits = JobLimits(open_files=264)
     async with two_proxies(tmp_path, multiplex=multiplex, limits=limits) as (pep, _, _):
         await pep.lab.run(pep.world, UNANSWERED)
         assert json.loads(await pep.client("flood", "82", "220")) == "sent"
         counted = await pep.counters()
-        assert (counted["pending_connections"], counted["ignored_syns"]) == (most, 220 - most)
+        assert (counted["pending_connections"], counted["ignored_syns"]) == (50, 170)
+        argv = [sys.executable, str(PEER), "idle", "10.10.0.1", "220"]
+        await pep.lab.agent.start_job("idle", argv, netns=pep.island)
+        await eventually(lambda: pep.said[-1].get("ignored_syns", 0) > 170, "one is ignored")
+        counted = await pep.counters()
+        assert counted["open_connections"] + counted["pending_connections"] == most
 
 
 CUT = (

@@ -12,11 +12,9 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.openflow.runtime_python import interpreter
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output
-from atoll_core.plan.switch_features import Runtime
 from tests.support.bridges import Switches, open_vswitch
+from tests.support.runtime import start_controller
 from tests.support.sandbox import ROOT
 from tests.support.switch_under_test import CONNECTS_S, FOLLOWS_S, PORTS
 
@@ -53,7 +51,7 @@ def add(bridges: Switches, to: IPv4Network, *, delete: bool = False) -> FlowEntr
     entry = FlowEntry("sw-w1", 7, Match(1, ipv4_dst=to), (Output(2),), 7, "")
 
     async def change() -> None:
-        controller = await Controller.start(bridges.enter, interpreter(Runtime.OS_KEN), "127.0.0.1:6653")
+        controller = await start_controller(bridges.enter, "127.0.0.1:6653")
         await controller.wait_for([1], CONNECTS_S)
         await controller.change(1, [entry] if delete else [], [] if delete else [entry], 100)
         await controller.close()

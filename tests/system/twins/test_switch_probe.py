@@ -15,13 +15,12 @@ import pytest
 import pytest_asyncio
 
 from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.openflow.runtime_python import interpreter
 from atoll_controller.probing.switch_probe import COOKIE, Finding, SwitchProbe, Verdict
 from atoll_core.errors import LabError
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output
-from atoll_core.plan.switch_features import Runtime
 from atoll_switches.capability_profile import profile
 from tests.support.bridges import CONNECT_S, DPIDS, Switches, open_vswitch
+from tests.support.runtime import start_controller
 from tests.support.sandbox import ATOLL, ROOT
 from tests.support.twin_processes import TwinProcess, start_twin, tell
 
@@ -59,7 +58,7 @@ Twins = dict[int, TwinProcess]
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
 async def twins(bridges: Switches) -> AsyncIterator[tuple[Controller, Twins]]:
     """A controller that has the four twins for its switches, and their processes."""
-    running = await Controller.start(bridges.enter, interpreter(Runtime.OS_KEN), "127.0.0.1:0")
+    running = await start_controller(bridges.enter)
     with ExitStack() as stack:
         processes = {
             dpid: start_twin(bridges, stack, dpid, driver, settings, running.port, listen=7000 + dpid)

@@ -14,6 +14,7 @@ from typing import Any
 
 import pytest
 
+from tests.support.runtime import ON_RUNTIME
 from tests.support.sandbox import ATOLL, ROOT, Sandbox
 
 DRIVERS = ["procurve-v1", "procurve-v2", "procurve-v3"] if os.environ.get("ATOLL_TWINS") == "all" else ["procurve-v2"]
@@ -65,7 +66,7 @@ def test_the_shipped_lab_on_twins_is_installed_proven_and_repaired(tmp_path: Pat
     old = driver == "procurve-v1"
     experiment = described(tmp_path, driver, "[sat]" if old else "[tap-w, sat, tap-i]")
     with Sandbox(tmp_path) as sandbox:
-        up = sandbox.run(ATOLL, "up", experiment, limit_s=90)
+        up = sandbox.run(ATOLL, "up", experiment, *ON_RUNTIME, limit_s=90)
         assert up.returncode == 0, up.stderr
         before = switches_of(sandbox)
         plan = json.loads(sandbox.run(ATOLL, "plan", experiment, "--json").stdout)
@@ -92,7 +93,7 @@ def test_what_the_oldest_hardware_cannot_do_is_refused_before_a_lab_is_there(tmp
     """With the remedy; a twin changes nothing of that."""
     experiment = described(tmp_path, "procurve-v1", "[tap-w, sat, tap-i]")
     with Sandbox(tmp_path) as sandbox:
-        up = sandbox.run(ATOLL, "up", experiment)
+        up = sandbox.run(ATOLL, "up", experiment, *ON_RUNTIME)
         assert up.returncode == 2
         assert "sw-c (HP ProCurve, v1 modules) cannot send a frame out of several ports in hardware" in up.stderr
         assert "use a physical tap" in up.stderr

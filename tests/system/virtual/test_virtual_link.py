@@ -17,8 +17,7 @@ import pytest
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK, bucket_bytes
 from atoll_emulation.uml.boot import VirtualClock, run_in_uml
 from atoll_emulation.uml.kernel import find_virtual_kernel
-from tests.guests.tc_guest import CLASSES
-from tests.guests.virtual_link_guest import KINDS, SHARED, MarkedPacket, Train, marked_packets, trains
+from tests.guests.virtual_link_guest import CLASSES, KINDS, SHARED, MarkedPacket, Train, marked_packets, trains
 from tests.support.virtual_runs import HANGS_S
 
 pytestmark = pytest.mark.virtual

@@ -131,6 +131,17 @@ def test_the_manifest_tells_the_kernel_and_keeps_the_host_apart(twice: dict[str,
     assert manifest["host"]["wall_s"] >= manifest["host"]["steps_s"]["measure"] > 0
 
 
+def test_links_delay_boxes_and_switches_are_the_kernels(twice: dict[str, Any]) -> None:
+    """And the losses that captures show are those that the kernel counted."""
+    manifest = RunDir.open(Path(twice["run_dir"])).manifest()
+    boxes = {job["name"]: job["argv"] for job in manifest["plan"]["jobs"] if job["phase"] == "service"}
+    assert boxes == {"link-sat": ["atoll-host", "tc"], "delay-delay": ["atoll-host", "tc"]}
+    assert manifest["datapath"] == "kernel"
+    assert twice["loss_bytes_captures"] == twice["loss_bytes_link"]
+    assert twice["drained"]
+    assert twice["lateness_max_ms"] is None, "the kernel does not measure it"
+
+
 def test_two_kernels_at_once_have_a_core_each(twice: dict[str, Any]) -> None:
     cores = {RunDir.open(Path(run)).manifest()["host"]["core"] for run in twice["repeat"]["runs"]}
     assert len(cores) == min(2, usable_cores())
@@ -233,7 +244,7 @@ async def test_a_kernel_that_stands_still_is_given_up(tmp_path: Path) -> None:
 
     with (
         claimed_core() as core,
-        pytest.raises(RunError, match=r"the virtual kernel made no progress for 8 s; it printed nothing"),
+        pytest.raises(RunError, match=r"the virtual kernel made no progress for 8 s at step boot; it printed nothing"),
     ):
         await measure_in_kernel(run_dir, request, find_virtual_kernel(), core, stop_kernel, stuck_s=8)
     assert run_dir.manifest()["outcome"].startswith("failed at step boot: the virtual kernel made no progress")

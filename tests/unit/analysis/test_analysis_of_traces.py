@@ -3,30 +3,33 @@
 
 from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import numpy as np
+import polars as pl
+import pytest
 
 from atoll_analysis import analyse
 from atoll_analysis.figures.path_delays import blocked_s
+from atoll_analysis.run_directory import RunDir
 from atoll_core.codec import from_json, to_json
-from atoll_core.experiment.experiment import Experiment, LinkTrace, TraceRow
+from atoll_core.experiment.experiment import Experiment, LinkTrace, SteeringVersion, TraceRow
 from atoll_core.units import Duration, Rate
 from atoll_dashboards.report.plots import PLOTS
 from atoll_dashboards.report.provenance import settings
 from atoll_dashboards.report.report_data import read_sources
 from atoll_hosts.binary import find_binary
-from tests.support.synthetic_run import begin, network, simulate
+from tests.support.synthetic_run import START_NS, begin, network, simulate
 from tests.support.synthetic_run import experiment as synthetic_experiment
 
 RAIN = LinkTrace("rain.csv", (TraceRow(Duration(0)), TraceRow(Duration(10**9), rate=Rate(8_000_000))))
 
 
 def test_what_refers_to_a_constant_link_is_said_to(tmp_path: Path) -> None:
-    run = simulate(tmp_path, seconds=3)
-    constant = analyse(run, find_binary())
-    experiment = from_json(Experiment, run.manifest()["experiment"])
-    link = replace(experiment.links[0], to_island=replace(experiment.links[0].to_island, trace=RAIN))
-    run.update_manifest({"experiment": to_json(replace(experiment, links=(link,)))})
+    constant = analyse(simulate(tmp_path / "constant", seconds=3), find_binary())
+    (link,) = synthetic_experiment().links
+    link = replace(link, to_island=replace(link.to_island, trace=RAIN))
+    run = simulate(tmp_path / "followed", seconds=3, links=(link,))
     followed = analyse(run, find_binary())
     (note,) = [note for note in followed["notes"] if note not in constant["notes"]]
     assert note.startswith("a link followed a trace")
@@ -35,6 +38,54 @@ def test_what_refers_to_a_constant_link_is_said_to(tmp_path: Path) -> None:
     assert figure is not None
     (line,) = [line for line in figure.axes[0].get_lines() if line.get_label() == "rate of the link"]
     assert np.asarray(line.get_xydata()).tolist() == [[0, 16], [1, 8], [3, 8]], "as the trace has it, to the end"
+
+
+FALL = LinkTrace("fall.csv", (TraceRow(Duration(0)), TraceRow(Duration(4 * 10**9), rate=Rate(2_000_000))))
+
+
+def falling(folder: Path, how: str) -> RunDir:
+    """A run with 40 channels on 16 Mbit/s that fall to 2 at 4 s, by a trace or a change."""
+    asked = synthetic_experiment()
+    link = asked.links[0]
+    if how == "trace":
+        changes: dict[str, Any] = {"links": (replace(link, to_island=replace(link.to_island, trace=FALL)),)}
+    else:
+        slow = replace(link, to_island=replace(link.to_island, rate=Rate(2_000_000)))
+        versions = ((0, link), (4 * 10**9, slow))
+        changes = {
+            "schedule": tuple(
+                SteeringVersion(Duration(at_ns), asked.chain, (), asked.latency, links=(each,))
+                for at_ns, each in versions
+            )
+        }
+    return simulate(folder, seconds=14, traffic=replace(asked.traffic, channels=40), **changes)
+
+
+@pytest.mark.parametrize("how", ["trace", "change"])
+def test_figures_of_a_link_whose_rate_falls_are_relative_to_the_rate_of_each_instant(tmp_path: Path, how: str) -> None:
+    run = falling(tmp_path, how)
+    summary = analyse(run, find_binary())
+    link, standing = summary["links"]["sat"], summary["standing_queue"]
+    assert (link["rate_bit_s"], link["least_rate_bit_s"], link["mean_rate_bit_s"]) == (16_000_000, 2_000_000, 6_000_000)
+    # Idle times are at 16 Mbit/s, in the slow start; the link is busy from 4 s on. It delivers 250 ms later.
+    capacity = (4.25 * 16e6 + 9.75 * 2e6) / 8
+    sent = (4 - summary["idle_s"]) * 16e6 / 8 + 9.75 * 2e6 / 8
+    assert summary["utilisation"] == pytest.approx(sent / capacity, rel=0.01)
+    queue = pl.read_parquet(run.tables / "queue.parquet")
+    assert not queue.filter(pl.col("t_ns") > START_NS + 5 * 10**9)["idle"].any()
+    assert standing["max_ms"] == pytest.approx(standing["max_bytes"] * 8 / 2e3)
+    assert (summary["windows_over_rate"], summary["reasons"]) == (0, [])
+    with_trace = next(plot for plot in PLOTS if plot.name == "rates").figure(read_sources(run))
+    assert with_trace is not None
+    (line,) = [line for line in with_trace.axes[0].get_lines() if line.get_label() == "rate of the link"]
+    assert np.asarray(line.get_xydata()).tolist() == [[0, 16], [4, 2], [14, 2]]
+
+
+def test_a_change_that_failed_leaves_the_rate(tmp_path: Path) -> None:
+    run = falling(tmp_path, "change")
+    events = run.path / "events.jsonl"
+    events.write_text(events.read_text().replace('"state":"end"', '"state":"failed","message":"no answer"'))
+    assert analyse(run, find_binary())["links"]["sat"]["mean_rate_bit_s"] == 16_000_000
 
 
 def test_a_run_on_a_slow_link_that_tc_played_says_how_much_rtts_are_too_short(tmp_path: Path) -> None:

@@ -4,6 +4,7 @@
 import gzip
 import json
 import shutil
+import struct
 import subprocess
 from collections import Counter
 from ipaddress import IPv4Network
@@ -114,6 +115,14 @@ def test_what_holds_nothing_is_refused_in_one_line(text: str, form: Form | None,
     assert message in str(refused.value)
     assert str(refused.value).startswith(str(path))
     assert "\n" not in str(refused.value)
+
+
+def test_a_capture_of_another_link_type_is_bad_input(tmp_path: Path) -> None:
+    """113: Linux cooked, of `tcpdump -i any`."""
+    cooked = tmp_path / "cooked.pcap"
+    cooked.write_bytes(struct.pack("<IHHiIII", 0xA1B2C3D4, 2, 4, 0, 0, 96, 113))
+    with pytest.raises(DescriptionError, match="has link type 113, not Ethernet; capture on one interface"):
+        import_flows(cooked, None, ISLAND, find_binary)
 
 
 def test_the_verb_writes_a_distribution_that_an_experiment_reads_and_draws_it(tmp_path: Path) -> None:

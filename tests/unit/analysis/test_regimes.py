@@ -18,11 +18,12 @@ from atoll_analysis.figures.regimes import (
 )
 from atoll_analysis.figures.standing_queue import standing_queue
 from atoll_analysis.tables.queue_intervals import queue_intervals
-from atoll_core.experiment.experiment import LinkDirection
-from atoll_core.units import Duration, Rate, Size
+from atoll_core.experiment.link_over_time import LinkOverTime, LinkStep
+from atoll_core.units import Rate, Size
 
 STEP_NS = 100_000_000
-LINK = LinkDirection(Rate(16_000_000), Duration(250_000_000), Size(100_000))  # 200 kB in 100 ms
+LINK = LinkOverTime((LinkStep(0, Rate(16_000_000), Size(100_000), blocked=False),))  # 200 kB in 100 ms
+FALLING = LinkOverTime((*LINK.steps, LinkStep(2 * STEP_NS, Rate(4_000_000), Size(30_000), blocked=False)))
 COUNTERS = ("in_bytes", "dropped_bytes", "dropped_queue_packets", "lost_after_bytes", "queue_bytes", "queue_max_bytes")
 
 
@@ -76,27 +77,52 @@ def intervals(floor: list[int | None], full: str = "", idle: str = "") -> pl.Dat
     """``full`` and ``idle``: an x for each interval that is."""
     return pl.DataFrame(
         {
+            "t_ns": [STEP_NS * (number + 1) for number in range(len(floor))],
             "seconds": [0.1] * len(floor),
             "floor_bytes": floor,
             "full": [mark == "x" for mark in full.ljust(len(floor))],
             "idle": [mark == "x" for mark in idle.ljust(len(floor))],
         },
-        schema={"seconds": pl.Float64, "floor_bytes": pl.Int64, "full": pl.Boolean, "idle": pl.Boolean},
+        schema={
+            "t_ns": pl.Int64,
+            "seconds": pl.Float64,
+            "floor_bytes": pl.Int64,
+            "full": pl.Boolean,
+            "idle": pl.Boolean,
+        },
     )
 
 
 def test_a_standing_queue_is_a_share_of_time_and_a_height() -> None:
     """5 ms at 16 Mbit/s are 10 kB, which a standing queue exceeds."""
-    found = standing_queue(intervals([0, 10_000, 20_000, 40_000, 0, 30_000, None]), 16_000_000, 1500, 1.0)
+    found = standing_queue(intervals([0, 10_000, 20_000, 40_000, 0, 30_000, None]), LINK, 1500, 1.0)
     assert found is not None
     assert (found["window_s"], found["least_bytes"]) == (1.0, 10_000)
     assert (found["share"], found["longest_s"]) == (pytest.approx(0.5), pytest.approx(0.2))
     assert (found["mean_bytes"], found["max_bytes"]) == (pytest.approx(30_000), 40_000)
     assert (found["mean_ms"], found["max_ms"]) == (pytest.approx(15), pytest.approx(20))
-    none = standing_queue(intervals([0, 10_000]), 16_000_000, 1500, 1.0)
+    none = standing_queue(intervals([0, 10_000]), LINK, 1500, 1.0)
     assert none is not None
     assert (none["share"], none["longest_s"], none["mean_bytes"], none["max_bytes"]) == (0, 0, None, 0)
-    assert standing_queue(intervals([None, None]), 16_000_000, 1500, 1.0) is None
+    assert standing_queue(intervals([None, None]), LINK, 1500, 1.0) is None
+
+
+def test_idle_and_full_are_relative_to_rate_and_queue_of_the_instant() -> None:
+    """50 kB leave in 100 ms: of 200 kB that could at first, of 50 kB later; 29 kB wait, of 30 kB that may later."""
+    rows = queue_intervals(
+        counters(*((50_000 * number + 29_000, 0, 0, 0, 29_000, 29_000) for number in range(5))), FALLING, 1500, 0.2
+    )
+    assert rows["idle"].to_list() == [True, True, False, False]
+    assert rows["full"].to_list() == [False, True, True, True]  # the counters of the second one are of the change
+
+
+def test_a_standing_queue_takes_the_time_of_the_rate_of_the_instant() -> None:
+    """20 kB take 10 ms at 16 Mbit/s, 40 ms at 4; 5 ms are 10 kB at first, 2.5 kB later."""
+    found = standing_queue(intervals([9_000, 20_000, 20_000, 9_000]), FALLING, 1500, 1.0)
+    assert found is not None
+    assert (found["share"], found["least_bytes"]) == (pytest.approx(0.75), 10_000)
+    assert found["mean_ms"] == pytest.approx((10 + 40 + 18) / 3)
+    assert found["max_ms"] == pytest.approx(40)
 
 
 def test_a_queue_swings_in_spans_in_which_it_is_both_full_and_empty() -> None:

@@ -118,3 +118,13 @@ def test_few_targets_are_warned_of_and_fewer_than_servers_refused(tmp_path: Path
     done = subprocess.run([*argv, "--servers", "13"], cwd=tmp_path, capture_output=True, text=True, check=False)
     assert done.returncode == 2
     assert done.stderr == "few.txt: has RTTs of 12 targets; 13 servers need at least 13\n"
+
+
+def test_classes_beyond_the_last_vlan_id_are_refused(tmp_path: Path) -> None:
+    (tmp_path / "rtts.txt").write_text("".join(f"{rtt}\n" for rtt in range(1, 101)))
+    argv = [ATOLL, "latencies", "import", "rtts.txt", "--out", "l.yaml", "--servers", "100", "--first-vlan"]
+    done = subprocess.run([*argv, "3996"], cwd=tmp_path, capture_output=True, text=True, check=False)
+    assert (done.returncode, (tmp_path / "l.yaml").exists()) == (2, False)
+    assert done.stderr == "--first-vlan: 100 classes from 3996 on end at VLAN id 4095; write at most 3995\n"
+    subprocess.run([*argv, "3995"], cwd=tmp_path, capture_output=True, text=True, check=True)
+    assert "vlan: 4094," in (tmp_path / "l.yaml").read_text()

@@ -7,7 +7,7 @@ from typing import Any, cast
 import pytest
 
 from atoll_analysis.summary import Summary
-from atoll_analysis.verdict.findings import Finding, Verdict, verdict_of
+from atoll_analysis.verdict.findings import Finding, FindingCode, Verdict, verdict_of
 from atoll_analysis.verdict.verdict import judge
 
 SEEN = {"first_s": 0.1, "last_s": 60.0, "payload_first_s": 0.6, "payload_last_s": 59.9}
@@ -178,6 +178,56 @@ def test_a_run_at_all_its_bounds_is_valid() -> None:
 )
 def test_each_violation_gives_its_reason_and_no_other(change: tuple[str, Any], reason: str) -> None:
     assert judged(change) == [reason]
+
+
+@pytest.mark.parametrize(
+    ("code", "changes"),
+    [
+        ("NOT_MEASURED", [("duration_s", None)]),
+        ("CUT_SHORT", [("cut_short", "killed at step check")]),
+        ("CUT_SHORT", [("duration_s", 59.3)]),
+        ("TERRESTRIAL_RTT", [("terrestrial_rtt_ms.w3.measured", 48.0), ("terrestrial_rtt_ms.w3.scatter", 9.0)]),
+        ("TERRESTRIAL_RTT", [("terrestrial_rtt_ms.w3.measured", 53.0), ("terrestrial_rtt_ms.w3.scatter", 1.4)]),
+        ("TERRESTRIAL_RTT_SCATTER", [("terrestrial_rtt_ms.w3.measured", 53.0), ("terrestrial_rtt_ms.w3.scatter", 1.5)]),
+        ("DEPARTURES_LATE", [("lateness_p99_ms", 1.01)]),
+        ("DEPARTURE_LATE", [("lateness_max_ms", 50.01)]),
+        ("STALLS", [("stalls", 1)]),
+        ("BOX_OVERLOADED", [("overloaded", ["delay"])]),
+        ("PACKETS_OVER_MTU", [("oversize_packets", 2)]),
+        ("UNKNOWN_VLAN", [("unknown_vlan_packets", 4)]),
+        ("LINK_OVER_RATE", [("links.sat.windows_over_rate", 3)]),
+        ("SCHEDULE_OVER_RATE", [("links.sat.scheduled_windows_over_rate", 1)]),
+        ("PEP_BYPASSED", [("ended_connections", {"pep-w": {"counted": 0, "completed": 1}})]),
+        ("PEP_PARTLY_BYPASSED", [("ended_connections", {"pep-w": {"counted": 1, "completed": 9}})]),
+        ("CAPTURE_MISSING", [("captures.island.decoded", None)]),
+        ("CAPTURE_UNCOUNTED", [("captures.world.dropped", None)]),
+        ("CAPTURE_DROPPED", [("captures.world.dropped", 1)]),
+        ("CAPTURE_TRUNCATED", [("captures.island.truncated", True)]),
+        ("CAPTURE_INCOMPLETE", [("captures.world.captured", 101)]),
+        ("WHISTLE_MISSING", [("whistles.island.start", False)]),
+        ("WHISTLE_MISSING", [("whistles.world.end", False)]),
+        ("LOSS_DIFFERS", [("loss_bytes_link", 4710)]),
+        ("CHANGE_FAILED", [("changes", [{**CHANGE, "failure": "probes did not arrive"}])]),
+        ("CHANGE_NOT_MADE", [("changes", [{**CHANGE, "duration_s": None}])]),
+        ("CHANGE_LATE", [("changes", [{**CHANGE, "lateness_ms": 251.0}])]),
+        ("SERVER_UNSEEN", [("servers.w1.goodput_bytes", 0)]),
+        ("HOST_SILENT", [("silences", [SILENCE])]),
+        ("NO_PAYLOAD", [("flow_tries", 2)]),
+        ("FLOWS_FAILED", [("flows_failed", 1)]),
+        ("PINGS_UNSENT", [("ping_sent", 530)]),
+        ("PINGS_LOST", [("ping_lost", 60)]),
+        ("TRANSFER_NO_RESULT", [("transfer_received_bytes", None), ("transfer_complete", None)]),
+        ("TRANSFER_NO_BYTE", [("transfer_received_bytes", 0), ("transfer_complete", False)]),
+        ("TRANSFER_UNFINISHED", [("transfer_received_bytes", 4711), ("transfer_complete", False)]),
+        ("UDP_UNREPORTED", [("udp", {"sent_mbit_s": None, "rate_bit_s": 10**6})]),
+        ("UDP_RATE", [("udp", {"sent_mbit_s": 0.98, "rate_bit_s": 10**6})]),
+        ("CLOCK_STEPPED", [("clocks.step_ms", 0.2)]),
+        ("CLOCK_DRIFTED", [("clocks.drifts.i1.drift_ms", 51.0)]),
+        ("START_SPREAD", [("start", {"spread_ms": 51.0, "hosts": {"i1": 0.0, "i2": 51.0}})]),
+    ],
+)
+def test_each_finding_has_a_code(code: str, changes: list[tuple[str, Any]]) -> None:
+    assert [finding.code for finding in found(*changes)] == [FindingCode(code)]
 
 
 def test_a_loss_that_differs_because_the_link_had_not_drained_says_so() -> None:

@@ -2,13 +2,18 @@
 """Output that cannot be written is an error of one line: a file that an option names, or standard output."""
 
 import os
+import resource
+import shutil
+import signal
 import subprocess
 import sys
 from pathlib import Path
 
 import pytest
 
-from atoll_cli.terminal.output import with_write_errors
+from atoll_analysis.run_directory.atomic_files import replace_text
+from atoll_cli.terminal.output import with_write_errors, write_file
+from atoll_core.errors import RunError, UsageError
 from tests.support.synthetic_run import begin, experiment, network
 
 PICTURES = ".png, .svg or .pdf"
@@ -82,6 +87,75 @@ def test_a_path_that_cannot_be_written_is_bad_input_for_every_command(
     assert done.stderr.startswith(f"{option}: ")
     assert "; name a" in done.stderr.splitlines()[0]
     assert len(done.stderr.splitlines()) == 1
+
+
+@pytest.mark.parametrize(
+    ("words", "option"),
+    [
+        ("distributions import flows.csv --out flows.csv", "--out flows.csv"),
+        ("distributions import flows.csv --out ../DIRECTORY/flows.csv", "--out ../DIRECTORY/flows.csv"),
+        ("distributions import flows.csv --out link.csv", "--out link.csv"),
+        ("distributions show sizes.png --plot sizes.png", "--plot sizes.png"),
+        ("latencies import pings.txt --out pings.txt", "--out pings.txt"),
+        ("latencies import pings.txt --servers 3 --out x.png --plot x.png", "--plot x.png"),
+        ("link-traces leo --duration 10s --out x.png --plot x.png", "--plot x.png"),
+        ("link-traces losses RUN --out RUN/events.jsonl", "--out RUN/events.jsonl"),
+        ("report --compare RUN RUN --out RUN/summary.json", "--out RUN/summary.json"),
+    ],
+)
+def test_a_file_that_the_command_reads_or_writes_already_is_not_overwritten(
+    project: Path, directory: Path, words: str, option: str
+) -> None:
+    shutil.copy(project / "tests/data/flow-records/nfdump.csv", directory / "flows.csv")
+    (directory / "sizes.png").write_text("size_bytes,count\n1,1\n")
+    (directory / "link.csv").symlink_to("flows.csv")
+    (directory / "RUN").mkdir()
+    for name in ("manifest.json", "events.jsonl", "summary.json"):
+        (directory / "RUN" / name).write_text('{"format": 2}\n')
+    before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
+    done = atoll(directory, *words.replace("DIRECTORY", directory.name).split())
+    expected = (
+        f"{option.replace('DIRECTORY', directory.name)}: this command reads or writes that file; name another one\n"
+    )
+    assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
+    assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
+
+
+def test_a_write_that_fails_leaves_the_file_of_before_and_no_other(tmp_path: Path) -> None:
+    path = tmp_path / "x.csv"
+    path.write_text("before")
+    limit = resource.getrlimit(resource.RLIMIT_FSIZE)
+    handler = signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
+    resource.setrlimit(resource.RLIMIT_FSIZE, (4, limit[1]))
+    try:
+        with pytest.raises(UsageError, match="cannot be written"):
+            write_file("--out", path, "after, and longer")
+    finally:
+        resource.setrlimit(resource.RLIMIT_FSIZE, limit)
+        signal.signal(signal.SIGXFSZ, handler)
+    assert [(each, each.read_text()) for each in tmp_path.iterdir()] == [(path, "before")]
+
+
+def test_a_pipe_or_device_is_written_and_stays(tmp_path: Path) -> None:
+    """A file renamed to the name of a device, /dev/null for one, would replace the device."""
+    pipe = tmp_path / "pipe"
+    os.mkfifo(pipe)
+    reader = os.open(pipe, os.O_RDONLY | os.O_NONBLOCK)
+    write_file("--out", pipe, "text")
+    assert os.read(reader, 100) == b"text"
+    os.close(reader)
+    assert pipe.is_fifo()
+    with pytest.raises(RunError, match="pipe could not be written: it is not a regular file"):
+        replace_text(pipe, "text")
+    assert pipe.is_fifo()
+
+
+def test_a_link_to_a_file_stays(tmp_path: Path) -> None:
+    (tmp_path / "other").mkdir()
+    (tmp_path / "x.csv").symlink_to("other/x.csv")
+    write_file("--out", tmp_path / "x.csv", "text")
+    assert (tmp_path / "x.csv").is_symlink()
+    assert [path.name for path in (tmp_path / "other").iterdir()] == ["x.csv"]
 
 
 def atoll_to(*words: str, out: str, unbuffered: bool = False) -> subprocess.CompletedProcess[str]:

@@ -2,6 +2,7 @@
 """`atoll runs`: runs are listed and filtered, damages are found, captures are dropped and tables kept."""
 
 import json
+import os
 import shutil
 import struct
 import subprocess
@@ -16,8 +17,10 @@ from scapy.layers.inet import IP, TCP
 from scapy.layers.l2 import Ether
 from scapy.packet import Raw
 
-from atoll_analysis.stored_runs import verify_run
+from atoll_analysis.run_directory import RunDir
+from atoll_analysis.stored_runs import drop_captures, verify_run
 from atoll_core.codec import to_json
+from atoll_core.errors import RunDirError
 from atoll_core.lab.network import Control
 from atoll_core.lab.port_ref import PortRef
 from atoll_hosts.binary import find_binary
@@ -93,6 +96,117 @@ def test_a_damaged_file_is_named(runs: Path, file: str, damage: Callable[[Path],
     assert line.startswith(str(run / file).removesuffix("/summary.json"))
     done = atoll("runs", "verify", runs)
     assert (done.returncode, done.stdout.splitlines()[0]) == (1, line)
+
+
+def test_verification_writes_and_removes_no_file(runs: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A capture that ends with an error of the decoder used to cost root its /dev/null."""
+    null = tmp_path / "null"
+    null.write_text("as before")
+    monkeypatch.setattr(os, "devnull", str(null))
+    run = min(runs.iterdir())
+    capture = run / "captures/world.pcap.zst"
+    raw = zstandard.ZstdDecompressor().stream_reader(capture.read_bytes()).read()
+    capture.write_bytes(zstandard.compress(raw + b"\xff" * 16))
+    before = sorted(runs.rglob("*"))
+    [line] = verify_run(run, find_binary())
+    assert "claims 4294967295 bytes: the file is damaged" in line
+    assert null.read_text() == "as before"
+    assert sorted(runs.rglob("*")) == before
+
+
+def cut(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[: path.stat().st_size // 2])
+
+
+@pytest.mark.parametrize(
+    ("file", "damage", "wrong"),
+    [
+        ("events.jsonl", cut, "bytes, but"),
+        ("captures/world.pcap.zst", Path.unlink, "is missing"),
+        ("logs/load-i1.out", Path.unlink, "is missing"),
+        ("link.jsonl", lambda path: path.write_text(path.read_text() + "{}\n"), "bytes, but"),
+    ],
+)
+def test_a_file_that_is_not_as_when_the_run_ended_is_named(
+    runs: Path, file: str, damage: Callable[[Path], object], wrong: str
+) -> None:
+    run = min(runs.iterdir())
+    RunDir(run).record_files()
+    assert verify_run(run, find_binary()) == []
+    RunDir.open(run)
+    damage(run / file)
+    with pytest.raises(RunDirError, match=rf"^{run / file} .*{wrong}.*$"):
+        RunDir.open(run)
+    [line] = verify_run(run, find_binary())
+    assert line.startswith(f"{run / file} ")
+
+
+def test_every_command_notices_a_damaged_run(runs: Path) -> None:
+    run, other = sorted(runs.iterdir())
+    RunDir(run).record_files()
+    cut(run / "events.jsonl")
+    [line] = RunDir(run).damages().values()
+    for words in (["code-design", run], ["link-traces", "losses", run, "--out", runs.parent / "x"]):
+        done = atoll(*words)
+        assert (done.returncode, done.stdout, done.stderr) == (2, "", f"{line}\n")
+    compared = atoll("report", "--compare", run, other)
+    assert f"{run}: {line}\n" in compared.stderr
+    listed = atoll("runs", "list", runs, "--verdict", "damaged")
+    assert str(run) in listed.stdout
+    assert "1 run, " in listed.stdout
+
+
+def test_a_run_with_half_of_its_events_is_invalid(runs: Path) -> None:
+    run = min(runs.iterdir())
+    RunDir(run).record_files()
+    assert atoll("report", run).returncode == 0
+    assert verify_run(run, find_binary()) == []
+    cut(run / "events.jsonl")
+    [line] = RunDir(run).damages().values()
+    assert atoll("report", run).returncode == 0
+    summary = RunDir(run).summary()
+    assert (summary["verdict"], summary["reasons"][0]) == ("invalid", line)
+
+
+def test_other_contents_of_the_same_size_are_damage(runs: Path) -> None:
+    run = min(runs.iterdir())
+    RunDir(run).record_files()
+    text = (run / "events.jsonl").read_text()
+    (run / "events.jsonl").write_text(text[:-3] + "9" + text[-2:])
+    [line] = verify_run(run, find_binary())
+    assert "events.jsonl has changed since the run ended" in line
+    (run / "files.json").write_text("{")
+    assert "files.json cannot be read" in verify_run(run, find_binary())[0]
+
+
+def test_dropped_captures_are_no_damage(runs: Path) -> None:
+    run = min(runs.iterdir())
+    RunDir(run).record_files()
+    assert drop_captures(run) > 0
+    assert verify_run(run, find_binary()) == []
+
+
+@pytest.mark.parametrize("content", ["", "[]", "{}", "null"])
+def test_an_unreadable_summary_is_one_line_with_the_remedy(runs: Path, content: str) -> None:
+    run, other = sorted(runs.iterdir())
+    (run / "summary.json").write_text(content)
+    for words in (
+        ["report", "--compare", run, other],
+        ["code-design", run],
+        ["link-traces", "losses", run, "--out", runs.parent / "x"],
+    ):
+        done = atoll(*words)
+        assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1), done.stderr
+        assert done.stderr.startswith(f"{run / 'summary.json'}: ")
+        assert done.stderr.endswith(f"; `atoll report {run}` makes it again\n")
+
+
+def test_an_unreadable_table_is_one_line_with_the_remedy(runs: Path) -> None:
+    run = min(runs.iterdir())
+    cut(run / "tables/losses.parquet")
+    done = atoll("code-design", run)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert done.stderr.startswith(f"{run / 'tables/losses.parquet'}: cannot be read ")
 
 
 def test_control_in_a_capture_is_in_no_figure(runs: Path) -> None:

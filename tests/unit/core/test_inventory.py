@@ -130,6 +130,27 @@ def test_without_asking_the_machines_their_addresses_are_the_inventorys(tmp_path
         (("i1: {", "i1: {capacity: -1, "), "8: machine 'i1': capacity: the number -1 is not a capacity"),
         (("w1: {", "w1: {capacity: 2, "), "5: w1: only island clients have channels; remove it"),
         (("controller: {address: 192.168.100.1}", ""), "controller is missing; add 'controller: {address: 192"),
+        (
+            ("10.0.0.12:2222", "10.0.0.12:70000"),
+            "6: machine 'ws': ssh: 'lab@10.0.0.12:70000' is not an SSH target [user@]host[:port], port 1 to 65535",
+        ),
+        (("10.0.0.12:2222", "10.0.0.12:0"), "6: machine 'ws': ssh: 'lab@10.0.0.12:0' is not an SSH target"),
+        (("jump: gate}", "jump: 'gate:65536'}"), "3: ssh: jump: 'gate:65536' is not an SSH target"),
+        (
+            ("i1: {ssh: 10.0.0.14, interface: eth1", "i1: {ssh: 10.0.0.14, interface: lo"),
+            "8: machine 'i1': interface: ",
+        ),
+        (
+            ("interface: {name: eth1,", "interface: {name: all,"),
+            "6: machine 'ws': interface: name: 'all' is not the name of an interface, such as 'eth1'",
+        ),
+        (
+            ("address: 192.168.100.1", "address: 10.10.0.1"),
+            "2: controller: 10.10.0.1 is in the world network 10.10.0.0/16 of the lab; write its address on the",
+        ),
+        (("10.0.0.14", "10.20.0.14"), "8: i1: 10.20.0.14 is in the island network 10.20.0.0/16 of the lab; write its"),
+        (("jump: other", "jump: lab@10.20.0.9"), "6: ws: 10.20.0.9 is in the island network 10.20.0.0/16 of the lab;"),
+        (("jump: gate", "jump: 10.10.9.9"), "3: ssh: 10.10.9.9 is in the world network 10.10.0.0/16 of the lab; write"),
     ],
 )
 def test_mistakes_are_told_with_their_line(tmp_path: Path, lab: Network, wrong: tuple[str, str], answer: str) -> None:

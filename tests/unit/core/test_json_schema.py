@@ -69,15 +69,24 @@ def test_an_editor_refuses_what_the_loader_refuses(project, path, wrong):
         jsonschema.validate(tree, schema("lab.schema.json"))
 
 
-def test_every_key_is_described_in_the_schema_and_in_the_documentation(project):
-    names = ("docs/descriptions.md", "docs/hardware.md", "docs/pep.md", "docs/coding.md", "docs/studies.md")
-    pages = [(project / page).read_text(encoding="utf-8") for page in names]
-    documentation = "\n".join(pages)
+PAGES = ("descriptions", "hardware", "pep", "coding", "studies")
+
+
+def test_every_key_is_described_in_the_schema():
     for model in all_models():
         for name, field in model.model_fields.items():
-            key = field.alias or name
-            assert field.description, f"{model.__name__}.{key} has no description"
-            assert f"`{key}`" in documentation, f"the documentation does not mention `{key}` of {model.__name__}"
+            assert field.description, f"{model.__name__}.{field.alias or name} has no description"
+
+
+def test_the_keys_of_each_object_are_in_one_section_of_the_documentation(project):
+    """Many objects have keys of the same names: a key that another section explains does not count."""
+    pages = [(project / f"docs/{page}.md").read_text(encoding="utf-8") for page in PAGES]
+    sections = [section for page in pages for section in re.split(r"^#+ ", page, flags=re.MULTILINE)]
+    mentioned = [set(re.findall(r"`(\w+)(?::[^`]*)?`", section)) for section in sections]
+    for model in all_models():
+        keys = {field.alias or name for name, field in model.model_fields.items()}
+        missing = min((keys - names for names in mentioned), key=len)
+        assert not missing, f"{model.__name__}: no section of the documentation has all keys; the best misses {missing}"
 
 
 def test_every_required_top_level_key_has_a_stand_in_and_all_have_examples():

@@ -12,14 +12,14 @@ from aiohttp.test_utils import make_mocked_request
 from atoll_core.description.loader import load_experiment
 from atoll_core.description.yaml_document import read_document
 from atoll_core.errors import PlanError
-from atoll_core.plan.plan import Backend
+from atoll_core.plan.plan import Backend, Phase
 from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon.http import write_handlers
 from atoll_daemon.http.experiment_bodies import DescribedExperiment, described_by_file
 from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.lab_daemon import LabDaemon
 from atoll_daemon.task_runner import Busy
-from atoll_testbed.run.run_request import RunOptions, RunRequest
+from atoll_testbed.run.run_request import RunOptions
 
 
 @pytest.fixture
@@ -39,14 +39,15 @@ def described(project: Path, *settings: str) -> DescribedExperiment:
     return described_by_file(read_document(path), path, settings, Backend.TC)[1]
 
 
-async def test_it_has_the_request_and_the_plan_that_the_run_begins_with(
+async def test_it_is_planned_with_its_settings_and_has_no_directory_yet(
     daemon: LabDaemon, project: Path, tmp_path: Path
 ) -> None:
-    asked, options = described(project, "seed=5"), RunOptions(Backend.TC, metrics=False)
-    run = await daemon.accept_run(asked, options, tmp_path, analyse=False)
-    testbed, _ = daemon.require_lab()
-    assert run.planned.request == RunRequest(testbed.network, asked.experiment, HARDWARE, options)
-    assert (run.planned.plan.seed, run.planned.schedule) == (5, ())
+    asked = described(project, "seed=5", "duration=77 s")
+    run = await daemon.accept_run(asked, RunOptions(Backend.TC, metrics=False), tmp_path, analyse=False)
+    assert run.planned.plan.seed == 5
+    loads = [job for job in run.planned.plan.jobs if job.phase is Phase.CLIENT]
+    assert loads
+    assert {job.config["duration_ns"] for job in loads if job.config} == {77 * 10**9}
     assert list(tmp_path.iterdir()) == []
 
 
@@ -57,14 +58,8 @@ async def test_what_cannot_be_carried_out_is_refused(daemon: LabDaemon, project:
     assert list(tmp_path.iterdir()) == []
 
 
-async def test_a_busy_lab_plans_no_run(daemon: LabDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    async def read() -> None:
-        raise AssertionError("read")
-
-    async def reading(*_: object) -> object:
-        return read
-
-    monkeypatch.setattr(write_handlers, "_reading", reading)
+async def test_a_busy_lab_refuses_a_run_before_it_is_read(daemon: LabDaemon) -> None:
+    """Also one without a body, which is an error of another kind."""
     daemon.tasks.busy = Busy("apply", "geo", 0)
     with pytest.raises(RequestError, match="the lab is busy with `apply geo`") as refused:
         await write_handlers.post_run(daemon, make_mocked_request("POST", "/v1/runs"))

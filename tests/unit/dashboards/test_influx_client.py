@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""A database asked by https that does not answer by TLS: what is wrong is said, not the number of an answer."""
+"""Answers that are not those of a database: what is wrong is said, and nothing counts as stored."""
 
 import socket
 import threading
@@ -13,7 +13,7 @@ from atoll_dashboards.influx.influx_settings import InfluxSettings
 
 
 @contextmanager
-def listening(answer: Callable[[socket.socket], None]) -> Generator[str]:
+def listening(answer: Callable[[socket.socket], None], scheme: str = "https") -> Generator[str]:
     """The URL of a server that does this with the first who connects, then goes away."""
 
     def serve() -> None:
@@ -24,7 +24,7 @@ def listening(answer: Callable[[socket.socket], None]) -> Generator[str]:
         server.settimeout(20)
         thread = threading.Thread(target=serve)
         thread.start()
-        yield f"https://127.0.0.1:{server.getsockname()[1]}"
+        yield f"{scheme}://127.0.0.1:{server.getsockname()[1]}"
         thread.join()
 
 
@@ -53,3 +53,21 @@ def test_what_is_wrong_with_tls_is_said(answer: Callable[[socket.socket], None],
         pytest.raises(AwayError, match=f"^no answer from {url}: {output}$"),
     ):
         database.check()
+
+
+@pytest.mark.parametrize("status", ["200 OK", "201 Created", "202 Accepted", "302 Found", "204 No Content"])
+def test_only_204_means_that_points_are_stored(status: str) -> None:
+    """A captive portal answers every request with 200 and a page."""
+
+    def portal(connection: socket.socket) -> None:
+        connection.recv(4096)
+        body = "" if status.startswith("204") else "<html>Please log in</html>"
+        head = f"HTTP/1.1 {status}\r\nLocation: http://127.0.0.1:1/\r\nContent-Length: {len(body)}\r\n\r\n"
+        connection.sendall((head + body).encode())
+
+    with listening(portal, "http") as url, Database(InfluxSettings(url)) as database:
+        if status.startswith("204"):
+            database.write(b"a n=1i 1\n")
+            return
+        with pytest.raises(AwayError, match=f"^{url} answers {status[:3]}"):
+            database.write(b"a n=1i 1\n")

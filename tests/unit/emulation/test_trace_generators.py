@@ -127,6 +127,12 @@ def test_a_meo_satellite_serves_until_the_next_has_come_round():
     assert np.diff(begins) == pytest.approx(6.0 * 3600 / 20, rel=0.01)
 
 
+def test_a_blockage_is_counted_once_whatever_changes_during_it():
+    found = pass_trace(replace(LEO, duration=Duration(600 * S), gap=Duration(500 * 10**6), delay_step=Duration(1000)))
+    blocked = [row.t.s for row in found.rows if row.blocked]
+    assert found.blockages == len({at // 15 for at in blocked}) < len(blocked)
+
+
 def test_leo_satellites_change_only_at_the_schedule():
     begins = [row.t.s for row in pass_trace(replace(LEO, duration=Duration(600 * S))).rows if row.blocked]
     assert len(begins) > 3

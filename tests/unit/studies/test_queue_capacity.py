@@ -28,7 +28,8 @@ def run(queue_kb: int, **changes: Any) -> QueueRun:
     usual: dict[str, Any] = {
         "link": "sat",
         "queue_bytes": 1000 * queue_kb,
-        "rate_bit_s": 16_000_000,
+        "mean_rate_bit_s": 16_000_000,
+        "least_rate_bit_s": 16_000_000,
         "base_rtt_ms": 560.0,
         "transfer_s": 20.0,
         "utilisation": 0.8,

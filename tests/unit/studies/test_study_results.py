@@ -17,6 +17,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_cli.commands.report import View, report_study
 from atoll_core.errors import UsageError
+from atoll_dashboards.report.plot_style import image
 from atoll_studies.points import make_points
 from atoll_studies.results.result_tables import (
     FIGURE_COLUMNS,
@@ -30,7 +31,7 @@ from atoll_studies.results.results import Sensitivity, read_results
 from atoll_studies.statistics.estimates import coverage
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
-from atoll_studies.views.plots import figure_plot, image
+from atoll_studies.views.plots import figure_plot
 from tests.support.sandbox import ATOLL, QUICK
 
 HERE = Provenance("abc", "virtual", "7.2.12-atoll", "seccomp", "7.2.12-0123456789ab")

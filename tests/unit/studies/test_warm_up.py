@@ -2,11 +2,14 @@
 """Warm-up: MSER-5 finds the end of a transient, and figures without it are of the rest alone."""
 
 import json
+from fractions import Fraction
 from pathlib import Path
 
 import numpy as np
 import polars as pl
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from atoll_analysis.run_directory import RunDir
 from atoll_core.codec import to_json
@@ -71,6 +74,29 @@ def test_mser_is_the_least_standard_error_of_the_rest() -> None:
     batches = [0.0, 0.0] + [2.0, 4.0] * 10
     errors = [np.var(batches[d:]) / len(batches[d:]) for d in range(len(batches) - 5)]
     assert mser([value for value in batches for _ in range(5)]) == int(np.argmin(errors)) == 2
+
+
+def test_a_ramp_before_a_constant_is_left_out_whatever_the_magnitude() -> None:
+    """5 s of ramp, then 40 s of one value, at which sums of squares differ by rounding errors alone."""
+    for value in (0.1, 1234.7, 251_234.7, 1e9 + 0.3):
+        assert mser([value * min(1, window / 50) for window in range(450)]) == 10
+
+
+@given(st.lists(st.integers(0, 10**6), min_size=50, max_size=100), st.sampled_from([1, 10**9]))
+def test_mser_is_as_good_as_in_exact_arithmetic(values: list[int], offset: int) -> None:
+    exact = [Fraction(offset + value) for value in values]
+    means = [sum(exact[at : at + 5]) / 5 for at in range(0, len(exact) - 4, 5)]
+
+    def error(first: int) -> Fraction:
+        rest = means[first:]
+        mean = sum(rest) / len(rest)
+        return sum((each - mean) ** 2 for each in rest) / Fraction(len(rest)) ** 2
+
+    errors = [error(first) for first in range(len(means) - 5)]
+    found = mser([float(each) for each in exact])
+    if found is None:
+        found = min(range(len(means) // 2 + 1, len(errors)), key=errors.__getitem__)
+    assert float(errors[found]) <= float(min(errors)) * (1 + 1e-4)
 
 
 def test_a_series_that_does_not_settle_has_no_warm_up() -> None:

@@ -1,7 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Users' programs on boxes that end: at once, which fails the apply that starts them, or later, which fails the lab."""
+"""Programs of boxes: those of users that end at once, or later, and ours that refuse a request."""
 
 import asyncio
+import json
 from collections.abc import Callable
 from types import SimpleNamespace
 from typing import Any
@@ -17,6 +18,7 @@ from atoll_testbed.box_services import Services
 
 RELAY = JobSpec("program-pep-w", "pep-w", Phase.SERVICE, ("relay",))
 BROKEN = JobSpec("program-pep-w", "pep-w", Phase.SERVICE, ("broken",))
+LINK = JobSpec("link-sat", "sat", Phase.SERVICE, ("atoll-host", "link"), config={})
 OTHER = JobSpec("program-pep-i", "pep-i", Phase.SERVICE, ("broken", "too"))
 
 
@@ -34,14 +36,19 @@ class Machines:
         return SimpleNamespace(start_job=self.start_job)
 
     async def start_job(self, name: str, argv: tuple[str, ...], **how: Any) -> Job:
-        del how
 
         async def request(op: str, **about: Any) -> dict[str, Any]:
-            del op, about
-            job.on_exit(Exit(None, "TERM"))
+            if op == "input":
+                asked = json.loads(about["text"])
+                refusal = {"type": asked["op"], "id": asked["id"], "t_ns": 1, "ok": False, "error": "not understood"}
+                job.on_output_line("stdout", json.dumps(refusal))
+            else:
+                job.on_exit(Exit(None, "TERM"))
             return {}
 
-        job = self.jobs[name] = Job(name, request, None)
+        job = self.jobs[name] = Job(name, request, how["on_line"])
+        if how["config"] is not None:
+            job.on_output_line("stdout", '{"type":"ready"}')
         self.started.append(" ".join(argv))
         if argv[0] == "broken":
             asyncio.get_running_loop().call_later(0.01, end, job)
@@ -123,3 +130,12 @@ async def test_a_program_that_ends_later_fails_the_lab_though_the_apply_was_canc
     end(machines.jobs["program-pep-w"])
     await asyncio.sleep(0.05)
     assert len(failures) == 1
+
+
+async def test_a_refused_request_is_an_error_and_no_measurement(lab: Lab) -> None:
+    _, boxes, _ = lab()
+    await boxes.add(plan(LINK))
+    with pytest.raises(LabError, match=r"^link-sat: not understood$"):
+        await boxes.mark()
+    with pytest.raises(LabError, match=r"^link-sat: not understood$"):
+        await boxes.set_link("sat", {"op": "set", "direction": "to_island"})

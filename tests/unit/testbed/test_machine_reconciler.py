@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 
 from atoll_controller.planner.host_config import with_least_mtus
+from atoll_core.errors import LabError
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, Plan, RouteSettings
 from atoll_testbed.machine_reconciler import MachineReconciler
 
@@ -111,3 +112,34 @@ def test_the_smaller_mtu_of_two_versions_is_that_of_each_prefix() -> None:
     found = with_least_mtus(host(RouteSettings("10.20.0.0/16"), half), host(coded))
     assert found == host(coded, half)
     assert with_least_mtus(host(coded), host(coded)) == host(coded)
+
+
+async def test_settings_whose_undo_failed_are_undone_by_the_next_attempt() -> None:
+    failures = [LabError("w1 is not fully restored")]
+
+    class Machine:
+        async def set(self, _: HostSettings) -> None: ...
+
+        async def unset(self) -> None:
+            if failures:
+                raise failures.pop()
+            undone.append("w1")
+
+    class Platform:
+        def machine(self, _: str) -> Machine:
+            return Machine()
+
+        async def linked(self, _: object) -> None: ...
+
+    class Services:
+        async def reconcile(self, _: object, *, restart_traces: bool) -> None: ...
+
+    undone: list[str] = []
+    platform: Any = Platform()
+    services: Any = Services()
+    machines = MachineReconciler(platform, services)
+    await machines.reconcile(Plan("lab", "experiment", (), (HostSettings("w1", ()),), (), (), (), 1))
+    with pytest.raises(LabError, match="not fully restored"):
+        await machines.reconcile(None)
+    await machines.reconcile(None)
+    assert undone == ["w1"]

@@ -154,11 +154,15 @@ impl<P: FrameProgram> Engine<P> {
             }
             if events.request {
                 input.read()?;
-                while let Some(request) = input.next_request(P::parse) {
-                    // Frames that arrived before the request are not subject to it.
-                    let now = self.catch_up()?;
-                    let answer = self.program.on_request(request, now, &mut self.out);
-                    output.line(&answer);
+                while let Some(request) = input.next_request() {
+                    match request {
+                        Ok(request) => {
+                            // Frames that arrived before the request are not subject to it.
+                            let now = self.catch_up()?;
+                            output.line(&self.program.on_request(request, now, &mut self.out));
+                        }
+                        Err(refusal) => output.line(&refusal),
+                    }
                 }
             }
             if events.signal || input.ended() {

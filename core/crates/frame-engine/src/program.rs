@@ -41,7 +41,7 @@ pub trait FrameProgram {
     /// A value that the program attaches to an emitted frame, to find it again in [`FrameProgram::on_sent`]; `()` if
     /// it does not look.
     type Tag;
-    /// Requests: later lines of standard input.
+    /// Requests: later lines of standard input. The engine refuses a request that is none of these.
     type Request: DeserializeOwned;
     /// Lines of standard output.
     type Line: Serialize;
@@ -85,14 +85,6 @@ pub trait FrameProgram {
 
     /// Frames that arrived on `port` were lost before they could be read: so many as far as that is known.
     fn on_unread(&mut self, port: usize, frames: u64);
-
-    /// Parse a line of standard input. A line that is refused is reported on standard error.
-    ///
-    /// # Errors
-    /// The line is no request.
-    fn parse(line: &str) -> serde_json::Result<Self::Request> {
-        serde_json::from_str(line)
-    }
 
     /// Carry out a request; the answer. All that arrived before `now` was handed over. What was due before may not have
     /// been emitted yet: [`FrameProgram::on_wake`] was not called for `now`, or had no more room.

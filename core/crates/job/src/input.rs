@@ -1,12 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Standard input of a job: its configuration, then requests, then the end.
 
+use crate::request::{NoRequest, Refusal, request_or_refusal};
 use rustix::event::{PollFd, PollFlags, Timespec, poll};
 use rustix::fd::{AsFd, BorrowedFd, OwnedFd};
 use rustix::io::Errno;
-use serde::Deserialize;
 use serde::de::DeserializeOwned;
-use std::fmt::Display;
 use std::io;
 use std::time::Duration;
 
@@ -78,7 +77,7 @@ impl<D: AsFd> Input<D> {
     }
 
     /// The next line that has arrived. The end of the input ends a line, too.
-    pub fn next_line(&mut self) -> Option<String> {
+    fn next_line(&mut self) -> Option<String> {
         let unseen = &self.buffer[self.searched..];
         let line: Vec<u8> = match unseen.iter().position(|&byte| byte == b'\n') {
             Some(end) => self.buffer.drain(..=self.searched + end).collect(),
@@ -92,18 +91,25 @@ impl<D: AsFd> Input<D> {
         Some(String::from_utf8_lossy(&line).trim().to_owned())
     }
 
-    /// The next request that has arrived. A line that `parse` refuses is reported on standard error and skipped.
-    pub fn next_request<R, E: Display>(
-        &mut self,
-        parse: impl Fn(&str) -> Result<R, E>,
-    ) -> Option<R> {
+    /// The next request that has arrived, or the answer to one that is not understood.
+    pub fn next_request<R: DeserializeOwned>(&mut self) -> Option<Result<R, Refusal>> {
         while let Some(line) = self.next_line() {
-            match parse(&line) {
-                Ok(request) => return Some(request),
-                Err(error) => crate::log_line(&format!("request ignored: {error}: {line}")),
+            if let Some(answered) = request_or_refusal(&line) {
+                return Some(answered);
             }
         }
         None
+    }
+
+    /// Refuse the requests that have arrived: for a job that takes none.
+    ///
+    /// # Errors
+    /// If standard output is closed.
+    pub fn refuse_requests(&mut self) -> io::Result<()> {
+        while let Some(Err(refusal)) = self.next_request::<NoRequest>() {
+            crate::print(&refusal)?;
+        }
+        Ok(())
     }
 
     /// Whether the input has ended.
@@ -119,45 +125,11 @@ impl<D: AsFd> AsFd for Input<D> {
     }
 }
 
-/// Parse a request. One that is not understood, but has an `op` and an `id`, becomes `mistaken` of these and the error,
-/// so that it is answered.
-///
-/// # Errors
-/// The line is no request and has no id to answer.
-pub fn request<R: DeserializeOwned, O: DeserializeOwned>(
-    line: &str,
-    mistaken: impl FnOnce(O, u64, String) -> R,
-) -> serde_json::Result<R> {
-    /// As much as an answer needs.
-    #[derive(Deserialize)]
-    struct Address<O> {
-        op: O,
-        id: u64,
-    }
-
-    serde_json::from_str(line).or_else(|error| match serde_json::from_str(line) {
-        Ok(Address { op, id }) => Ok(mistaken(op, id, error.to_string())),
-        Err(_) => Err(error),
-    })
-}
-
-/// Discard pending input of a job that takes no requests; returns whether the input has ended.
-///
-/// # Errors
-/// Errors of reading.
-pub fn discard(descriptor: impl AsFd) -> io::Result<bool> {
-    match rustix::io::read(descriptor, &mut [0; 4096]) {
-        Ok(count) => Ok(count == 0),
-        Err(Errno::INTR | Errno::AGAIN) => Ok(false),
-        Err(error) => Err(error.into()),
-    }
-}
-
 /// The results of [`Requests::wait`].
-#[derive(Debug, PartialEq, Eq)]
-pub enum Event {
-    /// A line of standard input.
-    Line(String),
+#[derive(Debug)]
+pub enum Event<R> {
+    /// A request, or the answer to one that is not understood.
+    Request(Result<R, Refusal>),
     /// Standard input ended, or a signal asks to end.
     Ended,
 }
@@ -192,11 +164,13 @@ impl Requests {
     /// Errors of polling and reading; none are expected.
     pub fn first_line(&mut self) -> io::Result<String> {
         loop {
-            match self.wait(Duration::MAX)? {
-                Some(Event::Line(line)) => return Ok(line),
-                Some(Event::Ended) => return Ok(String::new()),
-                None => {}
+            if let Some(line) = self.input.next_line() {
+                return Ok(line);
             }
+            if self.has_ended() {
+                return Ok(String::new());
+            }
+            self.poll(Duration::MAX)?;
         }
     }
 
@@ -204,16 +178,21 @@ impl Requests {
     ///
     /// # Errors
     /// As of [`Requests::first_line`].
-    pub fn wait(&mut self, limit: Duration) -> io::Result<Option<Event>> {
+    pub fn wait<R: DeserializeOwned>(&mut self, limit: Duration) -> io::Result<Option<Event<R>>> {
         if let Some(event) = self.next_event() {
             return Ok(Some(event));
         }
+        self.poll(limit)?;
+        Ok(self.next_event())
+    }
+
+    fn poll(&mut self, limit: Duration) -> io::Result<()> {
         let mut polled = [
             PollFd::new(&self.input, PollFlags::IN),
             PollFd::new(&self.signals, PollFlags::IN),
         ];
         match poll(&mut polled, Timespec::try_from(limit).ok().as_ref()) {
-            Ok(0) | Err(Errno::INTR) => return Ok(None),
+            Ok(0) | Err(Errno::INTR) => return Ok(()),
             Ok(_) => {}
             Err(error) => return Err(error.into()),
         }
@@ -222,19 +201,23 @@ impl Requests {
         if input {
             self.input.read()?;
         }
-        Ok(self.next_event())
+        Ok(())
     }
 
-    fn next_event(&mut self) -> Option<Event> {
-        let ended = self.signalled || self.input.ended();
-        let line = self.input.next_line().map(Event::Line);
-        line.or(ended.then_some(Event::Ended))
+    fn has_ended(&self) -> bool {
+        self.signalled || self.input.ended()
+    }
+
+    fn next_event<R: DeserializeOwned>(&mut self) -> Option<Event<R>> {
+        let request = self.input.next_request().map(Event::Request);
+        request.or_else(|| self.has_ended().then_some(Event::Ended))
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use serde::Deserialize;
     use std::io::Write;
     use std::os::unix::net::UnixStream;
 
@@ -244,42 +227,43 @@ mod tests {
         Input::new(reader)
     }
 
-    fn number(line: &str) -> Result<u32, std::num::ParseIntError> {
-        line.parse()
+    /// The number of the next request `{"op":"count","id":..}`.
+    fn next_id(input: &mut Input<UnixStream>) -> Option<u64> {
+        #[derive(Deserialize)]
+        #[serde(tag = "op", rename_all = "lowercase")]
+        enum Request {
+            Count { id: u64 },
+        }
+
+        let Request::Count { id } = input.next_request()?.unwrap();
+        Some(id)
     }
 
     #[test]
     fn requests_that_follow_the_configuration_at_once_are_not_lost() {
-        let mut input = input("{\"mtu\":1}\n7\n8\n9");
+        let count = |id: u64| format!(r#"{{"op":"count","id":{id}}}"#);
+        let mut input = input(&["{\"mtu\":1}", &count(7), &count(8), &count(9)].join("\n"));
         assert_eq!(input.first_line().unwrap(), "{\"mtu\":1}");
-        assert_eq!(input.next_request(number), Some(7));
-        assert_eq!(input.next_request(number), Some(8));
-        assert_eq!(input.next_request(number), None, "not whole yet");
+        assert_eq!(next_id(&mut input), Some(7));
+        assert_eq!(next_id(&mut input), Some(8));
+        assert_eq!(next_id(&mut input), None, "not whole yet");
         input.read().unwrap();
         assert!(input.ended());
-        assert_eq!(input.next_request(number), Some(9), "the end ends it");
-        assert_eq!(input.next_request(number), None);
+        assert_eq!(next_id(&mut input), Some(9), "the end ends it");
+        assert_eq!(next_id(&mut input), None);
     }
 
     #[test]
-    fn lines_that_are_no_request_are_skipped() {
-        let mut input = input("\n\nnonsense\n1\n");
+    fn lines_without_operation_or_id_are_skipped() {
+        let mut input =
+            input("{}\nnonsense\n5\n{\"op\":\"count\"}\n{\"id\":1}\n{\"op\":\"count\",\"id\":1}\n");
         input.first_line().unwrap();
-        assert_eq!(input.next_request(number), Some(1));
+        assert_eq!(next_id(&mut input), Some(1));
     }
 
     #[test]
     fn an_input_that_ends_at_once_has_an_empty_first_line() {
         assert_eq!(input("").first_line().unwrap(), "");
         assert_eq!(input("{}").first_line().unwrap(), "{}");
-    }
-
-    #[test]
-    fn discarded_input_shows_its_end() {
-        let (mut writer, reader) = UnixStream::pair().unwrap();
-        writer.write_all(b"nobody reads this").unwrap();
-        assert!(!discard(&reader).unwrap());
-        drop(writer);
-        assert!(discard(&reader).unwrap());
     }
 }

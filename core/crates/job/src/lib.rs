@@ -19,9 +19,11 @@ pub mod clock;
 mod configuration;
 mod input;
 mod output;
+mod request;
 
 pub use configuration::{
     ConfigurationError, bad_configuration, configuration, is_bad_configuration,
 };
-pub use input::{Event, Input, Requests, discard, request};
+pub use input::{Event, Input, Requests};
 pub use output::{Output, log_line, print};
+pub use request::{NotUnderstood, Refusal, request};

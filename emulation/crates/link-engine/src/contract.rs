@@ -6,7 +6,7 @@ use crate::config::{DelayConfig, LinkConfig};
 use crate::delay::DelayProgram;
 use crate::emulator::Emulator;
 use crate::link::LinkProgram;
-use crate::request::{self, Request};
+use crate::request::Request;
 use atoll_contract_examples::examples;
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Received};
 use atoll_headers::VlanTag;
@@ -61,7 +61,7 @@ fn lines<P: FrameProgram>(mut program: P, vlan: Option<VlanTag>) -> Vec<Value> {
         panic!("one frame in, one frame out");
     };
     program.on_sent(outgoing, outgoing.scheduled_ns + 1);
-    let mark = P::parse(r#"{"op":"mark","id":7}"#).unwrap();
+    let mark = atoll_job::request(br#"{"op":"mark","id":7}"#).unwrap();
     let lines = [
         program.ready(),
         program.counters(at(2, 1)),
@@ -121,7 +121,7 @@ fn an_impaired_link_is_understood_to_the_last_key() {
         .map(|low| (low.queue_bytes, low.queue_packets));
     assert_eq!(low_priority, Some((200_000, Some(50))));
     let mut program = Emulator(LinkProgram::new(&config, 0).unwrap());
-    let request = request::parse(&input[1].to_string()).unwrap();
+    let request = atoll_job::request(input[1].to_string().as_bytes()).unwrap();
     let line = program.on_request(request, at(1, 2), &mut FrameOutput::default());
     let expected = r#"{"type":"trace-start","id":8,"t_ns":2,"ok":true}"#;
     assert_eq!(text(&line), expected);
@@ -135,9 +135,14 @@ fn a_running_link_answers_what_the_contract_says() {
     let answers = examples("link-control", "link");
     assert_eq!(asked.len(), answers.len());
     for (line, answer) in asked.iter().zip(answers) {
-        let request = request::parse(&line.to_string()).unwrap();
         let t_ns = answer["t_ns"].as_u64().unwrap();
-        let said = text(&program.on_request(request, at(1, t_ns), &mut FrameOutput::default()));
+        let said = match atoll_job::request(line.to_string().as_bytes()) {
+            Ok(request) => {
+                let mut out = FrameOutput::default();
+                text(&program.on_request(request, at(1, t_ns), &mut out))
+            }
+            Err(error) => text(&error.refusal(t_ns).unwrap()),
+        };
         assert_eq!(serde_json::from_str::<Value>(&said).unwrap(), answer);
     }
     assert_eq!(

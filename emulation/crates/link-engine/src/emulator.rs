@@ -3,7 +3,7 @@
 
 use crate::error::Refusal;
 use crate::frame::Passed;
-use crate::request::{self, Change, Request};
+use crate::request::{Change, Request};
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
 use atoll_link_report::{Line, LinkAnswer, Op};
 use serde::Serialize;
@@ -78,10 +78,6 @@ impl<E: Emulation> FrameProgram for Emulator<E> {
         self.0.on_unread(port, frames);
     }
 
-    fn parse(line: &str) -> serde_json::Result<Request> {
-        request::parse(line)
-    }
-
     fn on_request(
         &mut self,
         request: Request,
@@ -99,7 +95,6 @@ impl<E: Emulation> FrameProgram for Emulator<E> {
                 let done = self.0.start_trace(now.monotonic_ns);
                 (Op::TraceStart, id, done.map_err(message))
             }
-            Request::Mistaken { op, id, error } => (op, id, Err(error)),
             Request::Mark { id } => {
                 let measurement = self.0.measurement(now.monotonic_ns);
                 return Line::Mark {

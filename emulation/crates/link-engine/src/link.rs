@@ -322,7 +322,7 @@ mod tests {
     fn an_arrival_that_is_known_too_late_makes_its_packet_late() {
         let mut program = program("");
         let change = r#"{"op":"set","id":1,"direction":"to_island","rate_bit_s":4000000}"#;
-        let Ok(crate::request::Request::Set(change)) = crate::request::parse(change) else {
+        let Ok(crate::request::Request::Set(change)) = atoll_job::request(change.as_bytes()) else {
             panic!("not understood");
         };
         program.set(50 * MS, &change).unwrap();

@@ -2,7 +2,6 @@
 //! Requests to a running program, one line of JSON each (docs/contracts.md).
 
 use atoll_link_model::{LinkChange, LossSettings};
-use atoll_link_report::Op;
 use serde::Deserialize;
 
 /// A line.
@@ -20,16 +19,6 @@ pub(crate) enum Request {
     TraceStart {
         /// Repeated in the answer.
         id: u64,
-    },
-    /// Something wrong that is to be answered.
-    #[serde(skip)]
-    Mistaken {
-        /// The requested operation.
-        op: Op,
-        /// Repeated in the answer.
-        id: u64,
-        /// The mistake in it.
-        error: String,
     },
 }
 
@@ -71,14 +60,6 @@ pub(crate) enum Towards {
     World,
 }
 
-/// Parse a request.
-///
-/// # Errors
-/// The line is no request and has no id to answer.
-pub(crate) fn parse(line: &str) -> Result<Request, serde_json::Error> {
-    atoll_job::request(line, |op, id, error| Request::Mistaken { op, id, error })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -88,7 +69,7 @@ mod tests {
     fn a_change_sets_what_it_names() {
         let line = r#"{"op":"set","id":3,"direction":"to_world","rate_bit_s":8000000,
             "loss":{"kind":"bernoulli","probability":0.5}}"#;
-        let Ok(Request::Set(change)) = parse(line) else {
+        let Ok(Request::Set(change)) = atoll_job::request(line.as_bytes()) else {
             panic!("not understood");
         };
         assert_eq!((change.id, change.direction), (3, Some(Towards::World)));
@@ -101,19 +82,5 @@ mod tests {
             ..LinkChange::default()
         };
         assert_eq!(change.settings(), expected);
-    }
-
-    #[test]
-    fn who_asks_wrongly_is_told_if_it_can_be() {
-        let error = |line| match parse(line) {
-            Ok(Request::Mistaken { op, id, error }) => (op, id, error.contains("`rate`")),
-            other => panic!("{other:?}"),
-        };
-        let unknown = r#"{"op":"set","id":3,"direction":"to_world","rate":8}"#;
-        assert_eq!(error(unknown), (Op::Set, 3, true));
-        let unknown = r#"{"op":"trace-start","id":4,"rate":8}"#;
-        assert_eq!(error(unknown), (Op::TraceStart, 4, true));
-        assert!(parse(r#"{"op":"jump","id":4}"#).is_err());
-        assert!(parse("nonsense").is_err());
     }
 }

@@ -4,7 +4,7 @@
 //!
 //! The counters differ, since the kernel knows less than the engine: they are a parameter here.
 
-use serde::{Deserialize, Serialize};
+use serde::Serialize;
 
 /// A line: `type`, and what belongs to it. Instants are `CLOCK_REALTIME` in ns since 1970.
 #[derive(Debug, Serialize)]
@@ -56,8 +56,7 @@ impl<Counters, Measurement> Line<Counters, Measurement> {
 }
 
 /// Requests that are answered by whether they took effect.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Deserialize)]
-#[serde(rename_all = "kebab-case")]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Op {
     /// Change settings.
     Set,

@@ -76,9 +76,10 @@ fn serve(counted: &Counted, input: &mut Requests) -> Result<(), TcError> {
         let now = Instant::now();
         match input.wait(next.saturating_duration_since(now))? {
             Some(Event::Ended) => break,
-            Some(Event::Line(request)) => {
-                answer(&request, &mut kernel, &mut counters, &mut reporter)?;
+            Some(Event::Request(Ok(request))) => {
+                answer(request, &mut kernel, &mut counters, &mut reporter)?;
             }
+            Some(Event::Request(Err(refusal))) => reporter.refuse(&refusal)?,
             None => {
                 looked = (looked + 1) % looks;
                 if looked == 0 {
@@ -95,23 +96,19 @@ fn serve(counted: &Counted, input: &mut Requests) -> Result<(), TcError> {
 }
 
 fn answer(
-    line: &str,
+    request: Request,
     kernel: &mut Kernel,
     counters: &mut Counters,
     reporter: &mut Reporter<impl io::Write>,
 ) -> Result<(), TcError> {
-    match serde_json::from_str(line) {
-        Ok(Request::Mark { id }) => reporter.mark(id, counters.measurement(kernel)?),
-        Ok(Request::Set(change)) => {
+    match request {
+        Request::Mark { id } => reporter.mark(id, counters.measurement(kernel)?),
+        Request::Set(change) => {
             let done = setup::change(&change).and_then(|()| counters.change(&change.link));
             reporter.answer(Op::Set, change.id, done.map_err(|error| error.to_string()))
         }
-        Ok(Request::TraceStart { id }) => {
+        Request::TraceStart { id } => {
             reporter.answer(Op::TraceStart, id, Err(ENGINE_ONLY.to_owned()))
-        }
-        Err(error) => {
-            atoll_job::log_line(&format!("request ignored: {error}: {line}"));
-            Ok(())
         }
     }
 }

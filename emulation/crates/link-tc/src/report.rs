@@ -4,6 +4,7 @@
 
 use crate::attributes::Statistics;
 use crate::error::TcError;
+use atoll_job::Refusal;
 use atoll_job::clock::real_time_ns;
 use atoll_link_report::{Directions, Line, LinkAnswer, Op};
 use atoll_measures::{Histogram, sums};
@@ -212,7 +213,16 @@ impl<W: Write> Reporter<W> {
         self.line(&Line::answer(op, answer))
     }
 
+    /// Answer a request that is not understood.
+    pub(crate) fn refuse(&mut self, refusal: &Refusal) -> Result<(), TcError> {
+        self.write(refusal)
+    }
+
     fn line(&mut self, line: &Line<Figures, Measurement>) -> Result<(), TcError> {
+        self.write(line)
+    }
+
+    fn write(&mut self, line: &impl Serialize) -> Result<(), TcError> {
         let mut text = serde_json::to_vec(line).map_err(std::io::Error::from)?;
         text.push(b'\n');
         self.output.write_all(&text)?;

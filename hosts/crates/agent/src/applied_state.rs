@@ -62,17 +62,18 @@ impl AppliedState {
             return self.change(host, settings);
         }
         let namespace = Namespace::open(netns)?;
-        if let Some(former) = self.hosts.remove(host) {
-            former.undo()?;
+        if self.hosts.contains_key(host) {
+            self.unset(host)?;
         }
         let applied = Applied::survey(namespace, settings)?;
         let was = applied.was();
         self.hosts.insert(host.to_owned(), applied);
         let outcome = self.write_down().and_then(|()| self.hosts[host].apply());
         if let Err(error) = outcome {
-            // The user needs the first failure, not its consequences.
-            self.unset(host).ok();
-            return Err(error);
+            return Err(match self.unset(host) {
+                Ok(()) => error,
+                Err(left) => AgentError::Machine(format!("{error}; {left}")),
+            });
         }
         Ok(was)
     }
@@ -86,21 +87,23 @@ impl AppliedState {
             .write_down()
             .and_then(|()| self.hosts[host].apply_change(&former));
         if let Err(error) = outcome {
-            self.unset(host).ok();
-            return Err(error);
+            return Err(match self.unset(host) {
+                Ok(()) => error,
+                Err(left) => AgentError::Machine(format!("{error}; {left}")),
+            });
         }
         Ok(was)
     }
 
-    /// Undo [`Self::set`].
+    /// Undo [`Self::set`]. After a failure the settings remain here and in the journal, to be undone later.
     pub fn unset(&mut self, host: &str) -> Result<(), AgentError> {
         let applied = self
             .hosts
-            .remove(host)
+            .get(host)
             .ok_or_else(|| AgentError::Machine(format!("no settings were made on {host:?}")))?;
-        let undone = applied.undo();
-        self.write_down()?;
-        undone
+        applied.undo()?;
+        self.hosts.remove(host);
+        self.write_down()
     }
 
     /// Write and verify sysctls; returns their values before.
@@ -118,16 +121,17 @@ impl AppliedState {
         namespace.run(|| sysctl::write_all(sysctls))
     }
 
-    /// Undo everything, and refuse new settings from now on; returns failures as messages.
+    /// Undo everything, and refuse new settings from now on; returns failures as messages. The journal keeps what is
+    /// left for the next agent.
     pub fn undo(&mut self) -> Vec<String> {
         self.closed = true;
         let mut problems = self.sysctls.restore();
-        while let Some((_, applied)) = self.hosts.pop_last() {
-            problems.extend(applied.undo().err().map(|error| error.to_string()));
-        }
-        if self.lock.is_some() {
-            fs::remove_file(journal()).ok();
-        }
+        self.hosts.retain(|_, applied| {
+            let failure = applied.undo().err();
+            problems.extend(failure.as_ref().map(AgentError::to_string));
+            failure.is_some()
+        });
+        problems.extend(self.write_down().err().map(|error| error.to_string()));
         problems
     }
 
@@ -147,11 +151,23 @@ impl AppliedState {
             hosts: self.hosts.values().filter_map(Applied::own).collect(),
             sysctls: self.sysctls.own(),
         };
-        let (path, new) = (journal(), journal().with_extension("new"));
-        let text = serde_json::to_string(&held)?;
-        fs::write(&new, text)
-            .and_then(|()| fs::rename(&new, &path))
-            .map_err(AgentError::file(&path.to_string_lossy()))
+        held.save(&journal())
+    }
+}
+
+impl Journal {
+    /// Write the journal; without settings there is none.
+    fn save(&self, path: &Path) -> Result<(), AgentError> {
+        let saved = if self.hosts.is_empty() && self.sysctls.is_empty() {
+            fs::remove_file(path).or_else(|error| match error.kind() {
+                io::ErrorKind::NotFound => Ok(()),
+                _ => Err(error),
+            })
+        } else {
+            let new = path.with_extension("new");
+            fs::write(&new, serde_json::to_string(self)?).and_then(|()| fs::rename(&new, path))
+        };
+        saved.map_err(AgentError::file(&path.to_string_lossy()))
     }
 }
 
@@ -160,22 +176,33 @@ fn journal() -> PathBuf {
 }
 
 /// Undo the changes in the journal of an agent that was killed. The caller must hold the machine's lock. Settings of
-/// interfaces that no longer exist are gone with them; other failures are logged. A journal of another version is kept, and
-/// an error.
+/// interfaces that no longer exist are gone with them. The journal keeps changes that could not be undone, which is an
+/// error; so is a journal of another version.
 pub fn undo_leftovers() -> Result<(), AgentError> {
     let path = journal();
     let Some(held) = read_journal(&path)? else {
         return Ok(());
     };
     let mut problems = sysctl::restore(&held.sysctls);
-    for (settings, before) in held.hosts.into_iter().rev() {
+    let mut left = Journal::default();
+    if !problems.is_empty() {
+        left.sysctls = held.sysctls;
+    }
+    for (settings, before) in held.hosts {
         let applied = Applied::held_before(Namespace::open(None)?, settings, before);
-        problems.extend(applied.undo().err().map(|error| error.to_string()));
+        if let Err(error) = applied.undo() {
+            problems.push(error.to_string());
+            left.hosts.extend(applied.own());
+        }
     }
-    for problem in problems {
-        eprintln!("atoll-host agent: {problem}");
+    left.save(&path)?;
+    if problems.is_empty() {
+        return Ok(());
     }
-    fs::remove_file(&path).map_err(AgentError::file(&path.to_string_lossy()))
+    Err(AgentError::Machine(format!(
+        "settings of an earlier agent are still on this machine: {}; try again, or restart the machine",
+        problems.join("; ")
+    )))
 }
 
 fn read_journal(path: &Path) -> Result<Option<Journal>, AgentError> {

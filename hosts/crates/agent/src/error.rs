@@ -6,9 +6,12 @@ use std::io;
 /// Why a request was refused or failed.
 #[derive(Debug, thiserror::Error)]
 pub enum AgentError {
-    /// The request is no JSON, or not of the shape its operation needs.
-    #[error("not a request: {0}")]
-    Request(#[from] serde_json::Error),
+    /// The line is no request.
+    #[error(transparent)]
+    NotUnderstood(#[from] atoll_job::NotUnderstood),
+    /// The output of a tool, or the journal, is not of the shape that it has.
+    #[error("unexpected JSON: {0}")]
+    Json(#[from] serde_json::Error),
     /// A job of that name is still running.
     #[error("job {0:?} is already running")]
     JobRunning(String),

@@ -15,6 +15,21 @@ use serde_json::{Map, Value, json};
 use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
+use std::thread;
+use std::time::Duration;
+
+/// Times that undoing is attempted, as a tool may fail where the kernel is short of memory.
+const UNDO_ATTEMPTS: usize = 3;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(200);
+
+/// What `ip` says if the object to delete does not exist: a route, a neighbour or rule, an address, a routing table.
+const NOT_THERE: [&str; 5] = [
+    "No such process",
+    "No such file or directory",
+    "Cannot assign requested address",
+    "Address not found",
+    "FIB table does not exist",
+];
 
 /// Settings applied to one machine, and its state before. Its namespace is held open, so that they
 /// can be undone after the process that created it has ended.
@@ -101,20 +116,26 @@ impl Applied {
         json!({"sysctls": self.before.sysctls, "offloads": offloads})
     }
 
-    /// Restore everything that the machine still has.
-    pub fn undo(self) -> Result<(), AgentError> {
-        let Self {
-            namespace,
-            settings,
-            before,
-        } = self;
-        let problems = namespace.run(|| Ok(before.restore(&settings)))?;
+    /// Restore everything that the machine still has. May be repeated.
+    pub fn undo(&self) -> Result<(), AgentError> {
+        let attempt = || {
+            self.namespace
+                .run(|| Ok(self.before.restore(&self.settings)))
+        };
+        let mut problems = attempt()?;
+        for _ in 1..UNDO_ATTEMPTS {
+            if problems.is_empty() {
+                break;
+            }
+            thread::sleep(BETWEEN_ATTEMPTS);
+            problems = attempt()?;
+        }
         if problems.is_empty() {
             return Ok(());
         }
         Err(AgentError::Machine(format!(
             "{} is not fully restored: {}",
-            settings.host,
+            self.settings.host,
             problems.join("; ")
         )))
     }
@@ -164,9 +185,15 @@ impl Before {
         let mut attempt = |step: Result<(), AgentError>| {
             problems.extend(step.err().map(|error| error.to_string()));
         };
+        if settings.forwarding == Some(true) {
+            // Without the rules, packets would pass by the program of the box.
+            for (name, value) in present.of_each_interface("forwarding", "0") {
+                attempt(sysctl::write(&name, &value).map(drop));
+            }
+        }
         attempt(run_nft(&settings.nft_undo()));
         let batch = settings.delete_rules() + &present.undo_batch(&self.machine);
-        attempt(tool("ip", &["-force", "-batch", "-"], &batch).map(drop));
+        attempt(undo_batch(&batch));
         for interface in &present.interfaces {
             if let Some(features) = self.offloads.get(&interface.name) {
                 attempt(offloads::restore(&interface.name, features));
@@ -178,7 +205,11 @@ impl Before {
 }
 
 fn take_steps(settings: &HostSettings, before: &Before) -> Result<(), AgentError> {
-    sysctl::write_all(&sysctls_of(settings))?;
+    // Nothing is forwarded before the rules for it are there.
+    let (forwarding, sysctls): (Vec<_>, Vec<_>) = sysctls_of(settings)
+        .into_iter()
+        .partition(|(name, value)| name.ends_with(".forwarding") && value == "1");
+    sysctl::write_all(&sysctls)?;
     for interface in &settings.interfaces {
         offloads::switch_off(&interface.name, &before.offloads[&interface.name])?;
     }
@@ -187,7 +218,8 @@ fn take_steps(settings: &HostSettings, before: &Before) -> Result<(), AgentError
         tool("ip", &["-force", "-batch", "-"], &stale).ok(); // of an agent that was killed: as a rule there are none
     }
     run_batch(&settings.batch())?;
-    run_nft(&settings.nft_script())
+    run_nft(&settings.nft_script())?;
+    sysctl::write_all(&forwarding).map(drop)
 }
 
 fn change_steps(
@@ -239,7 +271,8 @@ fn run_nft(script: &str) -> Result<(), AgentError> {
 }
 
 fn sysctls_of(settings: &HostSettings) -> Vec<(String, String)> {
-    settings.all_sysctls(Path::new("/proc/sys/net/ipv6").exists())
+    let conf = Path::new("/proc/sys/net/ipv6/conf");
+    settings.all_sysctls(|interface| conf.join(interface).exists())
 }
 
 /// All interfaces and permanent neighbours, by one process.
@@ -277,6 +310,43 @@ fn run_batch(batch: &str) -> Result<(), AgentError> {
     })
 }
 
+/// Run `ip -force -batch`. Deletions of objects that are not there have not failed: they were not made, or an earlier
+/// attempt has deleted them.
+fn undo_batch(batch: &str) -> Result<(), AgentError> {
+    match tool("ip", &["-force", "-batch", "-"], batch) {
+        Err(AgentError::Tool { tool, message }) => {
+            let failed = failed_lines(batch, &message);
+            if failed.is_empty() {
+                return Ok(());
+            }
+            let message = failed.join("; ");
+            Err(AgentError::Tool { tool, message })
+        }
+        done => done.map(drop),
+    }
+}
+
+/// The lines of a batch that failed, each with its complaint: "RTNETLINK answers: No such process; Command failed -:3".
+fn failed_lines(batch: &str, message: &str) -> Vec<String> {
+    let mut failed = Vec::new();
+    let mut complaint = Vec::new();
+    for part in message.split("; ") {
+        let Some(number) = part.strip_prefix("Command failed -:") else {
+            complaint.push(part);
+            continue;
+        };
+        let number: Option<usize> = number.parse().ok();
+        let line = number.and_then(|number| batch.lines().nth(number.checked_sub(1)?));
+        let (line, words) = (line.unwrap_or("-batch"), complaint.join("; "));
+        complaint.clear();
+        if !line.contains(" delete ") || !NOT_THERE.iter().any(|text| words.contains(text)) {
+            failed.push(format!("{line}: {words}"));
+        }
+    }
+    failed.extend(complaint.into_iter().map(str::to_owned));
+    failed
+}
+
 /// The answer to `read`, from the calling thread's namespace.
 pub fn read(sysctls: &[String], interfaces: &[String]) -> Result<Map<String, Value>, AgentError> {
     let mut held = Map::new();
@@ -311,4 +381,29 @@ fn features_json(features: &Features) -> Value {
         .iter()
         .map(|(name, feature)| (name.clone(), on_off(feature.on).into()));
     Value::Object(states.collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deleting_what_is_not_there_is_no_failure() {
+        let batch =
+            "rule delete priority 12\nroute delete 10.1.0.0/16 dev x\nlink set dev x mtu 9000 up\n";
+        let message = "RTNETLINK answers: No such file or directory; Command failed -:1; \
+                       RTNETLINK answers: No such process; Command failed -:2";
+        assert!(failed_lines(batch, message).is_empty());
+        let message = "RTNETLINK answers: No such file or directory; Command failed -:1; \
+                       RTNETLINK answers: Operation not permitted; Command failed -:2; \
+                       Error: mtu greater than device maximum.; Command failed -:3; out of memory";
+        assert_eq!(
+            failed_lines(batch, message),
+            [
+                "route delete 10.1.0.0/16 dev x: RTNETLINK answers: Operation not permitted",
+                "link set dev x mtu 9000 up: Error: mtu greater than device maximum.",
+                "out of memory",
+            ]
+        );
+    }
 }

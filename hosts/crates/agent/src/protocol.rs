@@ -23,13 +23,22 @@ pub struct Request {
 impl Request {
     /// Read one line.
     pub fn parse(line: &[u8]) -> Self {
-        match serde_json::from_slice::<Value>(line) {
-            Ok(message) => Self {
-                id: message.get("id").cloned().unwrap_or(Value::Null),
-                operation: Operation::deserialize(message).map_err(AgentError::from),
+        /// A request that is understood.
+        #[derive(Deserialize)]
+        struct Numbered {
+            #[serde(default)]
+            id: Value,
+            #[serde(flatten)]
+            operation: Operation,
+        }
+
+        match atoll_job::request(line) {
+            Ok(Numbered { id, operation }) => Self {
+                id,
+                operation: Ok(operation),
             },
             Err(error) => Self {
-                id: Value::Null,
+                id: error.id.clone().unwrap_or(Value::Null),
                 operation: Err(error.into()),
             },
         }
@@ -367,7 +376,7 @@ mod tests {
         assert_eq!(request.id, Value::from(4));
         assert_eq!(
             request.operation.unwrap_err().to_string(),
-            "not a request: missing field `job`"
+            "request `stop` is not understood: missing field `job`"
         );
         let request = Request::parse(b"{nonsense");
         assert_eq!(request.id, Value::Null);

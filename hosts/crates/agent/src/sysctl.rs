@@ -96,13 +96,16 @@ impl Written {
         own.flat_map(|there| there.was.clone()).collect()
     }
 
-    /// Restore everything; returns failures as messages.
+    /// Restore everything; returns failures as messages, and remembers their values.
     pub fn restore(&mut self) -> Vec<String> {
-        let undo = |there: WrittenThere| there.namespace.run(|| Ok(restore(&there.was)));
-        std::mem::take(&mut self.0)
-            .into_iter()
-            .flat_map(|there| undo(there).unwrap_or_default())
-            .collect()
+        let mut problems = Vec::new();
+        self.0.retain(|there| {
+            let restored = there.namespace.run(|| Ok(restore(&there.was)));
+            let failed = restored.unwrap_or_else(|error| vec![error.to_string()]);
+            problems.extend_from_slice(&failed);
+            !failed.is_empty()
+        });
+        problems
     }
 }
 

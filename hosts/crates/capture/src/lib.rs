@@ -22,7 +22,8 @@ use std::error::Error;
 /// # Errors
 /// A message for the user.
 pub fn run() -> Result<(), Box<dyn Error>> {
-    let line = Input::standard().first_line()?; // input that arrived with it is dropped: a capture takes no requests
-    let captured = Config::parse(&line).and_then(|config| session::capture(&config));
+    let mut input = Input::standard();
+    let line = input.first_line()?;
+    let captured = Config::parse(&line).and_then(|config| session::capture(&config, input));
     captured.map_err(CaptureError::boxed)
 }

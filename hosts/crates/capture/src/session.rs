@@ -6,7 +6,7 @@ use crate::error::CaptureError;
 use crate::file::CaptureFile;
 use crate::message::{Message, Tally};
 use atoll_job::clock::real_time_ns;
-use atoll_job::{discard, print};
+use atoll_job::{Input, print};
 use atoll_netio::capture::CaptureSocket;
 use atoll_netio::interface::Interface;
 use atoll_netio::privileges::{CapabilitySet, drop_capabilities};
@@ -27,7 +27,7 @@ const DRAIN_LIMIT: Duration = Duration::from_secs(2);
 /// # Errors
 /// `Configuration` when there is no such interface or it is down. What was captured before any other error is
 /// in the file.
-pub(crate) fn capture(config: &Config) -> Result<(), CaptureError> {
+pub(crate) fn capture(config: &Config, mut input: Input<io::Stdin>) -> Result<(), CaptureError> {
     let interface = find(&config.interface)?;
     let signals =
         atoll_netio::shutdown_signal::requests().map_err(CaptureError::of("wait for signals"))?;
@@ -53,8 +53,10 @@ pub(crate) fn capture(config: &Config) -> Result<(), CaptureError> {
     })?;
     let mut counters_at = Instant::now() + COUNTERS_EVERY;
     loop {
-        let input = io::stdin();
-        let (ready, stop) = wait(&session.socket, &signals, &input, counters_at)?;
+        input
+            .refuse_requests()
+            .map_err(CaptureError::of("write to standard output"))?;
+        let (ready, stop) = wait(&session.socket, &signals, &mut input, counters_at)?;
         session.take_in()?;
         if let Some(error) = ready.then(|| session.socket.take_error()).flatten() {
             session.drain()?;
@@ -91,7 +93,7 @@ fn find(name: &str) -> Result<Interface, CaptureError> {
 fn wait(
     socket: &CaptureSocket,
     signals: &impl AsFd,
-    input: &io::Stdin,
+    input: &mut Input<io::Stdin>,
     until: Instant,
 ) -> Result<(bool, bool), CaptureError> {
     let mut polled = [
@@ -101,11 +103,12 @@ fn wait(
     ];
     poll_for(&mut polled, until.saturating_duration_since(Instant::now()))?;
     let [socket, signal, input_ready] = polled.map(|one| !one.revents().is_empty());
-    Ok((
-        socket,
-        signal
-            || (input_ready && discard(input).map_err(CaptureError::of("read standard input"))?),
-    ))
+    if input_ready {
+        input
+            .read()
+            .map_err(CaptureError::of("read standard input"))?;
+    }
+    Ok((socket, signal || input.ended()))
 }
 
 fn poll_for(polled: &mut [PollFd<'_>], timeout: Duration) -> Result<(), CaptureError> {

@@ -165,19 +165,6 @@ pub(crate) enum Line {
         #[serde(flatten)]
         figures: Figures,
     },
-    #[serde(untagged)]
-    Refused(Refused),
-}
-
-/// The answer to a request that the coder does not know.
-#[derive(Debug, Serialize)]
-pub(crate) struct Refused {
-    #[serde(rename = "type")]
-    pub(crate) op: String,
-    pub(crate) id: u64,
-    pub(crate) t_ns: u64,
-    pub(crate) ok: bool,
-    pub(crate) error: String,
 }
 
 #[cfg(test)]
@@ -202,16 +189,10 @@ mod tests {
                 t_ns: 1,
                 figures,
             },
-            Line::Refused(Refused {
-                op: "reset".to_owned(),
-                id: 8,
-                t_ns: 1,
-                ok: false,
-                error: String::new(),
-            }),
             Line::Done { t_ns: 1, figures },
         ];
-        let known = examples("coder", "coder");
+        let mut known = examples("coder", "coder");
+        known.retain(|line| line["type"] != "reset"); // to a request that is not understood
         assert_eq!(said.len(), known.len());
         for (said, known) in said.iter().zip(known) {
             let said = serde_json::to_value(said).unwrap();

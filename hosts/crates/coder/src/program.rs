@@ -2,13 +2,13 @@
 //! The program that the frame engine runs: a router whose packets pass tunnels.
 
 use crate::config::{Config, Mac, Side, Signal};
-use crate::counters::{Figures, Line, Present, Refused, Sums};
+use crate::counters::{Figures, Line, Present, Sums};
 use crate::flow_table::FlowTable;
 use crate::ipv4::{self, Ipv4, UDP};
 use crate::lab_packets::is_of_testbed;
 use crate::outer;
 use crate::outlet::{Exit, Outlet};
-use crate::request::{self, Request};
+use crate::request::Request;
 use crate::stream::Delivery;
 use crate::tunnel::{Tunnel, says_congestion};
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
@@ -462,25 +462,12 @@ impl FrameProgram for Coder {
         self.sums.unread_packets += frames;
     }
 
-    fn parse(line: &str) -> serde_json::Result<Request> {
-        request::parse(line)
-    }
-
     fn on_request(&mut self, request: Request, now: Now, _out: &mut FrameOutput<()>) -> Line {
-        let t_ns = now.real_time_ns;
-        match request {
-            Request::Mark { id } => Line::Mark {
-                id,
-                t_ns,
-                figures: self.measurement(now),
-            },
-            Request::Mistaken { op, id, error } => Line::Refused(Refused {
-                op,
-                id,
-                t_ns,
-                ok: false,
-                error,
-            }),
+        let Request::Mark { id } = request;
+        Line::Mark {
+            id,
+            t_ns: now.real_time_ns,
+            figures: self.measurement(now),
         }
     }
 

@@ -40,6 +40,12 @@ pub enum PcapError {
         /// The length it claims.
         bytes: u32,
     },
+    /// An output that would replace its input.
+    #[error("{0}: is the capture itself; name another output")]
+    Input(String),
+    /// An output that is a device, a pipe or a directory.
+    #[error("{0}: is not a regular file")]
+    NotRegular(String),
     /// `--side` or `--without` is no prefix.
     #[error("{0:?} is not an IPv4 prefix such as 10.20.0.0/16")]
     Prefix(String),

@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Captures to fixed-size packet records: `atoll-host pcap records IN OUT [--side PREFIX] [--without PREFIX]`.
+//! Captures to fixed-size packet records: `atoll-host pcap records IN [OUT] [--side PREFIX] [--without PREFIX]`.
 //!
 //! One pass, one record a packet, memory per flow and not per packet. A frame goes
 //! [`reader`] (file format) -> [`packet`] (headers) -> [`flows`] (which connection, which bytes
@@ -17,13 +17,13 @@ mod senders;
 
 pub use error::PcapError;
 pub use record::{RECORD_BYTES, Record};
-pub use record_writer::{Done, Networks, Prefix, write_records};
+pub use record_writer::{Done, Networks, Prefix, count_records, write_records};
 
 use std::path::Path;
 
-const USAGE: &str = "usage: atoll-host pcap records IN.pcap[.zst] OUT.bin [--side 10.20.0.0/16] [--without 192.168.10.0/24]
+const USAGE: &str = "usage: atoll-host pcap records IN.pcap[.zst] [OUT.bin] [--side 10.20.0.0/16] [--without 192.168.10.0/24]
 
-Writes one 64-byte record for each IPv4 packet of a capture (docs/contracts.md, \"flows and pcap\");
+Writes one 64-byte record for each IPv4 packet of a capture (docs/contracts.md, \"flows and pcap\"); without OUT.bin it only counts;
 --side is the island's prefix: packets to it have to_island = 1;
 --without is the network of in-band control: packets between two of its addresses are left out.
 
@@ -32,7 +32,7 @@ Example: atoll-host pcap records island.pcap.zst island.bin --side 10.20.0.0/16"
 /// `atoll-host pcap`: the last line of standard output is a summary as JSON.
 ///
 /// # Errors
-/// A message for the user. `OUT` is removed then.
+/// A message for the user. `OUT` is as before then.
 pub fn run(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
     let words: Vec<&str> = args.iter().map(String::as_str).collect();
     if let ["--help" | "-h"] | ["records", "--help" | "-h"] = words[..] {
@@ -60,10 +60,11 @@ pub fn run(args: &[String]) -> Result<(), Box<dyn std::error::Error>> {
             return Err(USAGE.into());
         }
     }
-    let [input, output] = files[..] else {
-        return Err(USAGE.into());
+    let done = match files[..] {
+        [input] => count_records(input, networks)?,
+        [input, output] => write_records(input, output, networks)?,
+        _ => return Err(USAGE.into()),
     };
-    let done = write_records(input, output, networks)?;
     println!("{}", serde_json::to_string(&done)?);
     Ok(())
 }

@@ -9,8 +9,9 @@ use crate::record::Record;
 use crate::senders::{Sender, Senders};
 use serde::Serialize;
 use std::fs::{self, File};
-use std::io::{BufWriter, Write};
+use std::io::{self, BufWriter, Write};
 use std::net::Ipv4Addr;
+use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::str::FromStr;
 
@@ -84,28 +85,50 @@ impl Networks {
     }
 }
 
-/// Decode the capture `input` into the file `output`, which is removed again when that fails.
+/// Decode the capture `input` into the file `output`, which is replaced only if all of `input` was decoded.
 ///
 /// # Errors
-/// When either file cannot be used or `input` is no Ethernet capture.
+/// When either file cannot be used, `input` is no Ethernet capture, or `output` is `input` or not a regular file.
 pub fn write_records(input: &Path, output: &Path, networks: Networks) -> Result<Done, PcapError> {
     let reader = Reader::open(input)?;
     let name = output.display().to_string();
-    let file = File::create(output).map_err(PcapError::file(&name))?;
-    let outcome = decode(reader, file, &name, networks);
+    if let Ok(present) = fs::metadata(output) {
+        let read = fs::metadata(input).map_err(PcapError::file(&input.display().to_string()))?;
+        if (present.dev(), present.ino()) == (read.dev(), read.ino()) {
+            return Err(PcapError::Input(name));
+        }
+        if !present.is_file() {
+            return Err(PcapError::NotRegular(name));
+        }
+    }
+    let mut part = output.as_os_str().to_owned();
+    part.push(format!(".{}.part", std::process::id()));
+    let file = File::create_new(&part).map_err(PcapError::file(&name))?;
+    let outcome = decode(reader, file, &name, networks).and_then(|done| {
+        fs::rename(&part, output).map_err(PcapError::file(&name))?;
+        Ok(done)
+    });
     if outcome.is_err() {
-        fs::remove_file(output).ok();
+        fs::remove_file(part).ok();
     }
     outcome
 }
 
+/// Decode the capture `input` and write nothing.
+///
+/// # Errors
+/// As of [`write_records`].
+pub fn count_records(input: &Path, networks: Networks) -> Result<Done, PcapError> {
+    decode(Reader::open(input)?, io::sink(), "", networks)
+}
+
 fn decode(
     mut reader: Reader,
-    file: File,
+    output: impl Write,
     name: &str,
     networks: Networks,
 ) -> Result<Done, PcapError> {
-    let mut writer = BufWriter::with_capacity(1 << 20, file);
+    let mut writer = BufWriter::with_capacity(1 << 20, output);
     let mut flows = Flows::default();
     let mut senders = Senders::default();
     let mut done = Done::default();
@@ -164,6 +187,7 @@ fn record_of(packet: &Packet, t_ns: i64, flows: &mut Flows, side: Option<Prefix>
 mod tests {
     use super::*;
     use crate::packet::tests::{frame, tcp};
+    use std::path::PathBuf;
 
     fn capture(frames: &[Vec<u8>]) -> Vec<u8> {
         let mut file = Vec::new();
@@ -259,6 +283,70 @@ mod tests {
         }
         fs::remove_file(&input).unwrap();
         fs::remove_file(&output).unwrap();
+    }
+
+    /// A folder with `a.pcap`, a capture of one packet, and `damaged.pcap`, whose second frame is impossible.
+    fn folder(name: &str) -> PathBuf {
+        let folder = std::env::temp_dir().join(format!("atoll-{name}-{}", std::process::id()));
+        fs::create_dir(&folder).unwrap();
+        let whole = capture(&[frame(&[], 0, 99, 0, &[])]);
+        fs::write(folder.join("a.pcap"), &whole).unwrap();
+        fs::write(
+            folder.join("damaged.pcap"),
+            [&whole[..], &[0xff; 16]].concat(),
+        )
+        .unwrap();
+        folder
+    }
+
+    #[test]
+    fn a_file_that_is_not_regular_is_neither_written_nor_removed() {
+        let folder = folder("device");
+        let link = folder.join("null"); // of the device, an error could remove this link alone
+        std::os::unix::fs::symlink("/dev/null", &link).unwrap();
+        for input in ["a.pcap", "damaged.pcap"] {
+            let error = write_records(&folder.join(input), &link, Networks::default()).unwrap_err();
+            assert!(
+                error.to_string().ends_with("null: is not a regular file"),
+                "{error}"
+            );
+            assert!(link.is_symlink());
+        }
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn an_error_leaves_the_output_of_before_and_no_other_file() {
+        let folder = folder("before");
+        let output = folder.join("out.bin");
+        fs::write(&output, "before").unwrap();
+        write_records(&folder.join("damaged.pcap"), &output, Networks::default()).unwrap_err();
+        assert_eq!(fs::read(&output).unwrap(), b"before");
+        assert_eq!(fs::read_dir(&folder).unwrap().count(), 3);
+        fs::remove_dir_all(folder).unwrap();
+    }
+
+    #[test]
+    fn a_capture_is_not_replaced_by_its_own_records() {
+        let folder = folder("same");
+        let input = folder.join("a.pcap");
+        let before = fs::read(&input).unwrap();
+        let other_name = folder
+            .join("../")
+            .join(folder.file_name().unwrap())
+            .join("a.pcap");
+        fs::hard_link(&input, folder.join("hard.pcap")).unwrap();
+        for output in [&input, &other_name, &folder.join("hard.pcap")] {
+            let error = write_records(&input, output, Networks::default()).unwrap_err();
+            assert!(
+                error
+                    .to_string()
+                    .ends_with("is the capture itself; name another output"),
+                "{error}"
+            );
+            assert_eq!(fs::read(&input).unwrap(), before);
+        }
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]

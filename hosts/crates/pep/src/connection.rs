@@ -169,12 +169,6 @@ impl Connection {
         self.is_unopened && self.client.as_ref().is_some_and(|client| client.readable)
     }
 
-    /// Whether its client has not completed its handshake, and nothing else is awaited.
-    pub(crate) fn is_half_open(&self) -> bool {
-        let is_unopened = self.is_unopened && self.client.is_none();
-        matches!(self.stage, Stage::Accepting) || (is_unopened && self.is_pending())
-    }
-
     /// Read the client's first data; whether there are any.
     pub(crate) fn take_first(&mut self, plumbing: &mut Plumbing) -> bool {
         if let Some(client) = &mut self.client {

@@ -12,6 +12,7 @@ pub(crate) struct Sums {
     pub unreachable_connections: u64,
     pub unanswered_connections: u64,
     pub unaccepted_connections: u64,
+    pub evicted_connections: u64,
     pub ignored_syns: u64,
     pub to_island_bytes: u64,
     pub to_world_bytes: u64,
@@ -32,6 +33,7 @@ sums!(Sums {
     unreachable_connections,
     unanswered_connections,
     unaccepted_connections,
+    evicted_connections,
     ignored_syns,
     to_island_bytes,
     to_world_bytes,
@@ -51,6 +53,7 @@ sums!(Sums {
 pub(crate) struct Present {
     pub open_connections: u64,
     pub pending_connections: u64,
+    pub pending_of_a_server: u64,
     pub held_bytes: u64,
     pub held_max_bytes: u64,
     pub buffered_bytes: u64,

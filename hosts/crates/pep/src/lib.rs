@@ -13,6 +13,7 @@ mod error;
 mod first_segment;
 mod learned_servers;
 mod multiplex;
+mod pending;
 mod proxy;
 mod refusal;
 mod request;

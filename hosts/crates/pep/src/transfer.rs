@@ -162,8 +162,8 @@ impl Direction {
         self.passed_bytes += taken as u64;
         plumbing.buffered_bytes -= taken as u64;
         self.rest.drain(..taken);
-        if self.rest.is_empty() {
-            self.rest = VecDeque::new();
+        if self.rest.len() <= self.rest.capacity() / 4 {
+            self.rest.shrink_to(2 * self.rest.len());
         }
     }
 

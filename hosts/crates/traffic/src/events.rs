@@ -2,7 +2,7 @@
 //! One epoll loop for everything a job waits for: its sockets, the next instant, and the word to stop.
 
 use crate::error::TrafficError;
-use atoll_job::discard;
+use crate::job::Input;
 use rustix::buffer::spare_capacity;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
@@ -43,7 +43,7 @@ pub struct Events {
 #[derive(Debug)]
 struct Stop {
     _signals: OwnedFd,
-    input_ended: bool,
+    input: Input,
 }
 
 impl Events {
@@ -67,11 +67,11 @@ impl Events {
         })
     }
 
-    /// A loop that also watches termination signals and the end of standard input.
+    /// A loop that also watches termination signals and standard input, whose requests it refuses.
     ///
     /// # Errors
     /// If the process has no descriptors left.
-    pub fn of_job() -> Result<Self, TrafficError> {
+    pub fn of_job(mut input: Input) -> Result<Self, TrafficError> {
         let mut events = Self::new()?;
         let signals = atoll_netio::shutdown_signal::requests()?;
         epoll::add(
@@ -80,20 +80,26 @@ impl Events {
             EventData::new_u64(SIGNALS),
             EventFlags::IN,
         )?;
-        let input_ended = match epoll::add(
+        match epoll::add(
             &events.epoll,
-            io::stdin(),
+            &input,
             EventData::new_u64(INPUT),
             EventFlags::IN,
         ) {
-            Ok(()) => false,
-            // A regular file: nothing to wait for, the configuration was all of it.
-            Err(Errno::PERM) => true,
+            Ok(()) => {}
+            // A regular file: nothing to wait for.
+            Err(Errno::PERM) => {
+                while !input.ended() {
+                    input
+                        .read()
+                        .map_err(|error| TrafficError::of("read standard input", &error))?;
+                }
+            }
             Err(error) => return Err(error.into()),
-        };
+        }
         events.stop = Some(Stop {
             _signals: signals,
-            input_ended,
+            input,
         });
         Ok(events)
     }
@@ -144,8 +150,13 @@ impl Events {
         ready: &mut Vec<Event>,
         until_ns: Option<u64>,
     ) -> Result<Wake, TrafficError> {
-        if self.stop.as_ref().is_some_and(|stop| stop.input_ended) {
-            return Ok(Wake::Stop);
+        if let Some(stop) = &mut self.stop {
+            stop.input
+                .refuse_requests()
+                .map_err(|error| TrafficError::of("write to standard output", &error))?;
+            if stop.input.ended() {
+                return Ok(Wake::Stop);
+            }
         }
         self.arm(until_ns)?;
         ready.clear();
@@ -157,7 +168,13 @@ impl Events {
         for event in &*ready {
             match event.data.u64() {
                 SIGNALS => wake = Wake::Stop,
-                INPUT if input_ended()? => wake = Wake::Stop,
+                INPUT => {
+                    if let Some(stop) = &mut self.stop {
+                        stop.input
+                            .read()
+                            .map_err(|error| TrafficError::of("read standard input", &error))?;
+                    }
+                }
                 TIMER => self.fired = true,
                 _ => {}
             }
@@ -189,11 +206,6 @@ impl Events {
         self.fired = false;
         Ok(())
     }
-}
-
-/// Discard pending standard input; returns whether it has ended.
-fn input_ended() -> Result<bool, TrafficError> {
-    discard(io::stdin()).map_err(|error| TrafficError::of("read standard input", &error))
 }
 
 #[cfg(test)]

@@ -2,22 +2,25 @@
 //! A job's life ([`atoll_job`]) with the errors of this crate.
 
 use crate::error::TrafficError;
-use atoll_job::Input;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
+use std::io::Stdin;
 
 pub use atoll_job::log_line;
 
-/// The configuration in the first line of standard input. Input that arrived with it is dropped: these jobs take no
-/// requests.
+/// Standard input.
+pub type Input = atoll_job::Input<Stdin>;
+
+/// The configuration in the first line of standard input, and the input after it.
 ///
 /// # Errors
 /// If the line is missing or no JSON, or if a field is missing, unknown or of the wrong type.
-pub fn configuration<T: DeserializeOwned>() -> Result<T, TrafficError> {
-    let line = Input::standard()
+pub fn configuration<T: DeserializeOwned>() -> Result<(T, Input), TrafficError> {
+    let mut input = Input::standard();
+    let line = input
         .first_line()
         .map_err(|error| TrafficError::of("read the configuration from standard input", &error))?;
-    parse(&line)
+    Ok((parse(&line)?, input))
 }
 
 /// A configuration from its JSON.

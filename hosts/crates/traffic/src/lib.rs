@@ -22,6 +22,7 @@ mod transfer;
 mod udp;
 
 use error::TrafficError;
+use job::Input;
 use std::error::Error;
 
 /// `atoll-host serve`.
@@ -81,9 +82,9 @@ pub fn run_flows(arguments: &[String]) -> Result<(), Box<dyn Error>> {
 }
 
 fn run<C: serde::de::DeserializeOwned>(
-    job: impl FnOnce(&C) -> Result<(), TrafficError>,
+    job: impl FnOnce(&C, Input) -> Result<(), TrafficError>,
 ) -> Result<(), Box<dyn Error>> {
     job::configuration()
-        .and_then(|config| job(&config))
+        .and_then(|(config, input)| job(&config, input))
         .map_err(TrafficError::boxed)
 }

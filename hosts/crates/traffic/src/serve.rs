@@ -10,7 +10,7 @@
 use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::{emit, log_line};
+use crate::job::{Input, emit, log_line};
 use crate::socket::{is_not_ready, listen, raise_descriptor_limit};
 use rustix::event::epoll::EventFlags;
 use rustix::io::Errno;
@@ -79,7 +79,7 @@ struct Counters {
 ///
 /// # Errors
 /// If the address is taken or the congestion control refused.
-pub fn serve(config: &ServeConfig) -> Result<(), TrafficError> {
+pub fn serve(config: &ServeConfig, input: Input) -> Result<(), TrafficError> {
     if config
         .write_rate_bit_s
         .is_some_and(|rate_bit_s| rate_bit_s < WRITE_RATE_MIN_BIT_S)
@@ -98,7 +98,7 @@ pub fn serve(config: &ServeConfig) -> Result<(), TrafficError> {
         // this program is not woken for it.
         atoll_netio::tcp_options::set_max_pacing_rate(&listener, rate_bit_s / 8)?;
     }
-    let mut events = Events::of_job()?;
+    let mut events = Events::of_job(input)?;
     events.add(&listener, LISTENER, EventFlags::IN)?;
     emit(&Message::Ready {
         listen: listener.local_addr()?,

@@ -7,7 +7,7 @@
 use crate::clock::{SECOND_NS, monotonic_at, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::emit;
+use crate::job::{Input, emit};
 use crate::socket::{check_congestion_control, connect, is_not_ready, listen};
 use rustix::event::epoll::EventFlags;
 use rustix::net::{SocketFlags, accept_with};
@@ -108,16 +108,16 @@ struct Received {
 ///
 /// # Errors
 /// If the connection cannot be made or breaks (after `done` with the bytes so far).
-pub fn transfer(config: &TransferConfig) -> Result<(), TrafficError> {
+pub fn transfer(config: &TransferConfig, input: Input) -> Result<(), TrafficError> {
     match config {
-        TransferConfig::Send(config) => send(config),
-        TransferConfig::Receive(config) => receive(config),
+        TransferConfig::Send(config) => send(config, input),
+        TransferConfig::Receive(config) => receive(config, input),
     }
 }
 
-fn send(config: &SendConfig) -> Result<(), TrafficError> {
+fn send(config: &SendConfig, input: Input) -> Result<(), TrafficError> {
     let listener = listen(config.listen, 1, Some(&config.congestion_control))?;
-    let mut events = Events::of_job()?;
+    let mut events = Events::of_job(input)?;
     events.add(&listener, SOCKET, EventFlags::IN)?;
     emit(&Message::Ready {
         listen: Some(listener.local_addr()?),
@@ -188,11 +188,11 @@ fn woken_to_stop(events: &mut Events) -> io::Result<bool> {
     Ok(wake == Wake::Stop)
 }
 
-fn receive(config: &ReceiveConfig) -> Result<(), TrafficError> {
+fn receive(config: &ReceiveConfig, input: Input) -> Result<(), TrafficError> {
     if let Some(name) = &config.congestion_control {
         check_congestion_control(name)?;
     }
-    let mut events = Events::of_job()?;
+    let mut events = Events::of_job(input)?;
     emit(&Message::Ready { listen: None })?;
 
     let mut received = Received::default();

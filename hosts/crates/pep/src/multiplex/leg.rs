@@ -73,9 +73,8 @@ pub(crate) struct Leg {
     end: Option<End>,
     /// Received, no whole frame yet.
     incoming: Vec<u8>,
+    /// Frames, whole or the rest of the first one, that the socket has not taken.
     outgoing: Vec<u8>,
-    /// Of those, sent.
-    sent_bytes: usize,
     /// To be sent before any stream has a turn.
     padding_bytes: usize,
     /// Slots of connections by the numbers of their streams.
@@ -108,7 +107,6 @@ impl Leg {
             end: None,
             incoming: Vec::new(),
             outgoing: Vec::new(),
-            sent_bytes: 0,
             padding_bytes: 0,
             streams: HashMap::new(),
             waiting: VecDeque::new(),
@@ -196,7 +194,6 @@ impl Leg {
         self.renewal = Renewal::new();
         self.incoming = Vec::new();
         self.outgoing = Vec::new();
-        self.sent_bytes = 0;
         self.padding_bytes = 0;
         self.retry_at_ns = None;
         self.waiting.clear();
@@ -337,7 +334,7 @@ impl Leg {
     }
 
     pub(crate) fn unsent_bytes(&self) -> usize {
-        self.outgoing.len() - self.sent_bytes
+        self.outgoing.len()
     }
 
     /// Whether it is to be read.
@@ -390,13 +387,12 @@ impl Leg {
         let Some(end) = &mut self.end else {
             return false;
         };
-        while end.writable && self.sent_bytes < self.outgoing.len() {
-            let bytes = &self.outgoing[self.sent_bytes..];
+        while end.writable && !self.outgoing.is_empty() {
             let sent = end
                 .descriptor()
-                .and_then(|socket| send(socket, bytes, SendFlags::NOSIGNAL));
+                .and_then(|socket| send(socket, &self.outgoing, SendFlags::NOSIGNAL));
             match sent {
-                Ok(taken) => self.sent_bytes += taken,
+                Ok(taken) => drop(self.outgoing.drain(..taken)),
                 Err(Errno::AGAIN) => {
                     end.writable = false;
                     self.retry_at_ns = self.retry_pause_ns.map(|pause_ns| now_ns + pause_ns);
@@ -408,12 +404,7 @@ impl Leg {
                 }
             }
         }
-        if self.sent_bytes == self.outgoing.len() {
-            self.outgoing.clear();
-            self.sent_bytes = 0;
-            return end.writable;
-        }
-        false
+        end.writable && self.outgoing.is_empty()
     }
 
     /// Read what has come, a bounded amount; none if there is nothing. The bytes go back to [`Leg::keep`].

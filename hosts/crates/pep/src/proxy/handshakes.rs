@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! From a client's first segment to a connection that is established on both sides, or refused.
 
-use super::{ACCEPTING_NS, FIRST_DATA_NS, HALF_OPEN_NS, Proxy, TAKEN_PER_TURN};
+use super::{ACCEPTING_NS, FIRST_DATA_NS, Proxy, TAKEN_PER_TURN};
 use crate::config::{Mode, Side};
 use crate::connection::{Addresses, Connection, Stage};
 use crate::end::{End, Peer};
@@ -10,8 +10,8 @@ use crate::multiplex::leg::Leg;
 use crate::refusal::Refusal;
 use crate::sockets::{Entrance, connect};
 use socket2::{SockAddr, Socket};
-use std::cmp::Reverse;
 use std::io;
+use std::net::SocketAddrV4;
 
 impl Proxy {
     /// A client asks for a connection.
@@ -38,7 +38,7 @@ impl Proxy {
             }
             return;
         }
-        if !self.admits || !self.has_room(now_ns) {
+        if !self.admits || !self.has_room(first.server, now_ns) {
             self.sums.ignored_syns += 1;
             return;
         }
@@ -88,9 +88,10 @@ impl Proxy {
         of(side).contains(client.ip()) && of(side.opposite()).contains(server.ip())
     }
 
-    /// Whether another connection may begin.
-    pub(super) fn has_room(&mut self, now_ns: u64) -> bool {
-        let has_room = self.pending < self.config.pending_max as u64 || self.make_room(now_ns);
+    /// Whether another connection to `server` may begin.
+    pub(super) fn has_room(&mut self, server: SocketAddrV4, now_ns: u64) -> bool {
+        let has_room =
+            self.pending.len() < self.config.pending_max || self.make_room(server, now_ns);
         // A multiplexed connection has one socket of its own.
         let streams: usize = self.legs.iter().map(Leg::streams).sum();
         let sockets = 2 * self.connections.len() - streams;
@@ -111,22 +112,18 @@ impl Proxy {
         let until_ns = now_ns + self.config.handshake_ns;
         let connection = Connection::new(self.ids, addresses, of, server, (now_ns, until_ns));
         let slot = self.connections.insert(connection);
+        self.pending.add(slot, &self.connections[slot]);
         self.slots.insert(addresses, slot);
-        self.handshakes.push(Reverse((until_ns, slot, self.ids)));
-        self.pending += 1;
     }
 
-    /// Give up the connection whose client has not completed its handshake for the longest time; whether there is one.
-    fn make_room(&mut self, now_ns: u64) -> bool {
-        let half_open = self
-            .connections
-            .iter()
-            .filter(|(_, one)| one.is_half_open() && now_ns >= one.began_ns + HALF_OPEN_NS);
-        let Some((slot, _)) = half_open.min_by_key(|(_, one)| one.began_ns) else {
-            return false;
-        };
-        self.give_up(slot);
-        true
+    /// Give up a pending connection for another one to `server`; whether there is one to give up.
+    fn make_room(&mut self, server: SocketAddrV4, now_ns: u64) -> bool {
+        let evicted = self.pending.to_evict(server, now_ns);
+        if let Some(slot) = evicted {
+            self.sums.evicted_connections += 1;
+            self.give_up(slot);
+        }
+        evicted.is_some()
     }
 
     /// Let the kernel shake hands with the client.
@@ -250,8 +247,8 @@ impl Proxy {
 
     fn establish(&mut self, slot: usize, now_ns: u64) {
         let connection = &mut self.connections[slot];
+        self.pending.remove(slot, connection);
         connection.stage = Stage::Open;
-        self.pending -= 1;
         self.sums.connections += 1;
         if connection.stream.is_some() {
             self.sums.multiplexed_connections += 1;
@@ -271,9 +268,8 @@ impl Proxy {
                 if connection.client.is_some() {
                     self.establish(slot, now_ns);
                 } else {
-                    connection.until_ns = connection.until_ns.min(now_ns + ACCEPTING_NS);
-                    let entry = (connection.until_ns, slot, connection.id);
-                    self.handshakes.push(Reverse(entry));
+                    let until_ns = connection.until_ns.min(now_ns + ACCEPTING_NS);
+                    self.pending.end_at(slot, connection, until_ns);
                 }
             }
             Err(refusal) => {
@@ -304,22 +300,15 @@ impl Proxy {
     }
 
     fn end_pending(&mut self, slot: usize) {
-        self.pending -= 1;
+        self.pending.remove(slot, &self.connections[slot]);
         self.end(slot);
     }
 
     /// Give up connections that were not established in time.
     pub(super) fn expire(&mut self, now_ns: u64) {
-        while let Some(&Reverse((until_ns, slot, id))) = self.handshakes.peek() {
-            if now_ns < until_ns {
-                return;
-            }
-            self.handshakes.pop();
-            let connection = self.connections.get(slot).filter(|one| one.id == id);
-            if connection.is_some_and(Connection::is_pending) {
-                self.sums.unanswered_connections += 1;
-                self.end_pending(slot);
-            }
+        while let Some(slot) = self.pending.expired(now_ns) {
+            self.sums.unanswered_connections += 1;
+            self.end_pending(slot);
         }
     }
 }

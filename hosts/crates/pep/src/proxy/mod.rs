@@ -19,8 +19,8 @@ use crate::first_segment::FirstSegment;
 use crate::learned_servers::LearnedServers;
 use crate::multiplex::credit::Budget;
 use crate::multiplex::leg::{self, Leg};
+use crate::pending::Pending;
 use crate::refusal::Refusal;
-use crate::request::parse;
 use crate::sockets::{Entrance, multiplexed_unsent_bytes, open};
 use crate::transfer::Plumbing;
 use atoll_job::clock::{monotonic_ns, real_time_ns};
@@ -32,8 +32,7 @@ use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
 use rustix::io::Errno;
 use rustix::process::{Resource, Rlimit, getrlimit, setrlimit};
 use slab::Slab;
-use std::cmp::Reverse;
-use std::collections::{BTreeSet, BinaryHeap, HashMap, HashSet, VecDeque};
+use std::collections::{BTreeSet, HashMap, HashSet, VecDeque};
 use std::io;
 use std::net::Ipv4Addr;
 use std::time::Duration;
@@ -45,10 +44,6 @@ const LOOK_NS: u64 = 10_000_000;
 
 /// Taken from one socket in one turn of the loop.
 const TAKEN_PER_TURN: usize = 256;
-
-/// A client that has not completed its handshake by then makes room for others, when too many are pending: twice the time
-/// after which a lost SYN is repeated, and the round trip of a satellite.
-const HALF_OPEN_NS: u64 = 3_000_000_000;
 
 /// A client that has not completed its handshake by then is gone: the kernel has repeated the SYN-ACK as often as `sockets`
 /// lets it. A client that is slow all the same repeats its SYN, which begins a new connection.
@@ -109,14 +104,12 @@ struct Proxy {
     /// Whether clients may begin connections.
     admits: bool,
     ids: u64,
-    pending: u64,
-    /// Until when, slots and ids of connections that were pending.
-    handshakes: BinaryHeap<Reverse<(u64, usize, u64)>>,
+    pending: Pending,
     /// Until when, slots and ids of connections whose clients' first data are awaited, in order.
     unopened: VecDeque<(u64, usize, u64)>,
     /// Those with something to do.
     queue: VecDeque<usize>,
-    waiting_for_memory: Vec<usize>,
+    waiting_for_memory: BTreeSet<usize>,
     resetting: BTreeSet<usize>,
     /// When those are looked at next.
     look_at_ns: u64,
@@ -149,8 +142,12 @@ impl Proxy {
         Self::at(entrances, config)
     }
 
-    fn at(entrances: Vec<Entrance>, config: Config) -> Result<Self, PepError> {
+    fn at(entrances: Vec<Entrance>, mut config: Config) -> Result<Self, PepError> {
         let descriptors = raise_descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
+        let sockets_max = usize::try_from(descriptors).unwrap_or(usize::MAX);
+        // A half of all, so that servers that do not answer leave room to those that do.
+        let half = (config.connections_max / 2).min(sockets_max / 4);
+        config.pending_max = config.pending_max.min(half).max(1);
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(PepError::of("open an epoll"))?;
         let streams_bytes = config.between.map_or(0, |_| STREAMS_BYTES);
         let stream_max = config.between.map_or(0, |between| between.stream_bytes);
@@ -166,15 +163,14 @@ impl Proxy {
             hosts: Side::BOTH.map(|side| config.hosts.of(side).iter().copied().collect()),
             entrances,
             connections: Slab::new(),
-            sockets_max: usize::try_from(descriptors).unwrap_or(usize::MAX),
+            sockets_max,
             slots: HashMap::new(),
             admits: true,
             ids: 0,
-            pending: 0,
-            handshakes: BinaryHeap::new(),
+            pending: Pending::default(),
             unopened: VecDeque::new(),
             queue: VecDeque::new(),
-            waiting_for_memory: Vec::new(),
+            waiting_for_memory: BTreeSet::new(),
             resetting: BTreeSet::new(),
             look_at_ns: 0,
             over: Vec::new(),
@@ -225,8 +221,11 @@ impl Proxy {
                     token => self.note(token, flags, now_ns),
                 }
             }
-            while let Some(request) = input.next_request(parse) {
-                self.obey(request, output, now_ns);
+            while let Some(request) = input.next_request() {
+                match request {
+                    Ok(request) => self.obey(request, output, now_ns),
+                    Err(refusal) => output.line(&refusal),
+                }
             }
             if input.ended() {
                 return Ok(());
@@ -384,7 +383,9 @@ impl Proxy {
             match next {
                 Next::Wait => {}
                 Next::Continue => self.enqueue(slot),
-                Next::WaitForMemory => self.waiting_for_memory.push(slot),
+                Next::WaitForMemory => {
+                    self.waiting_for_memory.insert(slot);
+                }
                 Next::Look => {
                     self.resetting.insert(slot);
                 }

@@ -35,7 +35,8 @@ impl Proxy {
         let established = self.connections.iter().map(|(_, connection)| connection);
         let mut rtts = [Vec::new(), Vec::new()];
         let mut present = Present {
-            pending_connections: self.pending,
+            pending_connections: self.pending.len() as u64,
+            pending_of_a_server: self.pending.most_of_a_server() as u64,
             buffered_bytes: self.plumbing.buffered_bytes,
             multiplexes: self.multiplexes(),
             multiplex_rtt_ns: self.multiplex_rtt_ns(),
@@ -103,7 +104,6 @@ impl Proxy {
             Request::Connections { id, limit } => {
                 ("connections".to_owned(), id, self.list(limit, now_ns))
             }
-            Request::Mistaken { op, id, error } => (op, id, Content::Error { error }),
         };
         output.line(&Answer {
             op,

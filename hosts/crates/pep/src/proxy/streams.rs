@@ -103,7 +103,7 @@ impl Proxy {
         if !self.are_hosts(between.side, addresses) || self.slots.contains_key(&addresses) {
             return Err(Refusal::Unanswered);
         }
-        if !self.has_room(now_ns) {
+        if !self.has_room(server, now_ns) {
             self.sums.ignored_syns += 1;
             return Err(Refusal::Unanswered);
         }

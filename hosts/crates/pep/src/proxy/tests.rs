@@ -95,8 +95,8 @@ impl Bench {
         let connection = &mut proxy.connections[slot];
         let watched = End::watch(&proxy.plumbing.epoll, socket, slot, Peer::Client);
         connection.client = Some(watched.unwrap());
+        proxy.pending.remove(slot, connection);
         connection.stage = Stage::Open;
-        proxy.pending -= 1;
         let id = connection.stream.as_ref().unwrap().id;
         self.settle();
         (client, slot, id)
@@ -106,7 +106,7 @@ impl Bench {
     fn accepted_early(&mut self) -> (TcpStream, u32) {
         let (client, slot, id) = self.connection();
         let proxy = &mut self.proxy;
-        proxy.pending += 1;
+        proxy.pending.add(slot, &proxy.connections[slot]);
         proxy.connections[slot].stage = Stage::Connecting {
             first: None,
             released: true,
@@ -452,6 +452,23 @@ fn a_peer_that_does_not_read_is_not_read() {
         bench.turn(monotonic_ns());
         let heard = bench.heard();
         answers += heard.iter().filter(|(_, name)| name == "Refused").count();
+    }
+}
+
+#[test]
+fn what_was_sent_takes_no_memory_although_more_always_waits() {
+    const SENT: usize = 64 * LONG.len();
+    let mut bench = Bench::up();
+    let (mut client, _, id) = bench.connection();
+    bench.say(&[(id, Said::Credit(SENT as u32))]);
+    client.set_nonblocking(true).unwrap();
+    let mut received = 0;
+    while received < SENT / 2 {
+        while client.write(&LONG).is_ok() {}
+        bench.turn(monotonic_ns());
+        received += bench.peer.read(&mut [0; 4096]).unwrap_or(0);
+        let memory = bench.proxy.legs[0].outgoing().capacity();
+        assert!(memory <= SENT / 4, "{memory} after {received} bytes");
     }
 }
 

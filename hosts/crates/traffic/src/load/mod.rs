@@ -19,7 +19,7 @@ mod flow_log;
 use crate::clock::{SECOND_NS, monotonic_at, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::{emit, log_line};
+use crate::job::{Input, emit, log_line};
 use crate::socket::{check_congestion_control, raise_descriptor_limit};
 use atoll_netio::privileges::{CapabilitySet, drop_capabilities};
 use channel_set::ChannelSet;
@@ -70,7 +70,7 @@ struct Counters {
 ///
 /// # Errors
 /// If the configuration is wrong, the congestion control refused, or the flow log cannot be written.
-pub fn load(config: &LoadConfig) -> Result<(), TrafficError> {
+pub fn load(config: &LoadConfig, input: Input) -> Result<(), TrafficError> {
     let (demand, changes) = config.validated()?;
     let channels = config.every_channel().len();
     check_congestion_control(&config.congestion_control)?;
@@ -83,7 +83,7 @@ pub fn load(config: &LoadConfig) -> Result<(), TrafficError> {
     }
     let log = FlowLog::create(&config.flow_log)?;
     drop_capabilities(CapabilitySet::DAC_OVERRIDE)?; // only the file may be anywhere
-    let events = Events::of_job()?;
+    let events = Events::of_job(input)?;
     emit(&Message::Ready)?;
 
     let mut client = Client {

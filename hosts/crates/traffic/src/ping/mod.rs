@@ -11,7 +11,7 @@ mod socket;
 use crate::clock::{monotonic_at, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::{emit, log_line};
+use crate::job::{Input, emit, log_line};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
 use series::{Lost, PingReply, Series, SeriesFigures};
@@ -132,10 +132,10 @@ enum Message<'a> {
 ///
 /// # Errors
 /// If the configuration is wrong or raw sockets are not allowed.
-pub fn ping(config: &PingConfig) -> Result<(), TrafficError> {
+pub fn ping(config: &PingConfig, input: Input) -> Result<(), TrafficError> {
     config.validate()?;
     let socket = PingSocket::open()?;
-    let mut events = Events::of_job()?;
+    let mut events = Events::of_job(input)?;
     events.add(&socket, SOCKET, EventFlags::IN)?;
     emit(&Message::Ready)?;
 

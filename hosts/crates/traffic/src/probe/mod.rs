@@ -8,7 +8,7 @@ mod socket;
 use crate::clock::{monotonic_at, monotonic_ns};
 use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::{emit, log_line};
+use crate::job::{Input, emit, log_line};
 use probe_header::{ICMP, Probe, ProbeHeader};
 use rustix::event::epoll::{Event, EventFlags};
 use serde::{Deserialize, Serialize};
@@ -104,11 +104,11 @@ enum Message<'a> {
 ///
 /// # Errors
 /// If the configuration is wrong or raw sockets are not allowed.
-pub fn probe(config: &ProbeConfig) -> Result<(), TrafficError> {
+pub fn probe(config: &ProbeConfig, input: Input) -> Result<(), TrafficError> {
     config.validate()?;
     let watcher = Watcher::open(config.session, &config.promiscuous)?;
     let sender = config.address.map(|_| Sender::open()).transpose()?;
-    let mut events = Events::of_job()?;
+    let mut events = Events::of_job(input)?;
     events.add(&watcher, ARRIVALS, EventFlags::IN)?;
     emit(&Message::Ready)?;
     let mut prober = Prober {

@@ -10,6 +10,7 @@ mod send;
 mod stream;
 
 use crate::error::TrafficError;
+use crate::job::Input;
 use crate::sizes::FlowSizes;
 use packet::{HEADER_BYTES, PACKET_HEADERS_BYTES};
 use serde::{Deserialize, Serialize};
@@ -140,13 +141,13 @@ enum Message {
 ///
 /// # Errors
 /// If the address cannot be used.
-pub fn udp(config: &UdpConfig) -> Result<(), TrafficError> {
+pub fn udp(config: &UdpConfig, input: Input) -> Result<(), TrafficError> {
     match config {
         UdpConfig::Send(config) => {
             let flows = config.validated()?;
-            send::send(config, flows)
+            send::send(config, flows, input)
         }
-        UdpConfig::Receive(config) => receive::receive(config),
+        UdpConfig::Receive(config) => receive::receive(config, input),
     }
 }
 

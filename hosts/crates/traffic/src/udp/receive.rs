@@ -10,7 +10,7 @@ use super::{Message, UdpReceiveConfig};
 use crate::clock::{SECOND_NS, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::emit;
+use crate::job::{Input, emit};
 use crate::socket::is_not_ready;
 use nix::sys::socket::sockopt::{ReceiveTimestampns, RxqOvfl};
 use nix::sys::socket::{ControlMessageOwned, MsgFlags, SockaddrStorage, recvmsg, setsockopt};
@@ -118,11 +118,11 @@ struct Arrival {
     overflowed: Option<u32>,
 }
 
-pub fn receive(config: &UdpReceiveConfig) -> Result<(), TrafficError> {
+pub fn receive(config: &UdpReceiveConfig, input: Input) -> Result<(), TrafficError> {
     let socket = open(config.listen)
         .map_err(|error| TrafficError::of(&format!("receive at {}", config.listen), &error))?;
     let listen = socket.local_addr()?.as_socket();
-    let mut events = Events::of_job()?;
+    let mut events = Events::of_job(input)?;
     events.add(&socket, SOCKET, EventFlags::IN)?;
     emit(&Message::Ready { listen })?;
 

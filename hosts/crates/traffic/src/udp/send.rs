@@ -8,7 +8,7 @@ use super::{Message, RateChange, UdpSendConfig};
 use crate::clock::{monotonic_at, monotonic_ns, realtime_ns};
 use crate::error::TrafficError;
 use crate::events::{Events, Wake};
-use crate::job::emit;
+use crate::job::{Input, emit};
 use serde::Serialize;
 use std::net::{Ipv4Addr, SocketAddr, UdpSocket};
 
@@ -28,12 +28,16 @@ struct Sent {
     flows_completed: Option<u64>,
 }
 
-pub fn send(config: &UdpSendConfig, flows: Option<UdpFlows>) -> Result<(), TrafficError> {
+pub fn send(
+    config: &UdpSendConfig,
+    flows: Option<UdpFlows>,
+    input: Input,
+) -> Result<(), TrafficError> {
     let has_flows = flows.is_some();
     let mut packets = Packets::new(config.payload_bytes + PACKET_HEADERS_BYTES, flows);
     let mut sockets = Sockets::new(config.connect);
     sockets.of(0, 0)?; // so that an address that cannot be used is known now
-    let mut events = Events::of_job()?;
+    let mut events = Events::of_job(input)?;
     emit(&Message::Ready { listen: None })?;
 
     let start_ns = monotonic_at(config.start_at_ns);

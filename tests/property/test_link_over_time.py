@@ -1,0 +1,76 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The capacity of a link is the integral of its rate, however its rate changes."""
+
+from itertools import pairwise
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from atoll_core.experiment.experiment import LinkDirection, LinkTrace, TraceRow
+from atoll_core.experiment.link_over_time import LinkOverTime, LinkStep, link_over_time
+from atoll_core.units import Duration, Rate, Size
+
+NS = st.integers(0, 10**13)
+RATES = st.integers(1000, 10**11)
+WAY = LinkDirection(Rate(8_000_000), Duration(0), Size(50_000))
+
+
+@st.composite
+def links(draw: st.DrawFn) -> LinkOverTime:
+    instants = draw(st.lists(NS, min_size=1, max_size=8, unique=True))
+    settings = st.builds(LinkStep, st.just(0), RATES.map(Rate), RATES.map(Size), st.booleans())
+    return LinkOverTime(tuple(draw(settings)._replace(since_ns=at) for at in sorted(instants)))
+
+
+@given(links(), NS, NS, NS)
+def test_capacities_of_adjacent_times_add_up(link: LinkOverTime, first: int, second: int, third: int) -> None:
+    begin, middle, end = sorted((first, second, third))
+    parts = link.capacity_bytes(begin, middle) + link.capacity_bytes(middle, end)
+    assert parts == pytest.approx(link.capacity_bytes(begin, end), rel=1e-12)
+
+
+@given(links(), NS, NS)
+def test_a_capacity_is_that_of_the_mean_rate_which_is_between_lowest_and_highest(
+    link: LinkOverTime, first: int, second: int
+) -> None:
+    begin, end = sorted((first, second))
+    lowest, highest = link.rates(begin, end)
+    assert lowest <= link.mean_rate(begin, end) <= highest
+    assert link.capacity_bytes(begin, end) == pytest.approx(
+        link.mean_rate(begin, end).bit_s * (end - begin) / 8e9, rel=1e-3
+    )
+    assert lowest <= link.at(begin).rate <= highest
+
+
+@given(links(), NS, st.lists(NS, max_size=6))
+def test_a_capacity_is_the_sum_over_small_times_of_constant_rate(link: LinkOverTime, end: int, more: list[int]) -> None:
+    cuts = sorted({0, end, *(step.since_ns for step in link.steps), *more})
+    cuts = [cut for cut in cuts if cut <= end]
+    bits = sum(link.at(a).rate.bit_s * (b - a) for a, b in pairwise(cuts))
+    assert link.capacity_bytes(0, end) == pytest.approx(bits / 8e9, rel=1e-12)
+
+
+@given(RATES, NS, NS)
+def test_a_constant_rate_has_the_capacity_of_rate_times_time(rate: int, first: int, second: int) -> None:
+    begin, end = sorted((first, second))
+    link = LinkOverTime((LinkStep(second, Rate(rate), Size(1), blocked=False),))
+    assert link.capacity_bytes(begin, end) == rate * (end - begin) / (8 * 10**9)
+    assert link.rates(begin, end) == (Rate(rate), Rate(rate))
+    if begin < end and rate * (end - begin) < 2**53:
+        assert link.mean_rate(begin, end) == Rate(rate)
+
+
+def test_a_trace_begins_at_its_instant_and_its_empty_cells_are_as_configured() -> None:
+    rows = (
+        TraceRow(Duration(0), rate=Rate(4_000_000)),
+        TraceRow(Duration(10), delay=Duration(5)),
+        TraceRow(Duration(20), delay=Duration(6)),
+        TraceRow(Duration(30), blocked=True),
+    )
+    traced = LinkDirection(WAY.rate, WAY.delay, WAY.queue, trace=LinkTrace("t.csv", rows))
+    assert link_over_time([(7, traced)], trace_ns=1000).steps == (
+        LinkStep(1000, Rate(4_000_000), WAY.queue, blocked=False),
+        LinkStep(1010, WAY.rate, WAY.queue, blocked=False),  # a change of the delay alone is no step
+        LinkStep(1030, WAY.rate, WAY.queue, blocked=True),
+    )
