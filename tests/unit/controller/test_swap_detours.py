@@ -83,10 +83,8 @@ def test_coders_enter_and_leave_together_and_their_moment_is_told(planned: Plann
     first, second, third = swap_lines(swap)
     assert first == "the swap has 2 parts, one after the other:"
     assert second.startswith("  1. chain tap-w pep-w sat pep-i tap-i; no packet passes coder-w, coder-i until part 2, ")
-    assert (
-        "so that packets are not coded by coder-w, coder-i; then the programs of coder-i, coder-w begin again; at least "
-        in second
-    )
+    effects = "so that packets are not coded by coder-w, coder-i; then the programs of coder-i, coder-w begin again; "
+    assert effects in second
     assert third.startswith("  2. chain tap-w pep-w coder-i sat coder-w pep-i tap-i; at least ")
     assert [part["uncoded"] for part in parts_json(swap)] == [["coder-w", "coder-i"], []]
 

@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
