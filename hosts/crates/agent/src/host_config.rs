@@ -187,11 +187,13 @@ impl HostSettings {
         rest
     }
 
-    /// A line of `ip -batch` for each route, which deletes it.
-    pub fn route_deletions(&self) -> Vec<String> {
+    /// Lines of `ip -batch` that delete the routing rules and the routes, one each.
+    pub fn deletions(&self) -> Vec<String> {
+        let rules = self.delete_rules();
+        let rules = rules.split_inclusive('\n').map(str::to_owned);
         let interfaces = self.interfaces.iter();
-        interfaces
-            .flat_map(|interface| self.route_deletions_of(interface))
+        rules
+            .chain(interfaces.flat_map(|interface| self.route_deletions_of(interface)))
             .collect()
     }
 

@@ -248,9 +248,9 @@ fn change_steps(
         .split_inclusive('\n')
         .filter(|line| !known.contains(*line));
     run_batch(&routes.collect::<String>())?;
-    let kept = settings.route_deletions();
+    let kept = settings.deletions();
     let gone = former
-        .route_deletions()
+        .deletions()
         .into_iter()
         .filter(|line| !kept.contains(line));
     run_batch(&gone.collect::<String>())?;
