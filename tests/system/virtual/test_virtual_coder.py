@@ -397,5 +397,5 @@ def test_a_swap_and_the_end_of_a_run_wait_for_packets_that_coders_hold(tmp_path:
     )
     summary = ran(tmp_path, project, "in_order_hold: 1500 ms, redundancy: 0", loss="2 %", more=changes)
     assert summary["boxes"]["coder-i"]["held_packets"] > 1000
-    assert 0 < summary["udp"]["lost_packets"] <= summary["links"]["sat"]["losses"]["random"]["packets"]
-    assert summary["ping_lost"] < 0.05 * summary["ping_sent"]
+    lost = summary["udp"]["lost_packets"] + summary["ping_lost"]
+    assert 0 < lost <= summary["links"]["sat"]["losses"]["random"]["packets"]
