@@ -24,11 +24,10 @@ _MOST_ORDERED = 4  # parts of a chain; of more, only two orders are tried
 def detours(network: Network, old: Experiment, new: Experiment, renewed: Collection[str] = ()) -> Iterator[Detour]:
     """The versions to pass between two versions, in order of their effects on traffic, the smallest first.
 
-    ``renewed``: boxes that some version must leave out.
-
     First detours that leave out no box, then those that leave out the fewest stateful boxes, the fewest boxes that
     encapsulate, and the fewest boxes. Boxes of a pair are left out together. The settings of links and boxes are those
-    that are active during a swap: the old ones of all that the old version has.
+    that are active during a swap: the old ones of all that the old version has. ``renewed``: boxes that are always left
+    out.
     """
     base = _bases(old, new)
     groups = _groups(network, old, new)

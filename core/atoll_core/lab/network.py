@@ -146,7 +146,7 @@ class ChainBox:
     residence_max: Duration = _NONE
 
     def max_residence_ns(self, settings: Mapping[str, Any]) -> int:
-        """The longest time for which it holds a packet with these settings; of a link that is not known here."""
+        """The longest time for which it holds a packet with these settings; 0 of a link, which has its own."""
         return self.residence_max.ns if self.kind.is_foreign else self.kind.max_residence_ns(settings)
 
     @property

@@ -276,3 +276,12 @@ def test_routes_and_sysctls_of_a_box_change_while_packets_pass_it(project: Path)
     assert plan_swap(network, experiment, UNTAGGED, new).stages == ()
     (part,) = plan_swap(network, experiment, UNTAGGED, replace(new, latency=())).parts
     assert (part.subject, part.renewed) == (Subject.LATENCY, ())
+
+
+def test_a_box_of_the_user_declares_how_long_it_holds_packets(lab: tuple[Network, Experiment]) -> None:
+    network, experiment = lab
+    split = with_chain(experiment, *SPLIT)
+    before = chain_drain_ns(network, split, split.chain)
+    own = replace(network.box("pep-w"), kind=EXTERNAL, forwarding=Forwarding.ROUTED, residence_max=Duration(2 * 10**8))
+    network = replace(network, boxes=tuple(own if box.name == "pep-w" else box for box in network.boxes))
+    assert chain_drain_ns(network, split, split.chain) == before + 200_000_000

@@ -81,7 +81,8 @@ impl Applied {
 
     /// Note other settings, and the values before of their sysctls; returns these ones, for [`Self::apply_change`].
     pub fn note_change(&mut self, settings: HostSettings) -> Result<HostSettings, AgentError> {
-        settings.check().map_err(AgentError::Machine)?;
+        let refuse = |message| AgentError::Machine(format!("{}: {message}", settings.host));
+        settings.check().map_err(refuse)?;
         let known = &self.before.sysctls;
         let new: Vec<_> = sysctls_of(&settings)
             .into_iter()
