@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""TCP connections in stateful boxes that a swap affects: wait for their end, then reset them.
+"""TCP connections in stateful boxes that a swap affects: admit no others, wait for their end, then reset them.
 
 `ss` (iproute2) finds and resets them on the box's machine. If the kernel cannot reset a program's connections
 (CONFIG_INET_DIAG_DESTROY), the program is restarted.
@@ -9,7 +9,7 @@ import asyncio
 import time
 from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Protocol
 
 from atoll_controller.planner.job_privileges import RESET_CONNECTIONS
 from atoll_core.errors import LabError, UsageError
@@ -28,6 +28,14 @@ _FOUND = "state connected exclude time-wait ( {peers} )"
 # Those between two boxes are none of the hosts': they end by no wait, and are made again when they are reset.
 _ENDING = f"state connected exclude time-wait ( {{peers}} ) and sport != {PEER_PORT} and dport != {PEER_PORT}"
 _COUNT = 'found=$(ss -Htn $@) || exit 1; printf \'{"connections":%d}\\n\' "$(printf %s "$found" | grep -c .)"'
+
+
+class Admit(Protocol):
+    """Lets TCP connections begin through a box, or drops their first packets. Raises LabError."""
+
+    async def __call__(self, box: str, *, on: bool) -> None:
+        """See :class:`Admit`."""
+        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,7 +61,8 @@ class ConnectionPolicy:
 class BoxConnections:
     """The TCP connections of programs on boxes, and the policy for those that a swap breaks.
 
-    ``machine``: the machine with a name (KeyError: no such machine). ``restart``: restarts a box's program.
+    ``machine``: the machine with a name (KeyError: no such machine). ``restart``: restarts a box's program. ``admit``:
+    lets connections begin through a box, or drops their first packets.
     """
 
     def __init__(
@@ -61,11 +70,14 @@ class BoxConnections:
         network: Network,
         machine: Callable[[str], Machine],
         restart: Callable[[str], Awaitable[None]],
+        admit: Admit,
         events: EventBus,
         policy: ConnectionPolicy,
     ) -> None:
         self._machine = machine
         self._restart = restart
+        self._admit = admit
+        self._closed: set[str] = set()  # to new connections
         self._events = events
         self._policy = policy
         peers = f"dst {network.world} or dst {network.island}"
@@ -76,12 +88,16 @@ class BoxConnections:
     async def wait(self, boxes: Collection[str]) -> bool:
         """Wait until the boxes have no connections; after the policy's limit, publish an event and return.
 
+        New ones do not begin there until :meth:`reopen`: their hosts try again, and take the new way by then.
         Returns whether the policy is to wait. Raises LabError.
         """
         if self._policy.wait is None or not boxes:
             return False
         deadline = time.monotonic() + self._policy.wait.s
         left = [box for box in boxes if box not in self._external]
+        for box in left:
+            self._closed.add(box)
+            await self._admit(box, on=False)
         while left:
             counts = {box: await self._count(box) for box in left}
             left = [box for box, count in counts.items() if count]
@@ -106,6 +122,11 @@ class BoxConnections:
             if refused:
                 await self._restart(box)
             self._publish("restart" if refused else "reset", {box: count})
+
+    async def reopen(self) -> None:
+        """Let connections begin again. Raises LabError."""
+        while self._closed:
+            await self._admit(self._closed.pop(), on=True)
 
     def _publish(self, how: str, boxes: Mapping[str, int | None]) -> None:
         self._events.publish(SwapEvent(time.time_ns(), "connections", {"how": how, "boxes": boxes}))

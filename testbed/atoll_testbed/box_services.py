@@ -3,7 +3,8 @@
 
 import asyncio
 import contextlib
-from collections.abc import Callable, Collection
+import time
+from collections.abc import Callable, Collection, Mapping
 from functools import partial
 from typing import Any
 
@@ -17,6 +18,7 @@ from atoll_testbed.platforms.base import Platform
 from atoll_testbed.testbed_diff import TestbedChange
 
 _ANSWER_TIMEOUT_S = 10.0
+_LOOK_EVERY_S = 0.05
 _STOP_TIMEOUT_S = 5.0  # for a program that has been asked to end
 _START_S = 1.0  # a program that ends within this time has not started; an interpreter finds a syntax error much earlier
 
@@ -36,10 +38,14 @@ class Services:
         self._watchers: set[asyncio.Task[None]] = set()
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}  # by id of the request
         self._next_id = 1
+        self._counted: dict[str, dict[str, Any]] = {}  # latest counters by box
         self._moved_on: set[str] = set()  # services whose links follow their trace, or were changed
 
-    def changes(self, plan: Plan, *, restart_traces: bool) -> tuple[TestbedChange, ...]:
-        """The changes that lead to the services of a plan; ``restart_traces``: traces begin again."""
+    def changes(self, plan: Plan, *, restart_traces: bool, idle: Collection[str] = ()) -> tuple[TestbedChange, ...]:
+        """The changes that lead to the services of a plan; ``restart_traces``: traces begin again.
+
+        ``idle``: boxes that no packet passes when their programs begin again.
+        """
         wanted = _services_of(plan)
         found: list[TestbedChange] = []
         for name, (spec, _) in self._running.items():
@@ -49,25 +55,22 @@ class Services:
             if name not in self._running:
                 found.append(TestbedChange("box", "add", spec.host, f"{' '.join(spec.argv)} is not running"))
             elif self._running[name][0] != spec:
-                found.append(TestbedChange("box", "modify", spec.host, "its configuration differs from the plan"))
+                lost = "" if spec.host in idle else "; packets and connections in it are lost"
+                reason = f"its program begins again, with other settings{lost}"
+                found.append(TestbedChange("box", "modify", spec.host, reason))
             elif restart_traces and name in self._moved_on:
                 found.append(TestbedChange("box", "modify", spec.host, "its link is no longer as it began"))
         return tuple(found)
 
-    def superfluous(self, plan: Plan) -> frozenset[str]:
-        """The boxes with a running program that a plan does not have."""
-        wanted = _services_of(plan)
-        return frozenset(spec.host for name, (spec, _) in self._running.items() if name not in wanted)
-
-    async def add(self, plan: Plan | None) -> None:
-        """Start the plan's services that are not running; others continue unchanged.
+    async def add(self, plan: Plan | None, passed: Collection[str] = ()) -> None:
+        """Start the plan's services that are not running, but on boxes ``passed``; others continue unchanged.
 
         Raises LabError with the last lines of users' programs that end at once.
         """
         programs: dict[str, Job] = {}  # not watched yet: their end is an error of this call, not of the lab
         try:
             for name, spec in _services_of(plan).items():
-                if name not in self._running:
+                if name not in self._running and spec.host not in passed:
                     job = await self._start(name, spec)
                     if _is_ours(spec):
                         self._watch(name, job)
@@ -96,6 +99,14 @@ class Services:
                 await self._end(spec, job)
         await self.add(plan)
 
+    async def end(self, plan: Plan, boxes: Collection[str]) -> None:
+        """Stop the programs of these boxes that a plan does not have, or has otherwise. Raises LabError."""
+        wanted = _services_of(plan)
+        for name, (spec, job) in list(self._running.items()):
+            if spec.host in boxes and wanted.get(name) != spec:
+                del self._running[name]
+                await self._end(spec, job)
+
     async def restart(self, box: str) -> None:
         """Restart a box's program, which ends its connections. Raises LabError."""
         for name, (spec, job) in list(self._running.items()):
@@ -112,6 +123,12 @@ class Services:
                 continue  # users' programs have no marks
             answers[spec.host] = await self._ask(name, job, {"op": "mark"})
         return answers
+
+    async def admit(self, box: str, *, on: bool) -> None:
+        """Let a box's program take new connections, or none. Raises LabError."""
+        for name, (spec, job) in list(self._running.items()):
+            if spec.host == box:
+                await self._ask(name, job, {"op": "set", "admit": on})
 
     async def set_link(self, box: str, request: dict[str, Any]) -> None:
         """Change a running link. Raises LabError if it refuses."""
@@ -137,6 +154,19 @@ class Services:
         if not line.get("ok", True):
             raise LabError(f"{name}: {line['error']}")
         return line
+
+    async def emptied(self, boxes: Mapping[str, Collection[str]], limit_s: float) -> tuple[str, ...]:
+        """Wait until the next counters of boxes say that these levels are 0; returns the boxes where that is not so."""
+        self._counted.clear()
+
+        def holds(box: str) -> bool:
+            counted = self._counted.get(box)
+            return counted is None or any(counted.get(level) for level in boxes[box])
+
+        deadline = time.monotonic() + limit_s
+        while (left := tuple(filter(holds, boxes))) and time.monotonic() < deadline:  # noqa: ASYNC110 - counters come
+            await asyncio.sleep(_LOOK_EVERY_S)
+        return left
 
     async def start_traces(self) -> tuple[str, ...]:
         """Make every link that follows a trace begin it now; returns the boxes. :meth:`reconcile` can restart them."""
@@ -217,6 +247,7 @@ class Services:
         if line.get("type") == "trace-start" and line.get("ok") is False:
             self._on_failure(f"{box} does not follow its trace: {line.get('error')}")
         elif line.get("type") == "counters":
+            self._counted[box] = line
             self._events.publish(Counters(box, line))
 
 

@@ -12,18 +12,22 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import Any
 
+from atoll_controller.fabric.swap_detours import boxes_of
 from atoll_controller.fabric.swap_executor import UNDO, StageReport, Swapping, SwapStep, SwapVerifier, SwitchFleet
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap
 from atoll_controller.planner.swap_text import parts_json
 from atoll_core.errors import AtollError, LabError
 from atoll_core.events.event_bus import EventBus
-from atoll_core.events.events import SwapEvent
+from atoll_core.events.events import Note, SwapEvent
+from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Plan
 from atoll_testbed.box_connections import BoxConnections
 from atoll_testbed.machine_reconciler import MachineReconciler
 from atoll_testbed.verification.cutover_verification import verify_cutover
 from atoll_testbed.verification.probe_receiver import ProbedLab
 from atoll_testbed.verification.swap_verification import verify_drained, verify_entries
+
+_EMPTIED_LIMIT_S = 10.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,12 +80,14 @@ class LiveSwap:
         machines: MachineReconciler,
         connections: BoxConnections,
         verifier: SwapVerifier,
+        network: Network,
         events: EventBus,
         on_cutover: Callable[[], None],
     ) -> None:
         self._swap = swap
         self._old, self._new = steps[0].before, steps[-1].after
         self._machines = machines
+        self._network = network
         self._connections = connections
         self._events = events
         self._on_cutover = on_cutover
@@ -140,13 +146,15 @@ class LiveSwap:
         stages = [f"{stage.subject} {stage.kind}" for stage in self._swap.stages]
         self._event("begin", stages=stages, moved=list(self._swap.moved), parts=parts_json(self._swap))
         try:
-            await self._machines.add(self._new)
+            await self.before_part(0)
             await self._swapping.run()
         except Exception as error:
             if self._swapping.cut_over:
                 raise
             with contextlib.suppress(AtollError):
                 await self._machines.restore(self._old)
+            with contextlib.suppress(AtollError):
+                await self._connections.reopen()
             self._event("undone", reason=str(error), duration_ns=time.monotonic_ns() - began_ns)
             if isinstance(error, LabError):
                 raise LabError(f"swap rolled back; the previous configuration is active: {error}") from error
@@ -164,6 +172,15 @@ class LiveSwap:
 
     # The swap's owner (swap_executor.SwapOwner)
 
+    async def before_part(self, part: int) -> None:
+        """Bring the boxes that no packet passes before this part to the new plan, and start its missing programs."""
+        await self._machines.advance(self._new, boxes_of(self._swap.parts[part].before))
+
+    async def undo_part(self, part: int) -> None:
+        """Bring them back to the old plan."""
+        with contextlib.suppress(AtollError):  # tried again when the switches are back
+            await self._machines.advance(self._old, boxes_of(self._swap.parts[part].before))
+
     async def before_shift(self, stage: Stage) -> None:
         """Wait for the end of connections that the shift breaks, if the policy says so."""
         began_ns = time.monotonic_ns()
@@ -179,8 +196,20 @@ class LiveSwap:
         """Reset the connections of boxes that traffic has left."""
         try:
             await self._connections.reset(stage.moved)
+            await self._connections.reopen()
         except Exception as error:  # noqa: BLE001 - the swap is done; connections end by their time-outs
             self._event("connections", how="failed", reason=str(error))
+
+    async def emptied(self, stage: Stage) -> None:
+        """Wait until boxes that packets have left hold none, by their counters."""
+        part = self._swap.parts[stage.part]
+        left, taken = (part.before, part.after) if stage.kind is StageKind.DRAIN else (part.after, part.before)
+        used = left.as_used(self._network).boxes
+        names = boxes_of(left) - boxes_of(taken)
+        holding = {box.name: box.kind.holding for box in used if box.name in names and box.kind.holding}
+        if late := await self._machines.emptied(holding, _EMPTIED_LIMIT_S):
+            limit = f"{_EMPTIED_LIMIT_S:g} s after its longest residence"
+            self._events.publish(Note(f"swap: {', '.join(late)} may still hold packets, {limit}; they are lost"))
 
     def stage_ended(self, report: StageReport) -> None:
         """Report a stage."""

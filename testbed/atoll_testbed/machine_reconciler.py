@@ -3,9 +3,11 @@
 
 import asyncio
 import contextlib
-from collections.abc import Collection
+from collections.abc import Collection, Mapping
+from dataclasses import replace
 
-from atoll_core.plan.plan import HostSettings, Plan
+from atoll_controller.planner.host_config import with_least_mtus
+from atoll_core.plan.plan import FilterVerdict, HostSettings, PacketRule, Packets, Plan
 from atoll_testbed.box_services import Services
 from atoll_testbed.platforms.base import Platform
 from atoll_testbed.testbed_diff import TestbedChange
@@ -19,8 +21,8 @@ class MachineReconciler:
         self._services = services
         self._settings: dict[str, HostSettings] = {}
 
-    def changes(self, plan: Plan, *, restart_traces: bool) -> tuple[TestbedChange, ...]:
-        """The changes that lead to a plan; ``restart_traces``: traces begin again."""
+    def changes(self, plan: Plan, *, restart_traces: bool, idle: Collection[str] = ()) -> tuple[TestbedChange, ...]:
+        """The changes that lead to a plan; ``restart_traces``: traces begin again. ``idle``: see :class:`Services`."""
         found: list[TestbedChange] = []
         for settings in plan.hosts:
             current = self._settings.get(settings.host)
@@ -28,45 +30,71 @@ class MachineReconciler:
                 found.append(TestbedChange("machine", "add", settings.host, "not configured yet"))
             elif current != settings:
                 found.append(TestbedChange("machine", "modify", settings.host, "its settings differ from the plan"))
-        return (*found, *self._services.changes(plan, restart_traces=restart_traces))
+        return (*found, *self._services.changes(plan, restart_traces=restart_traces, idle=idle))
 
     async def reconcile(self, plan: Plan | None, *, restart_traces: bool = False) -> None:
         """Give the machines the settings and programs of a plan; without a plan, undo and stop all. Raises LabError."""
-        await self._set(plan)
+        await self._set(_settings(plan))
         await self._services.reconcile(plan, restart_traces=restart_traces)
 
-    async def add(self, plan: Plan) -> None:
-        """Give the machines the settings of a plan and start its missing programs. Raises LabError.
+    async def advance(self, plan: Plan, passed: Collection[str]) -> None:
+        """Bring the boxes to a plan that no packet passes, and start its missing programs there. Raises LabError.
 
-        Boxes whose programs the plan does not have keep their settings, as packets may still pass them.
+        ``passed``: the others, which stay as they are. Hosts send no longer packets than the plans before and after
+        allow.
         """
-        await self._set(plan, keep=self._services.superfluous(plan))
-        await self._services.add(plan)
+        network, wanted = self._platform.network, _settings(plan)
+        free = {box.name for box in network.boxes}.difference(passed)
+        await self._services.end(plan, free)
+        ahead = {name: wanted[name] for name in free & wanted.keys()}
+        for host in network.hosts:
+            ahead[host.name] = with_least_mtus(self._settings.get(host.name, wanted[host.name]), wanted[host.name])
+        await self._set({**self._settings, **ahead})
+        await self._services.add(plan, passed)
+
+    async def admit(self, box: str, *, on: bool) -> None:
+        """Let TCP connections begin through a box, or drop their first packets. Raises LabError."""
+        described = self._platform.network.box(box)
+        if described.kind.admission:
+            await self._services.admit(box, on=on)
+            return
+        settings = self._settings[box]
+        drop = PacketRule(tuple(each.name for each in settings.interfaces), Packets.SYN, verdict=FilterVerdict.DROP)
+        rules = settings.packet_rules if on else (drop, *settings.packet_rules)
+        await self._platform.machine(box).set(replace(settings, packet_rules=rules))
+
+    async def emptied(self, boxes: Mapping[str, Collection[str]], limit_s: float) -> tuple[str, ...]:
+        """See :meth:`Services.emptied`."""
+        return await self._services.emptied(boxes, limit_s)
 
     async def restore(self, plan: Plan | None) -> None:
         """Return to the settings and programs of a plan as far as possible. Raises the first error."""
         try:
-            await self._set(plan)
+            await self._set(_settings(plan))
         except Exception:
             with contextlib.suppress(Exception):  # the first error is raised
                 await self._services.reconcile(plan, restart_traces=False)
             raise
         await self._services.reconcile(plan, restart_traces=False)
 
-    async def _set(self, plan: Plan | None, keep: Collection[str] = ()) -> None:
-        wanted = {settings.host: settings for settings in plan.hosts} if plan is not None else {}
-        differing = (host for host in (wanted or self._settings) if self._settings.get(host) != wanted.get(host))
-        changed = [host for host in differing if host not in keep]
+    async def _set(self, wanted: Mapping[str, HostSettings]) -> None:
+        """Set each machine whose settings differ; its agent replaces those that it has. Without any, undo all."""
+        changed = [host for host in (wanted or self._settings) if self._settings.get(host) != wanted.get(host)]
 
         async def change(host: str) -> None:
-            if host in self._settings:
-                await self._platform.machine(host).unset()
-                del self._settings[host]  # not before: after a failure they are to be undone later
             if host in wanted:
+                self._settings.pop(host, None)  # unknown after a failure
                 await self._platform.machine(host).set(wanted[host])
                 self._settings[host] = wanted[host]
+            else:
+                await self._platform.machine(host).unset()
+                del self._settings[host]  # not before: after a failure they are to be undone later
 
         for outcome in await asyncio.gather(*map(change, changed), return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
         await self._platform.linked(host for host in changed if host in wanted)
+
+
+def _settings(plan: Plan | None) -> dict[str, HostSettings]:
+    return {settings.host: settings for settings in plan.hosts} if plan is not None else {}

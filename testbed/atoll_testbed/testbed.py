@@ -9,12 +9,13 @@ import asyncio
 import contextlib
 import json
 import traceback
-from collections.abc import Awaitable, Callable, Coroutine
+from collections.abc import Awaitable, Callable, Collection, Coroutine
 from dataclasses import replace
 from pathlib import Path
 from typing import Any, TypeVar
 
 from atoll_controller.fabric.reconciler import Reconciler
+from atoll_controller.fabric.swap_detours import boxes_of
 from atoll_controller.fabric.swap_executor import steps_of
 from atoll_controller.fabric.swap_plan import Swap, plan_swap
 from atoll_controller.openflow.controller_client import Controller
@@ -175,12 +176,13 @@ class Testbed:
         plan = await asyncio.to_thread(make_plan, self.network, experiment, backend, swap.layout, self._slack)
         if on_swap is not None:
             on_swap(swap)
+        idle = {box.name for box in self.network.boxes if not all(box.name in boxes_of(each) for each in swap.versions)}
         if dry_run or not swap.stages:
             return plan, await self._apply_at_once(
-                plan, experiment, dry_run=dry_run, restart_traces=False, probes=probes
+                plan, experiment, dry_run=dry_run, restart_traces=False, probes=probes, idle=idle
             )
         changes = (
-            *self._machines.changes(plan, restart_traces=False),
+            *self._machines.changes(plan, restart_traces=False, idle=idle),
             *flow_changes(await asyncio.to_thread(diff, plan.flows, current.flows)),
         )
         steps = await asyncio.to_thread(steps_of, current, plan, swap)
@@ -193,8 +195,14 @@ class Testbed:
             steps,
             switches=self._switches,
             machines=self._machines,
+            network=self.network,
             connections=BoxConnections(
-                self.network, self.machine, self._services.restart, self.events, connections or ConnectionPolicy()
+                self.network,
+                self.machine,
+                self._services.restart,
+                self._machines.admit,
+                self.events,
+                connections or ConnectionPolicy(),
             ),
             verifier=ProbeVerifier(self, swap) if probes else NoVerifier(),
             events=self.events,
@@ -204,13 +212,20 @@ class Testbed:
         return plan, changes
 
     async def _apply_at_once(
-        self, plan: Plan, experiment: Experiment, *, dry_run: bool, restart_traces: bool, probes: bool
+        self,
+        plan: Plan,
+        experiment: Experiment,
+        *,
+        dry_run: bool,
+        restart_traces: bool,
+        probes: bool,
+        idle: Collection[str] = (),
     ) -> tuple[TestbedChange, ...]:
         async def verify_data_plane() -> None:
             if probes:
                 await verify_paths(self, plan, experiment)
 
-        changes = self._machines.changes(plan, restart_traces=restart_traces)
+        changes = self._machines.changes(plan, restart_traces=restart_traces, idle=idle)
         if dry_run:
             return (*changes, *flow_changes(await self._switches.apply(plan, dry_run=True)))
         try:

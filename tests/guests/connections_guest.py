@@ -36,15 +36,15 @@ _libc = ctypes.CDLL(None)
 class Pair:
     """A connection from an island host to an echo at a world host; what each of both ends learns of its end."""
 
-    def __init__(self, testbed: Testbed) -> None:
+    def __init__(self, testbed: Testbed, port: int = _PORT, limit_s: float = 5) -> None:
         self._testbed = testbed
         with self._socket("w1") as listener:
             listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
-            listener.bind(("10.10.0.1", _PORT))
+            listener.bind(("10.10.0.1", port))
             listener.listen()
             self.client = self._socket("i1")
-            self.client.settimeout(5)
-            self.client.connect(("10.10.0.1", _PORT))
+            self.client.settimeout(limit_s)
+            self.client.connect(("10.10.0.1", port))
             self.server, _ = listener.accept()
         self.server.settimeout(5)
         self.echoes()
@@ -143,8 +143,16 @@ class Trial:
         leaving = asyncio.create_task(self.to("sat", connections="wait:20 s"))
         await asyncio.sleep(2.5)
         open_still = await asyncio.to_thread(pair.echoes)
+        other: list[Pair] = []
+        thread = threading.Thread(target=lambda: other.append(Pair(self._testbed, port=7001, limit_s=30)))
+        thread.start()
+        await asyncio.sleep(1)
+        began_early = bool(other)
         pair.close()
         found["waited"] = await leaving, open_still, time.monotonic() - began
+        await asyncio.to_thread(thread.join)
+        found["new"] = began_early, await asyncio.to_thread(other[0].echoes)
+        other[0].close()
 
         await self.to("r2", "sat")
         pair = await asyncio.to_thread(Pair, self._testbed)

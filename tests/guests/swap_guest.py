@@ -31,6 +31,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import LabError, PlanError
 from atoll_core.events.events import SwapEvent
 from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.residence import longest_residence_ns
 from atoll_core.lab.network import Network
 from atoll_core.lab.twin import TwinSettings
 from atoll_core.plan.plan import Backend, Phase, Plan
@@ -41,6 +42,7 @@ from atoll_switches.capability_profile import drivers, profile
 from atoll_testbed.platforms import base
 from atoll_testbed.testbed import Testbed
 from tests.support.lagging_switches import LAGS_S, LaggingController
+from tests.support.random_swaps import changed_experiment
 from tests.support.runtime import RUNTIME
 from tests.support.twins import twinned
 
@@ -50,7 +52,7 @@ _RATES = {"to_island": 50_000_000, "to_world": 4_000_000}
 _SWAP_TAKES_S = 1.8
 KILLED_AFTER = {1: "install", 2: "shift"}
 """The stages of the first two swaps after which the controller is killed: before and after packets turn."""
-_SNAP_BYTES = 70  # Ethernet, VLAN, IPv4 and UDP headers, stream, sequence number, send stamp
+_SNAP_BYTES = 106  # Ethernet, VLAN, IPv4 and UDP headers, a coder's, stream, sequence number, send stamp
 _BUFFER_BYTES = 16 << 20
 _SOCKET_BYTES = 16 << 20
 _SO_RCVBUFFORCE = 33  # asm-generic/socket.h
@@ -67,7 +69,8 @@ class Options:
     ``lag_every``th swap. ``lagging``: only this switch is behind, by ``lag_s``. ``chains``: what is swapped to in turn,
     instead of random chains. ``latencies``: the latency classes of servers with each of these chains. ``share``: of the
     UDP streams' rates. ``twin``: each switch is a twin of this hardware. ``detours``: only swaps that pass versions in
-    between; else none of them. ``experiment``: the file to begin with.
+    between; else none of them. ``experiment``: the file to begin with. ``boxes``: swaps between random chains of coders
+    and PEPs, with other settings of these and other latencies.
     """
 
     swaps: int
@@ -85,6 +88,7 @@ class Options:
     twin: str = ""
     detours: bool = False
     experiment: str = "experiment.yaml"
+    boxes: bool = False
 
 
 class Trial:
@@ -112,13 +116,19 @@ class Trial:
         senders = {way: await self._send(way) for way in UDP_PORTS}
         await asyncio.sleep(1.0)
         versions: list[dict[str, Any]] = [{"hops": experiment.chain.hops, "swap": None}]
-        refused = 0
+        refused = held_ns = 0
         while len(versions) <= self._options.swaps:
             chains, latencies = self._options.chains, self._options.latencies
             turn = len(versions) - 1
-            hops = chains[turn % len(chains)] if chains else self._draw_hops(experiment, len(versions))
+            if self._options.boxes:
+                hops = experiment.chain.hops
+            else:
+                hops = chains[turn % len(chains)] if chains else self._draw_hops(experiment, len(versions))
             latency = tuple((server, name) for server, name in latencies[turn % len(chains)]) if latencies else ()
+            latency = experiment.latency if self._options.boxes else latency
             new = replace(experiment, chain=replace(experiment.chain, hops=tuple(hops)), latency=latency)
+            if self._options.boxes:
+                new = changed_experiment(self._draw, new)
             try:
                 planned = plan_swap(testbed.network, experiment, layout(testbed), new)
             except PlanError:
@@ -126,18 +136,24 @@ class Trial:
                 continue
             if not planned.stages:
                 continue  # taps in another order that ask for the same
-            if (len(planned.parts) > 1) is not self._options.detours:
+            if not self._options.boxes and (len(planned.parts) > 1) is not self._options.detours:
                 refused += not self._options.detours
                 continue
+            held_ns = max(held_ns, *(longest_residence_ns(testbed.network, each) for each in planned.versions))
             lags_s = self._lag(len(versions))
             passed = [version.chain.hops for version in planned.versions[1:]]
             subjects = [part.subject for part in planned.parts]
+            announced: dict[str, Any] = {
+                "moved": planned.moved,
+                "renewed": [part.renewed for part in planned.parts],
+                "uncoded": [part.uncoded for part in planned.parts],
+            }
             fact = {
                 **await self._swap(new, backend, len(versions)),
                 "lags_s": lags_s,
                 "passed": passed,
                 "subjects": subjects,
-            }
+            } | announced
             if fact["outcome"] == "new":
                 experiment = new
             versions.append({"hops": new.chain.hops, "swap": fact})
@@ -156,6 +172,7 @@ class Trial:
             "versions": versions,
             "routed": [box.name for box in testbed.network.boxes if box.routed],
             "refused": refused,
+            "held_ns": held_ns,
             "sent": sent,
             "received": received,
             "link": {"begin": before["sat"], "end": marks["sat"]},

@@ -1,11 +1,13 @@
 # SPDX-License-Identifier: Apache-2.0
 """Swaps, tried packet by packet on a model of the tables, in every state that a swap goes through."""
 
+import os
 import random
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
-from itertools import dropwhile, groupby, product
+from itertools import dropwhile, groupby, pairwise, product
 from pathlib import Path
 
 import pytest
@@ -16,6 +18,7 @@ from atoll_apps.steering import flow_entries, steer
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Subject, Swap, plan_swap
 from atoll_controller.fabric.swap_probes import Probe
 from atoll_controller.planner.entry_diff import diff
+from atoll_controller.planner.job_plan import jobs
 from atoll_controller.tracing.table_model import Frame, Lookup, SwitchTables
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
@@ -26,9 +29,14 @@ from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.tag_layout import Layout
 from atoll_core.units import Duration, Rate
 from tests.support.labs import ISLAND, WORLD, Builder, experiment, experiments, laboratories
+from tests.support.random_swaps import changed_experiment
 from tests.support.table_paths import path, places
 
 DATA = Path(__file__).resolve().parents[1] / "data" / "swaps"
+
+MODELLED = int(os.environ.get("ATOLL_SWAPS", "30"))
+"""Random swaps whose versions differ in settings of boxes, too."""
+CODERS = {"coder-w", "coder-i"}
 
 _quick = settings(
     max_examples=40, deadline=None, suppress_health_check=[HealthCheck.too_slow, HealthCheck.filter_too_much]
@@ -125,6 +133,61 @@ def test_any_chain_of_the_shipped_lab_becomes_any_other_one(
     case = Case(network, old, new, swap, flow_entries(network, old, layout))
     shuffle = random.Random(data.draw(st.integers(0, 2**32)))
     _hold(case, shuffle.sample(list(_packets(network, case)), 10), shuffle)
+
+
+@pytest.mark.timeout(120 + MODELLED)
+def test_chains_latencies_and_settings_of_coders_and_peps_change_while_no_packet_passes_a_box_that_begins_again(
+    project: Path,
+) -> None:
+    """None is refused. A box that holds packets is left early enough, and each break of connections is announced."""
+    network, experiment = load_experiment(project / "tests" / "data" / "swaps" / "coded.yaml")
+    spare = random.Random(0)
+    kinds: Counter[str] = Counter()
+    for number in range(MODELLED):
+        draw = random.Random(number)
+        lab = bare(network) if spare.random() < 0.3 else network
+        old = changed_experiment(draw, experiment)
+        new = changed_experiment(draw, old)
+        layout = steer(lab, old, Layout()).layout
+        swap = plan_swap(lab, old, layout, new)
+        _hold(Case(lab, old, new, swap, flow_entries(lab, old, layout)), _some(lab, draw), draw)
+        begin_again = _begin_again(lab, old, new)
+        passed = [{hop for chain in version.chains for hop in chain.hops} for version in swap.versions]
+        renewed = {box: at for at, part in enumerate(swap.parts, start=1) for box in part.renewed}
+        assert renewed.keys() == (begin_again & passed[0] & passed[-1] if passed else set())
+        assert not any(box in passed[at] for box, at in renewed.items())
+        for part, (before, after) in enumerate(pairwise(swap.versions)):
+            left = {hop for hop in before.chain.hops if hop not in after.chain.hops}
+            held_ns = max(
+                (dict(each.settings)["in_order_hold"] for each in before.boxes if each.box in left & CODERS), default=0
+            )
+            assert swap.drain_ns(part) >= held_ns
+            peps = {"pep-w", "pep-i"} & ({*before.chain.hops} ^ {*after.chain.hops})
+            assert peps <= {*swap.parts[part].moved}
+        kinds["with parts"] += len(swap.parts) > 1
+        kinds["renewed"] += bool(renewed)
+    assert min(kinds["with parts"], kinds["renewed"]) > MODELLED // 10
+
+
+def _begin_again(network: Network, old: Experiment, new: Experiment) -> set[str]:
+    """The boxes whose programs have another configuration, by both plans."""
+    before, after = ({job.name: job for job in jobs(network, each)} for each in (old, new))
+    return {job.host for name, job in before.items() if name in after and after[name] != job and "link" not in name}
+
+
+def _some(network: Network, draw: random.Random) -> list[tuple[PortRef, Frame]]:
+    """Packets of some pairs of hosts, in both directions."""
+    found: list[tuple[PortRef, Frame]] = []
+    for _ in range(2):
+        world, island = draw.choice(network.world_hosts), draw.choice(network.island_hosts)
+        for src, dst in ((world, island), (island, world)):
+            found.append((src.interface.attached, Frame(src.address, dst.address, None, draw.choice([1, 6, 17]))))
+    return found
+
+
+def bare(network: Network) -> Network:
+    """The lab without spare legs."""
+    return replace(network, boxes=tuple(replace(box, spare=None) for box in network.boxes))
 
 
 @settings(max_examples=100, deadline=None, derandomize=True, database=None)

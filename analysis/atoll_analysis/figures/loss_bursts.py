@@ -10,13 +10,11 @@ from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets,
 from atoll_analysis.tables.probe_filter import of_changes
 from atoll_analysis.tables.run_data import RunData
 from atoll_analysis.tables.tables import Tables, island_bound
+from atoll_core.experiment.residence import residence_ns
 
 GAP_PACKETS = 16
 """Gmin of RFC 3611, section 4.7.2: so many packets between two losses separate two bursts. A drop-tail queue that
 overflows still takes small packets, and every packet that just fits, so that its losses are not all consecutive."""
-
-_RECOVERY_NS = 10**10
-"""No coder recovers a packet later than this: `stale` is seconds at most in practice."""
 
 
 class LossBursts(TypedDict):
@@ -60,7 +58,8 @@ def residual_bursts(tables: Tables, facts: RunData) -> dict[str, LossBursts]:
             carried = pl.col("chain") == chain.name
             came, arrived = (island_bound(tables, facts, capture).filter(carried) for capture in pair[:2])
             sent = sent_in_measurement(came, facts, None)
-            longest_ns = sum(longest_transit_ns(link.to_island) for link in facts.links_of(chain)) + _RECOVERY_NS
+            longest_ns = sum(longest_transit_ns(link.to_island) for link in facts.links_of(chain))
+            longest_ns += residence_ns(facts.network, facts.experiment, chain)
             lost = [each["number"] for each in lost_packets(sent, arrived, longest_ns)]
             numbers = pl.concat(lost).sort() if lost else pl.Series(values=[], dtype=pl.Int64)
             found[chain.name] = bursts(numbers, sent.select(pl.len()).collect(engine="streaming").item(), pair)

@@ -5,6 +5,7 @@ from collections.abc import Iterable, Sequence
 from itertools import pairwise, product
 
 from atoll_core.experiment.experiment import Chain, Experiment, Link, LinkDirection, Protocol
+from atoll_core.experiment.residence import residence_ns
 from atoll_core.lab.network import Host, Network
 
 Interval = tuple[float, float]
@@ -12,7 +13,7 @@ Interval = tuple[float, float]
 
 
 def base_rtts_ms(network: Network, experiment: Experiment) -> tuple[float, float] | None:
-    """Return the shortest and the longest base RTT of all paths, the longest with jitter and full queues."""
+    """Return the shortest and the longest base RTT of all paths, the longest one with all that can delay a packet."""
     terrestrial = {
         delay.name: (delay.rtt.ns, 2 * delay.jitter.ns) for box in network.delay_boxes for delay in box.classes
     }
@@ -24,7 +25,8 @@ def base_rtts_ms(network: Network, experiment: Experiment) -> tuple[float, float
             for chain in carriers(steered, (world,), network.island_hosts, Protocol):
                 ways = [way for link in links_of(experiment, chain) for way in (link.to_island, link.to_world)]
                 least_ms = (rtt_ns + sum(way.delays[0].ns for way in ways)) / 1e6
-                found.append((least_ms, (rtt_ns + shake_ns) / 1e6 + sum(_longest_ms(way) for way in ways)))
+                held_ns = 2 * residence_ns(network, experiment, chain)
+                found.append((least_ms, (rtt_ns + shake_ns + held_ns) / 1e6 + sum(_longest_ms(way) for way in ways)))
     return (min(least for least, _ in found), max(most for _, most in found)) if found else None
 
 

@@ -21,12 +21,13 @@ _MOST_SUBSETS_OF = 5  # groups of boxes; of more, only one or two are left out, 
 _MOST_ORDERED = 4  # parts of a chain; of more, only two orders are tried
 
 
-def detours(network: Network, old: Experiment, new: Experiment) -> Iterator[Detour]:
+def detours(network: Network, old: Experiment, new: Experiment, renewed: Collection[str] = ()) -> Iterator[Detour]:
     """The versions to pass between two versions, in order of their effects on traffic, the smallest first.
 
     First detours that leave out no box, then those that leave out the fewest stateful boxes, the fewest boxes that
     encapsulate, and the fewest boxes. Boxes of a pair are left out together. The settings of links and boxes are those
-    that are active during a swap: the old ones of all that the old version has.
+    that are active during a swap: the old ones of all that the old version has. ``renewed``: boxes that are always left
+    out.
     """
     base = _bases(old, new)
     groups = _groups(network, old, new)
@@ -36,8 +37,9 @@ def detours(network: Network, old: Experiment, new: Experiment) -> Iterator[Deto
         chosen = [boxes[name] for name in left_out]
         return sum(box.stateful for box in chosen), sum(bool(box.kind.encapsulates) for box in chosen), len(chosen)
 
-    shared = _boxes_of(old) & _boxes_of(new)
-    sets = [frozenset[str]().union(*some) for some in _subsets([each for each in groups if each & shared])]
+    shared = boxes_of(old) & boxes_of(new)
+    needed = frozenset[str]().union(*(group for group in groups if group & {*renewed}))
+    sets = [needed.union(*some) for some in _subsets([each for each in groups if each & shared])]
     seen: set[tuple[tuple[Chain, ...], ...]] = set()
     for left_out in (*sorted(dict.fromkeys(sets), key=effects), frozenset[str]().union(*groups)):
         first, last = (_without(network, version, left_out) for version in base)
@@ -59,13 +61,14 @@ def _bases(old: Experiment, new: Experiment) -> tuple[Experiment, Experiment]:
     )
 
 
-def _boxes_of(version: Experiment) -> frozenset[str]:
+def boxes_of(version: Experiment) -> frozenset[str]:
+    """The boxes and taps that a version's chains pass."""
     return frozenset(hop for chain in version.chains for hop in chain.hops)
 
 
 def _groups(network: Network, old: Experiment, new: Experiment) -> list[frozenset[str]]:
     """The routed boxes of both versions, those of a pair together."""
-    passed = _boxes_of(old) | _boxes_of(new)
+    passed = boxes_of(old) | boxes_of(new)
     groups = [frozenset({box.name}) for box in network.boxes if box.routed and box.name in passed]
     for version in (old, new):
         used, (peers, _) = version.as_used(network), find_peers(network, version)

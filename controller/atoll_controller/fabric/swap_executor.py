@@ -104,7 +104,18 @@ class SwapVerifier(Protocol):
 
 
 class SwapOwner(Protocol):
-    """Takes part in a swap at its shifts, of which the last one is the cutover. Only ``before_shift`` may fail."""
+    """Takes part in a swap at its shifts, of which the last one is the cutover, and between its parts.
+
+    Only ``before_part`` and ``before_shift`` may fail.
+    """
+
+    async def before_part(self, part: int) -> None:
+        """Prepare the boxes that no packet passes between two parts. LabError rolls the swap back."""
+        ...
+
+    async def undo_part(self, part: int) -> None:
+        """Undo :meth:`before_part`: the swap goes back to the part before."""
+        ...
 
     async def before_shift(self, stage: Stage) -> None:
         """Prepare a shift. LabError rolls the swap back."""
@@ -116,6 +127,10 @@ class SwapOwner(Protocol):
 
     async def after_shift(self, stage: Stage) -> None:
         """Packets take the version of the shift's part; if that is the last one, after :meth:`after_cutover`."""
+        ...
+
+    async def emptied(self, stage: Stage) -> None:
+        """Wait, for a limited time, until boxes hold no packet of the version that drains in this stage."""
         ...
 
     def stage_ended(self, report: StageReport) -> None:
@@ -180,6 +195,7 @@ class Swapping:
         most = await asyncio.to_thread(lambda: [step.most for step in self._steps])
         await self._switches.require_room(most)
         await self._switches.hold(self._steps[0].before, self._steps[0].before)
+        part = 0
         for number, step in enumerate(self._steps):
             began_ns = time.time_ns(), time.monotonic_ns()
             wait_s = 0.0 if self.cut_over else self._switches.lag_s(step.stage.add)
@@ -187,6 +203,9 @@ class Swapping:
                 await self._finish(step)
             else:
                 try:
+                    if step.stage.part != part:
+                        part = step.stage.part
+                        await self._unless_aborted(self._owner.before_part(part))
                     await self._unless_aborted(self._attempt(step, wait_s))
                 except Exception as error:
                     self.failure = error
@@ -239,6 +258,8 @@ class Swapping:
                 with contextlib.suppress(Exception):
                     await self._verifier.wait_for_cutover(step.stage, step.after, step.before)
                 await self._drain(self._steps[index - 1].stage, step.stage.undo_wait_ns)
+            if index and step.stage.part != self._steps[index - 1].stage.part:
+                await self._owner.undo_part(step.stage.part)
 
     async def _drain(self, stage: Stage, wait_ns: int) -> None:
         """Wait for the longest time of packets, and until frames sent behind them arrive: machines may be late."""
@@ -248,6 +269,7 @@ class Swapping:
         try:
             await self._sleep(wait_ns / 1e9)
             await drained
+            await self._owner.emptied(stage)
         finally:
             drained.cancel()
 

@@ -16,7 +16,7 @@ Where nothing distinguishes the packets of both versions, a swap has several par
 (``swap_detours``). Each part has all these stages.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain as joined
@@ -26,9 +26,11 @@ from atoll_apps.steering import Steering, steer
 from atoll_apps.version_separation import steer_transition
 from atoll_controller.fabric.swap_detours import detours
 from atoll_controller.fabric.swap_probes import Probe, Probes
+from atoll_controller.planner.box_renewal import renewed_boxes
 from atoll_controller.tracing.table_model import SwitchTables
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Chain, Experiment, LinkDirection
+from atoll_core.experiment.residence import residence_ns
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.tag_layout import Layout
@@ -86,7 +88,8 @@ class SwapPart:
 
     ``moved``: stateful boxes for which packets of connections start, stop, or change the ports. These connections break
     unless the swap waits for their end. ``without``: the boxes that the old and the new version of the whole swap pass,
-    but no packet does after this part. ``uncoded``: those of them that encapsulate packets, as coders do.
+    but no packet does after this part. ``uncoded``: those of them that encapsulate packets, as coders do. ``renewed``:
+    those whose programs begin again, with other settings, behind this part.
     """
 
     subject: Subject
@@ -95,6 +98,7 @@ class SwapPart:
     moved: tuple[str, ...] = ()
     without: tuple[str, ...] = ()
     uncoded: tuple[str, ...] = ()
+    renewed: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -127,10 +131,12 @@ def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment
     """The swap from an experiment that is active with ``layout`` to another one of the same network.
 
     Latencies change first, then chains. If this is refused, chains change first; if this is refused, too, chains change
-    by a detour, and latencies in any of its versions. It has no stages if nothing changes on the switches. Raises
-    PlanError with the frames that cannot be distinguished and the remedy, if no detour helps.
+    by a detour, and latencies in any of its versions. A detour also leaves out the boxes whose programs have to begin
+    again. It has no stages if nothing changes on the switches. Raises PlanError with the frames that cannot be
+    distinguished and the remedy, if no detour helps.
     """
-    changes = _changes(network, old, steer(network, old, layout), new)
+    renewed = renewed_boxes(network, old, new)
+    changes = _changes(network, old, steer(network, old, layout), new, renewed)
     stages: list[Stage] = []
     parts: list[SwapPart] = []
     for change in changes:
@@ -141,8 +147,8 @@ def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment
             changed = change.chains
             moved = _moved(network, changed, change.current.layout, change.upcoming.layout)
             drains = (
-                max((chain_drain_ns(before, chain) for chain, _ in changed), default=0),
-                max((chain_drain_ns(after, chain) for _, chain in changed), default=0),
+                max((chain_drain_ns(network, before, chain) for chain, _ in changed), default=0),
+                max((chain_drain_ns(network, after, chain) for _, chain in changed), default=0),
             )
         found = list(_stages(subject, network, change, drains))
         if found:
@@ -150,7 +156,9 @@ def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment
             without = _left_out(old, after, new)
             coders = {box.name for box in old.as_used(network).boxes if box.kind.encapsulates}
             uncoded = tuple(name for name in without if name in coders)
-            parts.append(SwapPart(subject, before, after, moved, without, uncoded))
+            idle = tuple(sorted(renewed)) if _is_without(after, renewed) else ()
+            renewed -= {*idle}
+            parts.append(SwapPart(subject, before, after, moved, without, uncoded, idle))
     return Swap(tuple(stages), changes[-1].upcoming.layout, tuple(parts))
 
 
@@ -188,17 +196,36 @@ class _Change:
         ]
 
 
-def _changes(network: Network, old: Experiment, current: Steering, new: Experiment) -> list[_Change]:
-    """The changes that lead to the new version, with the smallest effects on traffic. Raises the PlanError of two."""
+def _is_without(version: Experiment, boxes: Collection[str]) -> bool:
+    return not any({*boxes} & {*chain.hops} for chain in version.chains)
+
+
+def _changes(
+    network: Network, old: Experiment, current: Steering, new: Experiment, renewed: Collection[str]
+) -> list[_Change]:
+    """The changes that lead to the new version, with the smallest effects on traffic. Raises the PlanError of two.
+
+    ``renewed``: boxes that a version in between must leave out.
+    """
     refusals: list[PlanError] = []
     known: dict[_Step, _Change | PlanError] = {}
     asked = replace(new, latency=old.latency)
-    for detour in joined([()], detours(network, old, asked)):
+    for detour in joined([()], detours(network, old, asked, renewed)):
         for versions in _with_latencies((old, *detour, asked), new):
+            idle = next((at for at, version in enumerate(versions) if _is_without(version, renewed)), None)
+            if idle is None:
+                continue
             try:
-                return _along(network, current, versions, known)
+                found = _along(network, current, versions[: idle + 1], known)
+                return found + _along(network, found[-1].upcoming if found else current, versions[idle:], known)
             except PlanError as error:
                 refusals.append(error)
+    if renewed:
+        why = f": {refusals[0]}" if refusals else ""
+        raise PlanError(
+            f"{', '.join(sorted(renewed))} cannot be left out of the chain while the program begins again{why}; keep "
+            "its settings, or use --immediate, which loses packets and connections"
+        )
     raise refusals[0]
 
 
@@ -257,14 +284,15 @@ def _tried(
     return change
 
 
-def chain_drain_ns(experiment: Experiment, chain: Chain) -> int:
-    """The longest that a packet can be within a chain's links: full queues, serialisation, propagation, pauses.
+def chain_drain_ns(network: Network, experiment: Experiment, chain: Chain) -> int:
+    """The longest that a packet can be within a chain.
 
-    ``SLACK_NS`` is the allowance for boxes other than links.
+    In links: full queues, serialisation, propagation, pauses. In other boxes: their residence, and ``SLACK_NS``.
     """
     links = [link for link in experiment.links_over_time if link.box in chain.hops]
     ways = [[link.to_island for link in links], [link.to_world for link in links]]
-    return SLACK_NS + max(sum(map(_direction_drain_ns, way)) for way in ways)
+    within_ns = residence_ns(network, experiment, chain) + SLACK_NS
+    return within_ns + max(sum(map(_direction_drain_ns, way)) for way in ways)
 
 
 def latency_drain_ns(network: Network, experiment: Experiment) -> int:

@@ -1,6 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """The boxes whose kinds have a program, as an experiment uses them (docs/box-kinds.md)."""
 
+import json
+from collections.abc import Mapping
+from typing import Any
+from zlib import crc32
+
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.path_mtu import PathMtus
@@ -34,7 +39,7 @@ def box_uses(network: Network, experiment: Experiment) -> dict[str, BoxUse]:
             mtu=mtus.least_at(box),
             macs={each.name: each.mac for each in _legs(box)} | macs,
             leg_mtus={each.name: each.mtu for each in _legs(box)},
-            tunnels=tuple(_tunnels(network, box, tunnels)),
+            tunnels=tuple(_tunnels(network, box, tunnels, settings)),
             peer=peers.get(box.name),
         )
         for box in boxes
@@ -45,8 +50,10 @@ def _legs(box: ChainBox) -> tuple[Interface, ...]:
     return tuple(leg for pair in box.pairs for leg in (pair.world, pair.island))
 
 
-def _tunnels(network: Network, box: ChainBox, tunnels: tuple[Tunnel, ...]) -> list[Configuration]:
-    """The tunnels that end at a box, the first one that carries a packet first."""
+def _tunnels(
+    network: Network, box: ChainBox, tunnels: tuple[Tunnel, ...], settings: Mapping[str, Mapping[str, Any]]
+) -> list[Configuration]:
+    """The tunnels that end at a box, the first one that carries a packet first. ``settings``: of all boxes."""
     found: list[Configuration] = []
     ways: dict[tuple[str, ...], int] = {}  # numbers of links: names would restart programs when a swap changes the link
     for tunnel in sorted(tunnels, key=lambda each: -each.carries.precedence):
@@ -66,6 +73,7 @@ def _tunnels(network: Network, box: ChainBox, tunnels: tuple[Tunnel, ...]) -> li
                 "address": str(address),
                 "peer_address": str(peer_address),
                 "peer_mac": facing.mac,
+                "peer_settings": crc32(json.dumps(settings.get(peer, {}), sort_keys=True).encode()),
                 "way": ways.setdefault(tunnel.links, len(ways)),
             }
         )

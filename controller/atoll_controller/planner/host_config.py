@@ -6,7 +6,8 @@ permanent neighbours with their peers' real MAC addresses; transparent boxes and
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from ipaddress import IPv4Network
 
 from atoll_controller.planner.box_config import box_uses
 from atoll_core.experiment.experiment import Experiment
@@ -46,6 +47,25 @@ def host_settings(network: Network, experiment: Experiment) -> tuple[HostSetting
         *(_listener(box.name, box.interfaces) for box in network.delay_boxes),
         *(_listener(host, interfaces) for host, interfaces in _capture_hosts(network).items()),
     )
+
+
+def with_least_mtus(one: HostSettings, other: HostSettings) -> HostSettings:
+    """The settings ``other`` of an end host, with the smaller MTU of both to each prefix."""
+
+    def both(interface: InterfaceSettings, was: InterfaceSettings) -> InterfaceSettings:
+        prefixes = dict.fromkeys(route.prefix for each in (interface, was) for route in each.routes)
+        least = ((prefix, min(_mtu_to(prefix, interface), _mtu_to(prefix, was))) for prefix in prefixes)
+        routes = tuple(RouteSettings(prefix, None if mtu == interface.mtu else mtu) for prefix, mtu in least)
+        return replace(interface, routes=routes)
+
+    return replace(other, interfaces=tuple(map(both, other.interfaces, one.interfaces)))
+
+
+def _mtu_to(prefix: str, interface: InterfaceSettings) -> int:
+    """The MTU of the longest prefix that contains this one."""
+    within = [route for route in interface.routes if IPv4Network(prefix).subnet_of(IPv4Network(route.prefix))]
+    longest = max(within, key=lambda route: IPv4Network(route.prefix).prefixlen, default=None)
+    return interface.mtu if longest is None or longest.mtu is None else longest.mtu
 
 
 def tcp_sysctls(experiment: Experiment, host: str) -> tuple[tuple[str, str], ...]:

@@ -17,6 +17,7 @@ from atoll_controller.planner.link_config import direction_config
 from atoll_controller.planner.path_checks import check_jobs, path_checks
 from atoll_controller.planner.traffic_jobs import PING_TIMEOUT_NS, host_job, load_jobs, ping_job, specials, udp_jobs
 from atoll_core.experiment.experiment import USUAL_LIMITS, CaptureSettings, Experiment, Link, Transfer
+from atoll_core.experiment.residence import longest_residence_ns
 from atoll_core.lab.network import ChainBox, DelayBox, Host, HostRole, LatencyClass, Network, Program
 from atoll_core.plan.plan import Backend, CapturePoint, JobSpec, Phase
 from atoll_core.plan.tc_settings import TIMER_SLACK, TcSettings, delay_settings, link_settings
@@ -303,12 +304,13 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         payload="atoll ping",
         count=1 - (-experiment.duration.ns // interval_ns),  # to the end of the measurement; then it waits for replies
         interval_ns=interval_ns,
-        timeout_ns=max(PING_TIMEOUT_NS, _longest_rtt_ns(experiment) + _PING_SPARE_NS),
+        timeout_ns=max(PING_TIMEOUT_NS, _longest_rtt_ns(network, experiment) + _PING_SPARE_NS),
     )
     return (series,)
 
 
-def _longest_rtt_ns(experiment: Experiment) -> int:
-    """Of a path through every link, with all queues full."""
+def _longest_rtt_ns(network: Network, experiment: Experiment) -> int:
+    """Of a path through every link, with all queues full, and through boxes that hold packets."""
     ways = [way for link in experiment.links_over_time for way in (link.to_island, link.to_world)]
-    return sum(way.delays[1].ns + way.full_queue.ns for way in ways)
+    held_ns = 2 * longest_residence_ns(network, experiment)
+    return held_ns + sum(way.delays[1].ns + way.full_queue.ns for way in ways)

@@ -11,9 +11,10 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from atoll_controller.planner.calibration_jobs import PING_PACKET
-from atoll_controller.planner.traffic_jobs import ping_job
+from atoll_controller.planner.traffic_jobs import PING_TIMEOUT_NS, ping_job
 from atoll_core.experiment.experiment import Chain, Counted, Experiment, Protocol
 from atoll_core.experiment.host_groups import Sides
+from atoll_core.experiment.residence import longest_residence_ns
 from atoll_core.lab.network import Host, HostRole, LatencyClass, Network
 from atoll_core.plan.plan import JobSpec, PathCheck, Phase, Plan
 
@@ -124,6 +125,7 @@ def check_jobs(
             payload="atoll check",
             count=count,
             interval_ns=interval_ns + index * _INTERVAL_STEP_NS,
+            timeout_ns=PING_TIMEOUT_NS + 2 * longest_residence_ns(network, experiment),
         )
         for index, (host, group) in enumerate(targets.items())
     )

@@ -14,7 +14,8 @@ def parts_json(swap: Swap) -> list[dict[str, Any]]:
     """Each part: ``what`` changes, the boxes of broken ``connections``, and boxes and taps that no packet passes.
 
     ``without``: those of both the old and the new version, until the next part. ``uncoded``: those of them that encode
-    packets. ``drain_ns``: the least time until the version before has drained.
+    packets. ``renewed``: those of them whose programs begin again then.
+    ``drain_ns``: the least time until the version before has drained.
     """
     return [
         {
@@ -23,6 +24,7 @@ def parts_json(swap: Swap) -> list[dict[str, Any]]:
             "connections": list(part.moved),
             "without": list(part.without),
             "uncoded": list(part.uncoded),
+            "renewed": list(part.renewed),
             "drain_ns": swap.drain_ns(number),
         }
         for number, part in enumerate(swap.parts)
@@ -61,3 +63,5 @@ def _effects(part: SwapPart, number: int) -> Iterator[str]:
     if part.without:
         coding = f", so that packets are not coded by {', '.join(part.uncoded)}" if part.uncoded else ""
         yield f"no packet passes {', '.join(part.without)} until part {number + 1}{coding}"
+    if part.renewed:
+        yield f"then the programs of {', '.join(part.renewed)} begin again"

@@ -60,7 +60,7 @@ def cover(network: Network, experiment: Experiment, entries: Iterable[FlowEntry]
 
 def limit_ns(network: Network, experiment: Experiment) -> int:
     """The longest time of a packet and its answer: links' full queues, delays, delay boxes."""
-    chains = max(chain_drain_ns(experiment, chain) for chain in experiment.chains)
+    chains = max(chain_drain_ns(network, experiment, chain) for chain in experiment.chains)
     return 2 * (chains + latency_drain_ns(network, experiment))
 
 

@@ -32,7 +32,7 @@ TrunkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "1000 Gbit/s")]
 Rtt = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
 TwinTime = Annotated[Duration, Between(Duration, "0 ms", "600 s")]
 JitterAmount = Annotated[Duration, Between(Duration, "0 ms", "30 s")]
-
+Residence = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
 
 MTU_MIN, MTU_MAX = 576, 9216  # every host accepts 576 bytes (RFC 791); the link engine takes up to 9216
 Driver = Literal["ovs", "procurve-v1", "procurve-v2", "procurve-v3"]
@@ -265,6 +265,14 @@ class RawBox(Raw):
             "host; default true."
         ),
         examples=[False],
+    )
+    residence_max: Residence = Field(
+        default=Duration(0),
+        description=(
+            "For a program or an external box: the longest time for which it holds a packet; swaps and pings wait for "
+            "it; default 0 ms."
+        ),
+        examples=["200 ms"],
     )
     mtu: Mtu | None = Field(
         default=None, description="MTU of all its ports that do not have their own; default 1500.", examples=[1400]

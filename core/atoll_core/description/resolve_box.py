@@ -29,6 +29,7 @@ def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
             "stateful": box.stateful and not box.kind.stateful,
             "conserves_packets": box.conserves_packets is not None,
             "conserves_payload": not box.conserves_payload,
+            "residence_max": bool(box.residence_max.ns),
         }
         for key, given in declared.items():
             if given:

@@ -370,7 +370,8 @@ class _Resolver:
             )
             declared = (raw.forwarding, raw.stateful or bool(raw.kind.stateful), program, raw.conserves_packets)
             settings = tuple(raw.settings.items())
-            box = ChainBox(name, raw.kind, world, island, spare, *declared, settings, raw.conserves_payload)
+            lasting = raw.conserves_payload, raw.residence_max
+            box = ChainBox(name, raw.kind, world, island, spare, *declared, settings, *lasting)
             if self.parsed.reads(*((*place, key) for key in ("kind", "forwarding", "stateful", "program"))):
                 for key, message in unfit_keys(box):
                     self.wrong((*place, key), message)

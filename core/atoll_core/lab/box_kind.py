@@ -72,6 +72,11 @@ class Memory:
     settings: tuple[str, ...]
 
 
+def _none(settings: Mapping[str, Any]) -> int:
+    del settings
+    return 0
+
+
 def plain_configuration(use: BoxUse) -> Configuration:
     """The names of the box's interfaces as ``world`` and ``island``, its settings, and its ``tunnels``, if any."""
     (world, island), *_ = use.legs
@@ -101,6 +106,8 @@ class BoxKind:
     ``ends_connections``: TCP connections end at the box, which opens others in their place.
     ``connections_counter``: the counter of these connections. A run in which it stays 0 although TCP connections passed
     the box's chains is invalid.
+    ``admission``: its program takes the request ``set`` with ``admit`` (docs/contracts.md, "pep"): whether connections
+    may begin.
     ``answers_for_others``: it sends packets in the name of hosts (early acknowledgements), whose connections pass it.
     ``encapsulates``: the protocol of its outer packets ("udp"), in which it and its pair carry the packets of others.
     The plan gives each pair addresses for them (``atoll_core.experiment.tunnels``).
@@ -113,6 +120,10 @@ class BoxKind:
     say so, too.
     ``host_settings``: makes the settings of its machine from those of a plain router. They should not depend on the
     chains, so that a swap changes no machine that packets pass.
+    ``max_residence_ns``: with these settings, the longest time from a packet's arrival at a box of the kind until it
+    leaves, or until a packet leaves that recovers it. If the kind has a pair: from the first box of the two to the
+    second one, without the links between them. Of a foreign kind each box declares its own.
+    ``holding``: the levels that are 0 when a box holds no packet.
     ``counters``: sums that its program's counter lines and marks hold: metrics of the kind's name, figures of a run.
     ``levels``: numbers of the counter lines that are no sums, such as open connections: metrics alone.
     """
@@ -130,6 +141,7 @@ class BoxKind:
     pair: str = ""
     ends_connections: bool = False
     connections_counter: str = ""
+    admission: bool = False
     answers_for_others: bool = False
     encapsulates: str = ""
     overhead_bytes: int = 0
@@ -140,6 +152,8 @@ class BoxKind:
     configuration: Callable[[BoxUse], Configuration] = plain_configuration
     memory: Callable[[BoxUse], Memory] | None = None
     host_settings: Callable[[HostSettings, BoxUse], HostSettings] | None = None
+    max_residence_ns: Callable[[Mapping[str, Any]], int] = _none
+    holding: tuple[str, ...] = ()
     counters: tuple[MetricField, ...] = ()
     levels: tuple[MetricField, ...] = ()
 
@@ -157,6 +171,9 @@ class BoxKind:
             raise ValueError(msg)
         if self.overhead_bytes and not (self.encapsulates and self.pair):
             msg = f"kind {self.name!r} makes packets longer: declare what it encapsulates them in, and its pair"
+            raise ValueError(msg)
+        if not {*self.holding} <= {level.name for level in self.levels}:
+            msg = f"kind {self.name!r} holds packets while {', '.join(self.holding)} are not 0: declare them as levels"
             raise ValueError(msg)
         if self.host_settings and not self.subcommand:
             msg = f"kind {self.name!r} has settings for its machine, which are for its program: declare its subcommand"

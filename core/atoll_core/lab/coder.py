@@ -98,6 +98,12 @@ def _memory(use: BoxUse) -> Memory:
     return Memory(_PROGRAM_BYTES + len(use.tunnels) * tunnel, ("generation", "interleave"))
 
 
+def _max_residence_ns(given: Mapping[str, Any]) -> int:
+    """Until the generation ends, its repair packets leave, and packets behind a missing one no longer wait for it."""
+    most_ns = {"deferred": min(given["defer"], given["stale"]), "titrated": given["stale"]}
+    return given["flush"] + most_ns.get(given["scheduler"], 0) + given["in_order_hold"]
+
+
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
     """The program takes all packets by packet sockets, so that the kernel forwards none of them."""
     del use
@@ -128,6 +134,8 @@ CODER = register(
         configuration=_configuration,
         memory=_memory,
         host_settings=_host_settings,
+        max_residence_ns=_max_residence_ns,
+        holding=("waiting_repair_packets", "packets_on_hold"),
         counters=(
             MetricField("source_packets", "packets", "packets sent into the tunnel"),
             MetricField("source_bytes", "bytes", "their IP bytes, without those of the tunnel"),

@@ -116,6 +116,9 @@ class PortPair:
     island: Interface
 
 
+_NONE = Duration(0)
+
+
 @dataclass(frozen=True, slots=True)
 class ChainBox:
     """A box of the satellite chain: one world-facing and one island-facing interface.
@@ -126,6 +129,7 @@ class ChainBox:
     ``settings``: as written in lab.yaml.
     ``conserves_packets``: as declared in lab.yaml; None: the kind's own, or not declared.
     ``conserves_payload``: TCP payload that has entered it arrives, in connections between the same two hosts.
+    ``residence_max``: as declared in lab.yaml, of a foreign kind.
     """
 
     name: str
@@ -139,6 +143,11 @@ class ChainBox:
     conserves_packets: bool | None = None
     settings: tuple[tuple[str, Any], ...] = ()
     conserves_payload: bool = True
+    residence_max: Duration = _NONE
+
+    def max_residence_ns(self, settings: Mapping[str, Any]) -> int:
+        """The longest time for which it holds a packet with these settings; 0 of a link, which has its own."""
+        return self.residence_max.ns if self.kind.is_foreign else self.kind.max_residence_ns(settings)
 
     @property
     def is_link(self) -> bool:

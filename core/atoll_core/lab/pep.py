@@ -197,6 +197,7 @@ PEP = register(
         ends_connections=True,
         keeps_peer=_multiplexes,
         connections_counter="connections",
+        admission=True,
         configuration=_configuration,
         memory=_memory,
         host_settings=_host_settings,

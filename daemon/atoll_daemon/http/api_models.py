@@ -389,6 +389,7 @@ class SwapPartResponse(Response):
         description="Boxes and taps of both the old and the new version that no packet passes until the next part."
     )
     uncoded: list[str] = Field(description="Those of `without` that encode packets.")
+    renewed: list[str] = Field(description="Those of `without` whose programs begin again, with other settings.")
     drain_ns: int = Field(description="The least time until the version before has drained.")
 
 

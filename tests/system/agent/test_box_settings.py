@@ -2,6 +2,7 @@
 """Settings of boxes, for real: marks, a transparent proxy, forwarding, TCP; and that nothing is left of them."""
 
 import json
+import re
 import shlex
 import sys
 from collections.abc import AsyncIterator, Awaitable, Callable
@@ -133,6 +134,23 @@ async def test_a_proxy_that_accepts_after_the_server_serves_both_pairs(lab: Mach
         assert "3 received" in await lab.run(island, "ping -c 3 -i 0.05 -W 10 10.10.0.1"), "the rest is routed"
 
 
+async def test_packets_pass_while_routes_sysctls_and_rules_change(lab: Machines) -> None:
+    """Only what differs is touched."""
+    box = await lab.add("box")
+    world, island = await ends(lab, box, TWO_PAIRS.interfaces[:2], "-1")
+    await ends(lab, box, TWO_PAIRS.interfaces[2:], "-2")
+    await lab.agent.set_host(PROXY, box)
+    assert "1 received" in await lab.run(island, "ping -c 1 -W 10 10.10.0.1"), world
+    said: list[str] = []
+    argv = ["ping", "-q", "-i", "0.002", "-c", "1000", "-W", "10", "10.10.0.1"]
+    pings = await lab.agent.start_job("pings", argv, netns=island, on_output=said.append)
+    drop = PacketRule(INTERFACES, Packets.SYN, verdict=FilterVerdict.DROP)
+    while pings.exit is None:
+        for settings in (changed(), PROXY, replace(PROXY, packet_rules=(drop, *PROXY.packet_rules))):
+            await lab.agent.set_host(settings, box)
+    assert any("1000 received" in line for line in said), said
+
+
 async def test_without_its_proxy_the_rules_pass_nothing(lab: Machines) -> None:
     """It is the rules that keep a client's first segment from the server."""
     box = await lab.add("box")
@@ -168,6 +186,30 @@ async def by_unset(lab: Machines, box: str) -> None:
     assert during["nft"].count("hook ingress") == 4
     assert "chain in {\n\t\ttype filter hook prerouting priority mangle" in during["nft"]
     assert "counter" in during["nft"], "the table of somebody else stays"
+    await lab.agent.unset_host("box")
+
+
+def changed() -> HostSettings:
+    """The proxy with other routes and sysctls."""
+    routes = (RouteSettings("10.10.0.0/16", initial_window=30), RouteSettings("10.10.1.0/24", 1400))
+    legs = (replace(PROXY.interfaces[0], routes=routes), *PROXY.interfaces[1:])
+    return replace(PROXY, interfaces=legs, sysctls=(*PROXY.sysctls[:2], ("net.ipv4.tcp_ecn", "1")))
+
+
+async def by_unset_after_a_change(lab: Machines, box: str) -> None:
+    """Routes, sysctls and rules were set otherwise meanwhile."""
+    await lab.agent.set_host(PROXY, box)
+    tables = await lab.run(box, "nft -a list tables")
+    await lab.agent.set_host(changed(), box)
+    shown = await lab.run(box, "ip route show dev box-w")
+    assert re.search(r"10\.10\.0\.0/16 scope link .*initcwnd 30", shown)
+    assert re.search(r"10\.10\.1\.0/24 scope link .*mtu 1400", shown)
+    held = await lab.agent.read(box, sysctls=["net.ipv4.tcp_ecn", "net.ipv4.tcp_rmem"])
+    assert held["sysctls"] == {"net.ipv4.tcp_ecn": "1", "net.ipv4.tcp_rmem": "4096 131072 5000000"}
+    assert await lab.run(box, "nft -a list tables") == tables
+    drop = PacketRule(INTERFACES, Packets.SYN, verdict=FilterVerdict.DROP)
+    await lab.agent.set_host(replace(PROXY, packet_rules=(drop, *PROXY.packet_rules)), box)
+    assert "10.10.1.0/24" not in await lab.run(box, "ip route show dev box-w")
     await lab.agent.unset_host("box")
 
 
@@ -229,7 +271,7 @@ async def set_by(job: Job, said: list[dict[str, Any]], settings: HostSettings) -
     assert next(line for line in said if line.get("id") == 2)["ok"], json.dumps(said)
 
 
-WAYS = [by_unset, by_the_end_of_the_stream, by_a_failure, by_sigkill, by_the_next_agent]
+WAYS = [by_unset, by_unset_after_a_change, by_the_end_of_the_stream, by_a_failure, by_sigkill, by_the_next_agent]
 
 
 @pytest.mark.parametrize("undo", WAYS)

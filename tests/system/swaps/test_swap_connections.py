@@ -42,3 +42,8 @@ def test_a_swap_that_waits_turns_packets_when_the_last_connection_has_ended(foun
 def test_a_swap_that_has_waited_long_enough_says_so_and_resets(found: dict[str, Any]) -> None:
     limit, reset = ["limit", {"r2": 2}], ["reset", {"r2": 2}]
     assert found["limit"] == [[limit, reset], ["ConnectionResetError", "ConnectionResetError"]]
+
+
+def test_a_connection_that_begins_while_a_swap_waits_takes_the_new_way(found: dict[str, Any]) -> None:
+    """The box drops its first packets, so that it is empty at last; its host tries again."""
+    assert found["new"] == [False, True]

@@ -388,3 +388,14 @@ def test_repair_packets_wait_in_the_links_low_priority_queue(tmp_path: Path, pro
     page = (run / "report.html").read_text(encoding="utf-8")
     assert "low-priority packets" in page
     assert "low-priority queue full" in page
+
+
+def test_a_swap_and_the_end_of_a_run_wait_for_packets_that_coders_hold(tmp_path: Path, project: Path) -> None:
+    """Packets behind one that is not recovered wait for 1.5 s. None but those that the link loses are lost."""
+    changes = (
+        "changes: [{at: 8 s, chain: [tap-w, sat, tap-i]}, {at: 14 s, chain: [tap-w, coder-w, sat, coder-i, tap-i]}]\n"
+    )
+    summary = ran(tmp_path, project, "in_order_hold: 1500 ms, redundancy: 0", loss="2 %", more=changes)
+    assert summary["boxes"]["coder-i"]["held_packets"] > 1000
+    lost = summary["udp"]["lost_packets"] + summary["ping_lost"]
+    assert 0 < lost <= summary["links"]["sat"]["losses"]["random"]["packets"]

@@ -66,6 +66,13 @@ def test_latencies_change_between_or_behind_chains_where_they_cannot_before(tmp_
     assert [swap["subjects"] for swap in swaps] == [*[["chains", "latency", "chains"]] * 2, ["chains", "latency"]]
 
 
+def test_chains_latencies_and_settings_of_coders_and_peps_change_without_a_loss(tmp_path: Path) -> None:
+    """Coders hold packets meanwhile. The link loses some, which its captures show; connections through PEPs break."""
+    settings = {"boxes": True, "experiment": "coded.yaml", "backend": "engine", "lag_s": 0.0, "share": 0.1}
+    swaps = swapped(tmp_path, swaps=SWAPS, may_queue_overflow=True, **settings)
+    assert any(any(swap["renewed"]) for swap in swaps)
+
+
 def swapped(directory: Path, *, may_queue_overflow: bool = False, **options: Any) -> list[dict[str, Any]]:
     """The swaps, after which no packet may be missing, but those that the link's full queue dropped and counted."""
     options = {"backend": "tc", "virtual": True, "lag_s": 3.0, "share": 0.2} | options

@@ -11,7 +11,7 @@ from atoll_controller.fabric.swap_plan import Subject, Swap, plan_swap
 from atoll_controller.planner.swap_text import parts_json, swap_lines
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.network import Network
+from atoll_core.lab.network import Interface, Network
 from atoll_core.plan.tag_layout import UNTAGGED
 
 WHOLE = ("tap-w", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-i")
@@ -31,8 +31,13 @@ def planned(project: Path) -> Planned:
 
 
 def bare(network: Network) -> Network:
-    """The lab without spare legs."""
-    return replace(network, boxes=tuple(replace(box, spare=None) for box in network.boxes))
+    """The lab without spare legs, and with cables that carry the bytes that coders add wherever they are."""
+
+    def long(leg: Interface) -> Interface:
+        return replace(leg, mtu=1600)
+
+    boxes = (replace(box, spare=None, world=long(box.world), island=long(box.island)) for box in network.boxes)
+    return replace(network, boxes=tuple(boxes))
 
 
 def with_chain(experiment: Experiment, hops: tuple[str, ...]) -> Experiment:
@@ -78,7 +83,8 @@ def test_coders_enter_and_leave_together_and_their_moment_is_told(planned: Plann
     first, second, third = swap_lines(swap)
     assert first == "the swap has 2 parts, one after the other:"
     assert second.startswith("  1. chain tap-w pep-w sat pep-i tap-i; no packet passes coder-w, coder-i until part 2, ")
-    assert "so that packets are not coded by coder-w, coder-i; at least " in second
+    effects = "so that packets are not coded by coder-w, coder-i; then the programs of coder-i, coder-w begin again; "
+    assert effects in second
     assert third.startswith("  2. chain tap-w pep-w coder-i sat coder-w pep-i tap-i; at least ")
     assert [part["uncoded"] for part in parts_json(swap)] == [["coder-w", "coder-i"], []]
 

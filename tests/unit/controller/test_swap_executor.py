@@ -120,6 +120,7 @@ class Trial:
     kept: Callable[[], Plan | None]
     turned: list[bool]
     slept: list[float]
+    parts: list[int]
 
     def held(self, plan: Plan) -> bool:
         """Whether the switches hold exactly this plan, and are kept at it."""
@@ -132,6 +133,7 @@ async def trial(
     late: Collection[str] = (),
     probe: Callable[[Stage], Awaitable[None]] | None = None,
     before_cutover: Callable[[], Awaitable[None]] | None = None,
+    before_part: Callable[[], Awaitable[None]] | None = None,
     detour: bool = False,
 ) -> Trial:
     """The old version on the switches, the swap ready to run; traffic all along. ``detour``: boxes have no spare legs.
@@ -158,6 +160,7 @@ async def trial(
     switches.arm(fault)
     reports: list[StageReport] = []
     turned: list[bool] = []
+    parts: list[int] = []
 
     async def nothing(controller: MemorySwitches) -> MemorySwitches:
         return controller
@@ -178,6 +181,17 @@ async def trial(
 
     class Owner:
         """Records the cutover and the stages."""
+
+        async def before_part(self, part: int) -> None:
+            parts.append(part)
+            if before_part is not None:
+                await before_part()
+
+        async def undo_part(self, part: int) -> None:
+            parts.append(-part)
+
+        async def emptied(self, stage: Stage) -> None:
+            """No box holds packets."""
 
         async def before_shift(self, stage: Stage) -> None:
             if before_cutover is not None:
@@ -200,7 +214,7 @@ async def trial(
             traffic.under_way.clear()
 
     swapping = Swapping(kept, steps, Verifier(), Owner(), sleep)
-    return Trial(switches, swapping, old, new, swap, reports, lambda: kept.plan, turned, slept)
+    return Trial(switches, swapping, old, new, swap, reports, lambda: kept.plan, turned, slept, parts)
 
 
 @pytest.fixture(autouse=True)
@@ -368,3 +382,17 @@ async def test_who_waits_for_a_switch_that_stays_away_is_told(monkeypatch: pytes
         await tried.swapping.run()
     assert "is not connected" in tried.swapping.held_up.result()
     assert tried.held(tried.old)
+
+
+async def test_boxes_that_cannot_begin_again_between_two_parts_undo_the_swap() -> None:
+    """The version in between carries packets by then."""
+
+    async def fail() -> None:
+        raise LabError("coder-w: its program ended at once")
+
+    tried = await trial(detour=True, before_part=fail)
+    with pytest.raises(LabError, match="ended at once"):
+        await tried.swapping.run()
+    assert tried.parts == [1, -1]
+    assert tried.held(tried.old)
+    assert not tried.turned

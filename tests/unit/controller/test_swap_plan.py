@@ -5,6 +5,7 @@ import time
 from dataclasses import replace
 from ipaddress import IPv4Network
 from pathlib import Path
+from typing import Any
 
 import pytest
 
@@ -12,6 +13,7 @@ from atoll_apps.steering import steer
 from atoll_apps.version_separation import steer_transition
 from atoll_controller.fabric.swap_plan import SLACK_NS, StageKind, Subject, Swap, chain_drain_ns, plan_swap
 from atoll_controller.planner.planner import make_plan
+from atoll_controller.planner.swap_text import swap_lines
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Chain, Experiment, LinkTrace, Protocol, TraceRow, TrafficSelector
@@ -185,7 +187,8 @@ def test_connections_through_stateful_boxes_are_counted_as_moved(lab: tuple[Netw
 
 def test_drain_of_a_link_that_follows_a_trace(lab: tuple[Network, Experiment]) -> None:
     """The slowest rate, the longest delay, the longest pause."""
-    _, experiment = lab
+    network, experiment = lab
+    bare = with_chain(experiment, *BARE)
     rows = (
         TraceRow(Duration(0), rate=Rate(4_000_000)),
         TraceRow(Duration(10**9), rate=Rate(0)),
@@ -193,6 +196,92 @@ def test_drain_of_a_link_that_follows_a_trace(lab: tuple[Network, Experiment]) -
     )
     (link,) = experiment.links
     traced = replace(link, to_island=replace(link.to_island, trace=LinkTrace("rain.csv", rows)))
-    drain = chain_drain_ns(replace(experiment, links=(traced,)), experiment.chain)
+    drain = chain_drain_ns(network, replace(bare, links=(traced,)), bare.chain)
     assert drain == 1_200_000_000 + 400_000_000 + 2_000_000_000 + SLACK_NS
-    assert chain_drain_ns(experiment, replace(experiment.chain, hops=("pep-w",))) == SLACK_NS
+    assert chain_drain_ns(network, experiment, replace(experiment.chain, hops=("pep-w",))) == SLACK_NS
+
+
+@pytest.fixture
+def held(project: Path) -> tuple[Network, Experiment]:
+    """Coders that hold packets for 5 s, and whose repair packets leave within 1.1 s."""
+    network, experiment = load_experiment(project / "examples" / "coder-geo.yaml")
+    changed = {"in_order_hold": 5 * 10**9, "scheduler": "deferred", "defer": 2 * 10**9, "stale": 10**9, "flush": 10**8}
+    boxes = tuple(
+        replace(each, settings=tuple({**dict(each.settings), **changed}.items())) if "coder" in each.box else each
+        for each in experiment.boxes
+    )
+    return network, replace(experiment, boxes=boxes)
+
+
+CODED = ("tap-w", "coder-w", "sat", "coder-i", "tap-i")
+UNCODED = ("tap-w", "sat", "tap-i")
+
+
+def test_a_drain_waits_for_what_boxes_hold(held: tuple[Network, Experiment]) -> None:
+    """Both coders of a pair together hold a packet once. Those that are off hold none."""
+    network, experiment = held
+    coded, bare = (with_chain(experiment, *hops) for hops in (CODED, UNCODED))
+    without = chain_drain_ns(network, bare, bare.chain)
+    assert chain_drain_ns(network, coded, coded.chain) == without + 6_100_000_000
+    assert plan_swap(network, coded, UNTAGGED, bare).drain_ns(0) == without + 6_100_000_000
+    off = replace(coded, boxes=tuple(replace(each, settings=(*each.settings, ("mode", "off"))) for each in coded.boxes))
+    assert chain_drain_ns(network, off, off.chain) == without
+
+
+def test_pings_wait_for_what_boxes_hold_there_and_back(held: tuple[Network, Experiment]) -> None:
+    network, experiment = held
+    jobs = {job.name: job.config or {} for job in make_plan(network, with_chain(experiment, *CODED)).jobs}
+    plain = {job.name: job.config or {} for job in make_plan(network, with_chain(experiment, *UNCODED)).jobs}
+    assert jobs["check-w1"]["timeout_ns"] == plain["check-w1"]["timeout_ns"] + 12_200_000_000
+    assert jobs["ping"]["timeout_ns"] > 12_200_000_000
+
+
+def with_settings(experiment: Experiment, box: str, **changed: Any) -> Experiment:
+    """The experiment with other settings of a box."""
+    boxes = tuple(
+        replace(each, settings=tuple({**dict(each.settings), **changed}.items())) if each.box == box else each
+        for each in experiment.boxes
+    )
+    return replace(experiment, boxes=boxes)
+
+
+def test_a_box_whose_program_begins_again_is_left_out_meanwhile(held: tuple[Network, Experiment]) -> None:
+    """With its pair, though no chain changes; and in the dry run's words."""
+    network, experiment = held
+    old = with_chain(experiment, *CODED)
+    swap = plan_swap(network, old, UNTAGGED, with_settings(old, "coder-w", small=100))
+    assert [part.after.chain.hops for part in swap.parts] == [UNCODED, CODED]
+    assert [part.renewed for part in swap.parts] == [("coder-i", "coder-w"), ()]
+    assert any(
+        "no packet passes coder-w, coder-i until part 2" in line
+        and "then the programs of coder-i, coder-w begin again" in line
+        for line in swap_lines(swap)
+    )
+
+
+def test_connections_of_a_pep_that_begins_again_are_said_to_break(project: Path) -> None:
+    network, experiment = load_experiment(project / "examples" / "pep-both.yaml")
+    new = with_settings(experiment, "pep-w", silence=60 * 10**9)
+    swap = plan_swap(network, experiment, UNTAGGED, new)
+    assert swap.moved == ("pep-w",)
+    assert [part.renewed for part in swap.parts] == [("pep-w",), ()]
+    slower = replace(new, latency=())
+    assert {part.renewed for part in plan_swap(network, experiment, UNTAGGED, slower).parts} == {("pep-w",), ()}
+
+
+def test_routes_and_sysctls_of_a_box_change_while_packets_pass_it(project: Path) -> None:
+    """Its program does not begin again, so that it stays in the chain."""
+    network, experiment = load_experiment(project / "examples" / "pep-both.yaml")
+    new = with_settings(experiment, "pep-w", world_initial_window=30, ecn=True)
+    assert plan_swap(network, experiment, UNTAGGED, new).stages == ()
+    (part,) = plan_swap(network, experiment, UNTAGGED, replace(new, latency=())).parts
+    assert (part.subject, part.renewed) == (Subject.LATENCY, ())
+
+
+def test_a_box_of_the_user_declares_how_long_it_holds_packets(lab: tuple[Network, Experiment]) -> None:
+    network, experiment = lab
+    split = with_chain(experiment, *SPLIT)
+    before = chain_drain_ns(network, split, split.chain)
+    own = replace(network.box("pep-w"), kind=EXTERNAL, forwarding=Forwarding.ROUTED, residence_max=Duration(2 * 10**8))
+    network = replace(network, boxes=tuple(own if box.name == "pep-w" else box for box in network.boxes))
+    assert chain_drain_ns(network, split, split.chain) == before + 200_000_000

@@ -8,6 +8,7 @@ from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
 from typing import Annotated, Any
+from zlib import crc32
 
 import pytest
 from pydantic import Field
@@ -183,12 +184,19 @@ def test_its_program_runs_on_its_machine_with_its_settings(load: Load) -> None:
         "address": "10.10.255.254",
         "peer_address": "10.20.255.254",
         "peer_mac": network.box("pep-i").world.mac,
+        "peer_settings": crc32(json.dumps(settings_of(experiment, "pep-i"), sort_keys=True).encode()),
         "way": 0,
     }
     settings = {"mode": "on", "copies": 3, "code": 0, "hold": 5_000_000}
     assert job.config == {"world": "pep-w-w", "island": "pep-w-i", **settings, "tunnels": [tunnel]}
     (other,) = (jobs["toy-pep-i"].config or {})["tunnels"]
-    ends = {"address": "10.20.255.254", "peer_address": "10.10.255.254", "peer_mac": network.box("pep-w").island.mac}
+    theirs = crc32(json.dumps(settings_of(experiment, "pep-w"), sort_keys=True).encode())
+    ends = {
+        "peer_settings": theirs,
+        "address": "10.20.255.254",
+        "peer_address": "10.10.255.254",
+        "peer_mac": network.box("pep-w").island.mac,
+    }
     assert other == tunnel | ends | {"peer_at": "world"}
     assert "toy-pep-w" not in {job.name for job in make_plan(*load("chain: [tap-w, sat, tap-i]")).jobs}
 

@@ -15,6 +15,7 @@ from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import SwapEvent
 from atoll_core.units import Duration
 from atoll_hosts.job import Exit
+from atoll_testbed import box_connections
 from atoll_testbed.box_connections import BoxConnections, ConnectionPolicy
 
 
@@ -56,6 +57,9 @@ class OldKernel:
 
         return SimpleNamespace(name=name, wait=wait, last={"connections": self.held})
 
+    async def admit(self, box: str, *, on: bool) -> None:
+        self.asked.append(f"{box} {'admits' if on else 'admits none'}")
+
     async def restart(self, box: str) -> None:
         self.restarted.append(box)
         self.held = 0
@@ -76,10 +80,42 @@ async def test_connections_that_the_kernel_does_not_end_end_with_their_program(
     box = OldKernel(4)
     events = EventBus()
     events.subscribe(lambda event: answer.append(event.to_json()), SwapEvent)
-    connections = BoxConnections(network, lambda _: box, box.restart, events, ConnectionPolicy())  # pyright: ignore[reportArgumentType]
+    connections = BoxConnections(network, lambda _: box, box.restart, box.admit, events, ConnectionPolicy())  # pyright: ignore[reportArgumentType]
     await connections.reset(["r2"])
     assert box.asked == ["sh", "ss", "sh"]
     assert box.restarted == ["r2"]
     assert [(event["how"], event["boxes"]) for event in answer] == [("restart", {"r2": 4})]
     await connections.reset(["r2"])
     assert len(answer) == 1, "nothing held, nothing told"
+
+
+class BusyBox(OldKernel):
+    """A box at which a connection begins for each that ends, as long as it admits any."""
+
+    admits = True
+
+    async def admit(self, box: str, *, on: bool) -> None:
+        await super().admit(box, on=on)
+        self.admits = on
+
+    async def start_job(self, name: str, argv: tuple[str, ...], *, privileges: tuple[str, ...]) -> Any:
+        self.held -= not self.admits and self.held > 0
+        return await super().start_job(name, argv, privileges=privileges)
+
+
+async def test_a_busy_box_admits_no_connection_while_the_old_ones_are_waited_for(
+    project: Path, answer: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Their clients try again, and take the new way."""
+    monkeypatch.setattr(box_connections, "_LOOK_EVERY_S", 0.0)
+    network, _ = load_experiment(project / "tests" / "data" / "swaps" / "experiment.yaml")
+    box, events = BusyBox(3), EventBus()
+    events.subscribe(lambda event: answer.append(event.to_json()), SwapEvent)
+    policy = ConnectionPolicy.parse("wait:5 s")
+    connections = BoxConnections(network, lambda _: box, box.restart, box.admit, events, policy)  # pyright: ignore[reportArgumentType]
+    assert await connections.wait(["r2"])
+    assert box.asked[0] == "r2 admits none"
+    assert (box.held, box.admits, answer) == (0, False, [])
+    await connections.reopen()
+    await connections.reopen()
+    assert [asked for asked in box.asked if "admits" in asked] == ["r2 admits none", "r2 admits"]

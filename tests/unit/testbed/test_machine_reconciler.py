@@ -3,12 +3,14 @@
 
 from collections.abc import Iterable
 from dataclasses import replace
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
 
+from atoll_controller.planner.host_config import with_least_mtus
 from atoll_core.errors import LabError
-from atoll_core.plan.plan import HostSettings, Plan
+from atoll_core.plan.plan import HostSettings, InterfaceSettings, Plan, RouteSettings
 from atoll_testbed.machine_reconciler import MachineReconciler
 
 
@@ -32,49 +34,84 @@ async def test_programs_are_restored_even_if_the_settings_are_not(error: Excepti
     assert services.restored
 
 
-async def test_a_box_that_packets_still_pass_keeps_its_settings_until_the_swap_is_over() -> None:
-    """The new version does not have its program; everything else is set before the cutover."""
-    made: list[tuple[str, HostSettings | None]] = []
+class Lab:
+    """Machines that note their settings, and services that note the programs that they end and start."""
 
-    class Machine:
-        def __init__(self, name: str) -> None:
-            self.name = name
+    def __init__(self, boxes: tuple[str, ...], hosts: tuple[str, ...] = ()) -> None:
+        self.network = SimpleNamespace(
+            boxes=[SimpleNamespace(name=name) for name in boxes], hosts=[SimpleNamespace(name=name) for name in hosts]
+        )
+        self.made: list[tuple[str, Any]] = []
 
-        async def set(self, settings: HostSettings) -> None:
-            made.append((self.name, settings))
+    def machine(self, name: str) -> Any:
+        async def put(settings: HostSettings) -> None:
+            self.made.append((name, settings))
 
-        async def unset(self) -> None:
-            made.append((self.name, None))
+        return SimpleNamespace(set=put)
 
-    class Platform:
-        machine = Machine
+    async def linked(self, hosts: Iterable[str]) -> None:
+        list(hosts)
 
-        async def linked(self, hosts: Iterable[str]) -> None:
-            list(hosts)
+    async def end(self, _: object, boxes: Iterable[str]) -> None:
+        self.made += [(box, "end") for box in sorted(boxes)]
 
-    class Services:
-        def superfluous(self, _: object) -> frozenset[str]:
-            return frozenset({"coder-w"})
+    async def add(self, _: object, passed: Iterable[str] = ()) -> None:
+        self.made.append(("add, not on", sorted(passed)))
 
-        async def add(self, _: object) -> None: ...
+    async def reconcile(self, _: object, *, restart_traces: bool) -> None: ...
 
-        async def reconcile(self, _: object, *, restart_traces: bool) -> None: ...
 
-    def plan(settings: HostSettings, other: HostSettings) -> Plan:
-        return Plan("lab", "experiment", (), (settings, other), (), (), (), 1)
+def plan(*settings: HostSettings) -> Plan:
+    return Plan("lab", "experiment", (), settings, (), (), (), 1)
 
+
+def reconciler(lab: Lab) -> MachineReconciler:
+    place: Any = lab
+    return MachineReconciler(place, place)
+
+
+async def test_a_box_that_packets_pass_keeps_its_settings_and_its_program_until_they_have_left() -> None:
+    lab = Lab(("coder-w", "pep-w"))
+    machines = reconciler(lab)
     tunnelled = HostSettings("coder-w", (), forwarding=False)
     router = replace(tunnelled, forwarding=True)
     forwarding, still = HostSettings("pep-w", (), forwarding=True), HostSettings("pep-w", (), forwarding=False)
-    platform: Any = Platform()
-    services: Any = Services()
-    machines = MachineReconciler(platform, services)
     await machines.reconcile(plan(tunnelled, still))
-    made.clear()
-    await machines.add(plan(router, forwarding))
-    assert made == [("pep-w", None), ("pep-w", forwarding)]
+    lab.made.clear()
+    await machines.advance(plan(router, forwarding), {"coder-w", "sat"})
+    assert lab.made == [("pep-w", "end"), ("pep-w", forwarding), ("add, not on", ["coder-w", "sat"])]
     await machines.reconcile(plan(router, forwarding))
-    assert made[2:] == [("coder-w", None), ("coder-w", router)]
+    assert lab.made[3:] == [("coder-w", router)]
+
+
+@pytest.mark.parametrize(("was", "becomes"), [(1500, 1456), (1456, 1500)])
+async def test_hosts_send_no_longer_packets_than_both_versions_carry(was: int, becomes: int) -> None:
+    """Until the swap is over: packets of both versions are under way."""
+    lab = Lab((), ("w1",))
+    machines = reconciler(lab)
+
+    def host(mtu: int) -> HostSettings:
+        route = RouteSettings("10.20.0.0/16", None if mtu == 1500 else mtu)
+        return HostSettings("w1", (InterfaceSettings("w1-eth0", "02:00:00:00:00:01", None, (route,), ()),))
+
+    await machines.reconcile(plan(host(was)))
+    lab.made.clear()
+    await machines.advance(plan(host(becomes)), ())
+    await machines.reconcile(plan(host(becomes)))
+    made = [settings for name, settings in lab.made if name == "w1"]
+    assert made == [host(1456)] if becomes == 1456 else [host(1500)]
+
+
+def test_the_smaller_mtu_of_two_versions_is_that_of_each_prefix() -> None:
+    """A prefix that one version alone has is within another one of the other version."""
+
+    def host(*routes: RouteSettings) -> HostSettings:
+        return HostSettings("w1", (InterfaceSettings("w1-eth0", "02:00:00:00:00:01", None, routes, ()),))
+
+    coded, half = RouteSettings("10.20.0.0/16", 1456), RouteSettings("10.20.0.0/30", 1400)
+    found = with_least_mtus(host(RouteSettings("10.20.0.0/16"), half), host(coded))
+    assert found == host(coded, half)
+    assert with_least_mtus(host(coded), host(coded)) == host(coded)
 
 
 async def test_settings_whose_undo_failed_are_undone_by_the_next_attempt() -> None:

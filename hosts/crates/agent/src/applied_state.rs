@@ -54,6 +54,13 @@ impl AppliedState {
         settings: HostSettings,
     ) -> Result<Value, AgentError> {
         self.check_open()?;
+        if self
+            .hosts
+            .get(host)
+            .is_some_and(|held| held.may_become(&settings))
+        {
+            return self.change(host, settings);
+        }
         let namespace = Namespace::open(netns)?;
         if self.hosts.contains_key(host) {
             self.unset(host)?;
@@ -62,6 +69,23 @@ impl AppliedState {
         let was = applied.was();
         self.hosts.insert(host.to_owned(), applied);
         let outcome = self.write_down().and_then(|()| self.hosts[host].apply());
+        if let Err(error) = outcome {
+            return Err(match self.unset(host) {
+                Ok(()) => error,
+                Err(left) => AgentError::Machine(format!("{error}; {left}")),
+            });
+        }
+        Ok(was)
+    }
+
+    /// Replace the settings of a machine that packets pass; returns its state before all.
+    fn change(&mut self, host: &str, settings: HostSettings) -> Result<Value, AgentError> {
+        let held = self.hosts.get_mut(host).expect("it was set");
+        let former = held.note_change(settings)?;
+        let was = held.was();
+        let outcome = self
+            .write_down()
+            .and_then(|()| self.hosts[host].apply_change(&former));
         if let Err(error) = outcome {
             return Err(match self.unset(host) {
                 Ok(()) => error,

@@ -176,6 +176,39 @@ impl HostSettings {
         batch + &self.add_rules()
     }
 
+    /// The settings without those that can change while packets pass: routes, sysctls and packet rules.
+    pub fn without_routes(&self) -> Self {
+        let mut rest = self.clone();
+        rest.sysctls.clear();
+        rest.packet_rules.clear();
+        for interface in &mut rest.interfaces {
+            interface.routes.clear();
+        }
+        rest
+    }
+
+    /// Lines of `ip -batch` that delete the routing rules and the routes, one each.
+    pub fn deletions(&self) -> Vec<String> {
+        let rules = self.delete_rules();
+        let rules = rules.split_inclusive('\n').map(str::to_owned);
+        let interfaces = self.interfaces.iter();
+        rules
+            .chain(interfaces.flat_map(|interface| self.route_deletions_of(interface)))
+            .collect()
+    }
+
+    fn route_deletions_of(&self, interface: &InterfaceSettings) -> Vec<String> {
+        let device = &interface.name;
+        let table = self.in_table(device);
+        let deletion = |route: &RouteSettings| {
+            format!(
+                "route delete {} dev {device} scope link{table}\n",
+                route.prefix
+            )
+        };
+        interface.routes.iter().map(deletion).collect()
+    }
+
     /// Input of `ip -force -batch -` that takes [`Self::batch`] back but for its rules, given the state before.
     pub fn undo_batch(&self, before: &MachineState) -> String {
         let mut batch = String::new();
@@ -188,13 +221,7 @@ impl HostSettings {
                 continue;
             };
             let device = &interface.name;
-            for RouteSettings { prefix, .. } in &interface.routes {
-                let _ = writeln!(
-                    batch,
-                    "route delete {prefix} dev {device} scope link{}",
-                    self.in_table(device)
-                );
-            }
+            batch.extend(self.route_deletions_of(interface));
             for (address, _) in &interface.neighbours {
                 let _ = writeln!(batch, "neighbour delete {address} dev {device}");
             }

@@ -12,7 +12,7 @@ use crate::settings::HostSettings;
 use crate::sysctl;
 use serde::{Deserialize, Serialize};
 use serde_json::{Map, Value, json};
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fs;
 use std::path::Path;
 use std::thread;
@@ -72,6 +72,31 @@ impl Applied {
     pub fn apply(&self) -> Result<(), AgentError> {
         self.namespace
             .run(|| take_steps(&self.settings, &self.before))
+    }
+
+    /// Whether other settings can replace these while packets pass: they differ in routes, sysctls and packet rules only.
+    pub fn may_become(&self, settings: &HostSettings) -> bool {
+        self.settings.without_routes() == settings.without_routes()
+    }
+
+    /// Note other settings, and the values before of their sysctls; returns these ones, for [`Self::apply_change`].
+    pub fn note_change(&mut self, settings: HostSettings) -> Result<HostSettings, AgentError> {
+        let refuse = |message| AgentError::Machine(format!("{}: {message}", settings.host));
+        settings.check().map_err(refuse)?;
+        let known = &self.before.sysctls;
+        let new: Vec<_> = sysctls_of(&settings)
+            .into_iter()
+            .filter(|(name, _)| known.iter().all(|(known, _)| known != name))
+            .collect();
+        let was = self.namespace.run(|| sysctl::read_all(&new))?;
+        self.before.sysctls.extend(was);
+        Ok(std::mem::replace(&mut self.settings, settings))
+    }
+
+    /// Apply only what differs from `former`. After a failure, [`Self::undo`] restores the machine.
+    pub fn apply_change(&self, former: &HostSettings) -> Result<(), AgentError> {
+        self.namespace
+            .run(|| change_steps(former, &self.settings, &self.before))
     }
 
     /// Settings and the state before, if they are for the agent's own network namespace.
@@ -198,6 +223,47 @@ fn take_steps(settings: &HostSettings, before: &Before) -> Result<(), AgentError
     sysctl::write_all(&forwarding).map(drop)
 }
 
+fn change_steps(
+    former: &HostSettings,
+    settings: &HostSettings,
+    before: &Before,
+) -> Result<(), AgentError> {
+    let (was, now) = (sysctls_of(former), sysctls_of(settings));
+    let is_of = |some: &[(String, String)], name: &str| some.iter().any(|(known, _)| known == name);
+    let other: Vec<_> = now
+        .iter()
+        .filter(|each| !was.contains(each))
+        .cloned()
+        .collect();
+    sysctl::write_all(&other)?;
+    let over = |(name, _): &&(String, String)| is_of(&was, name) && !is_of(&now, name);
+    let over: Vec<_> = before.sysctls.iter().filter(over).cloned().collect();
+    let left = sysctl::restore(&over);
+    let batch = settings.batch();
+    let known: BTreeSet<_> = former
+        .batch()
+        .split_inclusive('\n')
+        .map(str::to_owned)
+        .collect();
+    let routes = batch
+        .split_inclusive('\n')
+        .filter(|line| !known.contains(*line));
+    run_batch(&routes.collect::<String>())?;
+    let kept = settings.deletions();
+    let gone = former
+        .deletions()
+        .into_iter()
+        .filter(|line| !kept.contains(line));
+    run_batch(&gone.collect::<String>())?;
+    if former.nft_script() != settings.nft_script() {
+        run_nft(&(former.nft_undo() + &settings.nft_script()))?; // one transaction
+    }
+    if left.is_empty() {
+        return Ok(());
+    }
+    Err(AgentError::Machine(left.join("; ")))
+}
+
 fn run_nft(script: &str) -> Result<(), AgentError> {
     if script.is_empty() {
         return Ok(());
@@ -221,6 +287,9 @@ fn machine_state() -> Result<(Vec<InterfaceState>, Vec<NeighbourState>), AgentEr
 
 /// Run `ip -batch`; an error names the line of the batch that failed.
 fn run_batch(batch: &str) -> Result<(), AgentError> {
+    if batch.is_empty() {
+        return Ok(());
+    }
     let Err(error) = tool("ip", &["-batch", "-"], batch) else {
         return Ok(());
     };

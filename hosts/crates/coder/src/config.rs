@@ -179,6 +179,9 @@ pub(crate) struct TunnelConfig {
     pub(crate) address: Ipv4Addr,
     pub(crate) peer_address: Ipv4Addr,
     pub(crate) peer_mac: Mac,
+    /// A checksum of the other coder's settings: with other ones both begin again, and none remembers the other's numbers.
+    #[serde(default, rename = "peer_settings")]
+    _peer_settings: u32,
 }
 
 /// The packets that a tunnel carries: between these prefixes, of this protocol.

@@ -11,8 +11,14 @@ use std::net::SocketAddrV4;
 pub(crate) enum Request {
     /// End a measurement, begin the next one.
     Mark { id: u64 },
-    /// The mode of new connections.
-    Set { id: u64, mode: Mode },
+    /// The mode of new connections, and whether there are any: while they are not admitted, clients' SYNs are ignored.
+    Set {
+        id: u64,
+        #[serde(default)]
+        mode: Option<Mode>,
+        #[serde(default)]
+        admit: Option<bool>,
+    },
     /// Reset the connections of a pair, or all.
     Reset {
         id: u64,
@@ -73,16 +79,18 @@ mod tests {
             .iter()
             .map(|line| atoll_job::request(line.to_string().as_bytes()).ok())
             .collect();
-        let (mode, limit) = (Mode::Early, 100);
+        let limit = 100;
+        let set = |id, mode, admit| Some(Request::Set { id, mode, admit });
         let reset = |id, pair| Some(Request::Reset { id, pair });
         let expected = [
             Some(Request::Mark { id: 7 }),
-            Some(Request::Set { id: 9, mode }),
+            set(9, Some(Mode::Early), None),
             reset(10, Some(0)),
             reset(12, None),
             Some(Request::Connections { id: 11, limit }),
             None, // a mode that does not exist
             reset(14, Some(2)),
+            set(15, None, Some(false)),
         ];
         assert_eq!(read, expected);
     }

@@ -38,7 +38,7 @@ impl Proxy {
             }
             return;
         }
-        if !self.has_room(first.server, now_ns) {
+        if !self.admits || !self.has_room(first.server, now_ns) {
             self.sums.ignored_syns += 1;
             return;
         }

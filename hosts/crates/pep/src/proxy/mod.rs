@@ -101,6 +101,8 @@ struct Proxy {
     /// Most sockets of connections.
     sockets_max: usize,
     slots: HashMap<Addresses, usize>,
+    /// Whether clients may begin connections.
+    admits: bool,
     ids: u64,
     pending: Pending,
     /// Until when, slots and ids of connections whose clients' first data are awaited, in order.
@@ -163,6 +165,7 @@ impl Proxy {
             connections: Slab::new(),
             sockets_max,
             slots: HashMap::new(),
+            admits: true,
             ids: 0,
             pending: Pending::default(),
             unopened: VecDeque::new(),

@@ -95,8 +95,9 @@ impl Proxy {
                 output.line(&Message::Mark { id, t_ns, figures });
                 return;
             }
-            Request::Set { id, mode } => {
-                self.config.mode = mode;
+            Request::Set { id, mode, admit } => {
+                self.config.mode = mode.unwrap_or(self.config.mode);
+                self.admits = admit.unwrap_or(self.admits);
                 ("set".to_owned(), id, Content::Nothing {})
             }
             Request::Reset { id, pair } => ("reset".to_owned(), id, self.reset(pair)),

@@ -1,0 +1,21 @@
+# SPDX-License-Identifier: Apache-2.0
+"""How long boxes other than links may hold packets, as their kinds declare it (``BoxKind.max_residence_ns``)."""
+
+from atoll_core.experiment.experiment import Chain, Experiment
+from atoll_core.experiment.tunnels import pairs_of
+from atoll_core.lab.network import Network
+
+
+def residence_ns(network: Network, experiment: Experiment, chain: Chain) -> int:
+    """The longest time for which all boxes of a chain but its links hold a packet. A pair of boxes counts once."""
+    used = experiment.as_used(network)
+    settings = {each.box: dict(each.settings) for each in experiment.boxes}
+    held = {box.name: box.max_residence_ns(settings.get(box.name, {})) for box in used.boxes if box.name in chain.hops}
+    for world, island in pairs_of(used, chain):
+        held[island.name] = max(held.pop(world.name), held[island.name])
+    return sum(held.values())
+
+
+def longest_residence_ns(network: Network, experiment: Experiment) -> int:
+    """The longest time for which the boxes of any chain of any version hold a packet."""
+    return max((residence_ns(network, experiment, chain) for chain in experiment.all_chains), default=0)

@@ -1,0 +1,112 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings of PEPs changed under traffic: ``python -m tests.guests.box_settings_guest``, in virtual time.
+
+Prints the pings that were lost, and the fates of connections, as one JSON object.
+"""
+
+import asyncio
+import json
+import threading
+import time
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import LabError
+from atoll_core.events.events import SwapEvent
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.plan.tc_settings import VIRTUAL_SLACK
+from atoll_testbed.box_connections import ConnectionPolicy
+from atoll_testbed.testbed import Testbed
+from tests.guests.connections_guest import Pair
+
+EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pep-both.yaml"
+WHOLE, WITHOUT = ("tap-w", "pep-w", "sat", "pep-i", "tap-i"), ("tap-w", "sat", "pep-i", "tap-i")
+_PING_EVERY_NS = 5_000_000
+
+
+class Trial:
+    """The lab with PEPs."""
+
+    def __init__(self, testbed: Testbed, experiment: Experiment) -> None:
+        self._testbed = testbed
+        self._experiment = experiment
+
+    async def to(self, connections: str = "reset", hops: tuple[str, ...] = WHOLE, **changed: Any) -> list[str]:
+        """Apply another chain, or other settings of pep-w; returns what was done to connections."""
+        experiment = self._experiment
+        boxes = tuple(
+            replace(each, settings=tuple({**dict(each.settings), **changed}.items())) if each.box == "pep-w" else each
+            for each in experiment.boxes
+        )
+        chain = replace(experiment.chain, hops=hops)
+        new = replace(experiment, chain=chain, boxes=boxes, latency=(("w1", "rtt-20"),))
+        events: list[SwapEvent] = []
+        with self._testbed.events.subscribe(events.append, SwapEvent):
+            await self._testbed.apply(new, connections=ConnectionPolicy.parse(connections))
+        self._experiment = new
+        return [event.details["how"] for event in events if event.state == "connections"]
+
+    async def run(self) -> dict[str, Any]:
+        """One change after the other."""
+        found: dict[str, Any] = {}
+        await self._testbed.apply(self._experiment)
+        found["pings"] = await self._pinged(self.to(world_initial_window=30))
+        pair = await asyncio.to_thread(Pair, self._testbed)
+        began = time.monotonic()
+        leaving = asyncio.create_task(self.to("wait:20 s", silence=60 * 10**9))
+        await asyncio.sleep(4)
+        found["while it waits"] = await asyncio.to_thread(pair.echoes)
+        pair.close()
+        found["wait"] = await leaving
+        found["waited_s"] = time.monotonic() - began
+        pair = await asyncio.to_thread(Pair, self._testbed)
+        leaving = asyncio.create_task(self.to("wait:20 s", WITHOUT))
+        await asyncio.sleep(4)
+        other: list[Pair] = []
+        thread = threading.Thread(target=lambda: other.append(Pair(self._testbed, port=7001, limit_s=30)))
+        thread.start()
+        await asyncio.sleep(2)
+        found["new one begins"] = bool(other)
+        pair.close()
+        found["left"] = await leaving
+        await asyncio.to_thread(thread.join)
+        found["new one"] = await asyncio.to_thread(other[0].echoes)
+        other[0].close()
+        await self.to()
+        try:
+            await self.to(world_congestion_control="nonexistent")
+        except LabError as error:
+            found["refused"] = str(error)
+        found["old one again"] = (await asyncio.to_thread(Pair, self._testbed, port=7002)).echoes()
+        return found
+
+    async def _pinged(self, work: Any) -> dict[str, Any]:
+        config = {
+            "targets": [{"name": "w2", "address": "10.10.0.2"}],
+            "interval_ns": _PING_EVERY_NS,
+            "count": 1800,
+            "timeout_ns": 3_000_000_000,
+            "size_bytes": 56,
+            "identifier": 7,
+            "payload": "settings",
+            "start_at_ns": 0,
+        }
+        job = await self._testbed.machine("i1").start_job("ping", ["atoll-host", "ping"], config=config)
+        await job.ready(10)
+        await asyncio.sleep(1)
+        await work
+        await job.wait()
+        return (job.last or {})["targets"]["w2"]
+
+
+async def main() -> None:
+    """Print what became of them."""
+    network, experiment = load_experiment(EXAMPLE)
+    testbed = await Testbed.start(network, slack=VIRTUAL_SLACK)
+    print(json.dumps(await Trial(testbed, experiment).run()), flush=True)
+
+
+if __name__ == "__main__":
+    asyncio.run(main())

@@ -1,0 +1,44 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Random chains, latencies and settings of boxes for swaps in a lab with a pair of coders and a pair of PEPs."""
+
+from dataclasses import replace
+from random import Random
+from typing import Any
+
+from atoll_core.experiment.experiment import BoxConfiguration, Experiment
+
+_PEPS, _CODERS = ("pep-w", "pep-i"), ("coder-w", "coder-i")
+_ORDER = ("tap-w", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-i")
+_CLASSES = ("rtt-5", "rtt-20", "rtt-50")
+_MS = 10**6
+
+
+def changed_experiment(draw: Random, experiment: Experiment) -> Experiment:
+    """The experiment with another chain, other settings of coders and PEPs, another latency; not always with each."""
+    used = {hop for hop in experiment.chain.hops if hop in (*_PEPS, *_CODERS)}
+    if draw.random() < 0.7:
+        used = {*_CODERS} if draw.random() < 0.7 else set[str]()
+        used |= {name for name in _PEPS if draw.random() < 0.6}
+    hops = tuple(hop for hop in _ORDER if hop in used or hop == "sat" or ("tap" in hop and draw.random() < 0.8))
+    code: dict[str, Any] = {}
+    if draw.random() < 0.6:
+        hold_ns = draw.choice([0, 200, 1000, 2000]) * _MS
+        code = {"in_order_hold": hold_ns, "redundancy": draw.choice([0, 1, 3])}
+    boxes = tuple(_changed_box(draw, each, code) for each in experiment.boxes)
+    latency = (("w1", draw.choice(_CLASSES)),) if draw.random() < 0.5 else experiment.latency
+    return replace(experiment, chain=replace(experiment.chain, hops=hops), boxes=boxes, latency=latency)
+
+
+def _changed_box(draw: Random, box: BoxConfiguration, code: dict[str, Any]) -> BoxConfiguration:
+    """``code``: what both coders change."""
+    changed: dict[str, Any] = {}
+    if box.box in _CODERS:
+        changed |= code
+        if draw.random() < 0.3:
+            changed |= {"small": draw.choice([0, 100]), "flush": draw.choice([50, 100, 500]) * _MS}
+    elif box.box in _PEPS:
+        if draw.random() < 0.3:
+            changed["silence"] = draw.choice([60, 120]) * 1000 * _MS
+        if draw.random() < 0.5:
+            changed |= {"world_initial_window": draw.choice([None, 30]), "ecn": draw.choice([False, True])}
+    return replace(box, settings=tuple({**dict(box.settings), **changed}.items()))
