@@ -11,6 +11,8 @@ BIN := .venv/bin
 CARGO := tools/cargo
 PACKAGES := cli api studies daemon testbed controller hosts emulation dashboards apps switch-configs analysis core
 PYTEST_BY_TWO := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Tests with laboratories wait more than they compute: three at a time.
+PYTEST_LABS := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # The whole of a target, unless somebody chooses tests of it: then as many tests must run as tests/counts.toml records.
 whole = $(or $(PYTEST_ARGS),--target $(1))
 KERNEL_TESTS := tests/system/virtual/test_virtual_kernel.py tests/system/virtual/test_virtual_repeat.py
@@ -33,10 +35,11 @@ kernel: ## build the kernel for virtual time, as root for every user; minutes, o
 demo-virtual: kernel ## run ten minutes of the demo experiment in virtual time, in less than one; DURATION="60 s"
 	@$(BIN)/atoll run examples/geo.yaml --on virtual --duration '$(or $(DURATION),600 s)'
 
-test: ## all tests but those that the next targets have: Rust first, so that compiling disturbs no laboratory
+test: ## all tests but those that the next targets have; units first, then Rust, so that compiling disturbs no laboratory
 	@tools/setup test
+	@$(PYTEST_BY_TWO) -m "$(ELSEWHERE)" tests/unit tests/property tests/contract tests/repo $(call whole,test-units)
 	@tools/test-rust
-	@$(PYTEST_BY_TWO) -m "not figures and $(ELSEWHERE)" $(call whole,test)
+	@$(PYTEST_LABS) -m "not figures and $(ELSEWHERE)" tests/system $(call whole,test)
 	@$(BIN)/python -m pytest -m "figures and $(ELSEWHERE)" $(call whole,test-figures)
 
 test-virtual: kernel ## the tests in virtual time, some also on Linux 6.1 if built; `make test` leaves them out

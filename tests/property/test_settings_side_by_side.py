@@ -23,7 +23,7 @@ SHIPPED = sorted((ROOT / "examples").glob("*.yaml"))
 ELSEWHERE = ("name", "lab", "seed", "chain", "branches")
 """Settings that are shown among the origins."""
 
-AS_LISTS = ("changes", "boxes")
+AS_LISTS = ("changes",)
 """Settings whose parts are numbered."""
 
 OTHERS = {
