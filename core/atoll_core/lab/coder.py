@@ -99,9 +99,13 @@ def _memory(use: BoxUse) -> Memory:
 
 
 def _max_residence_ns(given: Mapping[str, Any]) -> int:
-    """Until the generation ends, its repair packets leave, and packets behind a missing one no longer wait for it."""
-    most_ns = {"deferred": min(given["defer"], given["stale"]), "titrated": given["stale"]}
-    return given["flush"] + most_ns.get(given["scheduler"], 0) + given["in_order_hold"]
+    """Until the generation ends, its repair packets leave, and packets behind a missing one no longer wait for it.
+
+    A setting that the manifest of an older run does not have held no packet then.
+    """
+    flush_ns, defer_ns, stale_ns, hold_ns = (given.get(name, 0) for name in ("flush", "defer", "stale", "in_order_hold"))
+    most_ns = {"deferred": min(defer_ns, stale_ns), "titrated": stale_ns}
+    return flush_ns + most_ns.get(given.get("scheduler"), 0) + hold_ns
 
 
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
