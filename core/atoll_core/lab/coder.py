@@ -103,9 +103,9 @@ def _max_residence_ns(given: Mapping[str, Any]) -> int:
 
     A setting that the manifest of an older run does not have held no packet then.
     """
-    flush_ns, defer_ns, stale_ns, hold_ns = (given.get(name, 0) for name in ("flush", "defer", "stale", "in_order_hold"))
-    most_ns = {"deferred": min(defer_ns, stale_ns), "titrated": stale_ns}
-    return flush_ns + most_ns.get(given.get("scheduler"), 0) + hold_ns
+    stale_ns = given.get("stale", 0)
+    most_ns = {"deferred": min(given.get("defer", 0), stale_ns), "titrated": stale_ns}
+    return given.get("flush", 0) + most_ns.get(given.get("scheduler", ""), 0) + given.get("in_order_hold", 0)
 
 
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:

@@ -85,12 +85,13 @@ def test_a_ramp_before_a_constant_is_left_out_whatever_the_magnitude() -> None:
 @given(st.lists(st.integers(0, 10**6), min_size=50, max_size=100), st.sampled_from([1, 10**9]))
 def test_mser_is_as_good_as_in_exact_arithmetic(values: list[int], offset: int) -> None:
     exact = [Fraction(offset + value) for value in values]
-    means = [sum(exact[at : at + 5]) / 5 for at in range(0, len(exact) - 4, 5)]
+    means = [sum(exact[at : at + 5], Fraction(0)) / 5 for at in range(0, len(exact) - 4, 5)]
 
     def error(first: int) -> Fraction:
         rest = means[first:]
-        mean = sum(rest) / len(rest)
-        return sum((each - mean) ** 2 for each in rest) / Fraction(len(rest)) ** 2
+        mean = sum(rest, Fraction(0)) / len(rest)
+        squares = sum(((each - mean) * (each - mean) for each in rest), Fraction(0))
+        return squares / len(rest) ** 2
 
     errors = [error(first) for first in range(len(means) - 5)]
     found = mser([float(each) for each in exact])
