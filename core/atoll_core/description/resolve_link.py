@@ -105,7 +105,8 @@ class _Resolver:
             what = "the delay" if least == direction.delay else "the least delay of the trace"
             written = self.written(direction.jitter.amount, "jitter", "amount")
             self.wrong(("jitter",), f"{written} exceeds {what}; write at most {least}")
-        if isinstance(direction.loss, Bernoulli) and direction.loss.probability == 1 and self.reads("loss"):
+        loses_all = isinstance(direction.loss, Bernoulli) and direction.loss.probability == 1
+        if loses_all and self.place[0] == "links" and self.reads("loss"):  # a change may lose everything later
             self.wrong(
                 ("loss",), "every packet is lost, so paths cannot be tested before the load; write less than 100 %"
             )
