@@ -94,7 +94,7 @@ def test_every_allowed_skip_says_why(project: Path) -> None:
 
 
 def test_no_allowed_skip_depends_on_the_processor() -> None:
-    """None looks at it: whoever has the other kind of processor would be alone in running those tests."""
+    """A condition on the processor would leave those tests to users of the other kind of processor."""
     looked: list[str] = []
     is_over = False
 
