@@ -24,6 +24,9 @@ SHARE = 0.5
 LEAST_S = 0.1
 """Time that the work takes at least: far longer than a loop waits for a processor."""
 
+TRIES = 4
+"""A busy machine may hold the loop up once; work done by the loop itself holds it up each time."""
+
 
 async def longest_wait(work: Awaitable[object]) -> tuple[float, float]:
     """Do some work; the time that it took, and the longest time for which the event loop had to wait meanwhile."""
@@ -51,9 +54,14 @@ async def test_the_event_loop_goes_on_while_a_plan_is_made(work: str) -> None:
         await apply_flows(controller, network, plan)
         testbed.plan, testbed.experiment = plan, first
     probing = work == "paths of probes"
-    doing = verify_paths(testbed, plan, first) if probing else testbed.apply(second, dry_run=True)
-    took_s, longest_s = await longest_wait(doing)
-    assert took_s > LEAST_S
-    assert longest_s < SHARE * took_s
+    shares = []
+    for _ in range(TRIES):
+        doing = verify_paths(testbed, plan, first) if probing else testbed.apply(second, dry_run=True)
+        took_s, longest_s = await longest_wait(doing)
+        assert took_s > LEAST_S
+        shares.append(longest_s / took_s)
+        if shares[-1] < SHARE:
+            break
+    assert min(shares) < SHARE
     for watcher in testbed._watchers:
         watcher.cancel()
