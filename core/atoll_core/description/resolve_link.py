@@ -54,6 +54,7 @@ class _Resolver:
         self.document = parsed.document
         self.files = files
         self.mistakes: list[Diagnostic] = []
+        self.trace_file = ""
         self.trace_lines: tuple[int, ...] = ()
 
     def wrong(self, place: Place, message: str) -> None:
@@ -64,7 +65,7 @@ class _Resolver:
         if raw.trace is not None:
             read = self.files.loss_trace(raw.trace)
             self.take_mistakes(("loss", "trace"), read.mistakes)
-            return replace(read.found, where=raw.where) if read.found else None
+            return read.found and replace(read.found, file=raw.trace, where=raw.where)
         if raw.bit_error is not None:
             return BitError(raw.bit_error, raw.where)
         if raw.model is None:
@@ -81,7 +82,8 @@ class _Resolver:
         read: FileContent[LinkTrace] = self.files.trace(name)
         self.take_mistakes(("trace",), read.mistakes)
         self.trace_lines = read.lines
-        return read.found
+        self.trace_file = read.found.file if read.found else ""
+        return read.found and replace(read.found, file=name)
 
     def take_mistakes(self, place: Place, mistakes: tuple[Diagnostic, ...]) -> None:
         """Report a mistake of a file as a whole at the place that names the file."""
@@ -136,7 +138,6 @@ class _Resolver:
         first = trace.rows[0]
         if first.blocked or first.loss == 1:
             self.in_trace(
-                trace,
                 0,
                 "the link is blocked at t_s 0, so paths cannot be tested before the load; write blocked 0 in the "
                 "first row",
@@ -146,10 +147,10 @@ class _Resolver:
             most = max(row.rate for row in trace.rows if row.rate)
             where = self.document.where((*self.place, "rate"))
             allowed = f"rate is {direction.rate} ({where}), the largest rate that the link can have"
-            self.in_trace(trace, fast, f"{trace.rows[fast].rate} is too fast: {allowed}; raise that to {most}")
+            self.in_trace(fast, f"{trace.rows[fast].rate} is too fast: {allowed}; raise that to {most}")
 
-    def in_trace(self, trace: LinkTrace, row: int, message: str) -> None:
-        self.mistakes.append(Diagnostic(trace.file, self.trace_lines[row], f"{entry_name(self.place)}: {message}"))
+    def in_trace(self, row: int, message: str) -> None:
+        self.mistakes.append(Diagnostic(self.trace_file, self.trace_lines[row], f"{entry_name(self.place)}: {message}"))
 
 
 def _aqm(raw: RawAqm) -> Aqm | None:

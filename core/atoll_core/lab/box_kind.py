@@ -190,6 +190,10 @@ class BoxKind:
     def __str__(self) -> str:
         return self.name
 
+    def described_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings of a box in base units as in a description."""
+        return self.settings().described(settings) if self.settings else dict(settings)
+
     @property
     def measurement(self) -> Measurement | None:
         """The metrics of its boxes, if it has any of its own."""

@@ -12,7 +12,8 @@ from atoll_controller.planner.planner import make_plan
 from atoll_core.codec import from_json, to_json
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError
-from atoll_core.experiment.experiment import Bernoulli, Experiment, version_differences
+from atoll_core.experiment.experiment import Bernoulli, Experiment
+from atoll_core.experiment.setting_texts import version_differences
 from atoll_core.plan.plan import Backend
 from atoll_core.units import Duration, Rate, Size
 
