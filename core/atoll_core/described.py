@@ -13,7 +13,7 @@ from decimal import Decimal
 from enum import Enum
 from typing import Any, cast
 
-_PLAIN = re.compile(r"(?![-+.]?[0-9][0-9_.a-zA-Z+-]*$|(?i:null|true|false)$)[\w./+-]+(?:[: ]?[\w./%+-]+)*")
+_PLAIN = re.compile(r"(?![-+.]?[0-9][0-9_.a-zA-Z+-]*$|(?i:null|true|false)$|-(?: |$))[\w./+-]+(?:[: ]?[\w./%+-]+)*")
 """Text that YAML reads as text without quotes, also within brackets."""
 
 

@@ -557,11 +557,12 @@ class Experiment:
 
     def described(self, network: Network) -> dict[str, Any]:
         """As in a description, without the name of the lab's file. ``network`` has the kinds of the boxes."""
+        kinds = {each.box: network.box(each.box).kind for each in self.boxes}
         begin = SteeringVersion(Duration(0), self.chain, self.branches, self.latency, links=self.links)
         return {
             **stated(self, "name", "seed", "duration"),
             **begin.described,
-            "boxes": {each.box: network.box(each.box).kind.described_settings(dict(each.settings)) for each in self.boxes},
+            "boxes": {each.box: kinds[each.box].described_settings(dict(each.settings)) for each in self.boxes},
             "changes": [after.since(before) for before, after in pairwise(self.schedule)],
             **stated(self, "traffic", "transfer", "udp", "ping", "captures", "tcp", "limits"),
         }

@@ -252,8 +252,8 @@ class LatencyClass:
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        where = self.ports.described if self.ports else stated(self, "vlan")
-        return {**where, **stated(self, "rtt", "jitter")}
+        ends = self.ports.described if self.ports else {"world": None, "island": None}
+        return {"vlan": self.tag, **ends, **stated(self, "rtt", "jitter")}
 
     @property
     def tag(self) -> int | None:
@@ -317,7 +317,8 @@ class Tap:
         """As in a description."""
         return {
             "host": self.host,
-            "cable" if self.physical else "port": self.interface.attached,
+            "port": None if self.physical else self.interface.attached,
+            "cable": self.interface.attached if self.physical else None,
             "interface": self.interface.name,
             "mac": self.interface.mac,
             "direction": "to_island" if self.to_island_only else "both",

@@ -209,5 +209,5 @@ def test_the_shipped_example_swaps_forth_and_back(project: Path) -> None:
     first, last = experiment.versions[0], experiment.versions[-1]
     assert (first.chain, first.branches, set(first.latency)) == (last.chain, last.branches, set(last.latency))
     text = schedule_text(experiment, schedule)
-    assert "  at 24 s: w1 rtt-200 instead of rtt-5; w6 not delayed instead of rtt-200\n" in text
+    assert "  at 24 s: latency.w1 rtt-200 instead of rtt-5; no latency.w6\n" in text
     assert re.search(r"^    chains  drain    .*\b550 ms$", text, re.MULTILINE)
