@@ -93,10 +93,6 @@ class _Resolver:
             else:
                 self.wrong(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
 
-    def written(self, value: object, *keys: str) -> str:
-        """A value of this direction as it is written in the file."""
-        return self.document.as_written((*self.place, *keys), value)
-
     def reads(self, *keys: str) -> bool:
         """Whether all of these have the file's own values."""
         return self.parsed.reads(*((*self.place, key) for key in keys))
@@ -105,8 +101,7 @@ class _Resolver:
         least, _ = direction.delays
         if direction.jitter and direction.jitter.amount > least and self.reads("jitter", "delay", "trace"):
             what = "the delay" if least == direction.delay else "the least delay of the trace"
-            written = self.written(direction.jitter.amount, "jitter", "amount")
-            self.wrong(("jitter",), f"{written} exceeds {what}; write at most {least}")
+            self.wrong(("jitter",), f"{direction.jitter.amount} exceeds {what}; write at most {least}")
         loses_all = isinstance(direction.loss, Bernoulli) and direction.loss.probability == 1
         if loses_all and self.place[0] == "links" and self.reads("loss"):  # a change may lose everything later
             self.wrong(
@@ -121,18 +116,13 @@ class _Resolver:
 
     def check_codel(self, codel: Codel) -> None:
         if codel.target > codel.interval:
-            target, interval = (
-                self.written(getattr(codel, key), "aqm", "codel", key) for key in ("target", "interval")
-            )
-            self.wrong(("aqm", "codel"), f"target {target} exceeds interval {interval}; lower it")
+            self.wrong(("aqm", "codel"), f"target {codel.target} exceeds interval {codel.interval}; lower it")
 
     def check_red(self, red: Red, direction: LinkDirection) -> None:
-        least, most = (self.written(getattr(red, key), "aqm", "red", key) for key in ("min", "max"))
         if red.min >= red.max:
-            self.wrong(("aqm", "red", "min"), f"{least} is not below max, {most}; lower it")
+            self.wrong(("aqm", "red", "min"), f"{red.min} is not below max, {red.max}; lower it")
         if red.max > direction.queue and self.reads("queue"):
-            queue = self.written(direction.queue, "queue")
-            self.wrong(("aqm", "red", "max"), f"{most} exceeds the queue of {queue}; lower it")
+            self.wrong(("aqm", "red", "max"), f"{red.max} exceeds the queue of {direction.queue}; lower it")
 
     def check_trace(self, trace: LinkTrace, direction: LinkDirection) -> None:
         first = trace.rows[0]
