@@ -518,7 +518,7 @@ class SteeringVersion:
             **{key: changed(was[key], now[key]) for key in ("branches", "latency", "traffic", "udp")},
             "links": {link: ways for link, ways in links.items() if ways},
         }
-        return {"at": self.at, **{key: part for key, part in parts.items() if part}}
+        return {"at": self.at, **{key: part for key, part in parts.items() if part != {}}}
 
 
 @dataclass(frozen=True, slots=True)

@@ -49,7 +49,7 @@ def warned(project: Path, *settings: str) -> list[str]:
                 "world to island"
             ),
         ),
-        (["ping.interval=1 min"], "ping: interval: 1 min is not shorter than the duration, 1 min; usual is 100 ms"),
+        (["ping.interval=1 min"], "ping: interval: 1 min is not shorter than the duration, 60 s; usual is 100 ms"),
         (
             ["ping.interval=2 ms"],
             "ping: interval: pings every 2 ms take 8% of the 4 Mbit/s of 'sat'; usual is at most 5%",
