@@ -20,7 +20,7 @@ from atoll_core.platforms import MININET, VIRTUAL
 from atoll_core.units import Duration, Rate
 
 SMALL_BUFFERS = (
-    "tcp: buffer_max: 1.399999 MB is less than the bandwidth-delay product, 16 Mbit/s x 700 ms = 1.4 MB, "
+    "tcp: buffer_max: 1399999 B is less than the bandwidth-delay product, 16 Mbit/s x 700 ms = 1.4 MB, "
     "so one connection cannot fill the link; usual is at least 1.4 MB"
 )
 
@@ -57,14 +57,14 @@ def warned(project: Path, *settings: str) -> list[str]:
         (
             ["links.sat.to_world.queue=1100 kB"],
             (
-                "link 'sat': to_world: queue: a queue of 1.1 MB at 4 Mbit/s delays packets by 2.2 s when full; usual "
+                "link 'sat': to_world: queue: a queue of 1100 kB at 4 Mbit/s delays packets by 2.2 s when full; usual "
                 "is less than 2 s"
             ),
         ),
         (
             ["links.sat.to_island.queue=1100 kB", "links.sat.to_island.trace=traces/geo-rain.csv"],
             (
-                "link 'sat': to_island: queue: a queue of 1.1 MB at the least rate of its trace delays packets by "
+                "link 'sat': to_island: queue: a queue of 1100 kB at the least rate of its trace delays packets by "
                 "2.2 s when full; "
                 "usual is less than 2 s"
             ),
