@@ -36,7 +36,7 @@ class Run:
 
     @cached_property
     def summary(self) -> Summary:
-        """The summary, with keys and units as `atoll results` lists them. Raises RunError if the run was not analysed."""
+        """The summary, with the keys that `atoll results` lists. Raises RunError if the run was not analysed."""
         return cast("Summary", self._directory.summary())
 
     @property
