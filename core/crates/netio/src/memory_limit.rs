@@ -26,7 +26,7 @@ pub fn limit_memory(bytes: u64, settings: &str) -> io::Result<()> {
     let megabytes = bytes / 1_000_000;
     CAUSE.get_or_init(|| {
         format!(
-            "atoll-host: out of memory: the limit is {megabytes} MB, computed from {settings}\n"
+            "atoll-host: out of memory: the limit of {megabytes} MB follows from {settings}\n"
         )
     });
     Ok(())

@@ -32,7 +32,7 @@ fn a_program_beyond_its_limit_of_memory_ends_with_the_cause() {
     let said = String::from_utf8(ended.stderr).unwrap();
     assert_eq!(
         said,
-        "atoll-host: out of memory: the limit is 64 MB, computed from connections_max\n"
+        "atoll-host: out of memory: the limit of 64 MB follows from connections_max\n"
     );
     assert_eq!(ended.status.code(), Some(1));
 
