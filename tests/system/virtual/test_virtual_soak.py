@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After random applies, runs, deaths of controller and switches there is nothing more than before; nor in loaded PEPs."""
+"""After random applies, runs, deaths of controller and switches, or load of PEPs, there is nothing more than before."""
 
 import subprocess
 import sys
