@@ -2,6 +2,7 @@
 //! The configuration: the first line of standard input (docs/contracts.md, "pep").
 
 use crate::error::PepError;
+use crate::request::Change;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -239,6 +240,23 @@ impl Config {
             .check()
             .map_err(|what| PepError::Configuration(format!("configuration: {what}")))?;
         Ok(config)
+    }
+
+    /// With other settings.
+    ///
+    /// # Errors
+    /// If one is out of range.
+    pub(crate) fn changed(&self, change: &Change) -> Result<Self, String> {
+        let changed = Self {
+            mode: change.mode.unwrap_or(self.mode),
+            learned_for_ns: change.learned_for_ns.unwrap_or(self.learned_for_ns),
+            handshake_ns: change.handshake_ns.unwrap_or(self.handshake_ns),
+            pending_max: change.pending_max.unwrap_or(self.pending_max),
+            silence_ns: change.silence_ns.unwrap_or(self.silence_ns),
+            flush_ns: change.flush_ns.unwrap_or(self.flush_ns),
+            ..self.clone()
+        };
+        changed.check().map(|()| changed)
     }
 
     fn check(&self) -> Result<(), String> {

@@ -11,14 +11,8 @@ use std::net::SocketAddrV4;
 pub(crate) enum Request {
     /// End a measurement, begin the next one.
     Mark { id: u64 },
-    /// The mode of new connections, and whether there are any: while they are not admitted, clients' SYNs are ignored.
-    Set {
-        id: u64,
-        #[serde(default)]
-        mode: Option<Mode>,
-        #[serde(default)]
-        admit: Option<bool>,
-    },
+    /// Change settings.
+    Set(Change),
     /// Reset the connections of a pair, or all.
     Reset {
         id: u64,
@@ -27,6 +21,22 @@ pub(crate) enum Request {
     },
     /// List those that hold the most bytes.
     Connections { id: u64, limit: usize },
+}
+
+/// Settings to change; absent ones stay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Change {
+    pub id: u64,
+    /// Whether clients may begin connections: if not, their SYNs are ignored.
+    pub admit: Option<bool>,
+    /// As in [`Config`](crate::config::Config), and likewise the others.
+    pub mode: Option<Mode>,
+    pub learned_for_ns: Option<u64>,
+    pub handshake_ns: Option<u64>,
+    pub pending_max: Option<usize>,
+    pub silence_ns: Option<u64>,
+    pub flush_ns: Option<u64>,
 }
 
 /// An answer to any request but a mark.
@@ -80,17 +90,40 @@ mod tests {
             .map(|line| atoll_job::request(line.to_string().as_bytes()).ok())
             .collect();
         let limit = 100;
-        let set = |id, mode, admit| Some(Request::Set { id, mode, admit });
+        let set = |change| Some(Request::Set(change));
+        let none = Change::default();
         let reset = |id, pair| Some(Request::Reset { id, pair });
         let expected = [
             Some(Request::Mark { id: 7 }),
-            set(9, Some(Mode::Early), None),
+            set(Change {
+                id: 9,
+                mode: Some(Mode::Early),
+                ..none
+            }),
             reset(10, Some(0)),
             reset(12, None),
             Some(Request::Connections { id: 11, limit }),
             None, // a mode that does not exist
             reset(14, Some(2)),
-            set(15, None, Some(false)),
+            set(Change {
+                id: 15,
+                admit: Some(false),
+                ..none
+            }),
+            set(Change {
+                id: 16,
+                learned_for_ns: Some(60_000_000_000),
+                handshake_ns: Some(30_000_000_000),
+                pending_max: Some(100),
+                silence_ns: Some(60_000_000_000),
+                flush_ns: Some(5_000_000_000),
+                ..none
+            }),
+            set(Change {
+                id: 17,
+                silence_ns: Some(1),
+                ..none
+            }),
         ];
         assert_eq!(read, expected);
     }
