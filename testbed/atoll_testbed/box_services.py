@@ -241,8 +241,10 @@ class Services:
                 async with asyncio.timeout(_STOP_TIMEOUT_S):
                     await asyncio.gather(asked.wait(), job.wait())
             await asked.stop(0)
+        running_until_now = job.exit is None
         await job.stop(1.0)
-        await job.wait()
+        if (await job.wait()).code and running_until_now and _is_ours(spec):
+            self._events.publish(Note(f"{name} did not end as it should: {job.exit_text()}"))
 
     def _watch(self, name: str, job: Job) -> None:
         """Report a service that ends unexpectedly."""

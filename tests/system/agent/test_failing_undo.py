@@ -49,7 +49,7 @@ while True:
 
 
 class Tools:
-    """Tools of the agent: `ip -force -batch` fails as often as wanted, `nft` notes whether the box forwards, and lingers."""
+    """Tools of the agent: `ip -force -batch` fails as often as wanted; `nft` notes whether the box forwards, or lingers."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
