@@ -49,7 +49,7 @@ while True:
 
 
 class Tools:
-    """Tools of the agent: `ip -force -batch` fails as often as wanted; `nft` notes whether the box forwards, or lingers."""
+    """Tools of the agent: `ip -force -batch` fails as often as wanted; `nft` notes whether the box forwards."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
@@ -190,9 +190,15 @@ async def test_a_box_forwards_only_while_its_rules_are_there(lab: Machines, tool
 
 
 async def test_no_tcp_passes_a_box_beside_its_program_while_the_box_is_undone(lab: Machines, tools: Tools) -> None:
-    """The rules drop TCP that is not the program's. Each of the steps of nftables leaves time for packets to pass."""
+    """The rules drop TCP that is not the program's. Each of the steps of nftables leaves time for packets to pass.
+
+    Frames have the box's addresses: others, which the same rules accept, do not pass without them.
+    """
     box = await lab.add("box")
     world, island = await ends(lab, box, BOX.interfaces, "-1")
+    for netns, host, leg in zip((world, island), (WORLD, ISLAND), BOX.interfaces, strict=True):
+        ((address, _),) = host.neighbours
+        await lab.run(netns, f"ip neighbour replace {address} lladdr {leg.mac} nud permanent dev {host.name}")
     accepted: list[dict[str, Any]] = []
     for name, netns, script in (("server", world, SERVER), ("client", island, CLIENT)):
         argv = [sys.executable, "-c", script]
