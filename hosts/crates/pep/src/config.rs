@@ -2,7 +2,6 @@
 //! The configuration: the first line of standard input (docs/contracts.md, "pep").
 
 use crate::error::PepError;
-use crate::request::Change;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -38,6 +37,22 @@ pub(crate) struct Config {
     pub silence_ns: u64,
     #[serde(default = "default_flush_ns")]
     pub flush_ns: u64,
+}
+
+/// Settings to change; absent ones stay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Change {
+    pub id: u64,
+    /// Whether clients may begin connections: if not, their SYNs are ignored.
+    pub admit: Option<bool>,
+    /// As in [`Config`], and likewise the others.
+    pub mode: Option<Mode>,
+    pub learned_for_ns: Option<u64>,
+    pub handshake_ns: Option<u64>,
+    pub pending_max: Option<usize>,
+    pub silence_ns: Option<u64>,
+    pub flush_ns: Option<u64>,
 }
 
 const SECOND_NS: u64 = 1_000_000_000;

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests, one line of JSON each, and their answers (docs/contracts.md, "pep").
 
-use crate::config::{Mode, Side};
+use crate::config::{Change, Side};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddrV4;
 
@@ -21,22 +21,6 @@ pub(crate) enum Request {
     },
     /// List those that hold the most bytes.
     Connections { id: u64, limit: usize },
-}
-
-/// Settings to change; absent ones stay.
-#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
-#[serde(deny_unknown_fields)]
-pub(crate) struct Change {
-    pub id: u64,
-    /// Whether clients may begin connections: if not, their SYNs are ignored.
-    pub admit: Option<bool>,
-    /// As in [`Config`](crate::config::Config), and likewise the others.
-    pub mode: Option<Mode>,
-    pub learned_for_ns: Option<u64>,
-    pub handshake_ns: Option<u64>,
-    pub pending_max: Option<usize>,
-    pub silence_ns: Option<u64>,
-    pub flush_ns: Option<u64>,
 }
 
 /// An answer to any request but a mark.
@@ -81,6 +65,7 @@ pub(crate) struct Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Mode;
     use atoll_contract_examples::examples;
 
     #[test]

@@ -2,11 +2,11 @@
 //! What the proxy reports, and the requests that it answers.
 
 use super::{Proxy, most_pending};
-use crate::config::Side;
+use crate::config::{Change, Side};
 use crate::connection::{Connection, Stage};
 use crate::counters::{Figures, Message, Present, median_and_max};
 use crate::multiplex::leg::Leg;
-use crate::request::{Answer, Change, Content, Request};
+use crate::request::{Answer, Content, Request};
 use crate::sockets::{set_leg_silence, set_silence};
 use atoll_job::Output;
 use atoll_job::clock::real_time_ns;

@@ -2,9 +2,10 @@
 //! The proxy on real sockets, with a multiplexed connection that the test speaks the other end of.
 
 use super::*;
+use crate::config::Change;
 use crate::end::End;
 use crate::multiplex::frame::{Frame, Message as Said};
-use crate::request::{Change, Content};
+use crate::request::Content;
 use atoll_contract_examples::examples;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{Read, Write};
