@@ -67,11 +67,12 @@ def running_changes(was: JobSpec, now: JobSpec, limits: JobLimits, *, moved_on: 
     ``limits``: those that it was started with. ``moved_on``: it has other settings than those of ``was``, which other
     requests have changed. Raises PlanError with what the program cannot take while it runs.
     """
-    if replace(was, config=None, limits=UNLIMITED) != replace(now, config=None, limits=UNLIMITED):
+    unlike = replace(was, config=None, limits=UNLIMITED) != replace(now, config=None, limits=UNLIMITED)
+    if unlike or was.config is None or now.config is None:
         raise PlanError("another program")
     if not is_enough(limits, now.limits):
         raise PlanError("a larger limit of memory")
-    one, other, subcommand = was.config or {}, now.config or {}, now.argv[-1]
+    one, other, subcommand = was.config, now.config, now.argv[-1]
     kinds = {kind.subcommand: kind.settable for kind in BoxKind.known.values()}
     changed = differing(one, other, {**kinds, **_SETTABLE}.get(subcommand, ()))
     if "setup" in changed or (moved_on and "setup" in other):
