@@ -265,7 +265,6 @@ impl Config {
         Ok(config)
     }
 
-<<<<<<< HEAD
     /// With other settings.
     ///
     /// # Errors
@@ -281,7 +280,8 @@ impl Config {
             ..self.clone()
         };
         changed.check().map(|()| changed)
-=======
+    }
+
     /// What streams may bring that their receivers have not taken.
     pub(crate) fn streams_bytes(&self) -> u64 {
         self.between.map_or(0, |_| STREAMS_BYTES)
@@ -295,7 +295,6 @@ impl Config {
         let connections = (self.connections_max as u64).saturating_mul(CONNECTION_BYTES);
         let buffered = 4 * (BUFFERED_MAX_BYTES + self.streams_bytes());
         connections.saturating_add(PROGRAM_BYTES + buffered)
->>>>>>> main
     }
 
     fn check(&self) -> Result<(), String> {
