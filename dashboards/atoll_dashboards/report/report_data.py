@@ -50,6 +50,12 @@ class Sources:
         """How much time the figures show: the measurement, or what was planned when there was none."""
         return self.summary["duration_s"] or self.summary["planned_s"]
 
+    @property
+    def measured_ns(self) -> tuple[int, int]:
+        """Begin and end of the time that the figures show (CLOCK_REALTIME)."""
+        begin_ns = self.summary["origin_ns"]
+        return begin_ns, begin_ns + round(1e9 * self.seconds)
+
     def since_start(self, column: str) -> pl.Expr:
         """Seconds since the start of the measurement of an instant in ns."""
         return (pl.col(column) - self.summary["origin_ns"]) / 1e9
