@@ -353,7 +353,7 @@ def flows(sources: Sources) -> Figure | None:
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("flow size (bytes)")
     axes.set_ylabel("connect to last byte (s)")
-    key(axes, 2)
+    key(axes, 3)
     order = np.sort(size)
     kept = share_points(order)
     for column, colour, label in (("flows", BLUE, "of flows"), ("bytes", PURPLE, "of bytes")):
@@ -458,8 +458,8 @@ PLOTS = (
         "flows",
         "Flows",
         "Left: time from connecting to the last byte of every completed flow; lines: a flow alone on the link without "
-        "slow start, at the highest and at the lowest rate if it changes. Right: distribution of flows and of bytes over "
-        "flow sizes.",
+        "slow start, at the highest and at the lowest rate if it changes. Right: distribution of flows and of bytes "
+        "over flow sizes.",
         flows,
     ),
     Plot(
