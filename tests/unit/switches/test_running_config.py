@@ -200,5 +200,7 @@ def test_another_text_is_refused(wanted: str) -> None:
 
 @pytest.mark.parametrize(("ports", "first"), [("A1-A3", "A1"), ("1/1-1/3,2/1", "2/1"), ("1/1-1/3,1/A1", "1/A1")])
 def test_a_port_that_may_be_one_of_the_lab_is_refused(wanted: str, ports: str, first: str) -> None:
-    with pytest.raises(PlanError, match=rf"^vlan 2: .* of port {first}, which may be port \d+ of the lab, .*port-statistics`"):
+    with pytest.raises(
+        PlanError, match=rf"^vlan 2: .* of port {first}, which may be port \d+ of the lab, .*port-statistics`"
+    ):
         config_differences(wanted, f"vlan 2\n   untagged {ports}\n   exit\n")
