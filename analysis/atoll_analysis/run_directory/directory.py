@@ -80,7 +80,7 @@ class RunDir:
     def open(cls, path: Path, *, inside: bool = False, damaged: bool = False) -> "RunDir":
         """The run at ``path``. Raises RunDirError when it is not one, or of a newer format.
 
-        Also raised, with a line for each file, if files are missing or other than recorded, unless ``damaged`` allows it.
+        Also raised, with a line for each file, if files are missing or have changed, unless ``damaged`` allows it.
         """
         run = cls(path, inside=inside)
         if not damaged and (found := run.damages()):
