@@ -292,6 +292,7 @@ def scan_table(path: Path) -> pl.LazyFrame:
     try:
         table.collect_schema()
     except (pl.exceptions.PolarsError, OSError) as error:
-        why = str(error).splitlines()[0] if path.exists() else "there is no such table"
+        read = f"cannot be read ({str(error).splitlines()[0]})"
+        why = read if path.exists() else "there is no such table"
         raise RunDirError(f"{path}: {why}; `atoll report {path.parent.parent}` makes it again") from None
     return table

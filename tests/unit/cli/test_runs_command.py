@@ -205,7 +205,7 @@ def test_an_unreadable_table_is_one_line_with_the_remedy(runs: Path) -> None:
     run = min(runs.iterdir())
     cut(run / "tables/losses.parquet")
     done = atoll("code-design", run)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith(f"{run / 'tables/losses.parquet'}: cannot be read ")
 
 
