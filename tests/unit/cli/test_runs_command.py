@@ -174,7 +174,7 @@ def test_other_contents_of_the_same_size_are_damage(runs: Path) -> None:
     text = (run / "events.jsonl").read_text()
     (run / "events.jsonl").write_text(text[:-3] + "9" + text[-2:])
     [line] = verify_run(run, find_binary())
-    assert "events.jsonl has changed since the run ended" in line
+    assert "events.jsonl has changed since it was recorded" in line
     (run / "files.json").write_text("{")
     assert "files.json cannot be read" in verify_run(run, find_binary())[0]
 
