@@ -26,6 +26,7 @@ from atoll_analysis.figures.standing_queue import standing_queue
 from atoll_analysis.figures.start_skew import silent_starts, start_figures
 from atoll_analysis.figures.udp import udp_figures
 from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.file_record import DERIVED, update_record
 from atoll_analysis.summary import (
     EndedConnections,
     LimitFigures,
@@ -68,9 +69,11 @@ from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK, bucket_bytes
 def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
     """See :func:`atoll_analysis.analyse`."""
     facts = read_run_data(run)
+    update_record(run.path, removed=DERIVED)  # until they are made
     tables = build_tables(run, facts, binary)
     summary = summarise(facts, tables, run.logs, damages=[*run.damages(contents=True).values()])
     run.write_summary(dict(summary))
+    update_record(run.path, ["tables"])
     return dict(summary)
 
 

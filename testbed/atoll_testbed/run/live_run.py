@@ -98,9 +98,7 @@ class LiveRun:
     async def analyse(self) -> dict[str, Any]:
         """Compress the captures, analyse, write the report; returns the summary. Raises RunError."""
         async with self._step("analyse"):
-            summary = await compress_and_analyse(self._dir)
-        await asyncio.to_thread(self._dir.record_files)
-        return summary
+            return await compress_and_analyse(self._dir)
 
     async def _steps(self) -> None:
         async with self._step("apply"):

@@ -159,11 +159,12 @@ def _without_lines(described: Any) -> Any:
 def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> None:
     """Complete the manifest: the outcome, if the process inside has not written it, and the host's part.
 
-    Raises RunError.
+    Then record the files. Raises RunError.
     """
     known = str(run_dir.manifest()["outcome"])
     final = outcome if outcome is not None and known == RUNNING else _outside(known, run_dir)
     run_dir.show_all({"outcome": final, "host": host})
+    run_dir.record_files()
 
 
 def _outside(text: str, run_dir: RunDir) -> str:
