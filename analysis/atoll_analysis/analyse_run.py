@@ -204,8 +204,8 @@ def summarise(facts: RunData, tables: Tables, logs: Path, damages: Sequence[str]
         flow_tries=flow_tries(tables, facts, {**servers, **clients}, flows.completed, ping_last_s),
         path_loss=path_loss(facts),
         **_transfer(facts, tables, logs),
-        udp=udp_figures(facts.experiment.mean_udp_rate, facts.experiment.duration.s, logs)
-        if facts.experiment.udp and window
+        udp=udp_figures(udp.packet, facts.experiment.mean_udp_rate, facts.experiment.duration.s, logs)
+        if (udp := facts.experiment.udp) and window
         else None,
         captures=seen.capture_quality(tables, facts, logs),
         whistles=dict(seen.whistles(tables, facts)),
