@@ -187,6 +187,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path, damages: Sequence[str]
         flows_completed=flows.completed,
         flows_cut=flows.cut,
         flows_failed=flows.failed,
+        flows_failed_by=flows.failed_by,
         flows_silent=service.silent,
         flows_failed_in_changes=flows_failed_in_changes(tables, facts),
         mean_flow_bytes=flows.mean_bytes,

@@ -11,7 +11,7 @@ from atoll_analysis.verdict.findings import Finding, FindingCode, grave
 from atoll_core.units import Rate, Size
 
 RATE_TOLERANCE = 0.01
-"""The sender keeps its rate within 1 %, or to a packet if that is more, or the run is not the one that was asked for."""
+"""The sender keeps its rate within 1 %, or a packet if that is more; else the run is not the one that was asked for."""
 
 
 class UdpFigures(TypedDict):
