@@ -1,6 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long packets may be outside links: in boxes, as their kinds declare it (``BoxKind.max_residence_ns``), and in
-latency classes."""
+"""How long boxes (``BoxKind.max_residence_ns``) and latency classes may hold packets."""
 
 from atoll_core.experiment.experiment import Chain, Experiment
 from atoll_core.experiment.tunnels import pairs_of

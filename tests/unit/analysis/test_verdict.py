@@ -350,8 +350,8 @@ def test_what_was_asked_for_and_not_measured_makes_a_run_invalid(changes: list[t
             "2 of 47 flows failed (1 given up after 3 min without a byte), bound 1 %",
         ),
         (
-            [("flows_failed", 2), ("flows_failed_by", {"EMFILE": 1, "ECONNRESET": 1})],
-            "2 of 47 flows failed, bound 1 %: 1 by EMFILE (too many open files), 1 by ECONNRESET (connection reset by peer)",
+            [("flows_failed", 2), ("flows_failed_by", {"ENFILE": 1, "EPIPE": 1})],
+            "2 of 47 flows failed, bound 1 %: 1 by ENFILE (too many open files in system), 1 by EPIPE (broken pipe)",
         ),
         ([("flows_failed", 4), ("changes", [CHANGE])], "4 of 49 flows failed"),
         (
