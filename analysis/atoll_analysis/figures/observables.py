@@ -193,7 +193,7 @@ def channel_flows(tables: Tables) -> ChannelFlows:
         mean_bytes=pl.col("size_bytes").filter(outcome == "completed").mean(),
     ).collect()
     errors = rows.filter(outcome.str.starts_with("failed:")).select(outcome.str.strip_prefix("failed:").value_counts())
-    by = errors.unnest("outcome").sort(-pl.col("count"), "outcome").collect()
+    by = errors.unnest("outcome").sort("count", "outcome", descending=[True, False]).collect()
     return ChannelFlows(**found.row(0, named=True), failed_by=dict(by.iter_rows()))
 
 

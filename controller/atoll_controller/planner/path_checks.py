@@ -21,8 +21,6 @@ from atoll_core.plan.plan import JobSpec, PathCheck, Phase, Plan
 MOST_PING_SHARE = 0.05
 """The largest share of a link direction for pings, so that they do not cause a queue themselves."""
 LONGEST_TEST_NS = 30 * 10**9
-_RARE_PING_SHARE = 0.5  # where pings of a path would be too far apart, without a queue of more than one of them
-_REMEMBERED_NS = 8 * 10**9  # Open vSwitch forgets an idle path after 10 s (max-idle); the next ping takes 1 ms longer
 
 _Pair = tuple[Host, Host]  # of the world and of the island
 
@@ -110,13 +108,11 @@ def check_jobs(
     """The pings of the checks, a job for each world host.
 
     Together they take at most 5 % of the slowest link's direction and, but for ``full_matrix``, end within 30 s, with
-    fewer pings a path if need be. On a link of a few kbit/s they take up to half of it, and may take longer.
+    fewer pings a path if need be. One ping a path may take longer on a link of a few kbit/s.
     """
     hosts = {host.name: host for host in network.hosts}
     targets = {src: [hosts[check.dst] for check in group] for src, group in itertools.groupby(checks, lambda c: c.src)}
     interval_ns = max(_SHORTEST_INTERVAL_NS, len(checks) * _spacing_ns(experiment))
-    if interval_ns > _REMEMBERED_NS:
-        interval_ns = max(_REMEMBERED_NS, math.ceil(interval_ns * MOST_PING_SHARE / _RARE_PING_SHARE))
     longest_ns = interval_ns + _INTERVAL_STEP_NS * len(targets)
     rtt_ns = max((check.rtt_ns + check.jitter_ns + check.serialisation_ns for check in checks), default=0)
     count = _COUNT if full_matrix else max(1, min(_COUNT, LONGEST_TEST_NS // longest_ns))
