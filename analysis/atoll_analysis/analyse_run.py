@@ -190,6 +190,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path, damages: Sequence[str]
         flows_completed=flows.completed,
         flows_cut=flows.cut,
         flows_failed=flows.failed,
+        flows_failed_by=flows.failed_by,
         flows_silent=service.silent,
         flows_failed_in_changes=flows_failed_in_changes(tables, facts),
         mean_flow_bytes=flows.mean_bytes,
@@ -207,8 +208,8 @@ def summarise(facts: RunData, tables: Tables, logs: Path, damages: Sequence[str]
         flow_tries=flow_tries(tables, facts, {**servers, **clients}, flows.completed, ping_last_s),
         path_loss=path_loss(facts),
         **_transfer(facts, tables, logs),
-        udp=udp_figures(facts.experiment.mean_udp_rate, facts.experiment.duration.s, logs)
-        if facts.experiment.udp and window
+        udp=udp_figures(udp.packet, facts.experiment.mean_udp_rate, facts.experiment.duration.s, logs)
+        if (udp := facts.experiment.udp) and window
         else None,
         captures=seen.capture_quality(tables, facts, logs),
         whistles=dict(seen.whistles(tables, facts)),
