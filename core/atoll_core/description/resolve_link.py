@@ -54,6 +54,7 @@ class _Resolver:
         self.document = parsed.document
         self.files = files
         self.mistakes: list[Diagnostic] = []
+        self.trace_file = ""
         self.trace_lines: tuple[int, ...] = ()
 
     def wrong(self, place: Place, message: str) -> None:
@@ -64,7 +65,7 @@ class _Resolver:
         if raw.trace is not None:
             read = self.files.loss_trace(raw.trace)
             self.take_mistakes(("loss", "trace"), read.mistakes)
-            return replace(read.found, where=raw.where) if read.found else None
+            return read.found and replace(read.found, file=raw.trace, where=raw.where)
         if raw.bit_error is not None:
             return BitError(raw.bit_error, raw.where)
         if raw.model is None:
@@ -81,7 +82,8 @@ class _Resolver:
         read: FileContent[LinkTrace] = self.files.trace(name)
         self.take_mistakes(("trace",), read.mistakes)
         self.trace_lines = read.lines
-        return read.found
+        self.trace_file = read.found.file if read.found else ""
+        return read.found and replace(read.found, file=name)
 
     def take_mistakes(self, place: Place, mistakes: tuple[Diagnostic, ...]) -> None:
         """Report a mistake of a file as a whole at the place that names the file."""
@@ -91,10 +93,6 @@ class _Resolver:
             else:
                 self.wrong(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
 
-    def written(self, value: object, *keys: str) -> str:
-        """A value of this direction as it is written in the file."""
-        return self.document.as_written((*self.place, *keys), value)
-
     def reads(self, *keys: str) -> bool:
         """Whether all of these have the file's own values."""
         return self.parsed.reads(*((*self.place, key) for key in keys))
@@ -103,8 +101,7 @@ class _Resolver:
         least, _ = direction.delays
         if direction.jitter and direction.jitter.amount > least and self.reads("jitter", "delay", "trace"):
             what = "the delay" if least == direction.delay else "the least delay of the trace"
-            written = self.written(direction.jitter.amount, "jitter", "amount")
-            self.wrong(("jitter",), f"{written} exceeds {what}; write at most {least}")
+            self.wrong(("jitter",), f"{direction.jitter.amount} exceeds {what}; write at most {least}")
         loses_all = isinstance(direction.loss, Bernoulli) and direction.loss.probability == 1
         if loses_all and self.place[0] == "links" and self.reads("loss"):  # a change may lose everything later
             self.wrong(
@@ -119,24 +116,18 @@ class _Resolver:
 
     def check_codel(self, codel: Codel) -> None:
         if codel.target > codel.interval:
-            target, interval = (
-                self.written(getattr(codel, key), "aqm", "codel", key) for key in ("target", "interval")
-            )
-            self.wrong(("aqm", "codel"), f"target {target} exceeds interval {interval}; lower it")
+            self.wrong(("aqm", "codel"), f"target {codel.target} exceeds interval {codel.interval}; lower it")
 
     def check_red(self, red: Red, direction: LinkDirection) -> None:
-        least, most = (self.written(getattr(red, key), "aqm", "red", key) for key in ("min", "max"))
         if red.min >= red.max:
-            self.wrong(("aqm", "red", "min"), f"{least} is not below max, {most}; lower it")
+            self.wrong(("aqm", "red", "min"), f"{red.min} is not below max, {red.max}; lower it")
         if red.max > direction.queue and self.reads("queue"):
-            queue = self.written(direction.queue, "queue")
-            self.wrong(("aqm", "red", "max"), f"{most} exceeds the queue of {queue}; lower it")
+            self.wrong(("aqm", "red", "max"), f"{red.max} exceeds the queue of {direction.queue}; lower it")
 
     def check_trace(self, trace: LinkTrace, direction: LinkDirection) -> None:
         first = trace.rows[0]
         if first.blocked or first.loss == 1:
             self.in_trace(
-                trace,
                 0,
                 "the link is blocked at t_s 0, so paths cannot be tested before the load; write blocked 0 in the "
                 "first row",
@@ -146,10 +137,10 @@ class _Resolver:
             most = max(row.rate for row in trace.rows if row.rate)
             where = self.document.where((*self.place, "rate"))
             allowed = f"rate is {direction.rate} ({where}), the largest rate that the link can have"
-            self.in_trace(trace, fast, f"{trace.rows[fast].rate} is too fast: {allowed}; raise that to {most}")
+            self.in_trace(fast, f"{trace.rows[fast].rate} is too fast: {allowed}; raise that to {most}")
 
-    def in_trace(self, trace: LinkTrace, row: int, message: str) -> None:
-        self.mistakes.append(Diagnostic(trace.file, self.trace_lines[row], f"{entry_name(self.place)}: {message}"))
+    def in_trace(self, row: int, message: str) -> None:
+        self.mistakes.append(Diagnostic(self.trace_file, self.trace_lines[row], f"{entry_name(self.place)}: {message}"))
 
 
 def _aqm(raw: RawAqm) -> Aqm | None:
