@@ -21,9 +21,19 @@ from atoll_core.experiment.experiment import (
     LinkDirection,
     LinkTrace,
     Loss,
+    LossTrace,
     LowPriority,
     Red,
+    mean_loss,
 )
+
+_SMALLEST_PROBE = 84  # bytes of a ping
+_LESS_LOSS = {
+    Bernoulli: "write less than 100 %",
+    BitError: "write a smaller one, such as 1e-7",
+    GilbertElliott: "write bad_to_good above 0 %, or loss_good or loss_bad below 100 %",
+    LossTrace: "write a 0 in the file",
+}
 
 
 def resolve_direction(
@@ -102,11 +112,11 @@ class _Resolver:
         if direction.jitter and direction.jitter.amount > least and self.reads("jitter", "delay", "trace"):
             what = "the delay" if least == direction.delay else "the least delay of the trace"
             self.wrong(("jitter",), f"{direction.jitter.amount} exceeds {what}; write at most {least}")
-        loses_all = isinstance(direction.loss, Bernoulli) and direction.loss.probability == 1
-        if loses_all and self.place[0] == "links" and self.reads("loss"):  # a change may lose everything later
-            self.wrong(
-                ("loss",), "every packet is lost, so paths cannot be tested before the load; write less than 100 %"
-            )
+        loss = direction.loss
+        # A change may lose everything later.
+        if loss and mean_loss(loss, _SMALLEST_PROBE) == 1 and self.place[0] == "links" and self.reads("loss"):
+            lost = "every packet is lost, so paths cannot be tested before the load"
+            self.wrong(("loss",), f"{loss}: {lost}; {_LESS_LOSS[type(loss)]}")
         if isinstance(direction.aqm, Codel) and self.reads("aqm"):
             self.check_codel(direction.aqm)
         if isinstance(direction.aqm, Red) and self.reads("aqm"):
@@ -127,11 +137,10 @@ class _Resolver:
     def check_trace(self, trace: LinkTrace, direction: LinkDirection) -> None:
         first = trace.rows[0]
         if first.blocked or first.loss == 1:
-            self.in_trace(
-                0,
-                "the link is blocked at t_s 0, so paths cannot be tested before the load; write blocked 0 in the "
-                "first row",
-            )
+            why = "the link is blocked" if first.blocked else "every packet is lost"
+            remedy = "blocked 0" if first.blocked else "a loss below 1"
+            cannot = "so paths cannot be tested before the load"
+            self.in_trace(0, f"{why} at t_s 0, {cannot}; write {remedy} in the first row")
         fast = next((index for index, row in enumerate(trace.rows) if row.rate and row.rate > direction.rate), None)
         if fast is not None and self.reads("rate"):
             most = max(row.rate for row in trace.rows if row.rate)

@@ -184,6 +184,21 @@ class LowPriority:
 
 
 Loss = Bernoulli | BitError | GilbertElliott | LossTrace
+
+
+def mean_loss(loss: Loss, counted_bytes: int) -> float:
+    """The share of packets of this many counted bytes that is lost in the long run."""
+    match loss:
+        case Bernoulli(probability):
+            return probability
+        case BitError():
+            return loss.of_packet(counted_bytes)
+        case GilbertElliott():
+            return loss.mean
+        case LossTrace(_, lost):
+            return sum(lost) / len(lost)
+
+
 Aqm = Codel | Red
 
 
