@@ -109,24 +109,31 @@ class BoxConnections:
         return True
 
     async def reset(self, boxes: Iterable[str]) -> None:
-        """Reset the boxes' connections, and publish an event for each box. Raises LabError."""
-        for box in boxes:
-            if box in self._external:
-                self._publish("time-out", {box: None})
-                continue
-            count = await self._count(box)
-            await self._run(box, "ss", "-Ktn", *self._filter)
-            if not count:
-                continue
-            refused = await self._count(box)
-            if refused:
-                await self._restart(box)
-            self._publish("restart" if refused else "reset", {box: count})
+        """Reset the boxes' connections, publish an event for each box, and :meth:`reopen`. Raises LabError."""
+        try:
+            for box in boxes:
+                await self._reset(box)
+        finally:
+            await self.reopen()
+
+    async def _reset(self, box: str) -> None:
+        if box in self._external:
+            self._publish("time-out", {box: None})
+            return
+        count = await self._count(box)
+        await self._run(box, "ss", "-Ktn", *self._filter)
+        if not count:
+            return
+        refused = await self._count(box)
+        if refused:
+            await self._restart(box)
+        self._publish("restart" if refused else "reset", {box: count})
 
     async def reopen(self) -> None:
-        """Let connections begin again. Raises LabError."""
-        while self._closed:
-            await self._admit(self._closed.pop(), on=True)
+        """Let connections begin again. Raises LabError; the next call tries again."""
+        for box in sorted(self._closed):
+            await self._admit(box, on=True)
+            self._closed.discard(box)
 
     def _publish(self, how: str, boxes: Mapping[str, int | None]) -> None:
         self._events.publish(SwapEvent(time.time_ns(), "connections", {"how": how, "boxes": boxes}))

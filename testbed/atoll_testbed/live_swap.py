@@ -196,7 +196,6 @@ class LiveSwap:
         """Reset the connections of boxes that traffic has left."""
         try:
             await self._connections.reset(stage.moved)
-            await self._connections.reopen()
         except Exception as error:  # noqa: BLE001 - the swap is done; connections end by their time-outs
             self._event("connections", how="failed", reason=str(error))
 

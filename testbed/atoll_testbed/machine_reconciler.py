@@ -12,6 +12,9 @@ from atoll_testbed.box_services import Services
 from atoll_testbed.platforms.base import Platform
 from atoll_testbed.testbed_diff import TestbedChange
 
+_UNDONE_IN_PART = HostSettings("", ())
+"""Settings that no plan has: those of a machine are to be undone later, or set again."""
+
 
 class MachineReconciler:
     """Keeps the settings and the box programs of a testbed's machines at those of the applied plan."""
@@ -87,8 +90,9 @@ class MachineReconciler:
                 await self._platform.machine(host).set(wanted[host])
                 self._settings[host] = wanted[host]
             else:
+                self._settings[host] = _UNDONE_IN_PART  # after a failure
                 await self._platform.machine(host).unset()
-                del self._settings[host]  # not before: after a failure they are to be undone later
+                del self._settings[host]
 
         for outcome in await asyncio.gather(*map(change, changed), return_exceptions=True):
             if isinstance(outcome, BaseException):

@@ -65,10 +65,11 @@ def windows_over_rate(
 ) -> int | None:
     """100 ms windows at the link's output port that hold more than the rate allows; None without that capture.
 
-    Allowed: R x 0.1 s, two packets (one at each edge of the window), and what a departure late by the run's largest
-    lateness can push from one window into the next. ``mtu``: IP bytes of the longest packet that passes the link. A
-    token bucket that holds more than a packet may send it in place of one of the two packets. R is the highest rate
-    that the link had within 100 ms of the instants at which it sent the packets of the window.
+    Allowed: R x 0.1 s, two packets (one at each edge of the window), what a departure late by the run's largest
+    lateness can push from one window into the next, and what arrives together with earlier packets because the delay
+    has fallen. ``mtu``: IP bytes of the longest packet that passes the link. A token bucket that holds more than a
+    packet may send it in place of one of the two packets. R is the highest rate that the link had within 100 ms of the
+    instants at which it sent the packets of the window.
     """
     capture = f"link-{link.box}"
     if capture not in tables.decoded:
@@ -81,8 +82,11 @@ def windows_over_rate(
     after_ns = 2 * WINDOW_NS - least.ns
     rates = (over_time.rates(begin_ns - before_ns, begin_ns + after_ns) for begin_ns in sent["window"])
     bit_s = pl.Series([highest.bit_s for _, highest in rates], dtype=pl.Int64)
-    allowed = bit_s / 8 * (WINDOW_NS + lateness_max_ns) / 1e9 + packet + max(packet, bucket_bytes)
-    return int((sent["octets"] > allowed).sum())
+    allowed = (bit_s / 8 * (WINDOW_NS + lateness_max_ns) / 1e9 + packet + max(packet, bucket_bytes)).to_numpy().copy()
+    begins_ns = sent["window"].to_numpy()
+    for first_ns, last_ns, octets in over_time.catching_up():
+        allowed[(first_ns - 2 * WINDOW_NS < begins_ns) & (begins_ns < last_ns + WINDOW_NS)] += octets
+    return int((sent["octets"].to_numpy() > allowed).sum())
 
 
 def capacity_bytes(over_time: LinkOverTime, link: Link, window: Window) -> float:

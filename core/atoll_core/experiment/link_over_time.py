@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Rate, capacity and queue of one direction of a link as functions of time: its trace, and changes of the run."""
+"""Rate, capacity, queue and delay of one direction of a link over time: its trace, and changes of the run."""
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
@@ -8,16 +8,17 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from atoll_core.experiment.experiment import LinkDirection
-from atoll_core.units import Rate, Size
+from atoll_core.units import Duration, Rate, Size
 
 
 class LinkStep(NamedTuple):
-    """Rate and queue from an instant until the next step."""
+    """Rate, queue and delay from an instant until the next step."""
 
     since_ns: int
     rate: Rate
     queue: Size
     blocked: bool  # all packets that the link sends are lost
+    delay: Duration
 
 
 @dataclass(frozen=True, slots=True)
@@ -41,6 +42,19 @@ class LinkOverTime:
         """Return the lowest and the highest rate between two instants."""
         found = [step.rate for _, _, step in self.spans(from_ns, to_ns)] or [self.at(from_ns).rate]
         return min(found), max(found)
+
+    def catching_up(self) -> Iterator[tuple[int, int, float]]:
+        """Yield begin, end and bytes of each time in which packets arrive more closely than they were sent.
+
+        When the delay falls, later packets reach those in propagation: they arrive among them, or with the last one.
+        ``bytes``: the most that does.
+        """
+        last_ns = 0  # when the last of those in propagation arrives
+        for before, after in pairwise(self.steps):
+            last_ns = max(last_ns, after.since_ns + before.delay.ns)
+            if after.since_ns + after.delay.ns < last_ns:
+                sent_bytes = self.capacity_bytes(after.since_ns, last_ns - after.delay.ns)
+                yield after.since_ns + after.delay.ns, last_ns, sent_bytes
 
     def at(self, t_ns: int) -> LinkStep:
         """Return the step that applies at an instant."""
@@ -66,8 +80,9 @@ def link_over_time(versions: Iterable[tuple[int, LinkDirection]], trace_ns: int 
     found: list[LinkStep] = []
     for since_ns, way in versions:
         if way.trace:
-            rows = ((trace_ns + row.t.ns, row.rate or way.rate, row.blocked) for row in way.trace.rows)
-            found += [LinkStep(begin_ns, rate, way.queue, blocked) for begin_ns, rate, blocked in rows]
+            for row in way.trace.rows:
+                delay = way.delay if row.delay is None else row.delay
+                found.append(LinkStep(trace_ns + row.t.ns, row.rate or way.rate, way.queue, row.blocked, delay))
         else:
-            found.append(LinkStep(since_ns, way.rate, way.queue, blocked=False))
+            found.append(LinkStep(since_ns, way.rate, way.queue, blocked=False, delay=way.delay))
     return LinkOverTime(tuple(next(same) for _, same in groupby(found, key=lambda step: step[1:])))

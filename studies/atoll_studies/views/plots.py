@@ -290,7 +290,7 @@ def _number(level: str) -> tuple[str, float] | None:
 def heat_map(results: Results, figure: str) -> Figure | None:
     """The medians of a figure over two factors whose levels are numbers, a panel for each level of the others.
 
-    None if there are not two such factors, or too many panels.
+    None if there are not two such factors, or too many panels, or no median is known.
     """
     numeric = _numeric_factors(results)
     if len(numeric) != 2:
@@ -306,6 +306,8 @@ def heat_map(results: Results, figure: str) -> Figure | None:
     x, y = (sorted(factor, key=lambda level: factor[level]) for factor in (columns, rows))
     limits = {each.configuration: each.median.limits[0] for each in results.figures if each.figure == figure}
     medians = {number: each.finite for number, each in limits.items() if each.finite is not None}
+    if not medians:
+        return None
     scale = Normalize(min(medians.values()), max(medians.values()))
     unit = FIGURES[figure][0]
     with common_style():

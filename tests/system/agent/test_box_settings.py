@@ -151,6 +151,20 @@ async def test_packets_pass_while_routes_sysctls_and_rules_change(lab: Machines)
     assert any("1000 received" in line for line in said), said
 
 
+async def test_a_route_can_move_to_another_interface(lab: Machines) -> None:
+    box = await lab.add("box")
+    await ends(lab, box, TWO_PAIRS.interfaces[:2], "-1")
+    world, island = TWO_PAIRS.interfaces[:2]
+    plain = replace(TWO_PAIRS, interfaces=(world, island), legs=())
+    exchanged = (replace(world, routes=island.routes), replace(island, routes=world.routes))
+    await lab.agent.set_host(plain, box)
+    await lab.agent.set_host(replace(plain, interfaces=exchanged), box)
+    for each in exchanged:
+        assert [line.split()[0] for line in (await lab.run(box, f"ip route show dev {each.name}")).splitlines()] == [
+            route.prefix for route in each.routes
+        ]
+
+
 async def test_without_its_proxy_the_rules_pass_nothing(lab: Machines) -> None:
     """It is the rules that keep a client's first segment from the server."""
     box = await lab.add("box")

@@ -140,6 +140,25 @@ async def test_other_settings_are_refused_while_the_former_are_not_undone(lab: M
     assert await lab.state(box, "box-w") == before
 
 
+async def test_settings_that_are_undone_in_part_are_all_made_again(lab: Machines, tools: Tools) -> None:
+    box, before = await box_of(lab)
+    await lab.agent.set_host(BOX, box)
+    made = await rules_of(lab, box)
+    tools.fail(ATTEMPTS)
+    with pytest.raises(LabError, match=r"^box is not fully restored: "):
+        await lab.agent.unset_host("box")
+    assert await rules_of(lab, box) != made
+    await lab.agent.set_host(BOX, box)
+    assert await rules_of(lab, box) == made
+    await lab.agent.unset_host("box")
+    assert await lab.state(box, "box-w") == before
+
+
+async def rules_of(lab: Machines, box: str) -> str:
+    """Forwarding of a box, its packet rules and routes."""
+    return await lab.run(box, "cat /proc/sys/net/ipv4/conf/box-[wi]/forwarding; nft list ruleset; ip route")
+
+
 async def test_the_next_agent_undoes_what_an_agent_could_not(lab: Machines, tools: Tools) -> None:
     """A machine whose settings are not undone cannot be claimed."""
     box, before = await box_of(lab)

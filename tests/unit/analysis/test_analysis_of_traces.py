@@ -3,6 +3,7 @@
 
 from dataclasses import replace
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import numpy as np
@@ -10,10 +11,12 @@ import polars as pl
 import pytest
 
 from atoll_analysis import analyse
+from atoll_analysis.figures.observables import windows_over_rate
 from atoll_analysis.figures.path_delays import blocked_s
 from atoll_analysis.run_directory import RunDir
 from atoll_core.codec import from_json, to_json
 from atoll_core.experiment.experiment import Experiment, LinkTrace, SteeringVersion, TraceRow
+from atoll_core.experiment.link_over_time import link_over_time
 from atoll_core.units import Duration, Rate
 from atoll_dashboards.report.plots import PLOTS
 from atoll_dashboards.report.provenance import settings
@@ -79,6 +82,30 @@ def test_figures_of_a_link_whose_rate_falls_are_relative_to_the_rate_of_each_ins
     assert with_trace is not None
     (line,) = [line for line in with_trace.axes[0].get_lines() if line.get_label() == "rate of the link"]
     assert np.asarray(line.get_xydata()).tolist() == [[0, 16], [4, 2], [14, 2]]
+
+
+@pytest.mark.parametrize(("delay_ms", "beyond"), [(60, 1), (40, 0)])
+def test_packets_that_catch_up_because_the_delay_fell_are_not_above_the_rate(delay_ms: int, beyond: int) -> None:
+    """At 2 s, so that 20 ms of the link's rate arrive with the packets of before, at 2.06 s."""
+    link = synthetic_experiment().links[0]
+    rows = (
+        TraceRow(Duration(0), delay=Duration(6 * 10**7)),
+        TraceRow(Duration(2 * 10**9), delay=Duration(delay_ms * 10**6)),
+    )
+    way = replace(link.to_island, rate=Rate(8_000_000), trace=LinkTrace("t.csv", rows))
+    octets = [100_000] * 20 + [120_000] + [100_000] * 20
+    throughput = pl.LazyFrame(
+        {
+            "capture": "link-sat",
+            "to_island": True,
+            "window": range(len(octets)),
+            "packets": [each // 1500 for each in octets],
+            "ip_bytes": octets,
+        }
+    )
+    tables: Any = SimpleNamespace(decoded={"link-sat"}, origin_ns=START_NS, scan=lambda _: throughput)
+    over_time = link_over_time([(START_NS, way)], trace_ns=START_NS)
+    assert windows_over_rate(tables, replace(link, to_island=way), over_time, 1500, 0) == beyond
 
 
 def test_a_change_that_failed_leaves_the_rate(tmp_path: Path) -> None:

@@ -19,11 +19,15 @@ from atoll_analysis.figures.regimes import (
 from atoll_analysis.figures.standing_queue import standing_queue
 from atoll_analysis.tables.queue_intervals import queue_intervals
 from atoll_core.experiment.link_over_time import LinkOverTime, LinkStep
-from atoll_core.units import Rate, Size
+from atoll_core.units import Duration, Rate, Size
 
 STEP_NS = 100_000_000
-LINK = LinkOverTime((LinkStep(0, Rate(16_000_000), Size(100_000), blocked=False),))  # 200 kB in 100 ms
-FALLING = LinkOverTime((*LINK.steps, LinkStep(2 * STEP_NS, Rate(4_000_000), Size(30_000), blocked=False)))
+LINK = LinkOverTime(
+    (LinkStep(0, Rate(16_000_000), Size(100_000), blocked=False, delay=Duration(0)),)
+)  # 200 kB in 100 ms
+FALLING = LinkOverTime(
+    (*LINK.steps, LinkStep(2 * STEP_NS, Rate(4_000_000), Size(30_000), blocked=False, delay=Duration(0)))
+)
 COUNTERS = ("in_bytes", "dropped_bytes", "dropped_queue_packets", "lost_after_bytes", "queue_bytes", "queue_max_bytes")
 
 

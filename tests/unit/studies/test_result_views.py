@@ -2,6 +2,7 @@
 """Plots and pages of results: what is drawn is what the runs measured, and a page has all of it."""
 
 import base64
+import math
 import re
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,7 @@ from atoll_studies.results.comparison import comparable, compare
 from atoll_studies.results.queue_capacity import queue_advice
 from atoll_studies.results.result_tables import figures_table, results_json
 from atoll_studies.results.results import Results, Sensitivity, read_results
-from atoll_studies.statistics.estimates import Limits
+from atoll_studies.statistics.estimates import Limits, limited, quantile_estimate
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import Attempt, Provenance, StudyDirectory
 from atoll_studies.views.documents import markdown, page
@@ -127,6 +128,14 @@ def test_two_factors_of_numbers_are_a_map(grid: Results) -> None:
     of_one = compare([RunDir(run.path) for run in grid.runs if run.configuration % 2])  # all of one load
     assert of_one.factors == ("links.sat.to_island.queue",)
     assert heat_map(of_one, "goodput") is None
+
+
+def test_there_is_no_map_of_medians_that_are_not_known(grid: Results) -> None:
+    """As of transfers that did not finish, in runs of versions that did not record how much time they had."""
+    unknown = Limits(-math.inf, math.inf)
+    median = limited(quantile_estimate, [unknown])
+    figures = tuple(replace(each, values=(unknown,), median=median, difference=None) for each in grid.figures)
+    assert heat_map(replace(grid, figures=figures), "goodput") is None
 
 
 def test_other_configurations_are_rows(summary: dict[str, Any], tmp_path: Path) -> None:

@@ -2,7 +2,7 @@
 """A testbed whose apply or swap fails or cannot be reported: boxes, machines and switches end at one plan."""
 
 import asyncio
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import replace
 from typing import Any, cast
 
@@ -30,8 +30,8 @@ AFTER = experiment(LAB, ("b2", "t0", "b1", "b0"))
 class MemoryJob:
     """A program on a box: runs until it is stopped."""
 
-    def __init__(self, running: dict[str, Any], name: str, config: Any) -> None:
-        self._running, self._name = running, name
+    def __init__(self, running: dict[str, Any], name: str, config: Any, on_line: Callable[[Any], None]) -> None:
+        self._running, self._name, self._on_line = running, name, on_line
         self._ended = asyncio.Event()
         self.exit: Exit | None = None
         running[name] = config
@@ -43,9 +43,19 @@ class MemoryJob:
             await self.stop()
             raise LabError(f"{self._name} did not start")
 
-    async def wait(self) -> None:
+    async def send(self, request: dict[str, Any]) -> None:
+        """Take other settings of a link at once, but for 13 bit/s."""
+        operation, number, way = (request.pop(key) for key in ("op", "id", "direction"))
+        taken = request.get("rate_bit_s") != 13
+        if taken:
+            config = self._running[self._name]
+            self._running[self._name] = {**config, way: {**config[way], **request}}
+        self._on_line({"type": operation, "id": number, "ok": taken, "error": "" if taken else "too slow"})
+
+    async def wait(self) -> Exit:
         """Until it was stopped."""
         await self._ended.wait()
+        return Exit(0, None)
 
     async def stop(self, grace_s: float = 0.0) -> None:
         """At once."""
@@ -89,10 +99,12 @@ class MemoryMachine:
         """Only what is set."""
         del self._place.settings[self._name]
 
-    async def start_job(self, name: str, argv: Sequence[str], *, config: Any = None, **_: Any) -> MemoryJob:
+    async def start_job(
+        self, name: str, argv: Sequence[str], *, on_line: Any, config: Any = None, **_: Any
+    ) -> MemoryJob:
         """Runs from now on."""
         del argv
-        return MemoryJob(self._place.jobs, name, config)
+        return MemoryJob(self._place.jobs, name, config, on_line)
 
 
 class Lab:

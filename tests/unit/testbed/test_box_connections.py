@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from atoll_core.description.loader import load_experiment
-from atoll_core.errors import UsageError
+from atoll_core.errors import LabError, UsageError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import SwapEvent
 from atoll_core.units import Duration
@@ -119,3 +119,40 @@ async def test_a_busy_box_admits_no_connection_while_the_old_ones_are_waited_for
     await connections.reopen()
     await connections.reopen()
     assert [asked for asked in box.asked if "admits" in asked] == ["r2 admits none", "r2 admits"]
+
+
+async def test_boxes_admit_connections_again_even_if_the_old_ones_cannot_be_reset(project: Path) -> None:
+    class Failing(OldKernel):
+        restarts = 0
+
+        async def restart(self, box: str) -> None:
+            self.restarts += 1
+            raise LabError(f"{box} does not start")
+
+    network, _ = load_experiment(project / "tests" / "data" / "swaps" / "experiment.yaml")
+    box, policy = Failing(1), ConnectionPolicy.parse("wait:0 s")
+    connections = BoxConnections(network, lambda _: box, box.restart, box.admit, EventBus(), policy)  # pyright: ignore[reportArgumentType]
+    await connections.wait(["r2"])
+    with pytest.raises(LabError, match="r2 does not start"):
+        await connections.reset(["r2"])
+    assert (box.restarts, box.asked[-1]) == (1, "r2 admits")
+
+
+async def test_a_box_that_cannot_admit_connections_is_asked_again(project: Path) -> None:
+    class Failing(OldKernel):
+        failures = 1
+
+        async def admit(self, box: str, *, on: bool) -> None:
+            if on and self.failures:
+                self.failures -= 1
+                raise LabError(f"{box} does not answer")
+            await super().admit(box, on=on)
+
+    network, _ = load_experiment(project / "tests" / "data" / "swaps" / "experiment.yaml")
+    box, policy = Failing(0), ConnectionPolicy.parse("wait:5 s")
+    connections = BoxConnections(network, lambda _: box, box.restart, box.admit, EventBus(), policy)  # pyright: ignore[reportArgumentType]
+    await connections.wait(["r2"])
+    with pytest.raises(LabError, match="r2 does not answer"):
+        await connections.reopen()
+    await connections.reopen()
+    assert box.asked[-1] == "r2 admits"

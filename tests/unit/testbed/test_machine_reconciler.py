@@ -143,3 +143,20 @@ async def test_settings_whose_undo_failed_are_undone_by_the_next_attempt() -> No
         await machines.reconcile(None)
     await machines.reconcile(None)
     assert undone == ["w1"]
+
+
+async def test_settings_whose_undo_failed_are_set_again_by_their_plan() -> None:
+    class Stubborn(Lab):
+        def machine(self, name: str) -> Any:
+            async def fail() -> None:
+                raise LabError(f"{name} is not fully restored")
+
+            return SimpleNamespace(set=super().machine(name).set, unset=fail)
+
+    lab, settings = Stubborn((), ("w1",)), HostSettings("w1", ())
+    machines = reconciler(lab)
+    await machines.reconcile(plan(settings))
+    with pytest.raises(LabError, match="not fully restored"):
+        await machines.restore(None)
+    await machines.reconcile(plan(settings))
+    assert lab.made == [("w1", settings)] * 2

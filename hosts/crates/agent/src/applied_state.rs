@@ -99,7 +99,7 @@ impl AppliedState {
     pub fn unset(&mut self, host: &str) -> Result<(), AgentError> {
         let applied = self
             .hosts
-            .get(host)
+            .get_mut(host)
             .ok_or_else(|| AgentError::Machine(format!("no settings were made on {host:?}")))?;
         applied.undo()?;
         self.hosts.remove(host);
@@ -189,7 +189,7 @@ pub fn undo_leftovers() -> Result<(), AgentError> {
         left.sysctls = held.sysctls;
     }
     for (settings, before) in held.hosts {
-        let applied = Applied::held_before(Namespace::open(None)?, settings, before);
+        let mut applied = Applied::held_before(Namespace::open(None)?, settings, before);
         if let Err(error) = applied.undo() {
             problems.push(error.to_string());
             left.hosts.extend(applied.own());

@@ -38,6 +38,8 @@ pub struct Applied {
     namespace: Namespace,
     settings: HostSettings,
     before: Before,
+    /// An attempt to undo the settings was made, so that some of them are no longer there.
+    undone: bool,
 }
 
 /// The machine's state before anything is done to it.
@@ -56,6 +58,7 @@ impl Applied {
             namespace,
             settings,
             before,
+            undone: false,
         })
     }
 
@@ -65,6 +68,7 @@ impl Applied {
             namespace,
             settings,
             before,
+            undone: true,
         }
     }
 
@@ -74,9 +78,10 @@ impl Applied {
             .run(|| take_steps(&self.settings, &self.before))
     }
 
-    /// Whether other settings can replace these while packets pass: they differ in routes, sysctls and packet rules only.
+    /// Whether other settings can replace these while packets pass: all of these are there, and they differ in routes,
+    /// sysctls and packet rules only.
     pub fn may_become(&self, settings: &HostSettings) -> bool {
-        self.settings.without_routes() == settings.without_routes()
+        !self.undone && self.settings.without_routes() == settings.without_routes()
     }
 
     /// Note other settings, and the values before of their sysctls; returns these ones, for [`Self::apply_change`].
@@ -118,7 +123,8 @@ impl Applied {
     }
 
     /// Restore everything that the machine still has. May be repeated.
-    pub fn undo(&self) -> Result<(), AgentError> {
+    pub fn undo(&mut self) -> Result<(), AgentError> {
+        self.undone = true;
         let attempt = || {
             self.namespace
                 .run(|| Ok(self.before.restore(&self.settings)))
@@ -254,7 +260,7 @@ fn change_steps(
         .deletions()
         .into_iter()
         .filter(|line| !kept.contains(line));
-    run_batch(&gone.collect::<String>())?;
+    undo_batch(&gone.collect::<String>())?; // a route is gone already if another interface has its prefix now
     if former.nft_script() != settings.nft_script() {
         run_nft(&(former.nft_undo() + &settings.nft_script()))?; // one transaction
     }
@@ -314,6 +320,9 @@ fn run_batch(batch: &str) -> Result<(), AgentError> {
 /// Run `ip -force -batch`. Deletions of objects that are not there have not failed: they were not made, or an earlier
 /// attempt has deleted them.
 fn undo_batch(batch: &str) -> Result<(), AgentError> {
+    if batch.is_empty() {
+        return Ok(());
+    }
     match tool("ip", &["-force", "-batch", "-"], batch) {
         Err(AgentError::Tool { tool, message }) => {
             let failed = failed_lines(batch, &message);
