@@ -187,7 +187,7 @@ def test_an_outage_is_told_once_and_nothing_is_lost(tmp_path: Path, monkeypatch:
     while not database.lines:
         pass
     ended.set()
-    carrying.join(10)
+    carrying.join()
     assert numbered(database.lines) == list(range(12))
     assert [line["type"] for line in answer] == ["problem", "recovered"]
     assert (sink.tally.delivered, sink.tally.left) == (12, 0)
