@@ -15,14 +15,16 @@ from atoll_emulation.mininet_lab.namespaces import why_no_namespaces
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from screenshots.browser import find_browser
 from tests.counts import pytest_addoption, pytest_configure
+from tests.failures import pytest_sessionstart
 from tests.skips import pytest_make_collect_report, pytest_runtest_call, pytest_runtest_setup
 
-__all__ = [  # hooks: no unannounced skip, no test that is missing
+__all__ = [  # hooks: no unannounced skip, no test that is missing, no failure that shows at the end only
     "pytest_addoption",
     "pytest_configure",
     "pytest_make_collect_report",
     "pytest_runtest_call",
     "pytest_runtest_setup",
+    "pytest_sessionstart",
 ]
 
 # Wall time says nothing of an example: a busy machine meets no deadline. The examples of a property are the same each
