@@ -93,7 +93,7 @@ class Sandbox:
             enter += [f"HOME={self.directory}", "setpriv", "--reuid", str(uid), "--regid", str(gid), "--clear-groups"]
         return [*enter, *(str(word) for word in argv)]
 
-    def run(self, *argv: str | Path, limit_s: float = 110, **options: Any) -> subprocess.CompletedProcess[str]:
+    def run(self, *argv: str | Path, limit_s: float = 250, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         return subprocess.run(
             self.command(argv), capture_output=True, text=True, timeout=limit_s, check=False, **options

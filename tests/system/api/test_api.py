@@ -22,7 +22,7 @@ from jsonschema import Draft202012Validator
 
 from tests.support.sandbox import ATOLL, PYTHON, ROOT, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.lab
 
 DOCUMENT = ROOT / "docs" / "api.md"
 OPENAPI = json.loads((ROOT / "docs" / "openapi.json").read_text())

@@ -16,7 +16,7 @@ import pytest
 from atoll_daemon.http.auth import SUBPROTOCOL
 from tests.support.sandbox import ATOLL, PYTHON, QUICK, ROOT, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.lab
 
 RELAY = ROOT / "tests" / "guests" / "relay.py"
 PORT = 8470

@@ -8,7 +8,7 @@ import pytest
 
 from tests.support.sandbox import ATOLL, QUICK, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.lab
 
 HELD = ("ATOLL_INFLUX_URL=http://127.0.0.1:9", "ATOLL_INFLUX_TOKEN=first-token")
 

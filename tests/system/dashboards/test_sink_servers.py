@@ -25,7 +25,7 @@ from tests.support.demo_runs import recorded
 from tests.support.influx_servers import Influx, Influx1, Influx2, atoll, points
 from tests.support.sinks import sink_of
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.servers
 
 
 @pytest.mark.parametrize("make", [Influx1, Influx2])

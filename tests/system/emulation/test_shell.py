@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.sandbox import ATOLL, GEO, ROOT, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(100)]
+pytestmark = pytest.mark.lab
 
 PROMPT = b"mininet> "
 BUSY = "another shell is open on this lab\n"

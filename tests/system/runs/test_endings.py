@@ -13,7 +13,7 @@ import pytest
 
 from tests.support.sandbox import ATOLL, QUICK, ROOT, Sandbox, wait_for_line
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.lab
 
 
 # Every step a run announces, in order; those of a group are tried side by side, each in a sandbox of its own.

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.sandbox import ATOLL, NOBODY, QUICK, Sandbox, faults, open_to_others, tools_without, wait_for_line
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.lab
 
 
 # A node of the tun driver that users may open, as on ordinary systems, in the test's own mount namespace only.

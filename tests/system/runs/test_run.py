@@ -16,7 +16,7 @@ import pytest
 from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from tests.support.sandbox import ATOLL, GEO, ROOT, Sandbox, faults
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.lab
 
 MEO = ROOT / "examples" / "meo.yaml"
 

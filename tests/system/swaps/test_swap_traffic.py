@@ -18,7 +18,7 @@ from tests.support.swap_proof import SWAPS, Verdict, judge
 KILLS = max(2, SWAPS // 5)
 _PER_SWAP_S = 10  # on a machine that is busy with other things, too
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(120 + 2 * SWAPS * _PER_SWAP_S)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300 + 2 * SWAPS * _PER_SWAP_S)]
 
 
 def swapped(directory: Path, **options: Any) -> dict[str, Any]:

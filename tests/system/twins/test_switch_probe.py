@@ -24,7 +24,7 @@ from tests.support.runtime import start_controller
 from tests.support.sandbox import ATOLL, ROOT
 from tests.support.twin_processes import TwinProcess, start_twin, tell
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.lab, pytest.mark.asyncio(loop_scope="module")]
 
 _SMALL = "max_entries=200"  # filled in a second
 TWINS = {  # by datapath id: driver, other behaviours than the profile's, differences to find

@@ -21,7 +21,7 @@ DRIVERS = ["procurve-v1", "procurve-v2", "procurve-v3"] if os.environ.get("ATOLL
 _HEALED_S = 90.0
 _AWAY_S = 20
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.lab
 
 
 def described(directory: Path, driver: str, chain: str) -> Path:
