@@ -31,7 +31,7 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 def shell(sandbox: Sandbox, line: str) -> str:
     """What Mininet's CLI on the running lab answers to a line."""
-    return sandbox.run(ATOLL, "shell", input=line + "\n", limit_s=30).stdout
+    return sandbox.run(ATOLL, "shell", input=line + "\n", limit_s=100).stdout
 
 
 @pytest.mark.figures

@@ -26,7 +26,7 @@ def swapped(directory: Path, **options: Any) -> dict[str, Any]:
     with Sandbox(directory) as sandbox:
         python = ROOT / ".venv" / "bin" / "python"
         words = ["env", f"PYTHONPATH={ROOT}", python, "-m", "tests.guests.swap_guest", directory, json.dumps(options)]
-        done = sandbox.run(*words, limit_s=90 + options["swaps"] * _PER_SWAP_S)
+        done = sandbox.run(*words, limit_s=100 + options["swaps"] * _PER_SWAP_S)
         assert done.returncode == 0, done.stderr
     return json.loads((directory / "facts.json").read_text())
 

@@ -66,7 +66,7 @@ def test_the_shipped_lab_on_twins_is_installed_proven_and_repaired(tmp_path: Pat
     old = driver == "procurve-v1"
     experiment = described(tmp_path, driver, "[sat]" if old else "[tap-w, sat, tap-i]")
     with Sandbox(tmp_path) as sandbox:
-        up = sandbox.run(ATOLL, "up", experiment, *ON_RUNTIME, limit_s=90)
+        up = sandbox.run(ATOLL, "up", experiment, *ON_RUNTIME, limit_s=100)
         assert up.returncode == 0, up.stderr
         before = switches_of(sandbox)
         plan = json.loads(sandbox.run(ATOLL, "plan", experiment, "--json").stdout)

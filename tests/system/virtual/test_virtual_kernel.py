@@ -173,7 +173,7 @@ def test_whoever_is_killed_nothing_is_left(tmp_path: Path, victim: tuple[str, ..
         process = sandbox.start(sys.executable, "-m", "atoll_emulation.uml", "--seed", "1", "sh", "-c", command)
         wait_until_up(tmp_path / "out" / "console.log", process)
         sandbox.kill(min(pid for pid, line in sandbox.processes().items() if all(word in line for word in victim)))
-        process.communicate(timeout=10)
+        process.communicate(timeout=100)
         assert process.returncode != 0
         sandbox.wait_clean()
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "console.log"]
