@@ -181,7 +181,13 @@ def test_too_many_rows_are_refused():
 
 
 @pytest.mark.parametrize(
-    ("make", "wanted"), [(pass_trace, MEO), (pass_trace, LEO), (rain_trace, FADE)], ids=["meo", "leo", "rain"]
+    ("make", "wanted"),
+    [
+        (pass_trace, replace(MEO, duration=Duration(60 * S))),
+        (pass_trace, replace(LEO, duration=Duration(30 * S))),
+        (rain_trace, FADE),
+    ],
+    ids=["meo", "leo", "rain"],
 )
 def test_the_seed_decides(make, wanted):
     assert make(wanted) == make(wanted)
