@@ -57,7 +57,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip tests marked ``lab`` where no laboratory can be, ``virtual`` ones where no kernel for them can, and so on.
 
     Fail instead when ATOLL_REQUIRE_LAB is set (CI), or ATOLL_REQUIRE_BROWSER. Tests in virtual time get their bound.
+    Those marked ``long`` begin after the others, so that most mistakes show in the first minute.
     """
+    items.sort(key=lambda item: item.get_closest_marker("long") is not None)
     for item in items:
         if item.get_closest_marker("virtual") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_VIRTUAL_HANGS_S))

@@ -17,6 +17,8 @@ from atoll_core.errors import AtollError, InterruptedByUserError, LabError, Mach
 from tests.support.forked_commands import atoll
 from tests.support.synthetic_run import begin, experiment, network
 
+pytestmark = pytest.mark.long
+
 NOTHING_THERE = """
 check none.yaml
 plan none.yaml

@@ -17,6 +17,8 @@ from atoll_core.errors import RunError, UsageError
 from tests.support.forked_commands import atoll
 from tests.support.synthetic_run import begin, experiment, network
 
+pytestmark = pytest.mark.long
+
 PICTURES = ".png, .svg or .pdf"
 PINGS = "".join(f"t{number},{number}.5\n" for number in range(90))
 

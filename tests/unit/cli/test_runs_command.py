@@ -24,6 +24,8 @@ from atoll_core.lab.port_ref import PortRef
 from atoll_hosts.binary import find_binary
 from tests.support.forked_commands import atoll
 
+pytestmark = pytest.mark.long
+
 
 @pytest.fixture(scope="module")
 def analysed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:

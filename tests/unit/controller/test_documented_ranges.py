@@ -4,10 +4,14 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError, PlanError
 from tests.support.documented_ranges import Extreme, extremes, shuffled, write_descriptions
+
+pytestmark = pytest.mark.long
 
 PAIRS = 100
 NO_RANGE = ("flows_per_s", "spare", "probability", "residence_max")

@@ -45,6 +45,8 @@ from tests.support.labs import ISLAND, WORLD, Builder, experiment
 from tests.support.memory_switches import Fault, MemorySwitches
 from tests.support.table_paths import Path, path, places
 
+pytestmark = pytest.mark.long
+
 _GIGABIT = Rate(10**9)
 
 

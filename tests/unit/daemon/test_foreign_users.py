@@ -37,7 +37,7 @@ TARGET = LabTarget(HARDWARE, Path(f"/nowhere/{os.getpid()}/rack.yaml"))
 
 DAEMON = [sys.executable, "-m", "atoll_daemon", "--inventory", str(TARGET.inventory)]
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="to become another user takes root")
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="to become another user takes root"), pytest.mark.long]
 
 # As many connections as it can have, none of which ever asks for anything; told on a line once they are there.
 _EXHAUSTING = """

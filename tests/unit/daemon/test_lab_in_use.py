@@ -14,6 +14,8 @@ from atoll_daemon.client import DaemonClient, Description, Line, OwnDaemon, conn
 from atoll_daemon.socket_lock import daemon_holder
 from tests.support.sandbox import ROOT
 
+pytestmark = pytest.mark.long
+
 LAB = Description(ROOT / "emulation/labs/island.yaml")
 
 

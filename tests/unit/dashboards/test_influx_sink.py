@@ -27,6 +27,8 @@ from atoll_dashboards.influx.influx_sink import Sink, Tally, batches, write_fit
 from atoll_dashboards.influx.sink_supervisor import feeding
 from tests.support.sinks import sink_of
 
+pytestmark = pytest.mark.long
+
 
 class Counting:
     """Takes lines as a database does, but for those called bad, and keeps them in order; one that comes again is one.

@@ -39,7 +39,7 @@ linux:
 
 OLD, NEW = RECIPES
 
-pytestmark = pytest.mark.usefixtures("kernel_cache")
+pytestmark = [pytest.mark.usefixtures("kernel_cache"), pytest.mark.long]
 
 # Any program that waits will do; coreutils may be one program for all of its names.
 WAITING = "#include <unistd.h>\nint main(void) { return pause(); }"

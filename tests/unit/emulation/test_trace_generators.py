@@ -30,6 +30,8 @@ from atoll_emulation.trace_generators.passes import ConstellationService, Pass, 
 from atoll_emulation.trace_generators.rain import TROPICAL_KU, RainFade, attenuation_db, es_n0_loss_db, rain_trace
 from atoll_emulation.trace_generators.trace_rows import make_trace
 
+pytestmark = pytest.mark.long
+
 S = 10**9
 FADE = RainFade(Rate(16 * 10**6), Duration(600 * S), fade_db=6, at=Duration(300 * S), seed=3)
 MEO = Pass(meo.RING, meo.GATEWAY, meo.ISLAND, Duration(600 * S), seed=1, gap=Duration(S // 10))
