@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The figures of a run in summary.json, from which the verdict is judged and the report is made.
 
-The comment of each key is its meaning in docs/results.md, which is written from here (summary_keys).
+The comment of each key is its meaning in the reference that `atoll results` prints (summary_keys).
 """
 
 from typing import Any, NotRequired, TypedDict
@@ -178,9 +178,9 @@ class Summary(TypedDict):
 
     verdict: str  # `valid`, `valid with caveats` or `invalid`
     reasons: list[str]  # why the run is invalid, a sentence each
-    reason_codes: list[str]  # the [code](#codes-of-findings) of each reason, in the same order
+    reason_codes: list[str]  # the code of each reason, in the same order
     caveats: list[str]  # figures beyond a bound, which the results must be read with, a sentence each
-    caveat_codes: list[str]  # the [code](#codes-of-findings) of each caveat, in the same order
+    caveat_codes: list[str]  # the code of each caveat, in the same order
     notes: list[str]  # what could not be measured or judged, and why, a sentence each
     experiment: str  # name of the experiment
     settings: dict[str, Any]  # settings of the experiment as texts, in the shape of experiment.yaml, the unset left out

@@ -36,7 +36,7 @@ class Run:
 
     @cached_property
     def summary(self) -> Summary:
-        """The summary, with keys and units as in docs/results.md. Raises RunError if the run was not analysed."""
+        """The summary, with the keys that `atoll results` lists. Raises RunError if the run was not analysed."""
         return cast("Summary", self._directory.summary())
 
     @property
@@ -75,7 +75,7 @@ class Run:
         return [name.removeprefix(_PACKETS) for name in self._names() if name.startswith(_PACKETS)]
 
     def table(self, name: str) -> pl.DataFrame:
-        """A table of the run (docs/results.md), whole numbers as Int64. Raises RunDirError if there is none."""
+        """A table of the run (see `atoll results`), whole numbers as Int64. Raises RunDirError if there is none."""
         return self._scan(name, self.tables, "tables").collect()
 
     def packets(self, capture: str) -> pl.LazyFrame:

@@ -589,6 +589,17 @@ def report(
     rebuild(runs[0], as_json=json)
 
 
+@app.command(epilog="Example: atoll results | grep goodput")
+def results() -> None:
+    """List tables, columns and keys of results.
+
+    With units and meanings, as Markdown: those of runs and studies, codes of findings, names of figures.
+    """
+    from atoll_studies.results.results_reference import reference
+
+    print(reference())
+
+
 @app.command(cls=PlainArguments, epilog="Example: atoll watch --open; atoll watch runs/geo/20261121T101500Z-1")
 def watch(
     run: Annotated[Path | None, typer.Argument(help="run directory to replay", metavar="RUN")] = None,

@@ -21,4 +21,4 @@ def suggest_figure(given: str, known: Iterable[str]) -> str:
         if meant
         else suggest(given, names, "figures", _MOST)
     )
-    return f"{near}; docs/results.md has all {len(names)}"
+    return f"{near}; `atoll results` lists all {len(names)}"

@@ -24,7 +24,7 @@ from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration
 from atoll_studies.figure_names import suggest_figure
-from atoll_studies.statistics.flow_sample import Control
+from atoll_studies.statistics.flow_sample import ControlVariate
 from atoll_studies.statistics.stopping import Stop
 from atoll_studies.statistics.warm_up import whole_windows, windows_of
 
@@ -85,7 +85,7 @@ class StudyDescription:
     configurations: tuple[Configuration, ...]
     warm_up: str | None = None  # MSER_5 or a duration, as atoll_studies.statistics.warm_up reads it
     stop: Stop | None = None
-    control: Control | None = None
+    control: ControlVariate | None = None
 
 
 def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collection[str] = ()) -> StudyDescription:
@@ -164,7 +164,9 @@ class _Resolver:
             stop=None
             if (stop := self.raw.stop) is None
             else Stop(stop.figure, stop.half_width, stop.min, stop.max, stop.step),
-            control=None if (control := self.raw.control) is None else Control(control.flows, control.largest.bytes),
+            control=None
+            if (control := self.raw.control) is None
+            else ControlVariate(control.flows, control.largest.bytes),
         )
 
     @property

@@ -232,7 +232,7 @@ class Services:
         if spec and running is job:
             exceeded = job.exit and job.exit.exceeded
             limits = " and ".join(spec.limits.follow_from) if exceeded else ""
-            why = f"; the limit is computed from {limits} of {spec.host}" if limits else ""
+            why = f"; the limit follows from {limits} of {spec.host}" if limits else ""
             self._on_failure(f"{name} ended unexpectedly: {job.exit_text()}{why}")
 
     def _publish_output(self, job: str, line: str) -> None:

@@ -17,7 +17,7 @@ from collections.abc import Callable, Coroutine
 SHORT, BULK, NOBODY = 9001, 9002, 9003
 SHORT_BYTES = 4096
 _CHUNK = b"b" * (1 << 16)
-_BULKS = 2
+_BULKS = 6
 _STALLED, _STALLED_S = 20, 300.0
 _DEAD_S, _DEAD_FOR_S = 0.25, 20.0  # between two clients, of which each waits so long: more than may be pending
 _SHORT_S = 2.0

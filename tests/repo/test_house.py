@@ -3,6 +3,7 @@
 
 import re
 import subprocess
+from collections import defaultdict
 from pathlib import Path
 
 import pytest
@@ -67,6 +68,17 @@ def is_source(path: Path) -> bool:
     if path.suffix in {".py", ".rs", ".sh", ".toml", ".yaml"} or path.name == "Makefile":
         return True
     return not path.suffix and path.read_bytes()[:2] == b"#!"
+
+
+def test_no_public_class_name_is_defined_twice(tracked: list[Path], project: Path) -> None:
+    """A name has one meaning in the product; tests and benchmarks may use a name of it for their own."""
+    defined: defaultdict[str, list[str]] = defaultdict(list)
+    for path in tracked:
+        if path.suffix == ".py" and path.relative_to(project).parts[0] not in {"tests", "benchmarks"}:
+            for name in re.findall(r"^class ([A-Z]\w*)", path.read_text(), re.MULTILINE):
+                defined[name].append(str(path))
+    assert len(defined) > 100
+    assert {name: paths for name, paths in defined.items() if len(paths) > 1} == {}
 
 
 @pytest.mark.parametrize("folder", FOLDERS)

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Results of real runs held against docs/results.md, that is, against the schemas from which it is written."""
+"""Results of real runs compared with the schemas that `atoll results` prints."""
 
 import inspect
 import json

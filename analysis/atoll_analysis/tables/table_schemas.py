@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Columns of a run's tables: types, units, meanings. The tables are made by it, and docs/results.md is written from it.
+"""Columns of a run's tables: types, units, meanings. The tables are made by it, and `atoll results` prints them.
 
 Times: ``t_ns`` and other instants CLOCK_REALTIME; ``window`` counts 100 ms from the start of the measurement, negative
 before it. ``to_island``: true for packets to the island's prefix. Bytes are IP bytes unless a column says otherwise.

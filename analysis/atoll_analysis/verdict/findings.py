@@ -15,7 +15,7 @@ class Verdict(StrEnum):
 
 
 class FindingCode(StrEnum):
-    """Names of findings, for scripts: texts may change. The comments are the meanings in docs/results.md."""
+    """Names of findings, for scripts: texts may change. The comments are the meanings that `atoll results` prints."""
 
     NOT_MEASURED = "NOT_MEASURED"  # the run has no measurement window
     CUT_SHORT = "CUT_SHORT"  # the measurement ended early

@@ -48,10 +48,8 @@ def main() -> int:
     if options.rounds < 1 or options.milliseconds < 1:
         parser.error("--rounds and --milliseconds: at least 1")
     if options.tunnel:
-        return harness.run(
-            options, "the tunnel", "tunnels", lambda: {"tunnels": _measured_tunnels(options)}, _tunnel_table
-        )
-    return harness.run(options, "the coder", "times", lambda: {"times": _measured(options)}, _tables)
+        return harness.run(options, "tunnel", "tunnels", lambda: {"tunnels": _measured_tunnels(options)}, _tunnel_table)
+    return harness.run(options, "coder", "times", lambda: {"times": _measured(options)}, _tables)
 
 
 def _measured(options: argparse.Namespace) -> list[dict[str, Any]]:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The command line and the steps of a benchmark: measure, write results, print tables or put them into docs."""
+"""The command line and the steps of a benchmark: measure, write results, print tables or write them into a folder."""
 
 import argparse
 import subprocess
@@ -10,7 +10,7 @@ from typing import Any
 
 from atoll_core.errors import AtollError
 from benchkit import machine_facts
-from benchkit.docs_page import put_figures
+from benchkit.figures_file import figures_folder, write_figures
 from benchkit.json_results import read_results, write_results
 
 
@@ -26,8 +26,8 @@ def parser(name: str, about: str | None, *, quick: str = "seconds", merges: bool
     )
     found.add_argument("--json", type=Path, default=Path(f"target/bench-{name}.json"), metavar="FILE",
                        help=f"results{kept} (%(default)s)")  # fmt: skip
-    found.add_argument("--render", type=Path, metavar="DOCS", help="measure nothing; write FILE's tables into "
-                       "DOCS/benchmarks.md, or into DOCS if it is a file")  # fmt: skip
+    found.add_argument("--render", type=figures_folder, metavar="FOLDER",
+                       help="measure nothing; write FILE's tables into a file of FOLDER")  # fmt: skip
     return found
 
 
@@ -40,7 +40,7 @@ def run(
 ) -> int:
     """Measure, unless only tables are to be rendered, and show all results; return the program's exit code.
 
-    ``subject``: that of the figures in the document. ``measured``: makes the results, with at least ``key``.
+    ``subject``: name of the file of figures, without suffix. ``measured``: makes the results, with at least ``key``.
     ``tables``: formats them.
     """
     try:
@@ -51,9 +51,8 @@ def run(
         print(tables(known))
         print(f"\nJSON: {options.json}")
         if options.render:
-            page = options.render if options.render.is_file() else options.render / "benchmarks.md"
-            put_figures(page, subject, lambda: f"\n{machine_facts.in_words(known['machine'])}\n\n{tables(known)}\n")
-            print(f"written: {page}")
+            text = f"{machine_facts.in_words(known['machine'])}\n\n{tables(known)}"
+            print(f"written: {write_figures(options.render, subject, text)}")
     except AtollError as error:
         print(error, file=sys.stderr)
         return error.exit_code

@@ -29,7 +29,7 @@ def main() -> int:
         earlier = read_earlier(options.json, "results")
         return _merged(earlier, _measured(options))
 
-    return harness.run(options, "the controller", "results", measured, tables)
+    return harness.run(options, "controller", "results", measured, tables)
 
 
 def _options() -> argparse.Namespace:

@@ -31,7 +31,7 @@ def main() -> int:
         earlier = read_earlier(options.json, "results")
         return _merged(earlier, options.only, _measured(options))
 
-    return harness.run(options, "the hosts", "results", measured, table)
+    return harness.run(options, "hosts", "results", measured, table)
 
 
 def _options() -> argparse.Namespace:

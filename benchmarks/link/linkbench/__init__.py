@@ -11,7 +11,7 @@
     collect.py      starts workers in this kernel and in User-Mode Linux, keeps medians
     result_file.py  the file of results
     promises.py     bounds of figures, and checks of them
-    table.py        tables; figures.py draws, docs_figures.py writes both into docs/benchmarks.md
+    table.py        tables; figures.py draws, figures_file.py writes both into a folder
 
 ``benchmarks/link/run`` builds the programs that measure and starts ``python -m linkbench``.
 """

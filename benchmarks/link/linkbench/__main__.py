@@ -9,7 +9,8 @@ from typing import Any
 
 from atoll_core.errors import AtollError
 from benchkit import machine_facts
-from linkbench import docs_figures, result_file, table
+from benchkit.figures_file import figures_folder
+from linkbench import figures_file, result_file, table
 from linkbench.collect import DAY, INSIDE_BOX, Selection, collect
 from linkbench.promises import PromiseCheck, verdicts
 from linkbench.scenarios import SCENARIOS
@@ -33,7 +34,7 @@ def main() -> int:
             result_file.save(options.json, facts, results, [_json(verdict) for verdict in found])
         print(_report(results, options.json))
         if options.render:
-            for path in docs_figures.render(options.json, results, options.render):
+            for path in figures_file.render(options.json, results, options.render):
                 print(f"written: {path}")
     except AtollError as error:
         say(str(error))
@@ -51,8 +52,8 @@ def _options() -> argparse.Namespace:
     parser.add_argument("--quick", action="store_true", help="a minute: shows that it works; its figures say little")
     parser.add_argument("--json", type=Path, default=Path("target/bench-link.json"), metavar="FILE",
                         help="results; those that are not measured now are kept (%(default)s)")  # fmt: skip
-    parser.add_argument("--render", type=Path, metavar="DOCS", help="measure nothing; write FILE's tables into "
-                        "DOCS/benchmarks.md, and its pictures into DOCS/images")  # fmt: skip
+    parser.add_argument("--render", type=figures_folder, metavar="FOLDER",
+                        help="measure nothing; write FILE's tables and pictures into FOLDER")  # fmt: skip
     options = parser.parse_args()
     options.repeats = options.repeats or (1 if options.quick else 5)
     if options.repeats < 1:

@@ -104,7 +104,7 @@ def tables(results: Sequence[Result]) -> str:
     for name, columns in COLUMNS.items():
         found = sorted((result for result in results if result.scenario == name), key=order)
         if found:
-            parts.append(f"### {name}: {_QUESTIONS[name]}\n\n{_table(name, columns, found)}")
+            parts.append(f"## {name}: {_QUESTIONS[name]}\n\n{_table(name, columns, found)}")
     return "\n\n".join(parts)
 
 

@@ -12,6 +12,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from atoll_core.errors import AtollError, UsageError
+from benchkit.figures_file import figures_folder, write_figures
 from benchkit.json_results import write_results
 from metricsbench import carrying, lateness
 
@@ -26,7 +27,9 @@ def main() -> int:
     parser.add_argument("--quick", action="store_true", help="ten seconds only; of --lateness one pair of five seconds")
     parser.add_argument("--json", action="store_true", help="print one JSON object")
     parser.add_argument("--store", type=Path, metavar="FILE", help="of --lateness: pairs are added to those in there")
-    parser.add_argument("--render", type=Path, metavar="FILE", help="a document that holds the table")
+    parser.add_argument(
+        "--render", type=figures_folder, metavar="FOLDER", help="also write the table into a file of FOLDER"
+    )
     asked = parser.parse_args()
     try:
         if asked.lateness:
@@ -43,16 +46,16 @@ def main() -> int:
         return error.exit_code
 
 
-def report_carrying(found: carrying.Figures, page: Path | None, *, as_json: bool) -> int:
-    """Tell how points were carried; 1 unless all are in the database. ``page``: also put the table there."""
+def report_carrying(found: carrying.Figures, folder: Path | None, *, as_json: bool) -> int:
+    """Tell how points were carried; 1 unless all are in the database. ``folder``: also write the table there."""
     print(json.dumps(asdict(found)) if as_json else carrying.table(found))
-    if page is not None:
-        carrying.render(page, found)
+    if folder is not None:
+        write_figures(folder, "points-carried", carrying.table(found))
     return 0 if found.in_database == found.delivered == found.points else 1
 
 
-def report_lateness(pairs: int, seconds: float, store: Path | None, page: Path | None, *, as_json: bool) -> int:
-    """Measure and print the lateness of the emulator, earlier pairs included; ``page``: also put the table there."""
+def report_lateness(pairs: int, seconds: float, store: Path | None, folder: Path | None, *, as_json: bool) -> int:
+    """Measure and print the lateness of the emulator, earlier pairs included; ``folder``: write the table there."""
     found = lateness.load(store) if store is not None and store.exists() else None
     if pairs:
         new = lateness.measure(pairs, seconds, lambda text: print(text, file=sys.stderr, flush=True))
@@ -62,8 +65,8 @@ def report_lateness(pairs: int, seconds: float, store: Path | None, page: Path |
     if store is not None:
         write_results(store, found.as_json())
     print(json.dumps(found.as_json()) if as_json else lateness.table(found))
-    if page is not None:
-        lateness.render(page, found)
+    if folder is not None:
+        write_figures(folder, "metrics", lateness.table(found))
     return 0
 
 

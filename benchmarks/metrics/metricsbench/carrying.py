@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL
-from benchkit.docs_page import put_figures
 from benchkit.machine_facts import describe, in_words
 from benchkit.program import part
 from tests.support.influx_servers import Influx2
@@ -99,11 +98,6 @@ def table(found: Figures) -> str:
             f"| and all were sent after another | {found.behind_s:.1f} s |",
         )
     )
-
-
-def render(page: Path, found: Figures) -> None:
-    """Put the figures between their marks. Raises AtollError where the page has none."""
-    put_figures(page, "points carried", lambda: f"\n\n{table(found)}\n\n")
 
 
 def _cpu_of_children() -> float:

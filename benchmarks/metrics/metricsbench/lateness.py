@@ -18,7 +18,6 @@ from typing import Any
 
 from atoll_analysis.run_directory.metrics_spool import SPOOL, read_spool
 from atoll_core.errors import AtollError
-from benchkit.docs_page import put_figures
 from benchkit.machine_facts import describe
 from tests.support.influx_servers import Influx2
 from tests.support.sandbox import ATOLL, ROOT, Sandbox
@@ -178,11 +177,6 @@ def _cells(name: str, pairs: Sequence[tuple[Lateness, Lateness]]) -> Iterator[st
     yield f"{median(ratios):.2f}"
     bounds = interval(ratios)
     yield f"{bounds[0]:.2f} to {bounds[1]:.2f}" if bounds else "too few pairs"
-
-
-def render(page: Path, found: Found) -> None:
-    """Put the table between its marks. Raises AtollError where the page has none."""
-    put_figures(page, "metrics", lambda: f"\n\n{table(found)}\n\n")
 
 
 def _brief(run: Lateness) -> str:

@@ -12,7 +12,7 @@ from pathlib import Path
 from statistics import median
 
 from atoll_core.errors import AtollError
-from benchkit.docs_page import put_figures
+from benchkit.figures_file import figures_folder, write_figures
 from benchkit.json_results import write_results
 from benchkit.machine_facts import describe, in_words
 from pepbench.ending_table import WAYS, Ended, ended, table
@@ -37,7 +37,7 @@ _REMEDY = "left out; name its executable by --pepsal (docs/benchmarks.md tells h
 
 
 def main() -> None:
-    """Measure and print; ``--render`` also puts the tables where the documents have them."""
+    """Measure and print; ``--render`` also writes the tables into files."""
     parser = argparse.ArgumentParser(prog="benchmarks/pep/run", description=__doc__)
     parser.add_argument("--seconds", type=float, default=2, help="of each measurement of throughput (2)")
     parser.add_argument("--rounds", type=int, default=5, help="of all ways (5)")
@@ -48,7 +48,9 @@ def main() -> None:
         "--endings-pepsal", type=int, metavar="N", help="so many through PEPsal, which leaves connections hanging"
     )
     parser.add_argument("--pepsal", type=Path, metavar="FILE", help="PEPsal's executable, if it is not on PATH")
-    parser.add_argument("--render", type=Path, metavar="FILE", help="a document that holds the tables")
+    parser.add_argument(
+        "--render", type=figures_folder, metavar="FOLDER", help="also write the figures into files of FOLDER"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write what was measured")
     options = parser.parse_args()
     try:
@@ -92,8 +94,8 @@ async def _measure(options: argparse.Namespace) -> None:
             options.json, {"machine": machine, "bulk_bit_s": bulk, "two_boxes_bit_s": twos, "downloads": ended}
         )
     if options.render:
-        put_figures(options.render, "the proxy", lambda: f"\n\n{text}\n\n")
-        put_figures(options.render, "two proxies", lambda: f"\n\n{two}\n\n")
+        write_figures(options.render, "proxy", text)
+        write_figures(options.render, "two-proxies", two)
 
 
 async def _measure_idle(count: int) -> None:

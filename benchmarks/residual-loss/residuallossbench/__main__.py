@@ -28,7 +28,7 @@ def main() -> int:
     packets -= packets % (SIZE * max(DEPTHS))
     if packets <= 0:
         parser.error(f"--packets: at least {SIZE * max(DEPTHS)}")
-    code = harness.run(options, "adapted redundancy", "cases", lambda: _measured(packets, options.quick), _tables)
+    code = harness.run(options, "adapted-redundancy", "cases", lambda: _measured(packets, options.quick), _tables)
     if options.pictures and code == 0:
         from benchkit.json_results import read_results
         from residuallossbench.pictures import draw

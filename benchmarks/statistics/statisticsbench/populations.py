@@ -10,7 +10,7 @@ import numpy as np
 from scipy.special import ndtri
 
 from atoll_core.experiment.flow_sizes import FlowSizes, published
-from atoll_studies.statistics.flow_sample import Control
+from atoll_studies.statistics.flow_sample import ControlVariate
 
 _LARGE = 2_000_000  # draws for a mean or median that has no closed form
 
@@ -125,7 +125,7 @@ def controls(number: int) -> Controls:
         rho = _CORRELATIONS[number]
         return Controls(f"normal, correlation {rho}", _correlated(rho), 0.0, 5.0)
     megabytes = _LARGEST_MB[number - len(_CORRELATIONS)]
-    draw = _filled(published(), Control(20, megabytes * 10**6))
+    draw = _filled(published(), ControlVariate(20, megabytes * 10**6))
     mean = float(np.mean([draw(np.random.default_rng(seed), 2000)[0].mean() for seed in range(30)]))
     expectation = published().mean_with_largest(megabytes * 10**6)
     return Controls(f"400 flows of 20 channels, largest {megabytes} MB", draw, expectation, mean)
@@ -139,7 +139,7 @@ def _correlated(rho: float) -> Callable[[Any, int], tuple[Any, Any]]:
     return draw
 
 
-def _filled(sizes: FlowSizes, control: Control) -> Callable[[Any, int], tuple[Any, Any]]:
+def _filled(sizes: FlowSizes, control: ControlVariate) -> Callable[[Any, int], tuple[Any, Any]]:
     """A link that flows fill: goodput approaches 14 Mbit/s as they bring more bytes, of which a giant brings 20 MB."""
     knots = np.array([knot[0] for knot in sizes.knots]) / 1e9
     logarithms: Any = np.log(np.array([knot[1] for knot in sizes.knots], float))

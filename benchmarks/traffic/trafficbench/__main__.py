@@ -7,7 +7,7 @@ from pathlib import Path
 from statistics import median
 
 from atoll_core.errors import AtollError, UsageError
-from benchkit.docs_page import put_figures
+from benchkit.figures_file import figures_folder, write_figures
 from benchkit.json_results import write_results
 from benchkit.machine_facts import describe
 from trafficbench import fairness
@@ -16,7 +16,7 @@ from trafficbench.pairs import Load, Pair, pairs
 
 
 def main() -> None:
-    """Measure and print; ``--render`` also puts the table where the documents have it."""
+    """Measure and print; ``--render`` also writes the table into a file."""
     parser = argparse.ArgumentParser(prog="benchmarks/traffic/run", description=__doc__)
     parser.add_argument("--channels", type=int, default=100, help="connections at a time (100)")
     parser.add_argument("--size", type=int, default=1000, help="bytes of a flow (1000)")
@@ -26,7 +26,9 @@ def main() -> None:
     parser.add_argument("--fairness", action="store_true", help="instead: how channels share, and 4000 of one process")
     parser.add_argument("--only", choices=fairness.GROUPS, action="append", help="of --fairness; may be repeated")
     parser.add_argument("--clock", choices=fairness.CLOCKS, action="append", help="of --fairness; both by default")
-    parser.add_argument("--render", type=Path, metavar="FILE", help="a document that holds the table")
+    parser.add_argument(
+        "--render", type=figures_folder, metavar="FOLDER", help="also write the figures into a file of FOLDER"
+    )
     parser.add_argument("--json", type=Path, metavar="FILE", help="also write the results")
     options = parser.parse_args()
     try:
@@ -46,7 +48,7 @@ def _fairness(options: argparse.Namespace) -> None:
     text = tables(known, describe())
     print(text)
     if options.render:
-        put_figures(options.render, "fairness", lambda: f"\n\n{text}\n\n")
+        write_figures(options.render, "fairness", text)
 
 
 def _rates(options: argparse.Namespace) -> None:
@@ -66,7 +68,7 @@ def _rates(options: argparse.Namespace) -> None:
     if options.json:
         write_results(options.json, {"machine": machine, "load": asdict(load), "flows_per_s": found})
     if options.render:
-        put_figures(options.render, "the traffic", lambda: f"\n\n{text}\n\n")
+        write_figures(options.render, "traffic", text)
 
 
 def table(load: Load, known: list[Pair], found: dict[str, list[float]], machine: dict[str, str]) -> str:

@@ -19,7 +19,7 @@ _TWO = "two"
 def main() -> int:
     """Measure, and show the results."""
     options = _options()
-    return harness.run(options, "virtual time", "cases", lambda: _measured(options), tables)
+    return harness.run(options, "virtual-time", "cases", lambda: _measured(options), tables)
 
 
 def _options() -> argparse.Namespace:

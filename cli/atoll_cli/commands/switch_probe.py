@@ -12,7 +12,7 @@ from atoll_cli.commands.selection import lab_target, network_on
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_controller.planner.text_table import columns
-from atoll_controller.probing.switch_probe import Finding, SwitchProbe, Verdict
+from atoll_controller.probing.switch_probe import Agreement, ProbedBehaviour, SwitchProbe
 from atoll_core.description.loader import load_any
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.validation_messages import suggest
@@ -56,7 +56,7 @@ def probe_switch(name: str, file: Path, inventory: Path | None, listen: str | No
         print(json.dumps(report))
     else:
         _print(switch, description, findings)
-    return 1 if any(each.verdict is Verdict.DIFFERS for each in findings) else 0
+    return 1 if any(each.verdict is Agreement.DIFFERS for each in findings) else 0
 
 
 def _confirmed(name: str) -> bool:
@@ -68,7 +68,7 @@ def _confirmed(name: str) -> bool:
     return answer.strip().lower() in ("y", "yes")
 
 
-async def _probed(switch: Switch, listen: str) -> tuple[SwitchDescription, list[Finding]]:
+async def _probed(switch: Switch, listen: str) -> tuple[SwitchDescription, list[ProbedBehaviour]]:
     controller = await Controller.start([], interpreter(Runtime.OS_KEN), listen)
     try:
         _say(f"waiting for {switch.name} (datapath id {switch.dpid:#x}) on {listen}")
@@ -84,7 +84,7 @@ def _say(text: str) -> None:
     print(text, file=sys.stderr)
 
 
-def _print(switch: Switch, description: SwitchDescription, findings: Sequence[Finding]) -> None:
+def _print(switch: Switch, description: SwitchDescription, findings: Sequence[ProbedBehaviour]) -> None:
     brand = description.manufacturer
     named = () if description.hardware.startswith(brand) else (brand,)  # HP ProCurve, not HP HP ProCurve
     model = " ".join(filter(None, (*named, description.hardware, description.software)))
@@ -92,8 +92,8 @@ def _print(switch: Switch, description: SwitchDescription, findings: Sequence[Fi
     rows = [(each.verdict.value, each.name, each.profile, each.seen) for each in findings]
     for line in columns([("", "behaviour", "profile", "seen"), *rows], indent="  "):
         print(line)
-    new = [each.name for each in findings if each.verdict is Verdict.SAME and each.verified is False]
+    new = [each.name for each in findings if each.verdict is Agreement.SAME and each.verified is False]
     if new:
         print(f"Unverified in the profile, and seen now: {', '.join(new)}")
-    count = sum(each.verdict is Verdict.DIFFERS for each in findings)
+    count = sum(each.verdict is Agreement.DIFFERS for each in findings)
     print(f"{count} {'difference' if count == 1 else 'differences'}; the probe's entries are deleted")

@@ -2,7 +2,8 @@
 """Resource limits of an experiment's jobs (docs/contracts.md, "Limits").
 
 The limits are far above the use of a working job, so that a faulty one ends with a reason before its machine is out of
-resources. Those of boxes are computed from their settings; users' programs have none.
+resources. Those of links and delay boxes are computed from their settings; PEPs and coders limit themselves, and
+users' programs have the limit that lab.yaml gives them.
 File sizes are not limited: captures grow with the duration of the run.
 """
 
@@ -10,8 +11,7 @@ from collections.abc import Iterator
 
 from atoll_core.experiment.experiment import Link, LinkDirection
 from atoll_core.experiment.traffic import Traffic
-from atoll_core.lab.box_kind import Memory
-from atoll_core.lab.network import DelayBox
+from atoll_core.lab.network import DelayBox, Program
 from atoll_core.plan.plan import UNLIMITED, JobLimits
 from atoll_core.units import Duration
 
@@ -40,22 +40,27 @@ def _sockets(traffic: Traffic, count: int) -> JobLimits:
     return JobLimits(memory_bytes=_MEMORY_BYTES, open_files=count + _OTHER_FILES)
 
 
-def of_box(memory: Memory | None) -> JobLimits:
-    """For the program of a box by its kind."""
-    return JobLimits(data_bytes=memory.bytes, follow_from=memory.settings) if memory else UNLIMITED
+def of_program(program: Program) -> JobLimits:
+    """For a user's program."""
+    most = program.memory_max
+    return JobLimits(data_bytes=most.bytes, follow_from=("memory_max",)) if most else UNLIMITED
 
 
 def of_link(link: Link) -> JobLimits:
     """For a link that at any time has at most the rate, delay and queue of ``link``, over time."""
     content = sum(_content_bytes(way) for way in (link.to_island, link.to_world))
-    return of_box(Memory(_MEMORY_BYTES + _SMALL_PACKETS * content, ("rate", "delay", "jitter", "queue")))
+    return _of_content(content, "rate", "delay", "jitter", "queue")
 
 
 def of_delay(box: DelayBox) -> JobLimits:
     """For a delay box: what its cables may carry during its longest delay."""
     longest_ns = max((known.rtt.ns // 2 + known.jitter.ns for known in box.classes), default=0)
     content = len(box.interfaces) * box.rate.bit_s * longest_ns // (8 * 10**9)
-    return of_box(Memory(_MEMORY_BYTES + _SMALL_PACKETS * content, ("rate", "rtt", "jitter")))
+    return _of_content(content, "rate", "rtt", "jitter")
+
+
+def _of_content(content: int, *settings: str) -> JobLimits:
+    return JobLimits(data_bytes=_MEMORY_BYTES + _SMALL_PACKETS * content, follow_from=settings)
 
 
 def _content_bytes(way: LinkDirection) -> int:

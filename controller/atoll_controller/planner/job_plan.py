@@ -11,7 +11,7 @@ import hashlib
 from collections.abc import Iterator
 
 from atoll_controller.planner.box_config import box_uses
-from atoll_controller.planner.job_limits import MODEST, of_box, of_delay, of_link
+from atoll_controller.planner.job_limits import MODEST, of_delay, of_link, of_program
 from atoll_controller.planner.job_privileges import of_tcp
 from atoll_controller.planner.link_config import direction_config
 from atoll_controller.planner.path_checks import check_jobs, path_checks
@@ -95,6 +95,7 @@ def _programs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
             Phase.SERVICE,
             _argv(box, program.start),
             stop=_argv(box, program.stop),
+            limits=of_program(program),
             privileges=program.privileges,
         )
         for box, program in _brought(network, experiment)
@@ -108,8 +109,7 @@ def _own_programs(network: Network, experiment: Experiment) -> Iterator[JobSpec]
         if box.name in uses:
             kind, config = box.kind, box.kind.configuration(uses[box.name])
             name = f"{kind.subcommand}-{box.name}"
-            limits = of_box(kind.memory and kind.memory(uses[box.name]))
-            yield host_job(name, box.name, Phase.SERVICE, kind.subcommand, config, limits, kind.privileges)
+            yield host_job(name, box.name, Phase.SERVICE, kind.subcommand, config, privileges=kind.privileges)
 
 
 def _reports(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:

@@ -47,7 +47,7 @@ _REFUSED = re.compile(r"refused .*(OFP[A-Z]+_\w+|experimenter error \S+)", re.DO
 _LABELS = {"only-ipv4": "other EtherTypes"}
 
 
-class Verdict(StrEnum):
+class Agreement(StrEnum):
     """How a behaviour compares with the profile."""
 
     SAME = "same"
@@ -56,7 +56,7 @@ class Verdict(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Finding:
+class ProbedBehaviour:
     """One behaviour: what the profile says and what was seen, as text.
 
     ``name``: a key of the profile, or ``takes X`` for a feature. ``verified``: whether the profile says that it was
@@ -66,7 +66,7 @@ class Finding:
     name: str
     profile: str
     seen: str
-    verdict: Verdict
+    verdict: Agreement
     verified: bool | None = None
 
 
@@ -94,9 +94,9 @@ class SwitchProbe:
         self._verified = {fact.name: fact.verified for fact in known.twin}
         self._say = say
         self._table = known.table
-        self._findings: list[Finding] = []
+        self._findings: list[ProbedBehaviour] = []
 
-    async def run(self) -> list[Finding]:
+    async def run(self) -> list[ProbedBehaviour]:
         """All findings. The switch has no entry of the probe afterwards.
 
         Raises LabError: the switch has entries of others, too few ports, did not answer, or went away.
@@ -131,7 +131,7 @@ class SwitchProbe:
         except LabError as error:
             seen = f"none that fits: {error}"
         if not features.tables:
-            self._add("table", str(self._known.table), "it does not report its tables", Verdict.NOT_SEEN)
+            self._add("table", str(self._known.table), "it does not report its tables", Agreement.NOT_SEEN)
             return
         self._compare("table", str(self._known.table), seen)
         numbers = [number for each in features.tables for number in (each.first, each.last)]
@@ -167,7 +167,7 @@ class SwitchProbe:
                 continue
             profile = "refused" if need in unable else "taken"
             seen = f"refused: {refusals[need]}" if need in refusals else "taken"
-            verdict = Verdict.SAME if (need in refusals) == (need in unable) else Verdict.DIFFERS
+            verdict = Agreement.SAME if (need in refusals) == (need in unable) else Agreement.DIFFERS
             self._add(f"takes {_LABELS.get(need, need)}", profile, seen, verdict)
         if unable:
             text = "entries that its hardware cannot process"
@@ -188,7 +188,7 @@ class SwitchProbe:
             refused = await self._refusal(entry, table=table)
             if not refused:
                 await self._controller.change(self._dpid, [entry], (), table)
-            verdict = Verdict.SAME if bool(refused) == expected else Verdict.DIFFERS
+            verdict = Agreement.SAME if bool(refused) == expected else Agreement.DIFFERS
             seen = f"refused: {refused}" if refused else "taken"
             self._add(f"entry in table {table} ({word})", "refused" if expected else "taken", seen, verdict)
 
@@ -230,12 +230,12 @@ class SwitchProbe:
                 "occupied",
                 str(self._expected.occupied),
                 how,
-                Verdict.SAME if size - fit == self._expected.occupied else Verdict.DIFFERS,
+                Agreement.SAME if size - fit == self._expected.occupied else Agreement.DIFFERS,
                 self._verified["occupied"],
             )
         else:
             seen = f"more than {size} fit"
-            self._add("occupied", str(self._expected.occupied), seen, Verdict.DIFFERS, self._verified["occupied"])
+            self._add("occupied", str(self._expected.occupied), seen, Agreement.DIFFERS, self._verified["occupied"])
         if len(marks) > 1:
             (first_s, first), (last_s, last) = marks[0], marks[-1]
             return (last - first) / max(last_s - first_s, 1e-6)
@@ -261,12 +261,12 @@ class SwitchProbe:
             nothing = (
                 f"port {ports[1]} counted no frame; it needs a link, and a switch that sends packets out by tables"
             )
-            self._add("lag", profile, nothing, Verdict.NOT_SEEN, verified)
+            self._add("lag", profile, nothing, Agreement.NOT_SEEN, verified)
         else:
             lags = [max(0.0, lag_s - base_s) for lag_s, _ in seen]
             within = min(lags) >= low.s * (1 - _TIME_TOLERANCE) and max(lags) <= high.s * (1 + _TIME_TOLERANCE) + base_s
             text = f"{min(lags):.2f} to {max(lags):.2f} s in {len(lags)} trials"
-            self._add("lag", profile, text, Verdict.SAME if within else Verdict.DIFFERS, verified)
+            self._add("lag", profile, text, Agreement.SAME if within else Agreement.DIFFERS, verified)
             if any(behind_s > _EARLY_S for _, behind_s in seen):
                 is_early = True
             elif max(lags) > _EARLY_S:
@@ -299,7 +299,7 @@ class SwitchProbe:
                 "early_barriers",
                 expected,
                 "entries forward at once, or no frame was seen",
-                Verdict.NOT_SEEN,
+                Agreement.NOT_SEEN,
                 self._verified["early_barriers"],
             )
         else:
@@ -310,10 +310,10 @@ class SwitchProbe:
         profile = f"{expected}/s" if expected else "as many as come"
         verified = self._verified["flow_mods_per_s"]
         if waits:
-            self._add("flow_mods_per_s", profile, "barriers wait for the data plane", Verdict.NOT_SEEN, verified)
+            self._add("flow_mods_per_s", profile, "barriers wait for the data plane", Agreement.NOT_SEEN, verified)
             return
         same = abs(rate - expected) <= _RATE_TOLERANCE * expected
-        self._add("flow_mods_per_s", profile, f"{rate:.0f}/s", Verdict.SAME if same else Verdict.DIFFERS, verified)
+        self._add("flow_mods_per_s", profile, f"{rate:.0f}/s", Agreement.SAME if same else Agreement.DIFFERS, verified)
 
     # Counters
 
@@ -334,21 +334,21 @@ class SwitchProbe:
         verified = self._verified["statistics"]
         if len(changes) < 2:
             text = f"the counter changed {len(changes)} times in {time.monotonic() - began_s:.0f} s"
-            self._add("statistics", profile, text, Verdict.NOT_SEEN, verified)
+            self._add("statistics", profile, text, Agreement.NOT_SEEN, verified)
             return
         seen_s = changes[1] - changes[0]
         current = seen_s < _AT_ONCE_S
         text = "at each request" if current else f"{seen_s:.1f} s"
         same = current if not every.ns else not current and abs(seen_s - every.s) <= _TIME_TOLERANCE * every.s
-        self._add("statistics", profile, text, Verdict.SAME if same else Verdict.DIFFERS, verified)
+        self._add("statistics", profile, text, Agreement.SAME if same else Agreement.DIFFERS, verified)
 
     # Help
 
-    def _add(self, name: str, profile: str, seen: str, verdict: Verdict, verified: bool | None = None) -> None:
-        self._findings.append(Finding(name, profile, seen, verdict, verified))
+    def _add(self, name: str, profile: str, seen: str, verdict: Agreement, verified: bool | None = None) -> None:
+        self._findings.append(ProbedBehaviour(name, profile, seen, verdict, verified))
 
     def _compare(self, name: str, profile: str, seen: str, *, is_seen: bool = True) -> None:
-        verdict = Verdict.NOT_SEEN if not is_seen else Verdict.SAME if profile == seen else Verdict.DIFFERS
+        verdict = Agreement.NOT_SEEN if not is_seen else Agreement.SAME if profile == seen else Agreement.DIFFERS
         self._add(name, profile, seen, verdict, self._verified.get(name))
 
     def _entry(self, match: Match, actions: tuple[Action, ...]) -> FlowEntry:

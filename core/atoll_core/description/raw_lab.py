@@ -26,13 +26,14 @@ from atoll_core.description.raw_types import (
 from atoll_core.lab.box_kind import BoxKind, Forwarding
 from atoll_core.lab.network import BUILT_IN_KINDS, HostRole
 from atoll_core.plan.privilege import Privilege
-from atoll_core.units import Duration, Rate
+from atoll_core.units import Duration, Rate, Size
 
 TrunkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "1000 Gbit/s")]
 Rtt = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
 TwinTime = Annotated[Duration, Between(Duration, "0 ms", "600 s")]
 JitterAmount = Annotated[Duration, Between(Duration, "0 ms", "30 s")]
 Residence = Annotated[Duration, Between(Duration, "0 ms", "60 s")]
+MemorySize = Annotated[Size, Between(Size, "1 MB", "1000 GB")]
 
 MTU_MIN, MTU_MAX = 576, 9216  # every host accepts 576 bytes (RFC 791); the link engine takes up to 9216
 Driver = Literal["ovs", "procurve-v1", "procurve-v2", "procurve-v3"]
@@ -208,6 +209,11 @@ class RawProgram(Raw):
         default={},
         description="Programs that its commands start, each with how to get it; `atoll check` looks for them.",
         examples=["{pepsal: docs/pep.md tells how to build it}"],
+    )
+    memory_max: MemorySize | None = Field(
+        default=None,
+        description="The most memory that each process of `start` may write to; default no limit.",
+        examples=["500 MB"],
     )
 
 

@@ -119,7 +119,7 @@ class RawStop(Raw):
         return {"figure": "", "half_width": "100 %", "max": 6}
 
 
-class RawControl(Raw):
+class RawControlVariate(Raw):
     """The control variate of means: the mean size of the first flows of each channel."""
 
     flows: int = Field(ge=1, le=10_000, description="The number of first flows of each channel.", examples=[20])
@@ -195,7 +195,7 @@ class RawStudy(Raw):
         description="Repetitions until the median of a figure is known, instead of repetitions.",
         examples=["{figure: goodput, half_width: 5 %, max: 30}"],
     )
-    control: RawControl | None = Field(
+    control: RawControlVariate | None = Field(
         default=None,
         description="Correct means by the sizes of the first flows of each channel; default no.",
         examples=["{flows: 20}"],

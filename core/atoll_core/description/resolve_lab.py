@@ -366,6 +366,7 @@ class _Resolver:
                 tuple(raw.program.report),
                 tuple(raw.program.privileges),
                 tuple(raw.program.needs.items()),
+                raw.program.memory_max,
                 self.parsed.document.line((*place, "program")),
             )
             declared = (raw.forwarding, raw.stateful or bool(raw.kind.stateful), program, raw.conserves_packets)

@@ -61,17 +61,6 @@ class BoxUse:
     peer: Peer | None = None
 
 
-@dataclass(frozen=True, slots=True)
-class Memory:
-    """The most memory that a program may write to, far above the use of a working one.
-
-    ``settings``: those that it is computed from.
-    """
-
-    bytes: int
-    settings: tuple[str, ...]
-
-
 def _none(settings: Mapping[str, Any]) -> int:
     del settings
     return 0
@@ -97,7 +86,6 @@ class BoxKind:
     ``has_program``: its program is the user's.
     ``subcommand``: the subcommand of atoll-host that runs on the box while a chain contains it, with ``privileges``.
     ``configuration``: what that program reads.
-    ``memory``: the limit of that program's memory; None: it has none.
     ``settings``: returns a subclass of ``atoll_core.description.raw_types.BoxSettings`` with a default for each;
     lab.yaml and experiment.yaml override them. None: boxes of the kind have no settings. Only routed kinds have any, as
     all can be switched to a plain router by ``mode: off``. A setting whose name ends with ``congestion_control`` is the
@@ -150,7 +138,6 @@ class BoxKind:
     agree: tuple[str, ...] = ()
     keeps_peer: Callable[[Mapping[str, Any]], bool] | None = None
     configuration: Callable[[BoxUse], Configuration] = plain_configuration
-    memory: Callable[[BoxUse], Memory] | None = None
     host_settings: Callable[[HostSettings, BoxUse], HostSettings] | None = None
     max_residence_ns: Callable[[Mapping[str, Any]], int] = _none
     holding: tuple[str, ...] = ()

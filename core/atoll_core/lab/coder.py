@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Any
 
-from atoll_core.lab.box_kind import CALIBRATION_PORT, BoxKind, BoxUse, Configuration, Forwarding, Memory, register
+from atoll_core.lab.box_kind import CALIBRATION_PORT, BoxKind, BoxUse, Configuration, Forwarding, register
 from atoll_core.metrics.metrics_schema import MetricField
 from atoll_core.plan.plan import HostSettings
 from atoll_core.plan.privilege import Privilege
@@ -19,12 +19,6 @@ _AS_WRITTEN = ("scheme", "generation", "interleave", "direction", "low_priority"
 
 _ROOM_PART, _ROOM_LEAST_BYTES = 10, 3000
 """A tenth of the queue, but two packets of 1500 bytes: docs/decisions/0078-room-of-titrated-repair-packets.md."""
-
-_PROGRAM_BYTES = 256_000_000
-_PACKET_BYTES = 200  # of its place in the program's memory
-_KEPT_PACKETS, _REPAIRS_MAX, _WAITING_BYTES = 16_384, 1024, 48 << 20
-"""Limits of the program (hosts/crates/coder): packets that a decoder keeps, repair packets of a generation; twice the
-bytes that wait to be sent, or for those before them."""
 
 _FEEDBACK_NS = 100 * 10**6
 """Interval of reports if there have to be some."""
@@ -89,15 +83,6 @@ def _redundancy(given: Mapping[str, Any]) -> float:
     return 0.0 if given["direction"] == "to_world" else repairs / given["generation"]
 
 
-def _memory(use: BoxUse) -> Memory:
-    """Of each tunnel, what the decoder and the encoder keep, and what waits."""
-    given = use.settings
-    packet = use.mtu + given["generation"] + _PACKET_BYTES
-    packets = 4 * _KEPT_PACKETS + (given["generation"] + _REPAIRS_MAX) * given["interleave"]
-    tunnel = packets * packet + _WAITING_BYTES
-    return Memory(_PROGRAM_BYTES + len(use.tunnels) * tunnel, ("generation", "interleave"))
-
-
 def _max_residence_ns(given: Mapping[str, Any]) -> int:
     """Until the generation ends, its repair packets leave, and packets behind a missing one no longer wait for it.
 
@@ -136,7 +121,6 @@ CODER = register(
         passes_tests=True,
         agree=("scheme", "generation", "redundancy", "redundancy_max", "feedback", "feedback_packets", "in_order_hold"),
         configuration=_configuration,
-        memory=_memory,
         host_settings=_host_settings,
         max_residence_ns=_max_residence_ns,
         holding=("waiting_repair_packets", "packets_on_hold"),

@@ -15,7 +15,7 @@ from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.twin import TwinSettings
 from atoll_core.metrics.metrics_schema import Measurement
 from atoll_core.plan.privilege import Privilege
-from atoll_core.units import Duration, Rate
+from atoll_core.units import Duration, Rate, Size
 
 MTU = 1500
 """The MTU of cables that declare none: Ethernet's (RFC 894)."""
@@ -97,7 +97,8 @@ class Program:
 
     ``stop`` ends it (empty: it gets SIGTERM); ``report`` prints its statistics after a run (empty: none).
     ``privileges``: capabilities that all three keep. Emulated machines run them in the folder of the lab's file.
-    ``needs``: other programs that it starts, each with how to get it.
+    ``needs``: other programs that it starts, each with how to get it. ``memory_max``: the most memory that each of its
+    processes may write to; None: no limit.
     """
 
     start: tuple[str, ...]
@@ -105,6 +106,7 @@ class Program:
     report: tuple[str, ...] = ()
     privileges: tuple[Privilege, ...] = ()
     needs: tuple[tuple[str, str], ...] = ()
+    memory_max: Size | None = None
     line: int = field(default=0, compare=False)  # of the lab's file; 0: unknown
 
 

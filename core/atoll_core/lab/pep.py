@@ -15,7 +15,6 @@ from atoll_core.lab.box_kind import (
     BoxUse,
     Configuration,
     Forwarding,
-    Memory,
     Peer,
     register,
 )
@@ -51,10 +50,6 @@ _SEND_BUFFER = "4096 16384"
 
 _SOMAXCONN = 4096
 """The kernel's default (listen(2)). The program lets half as many connections be pending."""
-
-_PROGRAM_BYTES, _CONNECTION_BYTES = 128_000_000, 4096
-_BUFFERED_BYTES, _STREAMS_BYTES = 64 << 20, 256 << 20
-"""Limits of the program (hosts/crates/pep): of what all connections have in its memory, and streams in addition."""
 
 
 def _mark(pair: int) -> int:
@@ -120,13 +115,6 @@ def _leg(use: BoxUse, side: str) -> dict[str, Any]:
 
 def _multiplexes(settings: Mapping[str, Any]) -> bool:
     return settings.get("between") == "multiplexed"
-
-
-def _memory(use: BoxUse) -> Memory:
-    """A buffer that shrinks is up to four times as large as its content."""
-    buffered = _BUFFERED_BYTES + (_STREAMS_BYTES if _multiplexes(use.settings) else 0)
-    connections = use.settings["connections_max"] * _CONNECTION_BYTES
-    return Memory(_PROGRAM_BYTES + 4 * buffered + connections, ("between", "connections_max"))
 
 
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
@@ -199,7 +187,6 @@ PEP = register(
         connections_counter="connections",
         admission=True,
         configuration=_configuration,
-        memory=_memory,
         host_settings=_host_settings,
         counters=(
             MetricField("connections", "1", "connections established on both sides"),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The table of all measurements of a run, with their tags, fields and units.
 
-docs/metrics.md contains the output of :func:`schema_markdown`. Every point of a run also has ``COMMON_TAGS``.
+`atoll metrics names` prints :func:`schema_markdown`. Every point of a run also has ``COMMON_TAGS``.
 """
 
 from collections.abc import Iterable
@@ -455,7 +455,7 @@ BY_NAME = {measurement.name: measurement for measurement in MEASUREMENTS}
 
 
 def schema_markdown(of_kinds: Iterable[Measurement]) -> str:
-    """The tables of docs/metrics.md; ``of_kinds``: the measurements of kinds of boxes, which come last."""
+    """The tables of `atoll metrics names`; ``of_kinds``: the measurements of kinds of boxes, which come last."""
     parts = ["| tag of every point | |", "|---|---|", *(f"| `{name}` | {what} |" for name, what in COMMON_TAGS.items())]
     for each in (*MEASUREMENTS, *of_kinds):
         period = f"every {each.every_ns / 1e6:g} ms" if each.every_ns else "when it happens"

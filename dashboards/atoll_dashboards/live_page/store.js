@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-// The store of metrics: points of docs/metrics.md in, time series out. Pure: no clock, no page.
+// The store of metrics: points (`atoll metrics names`) in, time series out. Pure: no clock, no page.
 //
 // Everything the page shows is a function of a store and an instant, so that live, paused and replayed views share the code.
 

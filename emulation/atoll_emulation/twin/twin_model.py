@@ -2,7 +2,7 @@
 """A hardware switch as its controller sees it: tables, rates, lags, frozen counters, errors. Pure; time is an argument.
 
 Messages of the controller are taken one after the other, flow-mods at a limited rate. What the switch answers is in its
-own tables at once. Its data plane follows later: ``Outcome.operations`` are flow-mods for the bridge that forwards.
+own tables at once. Its data plane follows later: ``TwinActions.operations`` are flow-mods for the bridge that forwards.
 Section numbers are those of OpenFlow 1.3.5.
 """
 
@@ -54,8 +54,8 @@ class TwinEntry:
 
 
 @dataclass(slots=True)
-class Outcome:
-    """What the switch does now: messages to the controller and flow-mods to the bridge, each in their order.
+class TwinActions:
+    """Actions of the switch at an instant: messages to the controller and flow-mods to the bridge, each in their order.
 
     ``counters_wanted``: the bridge's entries are to be read, and given to ``take_counters``.
     """
@@ -129,9 +129,9 @@ class TwinModel:
             times.append(self._read_s + self.behaviour.statistics.s)
         return min(times, default=None)
 
-    def advance(self, now: float) -> Outcome:
+    def advance(self, now: float) -> TwinActions:
         """Do everything that is due."""
-        outcome = Outcome()
+        outcome = TwinActions()
         every_s = self.behaviour.statistics.s
         if every_s and not self._reading and now >= self._read_s + every_s:
             self._reading = outcome.counters_wanted = True
@@ -167,7 +167,7 @@ class TwinModel:
         self._busy_until_s = max(self._busy_until_s, self._inbox[-1][0])
         return True
 
-    def _follow(self, now: float, outcome: Outcome) -> None:
+    def _follow(self, now: float, outcome: TwinActions) -> None:
         while self._following and self._following[0][0] <= now:
             _, key, message = self._following.popleft()
             if message[25] == _DELETE_STRICT:
@@ -180,7 +180,7 @@ class TwinModel:
         kind = int.from_bytes(message[8:10])
         return message[1] == encoder.MULTIPART_REQUEST and kind in (encoder.FLOW, encoder.AGGREGATE)
 
-    def _process(self, message: bytes, at_s: float, outcome: Outcome) -> None:
+    def _process(self, message: bytes, at_s: float, outcome: TwinActions) -> None:
         xid = message[4:8]
         try:
             match message[1]:

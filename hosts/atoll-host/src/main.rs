@@ -11,6 +11,9 @@ use clap::{Parser, Subcommand};
 use std::process::ExitCode;
 use std::time::Duration;
 
+#[global_allocator]
+static ALLOCATOR: atoll_netio::memory_limit::Allocator = atoll_netio::memory_limit::Allocator;
+
 #[derive(Parser)]
 #[command(name = "atoll-host", version, about, long_about = None)]
 struct Arguments {

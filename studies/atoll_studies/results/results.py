@@ -34,7 +34,7 @@ from atoll_studies.statistics.estimates import (
     paired_differences,
     quantile_estimate,
 )
-from atoll_studies.statistics.flow_sample import Control, FlowBound, flow_bound
+from atoll_studies.statistics.flow_sample import ControlVariate, FlowBound, flow_bound
 from atoll_studies.statistics.stopping import Decision, Stop
 from atoll_studies.statistics.warm_up import NO_WARM_UP, WarmUp
 from atoll_studies.study_directory import FAILED, Attempt, Provenance, StudyDirectory
@@ -201,7 +201,7 @@ def read_results(
         for each in points
         if each.repetition == 0
     }
-    control = Control(**about["control"]) if about.get("control") else None
+    control = ControlVariate(**about["control"]) if about.get("control") else None
     controlled = {
         number: request.experiment.first_load
         for number, request in requests.items()

@@ -1,13 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""docs/results.md: every table, column and key of the results of runs and studies, from what the code is made of.
-
-python -m atoll_studies.results.results_reference docs/results.md
-"""
+"""Every table, column and key of the results of runs and studies, as Markdown: ``atoll results``."""
 
 import inspect
-import sys
 from collections.abc import Iterable, Iterator, Sequence
-from pathlib import Path
 
 from atoll_analysis.figures.run_figures import FIGURES
 from atoll_analysis.summary_keys import KeyGroup, codes, key_groups
@@ -23,15 +18,14 @@ from atoll_studies.results.result_tables import (
 _HEAD = """\
 # Results
 
-Reference of the files with results: every table, column, unit and key.
-`python -m atoll_studies.results.results_reference docs/results.md` writes this page from the code.
+Every table, column, unit and key of the files with results.
 
 | file | content |
 |---|---|
-| `RUN/tables/*.parquet` | [tables of a run](#tables-of-a-run): packets, flows, queues, losses |
-| `RUN/summary.json` | [summary of a run](#summary-of-a-run): verdict and figures |
-| `STUDY/runs.csv`, `runs.parquet` | [a study's runs](#tables-of-a-study), a row each |
-| `STUDY/figures.csv`, `figures.parquet` | [a study's figures](#tables-of-a-study) over its runs |
+| `RUN/tables/*.parquet` | "Tables of a run": packets, flows, queues, losses |
+| `RUN/summary.json` | "Summary of a run": verdict and figures |
+| `STUDY/runs.csv`, `runs.parquet` | "Tables of a study": a row for each run |
+| `STUDY/figures.csv`, `figures.parquet` | "Tables of a study": figures over its runs |
 
 The unit of a column or key is at the end of its name: `goodput_mbit_s` is in Mbit/s. In Parquet files it is also in
 the metadata, under `unit:` and the name of the column. Hosts have their names of lab.yaml.
@@ -52,14 +46,14 @@ None (`null` in JSON) means: not measured. Shares are fractions of 1.
 _CODES = """\
 ### Codes of findings
 
-The [verdict](verdict.md) is made of findings. Scripts compare their codes, as their texts may change.
+The verdict is made of findings. Scripts compare their codes, as their texts may change.
 """
 
 _STUDY = """\
 ## Tables of a study
 
 Both tables begin with a column for each factor of the study. The columns of figures are those of
-[figures by name](#figures-by-name); a figure that no run measured has no column.
+"Figures by name"; a figure that no run measured has no column.
 
 `runs`: a row for each run whose figures count. If the transfer of a run did not finish, `transfer_time_s` and
 `transfer_rate_mbit_s` are empty, and the columns `transfer_time_at_least_s` and `transfer_rate_at_most_mbit_s` have the
@@ -76,7 +70,7 @@ where a figure is one of a link. Losses by a cause that no run had are left out.
 _RUN_COLUMNS = {
     "seed": "seed of the run",
     "verdict": "`valid`, `valid with caveats` or `invalid`",
-    REGIME_COLUMN: "[regime](regimes.md) of the slowest link; empty without a link",
+    REGIME_COLUMN: "regime of the slowest link; empty without a link",
     CONTROL_COLUMN: "mean size of the first flows of the channels; only with `control`",
     "point": "id of the run in its study",
     "run": "the run directory",
@@ -127,7 +121,7 @@ _FIGURE_COLUMNS = {
 
 
 def reference() -> str:
-    """Return the page as Markdown."""
+    """Return all of it as Markdown."""
     return "\n".join(_page())
 
 
@@ -137,9 +131,8 @@ def _page() -> Iterator[str]:
     for name, schema in TABLES.items():
         yield from _table_of(name, schema)
     yield _SUMMARY
-    groups = key_groups()
-    for group in groups:
-        yield from _keys_of(group, [each.name for each in groups])
+    for group in key_groups():
+        yield from _keys_of(group)
     yield _CODES
     yield from _rows(("code", "meaning"), ((f"`{code}`", meaning) for code, meaning in codes().items()))
     yield _STUDY
@@ -168,23 +161,16 @@ def _table_of(name: str, schema: TableSchema) -> Iterator[str]:
     )
 
 
-def _keys_of(group: KeyGroup, linked: Sequence[str]) -> Iterator[str]:
+def _keys_of(group: KeyGroup) -> Iterator[str]:
     yield f"### {group.name}\n"
     yield inspect.cleandoc(group.meaning).replace("``", "`") + "\n"
     yield from _rows(
         ("key", "type", "unit", "meaning"),
         (
-            (f"`{key.name}`", _with_links(key.type, linked), key.unit, key.meaning.replace("``", "`"))
+            (f"`{key.name}`", key.type.replace("|", "or"), key.unit, key.meaning.replace("``", "`"))
             for key in group.keys
         ),
     )
-
-
-def _with_links(kind: str, names: Sequence[str]) -> str:
-    """The type, with links to the keys of the objects in it."""
-    for name in names:
-        kind = kind.replace(name, f"[{name}](#{name.lower()})")
-    return kind.replace("|", "or")
 
 
 def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
@@ -193,7 +179,3 @@ def _rows(head: Sequence[str], rows: Iterable[Sequence[str]]) -> Iterator[str]:
     for row in rows:
         yield f"| {' | '.join(row)} |"
     yield ""
-
-
-if __name__ == "__main__":
-    Path(sys.argv[1]).write_text(reference(), encoding="utf-8")

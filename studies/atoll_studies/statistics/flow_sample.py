@@ -23,7 +23,7 @@ from atoll_core.lab.network import Network
 
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class ControlVariate:
     """The control variate of a study: the mean size of the first flows of each channel.
 
     Sizes above ``largest`` count as ``largest``. A mean of unbounded sizes depends on a few giants of which a run

@@ -16,9 +16,7 @@ def test_a_pair_of_runs_with_metrics_and_without(project: Path, tmp_path: Path) 
     """Both tell their departures; points are only in the one. The next sitting would be added to what is stored."""
     server_folder(Influx2.name)
     stored = tmp_path / "pairs.json"
-    page = tmp_path / "page.md"
-    page.write_text("<!-- figures of metrics: begin --><!-- figures of metrics: end -->\n")
-    argv = [project / "benchmarks/metrics/run", "--lateness", "--quick", "--store", stored, "--render", page]
+    argv = [project / "benchmarks/metrics/run", "--lateness", "--quick", "--store", stored, "--render", tmp_path]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)
     assert done.returncode == 0, done.stderr
     known = json.loads(stored.read_text())
@@ -29,6 +27,6 @@ def test_a_pair_of_runs_with_metrics_and_without(project: Path, tmp_path: Path) 
         assert run["departures"] > 1000
         assert 0 < run["figures_us"]["p50"] <= run["figures_us"]["p99"] <= run["figures_us"]["max"] * 1.07
     assert "1 pairs of runs of 5 s" in done.stdout
-    assert done.stdout.strip() in page.read_text()
+    assert done.stdout.strip() in (tmp_path / "metrics.md").read_text()
     answer = subprocess.run([*argv[:2], "--pairs", "0", "--store", stored], capture_output=True, text=True, check=False)
     assert answer.stdout == done.stdout

@@ -517,6 +517,16 @@ async def test_a_proxy_that_exceeds_its_memory_limit_ends_with_that_cause(tmp_pa
         assert re.match(r"memory allocation of \d+ bytes failed", pep.proxy.exit_text()), pep.proxy.exit_text()
 
 
+async def test_a_proxy_limits_its_memory_by_its_settings(tmp_path: Path) -> None:
+    """More connections, more memory."""
+    async with two_proxies(tmp_path, connections_max=40_000) as (pep, far, _):
+        assert pep.proxy
+        shown = "prlimit --data --output SOFT --noheadings --pid"
+        own, others = [int(await pep.lab.run(None, f"{shown} {job.pid}")) for job in (pep.proxy, far)]
+        assert 128e6 < others < 2e9
+        assert own - others == 20_000 * 4096
+
+
 CUT = (
     "nft add table ip t && nft add chain ip t c '{ type filter hook prerouting priority -300; }'"
     " && nft add rule ip t c tcp dport 1 drop"

@@ -15,7 +15,7 @@ import pytest
 import pytest_asyncio
 
 from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.probing.switch_probe import COOKIE, Finding, SwitchProbe, Verdict
+from atoll_controller.probing.switch_probe import COOKIE, Agreement, ProbedBehaviour, SwitchProbe
 from atoll_core.errors import LabError
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output
 from atoll_switches.capability_profile import profile
@@ -75,7 +75,7 @@ def controller(twins: tuple[Controller, Twins]) -> Controller:
 
 
 @pytest_asyncio.fixture(scope="module", loop_scope="module")
-async def found(controller: Controller) -> dict[int, list[Finding]]:
+async def found(controller: Controller) -> dict[int, list[ProbedBehaviour]]:
     """The findings about each twin."""
     probes = [
         SwitchProbe(controller, f"sw-{dpid}", dpid, profile(driver), lambda _: None)
@@ -85,18 +85,20 @@ async def found(controller: Controller) -> dict[int, list[Finding]]:
 
 
 @pytest.mark.parametrize("dpid", TWINS)
-async def test_the_differences_are_those_that_the_twin_was_told(found: dict[int, list[Finding]], dpid: int) -> None:
-    differs = {each.name: each.seen for each in found[dpid] if each.verdict is Verdict.DIFFERS}
+async def test_the_differences_are_those_that_the_twin_was_told(
+    found: dict[int, list[ProbedBehaviour]], dpid: int
+) -> None:
+    differs = {each.name: each.seen for each in found[dpid] if each.verdict is Agreement.DIFFERS}
     assert set(differs) == TWINS[dpid][2], differs
 
 
-async def test_behaviour_without_a_documented_number_is_seen(found: dict[int, list[Finding]]) -> None:
+async def test_behaviour_without_a_documented_number_is_seen(found: dict[int, list[ProbedBehaviour]]) -> None:
     """On the twin that differs in its counters alone: the rate, the lag, the barriers and the size."""
-    seen = {each.name for each in found[1] if each.verdict is Verdict.SAME and each.verified is False}
+    seen = {each.name for each in found[1] if each.verdict is Agreement.SAME and each.verified is False}
     assert seen == {"flow_mods_per_s", "lag", "early_barriers", "max_entries"}
 
 
-async def test_errors_are_named_as_the_switch_has_them(found: dict[int, list[Finding]]) -> None:
+async def test_errors_are_named_as_the_switch_has_them(found: dict[int, list[ProbedBehaviour]]) -> None:
     by_name = {each.name: each.seen for each in found[1]}
     assert by_name["takes l4_dst"] == "refused: OFPBMC_BAD_FIELD"
     assert by_name["takes PushVlan"] == "taken"
@@ -108,14 +110,14 @@ async def test_errors_are_named_as_the_switch_has_them(found: dict[int, list[Fin
 
 @pytest.mark.parametrize("dpid", TWINS)
 async def test_no_entry_of_the_probe_is_left(
-    controller: Controller, found: dict[int, list[Finding]], dpid: int
+    controller: Controller, found: dict[int, list[ProbedBehaviour]], dpid: int
 ) -> None:
     assert found[dpid]
     assert await controller.read(dpid, "sw", 100) == ()
 
 
 async def test_a_switch_that_carries_something_else_is_left_alone(
-    controller: Controller, found: dict[int, list[Finding]]
+    controller: Controller, found: dict[int, list[ProbedBehaviour]]
 ) -> None:
     assert found[2]
     other = FlowEntry("sw", 7, Match(1), (Output(2),), 0xA7, "")
@@ -127,7 +129,7 @@ async def test_a_switch_that_carries_something_else_is_left_alone(
 
 
 async def test_a_probe_that_is_stopped_deletes_its_entries(
-    controller: Controller, found: dict[int, list[Finding]]
+    controller: Controller, found: dict[int, list[ProbedBehaviour]]
 ) -> None:
     """In the middle of filling the table; the entries of one that was killed are deleted by the next."""
     assert found[2]

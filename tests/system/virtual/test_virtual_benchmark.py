@@ -37,17 +37,6 @@ def test_two_at_once_are_held_against_one_alone_and_against_mere_spinning(projec
     assert {"runs of 2 s", "mere arithmetic", "mere memory"} <= {row[0] for row in rows if row}
 
 
-def test_without_marks_to_write_between_nothing_is_written(project: Path, tmp_path: Path) -> None:
-    results = tmp_path / "results.json"
-    results.write_text(json.dumps({"machine": {}, "cases": {}}))
-    (tmp_path / "benchmarks.md").write_text("nothing\n")
-    argv = [project / "benchmarks/virtual/run", "--json", results, "--render", tmp_path]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False)
-    assert done.returncode != 0
-    assert done.stderr.startswith(f"{tmp_path}/benchmarks.md has no lines '<!-- figures of virtual time: begin -->'")
-    assert (tmp_path / "benchmarks.md").read_text() == "nothing\n"
-
-
 def test_a_file_that_is_not_there_is_told(project: Path, tmp_path: Path) -> None:
     argv = [project / "benchmarks/virtual/run", "--json", tmp_path / "none.json", "--render", "docs"]
     done = subprocess.run(argv, capture_output=True, text=True, check=False)

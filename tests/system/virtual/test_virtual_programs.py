@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """A program of the user's as a box: the shipped example, what is kept of its output, and a program that fails."""
 
+import json
 from pathlib import Path
+from subprocess import CompletedProcess
 
 import pytest
 
@@ -25,16 +27,30 @@ def test_the_shipped_relay_makes_a_valid_run_and_its_output_is_kept(tmp_path: Pa
     assert summary["payload"]["boxes"] == ["relay"]
 
 
-def test_a_program_that_fails_ends_the_run_with_its_last_words(tmp_path: Path) -> None:
-    """Some seconds into the measurement: what it printed is kept, and what was measured can be read."""
+def run_instead(directory: Path, start: str) -> CompletedProcess[str]:
+    """A run of the shipped relay with another program in its place."""
     lab = (RELAY.parent / "relay" / "lab.yaml").read_text(encoding="utf-8")
-    words = "echo forwarding from $PWD; sleep 20; echo out of luck >&2; exit 3"
     relayed = '[python3, relay.py, "{world}", "{island}"]'
     assert relayed in lab
-    (tmp_path / "lab.yaml").write_text(lab.replace(relayed, f"[sh, -c, {words!r}]"), encoding="utf-8")
+    (directory / "lab.yaml").write_text(lab.replace(relayed, start), encoding="utf-8")
     experiment = RELAY.read_text(encoding="utf-8").replace("relay/lab.yaml", "lab.yaml")
-    (tmp_path / "relay.yaml").write_text(experiment, encoding="utf-8")
-    done = atoll(tmp_path, "run", "relay.yaml", "--on", "virtual")
+    (directory / "relay.yaml").write_text(experiment, encoding="utf-8")
+    return atoll(directory, "run", "relay.yaml", "--on", "virtual")
+
+
+def test_a_program_beyond_its_memory_max_ends_the_run_with_that_cause(tmp_path: Path) -> None:
+    taking = "import time; taken = []; time.sleep(5)\nwhile True: taken.append(bytearray(4 << 20)); time.sleep(0.1)"
+    done = run_instead(tmp_path, f"[python3, -c, {json.dumps(taking)}]")
+    assert done.returncode == 1
+    said = done.stderr.splitlines()[-2]
+    assert said.startswith("program-relay ended unexpectedly: Traceback"), said
+    assert said.endswith("MemoryError (exit status 1: memory limit 500 MB); the limit follows from memory_max of relay")
+
+
+def test_a_program_that_fails_ends_the_run_with_its_last_words(tmp_path: Path) -> None:
+    """Some seconds into the measurement: what it printed is kept, and what was measured can be read."""
+    words = "echo forwarding from $PWD; sleep 20; echo out of luck >&2; exit 3"
+    done = run_instead(tmp_path, f"[sh, -c, {words!r}]")
     (run_dir,) = (tmp_path / "runs" / "relay").iterdir()
     assert done.returncode == 1
     assert done.stderr.splitlines()[-2:] == [

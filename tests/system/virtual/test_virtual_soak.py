@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""After random applies, runs, deaths of controller and switches there is nothing more than before."""
+"""After random applies, runs, deaths of controller and switches, or load of PEPs, there is nothing more than before."""
 
 import subprocess
 import sys
@@ -12,8 +12,18 @@ from tests.support.virtual_runs import HANGS_S
 pytestmark = pytest.mark.virtual
 
 
+def soak(*words: str) -> None:
+    """Soak in virtual time; nothing grows or fails."""
+    argv = [sys.executable, "-m", "tests.support.soak", "--on", "virtual", *words]
+    done = subprocess.run(argv, cwd=ROOT, capture_output=True, text=True, timeout=HANGS_S, check=False)
+    assert done.returncode == 0, done.stdout + done.stderr
+
+
 def test_nothing_grows_in_two_minutes() -> None:
     """Descriptors, processes, memory, namespaces, interfaces, files, entries; and no event fails, nor the lab."""
-    words = [sys.executable, "-m", "tests.support.soak", "--on", "virtual", "--duration", "2 min"]
-    done = subprocess.run(words, cwd=ROOT, capture_output=True, text=True, timeout=HANGS_S, check=False)
-    assert done.returncode == 0, done.stdout + done.stderr
+    soak("--duration", "2 min")
+
+
+def test_peps_at_their_limits_do_not_grow_and_refuse_no_connection_to_a_living_server() -> None:
+    """Full buffers, clients that do not read, and more clients of a dead server than may be pending."""
+    soak("--duration", "3 min", "--of", "peps")

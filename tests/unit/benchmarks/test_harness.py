@@ -11,8 +11,6 @@ import pytest
 from atoll_core.errors import AtollError
 from benchkit import harness
 
-PAGE = "before\n<!-- figures of ways: begin -->\nold\n<!-- figures of ways: end -->\nafter\n"
-
 
 def options(monkeypatch: pytest.MonkeyPatch, *words: object) -> argparse.Namespace:
     """What a benchmark makes of these words."""
@@ -35,21 +33,24 @@ def tables(known: Mapping[str, Any]) -> str:
 def test_what_is_measured_is_kept_and_rendered_later(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    """Into the document of a folder, or into the one named."""
-    file, page = tmp_path / "ways.json", tmp_path / "benchmarks.md"
+    file, page = tmp_path / "ways.json", tmp_path / "ways.md"
     assert harness.run(options(monkeypatch, "--json", file), "ways", "results", measured, tables) == 0
     assert capsys.readouterr().out == f"| [2, 3] |\n\nJSON: {file}\n"
-    for docs in (tmp_path, page):
-        page.write_text(PAGE)
-        assert (
-            harness.run(options(monkeypatch, "--json", file, "--render", docs), "ways", "results", never, tables) == 0
-        )
-        assert capsys.readouterr().out.endswith(f"written: {page}\n")
-        before, figures, after = page.read_text().partition("\n\n| [2, 3] |\n<!-- figures of ways: end -->\nafter\n")
-        assert figures
-        assert before.startswith("before\n<!-- figures of ways: begin -->\n")
-        assert "revision" in before
-        assert not after
+    page.write_text("old")
+    rendered = options(monkeypatch, "--json", file, "--render", tmp_path)
+    assert harness.run(rendered, "ways", "results", never, tables) == 0
+    assert capsys.readouterr().out.endswith(f"written: {page}\n")
+    head, machine, table = page.read_text().split("\n\n")
+    assert (head, table) == ("# Ways", "| [2, 3] |\n")
+    assert "revision" in machine
+
+
+def test_a_folder_that_does_not_exist_is_refused(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    with pytest.raises(SystemExit):
+        options(monkeypatch, "--render", tmp_path / "none")
+    assert f"--render: {tmp_path}/none: there is no such folder" in capsys.readouterr().err
 
 
 def test_what_cannot_be_measured_or_rendered_is_a_line(

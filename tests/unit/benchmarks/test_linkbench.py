@@ -10,8 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll_core.errors import AtollError, RunDirError
-from linkbench import docs_figures, ideal, result_file, table
+from atoll_core.errors import RunDirError
+from linkbench import figures_file, ideal, result_file, table
 from linkbench.collect import HERE, Result, Selection, summaries
 from linkbench.probe import RECORD
 from linkbench.promises import verdicts
@@ -128,21 +128,9 @@ def test_a_result_without_a_figure_has_no_median() -> None:
     assert Result("delay", "idle", "tbf", HERE, 0.0, 1.0, {}).median("mean_us") is None
 
 
-def test_figures_come_between_the_marks_of_their_page(tmp_path: Path) -> None:
-    """What people wrote before and behind them stays; without marks nothing is written, and no picture drawn."""
-    stored, page = tmp_path / "results.json", tmp_path / "docs/benchmarks.md"
+def test_figures_are_a_file_of_their_folder(tmp_path: Path) -> None:
+    stored = tmp_path / "results.json"
     results = summaries([line({"mean_us": 10.0, "p50_us": 10.0})])
     result_file.save(stored, {"cpu": "a processor"}, results, [])
-    page.parent.mkdir()
-    page.write_text("nothing\n")
-    with pytest.raises(AtollError, match="no lines '<!-- figures of the link: begin -->'") as caught:
-        docs_figures.render(stored, results, page.parent)
-    assert caught.value.exit_code == 1
-    assert [file.name for file in page.parent.iterdir()] == [page.name]
-    begin, end = (f"<!-- figures of the link: {which} -->" for which in ("begin", "end"))
-    page.write_text(f"before\n{begin}\nold\n{end}\nbehind\n")
-    assert docs_figures.render(stored, results, page.parent) == [page]
-    before, figures, behind = page.read_text().replace(end, begin).split(begin)
-    assert (before, behind) == ("before\n", "\nbehind\n")
-    assert "a processor" in figures
-    assert "old" not in figures
+    assert figures_file.render(stored, results, tmp_path) == [tmp_path / "link.md"]
+    assert "a processor" in (tmp_path / "link.md").read_text()

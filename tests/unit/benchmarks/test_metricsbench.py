@@ -8,7 +8,7 @@ import pytest
 
 from atoll_core.errors import AtollError
 from metricsbench import carrying
-from metricsbench.lateness import FIGURES, Found, Lateness, interval, lateness_of, load, render, table
+from metricsbench.lateness import FIGURES, Found, Lateness, interval, lateness_of, load, table
 
 
 def test_the_departures_of_all_boxes_count_together(tmp_path: Path) -> None:
@@ -54,20 +54,16 @@ def test_what_is_measured_later_is_added(tmp_path: Path) -> None:
         load(tmp_path / "store.json")
 
 
-def test_figures_come_between_the_marks_of_their_page(tmp_path: Path) -> None:
-    """Ratios are those of pairs, not of medians."""
+def test_ratios_are_those_of_pairs() -> None:
+    """Not of medians."""
     runs = [Lateness(1000, 0, dict.fromkeys(FIGURES, us)) for us in (10.0, 20.0, 40.0, 20.0)]
     machine = {"cpu": "a processor", "cores": "2", "date": "today", "revision": "abc", "load_average": "0"}
     found = Found(machine, 20, [(runs[0], runs[1]), (runs[2], runs[3])])
-    page = tmp_path / "page.md"
-    page.write_text("<!-- figures of metrics: begin -->\n<!-- figures of metrics: end -->\n")
-    render(page, found)
-    assert table(found) in page.read_text()
-    assert "| p99 | 25.0 (10.0 to 40.0) | 20.0 (20.0 to 20.0) | 1.25 | too few pairs |" in page.read_text()
+    assert "| p99 | 25.0 (10.0 to 40.0) | 20.0 (20.0 to 20.0) | 1.25 | too few pairs |" in table(found)
 
 
-def test_points_that_are_missing_are_told_in_the_document(tmp_path: Path) -> None:
-    """With the machine, its date and revision; the prose around the marks stays."""
+def test_points_that_are_missing_are_in_the_table() -> None:
+    """With the machine, its date and revision."""
     machine: dict[str, str] = dict.fromkeys(
         ("cpu", "cores", "machine", "kernel", "date", "revision", "load_average"), "known"
     )
@@ -83,12 +79,7 @@ def test_points_that_are_missing_are_told_in_the_document(tmp_path: Path) -> Non
         delivered=200_000,
         in_database=199_990,
     )
-    page = tmp_path / "page.md"
-    page.write_text("before\n<!-- figures of points carried: begin --><!-- figures of points carried: end -->\nafter\n")
-    carrying.render(page, found)
-    text = page.read_text()
-    assert text.startswith("before\n")
-    assert text.endswith("after\n")
+    text = carrying.table(found)
     assert "revision known" in text
     assert "| points, in 2 s | 200,000 (100,000/s) |" in text
     assert "| in the database in the end | 199,990 (missing: 10) |" in text

@@ -112,6 +112,7 @@ def test_each_verb_that_reads_a_file_is_tried_without_it() -> None:
             "kernel path",
             "kernel clean",
             "runs list",
+            "results",
             "runs verify",
             "runs drop-captures",
         }

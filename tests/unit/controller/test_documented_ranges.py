@@ -14,7 +14,7 @@ from tests.support.documented_ranges import Extreme, extremes, shuffled, write_d
 pytestmark = pytest.mark.long
 
 PAIRS = 100
-NO_RANGE = ("flows_per_s", "spare", "probability", "residence_max")
+NO_RANGE = ("flows_per_s", "spare", "probability", "residence_max", "memory_max")
 """Keys whose refusal at an end of the range is for another reason than the number."""
 
 

@@ -44,30 +44,28 @@ def test_no_file_is_bounded(project: Path) -> None:
     assert found["capture-world"].memory_bytes == MODEST.memory_bytes
 
 
-def test_programs_of_boxes_have_a_limit_of_memory_that_follows_from_their_settings(project: Path) -> None:
-    """More connections, a faster link, larger generations: more memory."""
-
-    def of(file: str, job: str, *settings: str) -> JobLimits:
-        return limits(*load_experiment(project / file, settings))[job]
-
-    link, fast = (of("examples/geo.yaml", "link-sat", *more) for more in ((), ("links.sat.to_island.rate=160 Mbit/s",)))
+def test_links_and_delay_boxes_have_a_limit_of_memory_that_follows_from_their_settings(project: Path) -> None:
+    """A faster link: more memory."""
+    (geo, fast) = (
+        limits(*load_experiment(project / "examples/geo.yaml", more))
+        for more in ((), ("links.sat.to_island.rate=160 Mbit/s",))
+    )
+    link = geo["link-sat"]
     assert link.follow_from == ("rate", "delay", "jitter", "queue")
-    assert (fast.data_bytes or 0) - (link.data_bytes or 0) > 144e6 / 8 * 0.25, "what is on its way"
-    pep, larger = (
-        of("examples/pep-both.yaml", "pep-pep-w", *more) for more in ((), ("boxes.pep-w.connections_max=40000",))
-    )
-    assert pep.follow_from == ("between", "connections_max")
-    assert (larger.data_bytes or 0) - (pep.data_bytes or 0) == 20_000 * 4096
-    coder, long = (
-        of("examples/coder-both.yaml", "coder-coder-w", *more)
-        for more in ((), ("boxes.coder-w.generation=100", "boxes.coder-i.generation=100"))
-    )
-    assert coder.follow_from == ("generation", "interleave")
-    assert (long.data_bytes or 0) > (coder.data_bytes or 0)
-    geo = limits(*load_experiment(project / "examples/geo.yaml"))
+    assert (fast["link-sat"].data_bytes or 0) - (link.data_bytes or 0) > 144e6 / 8 * 0.25, "what is on its way"
     boxes = [limit for name, limit in geo.items() if name.startswith(("delay-", "link-"))]
     assert len(boxes) > 1
     assert all(limit.data_bytes and limit.data_bytes < 10e9 for limit in boxes), boxes
+
+
+def test_a_users_program_has_the_limit_of_memory_that_its_lab_declares(project: Path) -> None:
+    network, experiment = load_experiment(project / "examples/relay.yaml")
+    declared = JobLimits(data_bytes=500_000_000, follow_from=("memory_max",))
+    assert limits(network, experiment)["program-relay"] == declared
+    relay, *others = network.boxes
+    assert relay.program
+    unlimited = dataclasses.replace(relay, program=dataclasses.replace(relay.program, memory_max=None))
+    assert limits(dataclasses.replace(network, boxes=(unlimited, *others)), experiment)["program-relay"] == UNLIMITED
 
 
 def test_a_plan_of_before_there_were_limits_is_read(project: Path) -> None:

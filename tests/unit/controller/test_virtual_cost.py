@@ -20,7 +20,7 @@ from atoll_testbed.preflight.requirements import fitting_runs, require_memory
 from atoll_testbed.virtual.virtual_run import kernel_memory_mb
 
 FAST = ("links.sat.to_island.rate=320 Mbit/s", "links.sat.to_world.rate=320 Mbit/s", "tcp.buffer_max=100 MB")
-MEASURED = [  # docs/virtual-time.md, "How long a run takes"
+MEASURED = [  # seconds of wall time on two cores of an AMD EPYC, 2026-11-23
     ("geo", ["duration=600 s"], 43),
     ("geo", [], 17),
     ("geo", ["traffic.channels=1000", "duration=10 s", "transfer="], 19),
@@ -41,7 +41,7 @@ def test_measured_runs_are_estimated_to_a_factor_of_two(
     assert measured_s / 2 <= wall_time(*described, Backend.TC).s <= 2 * measured_s
 
 
-MEMORY = [  # docs/virtual-time.md, "How much memory": MiB
+MEMORY = [  # peak resident memory of the kernel, MiB, Linux 6.1, 2026-11-23
     ("geo", ["duration=20 s", "transfer="], 286),
     ("geo", ["traffic.channels=100000", "duration=10 s", "transfer="], 982),
     ("meo", ["traffic.channels=20000", "duration=5 s", "transfer="], 543),

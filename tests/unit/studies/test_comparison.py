@@ -261,7 +261,7 @@ def test_only_the_figures_asked_for(runs: list[RunDir]) -> None:
     assert found.shown == ("goodput", "transfer time")
     assert [row[0] for row in runs_table(found).rows][-2:] == ["goodput, Mbit/s", "transfer time, s"]
     with pytest.raises(
-        UsageError, match=r"unknown figure 'godput'; did you mean 'goodput'.*; docs/results\.md has all"
+        UsageError, match=r"unknown figure 'godput'; did you mean 'goodput'.*; `atoll results` lists all"
     ):
         compare(runs, ["godput"])
 

@@ -14,7 +14,7 @@ from atoll_core.experiment.flow_sizes import FlowSizes, curve, fixed, from_count
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.units import Rate
 from atoll_hosts.binary import find_binary
-from atoll_studies.statistics.flow_sample import Control, first_sizes, flow_bound, largest_flow_bytes
+from atoll_studies.statistics.flow_sample import ControlVariate, first_sizes, flow_bound, largest_flow_bytes
 from tests.support.sandbox import QUICK
 
 COUNTED = from_counts("counted", {100: 3, 1500: 5, 40_000: 1, 2_000_000: 1})
@@ -55,7 +55,7 @@ def test_the_expectation_is_that_of_sizes_cut_at_the_largest(largest: int) -> No
 
 def test_the_control_of_runs_has_its_expectation() -> None:
     traffic = Traffic(20, "published", 5001)
-    control = Control(10, 100_000)
+    control = ControlVariate(10, 100_000)
     values = [control.of_run(traffic, seed) for seed in range(400)]
     error = np.std(values) / 20
     assert abs(np.mean(values) - control.expectation(traffic)) < 4 * error

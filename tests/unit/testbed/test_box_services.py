@@ -112,7 +112,7 @@ async def test_a_program_that_exceeds_its_limit_ends_with_the_settings_that_it_f
     job.on_exit(Exit(None, "ABRT", "memory limit 478 MB"))
     await asyncio.sleep(0.05)
     said = "memory allocation of 134217728 bytes failed (killed: memory limit 478 MB)"
-    why = "the limit is computed from between and connections_max of pep-w"
+    why = "the limit follows from between and connections_max of pep-w"
     assert failures == [f"program-pep-w ended unexpectedly: {said}; {why}"]
 
 

@@ -11,6 +11,7 @@ pub mod children;
 pub mod clock_sync;
 pub mod frame;
 pub mod interface;
+pub mod memory_limit;
 mod packet_options;
 pub mod packet_socket;
 pub mod privileges;

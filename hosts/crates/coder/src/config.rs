@@ -1,10 +1,11 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The configuration: the first line of standard input (docs/contracts.md, "coder").
 
-use crate::decoder::Decoder;
+use crate::decoder::{Decoder, HELD_MAX};
 use crate::encoder::Encoder;
+use crate::in_order;
 use crate::outer::OVERHEAD_BYTES;
-use crate::scheduler::Release;
+use crate::scheduler::{Release, WAITING_MAX_BYTES};
 use crate::sliding_decoder::{LARGEST, SlidingDecoder};
 use crate::sliding_encoder::SlidingEncoder;
 use crate::stream::{Shape, StreamDecoder, StreamEncoder};
@@ -14,6 +15,10 @@ use serde::Deserialize;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::Ipv4Addr;
+
+/// Far above the use of a program without tunnels, and of a packet besides its bytes and its coefficients.
+const PROGRAM_BYTES: u64 = 256_000_000;
+const PACKET_BYTES: u64 = 200;
 
 /// A configuration that cannot be applied; the message names the remedy.
 #[derive(Debug, thiserror::Error)]
@@ -328,6 +333,20 @@ impl Config {
         !counts_generations && self.interleave == 1 && self.adaptive.is_none()
     }
 
+    /// The settings that [`Self::memory_bytes`] depends on.
+    pub(crate) const MEMORY_SETTINGS: &str = "generation and interleave";
+
+    /// The limit of the program's memory: of each tunnel, the packets that the decoder and the encoder keep, and the
+    /// bytes that wait. A buffer that shrinks is up to four times as large as its content.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let longest = self.interfaces().map(|each| each.mtu).max().unwrap_or(0);
+        let packet = u64::from(longest) + u64::from(self.generation) + PACKET_BYTES;
+        let of_a_generation = u64::from(self.generation) + u64::from(MOST_SOURCES);
+        let packets = 4 * HELD_MAX as u64 + of_a_generation * u64::from(self.interleave);
+        let waiting = 4 * (WAITING_MAX_BYTES + in_order::HELD_MAX.bytes);
+        PROGRAM_BYTES + self.tunnels.len() as u64 * (packets * packet + waiting)
+    }
+
     /// The interfaces in the order of the engine's ports: of each pair the world's, then the island's.
     pub(crate) fn interfaces(&self) -> impl Iterator<Item = &Interface> {
         self.pairs
@@ -468,6 +487,16 @@ pub(crate) mod tests {
             let config = Config::parse(&line.to_string()).unwrap();
             assert_eq!(config.longest_packet(Side::Island), 1500, "a raised cable");
         }
+    }
+
+    #[test]
+    fn the_limit_of_memory_follows_from_generations_and_tunnels() {
+        let memory = |name: &'static str, value: Value| {
+            let config = config(|line| line[name] = value).unwrap();
+            config.memory_bytes()
+        };
+        assert!(memory("generation", json!(100)) > memory("generation", json!(10)));
+        assert_eq!(memory("tunnels", json!([])), PROGRAM_BYTES);
     }
 
     #[test]

@@ -13,7 +13,7 @@ use atoll_rlnc::{BlockCode, BlockDecoder, CodeError, Header, Progress};
 use std::collections::VecDeque;
 
 /// Packets of all generations that are kept.
-const HELD_MAX: usize = 16_384;
+pub(crate) const HELD_MAX: usize = 16_384;
 /// Generations that are kept, at least and at most.
 const GENERATIONS: std::ops::RangeInclusive<usize> = 8..=1024;
 /// After so many late packets in a row, the other coder has begun again with a lower number.

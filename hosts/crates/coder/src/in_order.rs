@@ -9,7 +9,7 @@ use atoll_redundancy::NUMBERS;
 use std::collections::VecDeque;
 
 /// What waits is bounded: beyond, what is missing before the oldest packet is given up.
-const HELD_MAX: Count = Count {
+pub(crate) const HELD_MAX: Count = Count {
     packets: 2048,
     bytes: 4 << 20,
 };

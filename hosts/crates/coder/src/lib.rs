@@ -36,6 +36,7 @@ mod virtual_queue;
 
 use atoll_frame_engine::{Departures, Engine, Port, Settings};
 use atoll_job::{Input, clock};
+use atoll_netio::memory_limit::limit_memory;
 use config::Config;
 pub use detached::DetachedCoder;
 use program::Coder;
@@ -50,6 +51,7 @@ use std::io;
 pub fn run() -> Result<(), Box<dyn Error>> {
     let mut input = Input::standard();
     let config = Config::parse(&input.first_line()?).map_err(io::Error::from)?;
+    limit_memory(config.memory_bytes(), Config::MEMORY_SETTINGS)?;
     let ports = config
         .interfaces()
         .map(|each| Port::open(&each.name, each.mtu))

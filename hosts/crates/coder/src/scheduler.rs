@@ -9,7 +9,7 @@ use atoll_measures::Count;
 use std::collections::VecDeque;
 
 /// The bytes of waiting packets are bounded: beyond, the oldest are dropped.
-const WAITING_MAX_BYTES: u64 = 8 << 20;
+pub(crate) const WAITING_MAX_BYTES: u64 = 8 << 20;
 
 /// When a repair packet may leave.
 #[derive(Debug, Clone)]

@@ -2,6 +2,7 @@
 //! The configuration: the first line of standard input (docs/contracts.md, "pep").
 
 use crate::error::PepError;
+use crate::transfer::BUFFERED_MAX_BYTES;
 use serde::{Deserialize, Serialize};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
@@ -224,6 +225,13 @@ const LEAST_STREAM_BYTES: u64 = 1 << 14;
 /// Half of the largest window that TCP can scale to (RFC 7323, section 2.3).
 const MOST_PADDING_BYTES: u32 = 1 << 29;
 
+/// Memory for what streams have brought and their receivers have not taken.
+const STREAMS_BYTES: u64 = 256 << 20;
+
+/// Far above the use of a program without connections, and of a connection without what it has buffered.
+const PROGRAM_BYTES: u64 = 128_000_000;
+const CONNECTION_BYTES: u64 = 4096;
+
 /// `TCP_MAXSEG` takes no other (tcp(7); Linux: `TCP_MIN_MSS`, and the largest MTU of the laboratory).
 const MSS_BYTES: std::ops::RangeInclusive<u32> = 88..=8960;
 
@@ -239,6 +247,21 @@ impl Config {
             .check()
             .map_err(|what| PepError::Configuration(format!("configuration: {what}")))?;
         Ok(config)
+    }
+
+    /// What streams may bring that their receivers have not taken.
+    pub(crate) fn streams_bytes(&self) -> u64 {
+        self.between.map_or(0, |_| STREAMS_BYTES)
+    }
+
+    /// The settings that [`Self::memory_bytes`] depends on.
+    pub(crate) const MEMORY_SETTINGS: &str = "between and connections_max";
+
+    /// The limit of the program's memory. A buffer that shrinks is up to four times as large as its content.
+    pub(crate) fn memory_bytes(&self) -> u64 {
+        let connections = (self.connections_max as u64).saturating_mul(CONNECTION_BYTES);
+        let buffered = 4 * (BUFFERED_MAX_BYTES + self.streams_bytes());
+        connections.saturating_add(PROGRAM_BYTES + buffered)
     }
 
     fn check(&self) -> Result<(), String> {
@@ -341,6 +364,24 @@ mod tests {
                 );
             }
         }
+    }
+
+    #[test]
+    fn the_limit_of_memory_follows_from_connections_and_streams() {
+        let example = &examples("pep", "keeper")[1];
+        let memory = |place: &str, value: serde_json::Value| {
+            let mut line = example.clone();
+            line[place] = value;
+            Config::parse(&line.to_string()).unwrap().memory_bytes()
+        };
+        let many = memory("connections_max", 40_000.into());
+        assert_eq!(
+            many - memory("connections_max", 20_000.into()),
+            20_000 * CONNECTION_BYTES
+        );
+        let split = memory("between", serde_json::Value::Null);
+        let multiplexed = memory("between", example["between"].clone());
+        assert_eq!(multiplexed - split, 4 * STREAMS_BYTES);
     }
 
     #[test]

@@ -26,7 +26,7 @@ const TURN_BYTES: usize = 1 << 18;
 
 /// In this program's memory, of all connections together, when no more is read. What streams have brought is bounded by
 /// their credit, and is in addition.
-const BUFFERED_MAX_BYTES: u64 = 64 << 20;
+pub(crate) const BUFFERED_MAX_BYTES: u64 = 64 << 20;
 
 /// What all transfers share: one pipe, empty between transfers, and memory.
 pub(crate) struct Plumbing {

@@ -26,6 +26,7 @@ use crate::transfer::Plumbing;
 use atoll_job::clock::{monotonic_ns, real_time_ns};
 use atoll_job::{Input, Output};
 use atoll_measures::{Marked, Peak};
+use atoll_netio::memory_limit::limit_memory;
 use rustix::buffer::spare_capacity;
 use rustix::event::Timespec;
 use rustix::event::epoll::{self, CreateFlags, Event, EventData, EventFlags};
@@ -53,9 +54,6 @@ const ACCEPTING_NS: u64 = 16_000_000_000;
 /// leaves without.
 const FIRST_DATA_NS: u64 = 20_000_000;
 
-/// Memory for what streams have brought and their receivers have not taken.
-const STREAMS_BYTES: u64 = 256 << 20;
-
 const EVENTS: usize = 1024;
 
 /// Descriptors that are no connections'.
@@ -78,6 +76,8 @@ const ENTRANCES: u64 = RESERVED + 2;
 pub(crate) fn run(input: Input<io::Stdin>, config: Config) -> Result<(), PepError> {
     let signals =
         atoll_netio::shutdown_signal::requests().map_err(PepError::of("wait for signals"))?;
+    limit_memory(config.memory_bytes(), Config::MEMORY_SETTINGS)
+        .map_err(PepError::of("limit the memory"))?;
     let mut proxy = Proxy::open(config)?;
     let output = Output::start().map_err(PepError::of("start a thread"))?;
     proxy.watch(&signals, SIGNALS)?;
@@ -149,7 +149,7 @@ impl Proxy {
         let half = (config.connections_max / 2).min(sockets_max / 4);
         config.pending_max = config.pending_max.min(half).max(1);
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(PepError::of("open an epoll"))?;
-        let streams_bytes = config.between.map_or(0, |_| STREAMS_BYTES);
+        let streams_bytes = config.streams_bytes();
         let stream_max = config.between.map_or(0, |between| between.stream_bytes);
         let legs = config.between.map_or_else(Vec::new, |between| {
             // Chains begin with the first pair; others are for changes of chains.

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The tables of docs/coding.md are those of the committed figures."""
+"""The tables of the studies with coders are those of the committed figures."""
 
 from collections.abc import Iterator
 from pathlib import Path
@@ -10,7 +10,7 @@ import pytest
 
 from atoll_studies.results.result_tables import columns
 
-SCHEDULERS, COST = (f"docs/data/coder-{name}.csv" for name in ("schedulers", "cost"))
+SCHEDULERS, COST = "coder-schedulers", "coder-cost"
 CODED, UNCODED = "goodput_of_the_main_chain_mbit_s", "goodput_of_branches_mbit_s"
 
 
@@ -41,18 +41,18 @@ def cost(runs: pl.DataFrame) -> Iterator[str]:
         yield f"| {queue} | {coding} | {middle(rows, 'received_mbit_s'):.2f} | {change} | "
 
 
-@pytest.mark.parametrize(("file", "rows_of"), [(SCHEDULERS, schedulers), (COST, cost)])
-def test_the_page_shows_the_committed_figures(project: Path, file: str, rows_of: Any) -> None:
-    runs = pl.read_csv(project / file)
-    lines = (project / "docs/coding.md").read_text(encoding="utf-8").splitlines()
+@pytest.mark.parametrize(("study", "rows_of"), [(SCHEDULERS, schedulers), (COST, cost)])
+def test_the_table_shows_the_committed_figures(project: Path, study: str, rows_of: Any) -> None:
+    runs = pl.read_csv(project / f"docs/data/{study}.csv")
+    lines = (project / f"benchmarks/figures/{study}.md").read_text(encoding="utf-8").splitlines()
     wanted = list(rows_of(runs))
     assert len(wanted) > 10
     assert [row for row in wanted if not any(line.startswith(row) for line in lines)] == []
 
 
-@pytest.mark.parametrize("file", [SCHEDULERS, COST])
-def test_the_committed_figures_are_columns_of_studies_and_all_runs_are_valid(project: Path, file: str) -> None:
-    runs = pl.read_csv(project / file)
+@pytest.mark.parametrize("study", [SCHEDULERS, COST])
+def test_the_committed_figures_are_columns_of_studies_and_all_runs_are_valid(project: Path, study: str) -> None:
+    runs = pl.read_csv(project / f"docs/data/{study}.csv")
     own = {"remedy", "link", "traffic.channels", "queue", "coding", "received_mbit_s"}
     assert set(runs.columns) - own <= columns()
     assert not runs["verdict"].str.starts_with("invalid").any()
