@@ -26,6 +26,7 @@ from atoll_analysis.figures.standing_queue import standing_queue
 from atoll_analysis.figures.start_skew import silent_starts, start_figures
 from atoll_analysis.figures.udp import udp_figures
 from atoll_analysis.run_directory import RunDir
+from atoll_analysis.run_directory.file_record import DERIVED, update_record
 from atoll_analysis.summary import (
     EndedConnections,
     LimitFigures,
@@ -68,9 +69,11 @@ from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK, bucket_bytes
 def analyse_run(run: RunDir, binary: Path) -> dict[str, Any]:
     """See :func:`atoll_analysis.analyse`."""
     facts = read_run_data(run)
+    update_record(run.path, removed=DERIVED)  # until they are made
     tables = build_tables(run, facts, binary)
     summary = summarise(facts, tables, run.logs, damages=[*run.damages(contents=True).values()])
     run.write_summary(dict(summary))
+    update_record(run.path, ["tables"])
     return dict(summary)
 
 
@@ -187,6 +190,7 @@ def summarise(facts: RunData, tables: Tables, logs: Path, damages: Sequence[str]
         flows_completed=flows.completed,
         flows_cut=flows.cut,
         flows_failed=flows.failed,
+        flows_failed_by=flows.failed_by,
         flows_silent=service.silent,
         flows_failed_in_changes=flows_failed_in_changes(tables, facts),
         mean_flow_bytes=flows.mean_bytes,
@@ -204,8 +208,8 @@ def summarise(facts: RunData, tables: Tables, logs: Path, damages: Sequence[str]
         flow_tries=flow_tries(tables, facts, {**servers, **clients}, flows.completed, ping_last_s),
         path_loss=path_loss(facts),
         **_transfer(facts, tables, logs),
-        udp=udp_figures(facts.experiment.mean_udp_rate, facts.experiment.duration.s, logs)
-        if facts.experiment.udp and window
+        udp=udp_figures(udp.packet, facts.experiment.mean_udp_rate, facts.experiment.duration.s, logs)
+        if (udp := facts.experiment.udp) and window
         else None,
         captures=seen.capture_quality(tables, facts, logs),
         whistles=dict(seen.whistles(tables, facts)),

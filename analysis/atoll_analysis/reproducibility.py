@@ -167,10 +167,9 @@ def _first_field(a: tuple[int, int, bytes], b: tuple[int, int, bytes]) -> str:
 
 def _first_cell(one: Path, other: Path) -> str:
     """Return the first difference of two tables: row from 0, column."""
-    import polars as pl
+    from atoll_analysis.tables.table_schemas import scan_table
 
-    tables = [pl.read_parquet(path, glob=False) for path in (one, other)]
-    a, b = tables
+    a, b = (scan_table(path).collect() for path in (one, other))
     if a.schema != b.schema:
         return "its columns"
     for row in range(min(len(a), len(b))):

@@ -12,7 +12,7 @@ from typing import Any, cast
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import plain_errors
 from atoll_analysis.run_directory.directory import RUNNING
-from atoll_analysis.run_directory.file_record import update_record
+from atoll_analysis.run_directory.file_record import RECORD, update_record
 from atoll_core.errors import AtollError, RunDirError, RunError
 
 NOT_ANALYSED = "not analysed"
@@ -53,7 +53,7 @@ def find_runs(folders: Iterable[Path]) -> Iterator[Path]:
             raise RunDirError(f"{folder}: there is no such directory")
         for place, below, files in os.walk(folder):
             below.sort()
-            if "manifest.json" in files:
+            if "manifest.json" in files or RECORD in files:
                 below.clear()
                 yield Path(place)
 
@@ -107,12 +107,13 @@ def verify_run(path: Path, binary: Path) -> list[str]:
             continue
         found += _damages(capture, run.tables / f"packets-{name}.parquet", binary, without)
     for table in sorted(run.tables.glob("*.parquet")):
-        if isinstance(problem := _rows(table), str):
-            found.append(f"{table}: {problem}; `atoll report {path}` makes it again")
+        if isinstance(problem := _rows(table), str) and table not in recorded:
+            found.append(problem)
     try:
         run.summary()
     except AtollError as error:
-        found.append(str(error))
+        if run.path / "summary.json" not in recorded:
+            found.append(str(error))
     return found
 
 
@@ -168,10 +169,12 @@ def _size(path: Path) -> int:
 
 
 def _rows(table: Path) -> int | str:
-    """The number of rows of a table, or why it cannot be read."""
+    """The number of rows of a table, or the error of reading it."""
     import polars as pl
 
+    from atoll_analysis.tables.table_schemas import scan_table
+
     try:
-        return int(pl.scan_parquet(table, glob=False).select(pl.len()).collect().item())
-    except (pl.exceptions.PolarsError, OSError) as error:
-        return f"cannot be read ({str(error).splitlines()[0]})"
+        return int(scan_table(table).select(pl.len()).collect().item())
+    except RunDirError as error:
+        return str(error)

@@ -307,6 +307,7 @@ class Summary(TypedDict):
     flows_completed: int  # flows of the channels that received all they asked for
     flows_cut: int  # flows that the end of the run interrupted
     flows_failed: int  # flows that failed
+    flows_failed_by: NotRequired[dict[str, int]]  # failed flows by the name of the error, the most frequent first
     # failed flows that were given up because nothing came for three minutes; None: not counted
     flows_silent: int | None
     flows_failed_in_changes: int  # failed flows that failed while a change moved traffic to or from stateful boxes

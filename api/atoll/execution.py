@@ -25,7 +25,7 @@ from atoll_emulation.this_machine.host_requirements import require_virtual_machi
 from atoll_studies.study import setting_text
 from atoll_studies.sweeping.live_attempt import run_on_daemon
 from atoll_testbed.preflight.requirements import require_lab, require_runnable
-from atoll_testbed.run.postprocess import complete
+from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_request import RunOptions, RunRequest, create_run
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
 
@@ -159,7 +159,7 @@ class RunningExperiment:
         with claimed_core() as core:
             await measure_in_kernel(directory, self._request, kernel, core, self._events.put)
         self._events.put(StepBegun("analyse").to_line())
-        await complete(directory)
+        await compress_and_analyse(directory)
 
     def _take(self, event: Event) -> None:
         if event["type"] == "run":

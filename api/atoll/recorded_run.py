@@ -11,6 +11,7 @@ import polars.selectors as cs
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
+from atoll_analysis.tables.table_schemas import scan_table
 from atoll_core.codec import from_json
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import RunDirError
@@ -104,7 +105,7 @@ class Run:
             short = [each.removeprefix(_PACKETS) for each in known]
             hint = suggest(name.removeprefix(_PACKETS), short, kind)
             raise RunDirError(f"{self.path}: no {kind[:-1]} {name.removeprefix(_PACKETS)!r}; {hint}")
-        found = pl.scan_parquet(self._directory.tables / f"{name}.parquet", glob=False)
+        found = scan_table(self._directory.tables / f"{name}.parquet")
         return found.with_columns(cs.by_dtype(*_NARROW).cast(pl.Int64))
 
     def _planned(self, kind: type[Any], key: str) -> Any:

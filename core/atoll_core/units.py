@@ -6,7 +6,7 @@ number of its smallest unit and fits a signed 64-bit integer, as in the programs
 """
 
 import re
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from decimal import Decimal
 from typing import ClassVar, Self
 
@@ -54,6 +54,7 @@ class _Quantity:
     """
 
     base: int
+    text: str = field(default="", compare=False, repr=False)  # as written in a description; "": in none
 
     UNITS: ClassVar[dict[str, int]]
     EXAMPLE: ClassVar[str]
@@ -76,7 +77,7 @@ class _Quantity:
         if base > _MOST:
             msg = f"{shown(text)} is too large; write less than {cls(_MOST)}"
             raise ValueError(msg)
-        return cls(base)
+        return cls(base, " ".join(str(text).split()))
 
     @classmethod
     def _remedy(cls, text: object) -> str:
@@ -99,7 +100,9 @@ class _Quantity:
         return near[0] if len(near) == 1 and not bytes_and_bits else None
 
     def __str__(self) -> str:
-        """The number in the largest unit that shows it exactly; ``parse`` reads it back."""
+        """As written, else the number in the largest unit that shows it exactly; ``parse`` reads it back."""
+        if self.text:
+            return self.text
         for unit, factor in sorted(self.UNITS.items(), key=lambda item: -item[1]):
             if self.base >= factor and self.base * _DECIMALS % factor == 0:
                 text = f"{Decimal(self.base) / factor:f}"

@@ -6,18 +6,19 @@ import contextlib
 import os
 import sys
 import time
-from collections.abc import Coroutine
+from collections.abc import AsyncGenerator, Coroutine
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
+from atoll_analysis.run_directory import RunDir
 from atoll_controller.fabric.swap_plan import Swap
 from atoll_controller.planner.placement import budget_lines, budgets_json, swap_budgets
 from atoll_controller.planner.swap_text import parts_json, swap_lines
 from atoll_core.codec import to_json
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.resolve_lab import Lab
-from atoll_core.errors import AtollError, LabError
+from atoll_core.errors import AtollError, LabError, RunError
 from atoll_core.events.event_bus import EventBus, reporting
 from atoll_core.events.events import (
     Counters,
@@ -255,12 +256,13 @@ class LabDaemon:
         with contextlib.closing(run_dir), self.bus.subscribe(take, StepBegun, Live):
             running = LiveRun(testbed, run.planned, run_dir)
             sink = feeding(run_dir.path, running.note, self._progress) if metrics else contextlib.nullcontext(Fed())
-            async with sink as fed:
-                with self.points.of_run(record.id, metered=metrics):
-                    await running.measure(record.started_ns)
-            if self.for_run and self._up is not None:
-                self._take_down(self._up)
-            summary = await running.analyse() if run.analyse else None
+            async with _recording_files(run_dir):
+                async with sink as fed:
+                    with self.points.of_run(record.id, metered=metrics):
+                        await running.measure(record.started_ns)
+                if self.for_run and self._up is not None:
+                    self._take_down(self._up)
+                summary = await running.analyse() if run.analyse else None
         link = carried_link(run_dir) if fed.points else None
         return {"run_dir": str(run_dir.path), "summary": summary, "grafana": link}
 
@@ -332,6 +334,18 @@ class LabDaemon:
         await self.tasks.idle.wait()
         sys.stderr.write(f"daemon: {reason}\n")
         self.end.set()
+
+
+@contextlib.asynccontextmanager
+async def _recording_files(run_dir: RunDir) -> AsyncGenerator[None]:
+    """Record the files of a run when the block ends, also by an error or cancelled."""
+    try:
+        yield
+    except BaseException:
+        with contextlib.suppress(RunError):  # the first error is raised
+            await asyncio.to_thread(run_dir.record_files)
+        raise
+    await asyncio.to_thread(run_dir.record_files)
 
 
 def _report(text: str) -> None:

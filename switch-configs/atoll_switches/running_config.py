@@ -14,7 +14,8 @@ from atoll_switches.configuration import port_ranges
 
 _CONTEXTS = re.compile(r"(vlan \d+|openflow|instance .+|interface .+)$")
 _PORTS = re.compile(r"(?P<how>untagged|tagged) (?P<ports>\S+)$")
-_PORT_RANGE = re.compile(r"(?P<unit>[A-Z]|\d+/)?(?P<first>\d+)(?:-(?:[A-Z]|\d+/)?(?P<last>\d+))?$")
+_UNIT = r"(?:\d+/)?[A-Z]?"  # member of a stack, module
+_PORT_RANGE = re.compile(rf"(?P<unit>{_UNIT})(?P<first>\d+)(?:-{_UNIT}(?P<last>\d+))?$")
 _FIRST_MEMBER = "1/"  # of a stack: its ports have the same numbers in OpenFlow
 _NAMES = ("hostname", "name")  # commands whose words are the user's own
 
@@ -57,41 +58,50 @@ class ConfigDifference:
 def config_differences(wanted: str, running: str) -> tuple[ConfigDifference, ...]:
     """The differences that matter to the lab, by context.
 
-    Raises PlanError for a text that is no configuration, and for ports of the lab's VLANs with the letters of a chassis
-    or the members of a stack, whose numbers in OpenFlow only the switch knows.
+    Raises PlanError for a text that is no configuration, and where a port of a module or of another member of a stack
+    may be one of the lab, as only the switch knows its number in OpenFlow.
     """
     needed, held = (
         {each for each in _commands(text) if each[1].split()[0] not in _NAMES} for text in (wanted, running)
     )
     if not any(command.startswith("vlan ") for _, command in held):
         raise PlanError("no VLAN was found: this is not what `show running-config` of a ProCurve prints")
-    vlans = {context for context, _ in needed if context}
-    if unknown := sorted(command for context, command in held if context in vlans and _is_of_unknown_port(command)):
-        raise PlanError(
-            f"its ports are not numbers alone ({unknown[0].split()[1]}), and their numbers in OpenFlow are not in its "
-            "configuration: replace them by the numbers of `show openflow instance aggregate port-statistics`, then "
-            "compare again"
-        )
     missing = {ConfigDifference(*each, missing=True) for each in needed - held if not _is_default(*each, held)}
-    return tuple(sorted(_joined(missing | set(_contradicting(needed, held)))))
+    found = sorted(missing | set(_contradicting(needed, held)))
+    _refuse_unknown_ports(found)
+    return tuple(sorted(_joined(found)))
+
+
+def _refuse_unknown_ports(found: Iterable[ConfigDifference]) -> None:
+    """Raise PlanError for a VLAN where a port of the lab is missing, and a port is whose number is not known."""
+    missing: dict[_Context, str] = {}
+    unknown: dict[_Context, str] = {}
+    for each in found:
+        if ports := _PORTS.match(each.command):
+            if each.missing:
+                missing.setdefault(each.context, ports["ports"])
+            elif (run := _PORT_RANGE.match(ports["ports"])) and run["unit"]:
+                unknown.setdefault(each.context, ports["ports"])
+    for context in missing.keys() & unknown.keys():
+        raise PlanError(
+            f"{context[0]}: the number in OpenFlow of port {unknown[context]}, which may be port {missing[context]} of "
+            "the lab, is not in the configuration: write there the numbers of `show openflow instance aggregate "
+            "port-statistics` instead of such names, then compare again"
+        )
 
 
 def _joined(found: Iterable[ConfigDifference]) -> Iterator[ConfigDifference]:
     """The differences with the ports of each kind in one list, as switches write it."""
-    ports: dict[tuple[_Context, str, bool], list[int]] = {}
+    ports: dict[tuple[_Context, str, bool, str], list[int]] = {}
     for each in found:
-        how, _, number = each.command.partition(" ")
-        if _PORTS.match(each.command) and number.isdecimal():
-            ports.setdefault((each.context, how, each.missing), []).append(int(number))
+        how, _, port = each.command.partition(" ")
+        if _PORTS.match(each.command) and (run := _PORT_RANGE.match(port)):
+            ports.setdefault((each.context, how, each.missing, run["unit"]), []).append(int(run["first"]))
         else:
             yield each
-    for (context, how, missing), numbers in ports.items():
-        yield ConfigDifference(context, f"{how} {port_ranges(sorted(numbers))}", missing)
-
-
-def _is_of_unknown_port(command: str) -> bool:
-    found = _PORTS.match(command)
-    return found is not None and not found["ports"].isdecimal() and bool(_PORT_RANGE.match(found["ports"]))
+    for (context, how, missing, unit), numbers in ports.items():
+        named = re.sub(r"\d+", rf"{unit}\g<0>", port_ranges(sorted(numbers)))
+        yield ConfigDifference(context, f"{how} {named}", missing)
 
 
 def _is_default(context: _Context, command: str, held: set[tuple[_Context, str]]) -> bool:
@@ -191,6 +201,6 @@ def _each_port(ports: str) -> Iterator[str]:
         if run is None:
             yield part
             continue
-        unit = "" if run["unit"] in (None, _FIRST_MEMBER) else run["unit"]
+        unit = "" if run["unit"] == _FIRST_MEMBER else run["unit"]
         for number in range(int(run["first"]), int(run["last"] or run["first"]) + 1):
             yield f"{unit}{number}"

@@ -5,14 +5,16 @@ import asyncio
 import contextlib
 import time
 from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
-from atoll_core.errors import LabError
+from atoll_controller.planner.running_changes import running_changes
+from atoll_core.errors import LabError, PlanError
 from atoll_core.events.event_bus import EventBus
-from atoll_core.events.events import Counters, ProgramOutput
+from atoll_core.events.events import Counters, Note, ProgramOutput
 from atoll_core.experiment.experiment import DIRECTIONS
-from atoll_core.plan.plan import JobSpec, Phase, Plan
+from atoll_core.plan.plan import JobLimits, JobSpec, Phase, Plan
 from atoll_hosts.job import Job
 from atoll_testbed.platforms.base import Platform
 from atoll_testbed.testbed_diff import TestbedChange
@@ -21,6 +23,16 @@ _ANSWER_TIMEOUT_S = 10.0
 _LOOK_EVERY_S = 0.05
 _STOP_TIMEOUT_S = 5.0  # for a program that has been asked to end
 _START_S = 1.0  # a program that ends within this time has not started; an interpreter finds a syntax error much earlier
+
+
+@dataclass(slots=True)
+class _Running:
+    """A program that runs. ``limits``: those that it was started with. ``moved_on``: it is no longer as it began."""
+
+    spec: JobSpec
+    job: Job
+    limits: JobLimits
+    moved_on: bool = False
 
 
 class Services:
@@ -34,12 +46,11 @@ class Services:
         self._platform = platform
         self._events = events
         self._on_failure = on_failure
-        self._running: dict[str, tuple[JobSpec, Job]] = {}
+        self._running: dict[str, _Running] = {}
         self._watchers: set[asyncio.Task[None]] = set()
         self._answers: dict[int, asyncio.Future[dict[str, Any]]] = {}  # by id of the request
         self._next_id = 1
         self._counted: dict[str, dict[str, Any]] = {}  # latest counters by box
-        self._moved_on: set[str] = set()  # services whose links follow their trace, or were changed
 
     def changes(self, plan: Plan, *, restart_traces: bool, idle: Collection[str] = ()) -> tuple[TestbedChange, ...]:
         """The changes that lead to the services of a plan; ``restart_traces``: traces begin again.
@@ -48,18 +59,14 @@ class Services:
         """
         wanted = _services_of(plan)
         found: list[TestbedChange] = []
-        for name, (spec, _) in self._running.items():
+        for name, running in self._running.items():
             if name not in wanted:
-                found.append(TestbedChange("box", "delete", spec.host, "not in the plan"))
+                found.append(TestbedChange("box", "delete", running.spec.host, "not in the plan"))
         for name, spec in wanted.items():
             if name not in self._running:
                 found.append(TestbedChange("box", "add", spec.host, f"{' '.join(spec.argv)} is not running"))
-            elif self._running[name][0] != spec:
-                lost = "" if spec.host in idle else "; packets and connections in it are lost"
-                reason = f"its program begins again, with other settings{lost}"
+            elif reason := _change(self._running[name], spec, restart_traces=restart_traces, idle=spec.host in idle):
                 found.append(TestbedChange("box", "modify", spec.host, reason))
-            elif restart_traces and name in self._moved_on:
-                found.append(TestbedChange("box", "modify", spec.host, "its link is no longer as it began"))
         return tuple(found)
 
     async def add(self, plan: Plan | None, passed: Collection[str] = ()) -> None:
@@ -85,58 +92,73 @@ class Services:
             raise LabError("; ".join(f"{name} ended at once: {job.exit_text()}" for name, job in ended.items()))
 
     async def reconcile(self, plan: Plan | None, *, restart_traces: bool) -> None:
-        """Make the running services those of a plan: stop those that differ or are not in it, start missing ones.
+        """Make the running services those of a plan: change those that differ, or restart them, and start missing ones.
 
-        Without a plan, stop all. ``restart_traces``: also restart links that follow their trace, or were changed.
-        Raises LabError.
+        Without a plan, stop all. ``restart_traces``: restart all that differ, links that follow their trace, and those
+        that were changed. Raises LabError.
         """
         wanted = _services_of(plan)
-        for name, (spec, job) in list(self._running.items()):
-            restarted = job.exit is not None or (restart_traces and name in self._moved_on)
-            if restarted or wanted.get(name) != spec:
-                self._moved_on.discard(name)
-                del self._running[name]  # before it ends, so that its watcher does not report a failure
-                await self._end(spec, job)
+        for name, running in list(self._running.items()):
+            spec = wanted.get(name)
+            if running.job.exit is not None or spec is None:
+                goes_on = False
+            elif restart_traces:
+                goes_on = running.spec == spec and not running.moved_on
+            else:
+                goes_on = running.spec == spec or await self._changed(name, running, spec)
+            if not goes_on:
+                await self._end(name)
         await self.add(plan)
+
+    async def _changed(self, name: str, running: _Running, spec: JobSpec) -> bool:
+        """Give a program other settings while it runs; returns whether it has taken them."""
+        try:
+            for request in running_changes(running.spec, spec, running.limits, moved_on=running.moved_on):
+                await self._ask(name, running.job, request)
+        except PlanError:
+            return False
+        except LabError as error:
+            self._events.publish(Note(f"{name} begins again, and loses packets and connections in it: {error}"))
+            return False
+        running.spec, running.moved_on = spec, True
+        return True
 
     async def end(self, plan: Plan, boxes: Collection[str]) -> None:
         """Stop the programs of these boxes that a plan does not have, or has otherwise. Raises LabError."""
         wanted = _services_of(plan)
-        for name, (spec, job) in list(self._running.items()):
-            if spec.host in boxes and wanted.get(name) != spec:
-                del self._running[name]
-                await self._end(spec, job)
+        for name, running in list(self._running.items()):
+            if running.spec.host in boxes and wanted.get(name) != running.spec:
+                await self._end(name)
 
     async def restart(self, box: str) -> None:
         """Restart a box's program, which ends its connections. Raises LabError."""
-        for name, (spec, job) in list(self._running.items()):
-            if spec.host == box:
-                del self._running[name]
-                await self._end(spec, job)
-                self._watch(name, await self._start(name, spec))
+        for name, running in list(self._running.items()):
+            if running.spec.host == box:
+                await self._end(name)
+                self._watch(name, await self._start(name, running.spec))
 
     async def mark(self) -> dict[str, dict[str, Any]]:
         """End a measurement of every link and delay box and begin the next; returns the counters by box name."""
         answers: dict[str, dict[str, Any]] = {}
-        for name, (spec, job) in self._running.items():
-            if not _is_ours(spec):
+        for name, running in self._running.items():
+            if not _is_ours(running.spec):
                 continue  # users' programs have no marks
-            answers[spec.host] = await self._ask(name, job, {"op": "mark"})
+            answers[running.spec.host] = await self._ask(name, running.job, {"op": "mark"})
         return answers
 
     async def admit(self, box: str, *, on: bool) -> None:
         """Let a box's program take new connections, or none. Raises LabError."""
-        for name, (spec, job) in list(self._running.items()):
-            if spec.host == box:
-                await self._ask(name, job, {"op": "set", "admit": on})
+        for name, running in list(self._running.items()):
+            if running.spec.host == box:
+                await self._ask(name, running.job, {"op": "set", "admit": on})
 
     async def set_link(self, box: str, request: dict[str, Any]) -> None:
         """Change a running link. Raises LabError if it refuses."""
         name = f"link-{box}"
         if name not in self._running:
             raise LabError(f"{name} is not running")
-        self._moved_on.add(name)
-        await self._ask(name, self._running[name][1], request)
+        self._running[name].moved_on = True
+        await self._ask(name, self._running[name].job, request)
 
     async def _ask(self, name: str, job: Job, request: dict[str, Any]) -> dict[str, Any]:
         """Send a request, and return the answer. Raises LabError if there is none, or a refusal."""
@@ -171,21 +193,21 @@ class Services:
     async def start_traces(self) -> tuple[str, ...]:
         """Make every link that follows a trace begin it now; returns the boxes. :meth:`reconcile` can restart them."""
         begun: list[str] = []
-        for name, (spec, job) in self._running.items():
-            if _follows_trace(spec):
+        for running in self._running.values():
+            if _follows_trace(running.spec):
                 number, self._next_id = self._next_id, self._next_id + 1
-                self._moved_on.add(name)
-                await job.send({"op": "trace-start", "id": number})
-                begun.append(spec.host)
+                running.moved_on = True
+                await running.job.send({"op": "trace-start", "id": number})
+                begun.append(running.spec.host)
         return tuple(begun)
 
     async def stop(self) -> None:
         """Stop all services; errors are ignored."""
         for watcher in self._watchers:
             watcher.cancel()
-        for spec, job in self._running.values():
+        for name, running in list(self._running.items()):
             with contextlib.suppress(LabError):
-                await (self._end(spec, job) if spec.stop else job.stop(1.0))
+                await (self._end(name) if running.spec.stop else running.job.stop(1.0))
         self._running.clear()
 
     async def _start(self, name: str, spec: JobSpec) -> Job:
@@ -204,11 +226,13 @@ class Services:
         )
         if ours:
             await job.ready()
-        self._running[name] = (spec, job)
+        self._running[name] = _Running(spec, job, spec.limits)
         return job
 
-    async def _end(self, spec: JobSpec, job: Job) -> None:
+    async def _end(self, name: str) -> None:
         """Stop a program by its stop command if it has one, then by SIGTERM, then by SIGKILL."""
+        running = self._running.pop(name)  # before it ends, so that its watcher does not report a failure
+        spec, job = running.spec, running.job
         if spec.stop:
             asked = await self._platform.machine(spec.host).start_job(
                 f"stop-{spec.name}", spec.stop, privileges=spec.privileges, directory=self._platform.lab_folder
@@ -217,8 +241,10 @@ class Services:
                 async with asyncio.timeout(_STOP_TIMEOUT_S):
                     await asyncio.gather(asked.wait(), job.wait())
             await asked.stop(0)
+        running_until_now = job.exit is None
         await job.stop(1.0)
-        await job.wait()
+        if (await job.wait()).code and running_until_now and _is_ours(spec):
+            self._events.publish(Note(f"{name} did not end as it should: {job.exit_text()}"))
 
     def _watch(self, name: str, job: Job) -> None:
         """Report a service that ends unexpectedly."""
@@ -228,11 +254,11 @@ class Services:
 
     async def _report_end(self, name: str, job: Job) -> None:
         await job.wait()
-        spec, running = self._running.get(name, (None, None))
-        if spec and running is job:
+        running = self._running.get(name)
+        if running and running.job is job:
             exceeded = job.exit and job.exit.exceeded
-            limits = " and ".join(spec.limits.follow_from) if exceeded else ""
-            why = f"; the limit follows from {limits} of {spec.host}" if limits else ""
+            limits = " and ".join(running.limits.follow_from) if exceeded else ""
+            why = f"; the limit follows from {limits} of {running.spec.host}" if limits else ""
             self._on_failure(f"{name} ended unexpectedly: {job.exit_text()}{why}")
 
     def _publish_output(self, job: str, line: str) -> None:
@@ -253,6 +279,22 @@ class Services:
 
 def _services_of(plan: Plan | None) -> dict[str, JobSpec]:
     return {spec.name: spec for spec in (plan.jobs if plan else ()) if spec.phase is Phase.SERVICE}
+
+
+def _change(running: _Running, spec: JobSpec, *, restart_traces: bool, idle: bool) -> str:
+    """What becomes of a program in a plan; empty: it stays as it is. ``idle``: no packet passes it meanwhile."""
+    if running.spec == spec:
+        return "it is no longer as it began" if restart_traces and running.moved_on else ""
+    if idle:
+        return "its program begins again, with other settings"
+    lost = "packets and connections in it are lost"
+    if restart_traces:
+        return f"its program begins again, with other settings; {lost}"
+    try:
+        requests = running_changes(running.spec, spec, running.limits, moved_on=running.moved_on)
+    except PlanError as error:
+        return f"its program begins again, as it does not take other settings ({error}) while it runs; {lost}"
+    return "its program takes the other settings while it runs" if requests else ""
 
 
 def _is_ours(spec: JobSpec) -> bool:

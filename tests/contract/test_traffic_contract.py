@@ -16,7 +16,7 @@ from atoll_controller.planner.job_plan import jobs
 from atoll_controller.planner.planner import make_plan
 from atoll_controller.planner.traffic_jobs import with_quiet_jobs
 from atoll_core.description.loader import load_experiment
-from atoll_core.units import Rate
+from atoll_core.units import Rate, Size
 
 TOPICS = ("serve", "load", "transfer", "ping", "capture")
 
@@ -108,15 +108,16 @@ def test_what_udp_came_to_is_read_from_the_last_words_of_both_ends(project: Path
     said = {end: examples(project, "udp", end)[-1] for end in ("send", "receive")}
     for end, words in said.items():
         (tmp_path / f"udp-{end}.out").write_text(json.dumps(words) + "\n")
-    found = udp_figures(asked, 1.0, tmp_path)
+    found = udp_figures(Size(1500), asked, 60.0, tmp_path)
     assert (found["sent_packets"], found["received_packets"], found["lost_packets"]) == (2, 5, -3)
     assert (found["jitter_ms"], found["reordered_packets"], found["flows_completed"]) == (0.0, 1, 1)
-    assert found["sent_mbit_s"] == 0.024
+    assert (found["sent_mbit_s"], found["tolerance_bit_s"]) == (0.0004, 200)
     assert list(judge_udp(found)) == [
-        grave(FindingCode.UDP_RATE, "UDP was sent at 0.024 Mbit/s, asked for 0.008 Mbit/s ± 1%")
+        grave(FindingCode.UDP_RATE, "UDP was sent at 0.0004 Mbit/s, asked for 0.008 Mbit/s ± 2.5%")
     ]
-    assert list(judge_udp({**found, "sent_mbit_s": 0.00799})) == []
-    assert udp_figures(asked, 1.0, tmp_path / "nothing")["sent_mbit_s"] is None
+    assert list(judge_udp({**found, "sent_mbit_s": 0.00781})) == []
+    nothing = udp_figures(Size(1500), Rate(10**9), 60.0, tmp_path / "nothing")
+    assert (nothing["sent_mbit_s"], nothing["tolerance_bit_s"]) == (None, 10**7)
 
 
 @pytest.mark.parametrize("topic", [*TOPICS, "udp"])

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Settings of PEPs changed under traffic: ``python -m tests.guests.box_settings_guest``, in virtual time.
+"""Settings of PEPs and links changed under traffic: ``python -m tests.guests.box_settings_guest``, in virtual time.
 
 Prints the pings that were lost, and the fates of connections, as one JSON object.
 """
@@ -15,14 +15,18 @@ from typing import Any
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import LabError
 from atoll_core.events.events import SwapEvent
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.experiment import Experiment, LinkDirection
+from atoll_core.plan.plan import Backend
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK
+from atoll_core.units import Duration, Rate, Size
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.testbed import Testbed
 from tests.guests.connections_guest import Pair
 
 EXAMPLE = Path(__file__).resolve().parents[2] / "examples" / "pep-both.yaml"
 WHOLE, WITHOUT = ("tap-w", "pep-w", "sat", "pep-i", "tap-i"), ("tap-w", "sat", "pep-i", "tap-i")
+LINKS = [("12 Mbit/s", "200 ms", "60 kB"), ("20 Mbit/s", "280 ms", "200 kB")]
+"""Rates, delays and queues of both directions, one after the other."""
 _PING_EVERY_NS = 5_000_000
 
 
@@ -33,7 +37,7 @@ class Trial:
         self._testbed = testbed
         self._experiment = experiment
 
-    async def to(self, connections: str = "reset", hops: tuple[str, ...] = WHOLE, **changed: Any) -> list[str]:
+    async def to(self, connections: str = "reset", *, hops: tuple[str, ...] = WHOLE, **changed: Any) -> list[str]:
         """Apply another chain, or other settings of pep-w; returns what was done to connections."""
         experiment = self._experiment
         boxes = tuple(
@@ -48,21 +52,63 @@ class Trial:
         self._experiment = new
         return [event.details["how"] for event in events if event.state == "connections"]
 
+    async def link_to(self, backend: Backend, *versions: LinkDirection) -> list[str]:
+        """Apply other settings of the link, one after the other, the last ones together with another chain."""
+        said: list[str] = []
+        for version in versions:
+            link = replace(self._experiment.links[0], to_island=version, to_world=version)
+            hops = WITHOUT if version is versions[-1] else self._experiment.chain.hops
+            chain = replace(self._experiment.chain, hops=hops)
+            new = replace(self._experiment, links=(link,), chain=chain, seed=self._experiment.seed + 1)
+            _, changes = await self._testbed.apply(new, backend, dry_run=True)
+            said += [str(change) for change in changes if change.kind == "box"]
+            await self._testbed.apply(new, backend)
+            self._experiment = new
+        return said
+
+    async def links(self, backend: Backend) -> dict[str, Any]:
+        """Pings while the link changes, and what the dry runs say."""
+        await self._testbed.apply(self._experiment, backend, at_once=True)
+        way = self._experiment.links[0].to_world
+        versions = [
+            replace(way, rate=Rate.parse(rate), delay=Duration.parse(delay), queue=Size.parse(queue))
+            for rate, delay, queue in LINKS
+        ]
+        said: list[str] = []
+
+        async def work() -> None:
+            said.extend(await self.link_to(backend, *versions))
+
+        return {**await self._pinged(work()), "said": said}
+
     async def run(self) -> dict[str, Any]:
         """One change after the other."""
         found: dict[str, Any] = {}
-        await self._testbed.apply(self._experiment)
+        first = self._experiment
+        for backend in Backend:
+            found[f"link on {backend.value}"] = await self.links(backend)
+            self._experiment = first
+        await self._testbed.apply(first, at_once=True)
         found["pings"] = await self._pinged(self.to(world_initial_window=30))
         pair = await asyncio.to_thread(Pair, self._testbed)
+        times = {"silence": 60, "handshake": 30, "flush": 5, "learned_for": 60}
+        limits: dict[str, Any] = {name: seconds * 10**9 for name, seconds in times.items()}
+        found["limits"] = await self.to("wait:20 s", **limits, pending_max=100, accept="early")
+        try:
+            found["it goes on"] = await asyncio.to_thread(pair.echoes)
+        except OSError as error:
+            found["it goes on"] = str(error)
+        pair.close()
+        pair = await asyncio.to_thread(Pair, self._testbed)
         began = time.monotonic()
-        leaving = asyncio.create_task(self.to("wait:20 s", silence=60 * 10**9))
+        leaving = asyncio.create_task(self.to("wait:20 s", island_window=10**6))
         await asyncio.sleep(4)
         found["while it waits"] = await asyncio.to_thread(pair.echoes)
         pair.close()
         found["wait"] = await leaving
         found["waited_s"] = time.monotonic() - began
         pair = await asyncio.to_thread(Pair, self._testbed)
-        leaving = asyncio.create_task(self.to("wait:20 s", WITHOUT))
+        leaving = asyncio.create_task(self.to("wait:20 s", hops=WITHOUT))
         await asyncio.sleep(4)
         other: list[Pair] = []
         thread = threading.Thread(target=lambda: other.append(Pair(self._testbed, port=7001, limit_s=30)))

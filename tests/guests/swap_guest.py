@@ -70,7 +70,7 @@ class Options:
     instead of random chains. ``latencies``: the latency classes of servers with each of these chains. ``share``: of the
     UDP streams' rates. ``twin``: each switch is a twin of this hardware. ``detours``: only swaps that pass versions in
     between; else none of them. ``experiment``: the file to begin with. ``boxes``: swaps between random chains of coders
-    and PEPs, with other settings of these and other latencies.
+    and PEPs, with other settings of these and of the link, and other latencies.
     """
 
     swaps: int
@@ -139,11 +139,12 @@ class Trial:
             if not self._options.boxes and (len(planned.parts) > 1) is not self._options.detours:
                 refused += not self._options.detours
                 continue
-            held_ns = max(held_ns, *(longest_residence_ns(testbed.network, each) for each in planned.versions))
+            held_ns = max(held_ns, *(_held_ns(testbed.network, each) for each in (experiment, *planned.versions)))
             lags_s = self._lag(len(versions))
             passed = [version.chain.hops for version in planned.versions[1:]]
             subjects = [part.subject for part in planned.parts]
             announced: dict[str, Any] = {
+                "link changes": new.links != experiment.links,
                 "moved": planned.moved,
                 "renewed": [part.renewed for part in planned.parts],
                 "uncoded": [part.uncoded for part in planned.parts],
@@ -353,6 +354,12 @@ class Trial:
         words = [*self._testbed.lab.enter(), *argv]
         asked = await asyncio.create_subprocess_exec(*words, stdout=asyncio.subprocess.PIPE)
         return (await asked.communicate())[0].decode()
+
+
+def _held_ns(network: Network, experiment: Experiment) -> int:
+    """The longest time in boxes and in the queues of links."""
+    ways = [way for link in experiment.links for way in (link.to_island, link.to_world)]
+    return longest_residence_ns(network, experiment) + max(way.full_queue.ns for way in ways)
 
 
 def layout(testbed: Testbed) -> Layout:

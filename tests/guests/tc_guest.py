@@ -6,10 +6,14 @@
 
 import ctypes
 import json
+import os
+import shutil
 import struct
 import subprocess
 import time
 from dataclasses import replace
+from pathlib import Path
+from tempfile import mkdtemp
 from typing import Any
 
 from atoll_core.experiment.experiment import Bernoulli, Counted, Jitter, JitterShape, Link, LinkDirection, Where
@@ -68,7 +72,7 @@ def change() -> dict[str, Any]:
     """The lines that give the running link ``LINK`` the delay of ``LATER``."""
     settings = link_settings(chain_box(), LATER, VIRTUAL_SLACK)
     (delay,) = [each for each in settings.commands if isinstance(each, Qdisc) and each.dev == "sat-i"]
-    return {"tc": [replace(delay, command="change").line], "expect": [delay.expected], **settings.counters}
+    return {"tc": [delay.line.replace("qdisc add", "qdisc change")], "expect": [delay.expected], **settings.counters}
 
 
 def impaired_results() -> dict[str, Any]:
@@ -115,6 +119,36 @@ def refused(config: dict[str, Any]) -> dict[str, Any]:
     return {"status": done.returncode, "said": done.stderr, "left": left_behind()}
 
 
+def undo_results() -> dict[str, Any]:
+    """How boxes end whose `tc` fails to undo once, and as often as it is tried; and the boxes after that."""
+    tools, config = Path(mkdtemp()), link_settings(chain_box(), LINK, VIRTUAL_SLACK).config
+    failures = tools / "failures"
+    script = f"""#!/bin/sh
+n=$(cat {failures})
+if [ "$1" = -force ] && [ "$n" -gt 0 ]; then echo $((n - 1)) >{failures}; echo "Cannot allocate memory" >&2; exit 1; fi
+exec {shutil.which("tc")} "$@"
+"""
+    (tools / "tc").write_text(script)
+    (tools / "tc").chmod(0o755)
+    path = os.environ["PATH"]
+    os.environ["PATH"] = f"{tools}:{path}"
+    found: dict[str, Any] = {}
+    try:
+        for case, before, at_the_end in (("once", 0, 1), ("always", 0, 3), ("next", 3, 0), ("after", 0, 0)):
+            failures.write_text(f"{before}\n")
+            argv, pipe = ["ip", "netns", "exec", "box", str(find_binary()), "tc"], subprocess.PIPE
+            with subprocess.Popen(argv, stdin=pipe, stdout=pipe, stderr=pipe, text=True) as box:
+                print(json.dumps(config), file=box.stdin, flush=True)
+                if not before:
+                    line_of(box, "ready")
+                failures.write_text(f"{before or at_the_end}\n")
+                _, said = box.communicate(timeout=ANSWER_S)
+            found[case] = {"status": box.returncode, "said": said, "left": left_behind()}
+    finally:
+        os.environ["PATH"] = path
+    return found
+
+
 def unanswered() -> str:
     """The error of a request without an id, which no box answers."""
     try:
@@ -136,7 +170,7 @@ def main() -> None:
     furnish()
     machine = subprocess.run([ATOLL, "check", "--machine", "--json"], capture_output=True, text=True, check=False)
     found: dict[str, Any] = {"link": link_results(), "impaired": impaired_results(), "delay": delay_results()}
-    found |= {"refusals": refusal_results(), "unanswered": unanswered()}
+    found |= {"refusals": refusal_results(), "unanswered": unanswered(), "undo": undo_results()}
     print(json.dumps({**found, "machine": json.loads(machine.stdout)["machine"]}))
 
 

@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Every setting of every description is shown exactly once: among those that are alike, or among those that are not."""
 
+import json
 import re
+import shutil
 from collections.abc import Iterator
 from functools import cache
 from pathlib import Path
@@ -15,6 +17,9 @@ from ruamel.yaml import YAML
 from atoll_core.codec import to_json
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.setting_texts import settings_table
+from atoll_core.lab.network import Network
 from atoll_studies.results.similarity import Likeness, likeness
 
 ROOT = Path(__file__).parents[2]
@@ -24,7 +29,7 @@ ELSEWHERE = ("name", "lab", "seed", "chain", "branches")
 """Settings that are shown among the origins."""
 
 AS_LISTS = ("changes",)
-"""Settings whose parts are numbered."""
+"""Settings whose parts are no settings."""
 
 OTHERS = {
     "duration": "77 s",
@@ -36,7 +41,7 @@ OTHERS = {
     "links.sat.counts": "ethernet",
     "latency.w1": "rtt-90",
     "traffic.channels": "13",
-    "traffic.flow_sizes": "2 MB",
+    "traffic.flow_sizes": "4 MB",
     "transfer.size": "3 MB",
     "transfer.start": "3 s",
     "ping.interval": "70 ms",
@@ -116,7 +121,7 @@ def test_what_was_set_is_unlike_with_its_value_and_nothing_else_is(path: Path, n
     found = likeness([manifest(path), other])
     holds(found, [path])
     unlike = {each.key: each.texts[1] for each in found.described if not each.alike}
-    assert {re.sub(r"^changes\.\d+\.", "", key) for key in unlike} == {_row(name, unlike) for name in names}
+    assert unlike.keys() == {_row(name, unlike) for name in names}
     for name in names & unlike.keys():
         assert unlike[name] == OTHERS[name]
 
@@ -130,8 +135,9 @@ def _row(name: str, rows: dict[str, str]) -> str:
 @pytest.mark.parametrize(
     ("place", "value", "row"),
     [
-        (("hosts", "w1", "ip"), "10.10.0.99", "lab.hosts.w1.address"),
-        (("trunks", 0, "rate"), "100 Mbit/s", "lab.trunks.sw-w1/24-sw-c/1.rate"),
+        (("hosts", "w1", "ip"), "10.10.0.99", "lab.hosts.w1.ip"),
+        (("trunks", 0, "rate"), "100 Mbit/s", "lab.trunks"),
+        (("taps", "tap-w", "direction"), "to_island", "lab.taps.tap-w.direction"),
         (("delay_boxes", "delay", "classes", "rtt-5", "rtt"), "6 ms", "lab.delay_boxes.delay.classes.rtt-5.rtt"),
     ],
 )
@@ -148,4 +154,64 @@ def test_what_was_changed_in_the_lab_is_unlike_and_nothing_else_is(
     yaml.dump(lab, tmp_path / "lab.yaml")
     yaml.dump({**written(geo), "lab": "lab.yaml"}, tmp_path / "geo.yaml")
     found = likeness([manifest(geo), manifest(tmp_path / "geo.yaml")])
-    assert {each.key: each.texts[1] for each in found.described if not each.alike} == {row: value}
+    unlike = {each.key: each.texts[1] for each in found.described if not each.alike}
+    assert list(unlike) == [row]
+    assert value in unlike[row]
+
+
+def rows_of(network: Network, experiment: Experiment) -> tuple[str, ...]:
+    """Every setting of a description and of its lab, as --set takes it."""
+    own, lab = settings_table("", [experiment.described(network)]), settings_table("lab", [network.described])
+    return tuple(f"{each.key}={each.texts[0]}" for each in (*own, *lab))
+
+
+@pytest.mark.parametrize("path", SHIPPED, ids=lambda path: path.stem)
+def test_rows_of_settings_are_what_set_takes(path: Path) -> None:
+    described = load_experiment(path)
+    assert load_experiment(path, rows_of(*described)) == described
+
+
+RICH = {path.stem: path for path in (ROOT / "tests/data/rich-settings").glob("*.txt")}
+"""Settings of shipped experiments, one a line, so that they have every key of experiments and labs."""
+
+
+def rich(folder: Path, name: str) -> tuple[Path, tuple[str, ...]]:
+    """A shipped experiment next to the files that its settings name, and these settings."""
+    if not folder.joinpath("traces").exists():
+        shutil.copytree(ROOT / "examples/traces", folder / "traces")
+        (folder / "traces/sizes.csv").write_text("size_bytes\n300\n2000\n")
+        (folder / "traces/lost.txt").write_text("0\n1\n")
+    path, text = folder / f"{name}.yaml", (ROOT / f"examples/{name}.yaml").read_text(encoding="utf-8")
+    path.write_text(re.sub(r"(?m)^lab: ", f"lab: {ROOT}/examples/", text), encoding="utf-8")
+    return path, tuple(RICH[name].read_text(encoding="utf-8").splitlines())
+
+
+@pytest.mark.parametrize("name", RICH)
+def test_every_row_alone_changes_nothing_and_all_rows_make_the_description(name: str, tmp_path: Path) -> None:
+    path, given = rich(tmp_path, name)
+    described = load_experiment(path, given)
+    plain = set(rows_of(*load_experiment(path)))
+    rows = rows_of(*described)
+    assert load_experiment(path, rows) == described
+    for row in rows:
+        if row not in plain:
+            assert load_experiment(path, (*given, row)) == described, row
+
+
+def test_every_key_of_a_description_is_in_a_row(tmp_path: Path) -> None:
+    rows = [row for name in RICH for row in rows_of(*load_experiment(*rich(tmp_path, name)))]
+    keys = {key for row in rows for key in (*row.partition("=")[0].split("."), *re.findall(r"(\w+): ", row))}
+    known = {key for file in ("experiment", "lab") for key in properties(json.loads(schema(file)))}
+    assert known - keys == set()
+
+
+def schema(name: str) -> str:
+    return (ROOT / f"core/atoll_core/schemas/{name}.schema.json").read_text(encoding="utf-8")
+
+
+def properties(schema: Any) -> Iterator[str]:
+    """The keys that a JSON Schema describes."""
+    parts = schema.values() if isinstance(schema, dict) else schema if isinstance(schema, list) else ()
+    yield from schema.get("properties", ()) if isinstance(schema, dict) else ()
+    for part in parts:
+        yield from properties(part)

@@ -170,9 +170,15 @@ def test_chains_latencies_and_settings_of_coders_and_peps_change_while_no_packet
 
 
 def _begin_again(network: Network, old: Experiment, new: Experiment) -> set[str]:
-    """The boxes whose programs have another configuration, by both plans."""
-    before, after = ({job.name: job for job in jobs(network, each)} for each in (old, new))
-    return {job.host for name, job in before.items() if name in after and after[name] != job and "link" not in name}
+    """The boxes whose programs have another configuration, by both plans, but for limits that PEPs take as they run."""
+    before, after = ({job.name: job.config for job in jobs(network, each)} for each in (old, new))
+    found: set[str] = set()
+    for name, was in before.items():
+        now = after.get(name)
+        if was and now and name.startswith(("pep-", "coder-")):
+            taken = {"silence_ns", "pending_max"} if name.startswith("pep-") else set[str]()
+            found |= {name.split("-", 1)[1]} if any(was[key] != now.get(key) for key in was.keys() - taken) else set()
+    return found
 
 
 def _some(network: Network, draw: random.Random) -> list[tuple[PortRef, Frame]]:

@@ -76,6 +76,13 @@ def test_every_decision_that_sources_name_exists(project: Path) -> None:
     assert [name for name in named if not list(project.glob(f"{name}*"))] == []
 
 
+def test_a_decision_has_at_most_400_words(project: Path) -> None:
+    """Its measurements are in benchmarks/figures/decisions."""
+    words = {page.name: len(page.read_text(encoding="utf-8").split()) for page in project.glob("docs/decisions/0*.md")}
+    assert len(words) > 50
+    assert {name: number for name, number in words.items() if number > 400} == {}
+
+
 def test_the_index_has_every_page_once(project: Path) -> None:
     """docs/README.md links each page of docs/ in one line, which says what the page answers."""
     docs = project / "docs"

@@ -1,11 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Random chains, latencies and settings of boxes for swaps in a lab with a pair of coders and a pair of PEPs."""
+"""Random chains, latencies, settings of boxes and of the link, for swaps in a lab with a pair of coders and of PEPs."""
 
 from dataclasses import replace
 from random import Random
 from typing import Any
 
-from atoll_core.experiment.experiment import BoxConfiguration, Experiment
+from atoll_core.experiment.experiment import Bernoulli, BoxConfiguration, Experiment, LinkDirection
+from atoll_core.units import Duration, Rate, Size
 
 _PEPS, _CODERS = ("pep-w", "pep-i"), ("coder-w", "coder-i")
 _ORDER = ("tap-w", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-i")
@@ -14,7 +15,7 @@ _MS = 10**6
 
 
 def changed_experiment(draw: Random, experiment: Experiment) -> Experiment:
-    """The experiment with another chain, other settings of coders and PEPs, another latency; not always with each."""
+    """The experiment with another chain, latency, other settings of coders, PEPs and the link; not always with each."""
     used = {hop for hop in experiment.chain.hops if hop in (*_PEPS, *_CODERS)}
     if draw.random() < 0.7:
         used = {*_CODERS} if draw.random() < 0.7 else set[str]()
@@ -26,7 +27,23 @@ def changed_experiment(draw: Random, experiment: Experiment) -> Experiment:
         code = {"in_order_hold": hold_ns, "redundancy": draw.choice([0, 1, 3])}
     boxes = tuple(_changed_box(draw, each, code) for each in experiment.boxes)
     latency = (("w1", draw.choice(_CLASSES)),) if draw.random() < 0.5 else experiment.latency
-    return replace(experiment, chain=replace(experiment.chain, hops=hops), boxes=boxes, latency=latency)
+    links = experiment.links
+    if draw.random() < 0.5:
+        (sat,) = links
+        links = (replace(sat, to_island=_changed_way(draw, sat.to_island), to_world=_changed_way(draw, sat.to_world)),)
+    chain = replace(experiment.chain, hops=hops)
+    return replace(experiment, chain=chain, boxes=boxes, latency=latency, links=links)
+
+
+def _changed_way(draw: Random, way: LinkDirection) -> LinkDirection:
+    """A direction of a link with other settings that it takes while it runs."""
+    return replace(
+        way,
+        rate=Rate(draw.choice([20, 40]) * 10**6),
+        delay=Duration(draw.choice([100, 250, 280]) * _MS),
+        queue=Size(draw.choice([500_000, 1_000_000])),
+        loss=draw.choice([None, Bernoulli(0.02), Bernoulli(0.05)]),
+    )
 
 
 def _changed_box(draw: Random, box: BoxConfiguration, code: dict[str, Any]) -> BoxConfiguration:
@@ -38,7 +55,9 @@ def _changed_box(draw: Random, box: BoxConfiguration, code: dict[str, Any]) -> B
             changed |= {"small": draw.choice([0, 100]), "flush": draw.choice([50, 100, 500]) * _MS}
     elif box.box in _PEPS:
         if draw.random() < 0.3:
-            changed["silence"] = draw.choice([60, 120]) * 1000 * _MS
+            changed |= {"silence": draw.choice([60, 120]) * 1000 * _MS, "pending_max": draw.choice([100, 2000])}
+        if draw.random() < 0.3:
+            changed["island_window"] = draw.choice([None, 10**6])
         if draw.random() < 0.5:
             changed |= {"world_initial_window": draw.choice([None, 30]), "ecn": draw.choice([False, True])}
     return replace(box, settings=tuple({**dict(box.settings), **changed}.items()))

@@ -73,7 +73,7 @@ _REQUESTS: dict[str, list[Message]] = {
     "tc": [{"op": "mark"}, {"op": "set", "tc": [], "expect": [], "link": {}}, {"op": "trace-start"}],
     "pep": [
         {"op": "mark"},
-        {"op": "set", "mode": "early"},
+        {"op": "set", "mode": "early", "silence_ns": 60_000_000_000, "pending_max": 100},
         {"op": "reset", "pair": 0},
         {"op": "connections", "limit": 9},
     ],

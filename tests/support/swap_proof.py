@@ -17,6 +17,9 @@ from tests.guests.swap_guest import UDP_PORTS
 SWAPS = int(os.environ.get("ATOLL_SWAPS", "8"))
 """How many random ones each test makes: `make test-swaps` asks for a hundred."""
 
+SEED = int(os.environ.get("ATOLL_SEED", "1"))
+"""Of the random ones that change settings, too."""
+
 _HEADER, _RECORD = 24, 16
 _SHORTEST = 54
 _CODER_PORT, _CODER_BYTES = 49500, 36  # outer IPv4 and UDP, and the header of a packet as it was

@@ -179,22 +179,22 @@ class ChannelFlows:
     cut: int
     failed: int
     mean_bytes: float | None  # of the completed ones
+    failed_by: dict[str, int]  # failed ones by the name of the error, the most frequent first
 
 
 def channel_flows(tables: Tables) -> ChannelFlows:
     """Counts by outcome and the mean size of completed flows."""
     outcome = pl.col("outcome")
-    found = (
-        tables.scan("channel_flows")
-        .select(
-            completed=(outcome == "completed").sum(),
-            cut=(outcome == "cut").sum(),
-            failed=outcome.str.starts_with("failed").sum(),
-            mean_bytes=pl.col("size_bytes").filter(outcome == "completed").mean(),
-        )
-        .collect()
-    )
-    return ChannelFlows(**found.row(0, named=True))
+    rows = tables.scan("channel_flows")
+    found = rows.select(
+        completed=(outcome == "completed").sum(),
+        cut=(outcome == "cut").sum(),
+        failed=outcome.str.starts_with("failed").sum(),
+        mean_bytes=pl.col("size_bytes").filter(outcome == "completed").mean(),
+    ).collect()
+    errors = rows.filter(outcome.str.starts_with("failed:")).select(outcome.str.strip_prefix("failed:").value_counts())
+    by = errors.unnest("outcome").sort("count", "outcome", descending=[True, False]).collect()
+    return ChannelFlows(**found.row(0, named=True), failed_by=dict(by.iter_rows()))
 
 
 def concurrent_max(tables: Tables) -> int | None:

@@ -8,6 +8,7 @@ import polars as pl
 
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
+from atoll_analysis.tables.table_schemas import scan_table
 from atoll_core.description.link_trace import MOST_PACKETS
 from atoll_core.errors import RunError, UsageError
 
@@ -41,11 +42,6 @@ def fates_of_packets(run: RunDir, link: str | None = None) -> PacketFates:
     came = shown[box]["packets"]
     count = min(came, MOST_PACKETS)
     here = (pl.col("link") == box) & (pl.col("number") < count)
-    table = run.tables / "losses.parquet"
-    try:
-        numbers = pl.scan_parquet(table, glob=False).filter(here).select("number").collect()
-    except (pl.exceptions.PolarsError, OSError) as error:
-        why = str(error).splitlines()[0]
-        raise RunError(f"{table}: cannot be read ({why}); `atoll report {run.path}` makes it again") from None
+    numbers = scan_table(run.tables / "losses.parquet").filter(here).select("number").collect()
     lost = pl.Series(values=[False]).new_from_index(0, count).scatter(numbers["number"], values=True)
     return PacketFates(box, tuple(lost), came)

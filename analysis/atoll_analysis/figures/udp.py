@@ -1,22 +1,25 @@
 # SPDX-License-Identifier: Apache-2.0
 """UDP traffic: figures from the last reports of sender and receiver."""
 
+import math
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Any, TypedDict
+from typing import Any, NotRequired, TypedDict
 
 from atoll_analysis.run_directory.directory import read_json_lines
 from atoll_analysis.verdict.findings import Finding, FindingCode, grave
-from atoll_core.units import Rate
+from atoll_core.units import Rate, Size
 
 RATE_TOLERANCE = 0.01
-"""The sender keeps its rate within 1 %, or the run is not the one that was asked for."""
+"""The sender keeps its rate within 1 %, or a packet if that is more; else the run is not the one that was asked for."""
 
 
 class UdpFigures(TypedDict):
     """UDP towards the island; bytes are IP bytes. None: not reported."""
 
     rate_bit_s: int  # mean rate that the experiment asks for
+    # largest difference of the rate sent that is allowed: 1 %, or a packet in the time if that is more
+    tolerance_bit_s: NotRequired[int]
     sent_mbit_s: float | None  # rate sent, over the time that the experiment asks for
     received_mbit_s: float | None  # rate received, over the same time
     sent_packets: int | None  # packets sent
@@ -29,13 +32,14 @@ class UdpFigures(TypedDict):
     flows_completed: int | None  # flows completed; None: one constant stream, or not reported
 
 
-def udp_figures(asked: Rate, seconds: float, logs: Path) -> UdpFigures:
-    """Return the figures of UDP traffic that was sent for a number of seconds, at the rate asked for on average."""
+def udp_figures(packet: Size, asked: Rate, seconds: float, logs: Path) -> UdpFigures:
+    """Return the figures of UDP packets that were sent for a number of seconds, at the rate asked for on average."""
     sent, received = _done(logs / "udp-send.out"), _done(logs / "udp-receive.out")
     sent_packets, packets = sent.get("sent_packets"), received.get("packets")
     lost = sent_packets - packets if sent_packets is not None and packets is not None else None
     return UdpFigures(
         rate_bit_s=asked.bit_s,
+        tolerance_bit_s=math.ceil(max(RATE_TOLERANCE * asked.bit_s, 8 * packet.bytes / seconds)),
         sent_mbit_s=_mbit_s(sent.get("sent_bytes"), seconds),
         received_mbit_s=_mbit_s(received.get("bytes"), seconds),
         sent_packets=sent_packets,
@@ -54,10 +58,11 @@ def judge_udp(udp: UdpFigures | None) -> Iterator[Finding]:
     if udp is None:
         return
     sent, asked = udp["sent_mbit_s"], udp["rate_bit_s"] / 1e6
+    tolerance = udp.get("tolerance_bit_s", RATE_TOLERANCE * udp["rate_bit_s"]) / udp["rate_bit_s"]  # older: no key
     if sent is None:
         yield grave(FindingCode.UDP_UNREPORTED, "the UDP sender did not report how many bytes it sent")
-    elif abs(sent / asked - 1) > RATE_TOLERANCE:
-        text = f"UDP was sent at {sent:.3f} Mbit/s, asked for {asked:g} Mbit/s ± {RATE_TOLERANCE:.0%}"
+    elif abs(sent / asked - 1) > tolerance:
+        text = f"UDP was sent at {sent:.4g} Mbit/s, asked for {asked:g} Mbit/s ± {100 * tolerance:.3g}%"
         yield grave(FindingCode.UDP_RATE, text)
 
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.run_directory.atomic_files import Appender, plain_errors, replace_text, replacing
-from atoll_analysis.run_directory.file_record import damages, update_record, write_record
+from atoll_analysis.run_directory.file_record import damages, is_derived, update_record, write_record
 from atoll_analysis.run_directory.metrics_spool import SPOOL
 from atoll_analysis.run_directory.migrations import FORMAT, migrated, migrated_event
 from atoll_core.errors import RunDirError, RunError
@@ -80,8 +80,7 @@ class RunDir:
     def open(cls, path: Path, *, inside: bool = False, damaged: bool = False) -> "RunDir":
         """The run at ``path``. Raises RunDirError when it is not one, or of a newer format.
 
-        Also raised, with a line for each file, if files are missing or of another size than when the run ended, unless
-        ``damaged`` allows it.
+        Also raised, with a line for each file, if files are missing or have changed, unless ``damaged`` allows it.
         """
         run = cls(path, inside=inside)
         if not damaged and (found := run.damages()):
@@ -116,28 +115,32 @@ class RunDir:
         return None
 
     def record_files(self) -> None:
-        """Record size and hash of each file of the finished run. Raises RunError."""
+        """Record each file of the run, which has ended, so that damages are noticed. Raises RunError."""
         write_record(self.path)
 
     def damages(self, *, contents: bool = False) -> dict[Path, str]:
-        """A line for each recorded file that is missing, of another size or, with ``contents``, has other contents."""
-        return {
-            self.path / file: f"{self.path / file} {wrong}; copy it from a whole copy of the run"
-            for file, wrong in damages(self.path, contents=contents).items()
-        }
+        """A line for each recorded file that is missing or has changed; see :func:`damages` there for ``contents``."""
+        found: dict[Path, str] = {}
+        for file, wrong in damages(self.path, contents=contents).items():
+            copy, again = "copy it from a whole copy of the run", f"`atoll report {self.path}` makes it again"
+            found[self.path / file] = f"{self.path / file} {wrong}; {again if is_derived(file) else copy}"
+        return found
 
     def written_lately(self) -> bool:
         """Whether a file that a run in progress writes to was written within ``ABANDONED_S``."""
         latest_s = max(_modified_s(self.path / file) for file in _GROWING)
         return latest_s > time.time() - ABANDONED_S
 
-    def compress_captures(self) -> tuple[Path, ...]:
+    def compress_captures(self) -> None:
         """Turn every captures/*.pcap into *.pcap.zst; a capture cut by a kill stays as usable as it was.
 
         Raises RunError (disk full, say): the captures that did not fit are left uncompressed.
         """
+        captures = sorted(self.captures.glob("*.pcap"))
         with ThreadPoolExecutor(max_workers=2) as pool:  # zstandard leaves the interpreter's lock to others meanwhile
-            return tuple(pool.map(_compress, sorted(self.captures.glob("*.pcap"))))
+            for capture, compressed in zip(captures, pool.map(_compress, captures), strict=True):
+                update_record(self.path, *([str(path.relative_to(self.path))] for path in (compressed, capture)))
+                capture.unlink(missing_ok=True)  # another report of the same run may have been as fast
 
     # Manifest
 
@@ -216,6 +219,7 @@ class RunDir:
     def write_summary(self, summary: dict[str, Any]) -> None:
         """Replace summary.json at once. Raises RunError."""
         replace_text(self.path / "summary.json", json.dumps(summary, indent=1) + "\n")
+        update_record(self.path, ["summary.json"])
 
     def summary(self) -> dict[str, Any]:
         """The summary that the analysis wrote. Raises RunError if there is none."""
@@ -272,11 +276,10 @@ def _make_first_free(parent: Path, stamp: str) -> Path:
 
 
 def _compress(capture: Path) -> Path:
-    """Replace ``x.pcap`` by ``x.pcap.zst``; returns the new path. Raises RunError, the original untouched."""
+    """Make ``x.pcap.zst`` of ``x.pcap``; returns its path. Raises RunError."""
     import zstandard
 
     compressed = capture.with_name(f"{capture.name}.zst")
     with replacing(compressed) as temporary, capture.open("rb") as source, temporary.open("wb") as sink:
         zstandard.ZstdCompressor(level=_ZSTD_LEVEL, write_checksum=True).copy_stream(source, sink)
-    capture.unlink(missing_ok=True)  # another report of the same run may have been as fast
     return compressed

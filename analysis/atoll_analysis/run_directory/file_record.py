@@ -1,9 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The record of a finished run's files: the size and SHA-256 of each, in files.json (docs/contracts.md)."""
+"""The record of a run's files: size, time of modification and SHA-256 of each, in files.json (docs/contracts.md)."""
 
 import hashlib
 import json
-from collections.abc import Iterable
+from collections.abc import Collection, Iterator
+from functools import lru_cache
 from pathlib import Path
 from typing import Any, cast
 
@@ -11,53 +12,84 @@ from atoll_analysis.run_directory.atomic_files import plain_errors, replace_text
 
 RECORD = "files.json"
 
-_DERIVED = frozenset({RECORD, "summary.json", "report.html", "attempt.json", "tables"})
-"""Files and folders that are made again, or later."""
+DERIVED = ("summary.json", "tables")
+"""Files and folders that the analysis makes, and can make again."""
+
+_LATER = frozenset({RECORD, "report.html", "attempt.json"})
+"""Files that are written later, and from which no figure is read."""
+
+_UNREADABLE = (OSError, ValueError, LookupError, TypeError, AttributeError)
+"""Errors of reading a record that is damaged itself."""
 
 
 def write_record(run: Path) -> None:
-    """Record all files of a run but the derived ones. Raises RunError."""
-    files = sorted(path.relative_to(run) for path in run.rglob("*") if path.is_file())
-    _write(run, {str(file): _fact(run / file) for file in files if file.parts[0] not in _DERIVED})
+    """Record all files of a run. Raises RunError."""
+    _write(run, {file: _fact(run / file) for file in _files(run, run) if file not in _LATER})
 
 
-def update_record(run: Path, changed: Iterable[str], removed: Iterable[str] = ()) -> None:
-    """Record some files again and forget others; does nothing if the run has no record. Raises RunError."""
-    if (recorded := read_record(run)) is not None:
-        kept = {file: fact for file, fact in recorded.items() if file not in set(removed)}
-        _write(run, kept | {file: _fact(run / file) for file in changed})
+def update_record(run: Path, changed: Collection[str] = (), removed: Collection[str] = ()) -> None:
+    """Forget the files, or those of the folders, ``removed``, and record those of ``changed`` again. Raises RunError.
 
-
-def read_record(run: Path) -> dict[str, Any] | None:
-    """The facts of each file by its path in the run; None without a record: an older run, or one that did not finish.
-
-    Raises ValueError or OSError for a record that cannot be read.
+    Does nothing if the run has no record, or one that is damaged, which :func:`damages` reports.
     """
     try:
-        return cast("dict[str, Any]", json.loads((run / RECORD).read_text(encoding="utf-8"))["files"])
-    except FileNotFoundError:
-        return None
+        recorded = _read(run)
+    except _UNREADABLE:
+        return
+    if recorded:
+        kept = {file: fact for file, fact in recorded.items() if not _is_among(file, removed)}
+        _write(run, kept | {file: _fact(run / file) for each in changed for file in _files(run, run / each)})
+
+
+def is_derived(file: str) -> bool:
+    """Whether the analysis makes a file of a run, given by its path in it."""
+    return _is_among(file, DERIVED)
 
 
 def damages(run: Path, *, contents: bool = False) -> dict[str, str]:
-    """What is wrong with the recorded files of a run, by path in it. ``contents``: compare hashes, not only sizes."""
+    """What is wrong with the recorded files of a run, by path in it; nothing of a run without a record.
+
+    Contents are compared of files that were modified since they were recorded, with ``contents`` of all.
+    """
     try:
-        recorded = read_record(run) or {}
         return {
-            file: wrong for file, fact in recorded.items() if (wrong := _damage(run / file, fact, contents=contents))
+            file: wrong for file, fact in _read(run).items() if (wrong := _damage(run / file, fact, contents=contents))
         }
-    except (OSError, ValueError, LookupError, TypeError, AttributeError) as error:
+    except _UNREADABLE as error:
         return {RECORD: f"cannot be read ({error!r})"}
 
 
 def _damage(path: Path, fact: dict[str, Any], *, contents: bool) -> str | None:
     try:
-        size = path.stat().st_size
+        now = path.stat()
+        if now.st_size != fact["bytes"]:
+            return f"has {now.st_size} bytes, but {fact['bytes']} when it was recorded"
+        if not contents and now.st_mtime_ns == fact.get("modified_ns"):
+            return None
+        return None if _sha256(path, now.st_mtime_ns) == fact["sha256"] else "has changed since it was recorded"
     except FileNotFoundError:
         return "is missing"
-    if size != fact["bytes"]:
-        return f"has {size} bytes, but {fact['bytes']} when the run ended"
-    return "has changed since the run ended" if contents and _sha256(path) != fact["sha256"] else None
+    except OSError as error:
+        return f"cannot be read ({error.strerror})"
+
+
+def _is_among(file: str, places: Collection[str]) -> bool:
+    return file in places or file.partition("/")[0] in places
+
+
+def _files(run: Path, place: Path) -> Iterator[str]:
+    """Yield the paths in ``run`` of a file, or of all files of a folder."""
+    for path in sorted(place.rglob("*")) if place.is_dir() else [place]:
+        if path.is_file():
+            yield str(path.relative_to(run))
+
+
+def _read(run: Path) -> dict[str, Any]:
+    """The facts of each file by its path in the run; none of a run without a record: an older one, or a killed one."""
+    try:
+        return cast("dict[str, Any]", json.loads((run / RECORD).read_text(encoding="utf-8"))["files"])
+    except FileNotFoundError:
+        return {}
 
 
 def _write(run: Path, files: dict[str, Any]) -> None:
@@ -66,9 +98,11 @@ def _write(run: Path, files: dict[str, Any]) -> None:
 
 def _fact(path: Path) -> dict[str, Any]:
     with plain_errors(path):
-        return {"bytes": path.stat().st_size, "sha256": _sha256(path)}
+        now = path.stat()
+        return {"bytes": now.st_size, "modified_ns": now.st_mtime_ns, "sha256": _sha256(path, now.st_mtime_ns)}
 
 
-def _sha256(path: Path) -> str:
+@lru_cache(maxsize=4096)  # a listing or a study opens each run several times
+def _sha256(path: Path, modified_ns: int) -> str:  # noqa: ARG001 - a key of the cache
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

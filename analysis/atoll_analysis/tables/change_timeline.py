@@ -6,8 +6,9 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from atoll_core.experiment.experiment import Experiment, SteeringVersion, version_differences
+from atoll_core.experiment.experiment import Experiment, SteeringVersion
 from atoll_core.experiment.link_over_time import LinkOverTime, link_over_time
+from atoll_core.experiment.setting_texts import version_differences
 
 RecordedEvent = Mapping[str, Any]
 

@@ -8,11 +8,13 @@ before it. ``to_island``: true for packets to the island's prefix. Bytes are IP 
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from pathlib import Path
 
 import polars as pl
 
 from atoll_analysis.tables.box_counters import CAUSES
 from atoll_analysis.tables.packet_records import SCHEMA
+from atoll_core.errors import RunDirError
 
 DataType = type[pl.DataType]
 
@@ -282,3 +284,15 @@ TABLES: Mapping[str, TableSchema] = {
 def schema_of(name: str) -> TableSchema:
     """Return the schema of a table by the name of its file (``throughput``, ``packets-island``)."""
     return TABLES["packets-<capture>" if name.startswith("packets-") else name]
+
+
+def scan_table(path: Path) -> pl.LazyFrame:
+    """Return a table of a stored run, lazily. Raises RunDirError if it is missing or cannot be read."""
+    table = pl.scan_parquet(path, glob=False)
+    try:
+        table.collect_schema()
+    except (pl.exceptions.PolarsError, OSError) as error:
+        read = f"cannot be read ({str(error).splitlines()[0]})"
+        why = read if path.exists() else "there is no such table"
+        raise RunDirError(f"{path}: {why}; `atoll report {path.parent.parent}` makes it again") from None
+    return table

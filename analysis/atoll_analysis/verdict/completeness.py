@@ -1,7 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
 """Completeness of a measurement: flows of every client and server, pings, the transfer."""
 
+import errno
 import math
+import os
 from collections.abc import Iterator
 
 from atoll_analysis.summary import Summary
@@ -15,9 +17,10 @@ from atoll_analysis.verdict.silence import (
     judged,
 )
 from atoll_core.experiment.experiment import USUAL_LIMITS
-from atoll_core.plural import counted
+from atoll_core.plural import counted, first_of
 
 FAILED_FLOWS_NOTICED = 0.01
+_CAUSES_NAMED = 3  # of failed flows
 PINGS_LEAST = 0.9
 """Share of the planned pings that must have been sent."""
 
@@ -98,7 +101,14 @@ def _failed_flows(summary: Summary) -> Iterator[Finding]:
     why = f" ({silent} given up after 3 min without a byte)" if silent else ""
     others = f", besides {granted} in changes" if granted else ""
     text = f"{failed} of {counted(flows, 'flow')} failed{why}{others}, bound {100 * bound:.3g} %"
+    if causes := [_cause(name, count) for name, count in summary.get("flows_failed_by", {}).items()]:
+        text += f": {first_of(causes, _CAUSES_NAMED)}"
     yield Finding(FindingCode.FLOWS_FAILED, text, grave=beyond)
+
+
+def _cause(error: str, count: int) -> str:
+    number = getattr(errno, error, None)
+    return f"{count} by {error}" + (f" ({os.strerror(number).lower()})" if number else "")
 
 
 def _pings(summary: Summary) -> Iterator[Finding]:

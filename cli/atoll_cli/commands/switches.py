@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from atoll_cli.terminal.options import InventoryOption, Json, PlainArguments
-from atoll_core.errors import LabError, UsageError
+from atoll_core.errors import LabError, PlanError, UsageError
 from atoll_core.plan.switch_features import UnmanagedState
 from atoll_core.platforms import LabTarget
 
@@ -152,7 +152,10 @@ def diff(
         text = running.read_text(encoding="utf-8", errors="replace")
     except OSError as error:
         raise UsageError(f"{running}: {error.strerror}") from None
-    found = config_differences(wanted, text)
+    try:
+        found = config_differences(wanted, text)
+    except PlanError as error:
+        raise PlanError(f"{running}: {error}") from None
     for each in found:
         print(each)
     if found:

@@ -29,7 +29,7 @@ from atoll_emulation.this_machine.core_pinning import claimed_core, usable_cores
 from atoll_emulation.this_machine.host_requirements import require_virtual_machine
 from atoll_emulation.uml.kernel import UmlKernel
 from atoll_testbed.preflight.requirements import require_memory, require_runnable
-from atoll_testbed.run.postprocess import complete
+from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_request import RunRequest, create_run
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
 
@@ -111,7 +111,7 @@ class _VirtualRun:
         summary = None
         if self._analyse:
             self._turns.take(number, StepBegun("analyse").to_line())
-            summary = await complete(run_dir)
+            summary = await compress_and_analyse(run_dir)
         self._turns.over(number)
         return summary
 

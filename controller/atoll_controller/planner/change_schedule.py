@@ -7,7 +7,7 @@ from itertools import pairwise
 
 from atoll_apps.steering import steer
 from atoll_controller.fabric.swap_plan import Swap, plan_swap
-from atoll_controller.planner.link_changes import LinkRequest, link_requests
+from atoll_controller.planner.running_changes import LinkRequest, link_requests
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError
 from atoll_core.experiment.experiment import Experiment, SteeringVersion
 from atoll_core.lab.network import Network

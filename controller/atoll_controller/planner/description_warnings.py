@@ -19,17 +19,14 @@ from atoll_core.description.yaml_document import Place
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.experiment import (
     MAIN,
-    Bernoulli,
-    BitError,
     Chain,
     Codel,
     Experiment,
     GilbertElliott,
     Link,
     LinkDirection,
-    Loss,
-    LossTrace,
     Protocol,
+    mean_loss,
 )
 from atoll_core.experiment.trunk_load import (
     TrunkSteering,
@@ -423,28 +420,13 @@ def _early(network: Network, experiment: Experiment, backend: Backend | None) ->
 def _losses(network: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """Loss that leaves little of the traffic, and a channel of bursty loss that never loses."""
     for link, name, direction in _directions(experiment):
-        share = _share_lost(direction.loss, network.box(link.box).mtu)
+        share = mean_loss(direction.loss, network.box(link.box).mtu) if direction.loss else 0.0
         if share >= _MOST_LOSS:
             message = f"{100 * share:.3g} % of the packets are lost; usual is less than {100 * _MOST_LOSS:g} %"
             yield _link_doubt(experiment, link, name, "loss", message)
         elif isinstance(direction.loss, GilbertElliott) and share == 0:
             message = "this gilbert-elliott channel loses no packet; usual are good_to_bad and loss_bad above 0 %"
             yield _link_doubt(experiment, link, name, "loss", message)
-
-
-def _share_lost(loss: Loss | None, packet_bytes: int) -> float:
-    """The share of packets of this size that is lost in the long run."""
-    match loss:
-        case None:
-            return 0.0
-        case Bernoulli(probability):
-            return probability
-        case BitError():
-            return loss.of_packet(packet_bytes)
-        case GilbertElliott():
-            return loss.mean
-        case LossTrace(_, lost):
-            return sum(lost) / len(lost)
 
 
 _Kind = Callable[[Network, Experiment, Backend | None], Iterator[Diagnostic]]

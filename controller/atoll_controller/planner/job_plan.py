@@ -15,9 +15,17 @@ from atoll_controller.planner.job_limits import MODEST, of_delay, of_link, of_pr
 from atoll_controller.planner.job_privileges import of_tcp
 from atoll_controller.planner.link_config import direction_config
 from atoll_controller.planner.path_checks import check_jobs, path_checks
-from atoll_controller.planner.traffic_jobs import PING_TIMEOUT_NS, host_job, load_jobs, ping_job, specials, udp_jobs
+from atoll_controller.planner.traffic_jobs import (
+    PING_SPARE_NS,
+    PING_TIMEOUT_NS,
+    host_job,
+    load_jobs,
+    ping_job,
+    specials,
+    udp_jobs,
+)
 from atoll_core.experiment.experiment import USUAL_LIMITS, CaptureSettings, Experiment, Link, Transfer
-from atoll_core.experiment.residence import longest_residence_ns
+from atoll_core.experiment.residence import longest_residence_ns, longest_terrestrial_ns
 from atoll_core.lab.network import ChainBox, DelayBox, Host, HostRole, LatencyClass, Network, Program
 from atoll_core.plan.plan import Backend, CapturePoint, JobSpec, Phase
 from atoll_core.plan.tc_settings import TIMER_SLACK, TcSettings, delay_settings, link_settings
@@ -25,7 +33,6 @@ from atoll_core.units import Duration
 
 # ICMP identifiers distinguish the series in a capture.
 _PING_IDENTIFIER = 0xA701
-_PING_SPARE_NS = 1_000_000_000  # terrestrial latency, jitter and the lab itself, beyond the links
 _WHISTLE_IDENTIFIERS = {"start": 0xA702, "end": 0xA703}
 
 
@@ -304,13 +311,15 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         payload="atoll ping",
         count=1 - (-experiment.duration.ns // interval_ns),  # to the end of the measurement; then it waits for replies
         interval_ns=interval_ns,
-        timeout_ns=max(PING_TIMEOUT_NS, _longest_rtt_ns(network, experiment) + _PING_SPARE_NS),
+        timeout_ns=max(PING_TIMEOUT_NS, _longest_rtt_ns(network, experiment, world) + PING_SPARE_NS),
     )
     return (series,)
 
 
-def _longest_rtt_ns(network: Network, experiment: Experiment) -> int:
-    """Of a path through every link, with all queues full, and through boxes that hold packets."""
+def _longest_rtt_ns(network: Network, experiment: Experiment, world: Host) -> int:
+    """Of a path from a world host through every link, with all queues full, and through boxes that hold packets."""
+    terrestrial_ns = longest_terrestrial_ns(network, experiment, world.name)
     ways = [way for link in experiment.links_over_time for way in (link.to_island, link.to_world)]
     held_ns = 2 * longest_residence_ns(network, experiment)
-    return held_ns + sum(way.delays[1].ns + way.full_queue.ns for way in ways)
+    links_ns = sum(way.delays[1].ns + way.full_queue.ns + (way.jitter.reach.ns if way.jitter else 0) for way in ways)
+    return terrestrial_ns + held_ns + links_ns

@@ -11,7 +11,7 @@ from collections.abc import Collection, Iterator
 from dataclasses import replace
 
 from atoll_controller.planner.calibration_jobs import PING_PACKET
-from atoll_controller.planner.traffic_jobs import PING_TIMEOUT_NS, ping_job
+from atoll_controller.planner.traffic_jobs import PING_SPARE_NS, PING_TIMEOUT_NS, ping_job
 from atoll_core.experiment.experiment import Chain, Counted, Experiment, Protocol
 from atoll_core.experiment.host_groups import Sides
 from atoll_core.experiment.residence import longest_residence_ns
@@ -114,6 +114,7 @@ def check_jobs(
     targets = {src: [hosts[check.dst] for check in group] for src, group in itertools.groupby(checks, lambda c: c.src)}
     interval_ns = max(_SHORTEST_INTERVAL_NS, len(checks) * _spacing_ns(experiment))
     longest_ns = interval_ns + _INTERVAL_STEP_NS * len(targets)
+    rtt_ns = max((check.rtt_ns + check.jitter_ns + check.serialisation_ns for check in checks), default=0)
     count = _COUNT if full_matrix else max(1, min(_COUNT, LONGEST_TEST_NS // longest_ns))
     return tuple(
         ping_job(
@@ -125,7 +126,7 @@ def check_jobs(
             payload="atoll check",
             count=count,
             interval_ns=interval_ns + index * _INTERVAL_STEP_NS,
-            timeout_ns=PING_TIMEOUT_NS + 2 * longest_residence_ns(network, experiment),
+            timeout_ns=max(PING_TIMEOUT_NS, rtt_ns + PING_SPARE_NS) + 2 * longest_residence_ns(network, experiment),
         )
         for index, (host, group) in enumerate(targets.items())
     )

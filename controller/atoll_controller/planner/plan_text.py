@@ -12,7 +12,8 @@ from atoll_controller.planner.placement import Placement, placement_text
 from atoll_controller.planner.swap_text import swap_lines
 from atoll_controller.planner.text_table import columns
 from atoll_core.experiment.channel_allocation import ChannelAllocation
-from atoll_core.experiment.experiment import Experiment, version_differences
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.setting_texts import version_differences
 from atoll_core.lab.network import MTU
 from atoll_core.plan.flow_entry import EntryId, FlowEntry, describe_actions
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan

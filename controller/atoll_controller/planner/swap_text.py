@@ -6,7 +6,8 @@ from typing import Any
 
 from atoll_controller.fabric.swap_plan import Swap, SwapPart
 from atoll_core.codec import to_json
-from atoll_core.experiment.experiment import Experiment, SteeringVersion, version_differences
+from atoll_core.experiment.experiment import Experiment, SteeringVersion
+from atoll_core.experiment.setting_texts import version_differences
 from atoll_core.units import Duration
 
 

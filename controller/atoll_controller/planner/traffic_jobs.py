@@ -18,6 +18,7 @@ from atoll_core.plan.privilege import Privilege
 _PING_BYTES = 56
 _SILENCE_NS = 180_000_000_000  # the program's default (docs/contracts.md)
 PING_TIMEOUT_NS = 3_000_000_000  # far above usual full queues: a later answer is a lost one
+PING_SPARE_NS = 1_000_000_000  # for the lab itself and small jitter, beyond the RTT that the description adds up to
 _CAN_BE_QUIET = ("serve", "load")
 _UDP_HEADERS_BYTES = 20 + 8  # IPv4, RFC 791, and UDP, RFC 768
 

@@ -6,7 +6,7 @@ ValueErrors are read by users, after the name of the field (see ``validation_mes
 """
 
 import re
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from decimal import Decimal
 from ipaddress import AddressValueError, IPv4Address, IPv4Network, NetmaskValueError
@@ -17,6 +17,7 @@ from pydantic.annotated_handlers import GetCoreSchemaHandler, GetJsonSchemaHandl
 from pydantic.json_schema import JsonSchemaValue
 from pydantic_core import CoreSchema, core_schema
 
+from atoll_core.described import percent
 from atoll_core.errors import shown
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate, Size
@@ -70,6 +71,11 @@ class BoxSettings(Raw):
         default="on", description="off: the program of the box is not started, it only forwards; default on."
     )
 
+    @classmethod
+    def described(cls, recorded: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings in base units as in a description. Those that the kind does not declare stay as they are."""
+        return {**recorded, **cls.model_construct(**recorded).model_dump(exclude_unset=True)}
+
 
 class ShortForm(Raw):
     """A mapping with a short form: plain text is the value of its key ``_SHORT``."""
@@ -114,8 +120,12 @@ class Between:
             raise ValueError(msg)
         return found
 
+    def write(self, base: int) -> str:
+        """The text of a quantity in base units."""
+        return str(self.kind(base))
+
     def __get_pydantic_core_schema__(self, _kind: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.read)
+        return _schema(self.read, self.write)
 
     def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"type": "string", "pattern": rf"^\s*[0-9]+(\.[0-9]+)?\s*({'|'.join(self.kind.UNITS)})\s*$"}
@@ -143,10 +153,18 @@ class Share:
         return float(found / 100)
 
     def __get_pydantic_core_schema__(self, _kind: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
-        return core_schema.no_info_plain_validator_function(self.read)
+        return _schema(self.read, percent)
 
     def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
         return {"type": "string", "pattern": f"^{_SHARE.pattern}$"}
+
+
+def _schema(read: Callable[[object], Any], write: Callable[[Any], str]) -> CoreSchema:
+    """Validate by ``read``; dump what a run has recorded by ``write``."""
+    dump = core_schema.plain_serializer_function_ser_schema(
+        lambda recorded, _info: write(recorded), info_arg=True, when_used="unless-none"
+    )  # with info, so that JSON Schemas keep their defaults
+    return core_schema.no_info_plain_validator_function(read, serialization=dump)
 
 
 def _percent(text: object) -> Decimal | None:

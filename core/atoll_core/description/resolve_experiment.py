@@ -168,8 +168,7 @@ class _Resolver:
     def check_times(self) -> None:
         transfer, duration = self.raw.transfer, self.raw.duration
         if transfer and self.parsed.reads(("duration",)) and transfer.start >= duration:
-            written = self.parsed.document.as_written(("transfer", "start"), transfer.start)
-            self.wrong(("transfer", "start"), f"{written} is not before the end at {duration}; start it earlier")
+            self.wrong(("transfer", "start"), f"{transfer.start} is not before the end at {duration}; start it earlier")
         check_changes(self.parsed, self.wrong)
 
     def check_against(self, lab: Lab, network: Network) -> None:
@@ -213,8 +212,7 @@ class _Resolver:
                 queues["low_priority", "queue"] = direction.low_priority.queue
             for key, queue in queues.items():
                 if queue.bytes < mtu:
-                    written = self.parsed.document.as_written((*place, name, *key), queue)
-                    text = f"{written} is too small; it must be at least {mtu} B (one MTU of {link.box!r})"
+                    text = f"{queue} is too small; it must be at least {mtu} B (one MTU of {link.box!r})"
                     self.wrong((*place, name, *key), f"{text}, or no full-size packet ever fits")
 
     def check_udp(self, lab: Lab, network: Network) -> None:
@@ -227,8 +225,7 @@ class _Resolver:
         if self.udp.packet.bytes > mtu and "packet" not in self.raw.udp.model_fields_set:
             self.udp = replace(self.udp, packet=Size(mtu))
         elif self.udp.packet.bytes > mtu:
-            written = self.parsed.document.as_written(("udp", "packet"), self.udp.packet)
-            self.wrong(("udp", "packet"), f"{written} exceeds the MTU of its path; write at most {mtu} B")
+            self.wrong(("udp", "packet"), f"{self.udp.packet} exceeds the MTU of its path; write at most {mtu} B")
 
     def resolve_boxes(self, lab: Lab, network: Network) -> Iterator[BoxConfiguration]:
         """The settings of every box that has any, those of the experiment in place of the lab's."""

@@ -21,9 +21,19 @@ from atoll_core.experiment.experiment import (
     LinkDirection,
     LinkTrace,
     Loss,
+    LossTrace,
     LowPriority,
     Red,
+    mean_loss,
 )
+
+_SMALLEST_PROBE = 84  # bytes of a ping
+_LESS_LOSS = {
+    Bernoulli: "write less than 100 %",
+    BitError: "write a smaller one, such as 1e-7",
+    GilbertElliott: "write bad_to_good above 0 %, or loss_good or loss_bad below 100 %",
+    LossTrace: "write a 0 in the file",
+}
 
 
 def resolve_direction(
@@ -54,6 +64,7 @@ class _Resolver:
         self.document = parsed.document
         self.files = files
         self.mistakes: list[Diagnostic] = []
+        self.trace_file = ""
         self.trace_lines: tuple[int, ...] = ()
 
     def wrong(self, place: Place, message: str) -> None:
@@ -64,7 +75,7 @@ class _Resolver:
         if raw.trace is not None:
             read = self.files.loss_trace(raw.trace)
             self.take_mistakes(("loss", "trace"), read.mistakes)
-            return replace(read.found, where=raw.where) if read.found else None
+            return read.found and replace(read.found, file=raw.trace, where=raw.where)
         if raw.bit_error is not None:
             return BitError(raw.bit_error, raw.where)
         if raw.model is None:
@@ -81,7 +92,8 @@ class _Resolver:
         read: FileContent[LinkTrace] = self.files.trace(name)
         self.take_mistakes(("trace",), read.mistakes)
         self.trace_lines = read.lines
-        return read.found
+        self.trace_file = read.found.file if read.found else ""
+        return read.found and replace(read.found, file=name)
 
     def take_mistakes(self, place: Place, mistakes: tuple[Diagnostic, ...]) -> None:
         """Report a mistake of a file as a whole at the place that names the file."""
@@ -91,10 +103,6 @@ class _Resolver:
             else:
                 self.wrong(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
 
-    def written(self, value: object, *keys: str) -> str:
-        """A value of this direction as it is written in the file."""
-        return self.document.as_written((*self.place, *keys), value)
-
     def reads(self, *keys: str) -> bool:
         """Whether all of these have the file's own values."""
         return self.parsed.reads(*((*self.place, key) for key in keys))
@@ -103,13 +111,12 @@ class _Resolver:
         least, _ = direction.delays
         if direction.jitter and direction.jitter.amount > least and self.reads("jitter", "delay", "trace"):
             what = "the delay" if least == direction.delay else "the least delay of the trace"
-            written = self.written(direction.jitter.amount, "jitter", "amount")
-            self.wrong(("jitter",), f"{written} exceeds {what}; write at most {least}")
-        loses_all = isinstance(direction.loss, Bernoulli) and direction.loss.probability == 1
-        if loses_all and self.place[0] == "links" and self.reads("loss"):  # a change may lose everything later
-            self.wrong(
-                ("loss",), "every packet is lost, so paths cannot be tested before the load; write less than 100 %"
-            )
+            self.wrong(("jitter",), f"{direction.jitter.amount} exceeds {what}; write at most {least}")
+        loss = direction.loss
+        # A change may lose everything later.
+        if loss and mean_loss(loss, _SMALLEST_PROBE) == 1 and self.place[0] == "links" and self.reads("loss"):
+            lost = "every packet is lost, so paths cannot be tested before the load"
+            self.wrong(("loss",), f"{loss}: {lost}; {_LESS_LOSS[type(loss)]}")
         if isinstance(direction.aqm, Codel) and self.reads("aqm"):
             self.check_codel(direction.aqm)
         if isinstance(direction.aqm, Red) and self.reads("aqm"):
@@ -119,37 +126,30 @@ class _Resolver:
 
     def check_codel(self, codel: Codel) -> None:
         if codel.target > codel.interval:
-            target, interval = (
-                self.written(getattr(codel, key), "aqm", "codel", key) for key in ("target", "interval")
-            )
-            self.wrong(("aqm", "codel"), f"target {target} exceeds interval {interval}; lower it")
+            self.wrong(("aqm", "codel"), f"target {codel.target} exceeds interval {codel.interval}; lower it")
 
     def check_red(self, red: Red, direction: LinkDirection) -> None:
-        least, most = (self.written(getattr(red, key), "aqm", "red", key) for key in ("min", "max"))
         if red.min >= red.max:
-            self.wrong(("aqm", "red", "min"), f"{least} is not below max, {most}; lower it")
+            self.wrong(("aqm", "red", "min"), f"{red.min} is not below max, {red.max}; lower it")
         if red.max > direction.queue and self.reads("queue"):
-            queue = self.written(direction.queue, "queue")
-            self.wrong(("aqm", "red", "max"), f"{most} exceeds the queue of {queue}; lower it")
+            self.wrong(("aqm", "red", "max"), f"{red.max} exceeds the queue of {direction.queue}; lower it")
 
     def check_trace(self, trace: LinkTrace, direction: LinkDirection) -> None:
         first = trace.rows[0]
         if first.blocked or first.loss == 1:
-            self.in_trace(
-                trace,
-                0,
-                "the link is blocked at t_s 0, so paths cannot be tested before the load; write blocked 0 in the "
-                "first row",
-            )
+            why = "the link is blocked" if first.blocked else "every packet is lost"
+            remedy = "blocked 0" if first.blocked else "a loss below 1"
+            cannot = "so paths cannot be tested before the load"
+            self.in_trace(0, f"{why} at t_s 0, {cannot}; write {remedy} in the first row")
         fast = next((index for index, row in enumerate(trace.rows) if row.rate and row.rate > direction.rate), None)
         if fast is not None and self.reads("rate"):
             most = max(row.rate for row in trace.rows if row.rate)
             where = self.document.where((*self.place, "rate"))
             allowed = f"rate is {direction.rate} ({where}), the largest rate that the link can have"
-            self.in_trace(trace, fast, f"{trace.rows[fast].rate} is too fast: {allowed}; raise that to {most}")
+            self.in_trace(fast, f"{trace.rows[fast].rate} is too fast: {allowed}; raise that to {most}")
 
-    def in_trace(self, trace: LinkTrace, row: int, message: str) -> None:
-        self.mistakes.append(Diagnostic(trace.file, self.trace_lines[row], f"{entry_name(self.place)}: {message}"))
+    def in_trace(self, row: int, message: str) -> None:
+        self.mistakes.append(Diagnostic(self.trace_file, self.trace_lines[row], f"{entry_name(self.place)}: {message}"))
 
 
 def _aqm(raw: RawAqm) -> Aqm | None:

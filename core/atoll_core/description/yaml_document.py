@@ -71,16 +71,6 @@ class Document:
         line = self.line(place)
         return f"{self.file}:{line}" if line else self.file
 
-    def as_written(self, place: Place, value: object) -> str:
-        """The text at ``place``, or that of a short form around it; ``value`` if there is none, as for a default."""
-        at: Any = self.tree
-        for key in place:
-            if isinstance(at, str) or not isinstance(at, (dict, list)):
-                break
-            within = cast("list[Any] | dict[Any, Any]", at)
-            at = dict(enumerate(within)).get(cast(Any, key)) if isinstance(within, list) else within.get(key)
-        return at if isinstance(at, str) else str(value)
-
     def mistake(self, place: Place, message: str) -> Diagnostic:
         """A mistake at ``place``; for a value from the command line it names the setting."""
         for length in range(len(place), 0, -1):

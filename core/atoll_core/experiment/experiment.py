@@ -2,17 +2,16 @@
 """An experiment as resolved from experiment.yaml against its Network: valid, typed, frozen."""
 
 import math
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
-from itertools import groupby
+from itertools import groupby, pairwise
 from typing import Any
 
+from atoll_core.described import FileName, changed, percent, stated
 from atoll_core.experiment.traffic import Traffic, UdpTraffic
 from atoll_core.lab.box_kind import ROUTER
 from atoll_core.lab.network import Network
-from atoll_core.plural import counted
 from atoll_core.units import Duration, Rate, Size
 
 
@@ -49,17 +48,20 @@ class Jitter:
             self.amount if self.distribution is JitterShape.UNIFORM else Duration(_LONGEST_DEVIATIONS * self.amount.ns)
         )
 
+    @property
+    def described(self) -> Duration | dict[str, Any]:
+        """As in a description; the amount alone if all else is usual."""
+        if self == Jitter(JitterShape.UNIFORM, self.amount):
+            return self.amount
+        correlation = percent(self.correlation)
+        return {"amount": self.amount, "distribution": self.distribution, "correlation": correlation}
+
 
 class Where(StrEnum):
     """The position of the loss relative to queue and transmitter."""
 
     AFTER = "after"  # at the receiver: a lost packet has used the link, as with noise and interference
     BEFORE = "before"  # at the input of the queue: a lost packet uses nothing
-
-    @property
-    def words(self) -> str:
-        """What is said behind a loss; nothing of the usual position."""
-        return " before the queue" if self is Where.BEFORE else ""
 
 
 _UNRECORDED = {"unrecorded": Where.BEFORE}  # the position in runs recorded before there was a choice
@@ -72,8 +74,11 @@ class Bernoulli:
     probability: float
     where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
 
-    def __str__(self) -> str:
-        return f"{100 * self.probability:.12g} %{self.where.words}"
+    @property
+    def described(self) -> str | dict[str, Any]:
+        """As in a description; the probability alone at the usual position."""
+        probability = percent(self.probability)
+        return probability if self.where is Where.AFTER else {"probability": probability, "where": self.where}
 
 
 @dataclass(frozen=True, slots=True)
@@ -83,8 +88,10 @@ class BitError:
     probability: float  # of one bit
     where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
 
-    def __str__(self) -> str:
-        return f"bit_error {self.probability:.12g}{self.where.words}"
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return {"bit_error": self.probability, "where": self.where}
 
     def of_packet(self, counted_bytes: int) -> float:
         """The probability that a packet of this many counted bytes is lost."""
@@ -106,8 +113,12 @@ class GilbertElliott:
     loss_bad: float = 1.0
     where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
 
-    def __str__(self) -> str:
-        return f"gilbert-elliott, {100 * self.mean:.3g} % in the mean{self.where.words}"
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        shares = stated(self, "good_to_bad", "bad_to_good", "loss_good", "loss_bad")
+        percents = {key: percent(share) for key, share in shares.items()}
+        return {"model": "gilbert-elliott", **percents, "where": self.where}
 
     @property
     def mean(self) -> float:
@@ -125,8 +136,10 @@ class LossTrace:
     lost: tuple[bool, ...]
     where: Where = field(default=Where.AFTER, metadata=_UNRECORDED)
 
-    def __str__(self) -> str:
-        return f"{self.file}{self.where.words}"
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return {"trace": FileName(self.file, self.lost), "where": self.where}
 
 
 @dataclass(frozen=True, slots=True)
@@ -135,6 +148,11 @@ class Codel:
 
     target: Duration  # acceptable standing sojourn time
     interval: Duration  # how long a longer one is accepted; about the longest round-trip time
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return {"codel": stated(self, "target", "interval")}
 
 
 @dataclass(frozen=True, slots=True)
@@ -146,6 +164,11 @@ class Red:
     probability: float  # of a drop as the average comes near max
     weight: float  # of the present queue in the moving average
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return {"red": {**stated(self, "min", "max", "weight"), "probability": percent(self.probability)}}
+
 
 @dataclass(frozen=True, slots=True)
 class LowPriority:
@@ -154,8 +177,28 @@ class LowPriority:
     queue: Size
     queue_packets: int | None = None  # also a limit in packets
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return stated(self, "queue", "queue_packets")
+
 
 Loss = Bernoulli | BitError | GilbertElliott | LossTrace
+
+
+def mean_loss(loss: Loss, counted_bytes: int) -> float:
+    """The share of packets of this many counted bytes that is lost in the long run."""
+    match loss:
+        case Bernoulli(probability):
+            return probability
+        case BitError():
+            return loss.of_packet(counted_bytes)
+        case GilbertElliott():
+            return loss.mean
+        case LossTrace(_, lost):
+            return sum(lost) / len(lost)
+
+
 Aqm = Codel | Red
 
 
@@ -181,6 +224,11 @@ class LinkTrace:
     rows: tuple[TraceRow, ...]
 
     @property
+    def described(self) -> FileName:
+        """As in a description."""
+        return FileName(self.file, self.rows)
+
+    @property
     def blockages(self) -> int:
         """How often the link is blocked; rate and delay may change meanwhile."""
         return sum(blocked for blocked, _ in groupby(row.blocked for row in self.rows))
@@ -203,6 +251,12 @@ class LinkDirection:
     aqm: Aqm | None = None  # None: drop-tail
     trace: LinkTrace | None = None
     low_priority: LowPriority | None = None  # None: packets marked LE wait with the others
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        queues = stated(self, "rate", "delay", "queue", "queue_packets", "low_priority", "aqm")
+        return {**queues, **stated(self, "jitter", "reorder", "loss", "trace")}
 
     @property
     def rate_at_start(self) -> Rate:
@@ -255,6 +309,11 @@ class Link:
     counts: Counted
     line: int = field(default=0, compare=False)  # in the experiment's file; 0: unknown
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return stated(self, *DIRECTIONS, "counts")
+
 
 @dataclass(frozen=True, slots=True)
 class BoxConfiguration:
@@ -295,6 +354,11 @@ class TrafficSelector:
     protocol: Protocol | None = None
 
     @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return stated(self, "world", "island", "protocol")
+
+    @property
     def precedence(self) -> int:
         """The precedence, 0 to 2177, where several chains match a packet: the highest one carries it.
 
@@ -331,6 +395,11 @@ class Chain:
     carries: TrafficSelector = TrafficSelector()
     line: int = field(default=0, compare=False)  # of the experiment's file; 0: unknown
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description of a branch."""
+        return {"carries": self.carries.described, "chain": self.hops}
+
 
 @dataclass(frozen=True, slots=True)
 class TcpSettings:
@@ -341,6 +410,11 @@ class TcpSettings:
     buffer_max: Size  # upper bound of send and receive buffers
     servers: tuple[tuple[str, str], ...] = ()  # (world server, congestion control), every server at most once
     line: int = field(default=0, compare=False)  # of buffer_max in the experiment's file; 0: unknown
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return {**stated(self, "congestion_control", "ecn", "buffer_max"), "servers": dict(self.servers)}
 
 
 @dataclass(frozen=True, slots=True)
@@ -354,6 +428,11 @@ class Transfer:
     congestion_control: str | None = None  # None: that of every host
     line: int = field(default=0, compare=False)  # of its size in the experiment's file; 0: unknown
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return stated(self, "size", "start", "tool", "port", "congestion_control")
+
 
 @dataclass(frozen=True, slots=True)
 class PingSeries:
@@ -362,6 +441,11 @@ class PingSeries:
     interval: Duration
     line: int = field(default=0, compare=False)  # of the interval in the experiment's file; 0: unknown
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return stated(self, "interval")
+
 
 @dataclass(frozen=True, slots=True)
 class CaptureSettings:
@@ -369,6 +453,11 @@ class CaptureSettings:
 
     snap: Size  # of each frame
     buffer: Size  # the kernel's ring of each capture
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return stated(self, "snap", "buffer")
 
 
 USUAL_CAPTURES = CaptureSettings(Size(96), Size(16 * 10**6))
@@ -388,6 +477,12 @@ class VerdictBounds:
     stalled_share: float  # of the measured time, all stalls together
     lateness_of_rtt: float  # any departure, as a share of the shortest base RTT; ``stall`` where that is longer
     failed_flows: float  # share of the channels' flows
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        shares = stated(self, "stalled_share", "lateness_of_rtt", "failed_flows")
+        return {**stated(self, "lateness_p99", "stall"), **{key: percent(share) for key, share in shares.items()}}
 
 
 USUAL_LIMITS = VerdictBounds(Duration(10**6), Duration(5 * 10**6), 0.001, 0.1, 0.1)
@@ -413,6 +508,32 @@ class SteeringVersion:
     def steering(self) -> tuple[Chain, tuple[Chain, ...], tuple[tuple[str, str], ...]]:
         """What the switches have."""
         return self.chain, self.branches, self.latency
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """All that a change may change, as in the description of an experiment."""
+        return {
+            "chain": self.chain.hops,
+            "branches": {branch.name: branch.described for branch in self.branches},
+            "links": {link.box: link.described for link in self.links},
+            "latency": dict(self.latency),
+            "traffic": self.traffic.described if self.traffic else {},
+            "udp": {"rate": self.udp_rate} if self.udp_rate else {},
+        }
+
+    def since(self, before: "SteeringVersion") -> dict[str, Any]:
+        """The change that makes this version of the one before it, as in a description."""
+        was, now = before.described, self.described
+        links = {
+            link: {way: differing for way in DIRECTIONS if (differing := changed(was["links"][link][way], ways[way]))}
+            for link, ways in now["links"].items()
+        }
+        parts = {
+            **changed({"chain": was["chain"]}, {"chain": now["chain"]}),
+            **{key: changed(was[key], now[key]) for key in ("branches", "latency", "traffic", "udp")},
+            "links": {link: ways for link, ways in links.items() if ways},
+        }
+        return {"at": self.at, **{key: part for key, part in parts.items() if part != {}}}
 
 
 @dataclass(frozen=True, slots=True)
@@ -448,6 +569,18 @@ class Experiment:
     def versions(self) -> tuple[SteeringVersion, ...]:
         """Every version of the steering during the run, the first one first."""
         return self.schedule or (SteeringVersion(Duration(0), self.chain, self.branches, self.latency),)
+
+    def described(self, network: Network) -> dict[str, Any]:
+        """As in a description, without the name of the lab's file. ``network`` has the kinds of the boxes."""
+        kinds = {each.box: network.box(each.box).kind for each in self.boxes}
+        begin = SteeringVersion(Duration(0), self.chain, self.branches, self.latency, links=self.links)
+        return {
+            **stated(self, "name", "seed", "duration"),
+            **begin.described,
+            "boxes": {each.box: kinds[each.box].described_settings(dict(each.settings)) for each in self.boxes},
+            "changes": [after.since(before) for before, after in pairwise(self.schedule)],
+            **stated(self, "traffic", "transfer", "udp", "ping", "captures", "tcp", "limits"),
+        }
 
     def steered(self, version: SteeringVersion) -> "Experiment":
         """The experiment with the chains and latencies of a version. Boxes, captures and load are those of all."""
@@ -563,45 +696,3 @@ class Experiment:
         for key, control in named:
             found[control] = (*found.get(control, ()), key)
         return found
-
-
-def version_differences(before: SteeringVersion, after: SteeringVersion) -> Iterator[str]:
-    """The differences of two versions in words: ``chain tap-w sat tap-i``, ``w1 rtt-90 instead of rtt-5``."""
-    was = {chain.name: chain for chain in (before.chain, *before.branches)}
-    now = {chain.name: chain for chain in (after.chain, *after.branches)}
-    for name, chain in now.items():
-        if was.get(name) != chain:
-            title = "chain" if chain is after.chain else f"branch {name} for {chain.carries}:"
-            yield f"{title} {' '.join(chain.hops) or 'without boxes'}"
-    yield from (f"no branch {name}" for name in was if name not in now)
-    was_class, is_class = dict(before.latency), dict(after.latency)
-    for server in dict.fromkeys((*was_class, *is_class)):
-        if was_class.get(server) != is_class.get(server):
-            yield f"{server} {is_class.get(server, 'not delayed')} instead of {was_class.get(server, 'not delayed')}"
-    if before.traffic and after.traffic:
-        yield from _load_differences(before.traffic, after.traffic)
-    if before.udp_rate != after.udp_rate:
-        yield f"UDP {after.udp_rate} instead of {before.udp_rate}"
-    for was_link, is_link in zip(before.links, after.links, strict=True):
-        for name in DIRECTIONS:
-            differences = list(_direction_differences(getattr(was_link, name), getattr(is_link, name)))
-            if differences:
-                yield f"{is_link.box} {name.replace('_', ' the ')}: {', '.join(differences)}"
-
-
-def _load_differences(before: Traffic, after: Traffic) -> Iterator[str]:
-    if before.channels != after.channels:
-        yield f"{counted(after.channels, 'channel')} instead of {before.channels}"
-    if (before.flow_sizes, before.sizes_count) != (after.flow_sizes, after.sizes_count):
-        yield f"flow sizes {after.flow_sizes} instead of {before.flow_sizes}"
-    if before.flows_per_s != after.flows_per_s:
-        yield f"{after.flows_per_s:g} flows/s instead of {before.flows_per_s:g}"
-
-
-def _direction_differences(before: LinkDirection, after: LinkDirection) -> Iterator[str]:
-    for key in ("rate", "delay", "queue"):
-        was, now = getattr(before, key), getattr(after, key)
-        if was != now:
-            yield f"{key} {now} instead of {was}"
-    if before.loss != after.loss:
-        yield f"loss {after.loss or 'none'} instead of {before.loss or 'none'}"

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""How long boxes other than links may hold packets, as their kinds declare it (``BoxKind.max_residence_ns``)."""
+"""How long boxes (``BoxKind.max_residence_ns``) and latency classes may hold packets."""
 
 from atoll_core.experiment.experiment import Chain, Experiment
 from atoll_core.experiment.tunnels import pairs_of
@@ -19,3 +19,12 @@ def residence_ns(network: Network, experiment: Experiment, chain: Chain) -> int:
 def longest_residence_ns(network: Network, experiment: Experiment) -> int:
     """The longest time for which the boxes of any chain of any version hold a packet."""
     return max((residence_ns(network, experiment, chain) for chain in experiment.all_chains), default=0)
+
+
+def longest_terrestrial_ns(network: Network, experiment: Experiment, host: str | None = None) -> int:
+    """The longest terrestrial RTT of any version with its jitter, of one world host or of all."""
+    used = {
+        name for version in experiment.versions for server, name in version.latency if host is None or server == host
+    }
+    classes = [each for box in network.delay_boxes for each in box.classes if each.name in used]
+    return max((each.rtt.ns + 2 * each.jitter.ns for each in classes), default=0)

@@ -1,58 +1,27 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings of descriptions as texts, under the keys of their files; those of several descriptions compared one by one.
 
-Pure. Every setting comes out exactly once. Where descriptions hold different kinds of a thing (a transfer or none, two
-models of loss), the thing is one setting, because its parts have no counterparts.
+Pure. Every setting comes out exactly once. Where one description has a mapping and another one has not (a transfer or
+none, two models of loss), the mapping is one setting, because its parts have no counterparts. A list is one setting.
 """
 
 import hashlib
 import json
-import shlex
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, fields, is_dataclass, replace
-from itertools import pairwise
-from typing import Any, cast, get_args, get_type_hints
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, cast
 
 from atoll_core.codec import to_json
-from atoll_core.description.raw_types import Share
-from atoll_core.experiment.experiment import (
-    Bernoulli,
-    BitError,
-    BoxConfiguration,
-    Chain,
-    Codel,
-    Experiment,
-    Link,
-    LinkTrace,
-    LossTrace,
-    Red,
-)
-from atoll_core.experiment.flow_sizes import FlowSizes
-from atoll_core.experiment.traffic import SizesCount, Traffic, UdpTraffic
-from atoll_core.lab.box_kind import BoxKind
-from atoll_core.lab.network import ChainBox, DelayBox, Host, LatencyClass, Network, Switch, Tap, Trunk
-from atoll_core.lab.port_ref import PortRef
-from atoll_core.units import Duration, Rate, Size
-
-UNSET = "none"
-"""Text of a setting that a description leaves out and that has no value then."""
+from atoll_core.described import setting_text
+from atoll_core.experiment.experiment import Experiment, SteeringVersion
+from atoll_core.lab.network import Network
 
 NO_COUNTERPART = "\N{EN DASH}"
 """Text of a part that only other descriptions have."""
 
-_NAMES: dict[type[Any], tuple[str, ...]] = {
-    Link: ("box",),
-    Trunk: ("a", "b"),
-    BoxConfiguration: ("box",),
-    **dict.fromkeys((Switch, Host, ChainBox, DelayBox, LatencyClass, Tap, Chain), ("name",)),
-}  # the fields by which the parts of a list are called; in keys, so that they are no settings themselves
-_SHARES = frozenset(
-    {"good_to_bad", "bad_to_good", "loss_good", "loss_bad", "correlation", "probability"}
-    | {"stalled_share", "lateness_of_rtt", "failed_flows"}
-)
-_KEYS = {"think": "think_time", "schedule": "changes", "udp_rate": "udp.rate"}  # in descriptions, where they differ
-_KINDS: dict[type[Any], str] = {Codel: "codel", Red: "red"}  # keys between aqm and its parts
+_UNSET = ("null", "{}", "[]")
 _DIGITS = 8  # of a SHA-256
+_DEPTHS = {"links": 3, "boxes": 2, "lab": 2}  # how many keys name a part of a description; of others, 1
 
 
 @dataclass(frozen=True, slots=True)
@@ -60,83 +29,62 @@ class Setting:
     """One setting of several descriptions. Texts are equal if and only if the values are."""
 
     key: str  # ``links.sat.to_island.rate``, as --set calls it
-    texts: tuple[str, ...]  # a description each
+    texts: tuple[str, ...]  # a description each, as --set takes them
 
     @property
     def alike(self) -> bool:
         """Whether the setting is equal in all descriptions."""
         return len(set(self.texts)) == 1
 
-
-@dataclass(frozen=True, slots=True)
-class _FlowSizes:
-    """The distribution that ``flow_sizes`` of a description means."""
-
-    said: str
-    sizes: FlowSizes | None
+    @property
+    def is_unset(self) -> bool:
+        """Whether all descriptions leave it out, and it has no value then."""
+        return self.alike and self.texts[0] in _UNSET
 
 
-@dataclass(frozen=True, slots=True)
-class _Share:
-    """A probability, which descriptions write as per cent."""
-
-    of_one: float
-
-
-@dataclass(frozen=True, slots=True)
-class _Absent:
-    """A part that only other descriptions have."""
-
-
-_ABSENT = _Absent()
-_WHOLE = (
-    *(Rate, Duration, Size, PortRef, BoxKind, Chain, LinkTrace, LossTrace, Bernoulli, BitError),
-    *(_FlowSizes, _Share, _Absent),
-)
-
-
-def settings_table(key: str, things: Sequence[Any]) -> Iterator[Setting]:
-    """Return the settings of values of the model under ``key``; ``""`` for whole descriptions."""
-    kinds = {cast("type[Any]", type(thing)) for thing in things}
-    parts = [_parts(thing) for thing in things] if len(kinds) == 1 else [None]
-    known = [each for each in parts if each is not None]
-    names = dict.fromkeys(name for each in known for name in each)
-    if len(known) < len(things) or not names:
-        yield Setting(key, _told(things))
+def settings_table(key: str, described: Sequence[Any]) -> Iterator[Setting]:
+    """Return the settings under ``key`` of values in the shape of descriptions; ``""`` for whole descriptions."""
+    mappings = [cast("dict[str, Any]", each) for each in described if isinstance(each, dict)]
+    names = dict.fromkeys(name for each in mappings for name in each)
+    if not names or len(mappings) < len(described):
+        yield Setting(key, _texts(described))
         return
-    kind = _KINDS.get(kinds.pop(), "")
     for name in names:
-        below = ".".join(filter(None, (key, kind, name)))
-        yield from settings_table(below, [each.get(name, _ABSENT) for each in known])
+        below = f"{key}.{name}" if key else name
+        yield from settings_table(below, [each.get(name, NO_COUNTERPART) for each in mappings])
 
 
-def with_units(experiment: Experiment, network: Network) -> Experiment:
-    """Return the experiment with quantities and shares in the settings of boxes, which are recorded as numbers.
-
-    The kind of each box declares which they are. Settings that it does not have, as in runs of other versions, stay.
-    """
-    boxes = (
-        replace(each, settings=tuple(_typed(network.box(each.box).kind, key, value) for key, value in each.settings))
-        for each in experiment.boxes
-    )
-    return replace(experiment, boxes=tuple(boxes))
+def parts(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
+    """Group settings by their part of the description: ``tcp``, ``links.sat.to_island``, ``lab.hosts``."""
+    found: dict[str, list[Setting]] = {}
+    for each in settings:
+        keys = each.key.split(".")
+        depth = _DEPTHS.get(keys[0], 1)
+        found.setdefault(".".join(keys[: max(1, min(depth, len(keys) - 1))]), []).append(each)
+    return found
 
 
-def _typed(kind: BoxKind, key: str, value: Any) -> tuple[str, Any]:
-    declared = get_type_hints(kind.settings(), include_extras=True).get(key) if kind.settings else None
-    return key, value if value is None else _type_of(declared)(value)
+def within(part: str, setting: Setting) -> str:
+    """Return the key of a setting within its part."""
+    return setting.key.removeprefix(part).lstrip(".")
 
 
-def _type_of(hint: Any) -> Callable[[Any], Any]:
-    """The quantity in a type such as ``Annotated[Duration, ...] | None``, or what a share is here; else the same."""
-    if hint in (Rate, Duration, Size):
-        return hint
-    found = (_type_of(part) for part in get_args(hint))
-    return next((each for each in found if each is not _same), _Share if isinstance(hint, Share) else _same)
+def part_text(part: str, settings: Sequence[Setting]) -> str:
+    """Return the settings of a part that are alike: ``rate 16 Mbit/s, delay 250 ms; none: jitter, loss``."""
+    said = [f"{within(part, each)} {each.texts[0]}".lstrip() for each in settings if not each.is_unset]
+    unset = [within(part, each) for each in settings if each.is_unset]
+    none = "none" if unset == [""] else f"none: {', '.join(unset)}"
+    return "; ".join((*([", ".join(said)] if said else []), *([none] if unset else [])))
 
 
-def _same(value: Any) -> Any:
-    return value
+def version_differences(before: SteeringVersion, after: SteeringVersion) -> Iterator[str]:
+    """Return the differences of two versions: ``latency.w1 rtt-90 instead of rtt-5``, ``no branches.coded``."""
+    for each in settings_table("", [before.described, after.described]):
+        was, now = each.texts
+        if now == NO_COUNTERPART:
+            yield f"no {each.key}"
+        elif was != now:
+            yield f"{each.key} {now}" + (f" instead of {was}" if was != NO_COUNTERPART else "")
 
 
 def settings_tree(experiment: Experiment, network: Network) -> dict[str, Any]:
@@ -145,35 +93,16 @@ def settings_tree(experiment: Experiment, network: Network) -> dict[str, Any]:
     ``{"links": {"sat": {"to_island": {"rate": "16 Mbit/s"}}}}``. Each of ``changes`` has what differs from the version
     before.
     """
-    tree = _tree(replace(with_units(experiment, network), schedule=()))
-    versions = [_tree(version) for version in experiment.versions]
-    changes = [_difference(before, after) for before, after in pairwise(versions)]
-    return {**tree, "changes": changes} if changes else tree
+    return cast("dict[str, Any]", _tree(experiment.described(network)))
 
 
-def _tree(thing: Any) -> dict[str, Any]:
-    tree: dict[str, Any] = {}
-    for setting in settings_table("", [thing]):
-        *above, last = setting.key.split(".")
-        if setting.texts[0] != UNSET:
-            branch = tree
-            for key in above:
-                branch = branch.setdefault(key, {})
-            branch[last] = setting.texts[0]
-    return tree
-
-
-def _difference(before: dict[str, Any], after: dict[str, Any]) -> dict[str, Any]:
-    """What a tree has that another one before it has not; what that alone has is unset."""
-    found: dict[str, Any] = {}
-    for key in dict.fromkeys((*after, *before)):
-        was, now = before.get(key, UNSET), after.get(key, UNSET)
-        if isinstance(was, dict) and isinstance(now, dict):
-            now = _difference(cast("dict[str, Any]", was), cast("dict[str, Any]", now))
-            found |= {key: now} if now else {}
-        elif was != now:
-            found[key] = now
-    return found
+def _tree(described: Any) -> Any:
+    if isinstance(described, dict):
+        branches = {key: _tree(part) for key, part in cast("dict[str, Any]", described).items() if part is not None}
+        return {key: branch for key, branch in branches.items() if branch not in ({}, [])}
+    if isinstance(described, list):
+        return [_tree(each) for each in cast("list[Any]", described)]
+    return setting_text(described)
 
 
 def short_hash(data: Any) -> str:
@@ -181,84 +110,14 @@ def short_hash(data: Any) -> str:
     return hashlib.sha256(json.dumps(data, sort_keys=True).encode()).hexdigest()[:_DIGITS]
 
 
-def hops(chain: Chain) -> str:
-    """``tap-w - sat - tap-i``; of a branch with what it carries."""
-    return (" - ".join(chain.hops) or "empty") + ("" if str(chain.carries) == "the rest" else f" for {chain.carries}")
-
-
-def _parts(thing: Any) -> Mapping[str, Any] | None:
-    """Return the parts of a value by their keys in a description; None: the value is one setting."""
-    if isinstance(thing, tuple):
-        return _members(cast("tuple[Any, ...]", thing))
-    if isinstance(thing, _WHOLE) or not is_dataclass(thing):
-        return None
-    if isinstance(thing, BoxConfiguration):
-        return dict(thing.settings)
-    told = [each.name for each in fields(thing) if each.compare and each.name not in _NAMES.get(type(thing), ())]
-    held: dict[str, Any] = {_KEYS.get(name, name): getattr(thing, name) for name in told}
-    if isinstance(thing, (Traffic, UdpTraffic)):
-        of_ip = held.pop("sizes_count", None) is SizesCount.IP
-        said = f"{thing.flow_sizes} (IP bytes)" if of_ip else thing.flow_sizes
-        held["flow_sizes"] = _FlowSizes(said, held.pop("sizes"))
-    if isinstance(thing, Experiment):  # its first version is told by the experiment's own chain and latency
-        held["changes"] = held["changes"][1:]
-    if isinstance(thing, ChainBox):
-        held |= dict(held.pop("settings"))
-    return {name: _Share(part) if name in _SHARES else part for name, part in held.items()}
-
-
-def _members(things: tuple[Any, ...]) -> Mapping[str, Any] | None:
-    """The parts of a list by their names; None: it is a list of words, such as a program's."""
-    if things and isinstance(things[0], (str, int)):
-        return None
-    if all(isinstance(each, tuple) for each in things):  # (key, what it says)
-        return dict(things)
-    return {_name(each, place): each for place, each in enumerate(things)}
-
-
-def _name(part: Any, place: int) -> str:
-    kind = cast("type[Any]", type(part))
-    return "-".join(str(getattr(part, name)) for name in _NAMES.get(kind, ())) or str(place + 1)
-
-
-def _told(things: Sequence[Any]) -> tuple[str, ...]:
+def _texts(described: Sequence[Any]) -> tuple[str, ...]:
     """Return a text for each value. Different values with equal texts, such as an edited file, get a digest."""
-    first = [next(place for place, other in enumerate(things) if other == thing) for thing in things]
-    texts = [_words(things[place]) for place in first]
+    first = [described.index(each) for each in described]
+    texts = [
+        NO_COUNTERPART if described[place] is NO_COUNTERPART else setting_text(described[place]) for place in first
+    ]
     meant = {text: {place for place, other in zip(first, texts, strict=True) if other == text} for text in texts}
     return tuple(
-        text if len(meant[text]) == 1 else f"{text}, SHA-256 {short_hash(to_json(things[place]))}"
+        text if len(meant[text]) == 1 else f"{text}, SHA-256 {short_hash(to_json(described[place]))}"
         for place, text in zip(first, texts, strict=True)
     )
-
-
-def _words(thing: Any) -> str:
-    """Return the text of a whole value."""
-    parts = _parts(thing)
-    if parts:
-        said = {name: part for name, part in parts.items() if part not in (None, ())}
-        kind = _KINDS.get(cast("type[Any]", type(thing)), "")
-        return (f"{kind}: " if kind else "") + ", ".join(
-            f"{name} ({_words(part)})" if _parts(part) else f"{name} {_words(part)}" for name, part in said.items()
-        )
-    match thing:
-        case None | ():
-            return UNSET
-        case _Absent():
-            return NO_COUNTERPART
-        case bool():
-            return str(thing).lower()
-        case float():
-            return str(thing).removesuffix(".0")
-        case tuple():
-            return shlex.join(map(str, cast("tuple[Any, ...]", thing)))
-        case _Share(of_one=share):
-            return f"{100 * share:.12g} %"
-        case LinkTrace():
-            return thing.file
-        case _FlowSizes():
-            return thing.said
-        case Chain():
-            return hops(thing)
-        case _:
-            return str(thing)

@@ -3,8 +3,10 @@
 
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Any
 
-from atoll_core.experiment.flow_sizes import FlowSizes, published
+from atoll_core.described import FileName, stated
+from atoll_core.experiment.flow_sizes import PUBLISHED, FlowSizes, published
 from atoll_core.units import Duration, Rate, Size
 
 
@@ -34,6 +36,11 @@ class Think:
     mean: Duration
     distribution: ThinkTime
 
+    @property
+    def described(self) -> Duration | dict[str, Any]:
+        """As in a description; a constant pause alone."""
+        return self.mean if self.distribution is ThinkTime.CONSTANT else stated(self, "mean", "distribution")
+
 
 @dataclass(frozen=True, slots=True)
 class Traffic:
@@ -59,6 +66,18 @@ class Traffic:
         """The distribution that flow sizes are drawn from."""
         return self.sizes or published()
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        sizes = _described(self.flow_sizes, self.sizes)
+        of_ip = self.sizes_count is SizesCount.IP
+        return {
+            "channels": self.channels,
+            "flow_sizes": {"distribution": sizes, "counts": self.sizes_count} if of_ip else sizes,
+            "think_time": self.think and self.think.described,
+            **stated(self, "pro_rate", "flows_per_s", "write_rate", "port"),
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class UdpTraffic:
@@ -79,3 +98,15 @@ class UdpTraffic:
     def distribution(self) -> FlowSizes:
         """The distribution that flow sizes are drawn from."""
         return self.sizes or published()
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        sizes = _described(self.flow_sizes, self.sizes)
+        return {**stated(self, "rate", "packet", "parallel", "port"), "flow_sizes": sizes}
+
+
+def _described(sizes: str, distribution: FlowSizes | None) -> str | FileName:
+    """The distribution of flow sizes as in a description."""
+    is_file = sizes != PUBLISHED and ("/" in sizes or not sizes.lstrip()[0].isdigit())
+    return FileName(sizes, distribution) if is_file else sizes

@@ -96,6 +96,7 @@ class BoxKind:
     the box's chains is invalid.
     ``admission``: its program takes the request ``set`` with ``admit`` (docs/contracts.md, "pep"): whether connections
     may begin.
+    ``settable``: the keys of the configuration that its program takes by the request ``set`` while it runs.
     ``answers_for_others``: it sends packets in the name of hosts (early acknowledgements), whose connections pass it.
     ``encapsulates``: the protocol of its outer packets ("udp"), in which it and its pair carry the packets of others.
     The plan gives each pair addresses for them (``atoll_core.experiment.tunnels``).
@@ -130,6 +131,7 @@ class BoxKind:
     ends_connections: bool = False
     connections_counter: str = ""
     admission: bool = False
+    settable: tuple[str, ...] = ()
     answers_for_others: bool = False
     encapsulates: str = ""
     overhead_bytes: int = 0
@@ -176,6 +178,10 @@ class BoxKind:
 
     def __str__(self) -> str:
         return self.name
+
+    def described_settings(self, settings: Mapping[str, Any]) -> dict[str, Any]:
+        """Settings of a box in base units as in a description."""
+        return self.settings().described(settings) if self.settings else dict(settings)
 
     @property
     def measurement(self) -> Measurement | None:

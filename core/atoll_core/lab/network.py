@@ -8,6 +8,7 @@ from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
+from atoll_core.described import stated
 from atoll_core.lab.box_kind import EXTERNAL, LINK, PROGRAM, ROUTER, BoxKind, Forwarding
 from atoll_core.lab.coder import CODER
 from atoll_core.lab.pep import PEP
@@ -46,6 +47,11 @@ class Interface:
     behind: PortRef | None = None
 
     @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return {"port": self.cable_end, "interface": self.name, "mac": self.mac, "mtu": self.mtu}
+
+    @property
     def cable_end(self) -> PortRef:
         """The port at which its cable ends, of an OpenFlow switch or of a learning switch."""
         return self.behind or self.attached
@@ -62,6 +68,11 @@ class Switch:
     dpid: int
     driver: str
     twin: TwinSettings | None = None
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return stated(self, "dpid", "driver", "twin")
 
 
 class HostRole(StrEnum):
@@ -90,6 +101,12 @@ class Host:
     capacity: float = 1.0  # of an island client: its part of the channels, relative to the others'
     control: IPv4Address | None = None  # of its interface, for in-band control; None: it has another one for control
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        own = ("role", "control", *(["capacity"] if self.role is HostRole.ISLAND_CLIENT else []))
+        return {"ip": self.address, **stated(self, *own), **self.interface.described}
+
 
 @dataclass(frozen=True, slots=True)
 class Program:
@@ -109,6 +126,11 @@ class Program:
     memory_max: Size | None = None
     line: int = field(default=0, compare=False)  # of the lab's file; 0: unknown
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return {**stated(self, "start", "stop", "report", "privileges"), "needs": dict(self.needs)}
+
 
 @dataclass(frozen=True, slots=True)
 class PortPair:
@@ -116,6 +138,11 @@ class PortPair:
 
     world: Interface
     island: Interface
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return stated(self, "world", "island")
 
 
 _NONE = Duration(0)
@@ -146,6 +173,13 @@ class ChainBox:
     settings: tuple[tuple[str, Any], ...] = ()
     conserves_payload: bool = True
     residence_max: Duration = _NONE
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        foreign = ("forwarding", "stateful", "conserves_packets", "conserves_payload", "residence_max")
+        keys = ("kind", "world", "island", "spare", "program", *(foreign if self.kind.is_foreign else ()))
+        return {**stated(self, *keys), "settings": dict(self.settings)}
 
     def max_residence_ns(self, settings: Mapping[str, Any]) -> int:
         """The longest time for which it holds a packet with these settings; 0 of a link, which has its own."""
@@ -218,6 +252,12 @@ class LatencyClass:
     ports: PortPair | None = None
 
     @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        ends = self.ports.described if self.ports else {"world": None, "island": None}
+        return {"vlan": self.tag, **ends, **stated(self, "rtt", "jitter")}
+
+    @property
     def tag(self) -> int | None:
         """The tag of its frames at the delay box; None: untagged."""
         return None if self.ports else self.vlan
@@ -236,6 +276,13 @@ class DelayBox:
     trunk: Interface | None  # None: all classes have ports
     rate: Rate
     classes: tuple[LatencyClass, ...]
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        trunk = self.trunk.described if self.trunk else {}
+        classes = {known.name: known.described for known in self.classes}
+        return {"trunk": trunk.pop("port", None), **trunk, "rate": self.rate, "classes": classes}
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:
@@ -267,6 +314,18 @@ class Tap:
     physical: bool = False
     to_island_only: bool = False
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return {
+            "host": self.host,
+            "port": None if self.physical else self.interface.attached,
+            "cable": self.interface.attached if self.physical else None,
+            "interface": self.interface.name,
+            "mac": self.interface.mac,
+            "direction": "to_island" if self.to_island_only else "both",
+        }
+
 
 @dataclass(frozen=True, slots=True)
 class Trunk:
@@ -275,6 +334,11 @@ class Trunk:
     a: PortRef
     b: PortRef
     rate: Rate
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return {"from": self.a, "to": self.b, "rate": self.rate}
 
 
 @dataclass(frozen=True, slots=True)
@@ -288,6 +352,11 @@ class LearningSwitch:
     uplink: PortRef
     rate: Rate
 
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return stated(self, "uplink", "rate")
+
 
 @dataclass(frozen=True, slots=True)
 class Control:
@@ -300,6 +369,11 @@ class Control:
     network: IPv4Network
     port: PortRef
     arp: bool = True
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        return stated(self, "network", "port", "arp")
 
 
 CONTROL = "control"
@@ -325,6 +399,17 @@ class Network:
     taps: tuple[Tap, ...]
     learning_switches: tuple[LearningSwitch, ...] = ()
     control: Control | None = None
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        sections = ("switches", "learning_switches", "hosts", "boxes", "delay_boxes", "taps")
+        return {
+            **stated(self, "name", "control"),
+            "networks": stated(self, "world", "island"),
+            "trunks": [each.described for each in self.trunks],
+            **{key: {each.name: each.described for each in getattr(self, key)} for key in sections},
+        }
 
     @cached_property
     def world_hosts(self) -> tuple[Host, ...]:

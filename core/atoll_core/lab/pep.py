@@ -186,6 +186,7 @@ PEP = register(
         keeps_peer=_multiplexes,
         connections_counter="connections",
         admission=True,
+        settable=("mode", "learned_for_ns", "handshake_ns", "pending_max", "silence_ns", "flush_ns"),
         configuration=_configuration,
         host_settings=_host_settings,
         counters=(

@@ -85,7 +85,6 @@ class Qdisc:
     words: str
     options: dict[str, Any] = field(hash=False)  # those that are compared; bytes, bytes per second, seconds
     ip_bytes: bool = False  # counts without the Ethernet header
-    command: str = "add"  # or "change"
 
     @property
     def expected(self) -> dict[str, Any]:
@@ -97,9 +96,7 @@ class Qdisc:
         """The line for ``tc -batch``."""
         where = f"parent {self.parent}" if self.parent else "root"
         table = f"stab linklayer ethernet overhead -{_ETHERNET_HEADER} " if self.ip_bytes else ""
-        return (
-            f"qdisc {self.command} dev {self.dev} {where} handle {self.handle} {table}{self.kind} {self.words}".rstrip()
-        )
+        return f"qdisc add dev {self.dev} {where} handle {self.handle} {table}{self.kind} {self.words}".rstrip()
 
 
 @dataclass(frozen=True, slots=True)

@@ -115,8 +115,9 @@ def other_links(sources: Sources) -> Figure | None:
         most = counters["queue_max_bytes"].to_numpy() / 1e3
         axes.fill_between(t_s, most, step="post", color=ORANGE, alpha=0.5, linewidth=0, label="largest queue in 100 ms")
         dropped = counters["dropped_packets"].fill_null(0).to_numpy() > 0
-        capacity_kb = link.to_island.queue.bytes / 1e3
-        axes.plot(t_s[dropped], np.full(dropped.sum(), capacity_kb), "|", color=VERMILLION, markersize=7, label="drops")
+        over_time, begin_ns = sources.over_time(link), sources.measured_ns[0]
+        capacities_kb = [over_time.at(begin_ns + round(1e9 * t)).queue.bytes / 1e3 for t in t_s[dropped]]
+        axes.plot(t_s[dropped], capacities_kb, "|", color=VERMILLION, markersize=7, label="drops")
         axes.set_ylabel(f"{link.box} (kB)")
         _time_axis(axes, sources, _queue_limit(axes, sources, link))
     key(rows[0])
@@ -332,17 +333,19 @@ def flows(sources: Sources) -> Figure | None:
     if link is not None and not sources.other_links:
         sizes = np.geomspace(float(size.min()), float(size.max()), 60)
         # One round trip to connect, one to ask and be answered, then nothing but serialisation, by link or server.
-        rates = (link.to_island.rate, sources.experiment.traffic.write_rate)
-        least = min(rate.bit_s for rate in rates if rate is not None)
+        written = sources.experiment.traffic.write_rate
         rtt_s = (link.to_island.delay.ns + link.to_world.delay.ns) / 1e9
-        axes.plot(
-            sizes,
-            2 * rtt_s + 8 * sizes / least,
-            color=INK,
-            linewidth=1.1,
-            linestyle=(0, (4, 3)),
-            label="alone on the link, no slow start" + (", highest rate" if link.to_island.trace else ""),
-        )
+        bounds = sources.over_time(link).rates(*sources.measured_ns)
+        rates = sorted({min(rate, written or rate) for rate in bounds}, reverse=True)
+        for rate, dashes in zip(rates, ((4, 3), (1, 2)), strict=False):
+            axes.plot(
+                sizes,
+                2 * rtt_s + 8 * sizes / rate.bit_s,
+                color=INK,
+                linewidth=1.1,
+                linestyle=(0, dashes),
+                label="alone on the link, no slow start" if len(rates) == 1 else f"alone at {rate}",
+            )
     axes.set_xscale("log")
     axes.set_yscale("log")
     axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
@@ -350,7 +353,7 @@ def flows(sources: Sources) -> Figure | None:
     axes.yaxis.set_minor_formatter(NullFormatter())
     axes.set_xlabel("flow size (bytes)")
     axes.set_ylabel("connect to last byte (s)")
-    key(axes, 2)
+    key(axes, 3)
     order = np.sort(size)
     kept = share_points(order)
     for column, colour, label in (("flows", BLUE, "of flows"), ("bytes", PURPLE, "of bytes")):
@@ -454,8 +457,9 @@ PLOTS = (
     Plot(
         "flows",
         "Flows",
-        "Left: time from connecting to the last byte of every completed flow. Right: distribution of flows and of "
-        "bytes over flow sizes.",
+        "Left: time from connecting to the last byte of every completed flow; lines: a flow alone on the link without "
+        "slow start, at the highest and at the lowest rate if it changes. Right: distribution of flows and of bytes "
+        "over flow sizes.",
         flows,
     ),
     Plot(
@@ -508,8 +512,8 @@ def _queue_limit(axes: Axes, sources: Sources, link: Link) -> float:
 
 def _limit(axes: Axes, sources: Sources, link: Link, of: Callable[[LinkStep], float], text: str, label: str) -> float:
     """A limit of a link: a bound with a text, or a line with a label if it changes; the most."""
-    begin_ns = sources.summary["origin_ns"]
-    spans = list(sources.over_time(link).spans(begin_ns, begin_ns + round(1e9 * sources.seconds)))
+    begin_ns, end_ns = sources.measured_ns
+    spans = list(sources.over_time(link).spans(begin_ns, end_ns))
     limits = [of(step) for _, _, step in spans]
     if len(set(limits)) == 1:
         bound(axes, limits[0], text)

@@ -14,7 +14,9 @@ from typing import TYPE_CHECKING, Any
 from atoll_analysis import analyse
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.atomic_files import replace_text
+from atoll_core.codec import from_json
 from atoll_core.errors import AtollError, RunDirError
+from atoll_core.lab.network import Network
 
 if TYPE_CHECKING:
     from atoll_dashboards.report.report_data import Sources
@@ -70,7 +72,7 @@ def report_page(sources: "Sources") -> str:
         figures=key_figures(sources.summary),
         plots=_drawn(sources),
         box_tables=box_tables(sources.summary, sources.manifest, sources.experiment),
-        settings=provenance.settings(sources.experiment),
+        settings=provenance.settings(sources.experiment, from_json(Network, sources.manifest["network"])),
         provenance=provenance.origin(sources.manifest),
     )
 

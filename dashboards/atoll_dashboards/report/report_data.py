@@ -14,6 +14,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_analysis.tables.box_counters import CAUSES
 from atoll_analysis.tables.change_timeline import to_island_over_time
+from atoll_analysis.tables.table_schemas import scan_table
 from atoll_analysis.tables.tables import WINDOW_NS
 from atoll_core.codec import from_json
 from atoll_core.experiment.experiment import Experiment, Link
@@ -48,6 +49,12 @@ class Sources:
     def seconds(self) -> float:
         """How much time the figures show: the measurement, or what was planned when there was none."""
         return self.summary["duration_s"] or self.summary["planned_s"]
+
+    @property
+    def measured_ns(self) -> tuple[int, int]:
+        """Begin and end of the time that the figures show (CLOCK_REALTIME)."""
+        begin_ns = self.summary["origin_ns"]
+        return begin_ns, begin_ns + round(1e9 * self.seconds)
 
     def since_start(self, column: str) -> pl.Expr:
         """Seconds since the start of the measurement of an instant in ns."""
@@ -183,7 +190,7 @@ class Sources:
 
     def table(self, name: str) -> pl.LazyFrame:
         """One table, lazily."""
-        return pl.scan_parquet(self.folder / f"{name}.parquet", glob=False)
+        return scan_table(self.folder / f"{name}.parquet")
 
 
 def read_sources(run: RunDir) -> Sources:
@@ -200,5 +207,5 @@ def completed_flows(tables: Path) -> pl.DataFrame:
         return pl.DataFrame(schema={"size_bytes": pl.Int64, "seconds": pl.Float64})
     took_ns = pl.col("end_ns") - pl.col("start_ns")
     completed = (pl.col("outcome") == "completed") & (took_ns > 0) & (pl.col("size_bytes") > 0)
-    flows = pl.scan_parquet(path, glob=False).filter(completed).select("size_bytes", seconds=took_ns / 1e9)
+    flows = scan_table(path).filter(completed).select("size_bytes", seconds=took_ns / 1e9)
     return flows.collect(engine="streaming")

@@ -244,7 +244,7 @@ def read_results(
 
 def _run_of_point(number: int, point: PointRuns, attempt: Attempt, warm_up: WarmUp) -> StudyRun:
     run = RunDir(attempt.path)
-    analysed = attempt.outcome != FAILED or (run.path / "summary.json").exists()
+    analysed = attempt.outcome != FAILED or ((run.path / "summary.json").exists() and not run.damages())
     summary = cast("Summary", run.summary()) if attempt.usable else None
     return StudyRun(
         number=number,

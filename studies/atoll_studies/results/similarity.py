@@ -6,7 +6,7 @@ of experiment and laboratory is listed once, as equal or as different; names, se
 them share are listed among the origins.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from itertools import groupby
@@ -15,15 +15,15 @@ from typing import Any
 
 from atoll_core.codec import from_json, to_json
 from atoll_core.experiment.channel_allocation import ChannelAllocation
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.experiment import Chain, Experiment
 from atoll_core.experiment.setting_texts import (
     NO_COUNTERPART,
-    UNSET,
     Setting,
-    hops,
+    part_text,
+    parts,
     settings_table,
     short_hash,
-    with_units,
+    within,
 )
 from atoll_core.lab.network import Network
 from atoll_core.plural import counted
@@ -40,7 +40,6 @@ _CHANNELS = "channels"
 # Parts of an origin that say nothing of likeness, or are shown elsewhere.
 _WITHOUT_MEANING = ("started", "outcome", "seed", "host", "plan (SHA-256)", "format")
 _TOLD_ABOVE = ("name", "seed", "chain", "branches")  # keys of an experiment that are among what runs are
-_DEPTHS = {"links": 3, "boxes": 2, "lab": 2, "changes": 2}  # how many parts of a key name one row; of others, 1
 _LAB = "lab."
 _MOST_DETAILS = 12  # of one part, or of laboratories; of more the members are counted
 _MOST_GROUPS = 3  # of clients with equally many channels
@@ -68,17 +67,17 @@ class Likeness:
     @cached_property
     def settings(self) -> Rows:
         """Settings that differ; of a part with many differing settings, its number of members."""
-        parts = _by_part(self.described)
-        details = sum(not each.alike for part, some in parts.items() if part.startswith(_LAB) for each in some)
-        most = {part: 0 if part.startswith(_LAB) and details > _MOST_DETAILS else _MOST_DETAILS for part in parts}
-        rows = (row for part, some in parts.items() for row in _unlike_rows(part, some, most[part]))
+        by_part = parts(self.described)
+        details = sum(not each.alike for part, some in by_part.items() if part.startswith(_LAB) for each in some)
+        most = {part: 0 if part.startswith(_LAB) and details > _MOST_DETAILS else _MOST_DETAILS for part in by_part}
+        rows = (row for part, some in by_part.items() for row in _unlike_rows(part, some, most[part]))
         return (*rows, *_dealt_rows(self.dealt))
 
     @cached_property
     def alike(self) -> tuple[tuple[str, str], ...]:
         """Equal properties, a row for each part of the descriptions."""
-        parts = _by_part(self.described)
-        told = {part: _alike_text(part, [each for each in some if each.alike]) for part, some in parts.items()}
+        by_part = parts(self.described)
+        told = {part: _alike_text(part, [each for each in some if each.alike]) for part, some in by_part.items()}
         return (
             *((name, texts[0]) for name, texts in self.origins if not differ((name, texts))),
             *((part, text) for part, text in told.items() if text),
@@ -112,9 +111,10 @@ def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:
         {**_what(experiment, network, placement), **_origin(manifest)}
         for experiment, network, placement, manifest in zip(experiments, networks, placements, manifests, strict=True)
     ]
-    typed = [with_units(*described) for described in zip(experiments, networks, strict=True)]
-    asked = (each for each in settings_table("", typed) if each.key.partition(".")[0] not in _TOLD_ABOVE)
-    lab = (each for each in settings_table("lab", networks) if each.key != "lab.name")
+    described = [experiment.described(network) for experiment, network in zip(experiments, networks, strict=True)]
+    asked = (each for each in settings_table("", described) if each.key.partition(".")[0] not in _TOLD_ABOVE)
+    labs = [network.described for network in networks]
+    lab = (each for each in settings_table("lab", labs) if each.key != "lab.name")
     return Likeness(
         origins=_rows(origins),
         described=(*asked, *(lab if any(each != networks[0] for each in networks) else ())),
@@ -147,9 +147,14 @@ def _what(experiment: Experiment, network: Network, placement: tuple[ChannelAllo
         "lab": f"{network.name}, SHA-256 {_lab_digest(network)}",
         "lab file": Path(network.file).name,
         SEED: str(experiment.seed),
-        **{name: hops(chain) for name, chain in chains.items()},
+        **{name: _hops(chain) for name, chain in chains.items()},
         **({_CHANNELS: _dealt(placement)} if placement else {}),
     }
+
+
+def _hops(chain: Chain) -> str:
+    """``tap-w - sat - tap-i``; of a branch with its traffic."""
+    return (" - ".join(chain.hops) or "empty") + ("" if str(chain.carries) == "the rest" else f" for {chain.carries}")
 
 
 def _origin(manifest: Mapping[str, Any]) -> dict[str, str]:
@@ -165,40 +170,18 @@ def _lab_digest(network: Network) -> str:
 # Settings, part by part
 
 
-def _by_part(described: Iterable[Setting]) -> dict[str, list[Setting]]:
-    """Group settings by their part of the description: ``tcp``, ``links.sat.to_island``, ``lab.hosts``."""
-    found: dict[str, list[Setting]] = {}
-    for each in described:
-        keys = each.key.split(".")
-        depth = _DEPTHS.get(keys[0], 1)
-        found.setdefault(".".join(keys[: max(1, min(depth, len(keys) - 1))]), []).append(each)
-    return found
-
-
-def _within(part: str, setting: Setting) -> str:
-    return setting.key.removeprefix(part).lstrip(".")
-
-
 def _unlike_rows(part: str, settings: Sequence[Setting], most: int) -> Rows:
     unlike = [each for each in settings if not each.alike]
     if len(unlike) <= most or [each.key for each in unlike] == [part]:
         return tuple((each.key, each.texts) for each in unlike)
-    return (_counted(part, tuple((_within(part, each), each.texts) for each in settings)),)
+    return (_counted(part, tuple((within(part, each), each.texts) for each in settings)),)
 
 
 def _alike_text(part: str, alike: Sequence[Setting]) -> str:
-    """``rate 16 Mbit/s, delay 250 ms; none: jitter, loss``; of a laboratory's many parts their number."""
+    """The settings of a part; of a laboratory's many their number."""
     if part.startswith(_LAB) and len(alike) > _MOST_DETAILS:
         return f"{len(alike)} settings"
-    said = [f"{_within(part, each)} {each.texts[0]}".lstrip() for each in alike if each.texts[0] != UNSET]
-    unset = [_within(part, each) for each in alike if each.texts[0] == UNSET]
-    return "; ".join(filter(None, (", ".join(said), _unset(unset))))
-
-
-def _unset(names: Sequence[str]) -> str:
-    if not names:
-        return ""
-    return f"{UNSET}: {', '.join(names)}" if names != [""] else UNSET
+    return part_text(part, alike)
 
 
 def _counted(part: str, settings: Rows) -> tuple[str, tuple[str, ...]]:

@@ -21,6 +21,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_analysis.tables.change_timeline import RecordedEvent, to_island_over_time
 from atoll_analysis.tables.run_data import Window
+from atoll_analysis.tables.table_schemas import scan_table
 from atoll_analysis.tables.tables import WINDOW_NS
 from atoll_core.codec import from_json
 from atoll_core.description.raw_study import MSER_5
@@ -180,10 +181,7 @@ class _Run:
         return whole_windows(self.summary["duration_s"] or 0.0)
 
     def table(self, name: str) -> pl.LazyFrame:
-        path = self.path / "tables" / f"{name}.parquet"
-        if not path.is_file():
-            raise RunDirError(f"{path}: there is no such table; `atoll report {self.path}` makes it again")
-        return pl.scan_parquet(path, glob=False)
+        return scan_table(self.path / "tables" / f"{name}.parquet")
 
     def captured(self, capture: str | None) -> pl.DataFrame:
         """Island-bound bytes of a capture by window, within the measurement."""

@@ -29,7 +29,7 @@ from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
 from atoll_hosts.binary import find_binary
 from atoll_studies.points import program_files
 from atoll_studies.study_directory import FAILED, Attempt, NoAttemptError, Provenance, StudyDirectory, unwritten
-from atoll_testbed.run.postprocess import complete
+from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_request import RunRequest, create_run, installed_version, revision
 from atoll_testbed.virtual.virtual_run import measure_in_kernel
 
@@ -128,7 +128,7 @@ class _Worker:
         run = self._run = create_run(self._working, self._request, time.time_ns())
         with claimed_core() as core:
             await measure_in_kernel(run, self._request, kernel, core, lambda _: None)
-        return await complete(run)
+        return await compress_and_analyse(run)
 
     async def _live(self) -> dict[str, Any]:
         """Run on the lab that is up, else on one of its own, which is taken down afterwards; returns the summary."""

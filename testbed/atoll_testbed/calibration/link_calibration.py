@@ -91,11 +91,11 @@ async def calibrate(testbed: Testbed, experiment: Experiment, wanted: Sequence[s
     """
     links = links_under_test(testbed.network, experiment)
     testbed.events.publish(Progress("pinging the idle path"))
-    rtts = await idle_rtts(testbed, max(_IDLE_PING_S, seconds / 2), _PING_INTERVAL_NS)
+    delays_ns = sum(link.settings.delay.ns for link in links) + _terrestrial_rtt_ns(links)
+    rtts = await idle_rtts(testbed, max(_IDLE_PING_S, seconds / 2), _PING_INTERVAL_NS, delays_ns)
     if not rtts:
         msg = "no ping crossed the chain; `atoll run` reports which paths are broken"
         raise RunError(msg)
-    delays_ns = sum(link.settings.delay.ns for link in links) + _terrestrial_rtt_ns(links)
     lab_ns = max(0, min(rtts) - delays_ns)
     rows: list[CalibrationFigure] = []
     for link in links:

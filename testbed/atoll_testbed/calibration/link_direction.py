@@ -4,20 +4,10 @@
 Times in ns, rates in bit/s of IP packets unless the link counts Ethernet.
 """
 
-import statistics
 from dataclasses import dataclass, replace
 
 from atoll_controller.planner.calibration_jobs import PING_PACKET
-from atoll_core.experiment.experiment import (
-    Bernoulli,
-    BitError,
-    Counted,
-    GilbertElliott,
-    LinkDirection,
-    Loss,
-    LossTrace,
-    Where,
-)
+from atoll_core.experiment.experiment import Bernoulli, Counted, LinkDirection, Where, mean_loss
 from atoll_core.lab.network import MTU, LatencyClass
 
 ETHERNET_HEADER = 14
@@ -138,18 +128,3 @@ def _refused(settings: LinkDirection, packet_bytes: int, *, narrower: bool) -> s
     if settings.loss and mean_loss(settings.loss, packet_bytes) > _MOST_LOSS:
         return "its loss model drops too many packets to fill it"
     return ""
-
-
-def mean_loss(loss: Loss, counted_bytes: int) -> float:
-    """The long-term loss ratio of a loss model for packets of a size in counted bytes."""
-    match loss:
-        case Bernoulli(probability):
-            return probability
-        case BitError():
-            return loss.of_packet(counted_bytes)
-        case LossTrace():
-            return statistics.fmean(loss.lost)
-        case GilbertElliott():
-            change = loss.good_to_bad + loss.bad_to_good
-            bad = loss.good_to_bad / change if change else 0.0
-            return bad * loss.loss_bad + (1 - bad) * loss.loss_good

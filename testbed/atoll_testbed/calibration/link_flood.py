@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from atoll_controller.planner import calibration_jobs
+from atoll_controller.planner.traffic_jobs import PING_SPARE_NS, PING_TIMEOUT_NS
 from atoll_core.errors import RunError
 from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.plan.plan import JobSpec
@@ -20,7 +21,6 @@ from atoll_testbed.testbed import Testbed
 
 _LEAD_NS = 150_000_000  # from the start of the jobs to the start of their traffic
 _LAB_NS = 50_000_000  # time that a packet may spend in the lab outside the links, on a busy machine
-_PING_TIMEOUT_NS = 3_000_000_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,8 +62,9 @@ class Flood:
         return [rtt for sent, rtt in self.rtts if self.full_ns <= sent <= last_ns]
 
 
-async def idle_rtts(testbed: Testbed, seconds: float, interval_ns: int) -> list[int]:
-    """RTTs of pings on an idle path."""
+async def idle_rtts(testbed: Testbed, seconds: float, interval_ns: int, rtt_ns: int) -> list[int]:
+    """RTTs of pings on an idle path, which has about an RTT of ``rtt_ns``."""
+    timeout_ns = max(PING_TIMEOUT_NS, rtt_ns + PING_SPARE_NS)
     ends, found, some = SpecialHosts.of(testbed.network), list[int](), asyncio.Event()
 
     def take(line: dict[str, Any]) -> None:
@@ -71,12 +72,10 @@ async def idle_rtts(testbed: Testbed, seconds: float, interval_ns: int) -> list[
             found.append(line["rtt_ns"])
             some.set()
 
-    spec = calibration_jobs.ping(
-        ends.world, ends.island, interval_ns=interval_ns, start_at_ns=0, timeout_ns=_PING_TIMEOUT_NS
-    )
+    spec = calibration_jobs.ping(ends.world, ends.island, interval_ns=interval_ns, start_at_ns=0, timeout_ns=timeout_ns)
     async with _running(testbed, spec, take):
         with contextlib.suppress(TimeoutError):
-            async with asyncio.timeout(_PING_TIMEOUT_NS / 1e9):
+            async with asyncio.timeout(timeout_ns / 1e9):
                 await some.wait()
         await asyncio.sleep(seconds)
     return found
@@ -147,7 +146,7 @@ async def flood(
                 ends.island,
                 interval_ns=ping_interval_ns,
                 start_at_ns=begin,
-                timeout_ns=_PING_TIMEOUT_NS,
+                timeout_ns=max(PING_TIMEOUT_NS, end - begin),
             )
             await jobs.enter_async_context(_running(testbed, spec, take_ping))
         for sender in senders:

@@ -6,7 +6,8 @@ from collections.abc import Sequence
 from atoll_controller.planner.change_schedule import Scheduled
 from atoll_core.errors import AtollError, LabError, PlanError
 from atoll_core.events.events import SwapEvent
-from atoll_core.experiment.experiment import Experiment, version_differences
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.setting_texts import version_differences
 from atoll_core.plan.plan import Backend
 from atoll_testbed.run.run_clock import RunClock
 from atoll_testbed.run.run_recorder import RunRecorder

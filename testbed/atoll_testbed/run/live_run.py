@@ -17,7 +17,7 @@ from atoll_analysis.run_directory import RunDir
 from atoll_controller.planner.path_checks import pinging_ns, with_full_matrix
 from atoll_core.errors import AtollError, RunError
 from atoll_core.events.events import Progress, StepBegun
-from atoll_core.experiment.residence import longest_residence_ns
+from atoll_core.experiment.residence import longest_residence_ns, longest_terrestrial_ns
 from atoll_core.plan.plan import Phase, Plan
 from atoll_core.platforms import MININET
 from atoll_testbed.preflight.duplicate_addresses import check_addresses
@@ -59,6 +59,7 @@ class LiveRun:
         self._experiment = experiment = planned.request.experiment
         self._dir = run_dir
         self._held_s = longest_residence_ns(testbed.network, experiment) / 1e9
+        self._quiet_s = max(_DRAIN_QUIET_S, longest_terrestrial_ns(testbed.network, experiment) / 1e9) + self._held_s
         self._step_name = ""
         self._recording = RunRecorder(run_dir, testbed.network, experiment, testbed.events)
         self._jobs = RunJobs(testbed, self._recording, run_dir.path)
@@ -98,9 +99,7 @@ class LiveRun:
     async def analyse(self) -> dict[str, Any]:
         """Compress the captures, analyse, write the report; returns the summary. Raises RunError."""
         async with self._step("analyse"):
-            summary = await compress_and_analyse(self._dir)
-        await asyncio.to_thread(self._dir.record_files)
-        return summary
+            return await compress_and_analyse(self._dir)
 
     async def _steps(self) -> None:
         async with self._step("apply"):
@@ -132,7 +131,7 @@ class LiveRun:
             async with self._step("stop"):
                 await self._end_load()
             async with self._step("drain"):
-                await self._recording.drained(_DRAIN_QUIET_S + self._held_s, _DRAIN_LIMIT_S + 2 * self._held_s)
+                await self._recording.drained(self._quiet_s, _DRAIN_LIMIT_S + 2 * (self._quiet_s - _DRAIN_QUIET_S))
                 await self._jobs.stop(Phase.PING)  # pings without an answer by now are lost
                 self._recording.marks("end", await self._testbed.mark_boxes())
                 end = await sample_drops(self._testbed)

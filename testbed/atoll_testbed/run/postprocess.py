@@ -32,13 +32,6 @@ async def compress_and_analyse(run_dir: RunDir) -> dict[str, Any]:
     return summary
 
 
-async def complete(run_dir: RunDir) -> dict[str, Any]:
-    """As :func:`compress_and_analyse`, for a run that nothing is added to afterwards: its files are recorded."""
-    summary = await compress_and_analyse(run_dir)
-    await asyncio.to_thread(run_dir.record_files)
-    return summary
-
-
 @contextlib.asynccontextmanager
 async def _loading(module: str, run_dir: RunDir, *options: str) -> AsyncGenerator[asyncio.subprocess.Process]:
     """Start a module, which loads its libraries and waits for a line; it has ended after the block."""

@@ -207,10 +207,11 @@ class RunRecorder:
     async def drained(self, quiet_s: float, limit_s: float) -> None:
         """Wait until no packet has entered any link for ``quiet_s`` and all links are empty.
 
-        Raises RunError if that is not so ``limit_s`` after the longest queue has had time to drain.
+        Raises RunError if that is not so ``limit_s`` after the longest queue has had time to drain, and packets to pass
+        all links.
         """
-        links = self._experiment.links_over_time
-        limit_s += max((way.full_queue.s for link in links for way in (link.to_island, link.to_world)), default=0.0)
+        ways = [way for link in self._experiment.links_over_time for way in (link.to_island, link.to_world)]
+        limit_s += max((way.full_queue.s for way in ways), default=0.0) + sum(way.delays[1].s for way in ways)
         deadline = time.monotonic() + limit_s
         seen, since = -1, time.monotonic()
         while time.monotonic() < deadline:

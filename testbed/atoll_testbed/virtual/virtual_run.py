@@ -36,6 +36,7 @@ TakeLine = Callable[[dict[str, Any]], None]
 STUCK_S = 120.0
 """A kernel without progress for this wall time is aborted, as a program in it computes without end. A link writes every
 100 ms of virtual time."""
+_STUCK_PER_CHANNEL_S = 0.01  # all may connect at one instant of virtual time: 5 ms each through two PEPs, busy machine
 
 _OTHER_STEPS_S = 600  # virtual time for steps other than the load; the sum of their limits is less
 
@@ -79,8 +80,19 @@ class _Pace:
         return {"wall_s": wall_s, "factor": factor, "left_s": max(0.0, self.duration_s - elapsed_s) / factor}
 
 
+def stuck_after_s(channels: int) -> float:
+    """The time by the machine's clock after which a kernel without progress is taken to hang."""
+    return STUCK_S + _STUCK_PER_CHANNEL_S * channels
+
+
 async def measure_in_kernel(
-    run_dir: RunDir, request: RunRequest, kernel: UmlKernel, core: int, progress: TakeLine, *, stuck_s: float = STUCK_S
+    run_dir: RunDir,
+    request: RunRequest,
+    kernel: UmlKernel,
+    core: int,
+    progress: TakeLine,
+    *,
+    stuck_s: float | None = None,
 ) -> None:
     """Record the raw data of a run, whose request is in ``run_dir``, too, in a new kernel on CPU ``core``.
 
@@ -97,7 +109,7 @@ async def measure_in_kernel(
         "build": kernel.executable.parent.name,
         "clock": asdict(clock),
     }
-    follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s)
+    follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s or stuck_after_s(experiment.most_channels))
     host = {"kernel": platform.release(), "cpus": os.cpu_count(), "core": core, "root": os.geteuid() == 0}
     try:
         about["stale_modules"] = await compile_stale(module_folders(), lambda text: progress(Progress(text).to_line()))
@@ -159,11 +171,12 @@ def _without_lines(described: Any) -> Any:
 def _conclude(run_dir: RunDir, outcome: str | None, host: dict[str, Any]) -> None:
     """Complete the manifest: the outcome, if the process inside has not written it, and the host's part.
 
-    Raises RunError.
+    Then record the files. Raises RunError.
     """
     known = str(run_dir.manifest()["outcome"])
     final = outcome if outcome is not None and known == RUNNING else _outside(known, run_dir)
     run_dir.show_all({"outcome": final, "host": host})
+    run_dir.record_files()
 
 
 def _outside(text: str, run_dir: RunDir) -> str:

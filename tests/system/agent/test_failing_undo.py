@@ -4,6 +4,7 @@
 import json
 import os
 import shutil
+import sys
 from collections.abc import AsyncIterator
 from dataclasses import replace
 from pathlib import Path
@@ -13,24 +14,48 @@ import pytest
 
 from atoll_core.codec import to_json
 from atoll_core.errors import LabError
-from atoll_core.plan.plan import HostSettings
+from atoll_core.plan.plan import FilterVerdict, HostSettings, PacketRule, Packets
 from atoll_hosts.agent import Agent
 from atoll_hosts.binary import find_binary
-from tests.support.agent_lab import ISLAND, READY_S, SANDBOX, TWO_PAIRS, WORLD, Machines, eventually
+from tests.support.agent_lab import ISLAND, READY_S, SANDBOX, TWO_PAIRS, WORLD, Machines, ends, eventually
 
 pytestmark = pytest.mark.lab
 
 ATTEMPTS = 3  # of the agent, in one request
+LINGERS_S = 0.5
 BOX = replace(TWO_PAIRS, interfaces=TWO_PAIRS.interfaces[:2], legs=TWO_PAIRS.legs[:1])
+
+SERVER = """
+import socket
+
+with socket.create_server(("10.10.0.1", 80)) as listener:
+    print('{"type":"ready"}', flush=True)
+    while True:
+        listener.accept()[0].close()
+        print('{"type":"accepted"}', flush=True)
+"""
+
+CLIENT = """
+import socket, time
+
+print('{"type":"ready"}', flush=True)
+while True:
+    with socket.socket() as client:
+        client.setblocking(False)
+        client.connect_ex(("10.10.0.1", 80))
+        time.sleep(0.02)
+"""
+"""A first segment every 20 ms; what is accepted has passed the box."""
 
 
 class Tools:
-    """Tools of the agent: `ip -force -batch` fails as often as wanted, `nft` notes whether the box forwards."""
+    """Tools of the agent: `ip -force -batch` fails as often as wanted; `nft` notes whether the box forwards."""
 
     def __init__(self, directory: Path) -> None:
         self.directory = directory
         self.failures = directory / "failures"
         self.forwarding = directory / "forwarding"
+        self.lingers = directory / "lingers"
         self._write(
             "ip",
             f"""n=$(cat {self.failures})
@@ -38,16 +63,25 @@ class Tools:
                 echo $((n - 1)) >{self.failures}; echo "Cannot allocate memory" >&2; exit 1
             fi""",
         )
-        self._write("nft", f"cat /proc/sys/net/ipv4/conf/box-[wi]/forwarding >>{self.forwarding}")
+        self._write(
+            "nft",
+            f"""cat /proc/sys/net/ipv4/conf/box-[wi]/forwarding >>{self.forwarding}
+            [ ! -e {self.lingers} ] || trap 'sleep {LINGERS_S}' EXIT""",
+            end="",
+        )
         self.fail(0)
 
     def fail(self, times: int) -> None:
         """Let the next undos fail."""
         self.failures.write_text(f"{times}\n")
 
-    def _write(self, tool: str, script: str) -> None:
+    def linger(self) -> None:
+        """Let `nft` end some time after its work."""
+        self.lingers.touch()
+
+    def _write(self, tool: str, script: str, end: str = "exec") -> None:
         path = self.directory / tool
-        path.write_text(f'#!/bin/sh\n{script}\nexec {shutil.which(tool)} "$@"\n')
+        path.write_text(f'#!/bin/sh\n{script}\n{end} {shutil.which(tool)} "$@"\n')
         path.chmod(0o755)
 
 
@@ -153,3 +187,34 @@ async def test_a_box_forwards_only_while_its_rules_are_there(lab: Machines, tool
     await lab.agent.unset_host("box")
     assert {*tools.forwarding.read_text().split()} == {"0"}
     assert json.loads(await lab.run(box, "nft -j list tables"))["nftables"][1:] == []
+
+
+async def test_no_tcp_passes_a_box_beside_its_program_while_the_box_is_undone(lab: Machines, tools: Tools) -> None:
+    """The rules drop TCP that is not the program's. Each of the steps of nftables leaves time for packets to pass.
+
+    Frames have the box's addresses: others, which the same rules accept, do not pass without them.
+    """
+    box = await lab.add("box")
+    world, island = await ends(lab, box, BOX.interfaces, "-1")
+    for netns, host, leg in zip((world, island), (WORLD, ISLAND), BOX.interfaces, strict=True):
+        ((address, _),) = host.neighbours
+        await lab.run(netns, f"ip neighbour replace {address} lladdr {leg.mac} nud permanent dev {host.name}")
+    accepted: list[dict[str, Any]] = []
+    for name, netns, script in (("server", world, SERVER), ("client", island, CLIENT)):
+        argv = [sys.executable, "-c", script]
+        job = await lab.agent.start_job(name, argv, netns=netns, on_line=accepted.append)
+        await job.ready(READY_S)
+    tools.linger()
+    legs = tuple(leg.name for leg in BOX.interfaces)
+    proxied = replace(BOX, packet_rules=(PacketRule(legs, Packets.TCP, verdict=FilterVerdict.DROP),))
+
+    def passes() -> bool:
+        return any(line["type"] == "accepted" for line in accepted)
+
+    for _ in range(3):
+        await lab.agent.set_host(proxied, box)
+        assert "3 received" in await lab.run(island, "ping -c 3 -i 0.1 -W 10 10.10.0.1"), "the box forwards"
+        await lab.agent.unset_host("box")
+    assert not passes()
+    await lab.agent.set_host(BOX, box)
+    await eventually(passes, "TCP passes a box without the rules")

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import pytest
 
+from atoll_analysis.run_directory import RunDir
 from tests.support.sandbox import ATOLL, QUICK, ROOT, Sandbox, wait_for_line
 
 pytestmark = pytest.mark.lab
@@ -189,6 +190,8 @@ def test_interrupt_cancels_cleanly(sandbox: Sandbox, number: signal.Signals) -> 
     events = map(json.loads, (run / "events.jsonl").read_text().splitlines())
     failed = [event for event in events if event["type"] == "step" and event["state"] == "failed"]
     assert [(event["step"], event["message"]) for event in failed] == [("measure", "cancelled")]
+    assert {"manifest.json", "events.jsonl"} <= set(json.loads((run / "files.json").read_text())["files"])
+    assert RunDir(run).damages(contents=True) == {}
 
 
 @pytest.mark.parametrize("number", [signal.SIGINT, signal.SIGTERM])

@@ -128,7 +128,10 @@ def test_changes_under_load_in_real_time_lose_nothing_but_what_the_link_drops(tm
     summary: dict[str, Any] = json.loads(done.stdout)
     assert faults(summary) == []
     assert [change["failure"] for change in summary["changes"]] == [None, None]
-    assert summary["changes"][0]["what"] == ["chain tap-w coder-w sat coder-i tap-i", "w1 rtt-50 instead of rtt-5"]
+    assert summary["changes"][0]["what"] == [
+        "chain [tap-w, coder-w, sat, coder-i, tap-i] instead of [tap-w, sat, tap-i]",
+        "latency.w1 rtt-50 instead of rtt-5",
+    ]
     assert all(change["duration_s"] >= change["drain_s"] > 0 for change in summary["changes"])
     assert 0 <= summary["loss_bytes_link"] - summary["loss_bytes_captures"] <= summary["probed_bytes_max"]
     assert summary["chains"].keys() == {"main", "direct"}

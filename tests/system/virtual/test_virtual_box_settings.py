@@ -20,6 +20,20 @@ def test_settings_of_a_machine_change_along_with_a_latency_without_a_loss(found:
     assert (found["pings"]["sent"], found["pings"]["received"]) == (1800, 1800)
 
 
+@pytest.mark.parametrize("backend", ["engine", "tc"])
+def test_a_link_changes_rate_delay_and_queue_without_a_loss(found: dict[str, Any], backend: str) -> None:
+    """Alone, and along with a chain: it does not begin again, which the dry run says."""
+    link = found[f"link on {backend}"]
+    assert (link["sent"], link["received"]) == (1800, 1800)
+    sat = [line for line in link["said"] if " sat: " in line]
+    assert sat == ["modify box     sat: its program takes the other settings while it runs"] * 2
+
+
+def test_time_limits_of_a_pep_change_while_its_connections_go_on(found: dict[str, Any]) -> None:
+    """Nothing is waited for and nothing is reset."""
+    assert (found["limits"], found["it goes on"]) == ([], True)
+
+
 def test_a_swap_that_restarts_a_pep_waits_for_its_connections(found: dict[str, Any]) -> None:
     assert (found["while it waits"], found["wait"]) == (True, [])
     assert 4 < found["waited_s"] < 20

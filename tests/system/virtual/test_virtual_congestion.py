@@ -2,6 +2,7 @@
 """Congestion controls that the machine's own kernel may not have, by name, in virtual time."""
 
 import json
+import shutil
 import subprocess
 from pathlib import Path
 from typing import Any
@@ -43,6 +44,13 @@ def test_each_host_has_its_own_as_the_default_for_every_program(run: RunDir) -> 
         "ws": "hybla",
     }
     assert not [event for event in run.events() if event["type"] == "note"], "nothing was refused"
+
+
+def test_a_run_that_was_not_analysed_has_a_record_of_its_files(run: RunDir, tmp_path: Path) -> None:
+    copy = RunDir(Path(shutil.copytree(run.path, tmp_path / "copy")))
+    assert copy.damages(contents=True) == {}
+    (copy.path / "captures/world.pcap").unlink()
+    assert [path.name for path in copy.damages()] == ["world.pcap"]
 
 
 def test_flows_of_all_of_them_complete(run: RunDir) -> None:

@@ -70,7 +70,7 @@ def test_the_files_of_a_finished_run_are_recorded(twice: dict[str, Any]) -> None
     run = RunDir(Path(twice["run_dir"]))
     recorded = set(json.loads((run.path / "files.json").read_text())["files"])
     assert {"manifest.json", "events.jsonl", "link.jsonl", "captures/world.pcap.zst", "logs/load-i1.out"} <= recorded
-    assert not any(file.startswith(("tables/", "summary", "report")) for file in recorded)
+    assert {"tables/flows.parquet", "summary.json"} <= recorded
     assert run.damages(contents=True) == {}
 
 
@@ -192,7 +192,9 @@ def end_a_run(directory: Path, victim: str, number: signal.Signals) -> None:
     else:
         assert outcome == "running"
     assert run_dir.manifest()["experiment"]["file"] == str(QUICK)
+    assert (run_dir.path / "files.json").exists() is (outcome != "running")
     assert_reportable(run_dir)
+    assert run_dir.damages(contents=True) == {}
 
 
 def test_killed_while_it_analyses_leaves_nothing(tmp_path: Path) -> None:

@@ -14,7 +14,7 @@ import pytest
 from atoll_emulation.uml.boot import VirtualClock, run_in_uml
 from atoll_emulation.uml.guest_init import OUTPUT
 from atoll_emulation.uml.kernel import find_virtual_kernel
-from tests.support.swap_proof import SWAPS
+from tests.support.swap_proof import SEED, SWAPS
 from tests.support.virtual_runs import HANGS_S
 from tests.system.swaps.test_swap_traffic import hold
 
@@ -66,11 +66,12 @@ def test_latencies_change_between_or_behind_chains_where_they_cannot_before(tmp_
     assert [swap["subjects"] for swap in swaps] == [*[["chains", "latency", "chains"]] * 2, ["chains", "latency"]]
 
 
-def test_chains_latencies_and_settings_of_coders_and_peps_change_without_a_loss(tmp_path: Path) -> None:
+def test_chains_latencies_and_settings_of_coders_peps_and_the_link_change_without_a_loss(tmp_path: Path) -> None:
     """Coders hold packets meanwhile. The link loses some, which its captures show; connections through PEPs break."""
     settings = {"boxes": True, "experiment": "coded.yaml", "backend": "engine", "lag_s": 0.0, "share": 0.1}
-    swaps = swapped(tmp_path, swaps=SWAPS, may_queue_overflow=True, **settings)
+    swaps = swapped(tmp_path, swaps=SWAPS, seed=SEED, may_queue_overflow=True, **settings)
     assert any(any(swap["renewed"]) for swap in swaps)
+    assert any(swap["link changes"] for swap in swaps)
 
 
 def swapped(directory: Path, *, may_queue_overflow: bool = False, **options: Any) -> list[dict[str, Any]]:

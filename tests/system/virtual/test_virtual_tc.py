@@ -87,6 +87,18 @@ def test_a_box_that_ends_leaves_the_interfaces_as_they_were(found: dict[str, Any
     assert found["link"]["left"] == found["delay"]["left"] == []
 
 
+def test_an_undo_that_fails_is_tried_again_and_says_what_is_left(found: dict[str, Any]) -> None:
+    """The next box undoes it before it begins, or is refused."""
+    undone = found["undo"]
+    assert undone["once"] == undone["after"] == {"status": 0, "said": "", "left": []}
+    for case in ("always", "next"):
+        assert undone[case]["status"] == 1
+        assert undone[case]["left"]
+        assert "settings are not undone: " in undone[case]["said"]
+        for what in ("netem on sat-i", "clsact on sat-w", "(Cannot allocate memory"):
+            assert what in undone[case]["said"]
+
+
 def test_loss_is_counted_apart_and_jitter_keeps_the_order(found: dict[str, Any]) -> None:
     counted, arrived = found["impaired"]["mark"], found["impaired"]["arrived"]
     # 1000 packets, probability 0.2: five standard deviations are 63.

@@ -424,6 +424,7 @@ def test_only_flows_that_a_change_of_a_stateful_box_may_have_reset_are_granted(t
         run.event("change", begin_ns + 5 * 10**8, change=number, state="end", drain_ns=0)
     summary = analyse(run, binary)
     assert (summary["flows_failed"], summary["flows_failed_in_changes"]) == (6, 3)
+    assert summary["flows_failed_by"] == {"ECONNRESET": 6}
 
 
 def test_what_a_capture_says_it_dropped_is_believed(tmp_path: Path, binary: Path) -> None:

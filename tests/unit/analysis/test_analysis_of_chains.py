@@ -180,12 +180,12 @@ def test_packets_belong_to_the_version_that_stood_when_they_came(tmp_path: Path)
     assert [summary["chains"][name]["flows_completed"] for name in ("main", "coded")] == [2, 2]
     assert summary["chains"]["main"]["loss_bytes"] is None
     (change,) = summary["changes"]
-    assert change["what"] == ["branch coded for island 10.20.0.2/32: tap-w sat tap-i"]
+    assert change["what"] == ["branches.coded {carries: {island: 10.20.0.2/32}, chain: [tap-w, sat, tap-i]}"]
     assert (change["planned_s"], change["began_s"], change["lateness_ms"]) == (5.0, 5.0, 2.0)
     assert change["duration_s"] == pytest.approx(0.553)
     assert (change["turned_ms"], change["beyond_drain_ms"]) == (pytest.approx(3.0), pytest.approx(3.0))
     page = write_report(run).read_text()
-    assert "branch coded for island 10.20.0.2/32: tap-w sat tap-i" in page
+    assert "branches.coded {carries: {island: 10.20.0.2/32}, chain: [tap-w, sat, tap-i]}" in page
     assert "What each chain carried" in page
 
 
@@ -269,7 +269,7 @@ def test_a_change_of_the_load_alone_begins_no_period_of_steering() -> None:
     ]
     found = changes(given, events)
     assert [(each.what, each.failure) for each in found] == [
-        ((f"{louder.channels} channels instead of {one.traffic.channels}",), None)
+        ((f"traffic.channels {louder.channels} instead of {one.traffic.channels}",), None)
     ]
     (period,) = standing(given, found)
     assert period.version.steering == one.versions[0].steering

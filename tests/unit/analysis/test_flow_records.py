@@ -11,6 +11,7 @@ import subprocess
 import threading
 from collections import Counter
 from collections.abc import Iterator
+from dataclasses import dataclass, field
 from ipaddress import IPv4Network
 from pathlib import Path
 
@@ -19,7 +20,7 @@ from scapy.layers.inet import IP, TCP, UDP, fragment
 from scapy.layers.inet6 import IPv6
 from scapy.layers.l2 import Ether
 from scapy.packet import Packet, Raw
-from scapy.utils import wrpcap
+from scapy.utils import rdpcap, wrpcap
 
 from atoll_analysis.importers.flow_records import Form, Wanted, import_flows
 from atoll_core.errors import DescriptionError
@@ -235,15 +236,77 @@ def test_argus_has_the_flows_of_the_capture(traffic: Path, program: str, tmp_pat
     assert (found.joined > 100) == (program == "ra")
 
 
+@dataclass
+class ZeekConnection:
+    """A connection as Zeek keeps it: two endpoints, the packets and IP bytes of each, and whether each has ended."""
+
+    protocol: str
+    ends: tuple[tuple[str, int], tuple[str, int]]  # the originator first
+    begin_s: float
+    last_s: float
+    packets: list[int] = field(default_factory=lambda: [0, 0])
+    ip_bytes: list[int] = field(default_factory=lambda: [0, 0])
+    closed: set[int] = field(default_factory=set[int])
+
+
+def zeek_log(capture: Path) -> str:
+    """The conn.log of a capture, not by Zeek, which is in none of the package sources, but by its documentation.
+
+    A record is a connection of any length in both directions, `base/protocols/conn/main.zeek`. It begins with its
+    first packet, whose sender is the originator, and ends after a FIN of each side, or when it is idle for
+    `tcp_inactivity_timeout` (5 min) or `udp_inactivity_timeout` (1 min), `base/init-bare.zeek`. `orig_ip_bytes` and
+    `resp_ip_bytes` are the lengths of IP packets. Connections of IPv6 are logged, too.
+    """
+    idle_s = {"tcp": 300.0, "udp": 60.0}
+    live: dict[object, ZeekConnection] = {}
+    logged: list[ZeekConnection] = []
+    for packet in rdpcap(str(capture)):
+        ip = packet[IP] if IP in packet else packet[IPv6]
+        protocol, at_s = "tcp" if TCP in packet else "udp", float(packet.time)
+        here, there = (ip.src, ip.payload.sport), (ip.dst, ip.payload.dport)
+        key = (protocol, frozenset((here, there)))
+        known = live.get(key)
+        if known is None or (len(known.closed) == 2 and ip.payload.flags.S) or at_s > known.last_s + idle_s[protocol]:
+            known = live[key] = ZeekConnection(protocol, (here, there), at_s, at_s)
+            logged.append(known)
+        side = known.ends.index(here)
+        known.last_s = at_s
+        known.packets[side] += 1
+        known.ip_bytes[side] += len(ip)
+        if protocol == "tcp" and ip.payload.flags.F:
+            known.closed.add(side)
+    names = (
+        "ts uid id.orig_h id.orig_p id.resp_h id.resp_p proto duration orig_pkts orig_ip_bytes resp_pkts resp_ip_bytes"
+    )
+    lines = ["#separator \\x09", "#path\tconn", "\t".join(["#fields", *names.split()])]
+    for number, each in enumerate(logged):
+        ends = (str(part) for end in each.ends for part in end)
+        counts = (str(part) for pair in zip(each.packets, each.ip_bytes, strict=True) for part in pair)
+        times = f"{each.begin_s:.6f}", f"{each.last_s - each.begin_s:.6f}"
+        lines.append("\t".join([times[0], f"C{number}", *ends, each.protocol, times[1], *counts]))
+    return "\n".join([*lines, "#close\t2023-11-14-22-25-00\n"])
+
+
+def test_a_log_by_the_rules_of_zeek_has_the_flows_of_the_capture(traffic: Path, tmp_path: Path) -> None:
+    """Flows of both directions are those of the capture itself."""
+    log = tmp_path / "conn.log"
+    log.write_text(zeek_log(traffic))
+    found = import_flows(log, None, Wanted(ISLAND.to), find_binary)
+    assert (found.form, found.counts, found.damaged) == (Form.ZEEK, TO_ISLAND, 0)
+    everything = import_flows(traffic, None, Wanted(), find_binary)
+    assert import_flows(log, None, Wanted(), find_binary).counts == everything.counts
+
+
 @pytest.mark.skipif(
     not shutil.which("argus", path="/usr/sbin:/usr/bin") or not shutil.which("ra"), reason="no Argus here"
 )
 def test_connections_on_ports_that_were_used_before_are_flows_of_their_own(tmp_path: Path) -> None:
-    """In a capture and in records of `ra`; `racluster` adds them up."""
+    """In a capture, in records of `ra` and in a log of Zeek; `racluster` adds them up."""
     packets = [*connection(0, "10.20.0.1", 40002, 3, 700), *connection(15, "10.20.0.1", 40002, 4, 700)]
     wrpcap(str(tmp_path / "a.pcap"), sorted(packets, key=lambda packet: packet.time))
     (tmp_path / "ra.csv").write_bytes(argus_csv("ra", argus_records(tmp_path / "a.pcap", tmp_path)))
-    for name in ("a.pcap", "ra.csv"):
+    (tmp_path / "conn.log").write_text(zeek_log(tmp_path / "a.pcap"))
+    for name in ("a.pcap", "ra.csv", "conn.log"):
         counts = import_flows(tmp_path / name, None, Wanted(ISLAND.to), find_binary).counts
         assert counts == Counter([download(3, 700), download(4, 700)])
 

@@ -139,11 +139,23 @@ def test_compressed_captures_hold_the_same_bytes_even_when_they_were_cut(tmp_pat
     run = RunDir.create(tmp_path, "geo", NOON_NS)
     content = bytes(range(256)) * 5000 + b"\x00\x01cut within a pack"
     (run.captures / "world.pcap").write_bytes(content)
-    assert run.compress_captures() == (run.captures / "world.pcap.zst",)
+    run.compress_captures()
     assert [path.name for path in run.captures.iterdir()] == ["world.pcap.zst"]
     with (run.captures / "world.pcap.zst").open("rb") as file:
         assert zstandard.ZstdDecompressor().stream_reader(file).read() == content
     assert run.capture("world") == run.captures / "world.pcap.zst"
+
+
+def test_captures_that_are_compressed_later_are_no_damage(tmp_path: Path) -> None:
+    """As `atoll report` does for a run that was not analysed when it ended."""
+    run = RunDir.create(tmp_path, "geo", NOON_NS)
+    for name in ("island", "world"):
+        (run.captures / f"{name}.pcap").write_bytes(name.encode())
+    run.record_files()
+    run.compress_captures()
+    assert run.damages(contents=True) == {}
+    (run.captures / "world.pcap.zst").unlink()
+    assert list(run.damages()) == [run.captures / "world.pcap.zst"]
 
 
 def test_an_interrupted_compression_is_done_again_from_the_original(tmp_path: Path) -> None:

@@ -230,6 +230,13 @@ def test_each_finding_has_a_code(code: str, changes: list[tuple[str, Any]]) -> N
     assert [finding.code for finding in found(*changes)] == [FindingCode(code)]
 
 
+@pytest.mark.parametrize(("sent_mbit_s", "codes"), [(0.204, []), (0.189, []), (0.213, ["UDP_RATE"])])
+def test_a_rate_of_udp_may_differ_by_a_packet(sent_mbit_s: float, codes: list[str]) -> None:
+    """200 kbit/s for a second are 16.7 packets of 1500 bytes: 17 are 2 % more."""
+    udp = {"sent_mbit_s": sent_mbit_s, "rate_bit_s": 200_000, "tolerance_bit_s": 12_000}
+    assert [finding.code.value for finding in found(("udp", udp))] == codes
+
+
 def test_a_loss_that_differs_because_the_link_had_not_drained_says_so() -> None:
     (reason,) = judged(("loss_bytes_link", 1), ("drained", False))
     assert reason.endswith("(the link had not drained when the captures ended)")
@@ -341,6 +348,10 @@ def test_what_was_asked_for_and_not_measured_makes_a_run_invalid(changes: list[t
         (
             [("flows_failed", 2), ("flows_silent", 1)],
             "2 of 47 flows failed (1 given up after 3 min without a byte), bound 1 %",
+        ),
+        (
+            [("flows_failed", 2), ("flows_failed_by", {"ENFILE": 1, "EPIPE": 1})],
+            "2 of 47 flows failed, bound 1 %: 1 by ENFILE (too many open files in system), 1 by EPIPE (broken pipe)",
         ),
         ([("flows_failed", 4), ("changes", [CHANGE])], "4 of 49 flows failed"),
         (

@@ -19,7 +19,7 @@ def test_right_files_are_summed_up_in_a_line_each(project, monkeypatch, capsys):
     assert check([Path("emulation/labs/island.yaml"), Path("examples/geo.yaml")], as_json=False) == 0
     assert capsys.readouterr().out == (
         "emulation/labs/island.yaml: ok (lab island: 4 switches, 15 hosts, 5 chain boxes, 6 latency classes, 2 taps)\n"
-        "examples/geo.yaml: ok (experiment geo on lab island: chain tap-w - sat - tap-i; 20 channels, 1 min)\n"
+        "examples/geo.yaml: ok (experiment geo on lab island: chain tap-w - sat - tap-i; 20 channels, 60 s)\n"
     )
 
 
@@ -108,7 +108,7 @@ def test_a_study_is_checked_with_its_experiments(
 
 def test_figures_of_one_are_in_the_singular(project: Path) -> None:
     network, one = load_experiment(project / "examples/geo.yaml", ["traffic.channels=1"])
-    assert summary(network, one).endswith("; 1 channel, 1 min")
+    assert summary(network, one).endswith("; 1 channel, 60 s")
 
 
 def test_what_only_the_engine_can_play_is_named(

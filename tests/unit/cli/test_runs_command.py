@@ -170,7 +170,7 @@ def test_other_contents_of_the_same_size_are_damage(runs: Path) -> None:
     text = (run / "events.jsonl").read_text()
     (run / "events.jsonl").write_text(text[:-3] + "9" + text[-2:])
     [line] = verify_run(run, find_binary())
-    assert "events.jsonl has changed since the run ended" in line
+    assert "events.jsonl has changed since it was recorded" in line
     (run / "files.json").write_text("{")
     assert "files.json cannot be read" in verify_run(run, find_binary())[0]
 
@@ -201,7 +201,7 @@ def test_an_unreadable_table_is_one_line_with_the_remedy(runs: Path) -> None:
     run = min(runs.iterdir())
     cut(run / "tables/losses.parquet")
     done = atoll("code-design", run)
-    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (1, "", 1)
+    assert (done.returncode, done.stdout, done.stderr.count("\n")) == (2, "", 1)
     assert done.stderr.startswith(f"{run / 'tables/losses.parquet'}: cannot be read ")
 
 

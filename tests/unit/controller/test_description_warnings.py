@@ -20,7 +20,7 @@ from atoll_core.platforms import MININET, VIRTUAL
 from atoll_core.units import Duration, Rate
 
 SMALL_BUFFERS = (
-    "tcp: buffer_max: 1.399999 MB is less than the bandwidth-delay product, 16 Mbit/s x 700 ms = 1.4 MB, "
+    "tcp: buffer_max: 1399999 B is less than the bandwidth-delay product, 16 Mbit/s x 700 ms = 1.4 MB, "
     "so one connection cannot fill the link; usual is at least 1.4 MB"
 )
 
@@ -49,7 +49,7 @@ def warned(project: Path, *settings: str) -> list[str]:
                 "world to island"
             ),
         ),
-        (["ping.interval=1 min"], "ping: interval: 1 min is not shorter than the duration, 1 min; usual is 100 ms"),
+        (["ping.interval=1 min"], "ping: interval: 1 min is not shorter than the duration, 60 s; usual is 100 ms"),
         (
             ["ping.interval=2 ms"],
             "ping: interval: pings every 2 ms take 8% of the 4 Mbit/s of 'sat'; usual is at most 5%",
@@ -57,14 +57,14 @@ def warned(project: Path, *settings: str) -> list[str]:
         (
             ["links.sat.to_world.queue=1100 kB"],
             (
-                "link 'sat': to_world: queue: a queue of 1.1 MB at 4 Mbit/s delays packets by 2.2 s when full; usual "
+                "link 'sat': to_world: queue: a queue of 1100 kB at 4 Mbit/s delays packets by 2.2 s when full; usual "
                 "is less than 2 s"
             ),
         ),
         (
             ["links.sat.to_island.queue=1100 kB", "links.sat.to_island.trace=traces/geo-rain.csv"],
             (
-                "link 'sat': to_island: queue: a queue of 1.1 MB at the least rate of its trace delays packets by "
+                "link 'sat': to_island: queue: a queue of 1100 kB at the least rate of its trace delays packets by "
                 "2.2 s when full; "
                 "usual is less than 2 s"
             ),
@@ -342,7 +342,7 @@ def test_a_rate_that_tc_takes_for_another_is_warned_of_but_not_with_the_engine(
             if "whole bytes" in doubt.message
         ]
         assert bool(found) == (kept is not None and backend is not Backend.ENGINE)
-        assert all(f"to_world: rate: 1.234 kbit/s become {kept} if tc" in message for message in found)
+        assert all(f"to_world: rate: 1234 bit/s become {kept} if tc" in message for message in found)
 
 
 def test_plan_does_not_recommend_virtual_time_to_those_who_asked_for_it(
@@ -377,7 +377,7 @@ def test_plan_does_not_recommend_virtual_time_to_those_who_asked_for_it(
         ),
         (
             "links: {sat: {to_world: {rate: 1234 bit/s}}}",
-            "link 'sat': to_world: rate: 1.234 kbit/s become 1.232 kbit/s",
+            "link 'sat': to_world: rate: 1234 bit/s become 1.232 kbit/s",
         ),
         (
             "links: {sat: {to_island: {delay: 9 s}}}",

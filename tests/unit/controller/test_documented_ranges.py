@@ -6,10 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from atoll_controller.planner.planner import make_plan
-from atoll_core.description.loader import load_experiment
-from atoll_core.errors import DescriptionError, PlanError
-from tests.support.documented_ranges import Extreme, extremes, shuffled, write_descriptions
+from tests.support.documented_ranges import extremes, shuffled
+from tests.support.range_runs import refusal
 
 pytestmark = pytest.mark.long
 
@@ -18,17 +16,8 @@ NO_RANGE = ("flows_per_s", "spare", "probability", "residence_max", "memory_max"
 """Keys whose refusal at an end of the range is for another reason than the number."""
 
 
-def refusal(folder: Path, *wanted: Extreme) -> str:
-    """The reason why these values are refused; empty if a plan can be made."""
-    try:
-        make_plan(*load_experiment(write_descriptions(folder, wanted)))
-    except (DescriptionError, PlanError) as error:
-        return str(error)
-    return ""
-
-
 def test_each_end_of_a_range_can_be_planned_or_is_refused_with_a_number(tmp_path: Path) -> None:
-    found = {str(each): refusal(tmp_path, each) for each in extremes()}
+    found = {str(each): refusal(tmp_path, [each]) for each in extremes()}
     assert len(found) > 250
     assert sum(not each for each in found.values()) > len(found) * 3 / 4
     vague = {key for key, text in found.items() if text and not re.search(r": .*\d", text)}
@@ -39,4 +28,4 @@ def test_random_pairs_of_extremes_can_be_planned_or_are_refused(tmp_path: Path) 
     order = shuffled(extremes(), 1)
     for one, other in zip(order[:PAIRS], order[PAIRS:], strict=False):
         if one.place != other.place:
-            refusal(tmp_path, one, other)
+            refusal(tmp_path, [one, other])

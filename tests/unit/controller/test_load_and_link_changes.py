@@ -12,7 +12,8 @@ from atoll_controller.planner.planner import make_plan
 from atoll_core.codec import from_json, to_json
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError
-from atoll_core.experiment.experiment import Bernoulli, Experiment, version_differences
+from atoll_core.experiment.experiment import Bernoulli, Experiment
+from atoll_core.experiment.setting_texts import version_differences
 from atoll_core.plan.plan import Backend
 from atoll_core.units import Duration, Rate, Size
 
@@ -79,11 +80,17 @@ def test_a_change_of_load_and_links_keeps_what_it_leaves_out(written) -> None:
     assert from_json(Experiment, to_json(experiment)) == experiment
     assert [list(version_differences(before, after)) for before, after in
             zip(experiment.versions, experiment.versions[1:], strict=False)] == [
-        ["40 channels instead of 20"],
-        ["flow sizes 10 kB instead of published", "UDP 4 Mbit/s instead of 2 Mbit/s"],
-        ["sat to the island: rate 8 Mbit/s instead of 16 Mbit/s, queue 50 kB instead of 100 kB"],
-        ["w1 rtt-5 instead of not delayed", "sat to the island: loss 1 % instead of none"],
-        ["sat to the island: delay 270 ms instead of 250 ms, loss none instead of 1 %"],
+        ["traffic.channels 40 instead of 20"],
+        ["traffic.flow_sizes 10 kB instead of published", "udp.rate 4 Mbit/s instead of 2 Mbit/s"],
+        [
+            "links.sat.to_island.rate 8 Mbit/s instead of 16 Mbit/s",
+            "links.sat.to_island.queue 50 kB instead of 100 kB",
+        ],
+        ["links.sat.to_island.loss 1 % instead of null", "latency.w1 rtt-5"],
+        [
+            "links.sat.to_island.delay 270 ms instead of 250 ms",
+            "links.sat.to_island.loss null instead of 1 %",
+        ],
     ]  # fmt: skip
 
 
@@ -149,7 +156,7 @@ def test_each_backend_is_asked_for_what_changes(written) -> None:
         "qdisc change dev ifb-to-island root",
         "qdisc change dev sat-w root",
     ]
-    assert "at 10 s: sat to the island: rate 8 Mbit/s" in schedule_text(described[1], (change,))
+    assert "at 10 s: links.sat.to_island.rate 8 Mbit/s" in schedule_text(described[1], (change,))
 
 
 def test_the_room_for_packets_in_flight_is_that_of_all_versions(written) -> None:

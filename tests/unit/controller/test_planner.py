@@ -299,6 +299,24 @@ def test_a_ping_is_lost_only_after_all_full_queues_could_have_let_it_pass(projec
     assert timeout_s(slower) == 37.5 + 0.2 + 0.5 + 1
 
 
+def test_pings_wait_for_the_latency_of_their_host_and_for_long_delays(project: Path) -> None:
+    """Those of the series, from ws, and those of the test before the run, from any host."""
+    network, experiment = load_experiment(project / "examples/geo.yaml")
+    (box,) = network.delay_boxes
+    far = replace(box.classes[0], name="far", rtt=Duration.parse("60 s"), jitter=Duration.parse("1 s"))
+    network = replace(network, delay_boxes=(replace(box, classes=(*box.classes, far)),))
+
+    def timeouts_s(latency: tuple[tuple[str, str], ...]) -> dict[str, float]:
+        jobs = make_plan(network, replace(experiment, latency=latency)).jobs
+        return {job.name: job.config["timeout_ns"] / 1e9 for job in jobs if job.config and "timeout_ns" in job.config}
+
+    plain, delayed = timeouts_s(()), timeouts_s((("ws", "far"),))
+    assert set(plain.values()) == {3}
+    assert delayed["ping"] >= 60 + 2 + 0.5 + 1
+    assert delayed["check-ws"] >= 60 + 2 + 0.5 + 1
+    assert timeouts_s((("w1", "far"),))["ping"] == 3
+
+
 def test_flows_wait_through_the_longest_pause_of_a_trace(geo: tuple[Network, Experiment]) -> None:
     """TCP tries again as long after a pause as it was long; the program's own limit is for links without pauses."""
     network, experiment = geo

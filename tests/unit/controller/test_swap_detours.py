@@ -82,10 +82,11 @@ def test_coders_enter_and_leave_together_and_their_moment_is_told(planned: Plann
     assert swap.moved == ()
     first, second, third = swap_lines(swap)
     assert first == "the swap has 2 parts, one after the other:"
-    assert second.startswith("  1. chain tap-w pep-w sat pep-i tap-i; no packet passes coder-w, coder-i until part 2, ")
+    assert second.startswith("  1. chain [tap-w, pep-w, sat, pep-i, tap-i] instead of [")
+    assert "; no packet passes coder-w, coder-i until part 2, " in second
     effects = "so that packets are not coded by coder-w, coder-i; then the programs of coder-i, coder-w begin again; "
     assert effects in second
-    assert third.startswith("  2. chain tap-w pep-w coder-i sat coder-w pep-i tap-i; at least ")
+    assert third.startswith("  2. chain [tap-w, pep-w, coder-i, sat, coder-w, pep-i, tap-i] instead of [")
     assert [part["uncoded"] for part in parts_json(swap)] == [["coder-w", "coder-i"], []]
 
 
@@ -114,8 +115,8 @@ def test_latencies_change_behind_the_chain_if_they_cannot_before(project: Path) 
     assert [part.before.latency for part in swap.parts] == [BEFORE, BEFORE]
     first, second, third = swap_lines(swap)
     assert first == "the swap has 2 parts, one after the other:"
-    assert second.startswith("  1. chain r2 sat tap-i; at least ")
-    assert third.startswith("  2. w2 rtt-20 instead of rtt-80; at least ")
+    assert second.startswith("  1. chain [r2, sat, tap-i] instead of [sat, r1, tap-w, tap-i]; at least ")
+    assert third.startswith("  2. latency.w2 rtt-20 instead of rtt-80; at least ")
 
 
 def test_latencies_change_in_a_version_in_between_if_they_can_only_there(project: Path) -> None:

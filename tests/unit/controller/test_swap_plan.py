@@ -261,7 +261,7 @@ def test_a_box_whose_program_begins_again_is_left_out_meanwhile(held: tuple[Netw
 
 def test_connections_of_a_pep_that_begins_again_are_said_to_break(project: Path) -> None:
     network, experiment = load_experiment(project / "examples" / "pep-both.yaml")
-    new = with_settings(experiment, "pep-w", silence=60 * 10**9)
+    new = with_settings(experiment, "pep-w", island_window=10**6)
     swap = plan_swap(network, experiment, UNTAGGED, new)
     assert swap.moved == ("pep-w",)
     assert [part.renewed for part in swap.parts] == [("pep-w",), ()]
@@ -269,10 +269,19 @@ def test_connections_of_a_pep_that_begins_again_are_said_to_break(project: Path)
     assert {part.renewed for part in plan_swap(network, experiment, UNTAGGED, slower).parts} == {("pep-w",), ()}
 
 
-def test_routes_and_sysctls_of_a_box_change_while_packets_pass_it(project: Path) -> None:
-    """Its program does not begin again, so that it stays in the chain."""
+@pytest.mark.parametrize(
+    "changed",
+    [
+        {"world_initial_window": 30, "ecn": True},
+        {"silence": 60 * 10**9, "pending_max": 3000, "handshake": 10**9, "flush": 0, "accept": "early"},
+    ],
+)
+def test_settings_that_a_machine_or_a_program_takes_change_while_packets_pass(
+    project: Path, changed: dict[str, Any]
+) -> None:
+    """Routes and sysctls, limits of a PEP: its program does not begin again, so that it stays in the chain."""
     network, experiment = load_experiment(project / "examples" / "pep-both.yaml")
-    new = with_settings(experiment, "pep-w", world_initial_window=30, ecn=True)
+    new = with_settings(experiment, "pep-w", **changed)
     assert plan_swap(network, experiment, UNTAGGED, new).stages == ()
     (part,) = plan_swap(network, experiment, UNTAGGED, replace(new, latency=())).parts
     assert (part.subject, part.renewed) == (Subject.LATENCY, ())

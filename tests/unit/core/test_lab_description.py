@@ -431,6 +431,41 @@ def test_a_suggestion_names_free_ports_of_this_labs_switches(load, section, said
     assert said in [mistake.partition(": ")[2] for mistake in mistakes_of(load, f"{OTHER_LAB}{section}\n")]
 
 
+@pytest.mark.parametrize(
+    ("mtus", "mistake"),
+    [
+        (
+            ("mtu: 1400", "mtu: 1400", ""),
+            "an MTU of 1400, and its delay box has one of 1500; write one mtu for the box",
+        ),
+        (
+            ("mtu: 1400", "mtu: 1500", "mtu: 1400"),
+            "an MTU of 1400, and its delay box has one of 1500; write one mtu for the box",
+        ),
+        (("mtu: 1544", "", ""), "an MTU of 1500, and its delay box has one of 1544; write one mtu for the box"),
+        (("", "", "mtu: 1544"), ""),
+        (("mtu: 1400", "mtu: 1400", "mtu: 1400"), ""),
+    ],
+)
+def test_the_legs_of_a_delay_box_have_one_mtu(load, mtus, mistake):
+    """Its program forwards frames between any of them. A trunk, too, is a leg."""
+    world, island, box = (f", {mtu}" if mtu else "" for mtu in mtus)
+    text = f"""{OTHER_LAB}
+delay_boxes:
+  d:
+    trunk: main/7
+    rate: 1 Gbit/s{box.replace(", ", chr(10) + "    ")}
+    classes:
+      rtt-5: {{rtt: 5 ms, vlan: 105}}
+      rtt-9: {{rtt: 9 ms, world: {{port: main/5{world}}}, island: {{port: main/6{island}}}}}
+"""
+    if mistake:
+        line = text[: text.index("rtt-9")].count("\n") + 1
+        assert mistakes_of(load, text) == [f"lab.yaml:{line}: delay box 'd': class 'rtt-9': {mistake}"]
+    else:
+        load(text)
+
+
 def test_an_example_of_a_trunk_connects_two_switches_of_this_lab(load):
     wrong = OTHER_LAB.replace("trunks: [{from: main/1, to: side/1, rate: 1 Gbit/s}]", "trunks: 7")
     assert mistakes_of(load, wrong) == [

@@ -31,6 +31,7 @@ from atoll_core.experiment.experiment import (
     Red,
     TraceRow,
     Where,
+    mean_loss,
 )
 from atoll_core.units import Duration, Rate, Size
 
@@ -187,6 +188,12 @@ MISTAKES = [
     ("aqm: {red: {min: 90 kB, max: 90 kB}}", "aqm: red: min: 90 kB is not below max, 90 kB; lower it"),
     ("aqm: {red: {min: 30 kB, max: 101 kB}}", "aqm: red: max: 101 kB exceeds the queue of 100 kB; lower it"),
     ("aqm: {red: {min: 30 kB, max: 90 kB, weight: 0}}", "aqm: red: weight: the number 0 is not a weight; write a number above 0 and up to 1, such as 0.002"),
+    ("loss: 100 %", "loss: 100 %: every packet is lost, so paths cannot be tested before the load; write less than 100 %"),
+    ("loss: {probability: 100 %, where: before}", "loss: 100 % before the queue: every packet is lost, so paths cannot be tested before the load; write less than 100 %"),
+    ("loss: {bit_error: 1}", "loss: bit_error 1: every packet is lost, so paths cannot be tested before the load; write a smaller one, such as 1e-7"),
+    ("loss: {bit_error: 0.1}", "loss: bit_error 0.1: every packet is lost, so paths cannot be tested before the load; write a smaller one, such as 1e-7"),
+    ("loss: {model: gilbert-elliott, good_to_bad: 1 %, bad_to_good: 0 %}", "loss: gilbert-elliott, 100 % in the mean: every packet is lost, so paths cannot be tested before the load; write bad_to_good above 0 %, or loss_good or loss_bad below 100 %"),
+    ("loss: {model: gilbert-elliott, good_to_bad: 1 %, bad_to_good: 20 %, loss_good: 100 %}", "loss: gilbert-elliott, 100 % in the mean: every packet is lost, so paths cannot be tested before the load; write bad_to_good above 0 %, or loss_good or loss_bad below 100 %"),
     ("trace: nowhere.csv", "trace: nowhere.csv: there is no such file; the path is relative to this file"),
     ("trace: .", "trace: .: is a directory; give a CSV file; the path is relative to this file"),
 ]  # fmt: skip
@@ -215,6 +222,7 @@ IN_TRACES = [
     ("t_s,blocked\n0,0\n1,yes\n", "t.csv:3: blocked: 'yes' is neither 0 nor 1"),
     ("t_s,blocked\n,0\n", "t.csv:2: t_s: '' is not a number without sign, unit or exponent, such as '62.5'"),
     ("t_s,blocked\n0,1\n", "t.csv:2: link 'sat': to_island: the link is blocked at t_s 0, so paths cannot be tested before the load; write blocked 0 in the first row"),
+    ("t_s,loss\n0,1\n1,0\n", "t.csv:2: link 'sat': to_island: every packet is lost at t_s 0, so paths cannot be tested before the load; write a loss below 1 in the first row"),
     ("t_s,rate_bit_s\n0,1000\n1,17000000\n2,18000000\n", "t.csv:3: link 'sat': to_island: 17 Mbit/s is too fast: rate is 16 Mbit/s (e.yaml:7), the largest rate that the link can have; raise that to 18 Mbit/s"),
 ]  # fmt: skip
 
@@ -222,6 +230,33 @@ IN_TRACES = [
 @pytest.mark.parametrize(("text", "message"), IN_TRACES, ids=[repr(text) for text, _ in IN_TRACES])
 def test_a_mistake_in_a_trace_is_told_where_it_is(load, text, message):
     assert mistakes_of(load, "trace: t.csv", t_csv=text) == [message]
+
+
+def test_a_trace_of_losses_alone_is_refused(load):
+    assert mistakes_of(load, "loss: {trace: lost.txt}", lost_txt="1\n1\n") == [
+        P + "loss: lost.txt: every packet is lost, so paths cannot be tested before the load; write a 0 in the file"
+    ]
+
+
+ALL_LOST = (
+    "100 %",
+    "{bit_error: 1}",
+    "{model: gilbert-elliott, good_to_bad: 1 %, bad_to_good: 0 %}",
+    "{trace: lost.txt}",
+)
+
+
+@pytest.mark.parametrize("loss", ALL_LOST)
+def test_a_change_may_lose_every_packet(load, loss):
+    """In a change, as the paths have been tested before."""
+    Path("lost.txt").write_text("1\n")
+    load("")
+    with Path("e.yaml").open("a") as file:
+        file.write(f"changes: [{{at: 1 s, links: {{sat: {{to_island: {{loss: {loss}}}}}}}}}]\n")
+    _, experiment = load_experiment(Path("e.yaml"))
+    changed = experiment.versions[1].links[0].to_island.loss
+    assert changed is not None
+    assert mean_loss(changed, 84) == 1
 
 
 def test_jitter_may_not_exceed_the_least_delay_of_a_trace(load):

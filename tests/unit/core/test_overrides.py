@@ -55,6 +55,33 @@ def test_a_mistake_in_a_setting_names_it_and_no_line_of_the_file(geo, monkeypatc
     assert str(refused.value.mistakes[0]).startswith(f"examples/geo.yaml: --set {setting!r}: {answer}")
 
 
+@pytest.mark.parametrize(
+    ("settings", "message"),
+    [
+        (["duration=9000 ms"], "transfer: start: 10 s is not before the end at 9000 ms"),
+        (["changes=[{at: 90 s, traffic: {channels: 3}}]"], "change 1: at: 90 s is not before the end at 60 s"),
+        (
+            ["changes=[{at: 40000 ms, chain: [sat]}, {at: 0.5 min, chain: [tap-w, sat]}]"],
+            "change 2: at: 0.5 min is not after change 1 at 40000 ms",
+        ),
+        (["traffic.pro_rate=1000 B", "traffic.flow_sizes=500 B"], "pro_rate: 1000 B exceeds the largest flow, 500 B"),
+        (["traffic={channels: 1, pro_rate: 0.1 kB, flow_sizes: {counts: ip}}"], "pro_rate: 0.1 kB is smaller than"),
+        (["links.sat.to_island.jitter=300000 us"], "jitter: 300000 us exceeds the delay; write at most 250 ms"),
+        (["links.sat.to_island.queue=1000 B"], "queue: 1000 B is too small"),
+        (["lab.delay_boxes.delay.classes.rtt-5.jitter=10000 us"], "jitter: 10000 us exceeds the delay each way"),
+        (["lab.delay_boxes.delay.rate=1000 kbit/s"], "the trunk of delay box 'delay' (1000 kbit/s, "),
+        (
+            ["lab.switches.sw-c={dpid: 3, driver: procurve-v2, twin: {lag_min: 4000 ms, lag_max: 3000 ms}}"],
+            "lag_min: 4000 ms is above lag_max, 3000 ms",
+        ),
+    ],
+)
+def test_messages_quote_values_as_they_are_written(geo, settings, message):
+    with pytest.raises(DescriptionError) as refused:
+        load_experiment(geo, settings)
+    assert message in str(refused.value)
+
+
 def test_a_setting_may_lead_through_a_short_form_which_becomes_the_mapping_it_stands_for(geo):
     settings = [
         "traffic.flow_sizes=10 kB",

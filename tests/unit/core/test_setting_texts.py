@@ -1,12 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Settings side by side: one row a setting, in the words of descriptions, whatever kinds of things stand there."""
 
+import json
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
 import pytest
 
+from atoll_core.described import setting_text
 from atoll_core.description.loader import load_experiment
+from atoll_core.description.yaml_document import compose_document
 from atoll_core.experiment.experiment import (
     Bernoulli,
     BitError,
@@ -24,23 +28,29 @@ from atoll_core.experiment.experiment import (
     Transfer,
     Where,
 )
-from atoll_core.experiment.flow_sizes import FlowSizes, Interpolation
-from atoll_core.experiment.setting_texts import settings_table, settings_tree, with_units
-from atoll_core.lab.network import Program, Trunk
+from atoll_core.experiment.flow_sizes import FlowSizes, Interpolation, published
+from atoll_core.experiment.setting_texts import Setting, settings_table, settings_tree
+from atoll_core.lab.box_kind import PROGRAM
+from atoll_core.lab.network import Network, Program, Trunk
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate, Size
 from tests.support.sandbox import ROOT
 from tests.support.synthetic_run import experiment, network
 
 DASH = "\N{EN DASH}"
+LAB = network()
 
 
-def unlike(*experiments: Experiment) -> dict[str, tuple[str, ...]]:
-    return {each.key: each.texts for each in settings_table("", experiments) if not each.alike}
+def table(lab: Network, *experiments: Experiment) -> Iterator[Setting]:
+    return settings_table("", [each.described(lab) for each in experiments])
+
+
+def unlike(*experiments: Experiment, lab: Network = LAB) -> dict[str, tuple[str, ...]]:
+    return {each.key: each.texts for each in table(lab, *experiments) if not each.alike}
 
 
 def alike(*experiments: Experiment) -> dict[str, str]:
-    return {each.key: each.texts[0] for each in settings_table("", experiments) if each.alike}
+    return {each.key: each.texts[0] for each in table(LAB, *experiments) if each.alike}
 
 
 def to_island(**changes: Any) -> Experiment:
@@ -63,7 +73,7 @@ def test_changes_have_the_shape_of_the_file_and_only_what_differs() -> None:
     clean = replace(louder, at=Duration(2 * 10**9), links=experiment().links)
     assert settings_tree(replace(asked, schedule=(first, louder, clean)), network())["changes"] == [
         {"at": "1 s", "traffic": {"channels": "60"}, "udp": {"rate": "2 Mbit/s"}},
-        {"at": "2 s", "links": {"sat": {"to_island": {"loss": "none"}}}},
+        {"at": "2 s", "links": {"sat": {"to_island": {"loss": "null"}}}},
     ]
 
 
@@ -90,14 +100,14 @@ def test_boxes_are_compared_by_their_names() -> None:
     )
     other = replace(asked, boxes=faster)
     assert len(names) > 1
-    assert unlike(with_units(asked, lab), with_units(other, lab)) == {"boxes.coder-w.flush": ("100 ms", "50 ms")}
+    assert unlike(asked, other, lab=lab) == {"boxes.coder-w.flush": ("100 ms", "50 ms")}
 
 
 def test_settings_that_a_kind_does_not_declare_stay_as_they_were_recorded() -> None:
     """As in runs of other versions."""
     lab, asked = load_experiment(ROOT / "examples/coder-geo.yaml")
     old = replace(asked, boxes=(BoxConfiguration("coder-w", (("flush", None), ("former", 7))),))
-    assert with_units(old, lab) == old
+    assert settings_tree(old, lab)["boxes"] == {"coder-w": {"former": "7"}}
 
 
 def lossy(loss: Loss | None) -> Experiment:
@@ -110,19 +120,25 @@ BURSTY = GilbertElliott(0.001, 0.2)
 @pytest.mark.parametrize(
     ("first", "then", "key", "texts"),
     [
-        (None, Bernoulli(0.01), "loss", ("none", "1 %")),
+        (None, Bernoulli(0.01), "loss", ("null", "1 %")),
         (Bernoulli(0.001), Bernoulli(0.01), "loss", ("0.1 %", "1 %")),
-        (Bernoulli(0.01), LossTrace("loss.txt", (True, False)), "loss", ("1 %", "loss.txt")),
+        (Bernoulli(0.01), LossTrace("loss.txt", (True, False)), "loss", ("1 %", "{trace: loss.txt, where: after}")),
         (
             Bernoulli(0.01),
             BURSTY,
             "loss",
-            ("1 %", "good_to_bad 0.1 %, bad_to_good 20 %, loss_good 0 %, loss_bad 100 %, where after"),
+            (
+                "1 %",
+                (
+                    "{model: gilbert-elliott, good_to_bad: 0.1 %, bad_to_good: 20 %, loss_good: 0 %, loss_bad: 100 %, "
+                    "where: after}"
+                ),
+            ),
         ),
         (BURSTY, replace(BURSTY, loss_bad=0.5), "loss.loss_bad", ("100 %", "50 %")),
         (BURSTY, replace(BURSTY, where=Where.BEFORE), "loss.where", ("after", "before")),
-        (Bernoulli(0.01), BitError(1e-7), "loss", ("1 %", "bit_error 1e-07")),
-        (Bernoulli(0.01), Bernoulli(0.01, Where.BEFORE), "loss", ("1 %", "1 % before the queue")),
+        (Bernoulli(0.01), BitError(1e-7), "loss", ("1 %", "{bit_error: 1e-07, where: after}")),
+        (Bernoulli(0.01), Bernoulli(0.01, Where.BEFORE), "loss", ("1 %", "{probability: 1 %, where: before}")),
     ],
 )
 def test_loss_is_one_row(first: Loss | None, then: Loss | None, key: str, texts: tuple[str, ...]) -> None:
@@ -136,14 +152,14 @@ def test_the_rest_of_a_setting_that_differs_in_part_is_alike() -> None:
     assert unlike(asked, other) == {"transfer.size": ("10 MB", "1 MB")}
     answer = alike(asked, other)
     assert (answer["transfer.start"], answer["transfer.tool"], answer["transfer.port"]) == ("1 s", "atoll", "5201")
-    assert answer["transfer.congestion_control"] == "none"
+    assert answer["transfer.congestion_control"] == "null"
 
 
 def test_what_only_one_has_is_told_as_a_whole() -> None:
     asked = experiment(transfer=Transfer(Size(10**7), Duration(10**9), "atoll", 5201))
     other = experiment(transfer=None, tcp=replace(asked.tcp, servers=(("w1", "bbr"),)))
     assert unlike(asked, other) == {
-        "transfer": ("size 10 MB, start 1 s, tool atoll, port 5201", "none"),
+        "transfer": ("{size: 10 MB, start: 1 s, tool: atoll, port: 5201}", "null"),
         "tcp.servers.w1": (DASH, "bbr"),
     }
 
@@ -156,9 +172,9 @@ def test_queue_management_goes_by_the_keys_of_descriptions() -> None:
     assert unlike(to_island(aqm=codel), to_island(aqm=patient)) == {f"{key}.codel.target": ("5 ms", "20 ms")}
     assert unlike(to_island(aqm=codel), to_island(aqm=red), to_island()) == {
         key: (
-            "codel: target 5 ms, interval 100 ms",
-            "red: min 30 kB, max 90 kB, probability 10 %, weight 0.002",
-            "none",
+            "{codel: {target: 5 ms, interval: 100 ms}}",
+            "{red: {min: 30 kB, max: 90 kB, weight: 0.002, probability: 10 %}}",
+            "null",
         )
     }
 
@@ -192,23 +208,41 @@ def test_flow_sizes_are_one_setting_with_what_they_stand_for() -> None:
     assert alike(mine, mine)["traffic.flow_sizes"] == "mine.csv"
 
 
-def test_parts_of_a_laboratory_go_by_name() -> None:
-    """Also where others stand before them in their list."""
-    lab = network()
+def test_pro_rating_leaves_the_name_of_the_published_sizes() -> None:
+    asked = experiment()
+    least = Size(300)
+    sizes = published().pro_rated(least.bytes)
+    other = replace(asked, traffic=replace(asked.traffic, pro_rate=least, sizes=sizes))
+    assert unlike(asked, other) == {"traffic.pro_rate": ("null", "300 B")}
+
+
+def test_machines_of_a_laboratory_go_by_name_and_lists_are_one_setting() -> None:
+    """Also where other machines are before them in their list."""
     trunks = (
         Trunk(PortRef("s1", 30), PortRef("s2", 1), Rate(10**9)),
         Trunk(PortRef("s1", 31), PortRef("s3", 1), Rate(10**9)),
     )
-    program = replace(lab.boxes[0], program=Program(("coder", "--rate", "1/2 of all")))
-    first = replace(lab, trunks=trunks, boxes=(program,))
-    then = replace(first, trunks=trunks[1:], boxes=(replace(program, program=Program(("coder",))),))
-    assert {each.key: each.texts for each in settings_table("lab", [first, then]) if not each.alike} == {
-        "lab.trunks.s1/30-s2/1": ("rate 1 Gbit/s", DASH),
-        "lab.boxes.sat.program.start": ("coder --rate '1/2 of all'", "coder"),
+    program = replace(LAB.boxes[0], kind=PROGRAM, program=Program(("coder", "--rate", "1/2 of all", "a: b")))
+    first = replace(LAB, trunks=trunks, boxes=(program,))
+    after = replace(program, program=Program(("coder",)))
+    then = replace(first, hosts=LAB.hosts[::-1], trunks=trunks[1:], boxes=(after,))
+    others = settings_table("lab", [first.described, then.described])
+    assert {each.key: each.texts for each in others if not each.alike} == {
+        "lab.trunks": (
+            "[{from: s1/30, to: s2/1, rate: 1 Gbit/s}, {from: s1/31, to: s3/1, rate: 1 Gbit/s}]",
+            "[{from: s1/31, to: s3/1, rate: 1 Gbit/s}]",
+        ),
+        "lab.boxes.sat.program.start": ('[coder, --rate, 1/2 of all, "a: b"]', "[coder]"),
     }
 
 
-def test_numbers_that_read_alike_are_told_apart() -> None:
-    ((key, texts),) = unlike(lossy(Bernoulli(0.1)), lossy(Bernoulli(0.1 + 1e-16)), lossy(Bernoulli(0.1))).items()
-    assert key == "links.sat.to_island.loss"
-    assert texts[0] == texts[2] != texts[1]
+def test_shares_are_exact() -> None:
+    less, more = Bernoulli(0.1), Bernoulli(0.1 + 1e-16)
+    assert unlike(lossy(less), lossy(more)) == {"links.sat.to_island.loss": ("10 %", "10.00000000000001 %")}
+
+
+@pytest.mark.parametrize("word", ["null", "True", "0x1f", "1e3", "8080", "-", "a: b", "a, b", "#a", "it's", ""])
+def test_text_that_yaml_reads_otherwise_has_quotes(word: str) -> None:
+    assert setting_text([word]) == f"[{json.dumps(word)}]"
+    document = compose_document(f"words: {setting_text([word, 'plain words', 'rtt-5', '1/2'])}", "")
+    assert document.tree == {"words": [word, "plain words", "rtt-5", "1/2"]}

@@ -106,3 +106,11 @@ def test_quantities_of_different_kinds_are_neither_equal_nor_ordered():
     with pytest.raises(TypeError):
         _ = Rate(5) < Size(6)  # pyright: ignore[reportOperatorIssue]
     assert Rate(5) < Rate(6)
+
+
+def test_a_quantity_that_was_read_is_shown_as_written() -> None:
+    """Equal ones are equal in whatever units."""
+    written = Size.parse(" 1500\n B")
+    assert (str(written), str(Size(1500))) == ("1500 B", "1.5 kB")
+    assert written == Size(1500)
+    assert hash(written) == hash(Size(1500))

@@ -20,7 +20,7 @@ from atoll_analysis.summary import Summary
 from atoll_core.units import Duration, Rate
 from atoll_dashboards.report.distribution_plots import bursts, flow_classes
 from atoll_dashboards.report.key_figures import key_figures
-from atoll_dashboards.report.plots import queue, rates
+from atoll_dashboards.report.plots import flows, queue, rates
 from atoll_dashboards.report.report import report_page
 from atoll_dashboards.report.report_data import Sources, read_sources
 from atoll_hosts.binary import find_binary
@@ -145,3 +145,13 @@ def test_the_rate_of_a_link_that_changes_is_drawn_over_time_and_a_load_that_chan
     assert drawn is not None
     (line,) = [line for line in drawn.axes[0].get_lines() if line.get_linestyle() == "--"]
     assert set(np.asarray(line.get_ydata())) == ({16, 8} if is_changed else {16})
+    times = flows(sources)
+    assert times is not None
+    _, *alone = times.axes[0].get_lines()  # behind the points of the flows
+    sizes, *seconds = (np.asarray(data) for data in (alone[0].get_xdata(), *(each.get_ydata() for each in alone)))
+    rtts_s = seconds[0] - 8 * sizes / 16e6
+    assert rtts_s == pytest.approx(rtts_s[0])
+    slow = [rtts_s + 8 * sizes / 8e6] if is_changed else []
+    assert [each == pytest.approx(slow[0]) for each in seconds[1:]] == [True] * len(slow)
+    labels = ["alone at 16 Mbit/s", "alone at 8 Mbit/s"] if is_changed else ["alone on the link, no slow start"]
+    assert [each.get_label() for each in alone] == labels

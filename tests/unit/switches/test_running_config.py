@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The configuration that a switch runs, compared with the one that the lab needs."""
 
+import re
 from pathlib import Path
 
 import pytest
@@ -165,10 +166,41 @@ def test_an_empty_switch_lacks_everything(wanted: str) -> None:
     assert not [line for line in found if line.startswith("-")]
 
 
-def test_other_texts_and_ports_with_letters_are_refused(wanted: str) -> None:
+def stacked(running: str) -> str:
+    """The same switch as the first member of a stack of two, whose second one has two modules."""
+    named = re.sub(r"(?<=tagged )[\d,-]+", lambda ports: re.sub(r"\d+", r"1/\g<0>", ports[0]), running)
+    members = 'stacking\n   member 1 type "J9576A" mac-address 1cc1de-4d48c0\n   member 2 type "J9574A"\n   exit\n'
+    return named.replace("no cdp run\n", f"{members}no cdp run\n") + "interface 2/13\n   disable\n   exit\n"
+
+
+def test_members_of_a_stack_without_ports_of_the_lab_are_no_differences(wanted: str) -> None:
+    running = stacked(RUNNING)
+    assert "untagged 1/1-1/3,1/13-1/18,1/21-1/22" in running
+    assert differences(wanted, running) == []
+    others = running.replace("untagged 1/4-1/12", "untagged 1/4-1/12,2/1-2/48,2/A1-2/A2,2/B1")
+    assert others != running
+    assert differences(wanted, others) == []
+
+
+@pytest.mark.parametrize(
+    ("ports", "expected"),
+    [("2/1-2/3,2/7", ["2/1-2/3,2/7"]), ("A1", ["A1"]), ("2/B1,1/A1-1/A2", ["1/A1-1/A2", "2/B1"])],
+)
+def test_other_ports_in_a_vlan_of_the_lab_are_differences_by_their_names(
+    wanted: str, ports: str, expected: list[str]
+) -> None:
+    running = stacked(RUNNING).replace("untagged 1/1-1/3", f"untagged {ports},1/1-1/3")
+    assert differences(wanted, running) == [f"- vlan 2: untagged {each}" for each in expected]
+
+
+def test_another_text_is_refused(wanted: str) -> None:
     with pytest.raises(PlanError, match="this is not what `show running-config`"):
         config_differences(wanted, "hello\n")
-    with pytest.raises(PlanError, match=r"its ports are not numbers alone \(A1\)"):
-        config_differences(wanted, "vlan 2\n   untagged A1-A3\n   exit\n")
-    with pytest.raises(PlanError, match=r"its ports are not numbers alone \(2/1\)"):
-        config_differences(wanted, "vlan 2\n   untagged 1/1-1/3,2/1\n   exit\n")
+
+
+@pytest.mark.parametrize(("ports", "first"), [("A1-A3", "A1"), ("1/1-1/3,2/1", "2/1"), ("1/1-1/3,1/A1", "1/A1")])
+def test_a_port_that_may_be_one_of_the_lab_is_refused(wanted: str, ports: str, first: str) -> None:
+    with pytest.raises(
+        PlanError, match=rf"^vlan 2: .* of port {first}, which may be port \d+ of the lab, .*port-statistics`"
+    ):
+        config_differences(wanted, f"vlan 2\n   untagged {ports}\n   exit\n")

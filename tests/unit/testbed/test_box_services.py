@@ -12,6 +12,7 @@ import pytest
 
 from atoll_core.errors import LabError
 from atoll_core.events.event_bus import EventBus
+from atoll_core.events.events import Note
 from atoll_core.plan.plan import JobLimits, JobSpec, Phase, Plan
 from atoll_hosts.job import Exit, Job
 from atoll_testbed.box_services import Services
@@ -19,6 +20,8 @@ from tests.support.skipped_waits import skipping_waits
 
 RELAY = JobSpec("program-pep-w", "pep-w", Phase.SERVICE, ("relay",))
 BROKEN = JobSpec("program-pep-w", "pep-w", Phase.SERVICE, ("broken",))
+WAY = {"rate_bit_s": 8_000_000, "delay_ns": 20_000_000}
+SAT = JobSpec("link-sat", "sat", Phase.SERVICE, ("atoll-host", "link"), config={"to_island": WAY, "to_world": WAY})
 LINK = JobSpec("link-sat", "sat", Phase.SERVICE, ("atoll-host", "link"), config={})
 OTHER = JobSpec("program-pep-i", "pep-i", Phase.SERVICE, ("broken", "too"))
 
@@ -30,6 +33,8 @@ class Machines:
 
     def __init__(self) -> None:
         self.started: list[str] = []
+        self.asked: list[dict[str, Any]] = []
+        self.refuses = True
         self.jobs: dict[str, Job] = {}
 
     def machine(self, name: str) -> Any:
@@ -41,8 +46,9 @@ class Machines:
         async def request(op: str, **about: Any) -> dict[str, Any]:
             if op == "input":
                 asked = json.loads(about["text"])
-                refusal = {"type": asked["op"], "id": asked["id"], "t_ns": 1, "ok": False, "error": "not understood"}
-                job.on_output_line("stdout", json.dumps(refusal))
+                answer = {"type": asked["op"], "id": asked.pop("id"), "t_ns": 1, "ok": not self.refuses}
+                job.on_output_line("stdout", json.dumps(answer | {"error": "not understood"}))
+                self.asked.append(asked)
             else:
                 job.on_exit(Exit(None, "TERM"))
             return {}
@@ -66,16 +72,16 @@ def plan(*jobs: JobSpec) -> Plan:
 
 
 @pytest.fixture
-def lab() -> Callable[[], tuple[Machines, Services, list[str]]]:
-    def build() -> tuple[Machines, Services, list[str]]:
+def lab() -> Callable[..., tuple[Machines, Services, list[str]]]:
+    def build(events: EventBus | None = None) -> tuple[Machines, Services, list[str]]:
         machines, failures = Machines(), list[str]()
         place: Any = machines
-        return machines, Services(place, EventBus(), failures.append), failures
+        return machines, Services(place, events or EventBus(), failures.append), failures
 
     return build
 
 
-Lab = Callable[[], tuple[Machines, Services, list[str]]]
+Lab = Callable[..., tuple[Machines, Services, list[str]]]
 
 
 @skipping_waits
@@ -157,3 +163,51 @@ async def test_a_refused_request_is_an_error_and_no_measurement(lab: Lab) -> Non
         await boxes.mark()
     with pytest.raises(LabError, match=r"^link-sat: not understood$"):
         await boxes.set_link("sat", {"op": "set", "direction": "to_island"})
+
+
+def sat(**changed: Any) -> Plan:
+    """A plan whose link differs so towards the island."""
+    return plan(replace(SAT, config={"to_island": WAY | changed, "to_world": WAY}))
+
+
+@skipping_waits
+async def test_a_link_with_other_settings_goes_on_and_begins_again_with_the_next_run(lab: Lab) -> None:
+    machines, boxes, _ = lab()
+    machines.refuses = False
+    await boxes.reconcile(sat(), restart_traces=False)
+    slower = sat(rate_bit_s=4_000_000)
+    (said,) = boxes.changes(slower, restart_traces=False)
+    assert said.reason == "its program takes the other settings while it runs"
+    await boxes.reconcile(slower, restart_traces=False)
+    assert machines.asked == [{"op": "set", "direction": "to_island", "rate_bit_s": 4_000_000}]
+    assert (len(machines.started), boxes.changes(slower, restart_traces=False)) == (1, ())
+    (said,) = boxes.changes(slower, restart_traces=True)
+    assert said.reason == "it is no longer as it began"
+    await boxes.reconcile(slower, restart_traces=True)
+    assert (len(machines.started), boxes.changes(slower, restart_traces=True)) == (2, ())
+
+
+@skipping_waits
+async def test_a_link_begins_again_for_settings_that_it_does_not_take(lab: Lab) -> None:
+    machines, boxes, _ = lab()
+    await boxes.reconcile(sat(), restart_traces=False)
+    jittery = sat(jitter_ns=1, rate_bit_s=1_000_000)
+    (said,) = boxes.changes(jittery, restart_traces=False)
+    assert said.reason == (
+        "its program begins again, as it does not take other settings (jitter to the island) while it runs; packets "
+        "and connections in it are lost"
+    )
+    await boxes.reconcile(jittery, restart_traces=False)
+    assert (len(machines.started), machines.asked) == (2, [])
+
+
+@skipping_waits
+async def test_a_link_that_refuses_settings_begins_again_and_a_note_says_so(lab: Lab) -> None:
+    notes, events = list[Note](), EventBus()
+    machines, boxes, _ = lab(events)
+    await boxes.reconcile(sat(), restart_traces=False)
+    with events.subscribe(notes.append, Note):
+        await boxes.reconcile(sat(rate_bit_s=1_000_000), restart_traces=False)
+    assert len(machines.started) == 2
+    (note,) = notes
+    assert note.message == "link-sat begins again, and loses packets and connections in it: link-sat: not understood"

@@ -19,6 +19,7 @@ from atoll_core.experiment.experiment import (
     LinkTrace,
     TraceRow,
     Where,
+    mean_loss,
 )
 from atoll_core.lab.network import LatencyClass
 from atoll_core.units import Duration, Rate, Size
@@ -37,7 +38,7 @@ from atoll_testbed.calibration.calibration_checks import (
     steady_rate,
 )
 from atoll_testbed.calibration.link_calibration import links_under_test
-from atoll_testbed.calibration.link_direction import LinkUnderTest, mean_loss
+from atoll_testbed.calibration.link_direction import LinkUnderTest
 from atoll_testbed.calibration.link_flood import Flood
 
 MS = 1_000_000

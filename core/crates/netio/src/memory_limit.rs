@@ -25,9 +25,7 @@ pub fn limit_memory(bytes: u64, settings: &str) -> io::Result<()> {
     setrlimit(Resource::Data, Rlimit { current, maximum })?;
     let megabytes = bytes / 1_000_000;
     CAUSE.get_or_init(|| {
-        format!(
-            "atoll-host: out of memory: the limit of {megabytes} MB follows from {settings}\n"
-        )
+        format!("atoll-host: out of memory: the limit of {megabytes} MB follows from {settings}\n")
     });
     Ok(())
 }

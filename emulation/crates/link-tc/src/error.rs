@@ -43,6 +43,10 @@ pub(crate) enum TcError {
     #[error("{0}")]
     NotTaken(String),
     #[error(
+        "settings are not undone: {what} ({message}); the next link or delay box on this machine tries again before it begins"
+    )]
+    Left { what: String, message: String },
+    #[error(
         "the kernel no longer has {what} on '{dev}': the interface has disappeared, or another program changed its qdiscs"
     )]
     Gone { dev: String, what: String },

@@ -54,10 +54,13 @@ pub fn run() -> Result<(), Box<dyn std::error::Error>> {
     setup::check_interfaces(&config.settings)
         .map_err(BadConfiguration::from)
         .map_err(io::Error::from)?;
-    let applied = setup::apply(&config.settings)?;
-    let outcome = serve(&config.counted, &mut input);
-    drop(applied);
-    Ok(outcome?)
+    setup::undo(&config.settings)?;
+    let outcome = setup::apply(&config.settings).and_then(|()| serve(&config.counted, &mut input));
+    let undone = setup::undo(&config.settings);
+    if let (Err(_), Err(left)) = (&outcome, &undone) {
+        atoll_job::log_line(&left.to_string());
+    }
+    Ok(outcome.and(undone)?)
 }
 
 fn serve(counted: &Counted, input: &mut Requests) -> Result<(), TcError> {

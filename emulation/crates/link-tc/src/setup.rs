@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Set, read back, undo: `ip -batch`, `tc -batch`, `tc qdisc show`.
 
-use crate::config::{Batches, Expected, Settings};
+use crate::config::{Expected, Settings};
 use crate::error::TcError;
 use crate::readback::first_difference;
 use crate::request::Change;
@@ -9,6 +9,8 @@ use atoll_netio::interface::{Interface, UnusableInterface};
 use serde_json::Value;
 use std::io::Write;
 use std::process::{Command, Output, Stdio};
+use std::thread;
+use std::time::Duration;
 
 /// The interfaces must be up, carry whole packets, and hand them over one by one.
 pub(crate) fn check_interfaces(settings: &Settings) -> Result<(), UnusableInterface> {
@@ -18,29 +20,15 @@ pub(crate) fn check_interfaces(settings: &Settings) -> Result<(), UnusableInterf
     Ok(())
 }
 
-/// Settings that hold as long as this lives.
-#[derive(Debug)]
-pub(crate) struct Applied<'a> {
-    undo: &'a Batches,
-}
+/// Times that undoing is attempted, as a tool may fail where the kernel is short of memory.
+const UNDO_ATTEMPTS: usize = 3;
+const BETWEEN_ATTEMPTS: Duration = Duration::from_millis(100);
 
-impl Drop for Applied<'_> {
-    fn drop(&mut self) {
-        undo(self.undo);
-    }
-}
-
-/// Apply the settings and see whether the kernel took them; what a job that was killed left is removed
-/// before. Nothing is left when it fails.
-pub(crate) fn apply(settings: &Settings) -> Result<Applied<'_>, TcError> {
-    undo(&settings.undo);
-    let applied = Applied {
-        undo: &settings.undo,
-    };
+/// Apply the settings and see whether the kernel took them. After a failure [`undo`] removes those that it took.
+pub(crate) fn apply(settings: &Settings) -> Result<(), TcError> {
     batch("ip", &settings.setup.ip)?;
     batch("tc", &settings.setup.tc)?;
-    require(&settings.expect)?;
-    Ok(applied)
+    require(&settings.expect)
 }
 
 /// Change settings of interfaces that were set up.
@@ -49,26 +37,70 @@ pub(crate) fn change(change: &Change) -> Result<(), TcError> {
     require(&change.expect)
 }
 
+/// Remove the settings, also those that a job that was killed left.
+///
+/// # Errors
+/// What is still there after several attempts.
+pub(crate) fn undo(settings: &Settings) -> Result<(), TcError> {
+    let mut outcome = undo_once(settings);
+    for _ in 1..UNDO_ATTEMPTS {
+        if outcome.is_ok() {
+            break;
+        }
+        thread::sleep(BETWEEN_ATTEMPTS);
+        outcome = undo_once(settings);
+    }
+    outcome
+}
+
+/// Every step is tried. Settings that were never made cannot be removed: the kernel says what is left.
+fn undo_once(settings: &Settings) -> Result<(), TcError> {
+    let mut said = Vec::new();
+    for (name, lines) in [("tc", &settings.undo.tc), ("ip", &settings.undo.ip)] {
+        if !lines.is_empty() {
+            let output = tool(name, &["-force", "-batch", "-"], &text(lines))?;
+            let (message, _) = parse_refusal(&String::from_utf8_lossy(&output.stderr), lines);
+            said.extend((!message.is_empty()).then_some(message));
+        }
+    }
+    let left: Vec<String> = disciplines()?
+        .iter()
+        .filter_map(|shown| left_of(settings, shown))
+        .collect();
+    if left.is_empty() {
+        return Ok(());
+    }
+    Err(TcError::Left {
+        what: left.join(", "),
+        message: said.join("; "),
+    })
+}
+
+/// A queueing discipline in words, if it is one of the settings, or on a device that they make.
+fn left_of(settings: &Settings, shown: &Value) -> Option<String> {
+    let [dev, handle, kind] =
+        ["dev", "handle", "kind"].map(|key| shown[key].as_str().unwrap_or(""));
+    let is_there_before = settings.interfaces.iter().any(|name| name == dev);
+    let is_own = settings
+        .expect
+        .iter()
+        .any(|one| one.dev == dev && (one.handle == handle || !is_there_before));
+    (is_own || (is_there_before && kind == "clsact")).then(|| format!("{kind} on {dev}"))
+}
+
 fn require(expected: &[Expected]) -> Result<(), TcError> {
-    let shown = tool("tc", &["-r", "-j", "qdisc", "show"], "")?;
-    let shown: Vec<Value> =
-        serde_json::from_slice(&shown.stdout).map_err(|error| TcError::Tool {
-            tool: "tc",
-            message: format!("`tc -r -j qdisc show` printed no list: {error}"),
-        })?;
-    match first_difference(expected, &shown) {
+    match first_difference(expected, &disciplines()?) {
         Some(difference) => Err(TcError::NotTaken(difference)),
         None => Ok(()),
     }
 }
 
-/// Every step is tried; settings that were never made cannot be removed.
-fn undo(batches: &Batches) {
-    for (name, lines) in [("tc", &batches.tc), ("ip", &batches.ip)] {
-        if !lines.is_empty() {
-            let _ = tool(name, &["-force", "-batch", "-"], &text(lines));
-        }
-    }
+fn disciplines() -> Result<Vec<Value>, TcError> {
+    let shown = tool("tc", &["-r", "-j", "qdisc", "show"], "")?;
+    serde_json::from_slice(&shown.stdout).map_err(|error| TcError::Tool {
+        tool: "tc",
+        message: format!("`tc -r -j qdisc show` printed no list: {error}"),
+    })
 }
 
 fn batch(name: &'static str, lines: &[String]) -> Result<(), TcError> {
@@ -124,7 +156,7 @@ fn tool(name: &'static str, arguments: &[&str], input: &str) -> Result<Output, T
     atoll_netio::process::configure_child(&mut command, None).map_err(failed)?;
     let mut child = command.spawn().map_err(failed)?;
     let mut stdin = child.stdin.take();
-    let output = std::thread::scope(|scope| {
+    let output = thread::scope(|scope| {
         // From a thread of its own: a tool that stops at a line reads no further.
         scope.spawn(move || stdin.as_mut().map(|pipe| pipe.write_all(input.as_bytes())));
         child.wait_with_output()
@@ -135,6 +167,9 @@ fn tool(name: &'static str, arguments: &[&str], input: &str) -> Result<Output, T
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Config;
+    use atoll_contract_examples::examples;
+    use serde_json::json;
 
     #[test]
     fn a_refused_line_is_quoted_with_what_was_said_of_it() {
@@ -147,6 +182,24 @@ mod tests {
             parse_refusal("out of memory", &lines),
             ("out of memory".to_owned(), None)
         );
+    }
+
+    #[test]
+    fn what_is_left_is_of_the_settings_or_on_a_device_that_they_make() {
+        let config = &examples("tc", "keeper")[0];
+        let settings = Config::parse(&config.to_string()).unwrap().settings;
+        let left = |dev: &str, handle: &str, kind: &str| {
+            left_of(
+                &settings,
+                &json!({"dev": dev, "handle": handle, "kind": kind}),
+            )
+        };
+        assert_eq!(left("sat-i", "1:", "netem").unwrap(), "netem on sat-i");
+        assert_eq!(left("sat-w", "ffff:", "clsact").unwrap(), "clsact on sat-w");
+        let made = left("ifb-to-island", "0:", "pfifo_fast");
+        assert_eq!(made.unwrap(), "pfifo_fast on ifb-to-island");
+        assert_eq!(left("sat-i", "0:", "fq_codel"), None);
+        assert_eq!(left("eth0", "ffff:", "clsact"), None);
     }
 
     #[test]

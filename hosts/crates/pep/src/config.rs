@@ -40,6 +40,22 @@ pub(crate) struct Config {
     pub flush_ns: u64,
 }
 
+/// Settings to change; absent ones stay.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub(crate) struct Change {
+    pub id: u64,
+    /// Whether clients may begin connections: if not, their SYNs are ignored.
+    pub admit: Option<bool>,
+    /// As in [`Config`], and likewise the others.
+    pub mode: Option<Mode>,
+    pub learned_for_ns: Option<u64>,
+    pub handshake_ns: Option<u64>,
+    pub pending_max: Option<usize>,
+    pub silence_ns: Option<u64>,
+    pub flush_ns: Option<u64>,
+}
+
 const SECOND_NS: u64 = 1_000_000_000;
 const LEAST_SILENCE_NS: u64 = 2 * SECOND_NS;
 
@@ -247,6 +263,23 @@ impl Config {
             .check()
             .map_err(|what| PepError::Configuration(format!("configuration: {what}")))?;
         Ok(config)
+    }
+
+    /// With other settings.
+    ///
+    /// # Errors
+    /// If one is out of range.
+    pub(crate) fn changed(&self, change: &Change) -> Result<Self, String> {
+        let changed = Self {
+            mode: change.mode.unwrap_or(self.mode),
+            learned_for_ns: change.learned_for_ns.unwrap_or(self.learned_for_ns),
+            handshake_ns: change.handshake_ns.unwrap_or(self.handshake_ns),
+            pending_max: change.pending_max.unwrap_or(self.pending_max),
+            silence_ns: change.silence_ns.unwrap_or(self.silence_ns),
+            flush_ns: change.flush_ns.unwrap_or(self.flush_ns),
+            ..self.clone()
+        };
+        changed.check().map(|()| changed)
     }
 
     /// What streams may bring that their receivers have not taken.

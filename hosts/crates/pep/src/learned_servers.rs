@@ -22,6 +22,11 @@ impl LearnedServers {
         }
     }
 
+    /// Remember for another time those that accept from now on.
+    pub(crate) fn remember_for(&mut self, for_ns: u64) {
+        self.for_ns = for_ns;
+    }
+
     /// It accepted.
     pub(crate) fn learn(&mut self, server: SocketAddrV4, now_ns: u64) {
         if self.until_ns.len() >= MAX {

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Requests, one line of JSON each, and their answers (docs/contracts.md, "pep").
 
-use crate::config::{Mode, Side};
+use crate::config::{Change, Side};
 use serde::{Deserialize, Serialize};
 use std::net::SocketAddrV4;
 
@@ -11,14 +11,8 @@ use std::net::SocketAddrV4;
 pub(crate) enum Request {
     /// End a measurement, begin the next one.
     Mark { id: u64 },
-    /// The mode of new connections, and whether there are any: while they are not admitted, clients' SYNs are ignored.
-    Set {
-        id: u64,
-        #[serde(default)]
-        mode: Option<Mode>,
-        #[serde(default)]
-        admit: Option<bool>,
-    },
+    /// Change settings.
+    Set(Change),
     /// Reset the connections of a pair, or all.
     Reset {
         id: u64,
@@ -71,6 +65,7 @@ pub(crate) struct Listed {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::config::Mode;
     use atoll_contract_examples::examples;
 
     #[test]
@@ -80,17 +75,40 @@ mod tests {
             .map(|line| atoll_job::request(line.to_string().as_bytes()).ok())
             .collect();
         let limit = 100;
-        let set = |id, mode, admit| Some(Request::Set { id, mode, admit });
+        let set = |change| Some(Request::Set(change));
+        let none = Change::default();
         let reset = |id, pair| Some(Request::Reset { id, pair });
         let expected = [
             Some(Request::Mark { id: 7 }),
-            set(9, Some(Mode::Early), None),
+            set(Change {
+                id: 9,
+                mode: Some(Mode::Early),
+                ..none
+            }),
             reset(10, Some(0)),
             reset(12, None),
             Some(Request::Connections { id: 11, limit }),
             None, // a mode that does not exist
             reset(14, Some(2)),
-            set(15, None, Some(false)),
+            set(Change {
+                id: 15,
+                admit: Some(false),
+                ..none
+            }),
+            set(Change {
+                id: 16,
+                learned_for_ns: Some(60_000_000_000),
+                handshake_ns: Some(30_000_000_000),
+                pending_max: Some(100),
+                silence_ns: Some(60_000_000_000),
+                flush_ns: Some(5_000_000_000),
+                ..none
+            }),
+            set(Change {
+                id: 17,
+                silence_ns: Some(1),
+                ..none
+            }),
         ];
         assert_eq!(read, expected);
     }

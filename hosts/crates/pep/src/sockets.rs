@@ -14,9 +14,10 @@ use atoll_netio::tcp_options::{
     accept_fast_open, connect_with_data, set_handshake_attempts, set_max_pacing_rate,
     set_window_clamp,
 };
+use rustix::fd::AsFd;
 use rustix::io::Errno;
 use rustix::net::sockopt;
-use socket2::{Domain, Protocol, SockAddr, Socket, TcpKeepalive, Type};
+use socket2::{Domain, Protocol, SockAddr, SockRef, Socket, TcpKeepalive, Type};
 use std::io;
 use std::net::{Ipv4Addr, SocketAddrV4};
 use std::time::Duration;
@@ -70,11 +71,7 @@ fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> Result<E
     let listen = |listener: &Socket| -> io::Result<()> {
         set_handshake_attempts(listener, SYN_ACKS_REPEATED)?;
         listener.bind(&SocketAddrV4::new(Ipv4Addr::LOCALHOST, port).into())?;
-        listener.listen(BACKLOG)?;
-        if config.legs.of(side).fast_open {
-            accept_fast_open(listener, config.pending_max as u32)?;
-        }
-        Ok(())
+        admit(config, side, listener)
     };
     listen(&listener).map_err(PepError::of(doing))?;
     let to_listener = match side {
@@ -96,7 +93,22 @@ fn entrance(config: &Config, number: usize, pair: &Pair, side: Side) -> Result<E
     })
 }
 
+/// Let as many connections wait at a listener as settings allow; it may listen already.
+fn admit(config: &Config, side: Side, listener: &Socket) -> io::Result<()> {
+    listener.listen(BACKLOG)?;
+    if config.legs.of(side).fast_open {
+        accept_fast_open(listener, config.pending_max as u32)?;
+    }
+    Ok(())
+}
+
 impl Entrance {
+    /// Give the listener other limits.
+    pub(crate) fn change(&self, config: &Config) -> io::Result<()> {
+        admit(config, self.side, &self.listener)?;
+        set_silence(&self.listener, config.silence_ns)
+    }
+
     /// Deliver a first segment to the listener, as if it had just arrived.
     pub(crate) fn release(&self, first: &FirstSegment) -> io::Result<()> {
         let to = SocketAddrV4::new(*first.server.ip(), 0);
@@ -140,10 +152,21 @@ pub(crate) fn multiplexed_unsent_bytes(pacing_bit_s: Option<u64>) -> u32 {
     bytes.clamp(least, most) as u32
 }
 
+/// The time in which a socket notices that its idle peer has vanished.
+pub(crate) fn set_silence(socket: &impl AsFd, silence_ns: u64) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_keepalive(&keepalive(silence_ns))
+}
+
+/// [`set_silence`] of a multiplexed connection, whose data are always acknowledged in that time.
+pub(crate) fn set_leg_silence(socket: &impl AsFd, silence_ns: u64) -> io::Result<()> {
+    SockRef::from(socket).set_tcp_user_timeout(Some(Duration::from_nanos(silence_ns)))?;
+    set_silence(socket, silence_ns)
+}
+
 /// Set up the socket of a multiplexed connection, which stays for long and is always read: what is sent is acknowledged, or
 /// the other PEP has vanished.
 pub(crate) fn set_up_multiplexed(config: &Config, socket: &Socket) -> io::Result<()> {
-    socket.set_tcp_user_timeout(Some(Duration::from_nanos(config.silence_ns)))?;
+    set_leg_silence(socket, config.silence_ns)?;
     set_handshake_attempts(socket, SYNS_REPEATED)?;
     let pacing_bit_s = config.between.and_then(|between| between.pacing_bit_s);
     socket.set_tcp_notsent_lowat(multiplexed_unsent_bytes(pacing_bit_s))?;
@@ -188,7 +211,7 @@ fn transparent(mark: u32, leg: &Leg, silence_ns: u64) -> Result<Socket, PepError
         socket.set_linger(Some(Duration::ZERO))?;
         // Whether to wait for more was the peer's decision: its segments are passed on as they come.
         socket.set_tcp_nodelay(true)?;
-        socket.set_tcp_keepalive(&keepalive(silence_ns))?;
+        set_silence(&socket, silence_ns)?;
         if let Some(bit_s) = leg.pacing_bit_s {
             set_max_pacing_rate(&socket, bit_s / 8)?;
         }

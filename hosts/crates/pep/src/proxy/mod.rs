@@ -131,13 +131,7 @@ struct Proxy {
 }
 
 impl Proxy {
-    fn open(mut config: Config) -> Result<Self, PepError> {
-        let backlog = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
-        let backlog = backlog
-            .ok()
-            .and_then(|text| text.trim().parse::<usize>().ok());
-        // Beyond its backlog the kernel would answer by SYN cookies, without the options of the client.
-        config.pending_max = config.pending_max.min(backlog.unwrap_or(4096) / 2);
+    fn open(config: Config) -> Result<Self, PepError> {
         let entrances = open(&config)?;
         Self::at(entrances, config)
     }
@@ -145,9 +139,7 @@ impl Proxy {
     fn at(entrances: Vec<Entrance>, mut config: Config) -> Result<Self, PepError> {
         let descriptors = raise_descriptor_limit().saturating_sub(OWN_DESCRIPTORS);
         let sockets_max = usize::try_from(descriptors).unwrap_or(usize::MAX);
-        // A half of all, so that servers that do not answer leave room to those that do.
-        let half = (config.connections_max / 2).min(sockets_max / 4);
-        config.pending_max = config.pending_max.min(half).max(1);
+        config.pending_max = most_pending(&config, sockets_max);
         let epoll = epoll::create(CreateFlags::CLOEXEC).map_err(PepError::of("open an epoll"))?;
         let streams_bytes = config.streams_bytes();
         let stream_max = config.between.map_or(0, |between| between.stream_bytes);
@@ -407,6 +399,15 @@ impl Proxy {
             self.slots.remove(&connection.addresses);
         }
     }
+}
+
+/// How many connections may be pending: half of all, so that servers that do not answer leave room to those that do.
+/// Beyond its backlog the kernel would answer by SYN cookies, without the options of the client.
+fn most_pending(config: &Config, sockets_max: usize) -> usize {
+    let backlog = std::fs::read_to_string("/proc/sys/net/core/somaxconn");
+    let backlog: Option<usize> = backlog.ok().and_then(|text| text.trim().parse().ok());
+    let most = config.connections_max.min(backlog.unwrap_or(4096)) / 2;
+    config.pending_max.min(most).min(sockets_max / 4).max(1)
 }
 
 /// Allow this process as many descriptors as the machine lets it have, and say how many those are.

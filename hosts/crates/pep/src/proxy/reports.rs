@@ -1,11 +1,13 @@
 // SPDX-License-Identifier: Apache-2.0
 //! What the proxy reports, and the requests that it answers.
 
-use super::Proxy;
-use crate::config::Side;
+use super::{Proxy, most_pending};
+use crate::config::{Change, Side};
 use crate::connection::{Connection, Stage};
 use crate::counters::{Figures, Message, Present, median_and_max};
+use crate::multiplex::leg::Leg;
 use crate::request::{Answer, Content, Request};
+use crate::sockets::{set_leg_silence, set_silence};
 use atoll_job::Output;
 use atoll_job::clock::real_time_ns;
 use atoll_measures::Peak;
@@ -95,11 +97,7 @@ impl Proxy {
                 output.line(&Message::Mark { id, t_ns, figures });
                 return;
             }
-            Request::Set { id, mode, admit } => {
-                self.config.mode = mode.unwrap_or(self.config.mode);
-                self.admits = admit.unwrap_or(self.admits);
-                ("set".to_owned(), id, Content::Nothing {})
-            }
+            Request::Set(change) => ("set".to_owned(), change.id, self.change(&change)),
             Request::Reset { id, pair } => ("reset".to_owned(), id, self.reset(pair)),
             Request::Connections { id, limit } => {
                 ("connections".to_owned(), id, self.list(limit, now_ns))
@@ -112,6 +110,40 @@ impl Proxy {
             ok: !matches!(content, Content::Error { .. }),
             content,
         });
+    }
+
+    /// `mode` and `handshake_ns` are for new connections, the others for open ones, too.
+    pub(super) fn change(&mut self, change: &Change) -> Content {
+        self.config = match self.config.changed(change) {
+            Ok(config) => config,
+            Err(error) => return Content::Error { error },
+        };
+        self.config.pending_max = most_pending(&self.config, self.sockets_max);
+        self.admits = change.admit.unwrap_or(self.admits);
+        self.learned.remember_for(self.config.learned_for_ns);
+        for entrance in &self.entrances {
+            if let Err(error) = entrance.change(&self.config) {
+                let error = format!("{}: {error}", entrance.interface);
+                return Content::Error { error };
+            }
+        }
+        if let Some(silence_ns) = change.silence_ns {
+            self.set_silence(silence_ns);
+        }
+        Content::Nothing {}
+    }
+
+    /// Sockets whose connections are gone take nothing.
+    fn set_silence(&self, silence_ns: u64) {
+        let connections = self.connections.iter();
+        let ends = connections.flat_map(|(_, one)| one.client.iter().chain([&one.server]));
+        for socket in ends.filter_map(|end| end.descriptor().ok()) {
+            let _ = set_silence(&socket, silence_ns);
+        }
+        let legs = self.legs.iter().filter_map(Leg::end);
+        for socket in legs.filter_map(|end| end.descriptor().ok()) {
+            let _ = set_leg_silence(&socket, silence_ns);
+        }
     }
 
     pub(super) fn reset(&mut self, pair: Option<usize>) -> Content {

@@ -2,8 +2,10 @@
 //! The proxy on real sockets, with a multiplexed connection that the test speaks the other end of.
 
 use super::*;
+use crate::config::Change;
 use crate::end::End;
 use crate::multiplex::frame::{Frame, Message as Said};
+use crate::request::Content;
 use atoll_contract_examples::examples;
 use socket2::{Domain, SockRef, Socket, Type};
 use std::io::{Read, Write};
@@ -489,4 +491,32 @@ fn padding_is_made_piece_by_piece() {
         let heard = bench.heard();
         pieces += heard.iter().filter(|(_, name)| name == "Padding").count();
     }
+}
+
+#[test]
+fn settings_change_while_connections_go_on() {
+    let mut bench = Bench::up();
+    let (client, slot, _) = bench.connection();
+    let change = |pending_max, silence_ns| Change {
+        pending_max,
+        silence_ns,
+        flush_ns: Some(1),
+        ..Change::default()
+    };
+    let refused = bench.proxy.change(&change(Some(7), Some(1)));
+    assert!(matches!(refused, Content::Error { error } if error.starts_with("silence_ns: ")));
+    assert_ne!(bench.proxy.config.pending_max, 7);
+    let done = bench.proxy.change(&change(Some(7), Some(20_000_000_000)));
+    assert!(matches!(done, Content::Nothing {}));
+    let config = &bench.proxy.config;
+    assert_eq!((config.pending_max, config.flush_ns), (7, 1));
+    let connection = &bench.proxy.connections[slot];
+    let socket = connection.client.as_ref().unwrap().descriptor().unwrap();
+    let idle = SockRef::from(&socket).tcp_keepalive_time().unwrap();
+    assert_eq!(idle, Duration::from_secs(10));
+    let leg = bench.proxy.legs[0].end().unwrap().descriptor().unwrap();
+    let timeout = SockRef::from(&leg).tcp_user_timeout().unwrap();
+    assert_eq!(timeout, Some(Duration::from_secs(20)));
+    assert!(connection.is_established());
+    drop(client);
 }

@@ -1,0 +1,160 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Changes of programs of boxes while they run: the requests to their jobs (docs/contracts.md). Pure."""
+
+from collections.abc import Collection, Iterator
+from dataclasses import dataclass, field, replace
+from typing import Any
+
+from atoll_controller.planner.job_limits import is_enough
+from atoll_controller.planner.link_config import direction_config
+from atoll_core.errors import PlanError
+from atoll_core.experiment.experiment import DIRECTIONS, Experiment, SteeringVersion
+from atoll_core.lab.box_kind import BoxKind
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import UNLIMITED, Backend, JobLimits, JobSpec
+from atoll_core.plan.tc_settings import USE_ENGINE, link_settings
+from atoll_core.units import Duration
+
+Config = dict[str, Any]
+Request = dict[str, Any]
+
+_SETTABLE = {"link": (*DIRECTIONS, "seed"), "delay": ("seed",), "tc": ("setup", "expect", "link")}
+"""Keys of configurations, by subcommand. The next run begins with another seed; until then the random numbers stay."""
+
+_OF_DIRECTION = ("rate_bit_s", "delay_ns", "queue_bytes", "queue_packets", "loss")
+_NO_LOSS = {"kind": "bernoulli", "probability": 0.0}
+
+
+@dataclass(frozen=True, slots=True)
+class LinkRequest:
+    """A request to the job of a link, without its id."""
+
+    box: str
+    request: Request = field(hash=False)
+
+
+def link_requests(
+    network: Network,
+    experiment: Experiment,
+    before: SteeringVersion,
+    after: SteeringVersion,
+    backend: Backend,
+    slack: Duration,
+) -> Iterator[LinkRequest]:
+    """The requests that change links to another version. Raises PlanError if the backend cannot do that."""
+    for was, link, over_time in zip(before.links, after.links, experiment.links_over_time, strict=False):
+        if was == link:
+            continue
+        if backend is Backend.TC:
+            box = network.box(link.box)
+            one, other = (link_settings(box, each, slack, over_time).config for each in (was, link))
+            try:
+                yield LinkRequest(link.box, _tc_request(one, other))
+            except PlanError:
+                raise PlanError(
+                    f"links.{link.box}: the tc backend cannot add or remove a loss before the queue while a link runs; "
+                    f"give it a loss of 0 % before, or use {USE_ENGINE}"
+                ) from None
+        else:
+            for way in DIRECTIONS:
+                one, other = (direction_config(getattr(each, way)) for each in (was, link))
+                yield from (LinkRequest(link.box, request) for request in _direction_requests(way, one, other))
+
+
+def running_changes(was: JobSpec, now: JobSpec, limits: JobLimits, *, moved_on: bool = False) -> list[Request]:
+    """The requests that give a program the configuration of ``now`` while it runs.
+
+    ``limits``: those that it was started with. ``moved_on``: it has other settings than those of ``was``, which other
+    requests have changed. Raises PlanError with what the program cannot take while it runs.
+    """
+    unlike = replace(was, config=None, limits=UNLIMITED) != replace(now, config=None, limits=UNLIMITED)
+    if unlike or was.config is None or now.config is None:
+        raise PlanError("another program")
+    if not is_enough(limits, now.limits):
+        raise PlanError("a larger limit of memory")
+    one, other, subcommand = was.config, now.config, now.argv[-1]
+    kinds = {kind.subcommand: kind.settable for kind in BoxKind.known.values()}
+    changed = differing(one, other, {**kinds, **_SETTABLE}.get(subcommand, ()))
+    if "setup" in changed or (moved_on and "setup" in other):
+        return [_tc_request(one, other, all_of_it=moved_on)]
+    requests = [
+        request
+        for way in DIRECTIONS
+        if way in changed or (moved_on and way in other)
+        for request in _direction_requests(way, one[way], other[way], all_of_it=moved_on)
+    ]
+    rest = {key: other[key] for key in changed if key not in (*DIRECTIONS, "seed")}
+    return [*requests, *([{"op": "set", **rest}] if rest else [])]
+
+
+def differing(was: Config, now: Config, settable: Collection[str]) -> list[str]:
+    """The keys whose values differ. Raises PlanError naming those of them that are not settable."""
+    found = sorted(key for key in {*was, *now} if was.get(key) != now.get(key))
+    if fixed := [key for key in found if key not in settable or key not in now]:
+        raise PlanError(_named(fixed))
+    return found
+
+
+def _named(keys: Collection[str]) -> str:
+    """Keys of configurations without their units, as descriptions have them."""
+    for unit in ("_ns", "_bytes", "_bit_s"):
+        keys = [key.removesuffix(unit) for key in keys]
+    return ", ".join(keys)
+
+
+def _direction_requests(way: str, was: Config, now: Config, *, all_of_it: bool = False) -> Iterator[Request]:
+    """The request to the engine; values that a trace defines cannot be set."""
+    was, now = ({"loss": _NO_LOSS, **each} for each in (was, now))
+    traced = {key for row in now.get("trace", ()) for key in row}
+    try:
+        changed = differing(was, now, [key for key in _OF_DIRECTION if key not in traced])
+    except PlanError as error:
+        raise PlanError(f"{error} {way.replace('_', ' the ')}") from None
+    if all_of_it:
+        changed = [key for key in _OF_DIRECTION if key in now and key not in traced]
+    if changed:
+        yield {"op": "set", "direction": way, **{key: now[key] for key in _OF_DIRECTION if key in changed}}
+
+
+def _tc_request(was: Config, now: Config, *, all_of_it: bool = False) -> Request:
+    """The changed disciplines. One that holds packets keeps room for those that came before."""
+    pairs = list(zip(_disciplines(was), _disciplines(now), strict=False))
+    if len(was["setup"]["tc"]) != len(now["setup"]["tc"]) or any(one[0] != other[0] for one, other in pairs):
+        raise PlanError("other queueing disciplines")
+    changed = [
+        (place, *_with_room(held["options"].get("limit", 0), words, expected))
+        for (_, had, held), (place, words, expected) in pairs
+        if words != had or (words and all_of_it)
+    ]
+    expect = [expected for _, _, expected in changed]
+    rooms = {(each["dev"], each["handle"]): each["options"].get("limit") for each in expect}
+    counted: Config = {}
+    for way, each in now["link"].items():
+        delay = each["delay"]
+        room = rooms.get((delay["dev"], delay["handle"]), delay["limit_packets"])
+        counted[way] = {**each, "delay": {**delay, "limit_packets": room}}
+    lines = [f"{place.replace(' add ', ' change ', 1)} {words}" for place, words, _ in changed]
+    return {"op": "set", "tc": lines, "expect": expect, "link": counted}
+
+
+def _with_room(room: int, words: str, expected: Config) -> tuple[str, Config]:
+    """The words and the expected output of a discipline; a netem with room for this number of packets at least."""
+    limit = expected["options"].get("limit")
+    if expected["kind"] != "netem" or limit >= room:
+        return words, expected
+    return (
+        words.replace(f"limit {limit} ", f"limit {room} ", 1),
+        {**expected, "options": {**expected["options"], "limit": room}},
+    )
+
+
+def _disciplines(config: Config) -> Iterator[tuple[str, str, Config]]:
+    """Each line of tc up to the kind of discipline, its other words, and the expected output of tc; others whole."""
+    expected = iter(config["expect"])
+    for line in config["setup"]["tc"]:
+        if " handle " not in line:
+            yield line, "", {}
+            continue
+        each = next(expected)
+        place, kind, words = f"{line} ".partition(f" {each['kind']} ")
+        yield f"{place}{kind}".strip(), words.strip(), each

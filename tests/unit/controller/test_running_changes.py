@@ -1,0 +1,107 @@
+# SPDX-License-Identifier: Apache-2.0
+"""Settings that programs of boxes take while they run, and those for which they begin again."""
+
+from dataclasses import replace
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from atoll_controller.planner.job_plan import jobs
+from atoll_controller.planner.running_changes import running_changes
+from atoll_core.description.loader import load_experiment
+from atoll_core.errors import PlanError
+from atoll_core.plan.plan import Backend, JobSpec
+
+
+@pytest.fixture
+def jobs_of(project: Path):
+    """The jobs of an example with other settings, by their names."""
+
+    def make(*settings: str, backend: Backend = Backend.ENGINE) -> dict[str, JobSpec]:
+        described = load_experiment(project / "examples/pep-both.yaml", settings=settings)
+        return {job.name: job for job in jobs(*described, backend)}
+
+    return make
+
+
+def requests(was: JobSpec, now: JobSpec, **state: bool) -> list[dict[str, Any]]:
+    return running_changes(was, now, was.limits, **state)
+
+
+def test_a_link_takes_rate_delay_queue_and_loss_of_a_direction(jobs_of) -> None:
+    way = "links.sat.to_island"
+    now = jobs_of(f"{way}.rate=8 Mbit/s", f"{way}.delay=100 ms", f"{way}.queue=50 kB", f"{way}.loss=1 %", "seed=2")
+    changed = {"rate_bit_s": 8_000_000, "delay_ns": 100_000_000, "queue_bytes": 50_000}
+    loss = {"kind": "bernoulli", "probability": 0.01}
+    link = jobs_of()["link-sat"], now["link-sat"]
+    assert requests(*link) == [{"op": "set", "direction": "to_island", **changed, "loss": loss}]
+    assert requests(*link[::-1])[0]["loss"] == {"kind": "bernoulli", "probability": 0.0}
+
+
+def test_a_link_that_was_changed_since_gets_all_its_settings(jobs_of) -> None:
+    was, now = jobs_of()["link-sat"], jobs_of("links.sat.to_world.rate=1 Mbit/s")["link-sat"]
+    island, world = requests(was, now, moved_on=True)
+    assert (island["rate_bit_s"], world["rate_bit_s"]) == (16_000_000, 1_000_000)
+    assert island.keys() == world.keys() == {"op", "direction", "rate_bit_s", "delay_ns", "queue_bytes", "loss"}
+
+
+@pytest.mark.parametrize(
+    ("settings", "what"),
+    [
+        (["links.sat.to_island.jitter=2 ms", "links.sat.to_island.rate=8 Mbit/s"], "jitter to the island"),
+        (["links.sat.to_world.reorder=true", "links.sat.to_world.low_priority={queue: 10 kB}"],
+         "low_priority, reorder to the world"),
+        (["links.sat.counts=ethernet"], "counts"),
+        (["limits.stall=9 ms"], "stall_from"),
+        (["links.sat.to_island.queue=100 MB"], "a larger limit of memory"),
+    ],
+)  # fmt: skip
+def test_a_link_begins_again_for_other_settings(jobs_of, settings: list[str], what: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        requests(jobs_of()["link-sat"], jobs_of(*settings)["link-sat"])
+    assert str(refused.value) == what
+
+
+def test_another_seed_is_for_the_next_run(jobs_of) -> None:
+    was, now = jobs_of(), jobs_of("seed=2")
+    for name in ("link-sat", "delay-delay"):
+        assert was[name] != now[name]
+        assert requests(was[name], now[name]) == []
+
+
+def test_a_link_on_tc_keeps_room_for_the_packets_that_came_before(jobs_of) -> None:
+    """netem refuses packets while it holds more than its limit."""
+    slow = "links.sat.to_island.rate=1 Mbit/s"
+    was, now = (jobs_of(*each, backend=Backend.TC)["link-sat"] for each in ([], [slow]))
+    (request,) = requests(was, now)
+    kept = (was.config or {})["link"]["to_island"]["delay"]["limit_packets"]
+    assert (now.config or {})["link"]["to_island"]["delay"]["limit_packets"] < kept
+    assert request["link"]["to_island"]["delay"]["limit_packets"] == kept
+    tbf, netem = request["tc"]
+    assert tbf.startswith("qdisc change dev ifb-to-island root handle 1: stab linklayer ethernet overhead -14 tbf rate")
+    assert netem.startswith("qdisc change dev sat-i root handle 1: stab linklayer ethernet overhead -14 netem limit")
+    assert f" limit {kept} " in netem
+    assert [each["options"]["limit"] for each in request["expect"]] == [100_000, kept]
+    whole = requests(was, now, moved_on=True)[0]
+    assert [line.split()[3] for line in whole["tc"]] == ["ifb-to-island", "sat-i", "ifb-to-world", "sat-w"]
+
+
+def test_a_link_on_tc_begins_again_for_a_loss_before_its_queue(jobs_of) -> None:
+    loss = "links.sat.to_island.loss={probability: 1 %, where: before}"
+    was, now = (jobs_of(*each, backend=Backend.TC)["link-sat"] for each in ([], [loss]))
+    with pytest.raises(PlanError, match="other queueing disciplines"):
+        requests(was, now)
+
+
+def test_a_pep_takes_its_limits_and_begins_again_for_settings_of_sockets(jobs_of) -> None:
+    was, now = jobs_of()["pep-pep-w"], jobs_of("boxes.pep-w.silence=60 s", "boxes.pep-w.accept=early")["pep-pep-w"]
+    assert requests(was, now) == [{"op": "set", "mode": "early", "silence_ns": 60_000_000_000}]
+    with pytest.raises(PlanError, match=r"^legs$"):
+        requests(was, jobs_of("boxes.pep-w.island_window=1 MB")["pep-pep-w"])
+
+
+def test_another_program_is_no_change_of_settings(jobs_of) -> None:
+    was = jobs_of()["link-sat"]
+    with pytest.raises(PlanError, match="another program"):
+        requests(was, replace(was, argv=("atoll-host", "tc")))
