@@ -11,6 +11,8 @@ BIN := .venv/bin
 CARGO := tools/cargo
 PACKAGES := cli api studies daemon testbed controller hosts emulation dashboards apps switch-configs analysis core
 PYTEST_BY_TWO := $(BIN)/python -m pytest --numprocesses 2 --dist loadfile --no-loadscope-reorder
+# Hundreds of processes begin in tests: each module is compiled once, also where the environment forbids to keep that.
+unexport PYTHONDONTWRITEBYTECODE
 # Tests with laboratories wait more than they compute: three at a time.
 PYTEST_LABS := $(BIN)/python -m pytest --numprocesses 3 --dist loadfile --no-loadscope-reorder
 # The whole of a target, unless somebody chooses tests of it: then as many tests must run as tests/counts.toml records.

@@ -15,14 +15,16 @@ from atoll_emulation.mininet_lab.namespaces import why_no_namespaces
 from atoll_emulation.uml.kernel import find_virtual_kernel
 from screenshots.browser import find_browser
 from tests.counts import pytest_addoption, pytest_configure
+from tests.failures import pytest_sessionstart
 from tests.skips import pytest_make_collect_report, pytest_runtest_call, pytest_runtest_setup
 
-__all__ = [  # hooks: no unannounced skip, no test that is missing
+__all__ = [  # hooks: no unannounced skip, no test that is missing, no failure that shows at the end only
     "pytest_addoption",
     "pytest_configure",
     "pytest_make_collect_report",
     "pytest_runtest_call",
     "pytest_runtest_setup",
+    "pytest_sessionstart",
 ]
 
 # Wall time says nothing of an example: a busy machine meets no deadline. The examples of a property are the same each
@@ -55,7 +57,9 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     """Skip tests marked ``lab`` where no laboratory can be, ``virtual`` ones where no kernel for them can, and so on.
 
     Fail instead when ATOLL_REQUIRE_LAB is set (CI), or ATOLL_REQUIRE_BROWSER. Tests in virtual time get their bound.
+    Those marked ``long`` begin after the others, so that most mistakes show in the first minute.
     """
+    items.sort(key=lambda item: item.get_closest_marker("long") is not None)
     for item in items:
         if item.get_closest_marker("virtual") and not item.get_closest_marker("timeout"):
             item.add_marker(pytest.mark.timeout(_VIRTUAL_HANGS_S))

@@ -61,7 +61,7 @@ async def test_the_client_keeps_the_contract(recorded: list[dict[str, Any]], pla
     """Each call sends the recorded request and makes of the recorded answer what it promises."""
     controller = await Controller.start([], player)
     try:
-        await controller.wait_for([1], 5)
+        await controller.wait_for([1], 60)
         assert (controller.runtime, controller.port, controller.switches[1].tables) == ("os-ken 4.2.2", 6653, 254)
         (foreign,) = await controller.read(1, "sw-c")
         assert isinstance(foreign, UnmanagedEntry)
@@ -104,7 +104,7 @@ def converse(lines: list[str]) -> tuple[list[dict[str, Any]], int]:
         input="".join(line + "\n" for line in lines),
         capture_output=True,
         text=True,
-        timeout=30,
+        timeout=100,
         check=False,
     )
     return [json.loads(line) for line in done.stdout.splitlines()], done.returncode

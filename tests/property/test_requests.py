@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from tests.support.request_programs import PROGRAMS, Program, check_answer, running, sandbox_with_interfaces
 from tests.support.sandbox import Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")

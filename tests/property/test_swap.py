@@ -135,7 +135,7 @@ def test_any_chain_of_the_shipped_lab_becomes_any_other_one(
     _hold(case, shuffle.sample(list(_packets(network, case)), 10), shuffle)
 
 
-@pytest.mark.timeout(120 + MODELLED)
+@pytest.mark.timeout(300 + MODELLED)
 def test_chains_latencies_and_settings_of_coders_and_peps_change_while_no_packet_passes_a_box_that_begins_again(
     project: Path,
 ) -> None:

@@ -53,7 +53,7 @@ def test_what_fails_for_another_reason_is_shown_as_it_is(
         capture_output=True,
         text=True,
         check=False,
-        timeout=20,
+        timeout=60,
     )
     remedy = "the first set-up takes a network, a proxy or a mirror; run it again with one, and it goes on here"
     shown = shown or f"setup: wheels cannot be fetched (Connection refused): {remedy}\n"

@@ -22,7 +22,7 @@ SANDBOX = [
     *(["--user", "--map-root-user"] if os.geteuid() else []),
     *["--net", "--pid", "--mount", "--fork", "--kill-child", "--mount-proc", "--"],
 ]
-READY_S = 20.0
+READY_S = 60.0
 
 # The two ends of most tests: whoever stands between is what is tested.
 WORLD = InterfaceSettings(

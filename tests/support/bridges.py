@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 DPIDS = (1, 2, 3, 4)
-CONNECT_S = 20.0
+CONNECT_S = 60.0
 NOBODY = 6  # a port where no controller listens
 
 # Its first process ends when its standard input does, and everything in its namespaces with it.
@@ -49,7 +49,7 @@ class Switches:
     def run(self, *argv: str) -> str:
         """Run a command in there; its output."""
         done = subprocess.run(
-            [*self.enter, *argv], env=self.environment, capture_output=True, text=True, timeout=20, check=False
+            [*self.enter, *argv], env=self.environment, capture_output=True, text=True, timeout=100, check=False
         )
         assert done.returncode == 0, done.stderr
         return done.stdout

@@ -36,7 +36,7 @@ CONTROLLER = "10.99.0.1"
 SWITCHES = "10.99.0.2"
 FIRST_HOST = 11
 FIRST_DPID = 0xA70000
-START_S = 30.0
+START_S = 60.0
 
 _SSHD_CONFIG = """Port 22
 HostKey /run/host_key
@@ -115,7 +115,7 @@ class Rack:
             people = [line.format(name, number) for name, number in (("tech", 1500), ("guest", 1501))]
             (self.directory / file).write_text(Path("/etc", file).read_text() + "\n".join([*people, ""]))
         (self.directory / "shadow").chmod(0o640)
-        done = self.sandbox.run("sh", "-c", self._script(), limit_s=90)
+        done = self.sandbox.run("sh", "-c", self._script(), limit_s=100)
         assert done.returncode == 0, done.stderr
         self.inventory.write_text(self.inventory_text())
         deadline = time.monotonic() + START_S
@@ -166,7 +166,7 @@ class Rack:
     def on(self, machine: str, *argv: str):
         """Run a command on a machine, behind everybody's back."""
         enter = ["nsenter", "-t", str(self._init(machine)), "-n", "-m", "-p", "-u", "--"]
-        return self.sandbox.run(*enter, *argv, limit_s=20)
+        return self.sandbox.run(*enter, *argv, limit_s=100)
 
     def _init(self, machine: str) -> int:
         """The machine's first process, as the sandbox numbers it."""

@@ -78,7 +78,7 @@ class Sandbox:
     ) -> None:
         assert self._holder is not None
         os.kill(self._init, signal.SIGKILL)
-        self._holder.communicate(timeout=10)
+        self._holder.communicate(timeout=100)
 
     def _read(self, path: str) -> str:
         return Path(f"/proc/{self._init}/root/{path}").read_text()
@@ -93,7 +93,7 @@ class Sandbox:
             enter += [f"HOME={self.directory}", "setpriv", "--reuid", str(uid), "--regid", str(gid), "--clear-groups"]
         return [*enter, *(str(word) for word in argv)]
 
-    def run(self, *argv: str | Path, limit_s: float = 110, **options: Any) -> subprocess.CompletedProcess[str]:
+    def run(self, *argv: str | Path, limit_s: float = 250, **options: Any) -> subprocess.CompletedProcess[str]:
         """Run a command to its end."""
         return subprocess.run(
             self.command(argv), capture_output=True, text=True, timeout=limit_s, check=False, **options
@@ -129,12 +129,12 @@ class Sandbox:
 
     def kill(self, pid: int, number: int = signal.SIGKILL) -> None:
         """Signal a process by its pid in the sandbox."""
-        self.run("kill", f"-{number}", str(pid), limit_s=10)
+        self.run("kill", f"-{number}", str(pid), limit_s=100)
 
     def traces(self) -> list[str]:
         """Everything that was not there at the start: processes, links, mounts; empty when nothing was left."""
         left = [f"process {pid}: {line}" for pid, line in self.processes().items()]
-        links = self.run("ip", "-o", "link", limit_s=10).stdout.splitlines()
+        links = self.run("ip", "-o", "link", limit_s=100).stdout.splitlines()
         left += [f"link {line}" for line in links if ": lo:" not in line]
         if self._read("proc/1/mounts") != self._mounts:
             left.append("mounts differ")

@@ -31,7 +31,7 @@ PORTS = 13
 CONNECTS_S = 90.0
 """For a switch to connect: a ProCurve may take up to a minute to try again."""
 
-FOLLOWS_S = 20.0
+FOLLOWS_S = 60.0
 """For the data plane to follow; longer than any profile says."""
 
 ADDRESSES = IPv4Network("198.18.0.0/15")

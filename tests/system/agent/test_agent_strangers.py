@@ -46,7 +46,7 @@ class Place:
         """The answer of an agent that the victim starts."""
         argv = [*as_user(VICTIM), str(self.agent), "agent", "--silence", "60"]
         line = json.dumps({"id": 1, **request}) + "\n"
-        said = subprocess.run(argv, input=line, capture_output=True, text=True, check=True, timeout=60).stdout
+        said = subprocess.run(argv, input=line, capture_output=True, text=True, check=True, timeout=100).stdout
         return next(message for message in map(json.loads, said.splitlines()) if message["type"] == "answer")
 
 

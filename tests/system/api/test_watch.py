@@ -16,7 +16,7 @@ import pytest
 from atoll_daemon.http.auth import SUBPROTOCOL
 from tests.support.sandbox import ATOLL, PYTHON, QUICK, ROOT, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.lab
 
 RELAY = ROOT / "tests" / "guests" / "relay.py"
 PORT = 8470
@@ -86,7 +86,7 @@ def watch(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Watch]:
         pid = sandbox.find(str(RELAY))
         assert pid is not None
         sandbox.kill(pid)
-        relay.communicate(timeout=10)
+        relay.communicate(timeout=100)
         sandbox.wait_clean()
 
 
@@ -144,7 +144,7 @@ async def test_a_run_is_watched_point_by_point_and_again_from_its_directory(watc
             seen += await until(socket, "work")
         seen += await until(socket, "points", run=None)
     live = measured(seen, run["id"])
-    followed = await asyncio.wait_for(following, 20)
+    followed = await asyncio.wait_for(following, 60)
     assert live == followed
     assert followed == await watch.points(run["id"])
     assert {"link", "delay_class", "event"} <= {point[0] for point in live}
@@ -163,7 +163,7 @@ async def test_a_daemon_that_is_killed_is_missed_at_once_and_the_next_one_found(
         await until(socket, "points")
         watch.sandbox.kill(daemon)
         while not socket.closed:
-            await asyncio.wait_for(socket.receive(), 10)
+            await asyncio.wait_for(socket.receive(), 60)
     assert (await watch.ask("/v1/status"))[0] == 503
     assert len((await watch.get("/v1/replays"))["replays"]) == 1
     watch.atoll("up", QUICK)
@@ -200,7 +200,7 @@ async def test_a_browser_is_led_to_the_page_without_the_token_on_its_command_lin
     assert process.stdout is not None
     url = process.stdout.readline().strip()
     assert url.endswith(f"/watch/#token={watch.token}&run={run['id']}")
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while not (home / "opened").exists() or (home / "opened").read_text().count("\n") < 2:  # noqa: ASYNC110
             await asyncio.sleep(0.1)
     address, mode = (home / "opened").read_text().split()
@@ -220,6 +220,6 @@ def test_ctrl_c_ends_it_without_a_word(watch: Watch) -> None:
     pid = watch.sandbox.find(str(ATOLL), "watch", "--json")
     assert pid is not None
     watch.sandbox.kill(pid, signal.SIGINT)
-    _, said = watch.process.communicate(timeout=20)
+    _, said = watch.process.communicate(timeout=100)
     assert watch.process.returncode == 0
     assert said.count("\n") == 1, said

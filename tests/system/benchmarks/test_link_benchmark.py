@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.lab
 
 ONLY = ("throughput/1514-byte frames, 1000 + 100 Mbit/s", "delay/16 Mbit/s", "rate/8 Mbit/s", "classes",
         "joint/30 kB at 8 Mbit/s")  # fmt: skip

@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.influx_servers import Influx2, server_folder
 
-pytestmark = [pytest.mark.lab, pytest.mark.servers, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lab, pytest.mark.servers]
 
 
 def test_a_pair_of_runs_with_metrics_and_without(project: Path, tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ from tests.support import many_chains
 from tests.support.runtime import ON_RUNTIME
 from tests.support.sandbox import ATOLL, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.lab
 
 
 def test_a_program_lives_as_long_as_its_lab_and_ends_in_its_own_way(tmp_path: Path) -> None:

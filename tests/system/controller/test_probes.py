@@ -11,7 +11,7 @@ import pytest
 from tests.support.runtime import ON_RUNTIME
 from tests.support.sandbox import ATOLL, QUICK, ROOT, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(240)]
+pytestmark = pytest.mark.lab
 
 RTT_NS = 220_000_000
 

@@ -28,7 +28,7 @@ from tests.support.runtime import start_controller
 
 pytestmark = pytest.mark.lab
 
-LIMIT_S = 20.0
+LIMIT_S = 60.0
 # One entry of the demo's plan, as somebody would name it by hand.
 W3 = "priority=1000,in_port=3,ip,vlan_tci=0x0000/0x1fff,nw_src=10.10.0.3,nw_dst=10.20.0.0/16"
 

@@ -106,7 +106,7 @@ def composer() -> list[str]:
 
 def docker(*words: str) -> list[str]:
     """The lines that a command of Docker prints."""
-    return subprocess.run(["docker", *words], capture_output=True, text=True, timeout=60, check=True).stdout.split(
+    return subprocess.run(["docker", *words], capture_output=True, text=True, timeout=100, check=True).stdout.split(
         "\n"
     )[:-1]
 

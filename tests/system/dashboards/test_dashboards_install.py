@@ -21,7 +21,7 @@ from atoll_dashboards.grafana.grafana_client import dashboard_files
 from tests.support.influx_servers import GrafanaServer, Influx2
 from tests.support.sandbox import ATOLL
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.servers
 
 
 @pytest.fixture(scope="module")

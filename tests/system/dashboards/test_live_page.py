@@ -13,7 +13,7 @@ import pytest
 from screenshots.browser import Browser, Page
 from tests.support.sandbox import ATOLL, QUICK, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.browser, pytest.mark.timeout(240)]
+pytestmark = [pytest.mark.lab, pytest.mark.browser]
 
 PORT = 8470
 SITE = f"http://127.0.0.1:{PORT}/"

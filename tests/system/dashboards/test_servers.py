@@ -26,7 +26,7 @@ from tests.support.grafana_queries import annotations, ask
 from tests.support.influx_servers import GrafanaServer, Influx, Influx1, Influx2, atoll
 from tests.support.sandbox import ATOLL, Sandbox, faults, wait_for_line
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.servers
 
 
 @dataclass(frozen=True)

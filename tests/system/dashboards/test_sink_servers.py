@@ -25,7 +25,7 @@ from tests.support.demo_runs import recorded
 from tests.support.influx_servers import Influx, Influx1, Influx2, atoll, points
 from tests.support.sinks import sink_of
 
-pytestmark = [pytest.mark.servers, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.servers
 
 
 @pytest.mark.parametrize("make", [Influx1, Influx2])
@@ -134,7 +134,7 @@ async def test_a_run_notes_why_points_are_refused_and_how_many(tmp_path: Path, m
                     MetricPoint(name, {}, {"n": frame}, 100 * frame + number) for number in range(100) for name in "mk"
                 )
                 spool.flush()
-                await asyncio.wait_for(noted.wait(), 30)
+                await asyncio.wait_for(noted.wait(), 60)
                 await asyncio.sleep(0.6)  # the next frame is a batch of its own
             spool.close()
         assert len(influx.points()) == 301
@@ -244,13 +244,13 @@ async def test_what_was_wrong_is_made_right_during_a_run(
         spool.write(MetricPoint("m", {}, {"n": number}, number) for number in range(1000))
         spool.flush()
         async with feeding(tmp_path, note, lambda _: None):
-            await asyncio.wait_for(noted.wait(), 30)
+            await asyncio.wait_for(noted.wait(), 60)
             noted.clear()
             if wrong == "token":
                 influx.do("CREATE USER later WITH PASSWORD 'secret' WITH ALL PRIVILEGES")
             else:
                 influx.do("CREATE DATABASE later")
-            await asyncio.wait_for(noted.wait(), 30)
+            await asyncio.wait_for(noted.wait(), 60)
             spool.write([MetricPoint("m", {}, {"n": 1000}, 1000)])
             spool.close()
         (series,) = influx.series("SELECT count(n) FROM later.autogen.m")

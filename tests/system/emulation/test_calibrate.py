@@ -9,7 +9,7 @@ import pytest
 
 from tests.support.sandbox import ATOLL, QUICK, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(120)]
+pytestmark = [pytest.mark.lab, pytest.mark.figures]
 
 
 def figures(rows: list[dict[str, Any]]) -> dict[str, dict[str, Any]]:

@@ -16,7 +16,7 @@ pytestmark = pytest.mark.lab
 def asked(sandbox: Sandbox, *options: str, cache: str = "cache") -> subprocess.CompletedProcess[str]:
     """What it says where nobody has built a kernel for virtual time."""
     places = (f"XDG_CACHE_HOME={sandbox.directory}/{cache}", f"ATOLL_SHARED_KERNELS={sandbox.directory}/none")
-    return sandbox.run("env", *places, ATOLL, "check", "--machine", *options, limit_s=60)
+    return sandbox.run("env", *places, ATOLL, "check", "--machine", *options, limit_s=100)
 
 
 def works(done: subprocess.CompletedProcess[str]) -> dict[str, str]:

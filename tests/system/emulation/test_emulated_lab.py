@@ -54,7 +54,9 @@ async def lab(network: Network) -> AsyncIterator[EmulatedLab]:
 def inside(lab: EmulatedLab, *argv: str, machine: str | None = None, check: bool = True) -> str:
     """Standard output of a command in the lab, in a machine's network namespace if one is named."""
     where = ["nsenter", f"--net=/proc/{lab.hosts[machine]}/ns/net", "--"] if machine else []
-    return subprocess.run([*lab.enter(), *where, *argv], capture_output=True, text=True, check=check, timeout=30).stdout
+    return subprocess.run(
+        [*lab.enter(), *where, *argv], capture_output=True, text=True, check=check, timeout=100
+    ).stdout
 
 
 # What is there
@@ -116,7 +118,7 @@ def test_the_lab_shares_files_but_not_run(lab: EmulatedLab, tmp_path: Path) -> N
 
 
 def test_standard_streams_pass_through_enter(lab: EmulatedLab) -> None:
-    done = subprocess.run([*lab.enter(), "cat"], input=b"through", capture_output=True, check=True, timeout=10)
+    done = subprocess.run([*lab.enter(), "cat"], input=b"through", capture_output=True, check=True, timeout=100)
     assert done.stdout == b"through"
 
 
@@ -232,7 +234,7 @@ class Screen:
 
     async def until(self, words: str) -> str:
         """What is shown next, up to these words."""
-        async with asyncio.timeout(20):
+        async with asyncio.timeout(60):
             while words not in self._shown:
                 output = await self._shell.read()
                 assert output, f"the shell ended: {self._shown!r}"
@@ -243,13 +245,13 @@ class Screen:
 
 async def running(lab: EmulatedLab, command: str) -> None:
     """Return when a process with this command line is there."""
-    async with asyncio.timeout(20):
+    async with asyncio.timeout(60):
         while command not in inside(lab, "ps", "-ax", "-o", "args").splitlines():  # noqa: ASYNC110 -- nobody tells
             await asyncio.sleep(0.05)
 
 
 async def ended(shell: LabShell) -> None:
-    async with asyncio.timeout(10):
+    async with asyncio.timeout(60):
         while await shell.read():
             pass
 
@@ -297,7 +299,7 @@ async def test_a_killed_part_takes_the_whole_lab_with_it(pair: Network, victim: 
     parent = int(Path(f"/proc/{init}/stat").read_text().rpartition(")")[2].split()[1])
     ours = {"init": init, "server of requests": server, "unshare": parent}
     os.kill(ours.get(victim) or named(pids, victim)[0], signal.SIGKILL)
-    assert reason in await asyncio.wait_for(lab.dead, 10)
+    assert reason in await asyncio.wait_for(lab.dead, 60)
     assert in_namespace(namespace) == set()
     await lab.stop()
 
@@ -307,7 +309,7 @@ async def test_a_signal_ends_the_lab(pair: Network, number: int) -> None:
     lab = await EmulatedLab.start(pair, EventBus())
     pids = lab_processes(lab)
     os.kill(named(pids, "atoll_emulation.mininet_lab.ns_init")[0], number)
-    await asyncio.wait_for(lab.dead, 10)
+    await asyncio.wait_for(lab.dead, 60)
     assert not any(Path(f"/proc/{pid}/ns").exists() for pid in pids)
 
 
@@ -317,7 +319,7 @@ async def test_stop_returns_when_everything_is_gone_and_may_be_repeated(pair: Ne
     pids = lab_processes(lab)
     await lab.stop()
     assert not any(Path(f"/proc/{pid}").exists() for pid in pids)
-    await asyncio.wait_for(visitor.wait(), 5)  # what entered the lab dies with it
+    await asyncio.wait_for(visitor.wait(), 60)  # what entered the lab dies with it
     assert await lab.dead == "it was stopped"
     await lab.stop()
     assert (await (await lab.open_shell()).read()) == b""
@@ -364,7 +366,7 @@ class Starter:
 
     def wait(self) -> tuple[str, str]:
         """End it (if it is still there); what it still said."""
-        return self._process.communicate(timeout=20)
+        return self._process.communicate(timeout=100)
 
 
 # Machines that are not ours
@@ -389,7 +391,7 @@ def requires(sandbox: Sandbox, *prefix: str) -> list[str]:
         "from atoll_emulation.this_machine.host_requirements import require_machine\n"
         "try: require_machine()\nexcept MachineError as error: print(error)"
     )
-    done = sandbox.run(*prefix, PYTHON, "-c", program, limit_s=30)
+    done = sandbox.run(*prefix, PYTHON, "-c", program, limit_s=100)
     assert done.stderr == ""
     return done.stdout.splitlines()
 

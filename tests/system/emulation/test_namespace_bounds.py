@@ -15,7 +15,7 @@ BOUNDED = f"echo 0 > /proc/sys/user/max_net_namespaces && exec {sys.executable} 
 def test_a_bound_that_is_reached_is_named() -> None:
     """In a user namespace of this test's own, where network namespaces are bounded to none."""
     command = ["unshare", "--user", "--map-root-user", "sh", "-c", BOUNDED]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=30, check=True)
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100, check=True)
     assert done.stdout == (
         "unshare: unshare failed: the allowed number of namespaces is in use, user.max_net_namespaces is 0\n"
     )

@@ -18,7 +18,7 @@ import pytest
 
 from tests.support.sandbox import ATOLL, GEO, ROOT, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(100)]
+pytestmark = pytest.mark.lab
 
 PROMPT = b"mininet> "
 BUSY = "another shell is open on this lab\n"
@@ -33,12 +33,14 @@ def sandbox(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
 
 
 def bring_up(sandbox: Sandbox) -> None:
-    up = sandbox.run(ATOLL, "up", GEO, limit_s=60)
+    up = sandbox.run(ATOLL, "up", GEO, limit_s=100)
     assert up.returncode == 0, up.stderr
 
 
 def piped(sandbox: Sandbox, script: bytes) -> subprocess.CompletedProcess[bytes]:
-    return subprocess.run(sandbox.command([ATOLL, "shell"]), input=script, capture_output=True, timeout=30, check=False)
+    return subprocess.run(
+        sandbox.command([ATOLL, "shell"]), input=script, capture_output=True, timeout=100, check=False
+    )
 
 
 class Terminal:
@@ -63,7 +65,7 @@ class Terminal:
     def __exit__(self, *_: object) -> None:
         if self._client.poll() is None:
             self._client.kill()
-            self._client.communicate(timeout=10)
+            self._client.communicate(timeout=100)
         os.close(self._master)  # hangs up on what is left
 
     def resize(self, columns: int, rows: int) -> None:
@@ -84,7 +86,7 @@ class Terminal:
 
     def end(self) -> tuple[int, str]:
         """Wait for the client; its exit code and standard error."""
-        _, errors = self._client.communicate(timeout=20)
+        _, errors = self._client.communicate(timeout=100)
         return self._client.returncode, errors
 
 
@@ -202,7 +204,7 @@ def test_the_end_of_the_lab_ends_a_shell(sandbox: Sandbox, victim: tuple[str, ..
 
 
 def test_a_runs_directory_below_run_is_refused(sandbox: Sandbox) -> None:
-    done = sandbox.run(ATOLL, "run", GEO, "--runs", "/var/run/atoll-runs", limit_s=20)
+    done = sandbox.run(ATOLL, "run", GEO, "--runs", "/var/run/atoll-runs", limit_s=100)
     assert done.returncode == 2
     assert done.stderr.startswith("--runs /var/run/atoll-runs: the lab has its own /run")
     assert done.stderr.count("\n") == 1
@@ -210,7 +212,7 @@ def test_a_runs_directory_below_run_is_refused(sandbox: Sandbox) -> None:
 
 def test_a_runs_directory_that_cannot_be_made_is_refused_before_a_lab_comes_up(sandbox: Sandbox) -> None:
     (sandbox.directory / "file").touch()
-    done = sandbox.run(ATOLL, "run", GEO, "--runs", "file/runs", limit_s=20)
+    done = sandbox.run(ATOLL, "run", GEO, "--runs", "file/runs", limit_s=100)
     assert done.returncode == 2
     assert done.stderr.startswith("--runs file/runs: ")
     assert done.stderr.endswith("is not a directory; name another directory\n")
@@ -220,7 +222,7 @@ def test_a_runs_directory_that_cannot_be_made_is_refused_before_a_lab_comes_up(s
 def test_an_installation_below_run_is_refused(tmp_path: Path) -> None:
     setup = f"mount -t tmpfs run /run && mkdir /run/atoll && mount --bind {ROOT} /run/atoll"
     with Sandbox(tmp_path, setup=setup) as below:
-        done = below.run("/run/atoll/.venv/bin/python", "-m", "atoll_cli.main", "up", GEO, limit_s=20)
+        done = below.run("/run/atoll/.venv/bin/python", "-m", "atoll_cli.main", "up", GEO, limit_s=100)
         assert done.returncode == 1
         assert done.stderr.startswith("/run/atoll/.venv: the lab has its own /run")
         assert done.stderr.count("\n") == 1

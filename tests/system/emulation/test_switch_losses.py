@@ -64,7 +64,7 @@ async def inside(lab: EmulatedLab, command: str, machine: str | None = None) -> 
     started = await asyncio.create_subprocess_exec(
         *(*lab.enter(), *where, "sh", "-c", command), stdout=asyncio.subprocess.PIPE
     )
-    async with asyncio.timeout(30):
+    async with asyncio.timeout(60):
         said, _ = await started.communicate()
     assert started.returncode == 0, command
     return said.decode()

@@ -14,7 +14,7 @@ import pytest
 from tests.support.rack import EXPERIMENT, LAB, Rack, rack_of
 from tests.support.sandbox import ATOLL, ROOT, wait_for_line
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")
@@ -156,7 +156,7 @@ def test_kill_of_the_run_leaves_no_job_and_every_setting_undone(met: Rack) -> No
         met.sandbox.kill(victim)
         time.sleep(2)
         assert {machine: jobs for machine in met.addresses if (jobs := met.jobs(machine))} == {}
-        process.communicate(timeout=30)
+        process.communicate(timeout=100)
         assert met.states() == before
 
 

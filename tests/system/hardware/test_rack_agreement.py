@@ -11,7 +11,7 @@ import pytest
 from tests.support.rack import rack_of
 from tests.support.sandbox import ATOLL, ROOT
 
-pytestmark = [pytest.mark.lab, pytest.mark.figures, pytest.mark.timeout(300)]
+pytestmark = [pytest.mark.lab, pytest.mark.figures]
 
 DEMO = ROOT / "examples" / "geo.yaml"
 SHORT = ["--duration", "15 s", "--set", "transfer.size=2 MB", "--set", "transfer.start=3 s"]

@@ -10,7 +10,7 @@ import pytest
 from tests.support.rack import EXPERIMENT, LAB, rack_of
 from tests.support.sandbox import ATOLL, wait_for_line
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.lab
 
 _CLIENTS = """
   i1: {role: island-client, ip: 10.20.0.1, port: lan-1/1}

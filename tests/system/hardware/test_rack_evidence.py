@@ -11,7 +11,7 @@ import pytest
 from tests.support.rack import EXPERIMENT, LAB, Rack, rack_of
 from tests.support.sandbox import ATOLL, wait_for_line
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")

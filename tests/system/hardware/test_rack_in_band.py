@@ -16,7 +16,7 @@ from tests.support.rack import CONTROLLER, Rack, rack_of
 from tests.support.runtime import ON_RUNTIME
 from tests.support.sandbox import ATOLL, ROOT
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.lab
 
 EXPERIMENT = ROOT / "tests" / "data" / "rack-in-band.yaml"
 LAB = ROOT / "tests" / "data" / "rack-in-band-lab.yaml"

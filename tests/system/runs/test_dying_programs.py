@@ -8,7 +8,7 @@ import pytest
 from tests.support.proxied_experiment import describe
 from tests.support.sandbox import ATOLL, Sandbox
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(120)]
+pytestmark = pytest.mark.lab
 
 
 def test_a_program_that_ends_at_once_fails_up_and_apply_and_leaves_the_lab_as_it_was(tmp_path: Path) -> None:

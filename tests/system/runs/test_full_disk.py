@@ -92,7 +92,7 @@ def ended(tmp_path_factory: pytest.TempPathFactory) -> Ended:
         wait_for_line(run, "measure: ")
         time.sleep(4)
         sandbox.run("sh", "-c", f"cat /dev/zero >{small}/filler")
-        _, answer = run.communicate(timeout=60)
+        _, answer = run.communicate(timeout=100)
         left = sandbox.traces()
         sandbox.run("rm", f"{small}/filler")
         (path,) = sandbox.run("sh", "-c", f"echo {small}/geo/*").stdout.split()
@@ -143,7 +143,7 @@ def test_the_lab_that_is_up_holds_nothing_of_a_disk_that_was_full(tmp_path: Path
         run = sandbox.start("env", "-C", small, ATOLL, "run", GEO, "--duration", "30 s", "--runs", small)
         wait_for_line(run, "measure: ")
         sandbox.run("sh", "-c", f"cat /dev/zero >{small}/filler")
-        _, answer = run.communicate(timeout=60)
+        _, answer = run.communicate(timeout=100)
         assert "disk full: " in answer
         holders = sandbox.run("sh", "-c", f"ls -l /proc/[0-9]*/cwd /proc/[0-9]*/fd/* 2>/dev/null | grep {small}")
         assert holders.stdout == ""

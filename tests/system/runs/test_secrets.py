@@ -26,7 +26,7 @@ def lab(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Sandbox]:
         up = sandbox.run(*words, ATOLL, "up", EXAMPLE)
         assert up.returncode == 0, up.stderr
         yield sandbox
-        sandbox.run(ATOLL, "down", limit_s=30)
+        sandbox.run(ATOLL, "down", limit_s=100)
 
 
 def environments(sandbox: Sandbox) -> dict[str, bytes]:

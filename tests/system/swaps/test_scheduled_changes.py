@@ -81,7 +81,6 @@ def events(run: Path, kind: str) -> list[dict[str, Any]]:
 
 
 @pytest.mark.virtual
-@pytest.mark.timeout(180)
 def test_every_ping_sees_the_version_of_its_instant_and_the_link_keeps_its_trace(tmp_path: Path) -> None:
     """Out of the link, and back into it by routers when its trace has gone on: exact, and nothing is lost."""
     summary = run_virtually(tmp_path, written(tmp_path, OUT_AND_BACK), "--backend", "engine")
@@ -102,7 +101,6 @@ def test_every_ping_sees_the_version_of_its_instant_and_the_link_keeps_its_trace
 
 
 @pytest.mark.virtual
-@pytest.mark.timeout(180)
 def test_a_change_that_fails_is_undone_told_and_the_last_one(tmp_path: Path) -> None:
     """A box that lets nothing through fails its probes: the version before stands to the end, which is all measured."""
     lab = LAB.read_text().replace("delay_boxes:", HOLE)
@@ -121,7 +119,6 @@ def test_a_change_that_fails_is_undone_told_and_the_last_one(tmp_path: Path) -> 
 
 
 @pytest.mark.lab
-@pytest.mark.timeout(180)
 def test_changes_under_load_in_real_time_lose_nothing_but_what_the_link_drops(tmp_path: Path) -> None:
     """Chain and latency together, then a branch: every packet that the link did not drop arrives."""
     with Sandbox(tmp_path) as sandbox:

@@ -7,7 +7,7 @@ import pytest
 
 from tests.support.sandbox import found_by
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ from tests.support.swap_proof import SWAPS, Verdict, judge
 KILLS = max(2, SWAPS // 5)
 _PER_SWAP_S = 10  # on a machine that is busy with other things, too
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(120 + 2 * SWAPS * _PER_SWAP_S)]
+pytestmark = [pytest.mark.lab, pytest.mark.timeout(300 + 2 * SWAPS * _PER_SWAP_S)]
 
 
 def swapped(directory: Path, **options: Any) -> dict[str, Any]:
@@ -26,7 +26,7 @@ def swapped(directory: Path, **options: Any) -> dict[str, Any]:
     with Sandbox(directory) as sandbox:
         python = ROOT / ".venv" / "bin" / "python"
         words = ["env", f"PYTHONPATH={ROOT}", python, "-m", "tests.guests.swap_guest", directory, json.dumps(options)]
-        done = sandbox.run(*words, limit_s=90 + options["swaps"] * _PER_SWAP_S)
+        done = sandbox.run(*words, limit_s=100 + options["swaps"] * _PER_SWAP_S)
         assert done.returncode == 0, done.stderr
     return json.loads((directory / "facts.json").read_text())
 

@@ -12,7 +12,7 @@ import pytest
 from tests.support.runtime import ON_RUNTIME
 from tests.support.sandbox import ATOLL, ROOT, Sandbox, wait_for_line
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(180)]
+pytestmark = pytest.mark.lab
 
 DATA = ROOT / "tests" / "data" / "swaps"
 STAGES = ["install", "probe", "shift", "drain", "collect"]

@@ -22,7 +22,7 @@ from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan
 from atoll_switches.capability_profile import behaviour, missing_features
 from tests.support.switch_under_test import BURST, FOLLOWS_S, SwitchUnderTest, is_of_tests
 
-pytestmark = [pytest.mark.asyncio(loop_scope="module"), pytest.mark.timeout(300)]
+pytestmark = pytest.mark.asyncio(loop_scope="module")
 
 VLAN = 4000
 TAG_BYTES = 4  # of an 802.1Q tag

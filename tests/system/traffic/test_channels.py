@@ -53,7 +53,6 @@ def test_one_process_on_one_core_sustains_four_thousand_channels_on_a_fast_link(
 
 
 @pytest.mark.virtual
-@pytest.mark.timeout(300)
 def test_four_thousand_channels_fill_a_fast_link_and_none_is_forgotten(tmp_path: Path) -> None:
     """Where the queue has room for a flow of each, TCP loses nothing and the link alone sets the pace."""
     found = in_virtual_time(Trial(CHANNELS, 10, queue_bytes=room_for_all(CHANNELS)), tmp_path, 250)
@@ -62,7 +61,6 @@ def test_four_thousand_channels_fill_a_fast_link_and_none_is_forgotten(tmp_path:
 
 
 @pytest.mark.virtual
-@pytest.mark.timeout(300)
 @pytest.mark.parametrize("channels", [20, 200])
 def test_channels_get_equal_shares_of_a_fast_link_in_virtual_time(channels: int, tmp_path: Path) -> None:
     """Every channel completes what two round trips a flow leave time for, to the flow where the link is nearly idle."""

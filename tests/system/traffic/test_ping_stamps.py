@@ -22,7 +22,7 @@ def said() -> tuple[dict[str, Any], dict[str, Any]]:
     """The whistle that was queued, and the one that stood still."""
     options = ["--user", "--map-root-user", "--net", "--pid", "--fork", "--kill-child", "--mount-proc"]
     argv = ["unshare", *options, sys.executable, str(GUEST), str(find_binary())]
-    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=60)
+    done = subprocess.run(argv, capture_output=True, text=True, check=False, timeout=100)
     assert done.returncode == 0, done.stderr
     queued, still = map(json.loads, done.stdout.splitlines())
     return queued, still

@@ -21,7 +21,7 @@ from tests.support.switch_under_test import CONNECTS_S, FOLLOWS_S, PORTS
 LAB = "emulation/labs/laboratory-procurve.yaml"  # its sw-w1 has datapath id 1 and driver procurve-v2
 SOME = [] if os.environ.get("ATOLL_TWINS") == "all" else ["-k", "exactly or refuses or outlive"]
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300)]
+pytestmark = pytest.mark.lab
 
 
 @pytest.fixture(scope="module")

@@ -24,7 +24,7 @@ from tests.support.runtime import start_controller
 from tests.support.sandbox import ATOLL, ROOT
 from tests.support.twin_processes import TwinProcess, start_twin, tell
 
-pytestmark = [pytest.mark.lab, pytest.mark.timeout(300), pytest.mark.asyncio(loop_scope="module")]
+pytestmark = [pytest.mark.lab, pytest.mark.asyncio(loop_scope="module")]
 
 _SMALL = "max_entries=200"  # filled in a second
 TWINS = {  # by datapath id: driver, other behaviours than the profile's, differences to find
@@ -176,7 +176,7 @@ async def test_entries_on_a_switch_that_was_away_are_deleted_when_it_is_back(twi
 async def test_the_command_asks_first_and_names_what_it_cannot_probe() -> None:
     def run(*words: str) -> subprocess.CompletedProcess[str]:
         argv = [str(ATOLL), "switches", "probe", *words]
-        return subprocess.run(argv, capture_output=True, text=True, timeout=60, check=False, stdin=subprocess.DEVNULL)
+        return subprocess.run(argv, capture_output=True, text=True, timeout=100, check=False, stdin=subprocess.DEVNULL)
 
     laboratory = str(ROOT / "examples/laboratory-procurve.yaml")
     asked = run("sw-c", laboratory)

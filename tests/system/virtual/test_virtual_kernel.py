@@ -43,7 +43,7 @@ def clock(tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
 
 
 def test_a_sleep_takes_its_time_exactly_and_none_of_ours(clock: dict[str, Any]) -> None:
-    """1000 s, within a test's limit of 120 s; reading the clock twice takes 512 ns of it."""
+    """1000 s, longer than a test may take; reading the clock twice takes 512 ns of it."""
     assert clock["slept_ns"] == virtual_guest.SLEEP_S * 10**9 + 512
 
 
@@ -173,7 +173,7 @@ def test_whoever_is_killed_nothing_is_left(tmp_path: Path, victim: tuple[str, ..
         process = sandbox.start(sys.executable, "-m", "atoll_emulation.uml", "--seed", "1", "sh", "-c", command)
         wait_until_up(tmp_path / "out" / "console.log", process)
         sandbox.kill(min(pid for pid, line in sandbox.processes().items() if all(word in line for word in victim)))
-        process.communicate(timeout=10)
+        process.communicate(timeout=100)
         assert process.returncode != 0
         sandbox.wait_clean()
     assert [path.name for path in tmp_path.rglob("*")] == ["out", "console.log"]

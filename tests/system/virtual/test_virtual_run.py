@@ -175,7 +175,7 @@ def end_a_run(directory: Path, victim: str, number: signal.Signals) -> None:
         pid = sandbox.find(*({"linux": ("linux", "time-travel")}.get(victim, ("atoll", "run", "quick.yaml"))))
         assert pid is not None
         sandbox.kill(pid, number)
-        said, errors = process.communicate(timeout=20)
+        said, errors = process.communicate(timeout=100)
         sandbox.wait_clean()
     assert said == ""
     run_dir = run_dir_of(directory)
@@ -209,7 +209,7 @@ def test_killed_while_it_analyses_leaves_nothing(tmp_path: Path) -> None:
         program = sandbox.find("atoll", "run", "quick.yaml")
         assert program is not None
         sandbox.kill(program)
-        process.communicate(timeout=20)
+        process.communicate(timeout=100)
         sandbox.wait_clean()
     assert run_dir_of(tmp_path).manifest()["outcome"] == "completed"
 

@@ -18,6 +18,8 @@ from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary
 from tests.support.synthetic_run import START_NS, begin, experiment, network
 
+pytestmark = pytest.mark.long
+
 NAMES = tuple("123456")
 ALL = PayloadSpan(0.6, 59.8)
 RTT_S = 0.75

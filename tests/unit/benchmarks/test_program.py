@@ -39,7 +39,7 @@ def started(folder: Path, name: str, wait: str, argv: list[str]) -> subprocess.P
 def ended(folder: Path, process: subprocess.Popen[str], number: int) -> tuple[int, str]:
     """Exit code and last words after that signal; what it had made is gone."""
     process.send_signal(number)
-    _, said = process.communicate(timeout=20)
+    _, said = process.communicate(timeout=60)
     assert list((folder / "made").iterdir()) == []
     return process.returncode, said
 
@@ -49,7 +49,7 @@ def benchmark(name: str) -> list[str]:
     return [sys.executable, "-m", "benchkit.program", name, "word"]
 
 
-@pytest.mark.parametrize("wait", ["time.sleep(60)", "exec('time.sleep(60)')"])
+@pytest.mark.parametrize("wait", ["time.sleep(600)", "exec('time.sleep(600)')"])
 def test_an_interrupted_benchmark_says_so_in_a_line(tmp_path: Path, wait: str) -> None:
     """And ends with 130, wherever it was: CPython ends by the signal after an exec of text, whatever comes then."""
     code, said = ended(tmp_path, started(tmp_path, "bench", wait, benchmark("bench")), signal.SIGINT)
@@ -59,28 +59,28 @@ def test_an_interrupted_benchmark_says_so_in_a_line(tmp_path: Path, wait: str) -
 
 def test_what_was_told_before_is_not_lost(tmp_path: Path) -> None:
     """Into a pipe, too, where Python keeps it back until there is more."""
-    wait = "print('measured', end=''); print('waiting', file=sys.stderr, flush=True); time.sleep(60)"
+    wait = "print('measured', end=''); print('waiting', file=sys.stderr, flush=True); time.sleep(600)"
     process = started(tmp_path, "bench", wait, benchmark("bench"))
     assert process.stderr is not None
     assert process.stderr.readline() == "waiting\n"
     process.send_signal(signal.SIGINT)
-    answer, _ = process.communicate(timeout=20)
+    answer, _ = process.communicate(timeout=60)
     assert (process.returncode, answer) == (130, "measured")
 
 
 def test_a_part_leaves_the_line_to_who_started_it(tmp_path: Path) -> None:
-    process = started(tmp_path, "bench.measure", "time.sleep(60)", part("bench.measure", "word"))
+    process = started(tmp_path, "bench.measure", "time.sleep(600)", part("bench.measure", "word"))
     assert ended(tmp_path, process, signal.SIGINT) == (130, "")
 
 
 def test_a_benchmark_that_is_terminated_takes_away_what_it_made(tmp_path: Path) -> None:
-    process = started(tmp_path, "bench", "time.sleep(60)", benchmark("bench"))
+    process = started(tmp_path, "bench", "time.sleep(600)", benchmark("bench"))
     assert ended(tmp_path, process, signal.SIGTERM) == (143, "")
 
 
 def test_an_exit_code_is_the_modules_own(tmp_path: Path) -> None:
     process = started(tmp_path, "bench", "sys.exit(len(sys.stdin.readline()))", benchmark("bench"))
-    process.communicate("seven.\n", timeout=20)
+    process.communicate("seven.\n", timeout=60)
     assert process.returncode == 7
 
 

@@ -1,43 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
 """Exit codes are those of docs/exit-codes.md, whatever the verb; what was wrong is one line."""
 
-import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 from typer.main import get_command
 
 from atoll_cli.main import app
 from atoll_core.errors import AtollError, InterruptedByUserError, LabError, MachineError, PlanError, UsageError
+from tests.support.forked_commands import atoll
 from tests.support.synthetic_run import begin, experiment, network
 
-# Each verb in a process that has imported what verbs need, and whose objects no child copies or collects.
-PROGRAM = """
-import gc, importlib, json, os, pkgutil, sys
-import atoll_cli.commands
-for module in pkgutil.iter_modules(atoll_cli.commands.__path__, "atoll_cli.commands."):
-    importlib.import_module(module.name)
-import atoll_core.description.loader, atoll_switches.configuration
-from atoll_cli.main import main
-gc.freeze()
-for number, words in enumerate(json.load(sys.stdin)):
-    child = os.fork()
-    if child == 0:
-        for stream, name in ((1, "out"), (2, "err")):
-            os.dup2(os.open(f"{number}.{name}", os.O_WRONLY | os.O_CREAT, 0o600), stream)
-        os.close(0)
-        sys.argv = ["atoll", *words]
-        main()
-        os._exit(0)
-    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
-    print(json.dumps(code), flush=True)
-"""
+pytestmark = pytest.mark.long
 
 NOTHING_THERE = """
 check none.yaml
@@ -77,35 +57,12 @@ switches control none.yaml
 switches probe sw-c none.yaml
 """
 
-PARTS = 3
-"""Of all verbs: on a busy machine, a test of all of them takes longer than its limit."""
 
-
-class Ended(NamedTuple):
-    code: int
-    out: str
-    err: str
-
-
-def ended(directory: Path, commands: Sequence[Sequence[str]]) -> list[Ended]:
+def ended(directory: Path, commands: Sequence[Sequence[str]]) -> "list[subprocess.CompletedProcess[str]]":
     """How each of these commands ends, in a directory and home without anything."""
     environment = {name: text for name, text in os.environ.items() if not name.startswith("ATOLL_")}
-    done = subprocess.run(
-        [sys.executable, "-c", PROGRAM],
-        cwd=directory,
-        env={**environment, "HOME": str(directory), "XDG_CONFIG_HOME": str(directory / "config")},
-        input=json.dumps(commands),
-        capture_output=True,
-        text=True,
-        check=True,
-        timeout=100,
-    )
-
-    def text(name: str) -> str:
-        return (directory / name).read_text(encoding="utf-8")
-
-    codes = map(json.loads, done.stdout.splitlines())
-    return [Ended(code, text(f"{number}.out"), text(f"{number}.err")) for number, code in enumerate(codes)]
+    environment |= {"HOME": str(directory), "XDG_CONFIG_HOME": str(directory / "config")}
+    return [atoll(*words, directory=directory, environment=environment) for words in commands]
 
 
 def verbs() -> dict[str, Any]:
@@ -121,24 +78,21 @@ def verbs() -> dict[str, Any]:
     return found
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_what_is_not_there_is_bad_input_and_one_line_for_every_verb(tmp_path: Path, part: int) -> None:
-    commands = [line.split() for line in NOTHING_THERE.split("\n") if line][part::PARTS]
+def test_what_is_not_there_is_bad_input_and_one_line_for_every_verb(tmp_path: Path) -> None:
+    commands = [line.split() for line in NOTHING_THERE.split("\n") if line]
     before = {path.name for path in tmp_path.iterdir()}
     for words, found in zip(commands, ended(tmp_path, commands), strict=True):
-        assert (found.code, found.out) == (2, ""), (words, found)
-        assert len(found.err.splitlines()) == 1, (words, found.err)
-    left = {path.name for path in tmp_path.iterdir() if path.suffix not in (".out", ".err")}
-    assert left == before
+        assert (found.returncode, found.stdout) == (2, ""), (words, found)
+        assert len(found.stderr.splitlines()) == 1, (words, found.stderr)
+    assert {path.name for path in tmp_path.iterdir()} == before
 
 
-@pytest.mark.parametrize("part", range(PARTS))
-def test_an_option_that_there_is_not_is_bad_input_and_one_line_for_every_verb(tmp_path: Path, part: int) -> None:
-    commands = [[*name.split(), "--verbosely"] for name in verbs()][part::PARTS]
-    assert len(commands) > 10
+def test_an_option_that_there_is_not_is_bad_input_and_one_line_for_every_verb(tmp_path: Path) -> None:
+    commands = [[*name.split(), "--verbosely"] for name in verbs()]
+    assert len(commands) > 30
     for words, found in zip(commands, ended(tmp_path, commands), strict=True):
-        assert (found.code, found.out) == (2, ""), (words, found)
-        (line,) = found.err.splitlines()
+        assert (found.returncode, found.stdout) == (2, ""), (words, found)
+        (line,) = found.stderr.splitlines()
         verb = " ".join(["atoll", *words[:-1]])
         assert line.startswith(f"{verb}: no such option: --verbosely"), line
         assert line.endswith(f"; see `{verb} --help`")
@@ -180,9 +134,9 @@ def test_words_that_are_wrong_are_one_line_in_the_words_of_the_verb(tmp_path: Pa
         f"run {geo} --on virtual --set tcp.congestion_control=hybra": "control 'hybra' is not in the virtual",
     }
     for line, found in zip(answer.values(), ended(tmp_path, [words.split() for words in answer]), strict=True):
-        assert (found.code, found.out) == (2, "")
-        assert len(found.err.splitlines()) == 1
-        assert line in found.err
+        assert (found.returncode, found.stdout) == (2, "")
+        assert len(found.stderr.splitlines()) == 1
+        assert line in found.stderr
 
 
 def test_a_slip_in_a_description_is_one_line_with_its_place_whatever_the_verb(tmp_path: Path) -> None:
@@ -198,16 +152,16 @@ def test_a_slip_in_a_description_is_one_line_with_its_place_whatever_the_verb(tm
     answer |= {f"{verb} tab.yaml": slips["tab.yaml"][1] for verb in ("check", "up", "apply", "run", "link calibrate")}
     answer |= {"trace tab.yaml w1 i1": slips["tab.yaml"][1], "run folder": "folder: is a directory; give a YAML file"}
     for line, found in zip(answer.values(), ended(tmp_path, [words.split() for words in answer]), strict=True):
-        assert (found.code, found.out) == (2, "")
-        assert len(found.err.splitlines()) == 1
-        assert found.err.startswith(line)
+        assert (found.returncode, found.stdout) == (2, "")
+        assert len(found.stderr.splitlines()) == 1
+        assert found.stderr.startswith(line)
 
 
 def test_a_verb_without_its_words_shows_its_help(tmp_path: Path) -> None:
     bare, traces = ended(tmp_path, [[], ["link-traces"]])
-    assert (bare.code, traces.code) == (2, 2)
-    assert bare.err.startswith("Usage: atoll [OPTIONS] COMMAND")
-    assert traces.err.startswith("Usage: atoll link-traces ")
+    assert (bare.returncode, traces.returncode) == (2, 2)
+    assert bare.stderr.startswith("Usage: atoll [OPTIONS] COMMAND")
+    assert traces.stderr.startswith("Usage: atoll link-traces ")
 
 
 def test_a_run_directory_of_somebody_else_is_bad_input(tmp_path: Path) -> None:

@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Options out of bounds, and arguments, in plain words: what is wrong, in one line, and what would be right."""
 
-import subprocess
-import sys
 from typing import Any
 
 import pytest
@@ -11,12 +9,7 @@ from typer.main import get_command
 
 from atoll_cli.main import app
 from atoll_cli.terminal.options import INVENTORY_VARIABLE, PlainArguments
-
-
-def atoll(*words: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "atoll_cli.main", *words], capture_output=True, text=True, check=False, timeout=60
-    )
+from tests.support.forked_commands import atoll
 
 
 @pytest.mark.parametrize(

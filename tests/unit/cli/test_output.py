@@ -14,21 +14,13 @@ import pytest
 from atoll_analysis.run_directory.atomic_files import replace_text
 from atoll_cli.terminal.output import with_write_errors, write_file
 from atoll_core.errors import RunError, UsageError
+from tests.support.forked_commands import atoll
 from tests.support.synthetic_run import begin, experiment, network
+
+pytestmark = pytest.mark.long
 
 PICTURES = ".png, .svg or .pdf"
 PINGS = "".join(f"t{number},{number}.5\n" for number in range(90))
-
-
-def atoll(directory: Path, *words: str | Path) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "atoll_cli.main", *words],
-        cwd=directory,
-        capture_output=True,
-        text=True,
-        check=False,
-        timeout=60,
-    )
 
 
 def filled(words: str, project: Path) -> list[str]:
@@ -62,7 +54,7 @@ def test_a_wrong_ending_is_one_line_with_the_known_endings(
     project: Path, directory: Path, words: str, option: str, endings: str
 ) -> None:
     before = sorted(directory.iterdir())
-    done = atoll(directory, *filled(words, project))
+    done = atoll(*filled(words, project), directory=directory)
     expected = f"{option}: the name does not end in {endings}\n"
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
     assert sorted(directory.iterdir()) == before
@@ -82,7 +74,7 @@ def test_a_wrong_ending_is_one_line_with_the_known_endings(
 def test_a_path_that_cannot_be_written_is_bad_input_for_every_command(
     project: Path, directory: Path, words: str, option: str
 ) -> None:
-    done = atoll(directory, *filled(words, project))
+    done = atoll(*filled(words, project), directory=directory)
     assert (done.returncode, done.stdout) == (2, "")
     assert done.stderr.startswith(f"{option}: ")
     assert "; name a" in done.stderr.splitlines()[0]
@@ -113,7 +105,7 @@ def test_a_file_that_the_command_reads_or_writes_already_is_not_overwritten(
     for name in ("manifest.json", "events.jsonl", "summary.json"):
         (directory / "RUN" / name).write_text('{"format": 2}\n')
     before = {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()}
-    done = atoll(directory, *words.replace("DIRECTORY", directory.name).split())
+    done = atoll(*words.replace("DIRECTORY", directory.name).split(), directory=directory)
     expected = (
         f"{option.replace('DIRECTORY', directory.name)}: this command reads or writes that file; name another one\n"
     )

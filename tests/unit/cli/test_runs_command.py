@@ -5,8 +5,6 @@ import json
 import os
 import shutil
 import struct
-import subprocess
-import sys
 from collections.abc import Callable
 from ipaddress import IPv4Network
 from pathlib import Path
@@ -24,6 +22,9 @@ from atoll_core.errors import RunDirError
 from atoll_core.lab.network import Control
 from atoll_core.lab.port_ref import PortRef
 from atoll_hosts.binary import find_binary
+from tests.support.forked_commands import atoll
+
+pytestmark = pytest.mark.long
 
 
 @pytest.fixture(scope="module")
@@ -40,11 +41,6 @@ def analysed(project: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
 def runs(analysed: Path, tmp_path: Path) -> Path:
     """A copy of them."""
     return Path(shutil.copytree(analysed, tmp_path / "runs"))
-
-
-def atoll(*words: str | Path) -> subprocess.CompletedProcess[str]:
-    command = [sys.executable, "-m", "atoll_cli.main", *words]
-    return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
 
 
 def test_runs_are_listed_and_filtered(runs: Path) -> None:

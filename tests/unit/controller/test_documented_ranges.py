@@ -4,8 +4,12 @@
 import re
 from pathlib import Path
 
+import pytest
+
 from tests.support.documented_ranges import extremes, shuffled
 from tests.support.range_runs import refusal
+
+pytestmark = pytest.mark.long
 
 PAIRS = 100
 NO_RANGE = ("flows_per_s", "spare", "probability", "residence_max", "memory_max")

@@ -63,12 +63,12 @@ def test_chains_chosen_by_protocol_have_paths_of_that_protocol(demo: Described) 
 
 
 def test_the_full_laboratory_is_covered_at_once(project: Path) -> None:
-    """One path a client; in less than a second, so that an apply does not wait for it."""
+    """One path a client; in hundredths of a second, so that an apply does not wait for it. A slow machine has 5 s."""
     network, experiment = load_experiment(project / "examples" / "laboratory.yaml")
     flows = make_plan(network, experiment).flows
     began = time.process_time()
     paths = cover(network, experiment, flows)
-    assert time.process_time() - began < 1.0
+    assert time.process_time() - began < 5
     assert len(paths) == len(network.island_hosts) == 107
 
 

@@ -22,7 +22,7 @@ from tests.support.labs import experiment
 from tests.support.memory_switches import MemorySwitches
 from tests.unit.controller.test_swap_executor import laboratory
 
-LIMIT_S = 5.0
+LIMIT_S = 60.0
 
 
 class Controllers(MemorySwitches):

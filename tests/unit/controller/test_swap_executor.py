@@ -6,6 +6,7 @@ or get lost, wherever it was when the tables changed.
 """
 
 import asyncio
+import functools
 from collections.abc import Awaitable, Callable, Collection
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address, IPv4Network
@@ -14,7 +15,7 @@ import pytest
 
 from atoll_controller.fabric import recent_deletions, reconciler
 from atoll_controller.fabric.reconciler import Reconciler
-from atoll_controller.fabric.swap_executor import StageReport, Swapping, steps_of
+from atoll_controller.fabric.swap_executor import StageReport, Swapping, SwapStep, steps_of
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap, plan_swap
 from atoll_controller.planner.entry_diff import diff
 from atoll_controller.planner.planner import make_plan
@@ -43,6 +44,8 @@ from atoll_switches.capability_profile import profile
 from tests.support.labs import ISLAND, WORLD, Builder, experiment
 from tests.support.memory_switches import Fault, MemorySwitches
 from tests.support.table_paths import Path, path, places
+
+pytestmark = pytest.mark.long
 
 _GIGABIT = Rate(10**9)
 
@@ -107,6 +110,22 @@ class Traffic:
             assert path((*came_by, *model.seen(frame, at))) in self.allowed[packet]
 
 
+@functools.cache
+def planned(*, detour: bool) -> tuple[Network, tuple[Plan, Plan, Plan], Swap, tuple[SwapStep, ...]]:
+    """The laboratory, the plans before, between and after, and the swap with its steps."""
+    network = laboratory()
+    if detour:
+        network = replace(network, boxes=tuple(replace(box, spare=None) for box in network.boxes))
+    before = experiment(network, ("t0", "b0", "b1"), [("w1", "rtt-10")])
+    after = experiment(network, ("b2", "t0", "b1", "b0"), [("w1", "rtt-10" if detour else "rtt-20")])
+    swap = plan_swap(network, before, UNTAGGED, after)
+    assert len(swap.parts) == 2
+    old, new = make_plan(network, before), make_plan(network, after, layout=swap.layout)
+    steps = steps_of(old, new, swap)
+    middle = next(step.before for step in steps if step.stage.part)
+    return network, (old, middle, new), swap, steps
+
+
 @dataclass
 class Trial:
     """A swap on switches in memory, and what became of it."""
@@ -140,17 +159,9 @@ async def trial(
 
     Then latencies stay, as one part more would hold only what other trials do.
     """
-    network = laboratory()
-    if detour:
-        network = replace(network, boxes=tuple(replace(box, spare=None) for box in network.boxes))
-    before = experiment(network, ("t0", "b0", "b1"), [("w1", "rtt-10")])
-    after = experiment(network, ("b2", "t0", "b1", "b0"), [("w1", "rtt-10" if detour else "rtt-20")])
-    swap = plan_swap(network, before, UNTAGGED, after)
-    assert len(swap.parts) == 2
-    old, new = make_plan(network, before), make_plan(network, after, layout=swap.layout)
-    steps = steps_of(old, new, swap)
-    middle = next(step.before for step in steps if step.stage.part)
-    traffic = Traffic(network, tuple(zip((old, middle, new), swap.versions, strict=True)))
+    network, plans, swap, steps = planned(detour=detour)
+    old, _, new = plans
+    traffic = Traffic(network, tuple(zip(plans, swap.versions, strict=True)))
     switches = MemorySwitches(network, lambda: traffic.look(switches) if running else None, late)
     running: list[bool] = []
     kept = Reconciler(switches, network, lambda: nothing(switches), EventBus())

@@ -6,6 +6,7 @@ import re
 
 import jsonschema
 import pytest
+from jsonschema.validators import validator_for
 from ruamel.yaml import YAML
 
 from atoll_core.description.json_schema import FOLDER, SCHEMAS, schema_text
@@ -102,11 +103,13 @@ def test_every_required_top_level_key_has_a_stand_in_and_all_have_examples():
 @pytest.mark.parametrize("file", SCHEMAS)
 def test_every_example_satisfies_its_own_schema(file):
     whole = schema(file)
+    validator = validator_for(whole)
+    validator.check_schema(whole)
     for owner in (whole, *whole["$defs"].values()):
         for form in owner.get("anyOf", [owner]):
             for part in form.get("properties", {}).values():
                 for example in part.get("examples", []):
-                    jsonschema.validate(example, {**part, "$defs": whole["$defs"]})
+                    validator({**part, "$defs": whole["$defs"]}).validate(example)
 
 
 def test_the_descriptions_in_the_documentation_are_right(project, tmp_path):

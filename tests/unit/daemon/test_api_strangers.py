@@ -8,7 +8,6 @@ import asyncio
 import json
 import socket
 import stat
-import time
 from collections.abc import AsyncGenerator, AsyncIterator
 from contextlib import asynccontextmanager
 from pathlib import Path
@@ -52,7 +51,7 @@ class Api:
         ):
             return response.status, await response.json()
 
-    async def raw(self, request: bytes, wait_s: float = 5) -> bytes:
+    async def raw(self, request: bytes, wait_s: float = 60) -> bytes:
         """What the server says to these bytes until it closes the connection, or ``wait_s`` are over."""
         reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
         writer.write(request)
@@ -67,6 +66,14 @@ class Api:
             writer.close()
         return answer
 
+    async def head(self, request: bytes) -> bytes:
+        """The head of the answer to these bytes."""
+        reader, writer = await asyncio.open_connection("127.0.0.1", self.port)
+        writer.write(request)
+        head = await reader.readuntil(b"\r\n\r\n")
+        writer.close()
+        return head
+
 
 @asynccontextmanager
 async def daemon_at(unix: Path) -> AsyncGenerator[LabDaemon]:
@@ -78,7 +85,7 @@ async def daemon_at(unix: Path) -> AsyncGenerator[LabDaemon]:
     serving = asyncio.create_task(Server(daemon).serve(listener))
     yield daemon
     daemon.end.set()
-    await asyncio.wait_for(serving, 10)
+    await serving
 
 
 @pytest.fixture
@@ -200,11 +207,12 @@ async def test_a_listener_that_stops_reading_is_dropped_and_told_on_its_return(a
         + b"\r\n\r\n"
     )
     await reader.readuntil(b"hello")
-    deadline = time.monotonic() + 20
+    samples = 0
     while not any(event["type"] == "listener_dropped" for event in api.daemon.events.since(0)):
         api.daemon.events.sample("counters", padding="x" * 4096)
         await asyncio.sleep(0)
-        assert time.monotonic() < deadline, "it holds everything for somebody who does not read"
+        samples += 1
+        assert samples < 20_000, "it holds everything for somebody who does not read"
     writer.close()
     async with aiohttp.ClientSession(headers={"Authorization": f"Bearer {TOKEN}"}) as session:
         url = f"http://127.0.0.1:{api.port}/v1/events?after=0&follow=false"
@@ -215,17 +223,23 @@ async def test_a_listener_that_stops_reading_is_dropped_and_told_on_its_return(a
 
 async def test_a_request_that_never_gets_done_is_ended(api: Api, monkeypatch: pytest.MonkeyPatch) -> None:
     """Slow loris: one header after the other, none the last. Others are served meanwhile."""
-    monkeypatch.setattr(tcp_listener, "FIRST_REQUEST_S", 0.5)
-    reader, writer = await asyncio.open_connection("127.0.0.1", api.port)
-    began = time.monotonic()
-    writer.write(b"GET /v1/status HTTP/1.1\r\n")
-    closed = asyncio.create_task(reader.read())
-    while not closed.done():
-        writer.write(b"X-Slow: 1\r\n")
-        await asyncio.sleep(0.1)
-        assert (await api.ask("GET", "/v1/status"))[0] == 200
-        assert time.monotonic() - began < 10
-    assert await closed == b""
+    headers = {"Authorization": f"Bearer {TOKEN}"}
+    async with aiohttp.ClientSession(f"http://127.0.0.1:{api.port}", headers=headers) as another:
+
+        async def assert_served() -> None:
+            async with another.get("/v1/status") as response:
+                assert (await response.json())["busy"] is None
+
+        await assert_served()
+        monkeypatch.setattr(tcp_listener, "FIRST_REQUEST_S", 0.5)
+        reader, writer = await asyncio.open_connection("127.0.0.1", api.port)
+        writer.write(b"GET /v1/status HTTP/1.1\r\n")
+        closed = asyncio.create_task(reader.read())
+        while not closed.done():
+            writer.write(b"X-Slow: 1\r\n")
+            await asyncio.sleep(0.1)
+            await assert_served()
+        assert await closed == b""
 
 
 @pytest.mark.parametrize(
@@ -249,8 +263,8 @@ async def test_too_many_connections_are_closed_and_others_served_again_after(
     monkeypatch.setattr(tcp_listener, "MOST_CONNECTIONS", 3)
     idle = [await asyncio.open_connection("127.0.0.1", api.port) for _ in range(5)]
     over = [asyncio.create_task(reader.read()) for reader, _ in idle]
-    done, _ = await asyncio.wait(over, timeout=0.5)
-    assert len(done) == 2
+    await asyncio.wait(over[3:])
+    assert not any(task.done() for task in over[:3])
     for _, writer in idle:
         writer.close()
     await asyncio.wait(over)
@@ -259,9 +273,8 @@ async def test_too_many_connections_are_closed_and_others_served_again_after(
 
 
 @pytest.fixture
-async def reading(monkeypatch: pytest.MonkeyPatch, api: Api) -> AsyncIterator[Api]:
+async def reading(api: Api) -> AsyncIterator[Api]:
     """A server that answers with what it has read of a body, as every request that takes one reads it."""
-    monkeypatch.setattr(request_parsing, "BODY_TIMEOUT_S", 1.0)
 
     async def read(request: web.Request) -> web.Response:
         document = await read_body_document(request)
@@ -329,12 +342,11 @@ async def test_bodies_are_read_or_refused_in_plain_words(
 
 async def test_a_body_of_10_mb_is_refused_before_it_is_read(reading: Api) -> None:
     """By what it says of its length, and by what came if it says nothing."""
-    began = time.monotonic()
     head = (
         f"POST /read HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n"
         "Content-Type: application/json\r\n"
     )
-    assert (await reading.raw(f"{head}Content-Length: 10000000\r\n\r\n".encode(), 1)).startswith(b"HTTP/1.1 413 ")
+    assert (await reading.head(f"{head}Content-Length: 10000000\r\n\r\n".encode())).startswith(b"HTTP/1.1 413 ")
 
     async def endless() -> AsyncIterator[bytes]:
         for _ in range(10_000):
@@ -342,16 +354,18 @@ async def test_a_body_of_10_mb_is_refused_before_it_is_read(reading: Api) -> Non
 
     answered, _ = await reading.ask("POST", "/read", data=endless(), headers={"Content-Type": JSON})
     assert answered == 413
-    assert time.monotonic() - began < 10
 
 
-async def test_a_body_that_stalls_is_given_up_and_one_cut_off_does_nothing(reading: Api) -> None:
+async def test_a_body_that_stalls_is_given_up_and_one_cut_off_does_nothing(
+    reading: Api, monkeypatch: pytest.MonkeyPatch
+) -> None:
     head = (
         f"POST /read HTTP/1.1\r\nHost: localhost\r\nAuthorization: Bearer {TOKEN}\r\nConnection: close\r\n"
         "Content-Type: application/json\r\nContent-Length: 20\r\n\r\n"
     )
-    answer = await reading.raw(head.encode() + b'{"chain": [', 2)
-    assert answer.startswith(b"HTTP/1.1 408 ")
+    with monkeypatch.context() as patch:
+        patch.setattr(request_parsing, "BODY_TIMEOUT_S", 0.2)
+        assert (await reading.head(head.encode() + b'{"chain": [')).startswith(b"HTTP/1.1 408 ")
     _, writer = await asyncio.open_connection("127.0.0.1", reading.port)
     writer.write(head.encode() + b'{"chain": [')
     await writer.drain()

@@ -13,7 +13,6 @@ import socket
 import subprocess
 import sys
 import threading
-import time
 from collections.abc import AsyncGenerator, Generator
 from contextlib import contextmanager
 from pathlib import Path
@@ -38,15 +37,15 @@ TARGET = LabTarget(HARDWARE, Path(f"/nowhere/{os.getpid()}/rack.yaml"))
 
 DAEMON = [sys.executable, "-m", "atoll_daemon", "--inventory", str(TARGET.inventory)]
 
-pytestmark = pytest.mark.skipif(os.geteuid() != 0, reason="to become another user takes root")
+pytestmark = [pytest.mark.skipif(os.geteuid() != 0, reason="to become another user takes root"), pytest.mark.long]
 
 # As many connections as it can have, none of which ever asks for anything; told on a line once they are there.
 _EXHAUSTING = """
 import resource, socket, sys, time
 soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
 resource.setrlimit(resource.RLIMIT_NOFILE, (hard, hard))
-held, until = [], time.monotonic() + float(sys.argv[2])
-while time.monotonic() < until:
+held = []
+while True:
     try:
         held.append(socket.socket(socket.AF_UNIX))
         held[-1].settimeout(1)
@@ -56,7 +55,6 @@ while time.monotonic() < until:
     if len(held) == 1500:
         print(len(held), flush=True)
         held = held[1000:]
-time.sleep(0.2)
 """
 
 # Binds the daemon's name and notes every byte that it is sent.
@@ -87,7 +85,7 @@ async def daemon() -> AsyncGenerator[LabDaemon]:
     serving = asyncio.create_task(Server(made).serve(listener))
     yield made
     made.end.set()
-    await asyncio.wait_for(serving, 10)
+    await serving
 
 
 @contextmanager
@@ -114,7 +112,7 @@ def descriptors() -> int:
 
 async def first_line(process: "subprocess.Popen[str]") -> str:
     assert process.stdout is not None
-    return (await asyncio.wait_for(asyncio.to_thread(process.stdout.readline), 30)).strip()
+    return (await asyncio.to_thread(process.stdout.readline)).strip()
 
 
 async def assert_heard_nothing(process: "subprocess.Popen[str]") -> None:
@@ -128,23 +126,19 @@ async def assert_heard_nothing(process: "subprocess.Popen[str]") -> None:
 async def test_a_plain_user_cannot_exhaust_the_daemon(daemon: LabDaemon) -> None:
     """Thousands of connections take no descriptor of the daemon's, and its owner is answered meanwhile."""
     before = descriptors()
-    slowest_s = 0.0
-    with as_nobody(_EXHAUSTING, socket_name(TARGET), "4") as attacker:
+    with as_nobody(_EXHAUSTING, socket_name(TARGET)) as attacker:
         assert await first_line(attacker) == "1500"
         assert descriptors() < before + 5 * socket_lock.LISTEN_BACKLOG
         for _ in range(20):
-            began = time.monotonic()
             assert await asyncio.to_thread(asyncio.run, answered())  # in a loop of its own, as a verb is
-            slowest_s = max(slowest_s, time.monotonic() - began)
-        assert slowest_s < 3
-    await asyncio.sleep(0.2)
-    assert descriptors() <= before + 2
+    while descriptors() > before + 2:  # noqa: ASYNC110 - the daemon closes what has ended
+        await asyncio.sleep(0.01)
 
 
 async def test_a_foreign_connection_is_closed_before_it_asks(daemon: LabDaemon) -> None:
     script = """
 import socket, sys
-s = socket.socket(socket.AF_UNIX); s.settimeout(5); s.connect("\\0" + sys.argv[1][1:])
+s = socket.socket(socket.AF_UNIX); s.settimeout(60); s.connect("\\0" + sys.argv[1][1:])
 try: print("closed", s.recv(1))
 except ConnectionResetError: print("closed", b"")
 """
@@ -153,15 +147,19 @@ except ConnectionResetError: print("closed", b"")
 
 
 async def test_own_connections_are_few_and_ask_soon(daemon: LabDaemon, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(tcp_listener, "FIRST_REQUEST_S", 0.5)
+    with monkeypatch.context() as patch:
+        patch.setattr(tcp_listener, "FIRST_REQUEST_S", 0.1)
+        reader, writer = await asyncio.open_unix_connection(socket_lock.socket_address(TARGET))
+        assert await reader.read() == b""
+        writer.close()
     monkeypatch.setattr(tcp_listener, "MOST_LOCAL_CONNECTIONS", 3)
     idle = [await asyncio.open_unix_connection(socket_lock.socket_address(TARGET)) for _ in range(5)]
     closed = [asyncio.create_task(reader.read()) for reader, _ in idle]
-    done, rest = await asyncio.wait(closed, timeout=0.3)
-    assert (len(done), len(rest)) == (2, 3)
-    await asyncio.wait_for(asyncio.gather(*closed), 5)  # the time for a first request is over
+    await asyncio.wait(closed[3:])
+    assert not any(task.done() for task in closed[:3])
     for _, writer in idle:
         writer.close()
+    await asyncio.wait(closed)
 
 
 async def test_nothing_is_sent_to_another_users_process() -> None:
@@ -209,7 +207,7 @@ async def test_a_full_queue_of_connections_is_waited_for(monkeypatch: pytest.Mon
     await asyncio.sleep(0.2)
     assert not held.done()
     listener.accept()[0].close()
-    assert await asyncio.wait_for(held, 5) == (os.getpid(), 0)
+    assert await held == (os.getpid(), 0)
     waiting.close()
     listener.close()
 
@@ -243,7 +241,7 @@ def test_a_plain_user_reads_that_the_lab_is_roots() -> None:
         assert refusal_of_nobody() == f"{TARGET} {belongs}"
     finally:
         daemon.terminate()
-        daemon.communicate(timeout=10)
+        daemon.communicate(timeout=60)
 
 
 def test_a_process_of_root_that_is_no_daemon_is_not_called_one() -> None:
@@ -262,7 +260,7 @@ def test_a_process_of_root_that_is_no_daemon_is_not_called_one() -> None:
         )
     finally:
         listener.shutdown(socket.SHUT_RDWR)
-        closing.join(5)
+        closing.join()
         listener.close()
 
 
@@ -281,4 +279,4 @@ def test_the_daemon_has_descriptors_for_all_that_it_serves() -> None:
         assert resource.prlimit(daemon.pid, resource.RLIMIT_NOFILE)[0] == min(1 << 16, hard)
     finally:
         daemon.terminate()
-        daemon.communicate(timeout=10)
+        daemon.communicate(timeout=60)

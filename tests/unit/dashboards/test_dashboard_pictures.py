@@ -14,6 +14,8 @@ from atoll_dashboards.grafana.grafana_client import dashboard_files
 from screenshots.panels import Drawn, Line, Mark, draw, moment
 from screenshots.picture import save
 
+pytestmark = pytest.mark.long
+
 NOON = datetime(2026, 11, 21, 12, tzinfo=UTC)
 
 

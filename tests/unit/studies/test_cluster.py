@@ -50,12 +50,12 @@ def test_work_in_a_thread_ends_before_its_cancellation_does() -> None:
 
     def work() -> None:
         begun.set()
-        assert may_end.wait(10)
+        assert may_end.wait(60)
         done.set()
 
     async def cancelled() -> None:
         task = asyncio.create_task(_to_the_end(work))
-        await asyncio.to_thread(begun.wait, 10)
+        await asyncio.to_thread(begun.wait, 60)
         for _ in range(2):  # a second Ctrl-C, too
             task.cancel()
             finished, _ = await asyncio.wait({task}, timeout=0.05)

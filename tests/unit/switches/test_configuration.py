@@ -76,7 +76,7 @@ def test_an_open_vswitch_script_is_a_shell_script(lab: tuple[Network, tuple]) ->
     """The shell understands it, and every port waits to be told its interface."""
     network, entries = lab
     made = configuration(network, "sw-d", entries, CONTROLLER)
-    subprocess.run(["sh", "-n"], input=made, text=True, check=True, timeout=10)
+    subprocess.run(["sh", "-n"], input=made, text=True, check=True, timeout=60)
     assert "port_1=  # delay, VLAN tags 101, 102" in made
 
 

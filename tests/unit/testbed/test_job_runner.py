@@ -15,6 +15,7 @@ from atoll_hosts.clock_offset import ClockOffset
 from atoll_hosts.job import Exit, Job
 from atoll_testbed.run.job_runner import RunJobs
 from atoll_testbed.run.run_clock import RunClock
+from tests.support.skipped_waits import skipping_waits
 
 IPERF3 = JobSpec("transfer-receive", "is", Phase.TRANSFER, ("iperf3", "-c", "10.10.1.1"))
 
@@ -49,6 +50,7 @@ def jobs_of(lab: Lab, *specs: JobSpec) -> RunJobs:
     return jobs
 
 
+@skipping_waits
 async def test_a_program_that_cannot_be_started_when_its_instant_has_come_fails_the_run() -> None:
     """It is started by a task of its own, whose error nobody waits for."""
     jobs = jobs_of(Lab("iperf3: not found"), IPERF3)

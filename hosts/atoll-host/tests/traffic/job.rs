@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use std::process::{Child, ChildStdin, ChildStdout, Command, Stdio};
 use std::time::Duration;
 
-const LONG: Duration = Duration::from_secs(20);
+const LONG: Duration = Duration::from_secs(100);
 
 /// A running job; killed if a test fails before its end.
 pub struct Job {
@@ -106,6 +106,11 @@ pub fn request(address: SocketAddr, bytes: u64) -> TcpStream {
     stream.set_read_timeout(Some(LONG)).unwrap();
     stream.write_all(&bytes.to_be_bytes()).unwrap();
     stream
+}
+
+/// Try something up to five times, until it succeeds: a machine that stalls may prevent it, but not each time.
+pub fn succeeds(mut attempt: impl FnMut() -> bool) -> bool {
+    (0..5).any(|_| attempt())
 }
 
 /// The rows of a flow log, without its header.

@@ -119,7 +119,7 @@ fn no_connection_is_sent_faster_than_the_write_rate() {
     // Half a second each, at the same time; what TCP may send before pacing begins is little. A sender that a busy
     // machine wakes late may catch up by half of each interval (Linux, tcp_update_skb_after_send): a quarter then.
     let seconds = begun.elapsed().as_secs_f64();
-    assert!((0.2..5.0).contains(&seconds), "{seconds}");
+    assert!(seconds >= 0.2, "{seconds}");
     assert_eq!(job.stop()["connections"], 2);
 }
 
