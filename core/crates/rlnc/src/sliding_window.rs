@@ -67,6 +67,11 @@ impl WindowEncoder {
         while is_after(id, self.first()) && self.symbols.pop_front().is_some() {}
     }
 
+    /// Drop all packets. The numbers go on.
+    pub fn clear(&mut self) {
+        self.symbols.clear();
+    }
+
     /// Replace `symbol` by that of the next repair packet; the header with which it is to be sent.
     ///
     /// # Errors

@@ -67,6 +67,13 @@ impl StreamEncoder for SlidingEncoder {
         Ok(made)
     }
 
+    fn end(&mut self) -> Result<Made, CodeError> {
+        let made = self.flush(u64::MAX)?;
+        self.window.clear();
+        self.share = 0;
+        Ok(made)
+    }
+
     fn next_ns(&self) -> Option<u64> {
         self.flush_at_ns
     }

@@ -51,6 +51,14 @@ pub(crate) trait StreamEncoder: fmt::Debug {
     /// As of [`StreamEncoder::push`].
     fn flush(&mut self, now_ns: u64) -> Result<Made, CodeError>;
 
+    /// Make the repair packets that are due; later ones do not combine the packets before with those that follow.
+    ///
+    /// # Errors
+    /// As of [`StreamEncoder::push`].
+    fn end(&mut self) -> Result<Made, CodeError> {
+        self.flush(u64::MAX)
+    }
+
     /// When [`StreamEncoder::flush`] is to be called next.
     fn next_ns(&self) -> Option<u64>;
 

@@ -105,7 +105,7 @@ impl Tunnel {
             in_order: (config.hold_ns > 0).then(|| InOrder::new(config.hold_ns)),
             number: 0,
             identification: 0,
-            port: 0,
+            port: usize::MAX, // none has left
             source_mac: [0; 6],
         })
     }
@@ -142,8 +142,12 @@ impl Tunnel {
         tos: u8,
         exit: &mut Exit<'_>,
     ) -> Result<(), CodeError> {
-        (self.port, self.source_mac) = (port, source_mac);
         self.adapt(now_ns, exit.outlet);
+        if port != self.port {
+            let made = self.encoder.end()?; // what is recovered leaves the other coder as its repair packet came
+            self.keep(now_ns, made, exit);
+            (self.port, self.source_mac) = (port, source_mac);
+        }
         let (header, made) = self.encoder.push(now_ns, packet)?;
         let number = self.next_number(now_ns);
         let content_bytes = header.length() + packet.len();

@@ -551,3 +551,35 @@ fn a_generation_of_which_repair_packets_alone_arrive_has_its_place() {
         "those recovered together come in any order"
     );
 }
+
+#[test]
+fn recovered_packets_leave_by_the_pair_of_legs_by_which_they_would_have() {
+    let spare = 2;
+    for kind in [small_generations, sliding_window, held] {
+        let (mut near, mut far) = pair(|line| {
+            kind(line);
+            let mut pair = line["pairs"][0].clone();
+            pair["world"]["mtu"] = json!(1544);
+            line["pairs"].as_array_mut().unwrap().push(pair);
+        });
+        let packets: Vec<Vec<u8>> = numbered(8).iter().map(|packet| framed(packet)).collect();
+        let (early, late) = packets.split_at(2);
+        let mut sent = arrive(&mut near, spare + WORLD, 0, early);
+        sent.extend(arrive(&mut near, WORLD, 0, late));
+        sent.extend(wake(&mut near, 100 * MS));
+        let ports: Vec<usize> = sent.iter().map(|(port, _)| *port).collect();
+        assert_eq!(ports, [3, 3, 1, 3, 1, 1, 1, 1, 1, 1, 1]);
+        for lost in [5, 1] {
+            sent.remove(lost);
+        }
+        let mut delivered = Vec::new();
+        for (port, frame) in sent {
+            delivered.extend(arrive(&mut far, other_leg(port), 200 * MS, &[frame]));
+        }
+        delivered.retain(|(_, frame)| !is_report(frame));
+        delivered.sort_by_key(|(_, frame)| payloads(std::slice::from_ref(frame)));
+        assert_eq!(payloads(&frames(&delivered)), (0..8).collect::<Vec<u8>>());
+        let ports: Vec<usize> = delivered.iter().map(|(port, _)| *port).collect();
+        assert_eq!(ports, [3, 3, 1, 1, 1, 1, 1, 1]);
+    }
+}
