@@ -83,5 +83,5 @@ def test_results_are_told_with_the_machine_and_what_was_promised(quick: dict[str
     """A table a scenario; each promise by name; progress apart from results."""
     assert {"cpu", "cores", "kernel", "date", "governor"} <= set(quick["machine"])
     assert {promise["figure"] for promise in quick["promises"]} >= {"mean_us", "error_percent", "udp_beyond_ms"}
-    assert "### joint" in quick["said"]
+    assert "\n## joint" in quick["said"]
     assert "[1/" in quick["progress"]
