@@ -39,6 +39,7 @@ NEW = {
     "caveat_codes",
     "concurrency",
     "flow_classes",
+    "flows_failed_by",
     "initial_window",
     "long_flows_mean",
     "loss_bursts",

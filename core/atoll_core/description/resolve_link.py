@@ -116,7 +116,7 @@ class _Resolver:
         # A change may lose everything later.
         if loss and mean_loss(loss, _SMALLEST_PROBE) == 1 and self.place[0] == "links" and self.reads("loss"):
             lost = "every packet is lost, so paths cannot be tested before the load"
-            self.wrong(("loss",), f"{loss}: {lost}; {_LESS_LOSS[type(loss)]}")
+            self.wrong(("loss",), f"{lost}; {_LESS_LOSS[type(loss)]}")
         if isinstance(direction.aqm, Codel) and self.reads("aqm"):
             self.check_codel(direction.aqm)
         if isinstance(direction.aqm, Red) and self.reads("aqm"):

@@ -129,7 +129,7 @@ class Program:
     @property
     def described(self) -> dict[str, Any]:
         """As in a description."""
-        return {**stated(self, "start", "stop", "report", "privileges"), "needs": dict(self.needs)}
+        return {**stated(self, "start", "stop", "report", "privileges", "memory_max"), "needs": dict(self.needs)}
 
 
 @dataclass(frozen=True, slots=True)

@@ -154,7 +154,7 @@ def test_the_memory_is_that_of_the_largest_queue(project: Path) -> None:
 
 
 HOURS = ("traffic.channels=100000", "duration=600 s", *FAST)
-SAID = "traffic: channels: with 100000 channels for 10 min, a run on virtual is estimated to take "
+SAID = "traffic: channels: with 100000 channels for 600 s, a run on virtual is estimated to take "
 
 
 def test_a_run_of_hours_is_a_doubt_where_it_may_be_in_virtual_time(project: Path) -> None:

@@ -188,12 +188,12 @@ MISTAKES = [
     ("aqm: {red: {min: 90 kB, max: 90 kB}}", "aqm: red: min: 90 kB is not below max, 90 kB; lower it"),
     ("aqm: {red: {min: 30 kB, max: 101 kB}}", "aqm: red: max: 101 kB exceeds the queue of 100 kB; lower it"),
     ("aqm: {red: {min: 30 kB, max: 90 kB, weight: 0}}", "aqm: red: weight: the number 0 is not a weight; write a number above 0 and up to 1, such as 0.002"),
-    ("loss: 100 %", "loss: 100 %: every packet is lost, so paths cannot be tested before the load; write less than 100 %"),
-    ("loss: {probability: 100 %, where: before}", "loss: 100 % before the queue: every packet is lost, so paths cannot be tested before the load; write less than 100 %"),
-    ("loss: {bit_error: 1}", "loss: bit_error 1: every packet is lost, so paths cannot be tested before the load; write a smaller one, such as 1e-7"),
-    ("loss: {bit_error: 0.1}", "loss: bit_error 0.1: every packet is lost, so paths cannot be tested before the load; write a smaller one, such as 1e-7"),
-    ("loss: {model: gilbert-elliott, good_to_bad: 1 %, bad_to_good: 0 %}", "loss: gilbert-elliott, 100 % in the mean: every packet is lost, so paths cannot be tested before the load; write bad_to_good above 0 %, or loss_good or loss_bad below 100 %"),
-    ("loss: {model: gilbert-elliott, good_to_bad: 1 %, bad_to_good: 20 %, loss_good: 100 %}", "loss: gilbert-elliott, 100 % in the mean: every packet is lost, so paths cannot be tested before the load; write bad_to_good above 0 %, or loss_good or loss_bad below 100 %"),
+    ("loss: 100 %", "loss: every packet is lost, so paths cannot be tested before the load; write less than 100 %"),
+    ("loss: {probability: 100 %, where: before}", "loss: every packet is lost, so paths cannot be tested before the load; write less than 100 %"),
+    ("loss: {bit_error: 1}", "loss: every packet is lost, so paths cannot be tested before the load; write a smaller one, such as 1e-7"),
+    ("loss: {bit_error: 0.1}", "loss: every packet is lost, so paths cannot be tested before the load; write a smaller one, such as 1e-7"),
+    ("loss: {model: gilbert-elliott, good_to_bad: 1 %, bad_to_good: 0 %}", "loss: every packet is lost, so paths cannot be tested before the load; write bad_to_good above 0 %, or loss_good or loss_bad below 100 %"),
+    ("loss: {model: gilbert-elliott, good_to_bad: 1 %, bad_to_good: 20 %, loss_good: 100 %}", "loss: every packet is lost, so paths cannot be tested before the load; write bad_to_good above 0 %, or loss_good or loss_bad below 100 %"),
     ("trace: nowhere.csv", "trace: nowhere.csv: there is no such file; the path is relative to this file"),
     ("trace: .", "trace: .: is a directory; give a CSV file; the path is relative to this file"),
 ]  # fmt: skip
@@ -234,7 +234,7 @@ def test_a_mistake_in_a_trace_is_told_where_it_is(load, text, message):
 
 def test_a_trace_of_losses_alone_is_refused(load):
     assert mistakes_of(load, "loss: {trace: lost.txt}", lost_txt="1\n1\n") == [
-        P + "loss: lost.txt: every packet is lost, so paths cannot be tested before the load; write a 0 in the file"
+        P + "loss: every packet is lost, so paths cannot be tested before the load; write a 0 in the file"
     ]
 
 
