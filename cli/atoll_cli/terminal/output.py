@@ -19,6 +19,7 @@ IMAGE_ENDINGS = (".png", ".svg", ".pdf")
 _PARTS = frozenset(
     [
         "manifest.json",
+        "files.json",
         "outside.json",
         "events.jsonl",
         "link.jsonl",

@@ -93,6 +93,7 @@ def test_a_path_that_cannot_be_written_is_bad_input_for_every_command(
         ("link-traces leo --duration 10s --out x.png --plot x.png", "--plot x.png"),
         ("link-traces losses RUN --out RUN/events.jsonl", "--out RUN/events.jsonl"),
         ("report --compare RUN RUN --out RUN/summary.json", "--out RUN/summary.json"),
+        ("report --compare RUN RUN --out RUN/files.json", "--out RUN/files.json"),
     ],
 )
 def test_a_file_that_the_command_reads_or_writes_already_is_not_overwritten(
