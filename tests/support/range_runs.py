@@ -32,19 +32,28 @@ def refusal(folder: Path, wanted: Sequence[Extreme], backend: Backend = Backend.
     return ""
 
 
-def batches(folder: Path, wanted: Sequence[Extreme], size: int) -> list[list[Extreme]]:
-    """The values that are not refused, in groups that can be planned together."""
-    groups: list[list[Extreme]] = []
-    for each in wanted:
-        if refusal(folder, [each]):
+def batches(folder: Path, wanted: Sequence[tuple[Extreme, ...]], size: int) -> list[list[Extreme]]:
+    """The parts that are not refused, in groups of at most ``size`` of independent keys that make a plan together."""
+    groups: list[list[tuple[Extreme, ...]]] = []
+    for part in wanted:
+        if not _independent(part) or refusal(folder, part):
             continue
-        free = (group for group in groups if len(group) < size and all(_apart(each, other) for other in group))
-        group = next((group for group in free if not refusal(folder, [*group, each])), None)
+        free = [group for group in groups if len(group) < size and _independent([*_flat(group), *part])]
+        group = next((group for group in free if not refusal(folder, [*_flat(group), *part])), None)
         if group is None:
-            groups.append([each])
+            groups.append([part])
         else:
-            group.append(each)
-    return groups
+            group.append(part)
+    return [_flat(group) for group in groups]
+
+
+def _flat(group: Sequence[tuple[Extreme, ...]]) -> list[Extreme]:
+    return [each for part in group for each in part]
+
+
+def _independent(values: Sequence[Extreme]) -> bool:
+    """Whether no key is another one or a part of it."""
+    return all(_apart(one, other) for number, one in enumerate(values) for other in values[:number])
 
 
 def _apart(one: Extreme, other: Extreme) -> bool:

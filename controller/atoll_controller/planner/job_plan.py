@@ -33,6 +33,7 @@ from atoll_core.units import Duration
 
 # ICMP identifiers distinguish the series in a capture.
 _PING_IDENTIFIER = 0xA701
+_PINGS_OPEN = 2**15 - 1  # that may await their reply: their sequence numbers have 16 bits (RFC 792)
 _WHISTLE_IDENTIFIERS = {"start": 0xA702, "end": 0xA703}
 
 
@@ -311,7 +312,10 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         payload="atoll ping",
         count=1 - (-experiment.duration.ns // interval_ns),  # to the end of the measurement; then it waits for replies
         interval_ns=interval_ns,
-        timeout_ns=max(PING_TIMEOUT_NS, _longest_rtt_ns(network, experiment, world) + PING_SPARE_NS),
+        timeout_ns=min(
+            max(PING_TIMEOUT_NS, _longest_rtt_ns(network, experiment, world) + PING_SPARE_NS),
+            _PINGS_OPEN * interval_ns,
+        ),
     )
     return (series,)
 

@@ -156,7 +156,7 @@ def test_a_run_at_all_its_bounds_is_valid() -> None:
         (("captures.world.captured", 101), "capture world is missing 1 packet that the capture counted, bound 0"),
         (("captures.island.truncated", True), "capture island ends within a packet: later packets are missing"),
         (("captures.island.decoded", None), "capture island is missing"),
-        (("whistles.island.start", False), "capture island does not contain the start whistle"),
+        (("whistles.world.start", False), "capture world does not contain the start whistle"),
         (("whistles.world.end", False), "capture world does not contain the end whistle"),
         (
             ("silences", [SILENCE]),
@@ -235,6 +235,15 @@ def test_a_rate_of_udp_may_differ_by_a_packet(sent_mbit_s: float, codes: list[st
     """200 kbit/s for a second are 16.7 packets of 1500 bytes: 17 are 2 % more."""
     udp = {"sent_mbit_s": sent_mbit_s, "rate_bit_s": 200_000, "tolerance_bit_s": 12_000}
     assert [finding.code.value for finding in found(("udp", udp))] == codes
+
+
+def test_a_start_whistle_that_a_lossy_link_may_have_dropped_makes_no_run_invalid() -> None:
+    """Behind the link only: before it, nothing drops packets."""
+    (finding,) = found(("whistles.island.start", False), ("path_loss", 0.05))
+    assert finding.code is FindingCode.WHISTLE_MISSING
+    assert judged(("whistles.island.start", False), ("path_loss", 0.05)) == []
+    missing = "capture island does not contain the start whistle"
+    assert judged(("whistles.island.start", False), ("path_loss", 0.0)) == [missing]
 
 
 def test_a_loss_that_differs_because_the_link_had_not_drained_says_so() -> None:
