@@ -58,6 +58,7 @@ def to_island(capture: bytes) -> Iterator[bytes]:
 
 def with_taps_of_one_direction(whole: Path, run_dir: Path) -> dict[str, Any]:
     """Analyse a copy of a run whose taps copied frames to the island only; its summary."""
+    made = shutil.ignore_patterns("files.json", "summary.json", "tables", "report.html")
     shutil.copytree(
         whole, run_dir, ignore=shutil.ignore_patterns("files.json", "summary.json", "tables", "report.html")
     )
