@@ -59,9 +59,7 @@ def to_island(capture: bytes) -> Iterator[bytes]:
 def with_taps_of_one_direction(whole: Path, run_dir: Path) -> dict[str, Any]:
     """Analyse a copy of a run whose taps copied frames to the island only; its summary."""
     made = shutil.ignore_patterns("files.json", "summary.json", "tables", "report.html")
-    shutil.copytree(
-        whole, run_dir, ignore=shutil.ignore_patterns("files.json", "summary.json", "tables", "report.html")
-    )
+    shutil.copytree(whole, run_dir, ignore=made)
     manifest = json.loads((run_dir / "manifest.json").read_text())
     for tap in manifest["network"]["taps"]:
         tap["to_island_only"] = True
