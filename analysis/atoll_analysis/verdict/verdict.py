@@ -182,11 +182,15 @@ def _captures(summary: Summary) -> Iterator[Finding]:
             text = f"capture {name} is missing {lost} that the capture counted, bound 0"
             yield grave(FindingCode.CAPTURE_INCOMPLETE, text)
     for name, heard in summary["whistles"].items():
-        if not heard["start"]:
-            text = f"capture {name} does not contain the start whistle"
-            lost = summary.get("path_loss") if name == "island" else None
-            may_be_lost = f"{text}; a link may have dropped it, as {100 * lost:.3g} % of the packets" if lost else ""
-            yield caveat(FindingCode.WHISTLE_MISSING, may_be_lost) if lost else grave(FindingCode.WHISTLE_MISSING, text)
+        if heard["start"]:
+            continue
+        text = f"capture {name} does not contain the start whistle"
+        lost = summary.get("path_loss") if name == "island" else None
+        if lost:
+            text = f"{text}; a link may have dropped it, as {100 * lost:.3g} % of the packets"
+            yield caveat(FindingCode.WHISTLE_MISSING, text)
+        else:
+            yield grave(FindingCode.WHISTLE_MISSING, text)
     # The end whistle may be dropped by a full queue; before the link it must be there.
     if summary["whistles"].get("world", {}).get("end") is False:
         yield grave(FindingCode.WHISTLE_MISSING, "capture world does not contain the end whistle")
