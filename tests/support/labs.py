@@ -35,11 +35,11 @@ from atoll_core.lab.network import (
     LearningSwitch,
     Network,
     PortPair,
+    PortRef,
     Switch,
     Tap,
     Trunk,
 )
-from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate, Size
 
 WORLD, ISLAND = IPv4Network("10.10.0.0/16"), IPv4Network("10.20.0.0/16")

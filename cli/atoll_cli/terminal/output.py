@@ -1,14 +1,16 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write standard output and the files that options name; a failed write becomes an error of one line."""
 
+import asyncio
 import io
 import os
+import signal
 import sys
-from collections.abc import Iterable, Mapping
+from collections.abc import Coroutine, Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar, cast
 
-from atoll_core.errors import MachineError, RunError, UsageError
+from atoll_core.errors import DescriptionError, Diagnostic, MachineError, RunError, UsageError
 from atoll_core.plural import listed
 
 if TYPE_CHECKING:
@@ -139,3 +141,39 @@ def exit_discarding_output(code: int) -> NoReturn:
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
+
+
+Result = TypeVar("Result")
+
+_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+
+
+async def unless_interrupted(work: Coroutine[Any, Any, Result]) -> Result:
+    """Await ``work``, and cancel it when a signal asks the process to end; ``work`` cleans up on cancellation.
+
+    Raises asyncio.CancelledError in that case. The caller turns it into an InterruptedByUserError that reports the
+    state that is left.
+    """
+    task = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
+    for number in _ENDING:
+        loop.add_signal_handler(number, task.cancel)
+    return await task
+
+
+def diagnostics_json(mistakes: Iterable[Diagnostic]) -> list[dict[str, Any]]:
+    """Mistakes or warnings in the form of ``--json``."""
+    return [{"file": one.file, "line": one.line, "message": one.message} for one in mistakes]
+
+
+def warn(warnings: Iterable[Diagnostic], *, strict: bool) -> list[dict[str, Any]]:
+    """Print warnings on standard error, one line each; returns them in the form of ``--json``.
+
+    Raises DescriptionError instead if ``strict``.
+    """
+    found = tuple(warnings)
+    if found and strict:
+        raise DescriptionError(found)
+    for each in found:
+        print(each.as_warning, file=sys.stderr)
+    return diagnostics_json(found)

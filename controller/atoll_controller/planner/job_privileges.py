@@ -5,7 +5,7 @@ All others are dropped before a job's program is started, and nothing that it st
 is not this project's also runs as another user.
 """
 
-from atoll_core.plan.privilege import Privilege
+from atoll_core.plan.plan import Privilege
 
 _NETWORK = (Privilege.NET_ADMIN, Privilege.NET_RAW, Privilege.SYS_NICE, Privilege.IPC_LOCK)
 """Of a box: traffic control, packet sockets, departures in time."""

@@ -18,8 +18,7 @@ from atoll_core.plan.plan import Backend, Plan
 from atoll_core.plan.tag_layout import UNTAGGED, Layout
 from atoll_core.plan.tc_settings import TIMER_SLACK
 from atoll_core.units import Duration
-from atoll_switches.capability_profile import refuse_unsupported
-from atoll_switches.longest_packets import refuse_long_packets
+from atoll_switches.capability_profile import refuse_long_packets, refuse_unsupported
 
 
 def make_plan(

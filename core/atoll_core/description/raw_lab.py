@@ -25,7 +25,7 @@ from atoll_core.description.raw_types import (
 )
 from atoll_core.lab.box_kind import BoxKind, Forwarding
 from atoll_core.lab.network import BUILT_IN_KINDS, HostRole
-from atoll_core.plan.privilege import Privilege
+from atoll_core.plan.plan import Privilege
 from atoll_core.units import Duration, Rate, Size
 
 TrunkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "1000 Gbit/s")]

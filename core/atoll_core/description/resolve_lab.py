@@ -38,12 +38,12 @@ from atoll_core.lab.network import (
     LearningSwitch,
     Network,
     PortPair,
+    PortRef,
     Program,
     Switch,
     Tap,
     Trunk,
 )
-from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.shortest_paths import Topology
 from atoll_core.lab.twin import TwinSettings
 from atoll_core.metrics.metrics_schema import EMULATION

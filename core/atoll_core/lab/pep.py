@@ -26,8 +26,8 @@ from atoll_core.plan.plan import (
     PacketMark,
     PacketRule,
     Packets,
+    Privilege,
 )
-from atoll_core.plan.privilege import Privilege
 
 _LOCAL = PacketMark(1, 1)
 _LOCAL_TABLE = 100

@@ -6,8 +6,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from atoll_core.errors import PlanError
-from atoll_core.lab.network import Network, Trunk
-from atoll_core.lab.port_ref import PortRef
+from atoll_core.lab.network import Network, PortRef, Trunk
 
 
 @dataclass(frozen=True, slots=True)
