@@ -50,7 +50,7 @@ class TwinFact:
 class Profile:
     """One kind of switch: its capacity, and its matches and actions at line rate.
 
-    ``table``: the table for entries if the switch does not report its tables (see ``table_placement``).
+    ``table``: the table for entries if the switch does not report its tables (see ``entry_placement.choose_table``).
     ``software_table``: the table of entries that hardware cannot do; None without such a table. ``config``: the
     template of its configuration; ``chassis``: a command that a chassis for modules of several generations needs.
     ``lag_s``: the time for which its hardware may forward by entries from before a barrier.

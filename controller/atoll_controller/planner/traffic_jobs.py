@@ -6,8 +6,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from atoll_controller.planner.job_limits import MODEST, of_client, of_server
-from atoll_controller.planner.job_privileges import of_port, of_subcommand, of_tcp
+from atoll_controller.planner.job_limits import MODEST, of_client, of_port, of_server, of_subcommand, of_tcp
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.traffic import ChannelAllocation, SizesCount, Traffic, allocate_channels
 from atoll_core.lab.network import Host, HostRole, Network

@@ -109,6 +109,10 @@ class PacketRule:
     verdict: FilterVerdict | None = None
 
 
+TCP_RECEIVE_BUFFER, TCP_SEND_BUFFER = (4096, 131072), (4096, 16384)
+"""Least and initial bytes, the kernel's defaults (tcp(7)); only the bound decides the throughput of a long path."""
+
+
 @dataclass(frozen=True, slots=True)
 class HostSettings:
     """Settings that the agent makes on a machine, and reverts.
