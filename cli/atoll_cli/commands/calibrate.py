@@ -10,7 +10,7 @@ from rich.console import Console
 from rich.table import Table
 
 from atoll_cli.commands.lab import print_progress
-from atoll_cli.terminal.output import unless_interrupted
+from atoll_cli.terminal.signals import unless_interrupted
 from atoll_core.description.loader import DescriptionFile
 from atoll_core.errors import InterruptedByUserError, PlanError
 from atoll_core.experiment.experiment import Experiment

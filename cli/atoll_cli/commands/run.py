@@ -8,8 +8,9 @@ from typing import Any
 
 from atoll_cli.commands.lab import listen_on, require_listen
 from atoll_cli.commands.run_arguments import RunArguments
-from atoll_cli.terminal.output import unless_interrupted, warn
+from atoll_cli.terminal.output import warn
 from atoll_cli.terminal.progress import FailedRunError, LiveLine, print_result, recorded_data_text
+from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.errors import AtollError, InterruptedByUserError
 from atoll_core.platforms import MININET

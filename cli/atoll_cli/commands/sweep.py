@@ -9,9 +9,10 @@ from typing import Any
 
 from atoll_analysis.figures.run_figures import FIGURES
 from atoll_cli.commands.selection import lab_target, refuse
-from atoll_cli.terminal.output import unless_interrupted, warn
+from atoll_cli.terminal.output import warn
 from atoll_cli.terminal.progress import EXIT_INVALID
 from atoll_cli.terminal.results_text import print_results
+from atoll_cli.terminal.signals import unless_interrupted
 from atoll_cli.terminal.study_table import SweepProgress, duration_text
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.virtual_cost import rough

@@ -53,7 +53,7 @@ def print_switches(
     from rich.console import Console
     from rich.table import Table
 
-    from atoll_controller.fabric.unmanaged_state import unmanaged_state_text
+    from atoll_controller.fabric.reconciler import unmanaged_state_text
 
     table = Table(box=None, pad_edge=False)
     for title in ("switch", "dpid", "", "model", "profile", "entries", "free", "table", "ports"):

@@ -8,7 +8,7 @@ from typing import Any
 from atoll_analysis.reproducibility import RepeatComparison, compare_runs
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.run_arguments import RunArguments
-from atoll_cli.terminal.output import unless_interrupted, warn
+from atoll_cli.terminal.output import warn
 from atoll_cli.terminal.progress import (
     EXIT_INVALID,
     FailedRunError,
@@ -18,6 +18,7 @@ from atoll_cli.terminal.progress import (
     print_result,
     recorded_data_text,
 )
+from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.virtual_cost import memory, wall_time
 from atoll_core.errors import AtollError, InterruptedByUserError

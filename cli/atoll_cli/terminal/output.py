@@ -1,12 +1,10 @@
 # SPDX-License-Identifier: Apache-2.0
 """Write standard output and the files that options name; a failed write becomes an error of one line."""
 
-import asyncio
 import io
 import os
-import signal
 import sys
-from collections.abc import Coroutine, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar, cast
 
@@ -141,24 +139,6 @@ def exit_discarding_output(code: int) -> NoReturn:
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
-
-
-Result = TypeVar("Result")
-
-_ENDING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
-
-
-async def unless_interrupted(work: Coroutine[Any, Any, Result]) -> Result:
-    """Await ``work``, and cancel it when a signal asks the process to end; ``work`` cleans up on cancellation.
-
-    Raises asyncio.CancelledError in that case. The caller turns it into an InterruptedByUserError that reports the
-    state that is left.
-    """
-    task = asyncio.create_task(work)
-    loop = asyncio.get_running_loop()
-    for number in _ENDING:
-        loop.add_signal_handler(number, task.cancel)
-    return await task
 
 
 def diagnostics_json(mistakes: Iterable[Diagnostic]) -> list[dict[str, Any]]:

@@ -7,7 +7,6 @@ from typing import Any, cast
 
 from atoll_controller.fabric.swap_plan import Stage, Swap, SwapPart
 from atoll_controller.planner.change_schedule import Scheduled
-from atoll_controller.planner.entry_diff import FlowChange
 from atoll_controller.planner.placement import Placement, placement_text
 from atoll_core.codec import to_json
 from atoll_core.experiment.experiment import Experiment, SteeringVersion
@@ -40,14 +39,6 @@ def plan_text(plan: Plan, placement: Placement | None = None) -> str:
         (f"Checks: {len(plan.checks)} paths, round-trip time expected", _checks(plan.checks)),
     )
     return "\n\n".join("\n".join((title, *lines)) for title, lines in sections)
-
-
-def changes_text(changes: Iterable[FlowChange]) -> str:
-    """The changes, one a line with its reason; a sentence when there are none."""
-    return (
-        "\n".join(str(change) for change in changes)
-        or "nothing to change: the switches already have the plan's entries"
-    )
 
 
 def schedule_text(experiment: Experiment, schedule: Iterable[Scheduled]) -> str:

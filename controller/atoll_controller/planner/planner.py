@@ -56,13 +56,8 @@ def make_plan(
     )
 
 
-def plan_json(plan: Plan) -> str:
-    """The plan as canonical JSON: equal plans, equal bytes."""
-    return "".join(_canonical(to_json(plan)))
-
-
 def plan_sha256(plan: Plan) -> str:
-    """The SHA-256 of the canonical JSON, hexadecimal: names a plan in a run's manifest."""
+    """The SHA-256 of the canonical JSON, hexadecimal: names a plan in a run's manifest. Equal plans, equal bytes."""
     total = hashlib.sha256()
     for part in _canonical(to_json(plan)):
         total.update(part.encode())
