@@ -13,7 +13,8 @@ from collections.abc import Iterable, Iterator
 from ipaddress import IPv4Network
 
 from atoll_apps.segments.segment import COOKIE_MARK, App, cookie
-from atoll_core.lab.network import CONTROL, Control, Host, Network, PortRef
+from atoll_core.lab.network import CONTROL, Control, Host, Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.shortest_paths import Topology
 from atoll_core.plan.flow_entry import ARP, FlowEntry, Match, Output, Vlan
 from atoll_core.plural import first_of

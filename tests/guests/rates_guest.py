@@ -14,7 +14,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll_core.experiment.experiment import Bernoulli, GilbertElliott, Jitter, JitterShape, LinkDirection, Where
-from atoll_core.lab.network import DelayBox, Interface, LatencyClass, PortRef
+from atoll_core.lab.network import DelayBox, Interface, LatencyClass
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tc_settings import delay_settings
 from atoll_core.units import Duration, Rate, Size
 from tests.guests.virtual_link_guest import (

@@ -23,7 +23,8 @@ from typing import Any
 from atoll_controller.planner.link_config import direction_config
 from atoll_core.experiment.experiment import Bernoulli, Counted, Link, LinkDirection, LowPriority
 from atoll_core.lab.box_kind import LINK
-from atoll_core.lab.network import MTU, ChainBox, DelayBox, Interface, LatencyClass, PortRef
+from atoll_core.lab.network import MTU, ChainBox, DelayBox, Interface, LatencyClass
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tc_settings import VIRTUAL_SLACK, TcSettings, delay_settings, link_settings
 from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary

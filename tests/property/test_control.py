@@ -12,7 +12,8 @@ from atoll_apps.steering import flow_entries, steer
 from atoll_controller.fabric.swap_plan import plan_swap
 from atoll_controller.tracing.table_model import Frame, SwitchTables
 from atoll_core.errors import PlanError
-from atoll_core.lab.network import CONTROL, Control, Network, PortRef
+from atoll_core.lab.network import CONTROL, Control, Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import ARP, Output
 from atoll_core.plan.tag_layout import Layout
 from tests.support.labs import experiments, laboratories

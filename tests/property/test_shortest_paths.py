@@ -6,7 +6,8 @@ from itertools import combinations
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll_core.lab.network import PortRef, Trunk
+from atoll_core.lab.network import Trunk
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.shortest_paths import Topology
 from atoll_core.units import Rate
 

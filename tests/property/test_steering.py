@@ -12,7 +12,8 @@ from atoll_apps.steering import flow_entries
 from atoll_controller.tracing.table_model import Delivery, Frame, SwitchTables
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment, Protocol
-from atoll_core.lab.network import Host, Network, PortRef
+from atoll_core.lab.network import Host, Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import FlowEntry
 from tests.support.labs import ISLAND, WORLD, experiments, laboratories
 

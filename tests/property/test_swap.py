@@ -23,7 +23,8 @@ from atoll_controller.tracing.table_model import Frame, Lookup, SwitchTables
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
-from atoll_core.lab.network import DelayBox, HostRole, LatencyClass, Network, PortRef, Switch, Tap, Trunk
+from atoll_core.lab.network import DelayBox, HostRole, LatencyClass, Network, Switch, Tap, Trunk
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.tag_layout import Layout
 from atoll_core.units import Duration, Rate

@@ -29,7 +29,8 @@ from atoll_core.experiment.experiment import (
 from atoll_core.experiment.link_over_time import link_over_time
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.box_kind import LINK
-from atoll_core.lab.network import ChainBox, Host, HostRole, Interface, Network, PortRef, Switch, Tap
+from atoll_core.lab.network import ChainBox, Host, HostRole, Interface, Network, Switch, Tap
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.plan import PathCheck, Plan
 from atoll_core.units import Duration, Rate, Size
 

@@ -4,7 +4,7 @@
 from collections.abc import Iterable, Iterator
 
 from atoll_controller.tracing.table_model import Delivery, Frame, SwitchTables
-from atoll_core.lab.network import PortRef
+from atoll_core.lab.port_ref import PortRef
 
 Path = tuple[tuple[str, int | None], ...]
 

@@ -12,7 +12,8 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Network
 
 from atoll_apps.segments.segment import Segment, SegmentEnd
-from atoll_core.lab.network import PortRef, Tap
+from atoll_core.lab.network import Tap
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.shortest_paths import Topology, TrunkHop
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
 

@@ -13,7 +13,8 @@ from typing import TypeVar
 from atoll_apps.compiler.flow_compiler import CompiledEntry
 from atoll_apps.segments.segment import GapId
 from atoll_core.errors import PlanError
-from atoll_core.lab.network import Network, PortRef
+from atoll_core.lab.network import Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import FlowEntry, Match, Vlan, describe_actions
 from atoll_core.plan.tag_layout import GapTag, Layout
 

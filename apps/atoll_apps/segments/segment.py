@@ -9,7 +9,8 @@ from enum import IntEnum
 from ipaddress import IPv4Network
 
 from atoll_apps.segments.chain_routes import TrafficMatch
-from atoll_core.lab.network import PortRef, Tap
+from atoll_core.lab.network import Tap
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tag_layout import Direction
 
 COOKIE_MARK = 0xA7

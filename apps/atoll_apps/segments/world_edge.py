@@ -9,7 +9,8 @@ from ipaddress import IPv4Address, IPv4Network
 from atoll_apps.segments.chain_routes import ChainRoute
 from atoll_apps.segments.segment import GapId, SegmentEnd
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.network import DelayBox, Host, LatencyClass, Network, PortRef, Tap
+from atoll_core.lab.network import DelayBox, Host, LatencyClass, Network, Tap
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tag_layout import Direction
 
 

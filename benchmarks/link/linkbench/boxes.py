@@ -15,7 +15,8 @@ from typing import IO, Any, cast
 from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Counted, Link, LinkDirection
 from atoll_core.lab.box_kind import LINK
-from atoll_core.lab.network import ChainBox, Interface, PortRef
+from atoll_core.lab.network import ChainBox, Interface
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan import tc_settings
 from atoll_core.units import Duration, Rate, Size
 from atoll_hosts.binary import find_binary

@@ -8,7 +8,8 @@ from pathlib import Path
 
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
-from atoll_core.lab.network import Host, HostRole, Interface, Network, PortRef
+from atoll_core.lab.network import Host, HostRole, Interface, Network
+from atoll_core.lab.port_ref import PortRef
 
 _LABORATORY = Path(__file__).parents[3] / "examples" / "laboratory.yaml"
 _FIRST_PORT = 1000

@@ -16,7 +16,8 @@ from atoll_controller.probing.probe_frames import OTHER
 from atoll_controller.tracing.table_model import Frame, Lookup, SwitchTables, matches
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.experiment.host_groups import Side, Sides
-from atoll_core.lab.network import Host, Network, PortRef
+from atoll_core.lab.network import Host, Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import FlowEntry, Vlan
 from atoll_core.plan.tag_layout import Direction
 

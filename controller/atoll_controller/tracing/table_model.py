@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 
 from atoll_core.errors import PlanError
-from atoll_core.lab.network import CONTROL, Network, PortRef
+from atoll_core.lab.network import CONTROL, Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import IPV4, FlowEntry, Match, Output, PopVlan, PushVlan, Vlan
 
 _MOST_STEPS = 1000  # a frame of a plan takes a few steps for each box and trunk

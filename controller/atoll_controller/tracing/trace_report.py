@@ -7,7 +7,8 @@ from dataclasses import dataclass
 
 from atoll_controller.tracing.packet_trace import HopKind, PacketTrace, TraceHop, hop_words
 from atoll_controller.tracing.table_model import Delivery, Step
-from atoll_core.lab.network import Network, PortRef
+from atoll_core.lab.network import Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import FlowEntry
 from atoll_core.plural import columns
 from atoll_core.units import Duration

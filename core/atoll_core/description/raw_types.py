@@ -19,7 +19,7 @@ from pydantic_core import CoreSchema, core_schema
 
 from atoll_core.described import percent
 from atoll_core.errors import shown
-from atoll_core.lab.network import PortRef
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate, Size
 
 PORT_MAX = 65279  # OFPP_MAX of OpenFlow 1.3 is 0xffffff00; OVS and 1.0 hardware end at 0xfeff

@@ -10,7 +10,8 @@ from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.validation_messages import nearest, on_line, suggest
 from atoll_core.description.yaml_document import Place
 from atoll_core.experiment.experiment import MAIN, Protocol, SteeringVersion, TrafficSelector
-from atoll_core.lab.network import Network, PortRef, Tap
+from atoll_core.lab.network import Network, Tap
+from atoll_core.lab.port_ref import PortRef
 
 
 def hops_of(raw: RawExperiment) -> tuple[str, ...]:

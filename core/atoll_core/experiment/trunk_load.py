@@ -11,7 +11,8 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from atoll_core.experiment.experiment import Experiment, Link
-from atoll_core.lab.network import DelayBox, LearningSwitch, Network, PortRef, Trunk
+from atoll_core.lab.network import DelayBox, LearningSwitch, Network, Trunk
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.shortest_paths import Topology
 from atoll_core.units import Duration, Rate, Size
 

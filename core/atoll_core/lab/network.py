@@ -16,17 +16,7 @@ from atoll_core.lab.twin import TwinSettings
 from atoll_core.metrics.metrics_schema import Measurement
 from atoll_core.plan.plan import Privilege
 from atoll_core.units import Duration, Rate, Size
-
-
-@dataclass(frozen=True, slots=True, order=True)
-class PortRef:
-    """A numbered port of a switch (OpenFlow port number)."""
-
-    switch: str
-    port: int
-
-    def __str__(self) -> str:
-        return f"{self.switch}/{self.port}"
+from atoll_core.lab.port_ref import PortRef
 
 
 MTU = 1500

@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 
 from atoll_core.errors import PlanError
-from atoll_core.lab.network import Network, PortRef, Trunk
+from atoll_core.lab.network import Network, Trunk
+from atoll_core.lab.port_ref import PortRef
 
 
 @dataclass(frozen=True, slots=True)

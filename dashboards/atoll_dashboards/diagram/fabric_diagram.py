@@ -4,7 +4,8 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from atoll_core.lab.network import Network, PortRef, Switch
+from atoll_core.lab.network import Network, Switch
+from atoll_core.lab.port_ref import PortRef
 from atoll_dashboards.diagram.labels import name_ranges, wrapped
 from atoll_dashboards.diagram.svg import GREY, INK, PAPER, CardLine, Drawing, card_size, text_width
 

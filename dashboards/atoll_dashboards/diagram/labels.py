@@ -6,7 +6,8 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from atoll_core.experiment.experiment import Chain, Experiment
-from atoll_core.lab.network import ChainBox, Host, HostRole, Network, PortRef, Tap
+from atoll_core.lab.network import ChainBox, Host, HostRole, Network, Tap
+from atoll_core.lab.port_ref import PortRef
 from atoll_dashboards.diagram.svg import GREY, CardLine
 
 _ROLES = {

@@ -5,7 +5,8 @@ Kept apart from Mininet's classes, because machines without Mininet use these na
 """
 
 from atoll_core.errors import LabError
-from atoll_core.lab.network import LearningSwitch, Network, PortRef
+from atoll_core.lab.network import LearningSwitch, Network
+from atoll_core.lab.port_ref import PortRef
 
 _UPLINK = 65279  # 0xfeff, the highest number of a port in Open vSwitch
 NAME_MAX = 15  # IFNAMSIZ - 1: Linux' longest interface name, and so Open vSwitch's longest bridge name

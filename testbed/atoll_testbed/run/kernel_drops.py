@@ -16,7 +16,8 @@ from typing import Any
 
 from atoll_analysis.verdict.drop_report import SWITCH_PORTS
 from atoll_core.errors import LabError
-from atoll_core.lab.network import Network, PortRef
+from atoll_core.lab.network import Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_emulation.mininet_lab.port_names import port_interface_names

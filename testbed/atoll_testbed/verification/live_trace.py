@@ -11,7 +11,8 @@ from atoll_controller.tracing.probe_paths import limit_ns
 from atoll_controller.tracing.trace_report import LiveStation, LiveTrace
 from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Protocol
-from atoll_core.lab.network import Network, PortRef
+from atoll_core.lab.network import Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import FlowEntry
 from atoll_testbed.verification.entry_counters import Counts, count_increase, counts, prompt_switches
 from atoll_testbed.verification.probe_receiver import Sending, Sent, Station, Watch, receiving_probes, sending, station

@@ -16,7 +16,8 @@ from atoll_controller.planner.job_limits import of_subcommand
 from atoll_controller.tracing.table_model import Delivery, Step
 from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.network import Network, PortRef
+from atoll_core.lab.network import Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.plan import Plan
 from atoll_hosts.job import Job
 from atoll_hosts.machine import Machine

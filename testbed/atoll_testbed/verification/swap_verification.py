@@ -21,7 +21,8 @@ from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, 
 from atoll_controller.tracing.trace_report import where_to_look
 from atoll_core.errors import LabError, PlanError
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.network import Host, Network, PortRef
+from atoll_core.lab.network import Host, Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import Action, EntryId, FlowEntry, Match
 from atoll_testbed.verification.entry_counters import (
     Counts,

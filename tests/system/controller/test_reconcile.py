@@ -20,7 +20,8 @@ from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.openflow.controller_client import Controller
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Note
-from atoll_core.lab.network import Control, Network, PortRef
+from atoll_core.lab.network import Control, Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.plan import Plan
 from tests.support.bridges import CONNECT_S, DPIDS, NOBODY, Switches
 from tests.support.runtime import start_controller

@@ -12,7 +12,8 @@ import pytest
 
 from atoll_core.codec import from_json
 from atoll_core.events.event_bus import EventBus
-from atoll_core.lab.network import Network, PortRef
+from atoll_core.lab.network import Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_emulation.mininet_lab.port_names import port_interface_names

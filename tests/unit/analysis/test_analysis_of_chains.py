@@ -15,7 +15,8 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.tables.change_timeline import changes, standing
 from atoll_core.experiment.experiment import MAIN, Chain, Experiment, Protocol, SteeringVersion, TrafficSelector
 from atoll_core.lab.box_kind import LINK
-from atoll_core.lab.network import ChainBox, Interface, Network, PortRef, Tap
+from atoll_core.lab.network import ChainBox, Interface, Network, Tap
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate
 from atoll_dashboards.report.report import write_report
 from atoll_hosts.binary import find_binary

@@ -15,7 +15,8 @@ from atoll_controller.planner.job_plan import capture_points
 from atoll_core.experiment.experiment import Chain, Experiment
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.box_kind import PROGRAM, Forwarding
-from atoll_core.lab.network import ChainBox, Interface, Network, PortRef
+from atoll_core.lab.network import ChainBox, Interface, Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_hosts.binary import find_binary
 from tests.support.synthetic_run import (
     ACK,

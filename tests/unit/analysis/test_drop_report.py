@@ -18,7 +18,7 @@ from atoll_analysis.verdict.drop_report import (
     outside_notes,
 )
 from atoll_analysis.verdict.verdict import judge
-from atoll_core.lab.network import PortRef
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters
 from atoll_testbed.run.kernel_drops import DropSample, drop_increase

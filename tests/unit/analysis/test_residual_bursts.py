@@ -13,7 +13,8 @@ from atoll_analysis.run_directory import RunDir
 from atoll_core.codec import to_json
 from atoll_core.lab.box_kind import ROUTER, BoxKind
 from atoll_core.lab.coder import CODER
-from atoll_core.lab.network import ChainBox, Interface, PortRef
+from atoll_core.lab.network import ChainBox, Interface
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.pep import PEP
 from atoll_dashboards.report.key_figures import key_figures
 from atoll_hosts.binary import find_binary

@@ -11,7 +11,8 @@ from atoll_controller.tracing.table_model import Frame, SwitchTables
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Chain, Experiment
-from atoll_core.lab.network import Network, PortRef
+from atoll_core.lab.network import Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import describe_actions
 from atoll_core.plan.tag_layout import Layout
 

@@ -19,7 +19,8 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.stored_runs import drop_captures, verify_run
 from atoll_core.codec import to_json
 from atoll_core.errors import RunDirError
-from atoll_core.lab.network import Control, PortRef
+from atoll_core.lab.network import Control
+from atoll_core.lab.port_ref import PortRef
 from atoll_hosts.binary import find_binary
 from tests.support.forked_commands import atoll
 

@@ -15,7 +15,8 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError, LabError
 from atoll_core.experiment.experiment import Experiment, Protocol, TrafficSelector
 from atoll_core.lab.box_kind import EXTERNAL
-from atoll_core.lab.network import Network, PortRef
+from atoll_core.lab.network import Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import Output
 from atoll_core.plan.plan import Phase
 from atoll_emulation.mininet_lab.topology import LabTopo

@@ -13,7 +13,8 @@ from atoll_controller.tracing.table_model import Delivery, Frame, SwitchTables
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError
 from atoll_core.experiment.experiment import Experiment, Protocol
-from atoll_core.lab.network import Network, PortRef
+from atoll_core.lab.network import Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.plan import Plan
 from atoll_switches.configuration import ports_of
 from atoll_testbed.verification.probe_receiver import station

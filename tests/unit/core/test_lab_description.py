@@ -12,7 +12,8 @@ import pytest
 from atoll_core.description.loader import load_lab
 from atoll_core.errors import DescriptionError
 from atoll_core.lab.box_kind import LINK
-from atoll_core.lab.network import Control, HostRole, Network, PortRef
+from atoll_core.lab.network import Control, HostRole, Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.twin import TwinSettings
 from atoll_core.units import Duration, Rate
 

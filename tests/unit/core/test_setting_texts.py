@@ -31,7 +31,8 @@ from atoll_core.experiment.experiment import (
 from atoll_core.experiment.flow_sizes import FlowSizes, Interpolation, published
 from atoll_core.experiment.setting_texts import Setting, settings_table, settings_tree
 from atoll_core.lab.box_kind import PROGRAM
-from atoll_core.lab.network import Network, PortRef, Program, Trunk
+from atoll_core.lab.network import Network, Program, Trunk
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate, Size
 from tests.support.sandbox import ROOT
 from tests.support.synthetic_run import experiment, network

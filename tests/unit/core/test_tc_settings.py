@@ -31,7 +31,8 @@ from atoll_core.experiment.experiment import (
     Where,
 )
 from atoll_core.lab.box_kind import LINK
-from atoll_core.lab.network import ChainBox, Interface, Network, PortRef
+from atoll_core.lab.network import ChainBox, Interface, Network
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.plan import Backend, Phase
 from atoll_core.plan.tc_settings import (
     TIMER_SLACK,

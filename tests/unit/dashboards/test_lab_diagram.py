@@ -13,7 +13,8 @@ from atoll_cli.commands.plan import print_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import UsageError
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
-from atoll_core.lab.network import Network, PortRef, Trunk
+from atoll_core.lab.network import Network, Trunk
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.plan import Backend
 from atoll_dashboards.diagram.lab_diagram import graph
 from atoll_dashboards.diagram.labels import name_ranges, wrapped

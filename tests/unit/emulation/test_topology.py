@@ -10,7 +10,8 @@ import pytest
 
 from atoll_core.description.loader import load_lab
 from atoll_core.errors import LabError
-from atoll_core.lab.network import Network, PortRef, Switch
+from atoll_core.lab.network import Network, Switch
+from atoll_core.lab.port_ref import PortRef
 from atoll_emulation.mininet_lab.mininet_path import find_mininet
 
 pytestmark = pytest.mark.skipif(find_mininet() is None, reason="Mininet is not installed; run: make setup")

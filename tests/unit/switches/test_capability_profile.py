@@ -12,7 +12,8 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.description.raw_lab import RawSwitch
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Chain, TrafficSelector
-from atoll_core.lab.network import Interface, Network, PortRef, Switch
+from atoll_core.lab.network import Interface, Network, Switch
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PushVlan, Vlan
 from atoll_switches import capability_profile
 
