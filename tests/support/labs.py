@@ -25,7 +25,20 @@ from atoll_core.experiment.experiment import (
 )
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.box_kind import EXTERNAL, LINK, PROGRAM, BoxKind, Forwarding
-from atoll_core.lab.network import ChainBox, DelayBox, Host, HostRole, Interface, LatencyClass, LearningSwitch, Network, PortPair, Switch, Tap, Trunk
+from atoll_core.lab.network import (
+    ChainBox,
+    DelayBox,
+    Host,
+    HostRole,
+    Interface,
+    LatencyClass,
+    LearningSwitch,
+    Network,
+    PortPair,
+    Switch,
+    Tap,
+    Trunk,
+)
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.units import Duration, Rate, Size
 

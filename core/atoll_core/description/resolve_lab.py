@@ -25,7 +25,24 @@ from atoll_core.description.resolve_box import resolve_settings, unfit_keys, unk
 from atoll_core.description.validation_messages import ENTRY, entry_name, on_line, suggest
 from atoll_core.description.yaml_document import Document, Place
 from atoll_core.errors import Diagnostic
-from atoll_core.lab.network import CONTROL, MTU, ChainBox, Control, DelayBox, Host, HostRole, Interface, LatencyClass, LearningSwitch, Network, PortPair, Program, Switch, Tap, Trunk
+from atoll_core.lab.network import (
+    CONTROL,
+    MTU,
+    ChainBox,
+    Control,
+    DelayBox,
+    Host,
+    HostRole,
+    Interface,
+    LatencyClass,
+    LearningSwitch,
+    Network,
+    PortPair,
+    Program,
+    Switch,
+    Tap,
+    Trunk,
+)
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.shortest_paths import Topology
 from atoll_core.lab.twin import TwinSettings

@@ -12,12 +12,11 @@ from atoll_core.described import stated
 from atoll_core.lab.box_kind import EXTERNAL, LINK, PROGRAM, ROUTER, BoxKind, Forwarding
 from atoll_core.lab.coder import CODER
 from atoll_core.lab.pep import PEP
+from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.twin import TwinSettings
 from atoll_core.metrics.metrics_schema import Measurement
 from atoll_core.plan.plan import Privilege
 from atoll_core.units import Duration, Rate, Size
-from atoll_core.lab.port_ref import PortRef
-
 
 MTU = 1500
 """The MTU of cables that declare none: Ethernet's (RFC 894)."""

@@ -12,8 +12,8 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.verdict.findings import FindingCode
 from atoll_core.codec import to_json
 from atoll_core.lab.network import ChainBox, Interface
-from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.pep import PEP
+from atoll_core.lab.port_ref import PortRef
 from atoll_hosts.binary import find_binary
 from tests.support.synthetic_run import simulate
 

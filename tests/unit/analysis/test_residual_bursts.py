@@ -14,8 +14,8 @@ from atoll_core.codec import to_json
 from atoll_core.lab.box_kind import ROUTER, BoxKind
 from atoll_core.lab.coder import CODER
 from atoll_core.lab.network import ChainBox, Interface
-from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.pep import PEP
+from atoll_core.lab.port_ref import PortRef
 from atoll_dashboards.report.key_figures import key_figures
 from atoll_hosts.binary import find_binary
 from tests.support.synthetic_run import simulate

@@ -24,7 +24,18 @@ from atoll_core.errors import LabError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.lab.box_kind import LINK, ROUTER, BoxKind
-from atoll_core.lab.network import ChainBox, DelayBox, HostRole, Interface, LatencyClass, Network, PortPair, Switch, Tap, Trunk
+from atoll_core.lab.network import (
+    ChainBox,
+    DelayBox,
+    HostRole,
+    Interface,
+    LatencyClass,
+    Network,
+    PortPair,
+    Switch,
+    Tap,
+    Trunk,
+)
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.plan import Plan
 from atoll_core.plan.tag_layout import UNTAGGED
