@@ -169,8 +169,9 @@ class LabDaemon:
 
     # Work
 
-    async def bring_up(self, lab: Lab, network: Network, runtime: Runtime | None) -> JsonObject:
+    async def bring_up(self, lab: Lab, runtime: Runtime | None) -> JsonObject:
         """Bring a lab up unless it is up already, which the answer says."""
+        network = lab.network
         if self._up is not None:
             self.require_same_lab(network)
             self.require_runtime(runtime)

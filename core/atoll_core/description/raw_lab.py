@@ -409,9 +409,3 @@ class RawLab(Raw):
     taps: dict[Key, RawTap] = Field(
         default={}, description="Taps by name.", examples=["{tap-w: {host: cap-w, port: sw-c/21}}"]
     )
-
-    @classmethod
-    def placeholders(cls) -> dict[str, Any]:
-        """An empty lab."""
-        networks = {"world": "10.10.0.0/16", "island": "10.20.0.0/16"}
-        return {"name": "lab", "networks": networks, "switches": {}, "hosts": {}}
