@@ -49,6 +49,7 @@ def test_the_base_scenarios_are_the_laboratorys() -> None:
     scenarios = {}
     for each in study.configurations:
         experiment, way = each.experiment, each.experiment.link("sat").to_island
+        assert experiment.transfer
         assert len(experiment.latency) == 24, "22 servers, the special server and the whistle host"
         scenarios[each.label] = (
             way.rate.bit_s // 10**6,
