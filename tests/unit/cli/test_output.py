@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from atoll_analysis.run_directory.atomic_files import replace_text
-from atoll_cli.terminal.output import with_write_errors, refuse_overwriting, write_file
+from atoll_cli.terminal.output import refuse_overwriting, with_write_errors, write_file
 from atoll_core.errors import RunError, UsageError
 from tests.support.forked_commands import atoll
 from tests.support.synthetic_run import begin, experiment, network
