@@ -21,6 +21,7 @@ from atoll_testbed.testbed_diff import TestbedChange
 
 _ANSWER_TIMEOUT_S = 10.0
 _LOOK_EVERY_S = 0.05
+_GRACE_S = 1.0  # from SIGTERM to SIGKILL; settings of tc are undone in it
 _STOP_TIMEOUT_S = 5.0  # for a program that has been asked to end
 _START_S = 1.0  # a program that ends within this time has not started; an interpreter finds a syntax error much earlier
 
@@ -201,14 +202,21 @@ class Services:
                 begun.append(running.spec.host)
         return tuple(begun)
 
-    async def stop(self) -> None:
-        """Stop all services; errors are ignored."""
+    async def stop(self) -> tuple[str, ...]:
+        """Stop all services; returns a line for each of ours that did not end as it should."""
         for watcher in self._watchers:
             watcher.cancel()
         for name, running in list(self._running.items()):
             with contextlib.suppress(LabError):
-                await (self._end(name) if running.spec.stop else running.job.stop(1.0))
+                await (self._end(name) if running.spec.stop else running.job.stop(_GRACE_S))
+        bad: list[str] = []
+        for name, running in self._running.items():
+            with contextlib.suppress(LabError):
+                ended = await running.job.wait()
+                if _is_ours(running.spec) and (ended.code or ended.signal == "KILL"):
+                    bad.append(f"{running.spec.host}: {name} did not end as it should: {running.job.exit_text()}")
         self._running.clear()
+        return tuple(bad)
 
     async def _start(self, name: str, spec: JobSpec) -> Job:
         ours = _is_ours(spec)
@@ -242,7 +250,7 @@ class Services:
                     await asyncio.gather(asked.wait(), job.wait())
             await asked.stop(0)
         running_until_now = job.exit is None
-        await job.stop(1.0)
+        await job.stop(_GRACE_S)
         if (await job.wait()).code and running_until_now and _is_ours(spec):
             self._events.publish(Note(f"{name} did not end as it should: {job.exit_text()}"))
 

@@ -211,3 +211,17 @@ async def test_a_link_that_refuses_settings_begins_again_and_a_note_says_so(lab:
     assert len(machines.started) == 2
     (note,) = notes
     assert note.message == "link-sat begins again, and loses packets and connections in it: link-sat: not understood"
+
+
+@skipping_waits
+async def test_programs_that_do_not_end_as_they_should_are_named_when_the_lab_goes_down(lab: Lab) -> None:
+    """A link on tc fails when it cannot undo its settings."""
+    machines, boxes, _ = lab()
+    await boxes.add(plan(SAT, RELAY))
+    assert await boxes.stop() == ()
+    await boxes.add(plan(SAT, RELAY))
+    machines.jobs["link-sat"].on_output_line("stderr", "settings are not undone: qdisc netem (busy)")
+    machines.jobs["link-sat"].on_exit(Exit(1, None))
+    assert await boxes.stop() == (
+        "sat: link-sat did not end as it should: settings are not undone: qdisc netem (busy) (exit status 1)",
+    )
