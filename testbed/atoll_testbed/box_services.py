@@ -28,7 +28,7 @@ _START_S = 1.0  # a program that ends within this time has not started; an inter
 
 @dataclass(slots=True)
 class _Running:
-    """A program that runs. ``limits``: those that it was started with. ``moved_on``: it is no longer as it began."""
+    """A program that runs. ``limits``: those that it has now. ``moved_on``: it is no longer as it began."""
 
     spec: JobSpec
     job: Job
@@ -114,7 +114,11 @@ class Services:
     async def _changed(self, name: str, running: _Running, spec: JobSpec) -> bool:
         """Give a program other settings while it runs; returns whether it has taken them."""
         try:
-            for request in running_changes(running.spec, spec, running.limits, moved_on=running.moved_on):
+            requests = running_changes(running.spec, spec, moved_on=running.moved_on)
+            if (spec.limits.data_bytes or 0) > (running.limits.data_bytes or 0):
+                await running.job.raise_memory(spec.limits.data_bytes or 0)
+                running.limits = spec.limits
+            for request in requests:
                 await self._ask(name, running.job, request)
         except PlanError:
             return False
@@ -299,7 +303,7 @@ def _change(running: _Running, spec: JobSpec, *, restart_traces: bool, idle: boo
     if restart_traces:
         return f"its program begins again, with other settings; {lost}"
     try:
-        requests = running_changes(running.spec, spec, running.limits, moved_on=running.moved_on)
+        requests = running_changes(running.spec, spec, moved_on=running.moved_on)
     except PlanError as error:
         return f"its program begins again, as it does not take other settings ({error}) while it runs; {lost}"
     return "its program takes the other settings while it runs" if requests else ""
