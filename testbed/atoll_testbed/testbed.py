@@ -139,11 +139,16 @@ class Testbed:
             watcher.cancel()
         if self._swap is not None:
             await self._swap.leave()
-        bad = await self._services.stop()
+        left = await self._services.stop()
+        if self.platform.name == HARDWARE:
+            try:
+                await self._machines.reconcile(None)
+            except LabError as error:
+                left += (str(error),)
         with contextlib.suppress(LabError):
             await self.controller.close()
         await self.platform.stop()
-        return bad if self.platform.name == HARDWARE else ()
+        return left if self.platform.name == HARDWARE else ()
 
     async def apply(
         self,

@@ -39,8 +39,8 @@ static AUTOGROUP_EVERY: libc::timespec = libc::timespec {
 const AUTOGROUP_TRIES: usize = 5;
 
 /// Set the limits of the child that `command` starts. The niceness also applies to the session's autogroup if the child
-/// leads a session: call this after [`crate::process::configure_child`]. Limits of one number are both hard and soft, but for that of memory;
-/// signals of limits write no core files.
+/// leads a session: call this after [`crate::process::configure_child`]. Limits of one number are both hard and soft, but
+/// for that of memory; signals of limits write no core files.
 ///
 /// A failure in the child (not permitted, no such CPU) is the error of `Command::spawn`.
 pub fn limit_child(command: &mut Command, limits: ChildLimits) {
