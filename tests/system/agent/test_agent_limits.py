@@ -224,7 +224,8 @@ async def test_niceness_that_the_session_could_not_be_given_is_said() -> None:
 @both_kinds
 async def test_a_limit_of_memory_is_raised_while_the_job_runs(kind: list[str]) -> None:
     """A link may become faster. A higher limit stays, and a job without one has none."""
-    script = "import resource\nwhile input(): print(resource.getrlimit(resource.RLIMIT_DATA)[0] // 1000000, flush=True)"
+    shown = "print(resource.getrlimit(resource.RLIMIT_DATA)[0] // 1000000, flush=True)"
+    script = f"import resource\ninput()\nwhile input(): {shown}"
     async with agent_of(kind) as agent:
         for limits, expected in ((JobLimits(data_bytes=400 * MB), [400, 900, 900]), (JobLimits(), [-1, -1, -1])):
             said: asyncio.Queue[str] = asyncio.Queue()
