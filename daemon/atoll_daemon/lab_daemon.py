@@ -109,7 +109,7 @@ class LabDaemon:
         self.end = asyncio.Event()
         """Set to make the daemon take the lab down and end."""
         self._up: _Up | None = None
-        self._down: asyncio.Task[None] | None = None
+        self._down: asyncio.Task[tuple[str, ...]] | None = None
         self._described: DescribedExperiment | None = None
         self._background: set[asyncio.Task[None]] = set()
         self.bus.subscribe(reporting(self.events.record, _report), *_LOGGED)
@@ -281,11 +281,15 @@ class LabDaemon:
             task.cancel()
         await asyncio.gather(*self._background, return_exceptions=True)
         if self._up is not None:
-            await self._take_down(self._up)
-            if not self.for_run and not self._up.testbed.failed.done():
+            testbed = self._up.testbed
+            left = await self._take_down(self._up)
+            if left:
+                sys.stderr.write("".join(f"daemon: {line}\n" for line in left))
+                remember_failure(self.target, testbed.network.name, "; ".join(left), time.time_ns(), left)
+            elif not self.for_run and not testbed.failed.done():
                 forget_failure(self.target)
 
-    def _take_down(self, up: _Up) -> "asyncio.Task[None]":
+    def _take_down(self, up: _Up) -> "asyncio.Task[tuple[str, ...]]":
         """Begin to take the lab down, unless that has begun, in a task that no cancellation of a run reaches."""
         if self._down is None:
             self.events.add("lab", lab=up.testbed.network.name, state="down")

@@ -8,6 +8,7 @@ removes or replaces it; one that is killed cannot.
 import contextlib
 import json
 import os
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
@@ -16,11 +17,16 @@ from atoll_daemon.client import state_directory
 from atoll_daemon.socket_lock import socket_name
 
 
-def remember_failure(target: LabTarget, lab: str, reason: str, t_ns: int | None) -> None:
-    """Write the failure that `atoll status` shows after the daemon has ended. ``t_ns``: CLOCK_REALTIME, if known."""
+def remember_failure(target: LabTarget, lab: str, reason: str, t_ns: int | None, left: Sequence[str] = ()) -> None:
+    """Write the failure that `atoll status` shows after the daemon has ended. ``t_ns``: CLOCK_REALTIME, if known.
+
+    ``left``: lines about settings that real machines may still have, for `atoll down`.
+    """
     with contextlib.suppress(OSError):  # it is also in the log and in the events
         _file(target).parent.mkdir(parents=True, exist_ok=True)
-        _file(target).write_text(json.dumps({"lab": lab, "reason": reason, "t_ns": t_ns}), encoding="utf-8")
+        _file(target).write_text(
+            json.dumps({"lab": lab, "reason": reason, "t_ns": t_ns, "left": left}), encoding="utf-8"
+        )
 
 
 def expect_kill(target: LabTarget, lab: str) -> None:
@@ -29,7 +35,7 @@ def expect_kill(target: LabTarget, lab: str) -> None:
 
 
 def last_failure(target: LabTarget) -> dict[str, Any] | None:
-    """The lab, reason and time of the last failure, if there is one. Only valid while no lab is up."""
+    """The lab, reason, time and rest (``left``) of the last failure, if any. Only valid while no lab is up."""
     try:
         return json.loads(_file(target).read_text(encoding="utf-8"))
     except (OSError, ValueError):

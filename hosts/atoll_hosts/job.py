@@ -100,6 +100,10 @@ class Job:
         """Send one JSON line to the job's standard input."""
         await self._request("input", job=self.name, text=json.dumps(message, separators=(",", ":")) + "\n")
 
+    async def raise_memory(self, data_bytes: int) -> None:
+        """Raise the memory that its process may write to. A higher limit stays, and none."""
+        await self._request("limit", job=self.name, data_bytes=data_bytes)
+
     def exit_text(self) -> str:
         """The reason for its end: the last lines that it printed for people, and its exit status."""
         said = "; ".join(line.strip() for line in self._words if line.strip())

@@ -21,13 +21,14 @@ from atoll_testbed.testbed_diff import TestbedChange
 
 _ANSWER_TIMEOUT_S = 10.0
 _LOOK_EVERY_S = 0.05
+_GRACE_S = 1.0  # from SIGTERM to SIGKILL; settings of tc are undone in it
 _STOP_TIMEOUT_S = 5.0  # for a program that has been asked to end
 _START_S = 1.0  # a program that ends within this time has not started; an interpreter finds a syntax error much earlier
 
 
 @dataclass(slots=True)
 class _Running:
-    """A program that runs. ``limits``: those that it was started with. ``moved_on``: it is no longer as it began."""
+    """A program that runs. ``limits``: those that it has now. ``moved_on``: it is no longer as it began."""
 
     spec: JobSpec
     job: Job
@@ -113,7 +114,11 @@ class Services:
     async def _changed(self, name: str, running: _Running, spec: JobSpec) -> bool:
         """Give a program other settings while it runs; returns whether it has taken them."""
         try:
-            for request in running_changes(running.spec, spec, running.limits, moved_on=running.moved_on):
+            requests = running_changes(running.spec, spec, moved_on=running.moved_on)
+            if (spec.limits.data_bytes or 0) > (running.limits.data_bytes or 0):
+                await running.job.raise_memory(spec.limits.data_bytes or 0)
+                running.limits = spec.limits
+            for request in requests:
                 await self._ask(name, running.job, request)
         except PlanError:
             return False
@@ -201,14 +206,21 @@ class Services:
                 begun.append(running.spec.host)
         return tuple(begun)
 
-    async def stop(self) -> None:
-        """Stop all services; errors are ignored."""
+    async def stop(self) -> tuple[str, ...]:
+        """Stop all services; returns a line for each of ours that did not end as it should."""
         for watcher in self._watchers:
             watcher.cancel()
         for name, running in list(self._running.items()):
             with contextlib.suppress(LabError):
-                await (self._end(name) if running.spec.stop else running.job.stop(1.0))
+                await (self._end(name) if running.spec.stop else running.job.stop(_GRACE_S))
+        bad: list[str] = []
+        for name, running in self._running.items():
+            with contextlib.suppress(LabError):
+                ended = await running.job.wait()
+                if _is_ours(running.spec) and (ended.code or ended.signal == "KILL"):
+                    bad.append(f"{running.spec.host}: {name} did not end as it should: {running.job.exit_text()}")
         self._running.clear()
+        return tuple(bad)
 
     async def _start(self, name: str, spec: JobSpec) -> Job:
         ours = _is_ours(spec)
@@ -242,7 +254,7 @@ class Services:
                     await asyncio.gather(asked.wait(), job.wait())
             await asked.stop(0)
         running_until_now = job.exit is None
-        await job.stop(1.0)
+        await job.stop(_GRACE_S)
         if (await job.wait()).code and running_until_now and _is_ours(spec):
             self._events.publish(Note(f"{name} did not end as it should: {job.exit_text()}"))
 
@@ -291,7 +303,7 @@ def _change(running: _Running, spec: JobSpec, *, restart_traces: bool, idle: boo
     if restart_traces:
         return f"its program begins again, with other settings; {lost}"
     try:
-        requests = running_changes(running.spec, spec, running.limits, moved_on=running.moved_on)
+        requests = running_changes(running.spec, spec, moved_on=running.moved_on)
     except PlanError as error:
         return f"its program begins again, as it does not take other settings ({error}) while it runs; {lost}"
     return "its program takes the other settings while it runs" if requests else ""

@@ -7,6 +7,7 @@ from collections.abc import Collection, Mapping
 from dataclasses import replace
 
 from atoll_controller.planner.host_config import with_least_mtus
+from atoll_core.errors import LabError
 from atoll_core.plan.plan import FilterVerdict, HostSettings, PacketRule, Packets, Plan
 from atoll_testbed.box_services import Services
 from atoll_testbed.platforms.base import Platform
@@ -61,7 +62,9 @@ class MachineReconciler:
         if described.kind.admission:
             await self._services.admit(box, on=on)
             return
-        settings = self._settings[box]
+        settings = self._settings.get(box)
+        if settings is None or settings == _UNDONE_IN_PART:
+            raise LabError(f"{box}: its settings are unknown after a failure; set them again by `atoll apply`")
         drop = PacketRule(tuple(each.name for each in settings.interfaces), Packets.SYN, verdict=FilterVerdict.DROP)
         rules = settings.packet_rules if on else (drop, *settings.packet_rules)
         await self._platform.machine(box).set(replace(settings, packet_rules=rules))

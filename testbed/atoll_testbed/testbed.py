@@ -31,6 +31,7 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend, JobSpec, Phase, Plan
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.plan.tc_settings import TIMER_SLACK
+from atoll_core.platforms import HARDWARE
 from atoll_core.units import Duration
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_hosts.job import Job
@@ -128,17 +129,26 @@ class Testbed:
         """The controller process; a new one after it has died."""
         return self._switches.controller
 
-    async def stop(self) -> None:
-        """Take the lab down; returns when every process and namespace is gone."""
+    async def stop(self) -> tuple[str, ...]:
+        """Take the lab down; returns when every process and namespace is gone.
+
+        Returns a line for each setting that real machines may still have.
+        """
         self._stopping = True
         for watcher in self._watchers:
             watcher.cancel()
         if self._swap is not None:
             await self._swap.leave()
-        await self._services.stop()
+        left = await self._services.stop()
+        if self.platform.name == HARDWARE:
+            try:
+                await self._machines.reconcile(None)
+            except LabError as error:
+                left += (str(error),)
         with contextlib.suppress(LabError):
             await self.controller.close()
         await self.platform.stop()
+        return left if self.platform.name == HARDWARE else ()
 
     async def apply(
         self,

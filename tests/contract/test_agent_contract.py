@@ -102,6 +102,7 @@ async def test_client_and_agent_speak_as_the_contract_shows(project: Path, tmp_p
     assert set(sampled) == set(answer[-1]) - {"type"}
     assert [answer[-1]["jobs"]["echo-w1"]["host"], *answer[-1]["hosts"]] == ["w1", "w1"]
     await echo.send({"op": "mark", "id": 1})
+    await echo.raise_memory(2_000_000_000)
     await echo.stop()
     await echo.wait()
     for operation in ("describe", "clock", "claim", "spool", "files", "discard"):

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """docs/contracts.md, "flows and pcap": records as the decoder writes them are records as the analysis reads them."""
 
+import os
 import subprocess
 from ipaddress import IPv4Address, IPv4Network
 from pathlib import Path
@@ -97,6 +98,20 @@ def test_a_capture_cut_in_its_last_frame_is_read_to_there(tmp_path: Path) -> Non
     done = decode(plain, out, ISLAND_SIDE, find_binary())
     assert (done.packets, done.truncated) == (4, True)
     assert len(read_records(out)) == 4
+
+
+def test_a_decoder_that_is_killed_leaves_no_file(tmp_path: Path) -> None:
+    """It waits for the rest of a pipe, in which more has been written than the pipe and the decoder's buffer hold."""
+    whole, pipe, out = tmp_path / "a.pcap", tmp_path / "pipe", tmp_path / "out.bin"
+    wrpcap(str(whole), frames())
+    content = whole.read_bytes()
+    os.mkfifo(pipe)
+    with subprocess.Popen([find_binary(), "pcap", "records", pipe, out]) as decoder, pipe.open("wb") as end:
+        end.write(content + content[24:] * 10_000)
+        end.flush()
+        decoder.kill()
+        decoder.wait()
+    assert sorted(tmp_path.iterdir()) == [whole, pipe]
 
 
 def test_what_is_no_capture_is_refused_on_one_line(tmp_path: Path) -> None:

@@ -90,6 +90,7 @@ class _Columns:
     rtt: int
     target: int | None
     named: bool
+    clear: bool = False  # the header names the column of targets or that of RTTs
 
     def read(self, words: str, cells: list[str]) -> tuple[str, float]:
         """The target, empty if there is none, and the RTT of a line. Raises ValueError with the rest of a message."""
@@ -103,8 +104,8 @@ class _Columns:
             raise ValueError(
                 "is neither a line of ping nor an RTT in milliseconds, alone or after a target and a comma"
             )
-        if re.fullmatch(r"[0-9.]+", target) and target.count(".") < 3:
-            hint = "with a decimal comma write {0}.{1}, or name the target, such as t{0},{1}"
+        if not self.clear and re.fullmatch(r"[0-9.]+", target) and target.count(".") < 3:
+            hint = "with a decimal comma write {0}.{1}, or name the columns in a first line: target,rtt_ms"
             raise ValueError(f"is ambiguous: {hint.format(target, rtt)}")
         if _TIME.fullmatch(target):
             raise ValueError(
@@ -132,9 +133,10 @@ def _columns(words: str, cells: list[str]) -> _Columns:
         )
     if len(cells) == 1:
         return _Columns(1, 0, None, named=True)
+    clear = rtt is not None or target is not None
     if rtt is None:
         rtt = 1 - (target or 0)
-    return _Columns(len(cells), rtt, 1 - rtt if target is None else target, named=True)
+    return _Columns(len(cells), rtt, 1 - rtt if target is None else target, named=True, clear=clear)
 
 
 def _cells(words: str) -> list[str]:

@@ -19,6 +19,8 @@ from atoll_core.plural import counted
 
 CHANGE_LATENESS_MS = 250.0
 """A change that late makes runs of one experiment differ by more than their traffic does."""
+WHISTLE_LOSS = 1e-3
+"""With less loss, chance drops the start whistle in less than one run of a thousand: the path was wrong."""
 
 # A window is short of its plan by start-up jitter only, not by a client that was stopped.
 _LEAST_OF_PLANNED = 0.99
@@ -185,10 +187,11 @@ def _captures(summary: Summary) -> Iterator[Finding]:
         if heard["start"]:
             continue
         text = f"capture {name} does not contain the start whistle"
-        lost = summary.get("path_loss") if name == "island" else None
-        if lost:
-            text = f"{text}; a link may have dropped it, as {100 * lost:.3g} % of the packets"
-            yield caveat(FindingCode.WHISTLE_MISSING, text)
+        # The loss on the pings' path has blockages, too.
+        loss = max(summary.get("path_loss") or 0.0, summary.get("ping_path_loss") or 0.0)
+        if name == "island" and loss:
+            text += f", and the links lost {100 * loss:.3g} % of the packets, bound {100 * WHISTLE_LOSS:g} %"
+            yield Finding(FindingCode.WHISTLE_MISSING, text, grave=loss < WHISTLE_LOSS)
         else:
             yield grave(FindingCode.WHISTLE_MISSING, text)
     # The end whistle may be dropped by a full queue; before the link it must be there.

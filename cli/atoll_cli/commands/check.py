@@ -41,6 +41,7 @@ def check(
     Raises PlanError for a setting that cannot be read, UsageError for settings without an experiment.
     """
     from atoll_controller.planner.description_warnings import description_warnings
+    from atoll_controller.planner.job_plan import short_ping_intervals
     from atoll_core.description.loader import is_study, load_any
     from atoll_core.description.yaml_document import (  # pydantic and ruamel.yaml take 0.1 s: --help does without
         label,
@@ -69,6 +70,7 @@ def check(
             mistakes |= dict.fromkeys(error.mistakes)
         else:
             mistakes |= dict.fromkeys(too_long(network, experiment))
+            mistakes |= dict.fromkeys(short_ping_intervals(network, experiment) if experiment else ())
             right[label(path)], lab_of[label(path)] = summary(network, experiment), network.file
             if inventory is None:
                 mistakes |= dict.fromkeys(missing_programs(network, experiment))

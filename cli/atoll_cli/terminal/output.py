@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 IMAGE_ENDINGS = (".png", ".svg", ".pdf")
 
-_PARTS = frozenset(
+_RUN_PARTS = frozenset(
     [
         "manifest.json",
         "files.json",
@@ -31,15 +31,10 @@ _PARTS = frozenset(
         "summary.json",
         "report.html",
         "attempt.json",
-        "study.json",
-        "points",
-        "working",
-        "lock",
-        "runs.csv",
-        "runs.parquet",
-        "figures.csv",
-        "figures.parquet",
     ]
+)
+_STUDY_PARTS = frozenset(
+    ["study.json", "points", "working", "lock", "runs.csv", "runs.parquet", "figures.csv", "figures.parquet"]
 )
 """Files and folders of runs and studies (docs/contracts.md)."""
 
@@ -75,7 +70,7 @@ def _is_part(path: Path, of: Path) -> bool:
     """Whether a file is another one, or part of a run or study."""
     if of.is_dir():
         first = os.path.relpath(os.path.realpath(path), os.path.realpath(of)).partition(os.sep)[0]
-        return first in _PARTS
+        return first in (_STUDY_PARTS if (of / "study.json").exists() else _RUN_PARTS)
     if path.exists() and of.exists():
         return path.is_file() and path.samefile(of)
     return os.path.realpath(path) == os.path.realpath(of)

@@ -55,11 +55,6 @@ def of_link(link: Link) -> JobLimits:
     return _of_content(content, "rate", "delay", "jitter", "queue")
 
 
-def is_enough(limits: JobLimits, wanted: JobLimits) -> bool:
-    """Whether a program may go on under limits although others are wanted: a half of the memory is spare."""
-    return (wanted.data_bytes or 0) - (limits.data_bytes or 0) <= _MEMORY_BYTES // 2
-
-
 def of_delay(box: DelayBox) -> JobLimits:
     """For a delay box: what its cables may carry during its longest delay."""
     longest_ns = max((known.rtt.ns // 2 + known.jitter.ns for known in box.classes), default=0)

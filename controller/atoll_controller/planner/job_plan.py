@@ -23,7 +23,15 @@ from atoll_controller.planner.traffic_jobs import (
     specials,
     udp_jobs,
 )
-from atoll_core.experiment.experiment import USUAL_LIMITS, CaptureSettings, Experiment, Link, Transfer
+from atoll_core.errors import Diagnostic, PlanError
+from atoll_core.experiment.experiment import (
+    USUAL_LIMITS,
+    CaptureSettings,
+    Experiment,
+    Link,
+    LinkDirection,
+    Transfer,
+)
 from atoll_core.experiment.residence import longest_residence_ns, longest_terrestrial_ns
 from atoll_core.lab.network import ChainBox, DelayBox, Host, HostRole, LatencyClass, Network, Program
 from atoll_core.plan.plan import Backend, CapturePoint, JobSpec, Phase
@@ -33,6 +41,7 @@ from atoll_core.units import Duration
 # ICMP identifiers distinguish the series in a capture.
 _PING_IDENTIFIER = 0xA701
 _PINGS_OPEN = 2**15 - 1  # that may await their reply: their sequence numbers have 16 bits (RFC 792)
+_US = 1_000
 _WHISTLE_IDENTIFIERS = {"start": 0xA702, "end": 0xA703}
 
 
@@ -301,7 +310,11 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     if ends is None:
         return ()
     world, island = ends
+    mistakes = [str(mistake) for mistake in short_ping_intervals(network, experiment)]
+    if mistakes:
+        raise PlanError("\n".join(mistakes))
     interval_ns = experiment.ping.interval.ns
+    longest_ns = _rtt_without_queues_ns(network, experiment, world) + _full_queues_ns(experiment)
     series = ping_job(
         "ping",
         world,
@@ -311,18 +324,40 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         payload="atoll ping",
         count=1 - (-experiment.duration.ns // interval_ns),  # to the end of the measurement; then it waits for replies
         interval_ns=interval_ns,
-        timeout_ns=min(
-            max(PING_TIMEOUT_NS, _longest_rtt_ns(network, experiment, world) + PING_SPARE_NS),
-            _PINGS_OPEN * interval_ns,
-        ),
+        timeout_ns=min(max(PING_TIMEOUT_NS, longest_ns + PING_SPARE_NS), _PINGS_OPEN * interval_ns),
     )
     return (series,)
 
 
-def _longest_rtt_ns(network: Network, experiment: Experiment, world: Host) -> int:
-    """Of a path from a world host through every link, with all queues full, and through boxes that hold packets."""
+def short_ping_intervals(network: Network, experiment: Experiment) -> Iterator[Diagnostic]:
+    """An interval of the ping series with which sequence numbers repeat before replies can arrive."""
+    ends, interval = specials(network), experiment.ping.interval
+    if ends is None:
+        return
+    rtt = Duration(_rtt_without_queues_ns(network, experiment, ends[0]))
+    needed_ns = rtt.ns + PING_SPARE_NS
+    if needed_ns > _PINGS_OPEN * interval.ns:
+        least = Duration(-(-needed_ns // (_PINGS_OPEN * _US)) * _US)
+        yield Diagnostic(
+            experiment.file,
+            experiment.ping.line,
+            f"ping: interval: {interval} is too short for an RTT of {rtt} without queues, as only {_PINGS_OPEN} pings "
+            f"may await their replies; write at least {least}",
+            ("ping", "interval"),
+        )
+
+
+def _rtt_without_queues_ns(network: Network, experiment: Experiment, world: Host) -> int:
+    """The longest RTT from a world host through every link, and through boxes that hold packets, with empty queues."""
     terrestrial_ns = longest_terrestrial_ns(network, experiment, world.name)
-    ways = [way for link in experiment.links_over_time for way in (link.to_island, link.to_world)]
     held_ns = 2 * longest_residence_ns(network, experiment)
-    links_ns = sum(way.delays[1].ns + way.full_queue.ns + (way.jitter.reach.ns if way.jitter else 0) for way in ways)
-    return terrestrial_ns + held_ns + links_ns
+    ways = _ways(experiment)
+    return terrestrial_ns + held_ns + sum(way.delays[1].ns + (way.jitter.reach.ns if way.jitter else 0) for way in ways)
+
+
+def _full_queues_ns(experiment: Experiment) -> int:
+    return sum(way.full_queue.ns for way in _ways(experiment))
+
+
+def _ways(experiment: Experiment) -> list[LinkDirection]:
+    return [way for link in experiment.links_over_time for way in (link.to_island, link.to_world)]

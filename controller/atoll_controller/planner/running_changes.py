@@ -7,13 +7,12 @@ from typing import Any
 
 from atoll_controller.planner.box_config import box_uses
 from atoll_controller.planner.host_config import host_settings
-from atoll_controller.planner.job_limits import is_enough
 from atoll_controller.planner.link_config import direction_config
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import DIRECTIONS, Experiment, SteeringVersion
 from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network
-from atoll_core.plan.plan import UNLIMITED, Backend, HostSettings, JobLimits, JobSpec
+from atoll_core.plan.plan import UNLIMITED, Backend, HostSettings, JobSpec
 from atoll_core.plan.tc_settings import USE_ENGINE, link_settings
 from atoll_core.units import Duration
 
@@ -63,17 +62,15 @@ def link_requests(
                 yield from (LinkRequest(link.box, request) for request in _direction_requests(way, one, other))
 
 
-def running_changes(was: JobSpec, now: JobSpec, limits: JobLimits, *, moved_on: bool = False) -> list[Request]:
-    """The requests that give a program the configuration of ``now`` while it runs.
+def running_changes(was: JobSpec, now: JobSpec, *, moved_on: bool = False) -> list[Request]:
+    """The requests that give a program the configuration of ``now`` while it runs; its limits are raised before.
 
-    ``limits``: those that it was started with. ``moved_on``: it has other settings than those of ``was``, which other
-    requests have changed. Raises PlanError with what the program cannot take while it runs.
+    ``moved_on``: it has other settings than those of ``was``, which other requests have changed. Raises PlanError with
+    what the program cannot take while it runs.
     """
     unlike = replace(was, config=None, limits=UNLIMITED) != replace(now, config=None, limits=UNLIMITED)
     if unlike or was.config is None or now.config is None:
         raise PlanError("another program")
-    if not is_enough(limits, now.limits):
-        raise PlanError("a larger limit of memory")
     one, other, subcommand = was.config, now.config, now.argv[-1]
     kinds = {kind.subcommand: kind.settable for kind in BoxKind.known.values()}
     changed = differing(one, other, {**kinds, **_SETTABLE}.get(subcommand, ()))

@@ -60,7 +60,7 @@ def _overridden(
         place = place[skipped:]
         if place[0] in declared:
             _require_entry(tree, place, setting)
-        _put(tree, place, value, setting, model)
+        place = _put(tree, place, value, setting, model)
         for below in [known for known in lines if known[: len(place)] == place]:
             del lines[below]
         lines[place] = 0
@@ -105,18 +105,35 @@ def _require_entry(tree: dict[str, Any], place: Place, setting: str) -> None:
     raise PlanError(msg)
 
 
-def _put(tree: dict[str, Any], place: Place, value: Any, setting: str, described: type[Raw]) -> None:
-    at = tree
-    for length, key in enumerate(map(str, place[:-1]), start=1):
+def _put(tree: dict[str, Any], place: Place, value: Any, setting: str, described: type[Raw]) -> Place:
+    """Set a value; returns its place, in which entries of lists are numbers."""
+    at: dict[str, Any] | list[Any] = tree
+    for length, word in enumerate(map(str, place[:-1]), start=1):
+        key = _key(at, word, setting)
+        place = (*place[: length - 1], key, *place[length:])
         model = model_at(described, place[:length])
-        if at.get(key) is None:
-            at[key] = {}
+        within = at.get(key) if isinstance(at, dict) else at[key]
+        if within is None:
+            within = {}
         elif model is not None:
-            at[key] = model.expanded(at[key])
-        within: object = at[key]
-        if not isinstance(within, dict):
+            within = model.expanded(within)
+        if not isinstance(within, dict | list):
             around = ".".join(map(str, _place(setting)[: length - len(place)]))
             msg = f"--set {shown(setting)}: {around} is {shown(within)} and has no keys; set {around} as a whole"
             raise PlanError(msg)
-        at = cast("dict[str, Any]", within)
-    at[str(place[-1])] = value
+        at[key] = within
+        at = cast("dict[str, Any] | list[Any]", within)
+    key = _key(at, str(place[-1]), setting)
+    at[key] = value
+    return (*place[:-1], key)
+
+
+def _key(at: dict[str, Any] | list[Any], word: str, setting: str) -> Any:
+    """The key of a mapping, or the index of an entry of a list. Raises PlanError if the list has no such entry."""
+    if isinstance(at, dict):
+        return word
+    if word.isdecimal() and int(word) < len(at):
+        return int(word)
+    numbers = f"its entries are 0 to {len(at) - 1}" if at else "it has no entries"
+    msg = f"--set {shown(setting)}: there is no entry {shown(word)} in this list; {numbers}"
+    raise PlanError(msg)

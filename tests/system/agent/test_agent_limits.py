@@ -221,6 +221,27 @@ async def test_niceness_that_the_session_could_not_be_given_is_said() -> None:
     }
 
 
+@both_kinds
+async def test_a_limit_of_memory_is_raised_while_the_job_runs(kind: list[str]) -> None:
+    """A link may become faster. A higher limit stays, and a job without one has none."""
+    shown = "print(resource.getrlimit(resource.RLIMIT_DATA)[0] // 1000000, flush=True)"
+    script = f"import resource\ninput()\nwhile input(): {shown}"
+    async with agent_of(kind) as agent:
+        for limits, expected in ((JobLimits(data_bytes=400 * MB), [400, 900, 900]), (JobLimits(), [-1, -1, -1])):
+            said: asyncio.Queue[str] = asyncio.Queue()
+            argv = [sys.executable, "-c", script]
+            job = await agent.start_job("link", argv, config={}, on_output=said.put_nowait, limits=limits)
+            found: list[int] = []
+            for raised in (None, 900 * MB, 500 * MB):
+                if raised:
+                    await job.raise_memory(raised)
+                await job.send({})
+                found.append(int(await said.get()))
+            assert found == expected
+            await job.stop(0)
+            await job.wait()
+
+
 async def test_bounds_that_end_nothing_hold_as_well() -> None:
     """Descriptors, niceness and CPUs, of the job and of what it starts; none of the agent's own are touched.
 

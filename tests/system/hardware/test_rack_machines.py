@@ -142,6 +142,23 @@ def test_a_cable_that_is_out_is_named_and_one_that_is_slow_is_waited_for(rack: R
     assert rack.states() == before
 
 
+def test_settings_that_are_not_undone_are_named_by_down(rack: Rack) -> None:
+    """The next agent on that machine undoes them."""
+    before = rack.states()
+    assert rack.run(ATOLL, "up", EXPERIMENT, "--inventory", rack.inventory).returncode == 0
+    tool = rack.on("w1", "sh", "-c", "realpath $(command -v ip)").stdout.strip()
+    rack.on("w1", "mount", "--bind", "/bin/false", tool)
+    try:
+        down = rack.run(ATOLL, "down", "--inventory", rack.inventory)
+    finally:
+        rack.on("w1", "umount", tool)
+    assert down.returncode == 1
+    assert down.stderr.startswith("the lab is down, but not everything is undone:\nw1: ")
+    assert rack.run(ATOLL, "up", EXPERIMENT, "--inventory", rack.inventory).returncode == 0
+    assert rack.run(ATOLL, "down", "--inventory", rack.inventory).returncode == 0
+    assert rack.states() == before
+
+
 def test_a_management_network_inside_the_experiments_is_refused(rack: Rack) -> None:
     """Routes to the experiment network would cut the machines off."""
     lab = rack.directory / "over.yaml"

@@ -75,6 +75,9 @@ def test_lists_of_rtts_are_read(text: str) -> None:
         ("ziel;rtt_ms\na;23,1\na;25,1\nb;7\n", (7.0, 24.1)),  # a spreadsheet of a locale with decimal commas
         ("time,host,rtt_ms\n10:00,a,1\n11:00,a,2\n10:00,b,9\n", (1.5, 9.0)),
         ("rtt_ms,target\n1,a\n2,a\n9,b\n", (1.5, 9.0)),
+        ("target,rtt_ms\n23,1\n23,2\n7.5,9\n", (1.5, 9.0)),  # numbers are names where the header says so
+        ("vlan,rtt_ms\n23,1\n23,2\n", (1.5,)),
+        ("time,ip,rtt_ms\n1700000000.5,4,2\n", (2.0,)),
         ("# of today\n\ntime,server,rtt,ttl\n10:00,a,1,64\n", (1.0,)),
     ],
 )
@@ -86,7 +89,11 @@ def test_columns_are_those_that_the_header_names(text: str, ms: tuple[float, ...
 @pytest.mark.parametrize(
     ("text", "mistake"),
     [
-        ("23,1\n", ":1: '23,1' is ambiguous: with a decimal comma write 23.1, or name the target, such as t23,1"),
+        (
+            "23,1\n",
+            ":1: '23,1' is ambiguous: with a decimal comma write 23.1, or name the columns in ",
+        ),
+        ("ziel,zeit\n23,1\n", ":2: '23,1' is ambiguous: "),
         ("1,23.1\n", ":1: '1,23.1' is ambiguous: "),
         ("1700000000.5,23.1\n", ":1: '1700000000.5,23.1' is ambiguous: "),
         ("a,20.0,23.1\n", ":1: 'a,20.0,23.1' has 3 columns; name them in a first line, such as time,target,rtt_ms"),

@@ -111,6 +111,15 @@ def test_figures_of_one_are_in_the_singular(project: Path) -> None:
     assert summary(network, one).endswith("; 1 channel, 60 s")
 
 
+def test_a_ping_interval_that_is_too_short_for_the_rtt_is_a_mistake(
+    project: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    far = "links.sat.to_island={rate: 16 Mbit/s, delay: 60 s, queue: 1.5 MB}"
+    assert check([project / "examples/geo.yaml"], as_json=False, settings=(far, "ping.interval=1 ms")) == 2
+    (mistake,) = (line for line in capsys.readouterr().err.splitlines() if "warning" not in line)
+    assert "ping: interval: 1 ms is too short for an RTT of 60.25 s" in mistake
+
+
 def test_what_only_the_engine_can_play_is_named(
     project: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
 ) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 import pytest
 
 from atoll_analysis.run_directory.atomic_files import replace_text
-from atoll_cli.terminal.output import with_write_errors, write_file
+from atoll_cli.terminal.output import refuse_overwriting, with_write_errors, write_file
 from atoll_core.errors import RunError, UsageError
 from tests.support.forked_commands import atoll
 from tests.support.synthetic_run import begin, experiment, network
@@ -112,6 +112,18 @@ def test_a_file_that_the_command_reads_or_writes_already_is_not_overwritten(
     )
     assert (done.returncode, done.stdout, done.stderr) == (2, "", expected)
     assert {path: path.read_bytes() for path in directory.rglob("*") if path.is_file()} == before
+
+
+def test_the_page_of_a_study_may_be_in_its_directory(tmp_path: Path) -> None:
+    """A study has no report.html of its own, a run has one."""
+    (tmp_path / "study.json").write_text("{}")
+    refuse_overwriting({"--out": tmp_path / "report.html"}, [tmp_path])
+    for part in ("study.json", "runs.csv", "points/1/20260102T030405Z-1/report.html"):
+        with pytest.raises(UsageError, match="this command reads or writes that file"):
+            refuse_overwriting({"--out": tmp_path / part}, [tmp_path])
+    (tmp_path / "study.json").unlink()
+    with pytest.raises(UsageError, match="this command reads or writes that file"):
+        refuse_overwriting({"--out": tmp_path / "report.html"}, [tmp_path])
 
 
 def test_a_write_that_fails_leaves_the_file_of_before_and_no_other(tmp_path: Path) -> None:

@@ -16,6 +16,7 @@ from atoll_controller.planner.plan_text import plan_text
 from atoll_controller.planner.planner import make_plan, plan_sha256
 from atoll_core.codec import from_json, to_json
 from atoll_core.description.loader import load_experiment
+from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Chain, Experiment, Jitter, JitterShape, LinkTrace, TraceRow
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.network import Network
@@ -314,6 +315,23 @@ def test_pings_wait_for_the_latency_of_their_host_and_for_long_delays(project: P
     assert delayed["ping"] >= 60 + 2 + 0.5 + 1
     assert delayed["check-ws"] >= 60 + 2 + 0.5 + 1
     assert timeouts_s((("w1", "far"),))["ping"] == 3
+
+
+def test_pings_whose_sequence_numbers_repeat_within_an_rtt_are_refused(project: Path) -> None:
+    """At 1 ms, 32,767 pings may await a reply for 32.767 s; a full queue may still delay some of them longer."""
+
+    def plan(interval: Duration, *settings: str) -> Plan:
+        network, experiment = load_experiment(project / "examples/geo.yaml", settings)
+        return make_plan(network, replace(experiment, ping=replace(experiment.ping, interval=interval)))
+
+    far = "links.sat.to_island={rate: 16 Mbit/s, delay: 60 s, queue: 1.5 MB}"
+    with pytest.raises(PlanError, match=r"^\S+geo\.yaml:\d+: ping: interval: .* RTT of 60\.25 s") as error:
+        plan(Duration(10**6), far)
+    least = Duration.parse(str(error.value).rpartition("write at least ")[2])
+    plan(least, far)
+    with pytest.raises(PlanError):
+        plan(Duration(least.ns - 1000), far)
+    plan(Duration(10**6), "links.sat.to_island={rate: 64 kbit/s, delay: 250 ms, queue: 300 kB}")
 
 
 def test_flows_wait_through_the_longest_pause_of_a_trace(geo: tuple[Network, Experiment]) -> None:

@@ -26,7 +26,7 @@ def jobs_of(project: Path):
 
 
 def requests(was: JobSpec, now: JobSpec, **state: bool) -> list[dict[str, Any]]:
-    return running_changes(was, now, was.limits, **state)
+    return running_changes(was, now, **state)
 
 
 def test_a_link_takes_rate_delay_queue_and_loss_of_a_direction(jobs_of) -> None:
@@ -37,6 +37,12 @@ def test_a_link_takes_rate_delay_queue_and_loss_of_a_direction(jobs_of) -> None:
     link = jobs_of()["link-sat"], now["link-sat"]
     assert requests(*link) == [{"op": "set", "direction": "to_island", **changed, "loss": loss}]
     assert requests(*link[::-1])[0]["loss"] == {"kind": "bernoulli", "probability": 0.0}
+
+
+def test_a_link_takes_a_queue_for_which_it_needs_more_memory(jobs_of) -> None:
+    was, now = jobs_of()["link-sat"], jobs_of("links.sat.to_island.queue=100 MB")["link-sat"]
+    assert (now.limits.data_bytes or 0) - (was.limits.data_bytes or 0) > 500_000_000
+    assert requests(was, now) == [{"op": "set", "direction": "to_island", "queue_bytes": 100_000_000}]
 
 
 def test_a_link_that_was_changed_since_gets_all_its_settings(jobs_of) -> None:
@@ -54,7 +60,6 @@ def test_a_link_that_was_changed_since_gets_all_its_settings(jobs_of) -> None:
          "low_priority, reorder to the world"),
         (["links.sat.counts=ethernet"], "counts"),
         (["limits.stall=9 ms"], "stall_from"),
-        (["links.sat.to_island.queue=100 MB"], "a larger limit of memory"),
     ],
 )  # fmt: skip
 def test_a_link_begins_again_for_other_settings(jobs_of, settings: list[str], what: str) -> None:

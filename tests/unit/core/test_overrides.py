@@ -104,6 +104,30 @@ def test_a_setting_may_lead_through_a_short_form_which_becomes_the_mapping_it_st
     assert link.to_world.aqm == Codel(Duration(5_000_000), Duration(700_000_000))
 
 
+def test_an_entry_of_a_list_is_set_by_its_number(project: Path) -> None:
+    """From 0; a mistake names the setting."""
+    busy = project / "examples/busy-hour.yaml"
+    before, after = (load_experiment(busy, each)[1] for each in ([], ["changes.0.at=1500 ms"]))
+    assert after.versions[1].at == Duration.parse("1500 ms")
+    assert [each.at for each in after.versions[2:]] == [each.at for each in before.versions[2:]]
+    assert load_experiment(project / "examples/geo.yaml", ["chain.1=sat"])[1].chain.hops == ("tap-w", "sat", "tap-i")
+    with pytest.raises(DescriptionError) as error:
+        load_experiment(busy, ["changes.0.at=never"])
+    (mistake,) = error.value.mistakes
+    assert str(mistake).startswith(
+        f"{mistake.file}: --set 'changes.0.at=never': change 1: at: 'never' is not a duration"
+    )
+
+
+@pytest.mark.parametrize("number", ["7", "-1", "first"])
+def test_an_entry_that_a_list_does_not_have_is_refused_with_its_numbers(geo: Path, number: str) -> None:
+    with pytest.raises(PlanError) as refused:
+        load_experiment(geo, [f"chain.{number}=sat"])
+    assert str(refused.value) == (
+        f"--set 'chain.{number}=sat': there is no entry '{number}' in this list; its entries are 0 to 2"
+    )
+
+
 @pytest.mark.parametrize(
     ("setting", "answer"),
     [

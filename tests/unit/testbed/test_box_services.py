@@ -49,6 +49,8 @@ class Machines:
                 answer = {"type": asked["op"], "id": asked.pop("id"), "t_ns": 1, "ok": not self.refuses}
                 job.on_output_line("stdout", json.dumps(answer | {"error": "not understood"}))
                 self.asked.append(asked)
+            elif op == "limit":
+                self.asked.append(about)
             else:
                 job.on_exit(Exit(None, "TERM"))
             return {}
@@ -211,3 +213,35 @@ async def test_a_link_that_refuses_settings_begins_again_and_a_note_says_so(lab:
     assert len(machines.started) == 2
     (note,) = notes
     assert note.message == "link-sat begins again, and loses packets and connections in it: link-sat: not understood"
+
+
+@skipping_waits
+async def test_programs_that_do_not_end_as_they_should_are_named_when_the_lab_goes_down(lab: Lab) -> None:
+    """A link on tc fails when it cannot undo its settings."""
+    machines, boxes, _ = lab()
+    await boxes.add(plan(SAT, RELAY))
+    assert await boxes.stop() == ()
+    await boxes.add(plan(SAT, RELAY))
+    machines.jobs["link-sat"].on_output_line("stderr", "settings are not undone: qdisc netem (busy)")
+    machines.jobs["link-sat"].on_exit(Exit(1, None))
+    assert await boxes.stop() == (
+        "sat: link-sat did not end as it should: settings are not undone: qdisc netem (busy) (exit status 1)",
+    )
+
+
+@skipping_waits
+async def test_the_limit_of_memory_rises_before_a_link_becomes_faster_and_stays(lab: Lab) -> None:
+    def limited(rate: int, data_bytes: int) -> Plan:
+        (job,) = sat(rate_bit_s=rate).jobs
+        return plan(replace(job, limits=JobLimits(data_bytes=data_bytes)))
+
+    machines, boxes, _ = lab()
+    machines.refuses = False
+    await boxes.add(limited(8_000_000, 100))
+    for rate, data_bytes in ((9_000_000, 300), (5_000_000, 200), (9_000_000, 300)):
+        await boxes.reconcile(limited(rate, data_bytes), restart_traces=False)
+    raised, *settings = machines.asked
+    assert raised == {"job": "link-sat", "data_bytes": 300}
+    rates = [each["rate_bit_s"] for each in settings if each["direction"] == "to_island"]
+    assert rates == [9_000_000, 5_000_000, 9_000_000]
+    assert len(machines.started) == 1

@@ -2,7 +2,7 @@
 //! Limits of a child process, set between fork and exec: resource limits, niceness, CPUs, a control group.
 
 use crate::syscall::check;
-use rustix::process::Rlimit;
+use rustix::process::{Resource, Rlimit, getrlimit};
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
@@ -16,7 +16,8 @@ pub struct ChildLimits {
     pub group: Option<File>,
     /// CPU seconds of a single process: `SIGXCPU` then, `SIGKILL` a second later (`RLIMIT_CPU`).
     pub cpu_seconds: Option<u64>,
-    /// Private writable memory of a single process in bytes; requests beyond fail (`RLIMIT_DATA`, Linux 4.7).
+    /// Private writable memory of a single process in bytes; requests beyond fail (`RLIMIT_DATA`, Linux 4.7). Soft, as
+    /// it may be raised later.
     pub data_bytes: Option<u64>,
     /// Open file descriptors of a single process, soft and hard.
     pub open_files: Option<Rlimit>,
@@ -38,8 +39,8 @@ static AUTOGROUP_EVERY: libc::timespec = libc::timespec {
 const AUTOGROUP_TRIES: usize = 5;
 
 /// Set the limits of the child that `command` starts. The niceness also applies to the session's autogroup if the child
-/// leads a session: call this after [`crate::process::configure_child`]. Limits of one number are both hard and soft;
-/// signals of limits write no core files.
+/// leads a session: call this after [`crate::process::configure_child`]. Limits of one number are both hard and soft, but
+/// for that of memory; signals of limits write no core files.
 ///
 /// A failure in the child (not permitted, no such CPU) is the error of `Command::spawn`.
 pub fn limit_child(command: &mut Command, limits: ChildLimits) {
@@ -115,11 +116,11 @@ pub fn autogroup_nice(pid: i32) -> Option<i32> {
 }
 
 #[cfg(target_env = "gnu")]
-type Resource = libc::__rlimit_resource_t;
+type Number = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]
-type Resource = libc::c_int;
+type Number = libc::c_int;
 
-fn limits_of(asked: &ChildLimits) -> [Option<(Resource, libc::rlimit)>; 5] {
+fn limits_of(asked: &ChildLimits) -> [Option<(Number, libc::rlimit)>; 5] {
     let same = |limit: u64| rlimit(limit, limit);
     let of_both = |limit: Rlimit| {
         let number = |limit: Option<u64>| limit.unwrap_or(u64::MAX);
@@ -131,9 +132,11 @@ fn limits_of(asked: &ChildLimits) -> [Option<(Resource, libc::rlimit)>; 5] {
         asked
             .cpu_seconds
             .map(|limit| (libc::RLIMIT_CPU, rlimit(limit, limit.saturating_add(1)))),
-        asked
-            .data_bytes
-            .map(|limit| (libc::RLIMIT_DATA, same(limit))),
+        asked.data_bytes.map(|limit| {
+            let maximum = getrlimit(Resource::Data).maximum;
+            let current = Some(limit.min(maximum.unwrap_or(u64::MAX)));
+            (libc::RLIMIT_DATA, of_both(Rlimit { current, maximum }))
+        }),
         asked
             .open_files
             .map(|limit| (libc::RLIMIT_NOFILE, of_both(limit))),

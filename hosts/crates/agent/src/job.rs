@@ -13,7 +13,7 @@ use crate::orphans::Orphans;
 use crate::protocol::{LINES, StartJob};
 use netio::children::Ended;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Rlimit, Signal, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -157,6 +157,16 @@ impl Job {
             job.end_input();
         }
         Ok(job)
+    }
+
+    /// Raise the limit of memory that its first process may write to; a higher one, or none, stays.
+    pub fn raise_memory(&mut self, bytes: u64) -> Result<(), AgentError> {
+        if self.limits.raise_memory(bytes) {
+            let maximum = getrlimit(Resource::Data).maximum;
+            let current = self.limits.of_process(self.leaf.is_some());
+            rustix::process::prlimit(Some(self.pid), Resource::Data, Rlimit { current, maximum })?;
+        }
+        Ok(())
     }
 
     /// Send a signal to the whole process group. A group that has ended is no error.

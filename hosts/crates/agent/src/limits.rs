@@ -118,8 +118,17 @@ impl Limits {
         self.wall_ns.map(Duration::from_nanos)
     }
 
+    /// Raise `data_bytes`; returns false if a higher one, or none, stays.
+    pub fn raise_memory(&mut self, bytes: u64) -> bool {
+        let raised = self.data_bytes.is_some_and(|limit| limit < bytes);
+        if raised {
+            self.data_bytes = Some(bytes);
+        }
+        raised
+    }
+
     /// The memory that a single process may write to.
-    fn of_process(&self, memory_by_group: bool) -> Option<u64> {
+    pub fn of_process(&self, memory_by_group: bool) -> Option<u64> {
         let alone = self.memory_bytes.filter(|_| !memory_by_group);
         self.data_bytes.into_iter().chain(alone).min()
     }

@@ -74,6 +74,13 @@ pub enum Operation {
         /// UTF-8 text, newline included.
         text: String,
     },
+    /// Raise a job's limit of memory.
+    Limit {
+        /// The job's name.
+        job: String,
+        /// [`Limits::data_bytes`].
+        data_bytes: u64,
+    },
     /// Set a machine up.
     Set {
         /// The machine's name: what `unset` takes back.

@@ -87,6 +87,10 @@ impl Supervisor {
                 .running(&job)
                 .and_then(|job| job.send(text.as_bytes()))
                 .map(|()| Map::new()),
+            Operation::Limit { job, data_bytes } => self
+                .running(&job)
+                .and_then(|job| job.raise_memory(data_bytes))
+                .map(|()| Map::new()),
             Operation::Measure { every_ns, hosts } => self.subscribe(every_ns, hosts),
             Operation::Sample { hosts } => {
                 let sample = Metrics::once(hosts, &self.jobs, &mut self.heat);

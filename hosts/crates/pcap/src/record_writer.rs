@@ -7,10 +7,13 @@ use crate::packet::{self, Packet};
 use crate::reader::Reader;
 use crate::record::Record;
 use crate::senders::{Sender, Senders};
+use rustix::fs::{AtFlags, CWD, Mode, OFlags};
+use rustix::io::Errno;
 use serde::Serialize;
 use std::fs::{self, File};
 use std::io::{self, BufWriter, Write};
 use std::net::Ipv4Addr;
+use std::os::fd::AsRawFd;
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 use std::str::FromStr;
@@ -103,15 +106,46 @@ pub fn write_records(input: &Path, output: &Path, networks: Networks) -> Result<
     }
     let mut part = output.as_os_str().to_owned();
     part.push(format!(".{}.part", std::process::id()));
-    let file = File::create_new(&part).map_err(PcapError::file(&name))?;
-    let outcome = decode(reader, file, &name, networks).and_then(|done| {
-        fs::rename(&part, output).map_err(PcapError::file(&name))?;
+    let part = Path::new(&part);
+    let (file, unnamed) = new_file(part).map_err(PcapError::file(&name))?;
+    let outcome = decode(reader, &file, &name, networks).and_then(|done| {
+        if unnamed {
+            give_name(&file, part).map_err(PcapError::file(&name))?;
+        }
+        fs::rename(part, output).map_err(PcapError::file(&name))?;
         Ok(done)
     });
     if outcome.is_err() {
         fs::remove_file(part).ok();
     }
     outcome
+}
+
+/// A new file in the folder of `part`: without a name, so that nothing of it stays if this process is killed, and true;
+/// `part` itself, and false, where the file system has no files without names.
+fn new_file(part: &Path) -> io::Result<(File, bool)> {
+    let folder = match part.parent() {
+        Some(folder) if !folder.as_os_str().is_empty() => folder,
+        _ => Path::new("."),
+    };
+    let flags = OFlags::TMPFILE | OFlags::WRONLY | OFlags::CLOEXEC;
+    match rustix::fs::open(folder, flags, Mode::from_raw_mode(0o666)) {
+        Ok(file) => Ok((file.into(), true)),
+        Err(Errno::OPNOTSUPP | Errno::ISDIR | Errno::INVAL) => Ok((File::create_new(part)?, false)),
+        Err(error) => Err(error.into()),
+    }
+}
+
+/// Give a file without a name this one, as open(2) says of `O_TMPFILE`.
+fn give_name(file: &File, name: &Path) -> io::Result<()> {
+    let open = format!("/proc/self/fd/{}", file.as_raw_fd());
+    Ok(rustix::fs::linkat(
+        CWD,
+        open,
+        CWD,
+        name,
+        AtFlags::SYMLINK_FOLLOW,
+    )?)
 }
 
 /// Decode the capture `input` and write nothing.
@@ -297,6 +331,20 @@ mod tests {
         )
         .unwrap();
         folder
+    }
+
+    #[test]
+    fn a_file_has_no_name_before_it_is_complete() {
+        let folder = folder("unnamed");
+        let part = folder.join("part");
+        let (mut file, unnamed) = new_file(&part).unwrap();
+        file.write_all(b"whole").unwrap();
+        assert_eq!(part.exists(), !unnamed); // where the file system allows it
+        if unnamed {
+            give_name(&file, &part).unwrap();
+        }
+        assert_eq!(fs::read(&part).unwrap(), b"whole");
+        fs::remove_dir_all(folder).unwrap();
     }
 
     #[test]
