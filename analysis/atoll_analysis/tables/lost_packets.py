@@ -18,12 +18,14 @@ _AT_ONCE = 1 << 17  # packets; those in flight are kept besides
 _ELSEWHERE_NS = 10**9  # how long a packet may be under way in other boxes, switches and stalls
 
 
-def lost_packets(first: pl.LazyFrame, last: pl.LazyFrame, longest_ns: int) -> Iterator[pl.DataFrame]:
+def lost_packets(
+    first: pl.LazyFrame, last: pl.LazyFrame, longest_ns: int, at_once: int = _AT_ONCE
+) -> Iterator[pl.DataFrame]:
     """Return the packets of ``first`` that are not in ``last``: number (in ``first``, from 0), t_ns, ip_bytes.
 
     ``longest_ns``: the longest time from one capture to the other. Packets of which ``last`` cannot say yet whether
     they arrive are left out: none that was sent after them has arrived, and the capture ends. Memory does not grow with
-    the captures.
+    the captures: about ``at_once`` packets are read at a time.
     """
     spans = [
         frame.select(pl.len(), pl.col("t_ns").min().alias("begin"), pl.col("t_ns").max().alias("end"))
@@ -33,7 +35,7 @@ def lost_packets(first: pl.LazyFrame, last: pl.LazyFrame, longest_ns: int) -> It
     if not count or seen_until is None:
         return
     last_ns = min(max(end, seen_until), end + longest_ns)
-    step = 1 + (last_ns - begin) * _AT_ONCE // count
+    step = 1 + (last_ns - begin) * at_once // count
     key = pl.struct(_HEADERS).hash().alias("key")
     waiting = pl.DataFrame(schema={"t_ns": pl.Int64, "ip_bytes": pl.UInt32, "key": pl.UInt64, "number": pl.Int64})
     numbered = 0

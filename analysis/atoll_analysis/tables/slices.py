@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Packets read, and tables written, in slices of bounded size: memory does not grow with the length of a run."""
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -62,6 +62,24 @@ class Parts:
     def table(self) -> pl.LazyFrame:
         """All rows in order; the folder has to stay until they are read."""
         return pl.scan_parquet(self._files, glob=False) if self._files else self._empty
+
+
+def merged(frames: Sequence[pl.LazyFrame], folder: Path, size: int) -> pl.LazyFrame:
+    """The packets of all frames by their instants; of equal ones, those of the first frame first.
+
+    They are sorted about ``size`` at a time, and kept in ``folder``, which has to stay until they are read.
+    """
+    packets = pl.concat(frames)
+    count, first_ns, last_ns = (
+        packets.select(pl.len(), pl.col("t_ns").min().alias("first"), pl.col("t_ns").max().alias("last"))
+        .collect(engine="streaming")
+        .row(0)
+    )
+    parts = Parts(folder, "merged", packets)
+    if count:
+        for each in slices(packets, pl.col("t_ns") - first_ns, 1 + (last_ns - first_ns) * size // count):
+            parts.append(each.packets.sort("t_ns", maintain_order=True))
+    return parts.table()
 
 
 def sink(

@@ -5,7 +5,7 @@ The columns of each are in table_schemas.
 """
 
 import tempfile
-from collections.abc import Callable, Generator, Mapping, Sequence
+from collections.abc import Callable, Generator, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -23,7 +23,7 @@ from atoll_analysis.tables.packet_records import TCP, UDP, Decoded, decode, scan
 from atoll_analysis.tables.probe_filter import is_probe, of_changes
 from atoll_analysis.tables.queue_intervals import full_size_bytes, queue_intervals, standing_window_s
 from atoll_analysis.tables.run_data import RunData, Window
-from atoll_analysis.tables.slices import Parts, sink, slices
+from atoll_analysis.tables.slices import Parts, merged, sink, slices
 from atoll_analysis.tables.table_schemas import TABLES, schema_of
 from atoll_core.experiment.experiment import Chain
 from atoll_core.lab.network import Host, HostRole
@@ -121,23 +121,8 @@ def _arrival(run: RunDir, facts: RunData, decoded: Mapping[str, Decoded]) -> str
         if name is not None
     ]
     with _scratch(run) as scratch:
-        _replace(_merged(frames, scratch), run.tables / f"packets-{ARRIVED}.parquet")
+        _replace(merged(frames, scratch, _PACKETS), run.tables / f"packets-{ARRIVED}.parquet")
     return ARRIVED
-
-
-def _merged(frames: Sequence[pl.LazyFrame], scratch: Path) -> pl.LazyFrame:
-    """The packets of all frames by their instants; of equal ones, those of the first frame first."""
-    packets = pl.concat(frames)
-    count, first_ns, last_ns = (
-        packets.select(pl.len(), pl.col("t_ns").min().alias("first"), pl.col("t_ns").max().alias("last"))
-        .collect(engine="streaming")
-        .row(0)
-    )
-    merged = Parts(scratch, ARRIVED, packets)
-    if count:
-        for each in slices(packets, pl.col("t_ns") - first_ns, 1 + (last_ns - first_ns) * _PACKETS // count):
-            merged.append(each.packets.sort("t_ns", maintain_order=True))
-    return merged.table()
 
 
 def _with_ends(packets: pl.LazyFrame) -> pl.LazyFrame:

@@ -67,7 +67,7 @@ class SweepProgress:
         counts = self._sweep.counts()
         text = f"{counts[State.DONE]} of {counted(self._sweep.taken, 'run')} done"
         text += f", {counts[State.OPTIONAL]} more if needed" if counts[State.OPTIONAL] else ""
-        if self._live:
+        if self._console.is_terminal:
             text += f", {counts[State.RUNNING]} running" if counts[State.RUNNING] else ""
         for state, words in ((State.INVALID, "invalid"), (State.FAILED, "failed")):
             text += f", {counts[state]} {words}" if counts[state] else ""

@@ -105,14 +105,13 @@ async def _to_page(_: web.Request) -> web.StreamResponse:
 
 async def _serve_file(request: web.Request) -> web.StreamResponse:
     name = request.match_info["name"] or _INDEX
-    path = _page_files().get(name)
+    path = _page_files(Path(str(files("atoll_dashboards") / "live_page"))).get(name)
     if path is None:
         raise RequestError(404, f"the page has no file {shown(name)}", exit_code=1)
     return web.Response(body=path.read_bytes(), headers={**_HEADERS, "Content-Type": _TYPES[path.suffix]})
 
 
 @functools.cache
-def _page_files() -> dict[str, Path]:
+def _page_files(folder: Path) -> dict[str, Path]:
     """The page's files by their names below /watch/."""
-    folder = Path(str(files("atoll_dashboards") / "live_page"))
     return {str(path.relative_to(folder)): path for path in folder.rglob("*") if path.suffix in _TYPES}

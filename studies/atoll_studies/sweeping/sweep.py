@@ -86,7 +86,8 @@ class Sweep:
         self.directory = directory
         self.estimates = [_estimated_s(study, number) for number in range(len(study.configurations))]
         self.points = {point.id: PointState(point, self.estimates[point.configuration]) for point in make_points(study)}
-        self._origin: Provenance | None = None
+        self.origin: Provenance | None = None
+        """The provenance of runs that are made here."""
         self._mix = False
         self.on_change: Callable[[PointState], None] = lambda _: None
         """Is called when the state of a point has changed."""
@@ -94,7 +95,7 @@ class Sweep:
     def require_machine(self) -> None:
         """Check that the runs can be made here. Raises MachineError, PlanError, DescriptionError."""
         kernel = require_platform(self.study, self.directory.path)
-        self._origin = provenance(self.study.platform, kernel, self.inventory)
+        self.origin = provenance(self.study.platform, kernel, self.inventory)
 
     def read(self, *, resume: bool, mix: bool) -> None:
         """Read the directory, and find the points that are left. ``resume``: there may be runs. ``mix``: of any origin.
@@ -114,11 +115,11 @@ class Sweep:
             raise UsageError(
                 f"{self.directory.path} has {counted(kept, 'run')}; --resume keeps them and makes the missing runs"
             )
-        others = {attempt.provenance for attempt in there if attempt.usable} - {self._origin}
+        others = {attempt.provenance for attempt in there if attempt.usable} - {self.origin}
         if others and not mix:
             made = "\n".join(f"  {other}" for other in sorted(others, key=str))
             raise UsageError(
-                f"{self.directory.path} has runs made by\n{made}\nand this is {self._origin}; continue with --mix "
+                f"{self.directory.path} has runs made by\n{made}\nand this is {self.origin}; continue with --mix "
                 "(results then say so), or name another directory for a new study"
             )
         for each in self.points.values():
@@ -154,7 +155,7 @@ class Sweep:
         """The state by what is in the directory. Earlier attempts of another provenance are no tries of this one."""
         if each.usable:
             return State.DONE
-        tried = [try_ for try_ in each.attempts if try_.provenance == self._origin or try_ in each.made]
+        tried = [try_ for try_ in each.attempts if try_.provenance == self.origin or try_ in each.made]
         if not out_of_tries(tried, self.study.attempts - each.lost, self.study.platform):
             return State.WAITING
         return State.FAILED if not tried or tried[-1].outcome == FAILED else State.INVALID
@@ -227,7 +228,7 @@ class Sweep:
         """
         self.directory.clear_working()
         points = [each.point for each in self.points.values()]
-        self.directory.write(self.study, points, None if self._mix else self._origin, self.inventory)
+        self.directory.write(self.study, points, None if self._mix else self.origin, self.inventory)
         await compile_stale(module_folders(), lambda _: None)  # once, not in every process
         try:
             pool = self.cluster or Pool(self.directory.path, jobs)

@@ -11,7 +11,7 @@ from enum import StrEnum
 from typing import Any
 
 from atoll_core.experiment.experiment import JitterShape, LinkDirection
-from atoll_testbed.calibration.link_direction import PROBE_PACKET, LinkUnderTest
+from atoll_testbed.calibration.link_direction import LinkUnderTest
 
 _MOST_CORRELATION = 0.5
 _NORMAL_QUARTILES = 1.349  # interquartile range of the normal distribution, in standard deviations
@@ -106,7 +106,7 @@ def delay_row(
     row = row_of(link, "delay", "ms", link.settings.delay.ms)
     if not one_way_ns:
         return replace(row, state=CheckState.OFF, why="no packet arrived")
-    own_ns = link.serialisation_ns(link.counted(PROBE_PACKET)) + others_ns
+    own_ns = link.ping_ns + others_ns
     base = statistics.median(one_way_ns) if link.settings.jitter or link.shake_ns else min(one_way_ns)
     spread = ((link.settings.jitter.amount.ns if link.settings.jitter else 0) + link.shake_ns) / 2
     delay = link.settings.delay.ns

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Calibrate the links of an applied experiment against their configuration: completely, or briefly before a run."""
 
+import math
 from collections.abc import Awaitable, Callable, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,7 +31,7 @@ from atoll_testbed.calibration.calibration_checks import (
     skipped,
     steady_rate,
 )
-from atoll_testbed.calibration.link_direction import PROBE_PACKET, LinkUnderTest
+from atoll_testbed.calibration.link_direction import LinkUnderTest
 from atoll_testbed.calibration.link_flood import Flood, SpecialHosts, flood, idle_rtts, one_way_delays
 from atoll_testbed.testbed import Testbed
 
@@ -92,7 +93,8 @@ async def calibrate(testbed: Testbed, experiment: Experiment, wanted: Sequence[s
     links = links_under_test(testbed.network, experiment)
     testbed.events.publish(Progress("pinging the idle path"))
     delays_ns = sum(link.settings.delay.ns for link in links) + _terrestrial_rtt_ns(links)
-    rtts = await idle_rtts(testbed, max(_IDLE_PING_S, seconds / 2), _PING_INTERVAL_NS, delays_ns)
+    interval_ns = max(_PING_INTERVAL_NS, *(2 * math.ceil(link.ping_ns) for link in links))
+    rtts = await idle_rtts(testbed, max(_IDLE_PING_S, seconds / 2), interval_ns, delays_ns)
     if not rtts:
         msg = "no ping crossed the chain; `atoll run` reports which paths are broken"
         raise RunError(msg)
@@ -143,12 +145,11 @@ async def _flooded_rows(
         return [_explained(byte_row(link, _steady(found, link), size, PRECISE), _note(found, link))]
 
     async def together() -> list[CalibrationFigure]:
-        found = await flood(testbed, [link], seconds, packet_bytes=link.mtu, ping_interval_ns=_PING_INTERVAL_NS)
-        rtts = found.loaded_rtts([link])
-        rows = [
-            queue_row(link, _mark(found, link)),
-            loaded_row([link], rtts, base_ns, _reach_ns(links), PRECISE),
-        ]
+        unpinged = _filled_by_pings(links, [link], _PING_INTERVAL_NS)
+        pinging_ns = None if unpinged else _PING_INTERVAL_NS
+        found = await flood(testbed, [link], seconds, packet_bytes=link.mtu, ping_interval_ns=pinging_ns)
+        loaded = loaded_row([link], found.loaded_rtts([link]), base_ns, _reach_ns(links), PRECISE)
+        rows = [queue_row(link, _mark(found, link)), _excused(loaded, unpinged)]
         return [_explained(row, _note(found, link)) for row in rows]
 
     parts = {"rate alone": alone, "bytes counted per packet": small, "delay and rate together": together}
@@ -203,8 +204,10 @@ async def _brief_rows(
 ) -> list[CalibrationFigure]:
     seconds = max(_BRIEF_S, *(link.serialisation_ns(_LEAST_PACKETS * link.mtu) / 1e9 for link in judged))
     interval_ns = _PING_INTERVAL_NS // 2
-    found = rated = await flood(testbed, judged, seconds, packet_bytes=judged[0].mtu, ping_interval_ns=interval_ns)
-    if any(link.serialisation_ns(link.counted(PROBE_PACKET)) > MOST_PING_SHARE * interval_ns for link in judged):
+    unpinged = _filled_by_pings(links, judged, interval_ns)
+    pinging_ns = None if unpinged else interval_ns
+    found = rated = await flood(testbed, judged, seconds, packet_bytes=judged[0].mtu, ping_interval_ns=pinging_ns)
+    if not unpinged and any(link.ping_ns > MOST_PING_SHARE * interval_ns for link in judged):
         # On a slow link, pings reduce the rate of the flood.
         rated = await flood(testbed, judged, seconds, packet_bytes=judged[0].mtu, ping_interval_ns=None)
     rows: list[CalibrationFigure] = []
@@ -212,8 +215,15 @@ async def _brief_rows(
         rows.append(_excused(queue_row(link, _mark(found, link)), _note(found, link)))
         rows.append(_excused(rate_row(link, _steady(rated, link), tolerance), _note(rated, link)))
     note = next((text for link in judged if (text := _note(found, link))), "")
-    rows.append(_excused(loaded_row(judged, found.loaded_rtts(judged), base_ns, _reach_ns(links), tolerance), note))
+    loaded = loaded_row(judged, found.loaded_rtts(judged), base_ns, _reach_ns(links), tolerance)
+    rows.append(_excused(loaded, unpinged or note))
     return rows
+
+
+def _filled_by_pings(links: Sequence[LinkUnderTest], flooded: Sequence[LinkUnderTest], interval_ns: int) -> str:
+    """The reason to send no pings with a flood: they would fill another direction. Empty if there is none."""
+    slow = [link for link in links if link not in flooded and link.ping_ns > interval_ns]
+    return f"pings every {interval_ns / 1e6:.0f} ms would fill {slow[0].box} {slow[0].name}" if slow else ""
 
 
 def _too_long(link: LinkUnderTest) -> str:

@@ -4,6 +4,7 @@
 Times in ns, rates in bit/s of IP packets unless the link counts Ethernet.
 """
 
+import math
 from dataclasses import dataclass, replace
 
 from atoll_controller.planner.calibration_jobs import PING_PACKET
@@ -91,6 +92,11 @@ class LinkUnderTest:
         return counted_bytes * 8e9 / self.settings.rate.bit_s
 
     @property
+    def ping_ns(self) -> float:
+        """The serialisation time of a ping, or of another single packet."""
+        return self.serialisation_ns(self.counted(PROBE_PACKET))
+
+    @property
     def flood_bit_s(self) -> int:
         """The rate of a flood that fills the queue soon and keeps it full."""
         rate = self.settings.rate.bit_s
@@ -117,9 +123,9 @@ class LinkUnderTest:
 
     @property
     def probe_interval_ns(self) -> int:
-        """The interval of packets on the idle link: long enough that none waits for a delayed one before it."""
+        """The interval of packets on the idle link: long enough that none waits for one before it."""
         reach = self.settings.jitter.reach.ns if self.settings.jitter else 0
-        return max(5_000_000, 2 * (reach + self.shake_ns))
+        return max(5_000_000, 2 * (reach + self.shake_ns), 2 * math.ceil(self.ping_ns))
 
 
 def _refused(settings: LinkDirection, packet_bytes: int, *, narrower: bool) -> str:

@@ -208,10 +208,11 @@ class RunRecorder:
         """Wait until no packet has entered any link for ``quiet_s`` and all links are empty.
 
         Raises RunError if that is not so ``limit_s`` after the longest queue has had time to drain, and packets to pass
-        all links.
+        all links three times in both directions: a host sends again until it gets an acknowledgement, and the other
+        one answers these packets, too.
         """
         ways = [way for link in self._experiment.links_over_time for way in (link.to_island, link.to_world)]
-        limit_s += max((way.full_queue.s for way in ways), default=0.0) + sum(way.delays[1].s for way in ways)
+        limit_s += max((way.full_queue.s for way in ways), default=0.0) + 3 * sum(way.delays[1].s for way in ways)
         deadline = time.monotonic() + limit_s
         seen, since = -1, time.monotonic()
         while time.monotonic() < deadline:

@@ -9,7 +9,6 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from atoll_analysis.figures.loss_bursts import bursts
-from atoll_analysis.tables import lost_packets as module
 from atoll_analysis.tables.capture_pairs import CapturePair
 from atoll_analysis.tables.lost_packets import lost_packets
 
@@ -32,8 +31,8 @@ def capture(packets: list[tuple[int, int]], delay_ns: int = 0) -> pl.LazyFrame:
     )
 
 
-def lost(first: pl.LazyFrame, last: pl.LazyFrame, longest_ns: int = 400 * MS) -> list[int]:
-    return pl.concat(lost_packets(first, last, longest_ns))["number"].to_list()
+def lost(first: pl.LazyFrame, last: pl.LazyFrame, longest_ns: int = 400 * MS, at_once: int = 100) -> list[int]:
+    return pl.concat(lost_packets(first, last, longest_ns, at_once))["number"].to_list()
 
 
 def test_a_packet_that_did_not_come_out_is_lost() -> None:
@@ -79,9 +78,7 @@ def test_losses_of_a_queue_are_found_exactly_in_slices_of_any_size(
         t_ms += gap_ms
         sent.append((t_ms, 0 if is_alike else number))
     arrived = [packet for packet, (_, is_lost, _) in zip(sent, fates, strict=True) if not is_lost]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(module, "_AT_ONCE", at_once)
-        found = lost(capture(sent), capture(arrived, 20 * MS), longest_ns=30 * MS)
+    found = lost(capture(sent), capture(arrived, 20 * MS), 30 * MS, at_once)
     really = [number for number, (_, is_lost, _) in enumerate(fates) if is_lost]
     assert len(found) == len(really)
     apart = {number for number, (_, _, is_alike) in enumerate(fates) if not is_alike}

@@ -8,7 +8,7 @@ import pytest
 
 from atoll_analysis import analyse
 from atoll_analysis.tables import tables
-from atoll_analysis.tables.slices import Parts, sink, slices
+from atoll_analysis.tables.slices import Parts, merged, sink, slices
 from atoll_hosts.binary import find_binary
 from tests.support import synthetic_run
 
@@ -46,12 +46,13 @@ def test_tables_are_the_same_in_slices_of_whatever_size(tmp_path: Path, monkeypa
         assert pl.read_parquet(run.tables / name).equals(frame), name
 
 
-def test_packets_of_several_captures_are_merged_by_instant(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_packets_of_several_captures_are_merged_by_instant(tmp_path: Path) -> None:
     """What reached the island through several chains is put together from a capture of each."""
-    monkeypatch.setattr(tables, "_PACKETS", 2)
     one = pl.LazyFrame({"t_ns": [10, 12, 11, 90], "capture": "one"})
     two = pl.LazyFrame({"t_ns": [5, 11, 89, 90], "capture": "two"})
-    merged = tables._merged([one, two], tmp_path).collect()
-    assert merged.rows() == pl.concat([one, two]).sort("t_ns", maintain_order=True).collect().rows()
+    assert (
+        merged([one, two], tmp_path, 2).collect().rows()
+        == pl.concat([one, two]).sort("t_ns", maintain_order=True).collect().rows()
+    )
     assert len(list(tmp_path.iterdir())) > 1
-    assert tables._merged([one.clear(), two.clear()], tmp_path).collect().is_empty()
+    assert merged([one.clear(), two.clear()], tmp_path, 2).collect().is_empty()

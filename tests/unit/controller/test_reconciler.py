@@ -132,5 +132,3 @@ async def test_an_unforeseen_error_fails_the_testbed(where: str, monkeypatch: py
         monkeypatch.setattr(lab.controller, where, unforeseen)
     reason = await asyncio.wait_for(asyncio.shield(testbed.failed), LIMIT_S)
     assert reason == "internal error: the lab is no longer monitored: KeyError: 'nobody has thought of this'"
-    for watcher in testbed._watchers:
-        watcher.cancel()

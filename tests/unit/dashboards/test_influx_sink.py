@@ -177,12 +177,17 @@ def test_an_outage_amid_a_batch_with_unfit_lines_counts_nothing_twice() -> None:
     assert (tally.delivered, tally.unfit) == (3, 1)
 
 
-def test_an_outage_is_told_once_and_nothing_is_lost(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+class Impatient(threading.Event):
+    """An event that is waited for a moment only."""
+
+    def wait(self, timeout: float | None = None) -> bool:
+        return super().wait(0.01)
+
+
+def test_an_outage_is_told_once_and_nothing_is_lost(tmp_path: Path) -> None:
     """What was spooled meanwhile follows in order."""
-    monkeypatch.setattr("atoll_dashboards.influx.influx_sink._FIRST_WAIT_S", 0.01)
-    monkeypatch.setattr("atoll_dashboards.influx.influx_sink._LOOK_S", 0.01)
     spool(tmp_path / SPOOL, 4).close()
-    database, ended, answer = Counting(away=3), threading.Event(), []
+    database, ended, answer = Counting(away=3), Impatient(), []
     sink = Sink(SpoolTail(tmp_path / SPOOL), database, ended, answer.append)
     carrying = threading.Thread(target=sink.carry)
     carrying.start()

@@ -267,7 +267,10 @@ def test_damaged_files_are_one_line(tmp_path: Path, text: str) -> None:
             read()
 
 
-def test_levels_are_shown_as_they_are(sweep: Callable[..., Sweep]) -> None:
+def test_levels_are_shown_as_they_are(
+    sweep: Callable[..., Sweep], monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("TTY_COMPATIBLE", "1")  # rich draws the table
     levels = "[red] and [/red]"
     shown = sweep(repetitions=1)
     shown.study = replace(
@@ -275,10 +278,9 @@ def test_levels_are_shown_as_they_are(sweep: Callable[..., Sweep]) -> None:
         factors=(Factor("aqm", ()),),
         configurations=(replace(shown.study.configurations[0], levels=(levels,)),),
     )
-    progress = SweepProgress(shown, 1)
-    with progress._console.capture() as captured:
-        progress._console.print(progress._drawn())
-    assert levels in captured.get()
+    with SweepProgress(shown, 1):
+        pass
+    assert levels in capsys.readouterr().err
 
 
 def test_a_point_is_rewritten_when_its_files_have_moved(

@@ -43,7 +43,7 @@ def made(study: StudyDescription, directory: StudyDirectory, repetitions: int) -
             spread = 0.1 if point.levels["traffic.channels"] == "5" else 5
             record(directory, point.id, "valid", HERE, 10 + spread * (-1) ** point.repetition)
     found = Sweep(study, directory)
-    found._origin = HERE
+    found.origin = HERE
     found.read(resume=True, mix=False)
     return found
 
@@ -117,9 +117,11 @@ def test_tables_have_the_control_of_each_run_and_why_a_mean_is_not_corrected(
     assert "fewer than 20 runs" in said
 
 
-def test_progress_counts_the_runs_that_are_taken(tmp_path: Path) -> None:
-    progress = SweepProgress(made(study(tmp_path), StudyDirectory(tmp_path / "s"), 8), 1)
-    assert "16 of 18 runs done, 6 more if needed" in progress._footer()
+def test_progress_counts_the_runs_that_are_taken(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sweep = made(study(tmp_path), StudyDirectory(tmp_path / "s"), 8)
+    SweepProgress(sweep, 1)
+    sweep.on_change(next(iter(sweep.points.values())))
+    assert "16 of 18 runs done, 6 more if needed" in capsys.readouterr().err
 
 
 def test_mistakes_of_stop_warm_up_and_control_have_their_lines(tmp_path: Path) -> None:
@@ -202,7 +204,7 @@ def test_results_take_no_look_that_the_sweep_does_not_take(tmp_path: Path) -> No
         )
     for tries in (1, 2, 3):
         sweep = Sweep(described, directory)
-        sweep._origin = HERE
+        sweep.origin = HERE
         sweep.read(resume=True, mix=False)
         decision = read_results(directory).stops[0]
         open_ = tries < 3

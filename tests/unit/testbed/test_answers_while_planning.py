@@ -65,5 +65,3 @@ async def test_the_event_loop_goes_on_while_a_plan_is_made(work: str) -> None:
         if shares[-1] < SHARE:
             break
     assert min(shares) < SHARE
-    for watcher in testbed._watchers:
-        watcher.cancel()

@@ -15,8 +15,8 @@ from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import SwapEvent
 from atoll_core.units import Duration
 from atoll_hosts.job import Exit
-from atoll_testbed import box_connections
 from atoll_testbed.box_connections import BoxConnections, ConnectionPolicy
+from tests.support.skipped_waits import skipping_waits
 
 
 @pytest.mark.parametrize(
@@ -103,11 +103,11 @@ class BusyBox(OldKernel):
         return await super().start_job(name, argv, privileges=privileges)
 
 
+@skipping_waits
 async def test_a_busy_box_admits_no_connection_while_the_old_ones_are_waited_for(
-    project: Path, answer: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch
+    project: Path, answer: list[dict[str, Any]]
 ) -> None:
     """Their clients try again, and take the new way."""
-    monkeypatch.setattr(box_connections, "_LOOK_EVERY_S", 0.0)
     network, _ = load_experiment(project / "tests" / "data" / "swaps" / "experiment.yaml")
     box, events = BusyBox(3), EventBus()
     events.subscribe(lambda event: answer.append(event.to_json()), SwapEvent)

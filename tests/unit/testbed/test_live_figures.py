@@ -19,11 +19,15 @@ FULL, MEASURED = 99_980, 36_000  # bytes that waited: in the test before, under 
 
 
 @pytest.fixture
-def answer(project: Path, tmp_path: Path) -> tuple[RunRecorder, list[dict[str, Any]]]:
+def events() -> EventBus:
+    return EventBus()
+
+
+@pytest.fixture
+def answer(project: Path, tmp_path: Path, events: EventBus) -> tuple[RunRecorder, list[dict[str, Any]]]:
     """A run's recording, and the lines that it tells."""
     network, experiment = load_experiment(project / "examples/geo.yaml")
     lines: list[dict[str, Any]] = []
-    events = EventBus()
     events.subscribe(lambda event: lines.append(event.to_json()), Live)
     return RunRecorder(RunDir.create(tmp_path, "geo", BEGIN_NS), network, experiment, events), lines
 
@@ -67,7 +71,7 @@ def test_a_live_line_without_news_of_the_link_says_what_the_one_before_said(
 
 
 def test_a_note_that_cannot_be_recorded_ends_the_recording_with_its_error(
-    answer: tuple[RunRecorder, list[dict[str, Any]]], monkeypatch: pytest.MonkeyPatch
+    answer: tuple[RunRecorder, list[dict[str, Any]]], events: EventBus, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     recording, _ = answer
 
@@ -76,13 +80,13 @@ def test_a_note_that_cannot_be_recorded_ends_the_recording_with_its_error(
 
     monkeypatch.setattr(recording, "event", full)
     with pytest.raises(RunError, match="disk full"), recording.recording():
-        assert recording._events.publish(Note("sw-1: table full"))
+        assert events.publish(Note("sw-1: table full"))
 
     def refused() -> None:
         with recording.recording():
-            recording._events.publish(Note("sw-1: table full"))
+            events.publish(Note("sw-1: table full"))
             raise LabError("refused")
 
     with pytest.raises(LabError, match="refused"):
         refused()
-    assert recording._events.publish(Note("later")) == ()
+    assert events.publish(Note("later")) == ()

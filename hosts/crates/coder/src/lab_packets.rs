@@ -1,8 +1,8 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Packets of the testbed itself, which pass as they are: probes, whistles and those of calibrations.
+//! Packets of the testbed itself, which pass as they are: probes, whistles and those of tests before a run.
 //!
-//! Probes prove what flow entries do, whistles begin and end a measurement in each capture, and calibrations compare a
-//! link with its settings. All three need the packets that hosts sent.
+//! Probes prove what flow entries do, whistles begin and end a measurement in each capture, the configuration test and
+//! calibrations compare paths and links with their settings. All need the packets that hosts sent.
 
 use crate::ipv4::{Ipv4, UDP};
 use atoll_headers::read_u16;
@@ -11,8 +11,13 @@ const ICMP: u8 = 1;
 const TCP: u8 = 6;
 const TCP_BYTES: usize = 20;
 const ICMP_UDP_BYTES: usize = 8;
-/// How the payloads of probes, whistles and calibrations' pings begin (docs/contracts.md, "ping", "probe").
-const TEXTS: [&[u8]; 3] = [b"atoll probe\0", b"atoll whistle ", b"atoll calibrate"];
+/// How the payloads of probes, whistles and pings of tests before a run begin (docs/contracts.md, "ping", "probe").
+const TEXTS: [&[u8]; 4] = [
+    b"atoll probe\0",
+    b"atoll whistle ",
+    b"atoll calibrate",
+    b"atoll check",
+];
 
 /// Whether a packet is one of these. `calibration_port`: the UDP port of calibrations.
 pub(crate) fn is_of_testbed(packet: &Ipv4<'_>, calibration_port: u16) -> bool {
@@ -56,7 +61,7 @@ mod tests {
     }
 
     #[test]
-    fn whistles_and_calibrations_are_found_and_nothing_else() {
+    fn whistles_and_tests_before_a_run_are_found_and_nothing_else() {
         let of = |protocol: u8, header: &[u8], text: &[u8]| {
             is_found(&packet(
                 [10, 0, 0, 1],
@@ -68,6 +73,7 @@ mod tests {
         let to = |port: u16| [&[0, 9], &port.to_be_bytes()[..], &[0, 20, 0, 0]].concat();
         assert!(of(ICMP, &[8, 0, 0, 0, 0, 1, 0, 0], b"atoll whistle start"));
         assert!(of(ICMP, &[8, 0, 0, 0, 0, 1, 0, 0], b"atoll calibrate"));
+        assert!(of(ICMP, &[8, 0, 0, 0, 0, 1, 0, 0], b"atoll check"));
         assert!(of(UDP, &to(PORT), &[0; 20]));
         assert!(!of(UDP, &to(PORT - 1), &[0; 20]));
         assert!(!of(ICMP, &[8, 0, 0, 0, 0, 1, 0, 0], b"atoll ping"));

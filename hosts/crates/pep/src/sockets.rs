@@ -244,8 +244,9 @@ fn transparent(mark: u32, leg: &Leg, silence_ns: u64) -> Result<Socket, PepError
 /// Probes of an idle connection that find out within `silence_ns` that its peer has vanished, half of it being idle.
 fn keepalive(silence_ns: u64) -> TcpKeepalive {
     const PROBES: u64 = 6;
+    const MAX_IDLE_S: u64 = 32_767; // MAX_TCP_KEEPIDLE of net/tcp.h
     let seconds = silence_ns / 1_000_000_000;
-    let idle_s = (seconds / 2).max(1);
+    let idle_s = (seconds / 2).clamp(1, MAX_IDLE_S);
     let probing_s = (seconds - idle_s).max(1);
     let interval_s = (probing_s / PROBES).max(1);
     TcpKeepalive::new()

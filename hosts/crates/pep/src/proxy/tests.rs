@@ -518,5 +518,7 @@ fn settings_change_while_connections_go_on() {
     let timeout = SockRef::from(&leg).tcp_user_timeout().unwrap();
     assert_eq!(timeout, Some(Duration::from_secs(20)));
     assert!(connection.is_established());
+    let day = bench.proxy.change(&change(None, Some(86_400_000_000_000)));
+    assert!(matches!(day, Content::Nothing {}), "the longest silence");
     drop(client);
 }
