@@ -14,8 +14,7 @@ Mistakes and failures raise an AtollError whose text is what the command would p
 """
 
 from atoll.execution import RunningExperiment, run, start
-from atoll.recorded_run import Run, open_run
-from atoll.recorded_study import Study, open_study
+from atoll.recordings import Run, Study, open_run, open_study
 from atoll_core.errors import AtollError
 
 __all__ = ["AtollError", "Run", "RunningExperiment", "Study", "open_run", "open_study", "run", "start"]

@@ -14,7 +14,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
-from atoll.recorded_run import Run
+from atoll.recordings import Run
 from atoll_core.description.loader import DescriptionFile
 from atoll_core.errors import RunError, UsageError
 from atoll_core.events.events import StepBegun

@@ -7,8 +7,15 @@ from dataclasses import dataclass, replace
 from itertools import chain as joined
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry, compile_segment
-from atoll_apps.compiler.overlap import shadowed
-from atoll_apps.compiler.tag_allocation import EntryPlace, ambiguous_pairs, entry_of, place_of, tag_segment, tap_vlans
+from atoll_apps.compiler.tag_allocation import (
+    EntryPlace,
+    ambiguous_pairs,
+    entry_of,
+    place_of,
+    shadowed,
+    tag_segment,
+    tap_vlans,
+)
 from atoll_apps.control import control_entries
 from atoll_apps.segments import chain, delivery, latency
 from atoll_apps.segments.chain_routes import BoxTraversal, ChainRoute, routes

@@ -10,12 +10,12 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
-from atoll_apps.compiler.overlap import overlapping
 from atoll_apps.compiler.tag_allocation import (
     EntryPlace,
     entry_of,
     entry_with_match,
     fresh_vlan,
+    overlapping,
     place_of,
     where,
     with_gap,

@@ -1,8 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Text for counts (singular or plural), lists, and numbers with a given precision."""
+"""Text for counts (singular or plural), lists, columns, and numbers with a given precision."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 
 def counted(count: int, noun: str) -> str:
@@ -40,3 +40,11 @@ def bit_rate(bit_s: float) -> str:
         if bit_s >= factor:
             return f"{significant(bit_s / factor, 3)} {unit}"
     return f"{significant(bit_s, 3)} bit/s"
+
+
+def columns(rows: list[tuple[str, ...]], indent: str) -> Iterator[str]:
+    """The rows, a line each, every column but the last as wide as its widest cell."""
+    widths = [max(len(row[column]) for row in rows) for column in range(len(rows[0]) - 1)] if rows else []
+    for row in rows:
+        cells = (cell.ljust(width) for cell, width in zip(row, widths, strict=False))
+        yield indent + "  ".join((*cells, row[-1]))

@@ -375,11 +375,11 @@ def _log_file() -> Any:
         raise AtollError(msg) from None
 
 
-async def wait_gone(target: LabTarget, pid: int, limit_s: float = _EXIT_TIMEOUT_S) -> None:
+async def wait_gone(target: LabTarget, pid: int) -> None:
     """Wait until the daemon has ended. Raises LabError if it has not after the limit."""
-    for _ in range(int(limit_s / 0.05)):
+    for _ in range(int(_EXIT_TIMEOUT_S / 0.05)):
         if daemon_holder(target) is None:
             return
         await asyncio.sleep(0.05)
-    msg = f"the daemon (process {pid}) did not end within {limit_s:g} s"
+    msg = f"the daemon (process {pid}) did not end within {_EXIT_TIMEOUT_S:g} s"
     raise LabError(msg)

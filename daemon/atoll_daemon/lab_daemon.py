@@ -14,7 +14,7 @@ from typing import Any
 from atoll_analysis.run_directory import RunDir
 from atoll_controller.fabric.swap_plan import Swap
 from atoll_controller.planner.placement import budget_lines, budgets_json, swap_budgets
-from atoll_controller.planner.swap_text import parts_json, swap_lines
+from atoll_controller.planner.plan_text import parts_json, swap_lines
 from atoll_core.codec import to_json
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.resolve_lab import Lab
@@ -34,11 +34,10 @@ from atoll_core.events.events import (
 from atoll_core.lab.network import Network
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import LabTarget
-from atoll_daemon.event_log import EventLog
+from atoll_daemon.event_log import EventLog, LivePoints
 from atoll_daemon.http.experiment_bodies import DescribedExperiment, current_description, warnings_json
 from atoll_daemon.http.http_errors import RequestError, internal_error, no_lab
 from atoll_daemon.last_failure import expect_kill, forget_failure, remember_failure
-from atoll_daemon.live_metrics import LivePoints
 from atoll_daemon.replays.replay_index import Replays
 from atoll_daemon.run_registry import RUNS, RunRecord, Runs
 from atoll_daemon.task_runner import JsonObject, TaskRunner
@@ -170,8 +169,9 @@ class LabDaemon:
 
     # Work
 
-    async def bring_up(self, lab: Lab, network: Network, runtime: Runtime | None) -> JsonObject:
+    async def bring_up(self, lab: Lab, runtime: Runtime | None) -> JsonObject:
         """Bring a lab up unless it is up already, which the answer says."""
+        network = lab.network
         if self._up is not None:
             self.require_same_lab(network)
             self.require_runtime(runtime)

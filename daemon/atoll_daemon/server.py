@@ -14,25 +14,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
-from aiohttp import web
+from aiohttp import WSMessage, WSMsgType, web
 
-from atoll_controller.openflow.gc_tuning import relax_collector
 from atoll_core.errors import AtollError, LabError
+from atoll_core.plan.flow_entry import relax_collector
 from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon.http import write_handlers
 from atoll_daemon.http.api_models import NoParameters, PortRequest
 from atoll_daemon.http.auth import AccessControl, is_local, only_locally
-from atoll_daemon.http.endpoint import Handler
-from atoll_daemon.http.http_app import Serve, errors_as_json, runner_of
-from atoll_daemon.http.http_errors import RequestError
+from atoll_daemon.http.http_app import Serve, add_page, errors_as_json, is_page, runner_of
+from atoll_daemon.http.http_errors import RequestError, no_lab_is_up
+from atoll_daemon.http.openapi import Handler
 from atoll_daemon.http.request_parsing import MOST_BYTES, parameters, read_object
 from atoll_daemon.http.responses import json_answer
 from atoll_daemon.http.routes import ROUTES
-from atoll_daemon.http.shell_session import serve_shell
-from atoll_daemon.http.static_files import add_page, is_page
 from atoll_daemon.http.tcp_listener import ListenAddress, ServedPort, serve_locally
 from atoll_daemon.lab_daemon import LabDaemon
 from atoll_daemon.socket_lock import bind_daemon_socket
+from atoll_emulation.mininet_lab.emulated_lab import LabShell
+from atoll_testbed.testbed import Testbed
 
 # Not the hard limit, often a million: Mininet's mnexec, started for each host, closes as many one by one.
 _DESCRIPTORS = 1 << 16
@@ -167,3 +167,59 @@ def main(arguments: list[str]) -> int:
     sys.stdout.write(json.dumps(ready) + "\n")
     sys.stdout.flush()
     return asyncio.run(keep())
+
+
+_LONGEST_MESSAGE = 16 * 1024 * 1024  # a script is one message
+
+
+async def serve_shell(request: web.Request, daemon: LabDaemon) -> web.WebSocketResponse:
+    """Serve a shell until the session or the connection ends."""
+    socket = web.WebSocketResponse(max_msg_size=_LONGEST_MESSAGE)
+    await socket.prepare(request)
+    asked = await socket.receive()
+    if asked.type is not WSMsgType.TEXT:
+        return socket
+    if daemon.testbed is None:
+        await _end(socket, no_lab_is_up(daemon.target))
+        return socket
+    try:
+        shell = await _open(daemon.testbed, json.loads(asked.data))
+    except LabError as error:  # a lab of real machines has no Mininet
+        await _end(socket, str(error))
+        return socket
+    printing = asyncio.create_task(_print(shell, socket))
+    try:
+        async for message in socket:
+            await _forward(message, shell)
+    finally:
+        printing.cancel()
+        await asyncio.shield(shell.close())  # this handler may be cancelled here, by the end of the connection
+    return socket
+
+
+async def _open(testbed: Testbed, asked: dict[str, Any]) -> LabShell:
+    if "script" in asked:
+        return await testbed.lab.run_script(asked["script"])
+    return await testbed.lab.open_shell(asked["columns"], asked["rows"])
+
+
+async def _forward(message: WSMessage, shell: LabShell) -> None:
+    if message.type is WSMsgType.BINARY:
+        await shell.write(message.data)
+    elif message.type is WSMsgType.TEXT:
+        size = json.loads(message.data)
+        await shell.resize(size["columns"], size["rows"])
+
+
+async def _print(shell: LabShell, socket: web.WebSocketResponse) -> None:
+    with contextlib.suppress(ConnectionError):  # the client has disconnected
+        while printed := await shell.read():
+            await socket.send_bytes(printed)
+        await _end(socket, shell.refused)
+
+
+async def _end(socket: web.WebSocketResponse, why: str | None) -> None:
+    """Send the last message, which says how the session ended."""
+    last = {"type": "done"} if why is None else {"type": "error", "message": why, "exit_code": LabError.exit_code}
+    await socket.send_json(last)
+    await socket.close()

@@ -23,8 +23,20 @@ from atoll_core.errors import LabError, plain
 from atoll_core.plan.plan import UNLIMITED, HostSettings, JobLimits
 from atoll_hosts.job import Exit, Job, OnLine, OnOutput
 from atoll_hosts.line_stream import LineProcess, LineStream
-from atoll_hosts.message_shapes import ANSWERS, EXIT, HELLO, METRICS, cleaned, misfit, parsed
-from atoll_hosts.protocol_version import SPEAKS, ProtocolVersion, agreed, spoken, words
+from atoll_hosts.message_shapes import (
+    ANSWERS,
+    EXIT,
+    HELLO,
+    METRICS,
+    SPEAKS,
+    ProtocolVersion,
+    agreed,
+    cleaned,
+    misfit,
+    parsed,
+    spoken,
+    words,
+)
 
 # A line of a job may have 4 MiB (the agent cuts longer ones), each byte up to six as JSON.
 _LONGEST_MESSAGE = 32 << 20

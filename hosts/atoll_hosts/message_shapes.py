@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Shapes of agents' messages: the fields that the daemon reads, with their types (docs/contracts.md, "Agent").
+"""Shapes and versions of agents' messages: the fields that the daemon reads, with their types (docs/contracts.md).
 
 A real machine may send anything. Messages of another shape are refused here, so that code can rely on their fields.
 Fields that are not listed are not checked.
@@ -108,3 +108,33 @@ def _is(thing: Any, kind: Any) -> bool:
 
 def _first(wrong: Iterable[str | None]) -> str | None:
     return next((each for each in wrong if each is not None), None)
+
+
+ProtocolVersion = tuple[int, int]
+"""Major and minor version. Major versions are incompatible; a minor version adds parts that others may ignore."""
+
+SPEAKS: tuple[ProtocolVersion, ...] = ((2, 2),)
+"""The highest minor version of each major one."""
+
+
+def agreed(ours: Iterable[ProtocolVersion], theirs: Iterable[ProtocolVersion]) -> ProtocolVersion | None:
+    """The highest common major version with the lower of both minor versions; None if there is none.
+
+    The rule is in docs/contracts.md. The agent applies it, too (hosts/crates/agent/src/protocol_version.rs).
+    """
+    known = list(theirs)
+    common = [(major, min(minor, other)) for major, minor in ours for theirs_, other in known if major == theirs_]
+    return max(common, default=None)
+
+
+def spoken(hello: Mapping[str, Any]) -> tuple[ProtocolVersion, ...]:
+    """The versions in an agent's greeting; agents of 1.0 named their major version only. Empty if it is invalid."""
+    try:
+        return tuple((int(major), int(minor)) for major, minor in hello.get("speaks") or [(hello["protocol"], 0)])
+    except (KeyError, TypeError, ValueError):
+        return ()
+
+
+def words(versions: Iterable[ProtocolVersion]) -> str:
+    """Versions as text: ``1.1``, ``1.0 and 2.3``."""
+    return " and ".join(f"{major}.{minor}" for major, minor in versions) or "no version"

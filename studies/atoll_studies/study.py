@@ -93,10 +93,7 @@ def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collectio
 
     ``known_figures``: names that the key ``figures`` may have; empty: any. ``columns``: names that no factor may have.
     """
-    document = read_document(path)
-    parsed = parse(RawStudy, document)
-    if parsed is None:
-        raise DescriptionError(document.mistakes)
+    parsed = parse(RawStudy, read_document(path))
     return _Resolver(parsed, path, known_figures).resolve(columns)
 
 
@@ -124,11 +121,10 @@ class _Resolver:
 
     def __init__(self, parsed: Parsed[RawStudy], path: Path, known_figures: Sequence[str]) -> None:
         self.raw = parsed.raw
-        self.parsed = parsed
         self.document = parsed.document
         self.experiment = DescriptionFile.read(path.parent / parsed.raw.experiment)
         self.known_figures = known_figures
-        self.mistakes = list(parsed.mistakes)
+        self.mistakes: list[Diagnostic] = []
         # by settings besides the common ones
         self.loaded: dict[tuple[str, ...], tuple[Network, Experiment] | DescriptionError] = {}
         self.common = self.settings(("set",), self.raw.set)
@@ -143,7 +139,7 @@ class _Resolver:
         baseline = self.baseline(factors)
         self.check_figures()
         self.check_stop()
-        configurations = tuple(self.configurations(factors)) if self.parsed.reads(("experiment",)) else ()
+        configurations = tuple(self.configurations(factors))
         seeds = self.seeds(configurations)
         self.check_warm_up(configurations)
         if self.mistakes:
@@ -253,8 +249,7 @@ class _Resolver:
         for name, level in self.raw.baseline.items():
             place: Place = ("baseline", name)
             if name not in known:
-                if not self.parsed.knows("factors", name):
-                    self.wrong(place, f"unknown factor {shown(name)}; {suggest(name, known, 'factors')}")
+                self.wrong(place, f"unknown factor {shown(name)}; {suggest(name, known, 'factors')}")
             elif level_name(level) not in known[name]:
                 self.wrong(place, f"unknown level {shown(level)}; {suggest(level_name(level), known[name], 'levels')}")
             else:
@@ -276,10 +271,10 @@ class _Resolver:
         for key, given in (("repetitions", self.raw.repetitions), ("seeds", self.raw.seeds)):
             if given is not None:
                 self.wrong((key,), f"both 'stop' and '{key}'; 'stop' has the number of repetitions, remove '{key}'")
-        if self.known_figures and stop.figure not in self.known_figures and self.parsed.reads(("stop", "figure")):
+        if self.known_figures and stop.figure not in self.known_figures:
             known = suggest_figure(stop.figure, self.known_figures)
             self.wrong(("stop", "figure"), f"unknown figure {shown(stop.figure)}; {known}")
-        if stop.min > stop.max and self.parsed.reads(("stop", "max")):
+        if stop.min > stop.max:
             self.wrong(("stop", "min"), f"min {stop.min} is more than max {stop.max}; write at most {stop.max}")
 
     def check_warm_up(self, configurations: Sequence[Configuration]) -> None:

@@ -1,5 +1,5 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Capability profiles: the hardware features of each kind of switch, and checks of flow entries against them.
+"""Capability profiles: the hardware features of each kind of switch; checks of flow entries and MTUs against them.
 
 Profiles are data: ``profiles/<driver>.toml`` of this package.
 """
@@ -9,11 +9,15 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from functools import cache
+from itertools import pairwise
 from pathlib import Path
 from typing import Any
 
-from atoll_core.errors import PlanError
-from atoll_core.lab.network import Network
+from atoll_core.errors import Diagnostic, PlanError
+from atoll_core.experiment.experiment import Experiment
+from atoll_core.experiment.path_mtu import PathMtus
+from atoll_core.lab.network import Interface, Network
+from atoll_core.lab.shortest_paths import Topology
 from atoll_core.lab.twin import TwinBehaviour, TwinSettings
 from atoll_core.plan.flow_entry import IPV4, FlowEntry, Match, Output, Vlan
 from atoll_core.units import Duration
@@ -46,7 +50,7 @@ class TwinFact:
 class Profile:
     """One kind of switch: its capacity, and its matches and actions at line rate.
 
-    ``table``: the table for entries if the switch does not report its tables (see ``table_placement``).
+    ``table``: the table for entries if the switch does not report its tables (see ``entry_placement.choose_table``).
     ``software_table``: the table of entries that hardware cannot do; None without such a table. ``config``: the
     template of its configuration; ``chassis``: a command that a chassis for modules of several generations needs.
     ``lag_s``: the time for which its hardware may forward by entries from before a barrier.
@@ -202,3 +206,47 @@ def _read(data: dict[str, Any]) -> Profile:
 
 def _twin_fact(name: str, value: int | bool | str, source: str, verified: bool) -> TwinFact:
     return TwinFact(name, Duration.parse(value) if isinstance(value, str) else value, source, verified)
+
+
+def too_long(network: Network, experiment: Experiment | None = None) -> Iterator[Diagnostic]:
+    """MTUs of cables that a switch does not forward: the one that a cable ends at, or one between two legs of a chain.
+
+    Without an experiment there are no chains.
+    """
+    drivers = {switch.name: profile(switch.driver) for switch in network.switches}
+
+    def refused(interface: Interface, mtu: int, switch: str) -> Iterator[Diagnostic]:
+        known = drivers[switch]
+        if mtu > known.mtu:
+            text = (
+                f"{interface.name}: {switch} ({known.title}) forwards packets of at most {known.mtu} bytes, not {mtu}"
+            )
+            remedy = f"write an mtu of at most {known.mtu}, or attach it to a switch with a larger limit"
+            yield Diagnostic(network.file, interface.line, f"{text}; {remedy}")
+
+    for interfaces in network.machines.values():
+        for interface in interfaces:
+            yield from refused(interface, interface.mtu, interface.attached.switch)
+    topology = Topology.of(network)
+    for near, far in _stretches(network, experiment) if experiment else ():
+        for hop in topology.path(near.attached.switch, far.attached.switch)[:-1]:
+            yield from refused(near, min(near.mtu, far.mtu), hop.arrival.switch)
+
+
+def _stretches(network: Network, experiment: Experiment) -> Iterator[tuple[Interface, Interface]]:
+    """Two interfaces with switches between them: the last before, and the first behind."""
+    trunks = [interface for box in network.delay_boxes for interface in box.interfaces]
+    worlds = [*(host.interface for host in network.world_hosts), *trunks]
+    for legs in PathMtus(network, experiment).legs.values():
+        first = [legs[0].interface] if legs else []
+        last = [legs[-1].interface] if legs else worlds
+        for world in worlds:
+            yield from ((world, each) for each in (*first, *(t for t in trunks if t is not world)))
+        yield from ((near.interface, far.interface) for near, far in pairwise(legs) if near.box != far.box)
+        yield from ((each, host.interface) for each in last for host in network.island_hosts)
+
+
+def refuse_long_packets(network: Network, experiment: Experiment) -> None:
+    """Raise PlanError, with a line each, if a switch does not forward the packets of a cable."""
+    if lines := [str(each) for each in dict.fromkeys(too_long(network, experiment))]:
+        raise PlanError("\n".join(lines))

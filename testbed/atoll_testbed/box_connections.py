@@ -11,7 +11,7 @@ from collections.abc import Awaitable, Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Protocol
 
-from atoll_controller.planner.job_privileges import RESET_CONNECTIONS
+from atoll_controller.planner.job_limits import RESET_CONNECTIONS
 from atoll_core.errors import LabError, UsageError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import SwapEvent

@@ -15,7 +15,7 @@ from typing import Any
 from atoll_controller.fabric.swap_detours import boxes_of
 from atoll_controller.fabric.swap_executor import UNDO, StageReport, Swapping, SwapStep, SwapVerifier, SwitchFleet
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap
-from atoll_controller.planner.swap_text import parts_json
+from atoll_controller.planner.plan_text import parts_json
 from atoll_core.errors import AtollError, LabError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Note, SwapEvent

@@ -17,7 +17,7 @@ from atoll_core.codec import from_json, to_json
 from atoll_core.plan.plan import HostSettings
 from atoll_hosts.agent import Agent
 from atoll_hosts.binary import find_binary
-from atoll_hosts.protocol_version import agreed, spoken
+from atoll_hosts.message_shapes import agreed, spoken
 from tests.support.agent_lab import READY_S, SANDBOX
 
 pytestmark = pytest.mark.lab  # setting a machine up takes a network namespace

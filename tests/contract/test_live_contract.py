@@ -13,8 +13,8 @@ from jsonschema import Draft202012Validator
 from atoll_core.description.loader import load_experiment
 from atoll_core.events.events import with_text
 from atoll_core.platforms import LabTarget
+from atoll_daemon.http.experiment_bodies import picture
 from atoll_daemon.http.http_errors import error_json, no_lab
-from atoll_daemon.http.lab_view import picture
 from atoll_daemon.http.openapi import document
 from atoll_daemon.http.routes import ROUTES
 from atoll_daemon.replays.replay_index import Replay

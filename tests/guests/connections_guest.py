@@ -21,7 +21,7 @@ from atoll_core.events.events import SwapEvent
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.box_kind import PROGRAM, Forwarding
 from atoll_core.lab.network import ChainBox, Network, Program
-from atoll_core.plan.privilege import Privilege
+from atoll_core.plan.plan import Privilege
 from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.testbed import Testbed
 from tests.support.runtime import RUNTIME

@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-from atoll_controller.fabric import recent_deletions, reconciler
+from atoll_controller.fabric import reconciler
 from atoll_controller.fabric.flow_installer import read_tables
 from atoll_controller.fabric.swap_plan import plan_swap
 from atoll_controller.planner.entry_diff import diff
@@ -391,7 +391,7 @@ async def main(out: Path, options: Options) -> None:
     if options.lag_s:
         base.Controller = LaggingController  # pyright: ignore[reportPrivateImportUsage]
         lagging = {driver: replace(profile(driver), lag_s=options.lag_s) for driver in drivers()}
-        recent_deletions.profile = lagging.__getitem__  # pyright: ignore[reportPrivateImportUsage]
+        reconciler.profile = lagging.__getitem__  # pyright: ignore[reportPrivateImportUsage]
     reconciler._RESTARTS = 10**6  # it is killed more often than would be right anywhere else
     network, experiment = load_experiment(DATA / options.experiment)
     if options.twin:

@@ -33,7 +33,7 @@ def standing() -> tuple[Lab, DescribedExperiment]:
     """The island laboratory with the demo applied."""
     path = ROOT / "examples" / "geo.yaml"
     described = described_by_file(read_document(path), path, (), Backend.ENGINE)[1]
-    return Lab(read_document(ROOT / "emulation" / "labs" / "island.yaml")), described
+    return Lab.read(read_document(ROOT / "emulation" / "labs" / "island.yaml")), described
 
 
 def answered(body: Any) -> DescribedExperiment | dict[str, Any]:

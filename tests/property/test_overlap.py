@@ -8,7 +8,7 @@ from ipaddress import IPv4Network
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll_apps.compiler.overlap import overlapping, shadowed
+from atoll_apps.compiler.tag_allocation import overlapping, shadowed
 from atoll_core.codec import from_json, to_json
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network

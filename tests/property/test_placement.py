@@ -6,7 +6,7 @@ from fractions import Fraction
 from hypothesis import given
 from hypothesis import strategies as st
 
-from atoll_core.experiment.channel_allocation import allocate_channels
+from atoll_core.experiment.traffic import allocate_channels
 
 CAPACITY = st.one_of(
     st.integers(1, 64).map(float), st.sampled_from([0.1, 0.3, 0.5, 1.5]), st.floats(1e-3, 1e6, allow_subnormal=False)

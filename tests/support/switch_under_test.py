@@ -14,9 +14,9 @@ from pathlib import Path
 
 from atoll_controller.fabric.flow_installer import apply_flows, read_tables, table_of
 from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.openflow.messages.probe_frames import UDP, ProbeEnd, ProbeMark, probe_frame
 from atoll_controller.planner.entry_diff import FlowChange
 from atoll_controller.planner.planner import make_plan
+from atoll_controller.probing.probe_frames import UDP, ProbeEnd, ProbeMark, probe_frame
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network

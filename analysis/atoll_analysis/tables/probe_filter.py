@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Filter of the probes of swaps. Switches send them, so not every capture on their path contains them.
 
-Format of probes: docs/contracts.md, ``atoll-host probe``, and atoll_controller.openflow.messages.probe_frames.
+Format of probes: docs/contracts.md, ``atoll-host probe``, and atoll_controller.probing.probe_frames.
 """
 
 import polars as pl

@@ -16,9 +16,9 @@ from atoll_analysis.tables.change_timeline import (
 )
 from atoll_core.codec import from_json
 from atoll_core.errors import RunDirError
-from atoll_core.experiment.channel_allocation import allocate_channels
 from atoll_core.experiment.experiment import Chain, Experiment, Link, Protocol
 from atoll_core.experiment.link_over_time import LinkOverTime
+from atoll_core.experiment.traffic import allocate_channels
 from atoll_core.lab.network import HostRole, Network
 from atoll_core.plan.plan import JobSpec, Phase, Plan
 

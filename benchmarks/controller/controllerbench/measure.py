@@ -12,8 +12,8 @@ from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
-from atoll_controller.openflow.gc_tuning import relax_collector
 from atoll_core.errors import AtollError
+from atoll_core.plan.flow_entry import relax_collector
 from controllerbench import swaps
 from controllerbench.atoll_installer import Atoll, AtollOnRyu
 from controllerbench.entries import Pair, pairs, reclassified

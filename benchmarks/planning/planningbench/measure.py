@@ -12,9 +12,9 @@ from collections.abc import Callable
 from typing import Any
 
 from atoll_controller.fabric.swap_plan import plan_swap
-from atoll_controller.openflow.gc_tuning import relax_collector
 from atoll_controller.planner.planner import make_plan
 from atoll_core.experiment.experiment import Experiment
+from atoll_core.plan.flow_entry import relax_collector
 from planningbench.laboratory import branched, laboratory, without
 
 _TICK_S = 0.002

@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from atoll_cli.terminal.diagnostics import diagnostics_json
+from atoll_cli.terminal.output import diagnostics_json
 from atoll_core.errors import DescriptionError, Diagnostic, MachineError, PlanError, UsageError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
@@ -16,7 +16,7 @@ from atoll_core.platforms import MININET
 from atoll_core.plural import counted
 
 if TYPE_CHECKING:  # examines the machine: loaded for --machine only
-    from atoll_emulation.this_machine.platform_checks import PlatformCheck
+    from atoll_emulation.this_machine.host_requirements import PlatformCheck
 
 
 def check(
@@ -48,7 +48,7 @@ def check(
     )
     from atoll_core.plan.tc_settings import engine_only
     from atoll_emulation.this_machine.box_programs import missing_programs
-    from atoll_switches.longest_packets import too_long
+    from atoll_switches.capability_profile import too_long
 
     right: dict[str, str] = {}
     lab_of: dict[str, str] = {}  # the file of each description's lab
@@ -179,8 +179,12 @@ def _machine(experiments: list[Experiment]) -> _Machine:
         offered_by_virtual_kernel,
         offered_here,
     )
-    from atoll_emulation.this_machine.host_requirements import describe_machine
-    from atoll_emulation.this_machine.platform_checks import check_platforms, missing_by_platform, with_missing
+    from atoll_emulation.this_machine.host_requirements import (
+        check_platforms,
+        describe_machine,
+        missing_by_platform,
+        with_missing,
+    )
     from atoll_hosts.binary import find_binary
 
     places = check_platforms()

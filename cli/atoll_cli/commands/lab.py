@@ -9,7 +9,7 @@ from datetime import datetime
 from pathlib import Path
 from typing import Any
 
-from atoll_cli.terminal.diagnostics import warn
+from atoll_cli.terminal.output import warn
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import DescriptionFile, load_experiment

@@ -136,21 +136,18 @@ def _register(kind: str, words: str) -> None:
         json: Json = False,
     ) -> None:
         from atoll_core.units import Duration, Rate
-        from atoll_emulation.trace_generators import leo, meo
+        from atoll_emulation.trace_generators.constellations import LEO, MEO
         from atoll_emulation.trace_generators.passes import Pass, Radio, pass_trace
 
-        service, sites, usual_gap = {
-            "meo": (meo.RING, (meo.GATEWAY, meo.ISLAND), meo.GAP),
-            "leo": (leo.SHELL, (leo.GATEWAY, leo.ISLAND), leo.GAP),
-        }[kind]
+        usual = {"meo": MEO, "leo": LEO}[kind]
         wanted = Pass(
-            service=service,
-            gateway=_site("--gateway", gateway) if gateway else sites[0],
-            island=_site("--island", island) if island else sites[1],
+            service=usual.service,
+            gateway=_site("--gateway", gateway) if gateway else usual.gateway,
+            island=_site("--island", island) if island else usual.island,
             duration=_quantity(Duration, "--duration", duration, "1 s", _LONGEST),
             seed=seed,
             start=_quantity(Duration, "--start", start, "0 s", "24 h") if start else None,
-            gap=_quantity(Duration, "--gap", gap, "0 s", "1 h") if gap else usual_gap,
+            gap=_quantity(Duration, "--gap", gap, "0 s", "1 h") if gap else usual.gap,
             added_delay=_quantity(Duration, "--added-delay", added_delay, "0 s", "10 s"),
             step=_quantity(Duration, "--step", step, "1 ms", "1 h"),
             delay_step=_quantity(Duration, "--least-change", least_change, "0 s", "1 s"),

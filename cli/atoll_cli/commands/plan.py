@@ -6,15 +6,13 @@ from dataclasses import replace
 from pathlib import Path
 
 from atoll_cli.commands.selection import refuse
-from atoll_cli.terminal.diagnostics import warn
-from atoll_cli.terminal.output import require_ending, write_file
+from atoll_cli.terminal.output import require_ending, warn, write_file
 from atoll_cli.terminal.progress import estimate_text
 from atoll_controller.planner.change_schedule import plan_schedule
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.placement import place_plan, placement_text
-from atoll_controller.planner.plan_text import plan_text, schedule_text
+from atoll_controller.planner.plan_text import plan_text, schedule_text, swap_json
 from atoll_controller.planner.planner import make_plan, plan_sha256
-from atoll_controller.planner.swap_text import swap_json
 from atoll_controller.planner.virtual_cost import memory, wall_time
 from atoll_core.codec import to_json
 from atoll_core.description.validation_messages import suggest

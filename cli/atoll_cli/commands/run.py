@@ -8,11 +8,10 @@ from typing import Any
 
 from atoll_cli.commands.lab import listen_on, require_listen
 from atoll_cli.commands.run_arguments import RunArguments
-from atoll_cli.terminal.diagnostics import warn
-from atoll_cli.terminal.progress import FailedRunError, LiveLine, print_result, recorded_data_text
+from atoll_cli.terminal.output import warn
+from atoll_cli.terminal.progress import LiveLine, print_result, recorded_runs
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.description_warnings import description_warnings
-from atoll_core.errors import AtollError, InterruptedByUserError
 from atoll_core.platforms import MININET
 from atoll_daemon.client import Description, lab_in_use
 from atoll_dashboards.grafana.grafana_links import grafana_address
@@ -46,21 +45,12 @@ class _RunDisplay:
         self._warnings = warnings
         self._grafana = grafana
         self._show = LiveLine()
-        self._run_dir: str | None = None
+        self._run_dirs: list[Path] = []  # at most one, once the daemon has made it
         self._link: str | None = None
 
     async def execute(self) -> int:
-        try:
+        with recorded_runs(self._show, self._run_dirs):
             summary = await unless_interrupted(self._execute())
-        except asyncio.CancelledError:
-            where = f"; {recorded_data_text(Path(self._run_dir))}" if self._run_dir else ""
-            raise InterruptedByUserError(f"cancelled{where}") from None
-        except AtollError as error:
-            if self._run_dir is None:
-                raise
-            raise FailedRunError(error, Path(self._run_dir)) from error
-        finally:
-            self._show.close()
         return self._print(summary)
 
     async def _execute(self) -> dict[str, Any] | None:
@@ -90,11 +80,10 @@ class _RunDisplay:
 
     def _take(self, line: dict[str, Any]) -> None:
         if line["type"] == "run":
-            self._run_dir = line["run_dir"]
+            self._run_dirs.append(Path(line["run_dir"]))
         self._show.take(line)
 
     def _print(self, summary: dict[str, Any] | None) -> int:
         overhead_s = (time.time_ns() - self._started_ns) / 1e9 - self._duration_s
-        run_dir = Path(self._run_dir or "")
         extra = {"overhead_s": round(overhead_s, 3), "warnings": self._warnings}
-        return print_result(summary, run_dir, as_json=self._command.as_json, extra=extra, grafana=self._link)
+        return print_result(summary, self._run_dirs[0], as_json=self._command.as_json, extra=extra, grafana=self._link)

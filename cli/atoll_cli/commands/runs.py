@@ -50,7 +50,7 @@ def list_(
     """List runs with experiment, platform, seed, verdict and size."""
     from atoll_analysis.stored_runs import DAMAGED, NOT_ANALYSED, StoredRun, find_runs, stored_run
     from atoll_analysis.verdict.findings import Verdict
-    from atoll_controller.planner.text_table import columns
+    from atoll_core.plural import columns
 
     _require_one_of("--verdict", verdict, "verdicts", [*map(str, Verdict), NOT_ANALYSED, DAMAGED])
     _require_one_of("--platform", platform, "platforms", PLATFORMS)

@@ -18,9 +18,8 @@ from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import AtollError, UsageError
 from atoll_core.lab.inventory import InventoryMachine
-from atoll_hosts.clock_offset import clock_offset
-from atoll_hosts.parallel import Outcome, on_each
-from atoll_hosts.ssh.connections import SshConnections, jump_host
+from atoll_hosts.machine import clock_offset
+from atoll_hosts.ssh.connections import Outcome, SshConnections, jump_host, on_each
 from atoll_hosts.ssh.enrolment import ShownKey, show_key
 from atoll_hosts.ssh.enrolment import enroll as write_keys
 from atoll_hosts.ssh.installation import install_binary

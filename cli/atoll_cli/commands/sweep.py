@@ -9,7 +9,7 @@ from typing import Any
 
 from atoll_analysis.figures.run_figures import FIGURES
 from atoll_cli.commands.selection import lab_target, refuse
-from atoll_cli.terminal.diagnostics import warn
+from atoll_cli.terminal.output import warn
 from atoll_cli.terminal.progress import EXIT_INVALID
 from atoll_cli.terminal.results_text import print_results
 from atoll_cli.terminal.signals import unless_interrupted

@@ -11,7 +11,6 @@ from pathlib import Path
 from atoll_cli.commands.selection import lab_target, network_on
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
-from atoll_controller.planner.text_table import columns
 from atoll_controller.probing.switch_probe import Agreement, ProbedBehaviour, SwitchProbe
 from atoll_core.description.loader import load_any
 from atoll_core.description.resolve_inventory import load_inventory
@@ -19,6 +18,7 @@ from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import UsageError
 from atoll_core.lab.network import Switch
 from atoll_core.plan.switch_features import Runtime, SwitchDescription
+from atoll_core.plural import columns
 from atoll_switches.capability_profile import profile
 
 CONNECT_S = 90.0

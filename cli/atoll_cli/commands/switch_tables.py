@@ -6,12 +6,12 @@ import json
 from collections.abc import Sequence
 from typing import Any
 
-from atoll_controller.planner.text_table import columns
 from atoll_core.codec import from_json
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import LabError, UsageError
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry, describe_actions
 from atoll_core.platforms import LabTarget
+from atoll_core.plural import columns
 from atoll_daemon.client import connected
 from atoll_daemon.http.http_errors import no_lab_is_up
 

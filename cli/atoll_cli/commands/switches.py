@@ -3,6 +3,7 @@
 
 import asyncio
 import json as json_format
+import sys
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any
@@ -11,10 +12,13 @@ import typer
 
 from atoll_cli.terminal.options import InventoryOption, Json, PlainArguments
 from atoll_core.errors import LabError, PlanError, UsageError
-from atoll_core.plan.switch_features import UnmanagedState
+from atoll_core.plan.switch_features import Runtime, UnmanagedState
 from atoll_core.platforms import LabTarget
+from atoll_core.plural import counted
 
 if TYPE_CHECKING:
+    from atoll_core.lab.inventory import Inventory
+    from atoll_core.lab.network import Network
     from atoll_switches.configuration import ControllerAddress
 
 switches = typer.Typer(
@@ -49,7 +53,7 @@ def print_switches(
     from rich.console import Console
     from rich.table import Table
 
-    from atoll_controller.fabric.unmanaged_state import unmanaged_state_text
+    from atoll_controller.fabric.reconciler import unmanaged_state_text
 
     table = Table(box=None, pad_edge=False)
     for title in ("switch", "dpid", "", "model", "profile", "entries", "free", "table", "ports"):
@@ -172,9 +176,19 @@ def control(
 
     It is for the first contact with them, while no lab is up; `atoll up` does the same. All other entries stay.
     """
-    from atoll_cli.commands.switch_control import install_in_band_control
+    from atoll_cli.commands.selection import lab_target
+    from atoll_core.description.loader import load_any
+    from atoll_core.description.resolve_inventory import load_inventory
 
-    install_in_band_control(file, inventory)
+    network, _ = load_any(file)
+    target = lab_target(inventory)
+    if target.inventory is None:
+        raise UsageError("name the inventory of the switches: --inventory FILE")
+    if not network.in_band_hosts:
+        raise UsageError(f"{network.file}: no host has in-band control ('control' of the lab and of hosts)")
+    count = asyncio.run(_install_control(network, load_inventory(target.inventory, network)))
+    changed = f"{counted(count, 'change')} of flow entries" if count else "all flow entries were there"
+    print(f"in-band control of {counted(len(network.in_band_hosts), 'host')}: {changed}")
 
 
 @switches.command(cls=PlainArguments, epilog="Example: atoll switches probe sw-c lab.yaml --inventory rack.yaml")
@@ -245,3 +259,15 @@ def _row(switch: dict[str, Any]) -> list[str]:
 
 def _number(known: int | None) -> str:
     return "-" if known is None else str(known)
+
+
+async def _install_control(network: "Network", inventory: "Inventory") -> int:
+    from atoll_core.events.event_bus import EventBus
+    from atoll_core.events.events import Progress
+    from atoll_testbed.platforms.hardware import controller_with_control  # imports asyncssh
+
+    events = EventBus()
+    events.subscribe(lambda event: print(event.text, file=sys.stderr), Progress)
+    controller, count = await controller_with_control(network, inventory, Runtime.OS_KEN, events)
+    await controller.close()
+    return count

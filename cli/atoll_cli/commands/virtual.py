@@ -8,20 +8,18 @@ from typing import Any
 from atoll_analysis.reproducibility import RepeatComparison, compare_runs
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.run_arguments import RunArguments
-from atoll_cli.terminal.diagnostics import warn
+from atoll_cli.terminal.output import warn
 from atoll_cli.terminal.progress import (
     EXIT_INVALID,
-    FailedRunError,
     LiveLine,
     ParallelRuns,
     estimate_text,
     print_result,
-    recorded_data_text,
+    recorded_runs,
 )
 from atoll_cli.terminal.signals import unless_interrupted
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.virtual_cost import memory, wall_time
-from atoll_core.errors import AtollError, InterruptedByUserError
 from atoll_core.events.events import Note, StepBegun
 from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration, Size
@@ -78,15 +76,8 @@ class _VirtualRun:
     async def execute(self, *, as_json: bool) -> int:
         began = time.monotonic()
         self._show.take(Note(estimate_text(*self._estimates)).to_line())
-        try:
+        with recorded_runs(self._show, [run_dir.path for run_dir in self._run_dirs]):
             summary, comparison = await unless_interrupted(self._execute())
-        except asyncio.CancelledError:
-            where = recorded_data_text(*(run_dir.path for run_dir in self._run_dirs))
-            raise InterruptedByUserError(f"cancelled; {where}") from None
-        except AtollError as error:
-            raise FailedRunError(error, *(run_dir.path for run_dir in self._run_dirs)) from error
-        finally:
-            self._show.close()
         return self._print(summary, comparison, time.monotonic() - began, as_json=as_json)
 
     async def _execute(self) -> tuple[dict[str, Any] | None, RepeatComparison | None]:

@@ -6,9 +6,9 @@ import os
 import sys
 from collections.abc import Iterable, Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, NoReturn, TextIO, TypeVar, cast
+from typing import TYPE_CHECKING, Any, NoReturn, TextIO, TypeVar, cast
 
-from atoll_core.errors import MachineError, RunError, UsageError
+from atoll_core.errors import DescriptionError, Diagnostic, MachineError, RunError, UsageError
 from atoll_core.plural import listed
 
 if TYPE_CHECKING:
@@ -139,3 +139,21 @@ def exit_discarding_output(code: int) -> NoReturn:
     if sys.stdout is not None:
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
     sys.exit(code)
+
+
+def diagnostics_json(mistakes: Iterable[Diagnostic]) -> list[dict[str, Any]]:
+    """Mistakes or warnings in the form of ``--json``."""
+    return [{"file": one.file, "line": one.line, "message": one.message} for one in mistakes]
+
+
+def warn(warnings: Iterable[Diagnostic], *, strict: bool) -> list[dict[str, Any]]:
+    """Print warnings on standard error, one line each; returns them in the form of ``--json``.
+
+    Raises DescriptionError instead if ``strict``.
+    """
+    found = tuple(warnings)
+    if found and strict:
+        raise DescriptionError(found)
+    for each in found:
+        print(each.as_warning, file=sys.stderr)
+    return diagnostics_json(found)

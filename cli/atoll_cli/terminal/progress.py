@@ -1,10 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """Progress and result of a run at the terminal: one live line on standard error, the result on standard output."""
 
+import asyncio
 import contextlib
 import json
 import shlex
 import sys
+from collections.abc import Generator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +16,7 @@ from rich.status import Status
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.verdict.findings import Verdict
 from atoll_controller.planner.virtual_cost import rough
-from atoll_core.errors import AtollError
+from atoll_core.errors import AtollError, InterruptedByUserError
 from atoll_core.events.event_text import step_text
 from atoll_core.plural import bit_rate
 from atoll_core.units import Duration, Size
@@ -125,6 +127,25 @@ class FailedRunError(AtollError):
     def __init__(self, error: AtollError, *run_dirs: Path) -> None:
         super().__init__(f"{error}\n{recorded_data_text(*run_dirs)}")
         self.exit_code = error.exit_code
+
+
+@contextlib.contextmanager
+def recorded_runs(show: LiveLine, run_dirs: Sequence[Path]) -> Generator[None]:
+    """While the block makes runs: end the live line with it, and name their directories if it fails or is cancelled.
+
+    ``run_dirs`` may grow within the block.
+    """
+    try:
+        yield
+    except asyncio.CancelledError:
+        where = f"; {recorded_data_text(*run_dirs)}" if run_dirs else ""
+        raise InterruptedByUserError(f"cancelled{where}") from None
+    except AtollError as error:
+        if not run_dirs:
+            raise
+        raise FailedRunError(error, *run_dirs) from error
+    finally:
+        show.close()
 
 
 def recorded_data_text(*run_dirs: Path) -> str:

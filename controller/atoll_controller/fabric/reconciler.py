@@ -23,17 +23,44 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from atoll_controller.fabric.flow_installer import Verify, apply_flows, install_control, require_room, table_of
-from atoll_controller.fabric.recent_deletions import Deletions
-from atoll_controller.fabric.unmanaged_state import clear_unmanaged_state
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.planner.entry_diff import ChangeAction, FlowChange
 from atoll_core.errors import LabError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Note, Progress, SwitchConnection
 from atoll_core.lab.network import Network, Switch
-from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
+from atoll_core.plan.flow_entry import FlowEntry, Match, UnmanagedEntry
 from atoll_core.plan.plan import Plan
+from atoll_core.plan.switch_features import UnmanagedState
 from atoll_core.plural import first_of
+from atoll_switches.capability_profile import profile
+
+
+class Deletions:
+    """Deleted entries by which a switch may still forward. ``clock``: in seconds.
+
+    A data plane may be seconds behind the barriers of its switch (``Profile.lag_s``). An entry that is added again
+    within that time cannot be proven: probes pass by the old one, and packets are lost between the two (docs/swaps.md).
+    """
+
+    def __init__(self, network: Network, clock: Callable[[], float] = time.monotonic) -> None:
+        self._lags_s = {switch.name: profile(switch.driver).lag_s for switch in network.switches}
+        self._clock = clock
+        self._gone_s: dict[tuple[str, Match], float] = {}  # when the data plane has certainly removed the entry
+
+    def remember(self, entries: Iterable[FlowEntry | UnmanagedEntry]) -> None:
+        """Note entries that were deleted; drop entries forward no probe and are ignored."""
+        now = self._clock()
+        self._gone_s = {key: gone_s for key, gone_s in self._gone_s.items() if gone_s > now}
+        for entry in entries:
+            if isinstance(entry, FlowEntry) and entry.actions and self._lags_s[entry.switch]:
+                self._gone_s[entry.switch, entry.match] = now + self._lags_s[entry.switch]
+
+    def wait_s(self, entries: Iterable[FlowEntry]) -> float:
+        """The time until no switch forwards by a deleted version of these entries."""
+        gone_s = (self._gone_s.get((entry.switch, entry.match), 0.0) for entry in entries)
+        return max(0.0, max(gone_s, default=0.0) - self._clock())
+
 
 # A controller that cannot stay up is a fault to report, not to hide by restarting forever.
 _RESTARTS = 3
@@ -317,3 +344,33 @@ def _repairs(changes: tuple[FlowChange, ...]) -> str:
         return "no differences"
     made = [f"{change.action} '{change.entry.why or change.entry}'" for change in changes]
     return f"{len(changes)} flow entries repaired: {first_of(made, _CHANGES_NAMED)}"
+
+
+async def clear_unmanaged_state(controller: Controller, network: Network) -> tuple[str, ...]:
+    """Delete all groups and meters of the lab's switches. Returns a line for each switch with deletions or an error.
+
+    Disconnected switches are skipped; they are cleared with the next plan.
+    """
+
+    async def clear(switch: Switch) -> str | None:
+        try:
+            found = await controller.leftovers(switch.dpid)
+            if found:
+                await controller.clear(switch.dpid, found)
+        except LabError as error:
+            state = controller.switches.get(switch.dpid)
+            return f"{switch.name}: {error}" if state is not None and state.up else None
+        return f"{switch.name}: deleted {unmanaged_state_text(found)} (plans of atoll use none)" if found else None
+
+    lines = await asyncio.gather(*map(clear, network.switches))
+    return tuple(line for line in lines if line is not None)
+
+
+def unmanaged_state_text(found: UnmanagedState) -> str:
+    """``groups 1, 7 and meter 3``."""
+    kinds = [_named("group", found.groups), _named("meter", found.meters)]
+    return " and ".join(filter(None, kinds))
+
+
+def _named(kind: str, numbers: Sequence[int]) -> str:
+    return f"{kind}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}" if numbers else ""

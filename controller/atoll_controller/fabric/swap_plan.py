@@ -26,7 +26,7 @@ from atoll_apps.steering import Steering, steer
 from atoll_apps.version_separation import steer_transition
 from atoll_controller.fabric.swap_detours import detours
 from atoll_controller.fabric.swap_probes import Probe, Probes
-from atoll_controller.planner.box_renewal import renewed_boxes
+from atoll_controller.planner.running_changes import renewed_boxes
 from atoll_controller.tracing.table_model import SwitchTables
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Chain, Experiment, LinkDirection

@@ -12,7 +12,7 @@ from ipaddress import IPv4Network
 from itertools import product
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
-from atoll_controller.openflow.messages.probe_frames import OTHER
+from atoll_controller.probing.probe_frames import OTHER
 from atoll_controller.tracing.table_model import Frame, Lookup, SwitchTables, matches
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.experiment.host_groups import Side, Sides

@@ -10,7 +10,7 @@ from atoll_core.errors import LabError
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.switch_features import TableFeatures
 from atoll_switches.capability_profile import profile
-from atoll_switches.table_placement import room
+from atoll_switches.entry_placement import room
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,7 +11,7 @@ import os
 import sys
 
 from atoll_controller.openflow import runtime_adapter
-from atoll_controller.openflow.gc_tuning import relax_collector
+from atoll_core.plan.flow_entry import relax_collector
 from atoll_core.plan.switch_features import Runtime
 
 
@@ -40,8 +40,8 @@ def main() -> int:
 
 def _serve(listen: str) -> int:
     from atoll_controller.openflow.app_manager import start
-    from atoll_controller.openflow.request_server import Requests
-    from atoll_controller.openflow.stdout_writer import (
+    from atoll_controller.openflow.request_server import (
+        Requests,
         write_line,  # these load the framework, or modules that it may have replaced
     )
 

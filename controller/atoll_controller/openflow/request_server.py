@@ -2,12 +2,13 @@
 """Serve requests of the controller's protocol (docs/contracts.md): in order for each switch, switches in parallel."""
 
 import json
+import os
 import queue
+import sys
 import threading
 from collections.abc import Callable
 from typing import Any, cast
 
-from atoll_controller.openflow.stdout_writer import write_line
 from atoll_controller.openflow.switch_session import SwitchError, SwitchSession
 from atoll_core.codec import from_json, to_json
 from atoll_core.errors import plain
@@ -117,3 +118,17 @@ def _not_understood(request: Any, error: Exception) -> dict[str, Any]:
     if not isinstance(request, dict) or "op" not in request:
         return _failed(request, f"not a request: {reason}")
     return _failed(request, f"request `{request['op']}` is not understood: {reason}")
+
+
+_lock = threading.Lock()
+
+
+def write_line(message: dict[str, Any]) -> None:
+    """Write one line. The process ends when its reader has closed the pipe."""
+    line = json.dumps(message, separators=(",", ":")) + "\n"
+    with _lock:
+        try:
+            sys.stdout.write(line)
+            sys.stdout.flush()
+        except BrokenPipeError:
+            os._exit(0)

@@ -14,13 +14,16 @@ from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.path_mtu import PathMtus, Routes
 from atoll_core.lab.box_kind import BoxUse
 from atoll_core.lab.network import ChainBox, Host, Interface, Network
-from atoll_core.plan.plan import HostSettings, InterfaceSettings, LegPair, RouteSettings
+from atoll_core.plan.plan import (
+    TCP_RECEIVE_BUFFER,
+    TCP_SEND_BUFFER,
+    HostSettings,
+    InterfaceSettings,
+    LegPair,
+    RouteSettings,
+)
 
 CONGESTION_CONTROL = "net.ipv4.tcp_congestion_control"
-
-# tcp(7): minimum and initial buffer, kernel defaults; only the bound decides a long path's throughput.
-_RECEIVE_BUFFER = (4096, 131072)
-_SEND_BUFFER = (4096, 16384)
 
 _SPARE_TABLE = 2  # of the spare ports' routes; 0 and from 253 on are the kernel's (ip-route(8))
 
@@ -78,8 +81,8 @@ def tcp_sysctls(experiment: Experiment, host: str) -> tuple[tuple[str, str], ...
     return (
         (CONGESTION_CONTROL, experiment.congestion_control(host)),
         ("net.ipv4.tcp_ecn", "1" if tcp.ecn else "0"),
-        ("net.ipv4.tcp_rmem", _buffer(*_RECEIVE_BUFFER, bound)),
-        ("net.ipv4.tcp_wmem", _buffer(*_SEND_BUFFER, bound)),
+        ("net.ipv4.tcp_rmem", _buffer(*TCP_RECEIVE_BUFFER, bound)),
+        ("net.ipv4.tcp_wmem", _buffer(*TCP_SEND_BUFFER, bound)),
         ("net.ipv4.tcp_no_metrics_save", "1"),
     )
 

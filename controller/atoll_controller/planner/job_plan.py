@@ -11,8 +11,7 @@ import hashlib
 from collections.abc import Iterator
 
 from atoll_controller.planner.box_config import box_uses
-from atoll_controller.planner.job_limits import MODEST, of_delay, of_link, of_program
-from atoll_controller.planner.job_privileges import of_tcp
+from atoll_controller.planner.job_limits import MODEST, of_delay, of_link, of_program, of_tcp
 from atoll_controller.planner.link_config import direction_config
 from atoll_controller.planner.path_checks import check_jobs, path_checks
 from atoll_controller.planner.traffic_jobs import (

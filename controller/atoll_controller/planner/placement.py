@@ -9,12 +9,11 @@ from typing import Any
 from atoll_apps.steering import steer
 from atoll_controller.fabric.swap_plan import Swap
 from atoll_controller.planner.change_schedule import Scheduled, states
-from atoll_controller.planner.text_table import columns
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import EntryId, FlowEntry
 from atoll_core.plan.plan import Plan
-from atoll_core.plural import counted
+from atoll_core.plural import columns, counted
 from atoll_switches.capability_profile import profile
 from atoll_switches.entry_placement import Place, PlacedEntry, SwitchBudget, place_entries, switch_budgets
 

@@ -5,19 +5,18 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, cast
 
-from atoll_controller.fabric.swap_plan import Stage
+from atoll_controller.fabric.swap_plan import Stage, Swap, SwapPart
 from atoll_controller.planner.change_schedule import Scheduled
-from atoll_controller.planner.entry_diff import FlowChange
 from atoll_controller.planner.placement import Placement, placement_text
-from atoll_controller.planner.swap_text import swap_lines
-from atoll_controller.planner.text_table import columns
-from atoll_core.experiment.channel_allocation import ChannelAllocation
-from atoll_core.experiment.experiment import Experiment
+from atoll_core.codec import to_json
+from atoll_core.experiment.experiment import Experiment, SteeringVersion
 from atoll_core.experiment.setting_texts import version_differences
+from atoll_core.experiment.traffic import ChannelAllocation
 from atoll_core.lab.network import MTU
 from atoll_core.plan.flow_entry import EntryId, FlowEntry, describe_actions
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan
-from atoll_core.plural import counted
+from atoll_core.plural import columns, counted
+from atoll_core.units import Duration
 
 _NS_PER_MS = 1e6
 _LISTED = 3  # longer lists are only counted
@@ -40,14 +39,6 @@ def plan_text(plan: Plan, placement: Placement | None = None) -> str:
         (f"Checks: {len(plan.checks)} paths, round-trip time expected", _checks(plan.checks)),
     )
     return "\n\n".join("\n".join((title, *lines)) for title, lines in sections)
-
-
-def changes_text(changes: Iterable[FlowChange]) -> str:
-    """The changes, one a line with its reason; a sentence when there are none."""
-    return (
-        "\n".join(str(change) for change in changes)
-        or "nothing to change: the switches already have the plan's entries"
-    )
 
 
 def schedule_text(experiment: Experiment, schedule: Iterable[Scheduled]) -> str:
@@ -154,3 +145,60 @@ def _checks(checks: Iterable[PathCheck]) -> Iterator[str]:
             spread = f" +/- {jitter / _NS_PER_MS:g}" if jitter else ""
             names = ", ".join(check.dst for check in same)
             yield f"  {src} -> {names}: {rtt / _NS_PER_MS:g}{spread} ms (terrestrial {terrestrial / _NS_PER_MS:g} ms)"
+
+
+def parts_json(swap: Swap) -> list[dict[str, Any]]:
+    """Each part: ``what`` changes, the boxes of broken ``connections``, and boxes and taps that no packet passes.
+
+    ``without``: those of both the old and the new version, until the next part. ``uncoded``: those of them that encode
+    packets. ``renewed``: those of them whose programs begin again then.
+    ``drain_ns``: the least time until the version before has drained.
+    """
+    return [
+        {
+            "subject": part.subject.value,
+            "what": list(_differences(part)),
+            "connections": list(part.moved),
+            "without": list(part.without),
+            "uncoded": list(part.uncoded),
+            "renewed": list(part.renewed),
+            "drain_ns": swap.drain_ns(number),
+        }
+        for number, part in enumerate(swap.parts)
+    ]
+
+
+def swap_json(swap: Swap) -> dict[str, Any]:
+    """A swap as ``atoll plan --json`` has it."""
+    stages = [to_json(stage) for stage in swap.stages]
+    return {"stages": stages, "layout": to_json(swap.layout), "moved": list(swap.moved), "parts": parts_json(swap)}
+
+
+def swap_lines(swap: Swap) -> Iterator[str]:
+    """A line for each part of a swap with several, or the effects of the only part if it has any."""
+    if len(swap.parts) == 1:
+        yield from _effects(swap.parts[0], 1)
+        return
+    if swap.parts:
+        yield f"the swap has {len(swap.parts)} parts, one after the other:"
+    for number, part in enumerate(swap.parts, start=1):
+        drain = f"at least {Duration(swap.drain_ns(number - 1))}"
+        yield f"  {number}. {'; '.join((*_differences(part), *_effects(part, number), drain))}"
+
+
+def _differences(part: SwapPart) -> Iterator[str]:
+    return version_differences(_version(part.before), _version(part.after))
+
+
+def _version(experiment: Experiment) -> SteeringVersion:
+    return SteeringVersion(Duration(0), experiment.chain, experiment.branches, experiment.latency)
+
+
+def _effects(part: SwapPart, number: int) -> Iterator[str]:
+    if part.moved:
+        yield f"connections through {', '.join(part.moved)} break"
+    if part.without:
+        coding = f", so that packets are not coded by {', '.join(part.uncoded)}" if part.uncoded else ""
+        yield f"no packet passes {', '.join(part.without)} until part {number + 1}{coding}"
+    if part.renewed:
+        yield f"then the programs of {', '.join(part.renewed)} begin again"

@@ -18,8 +18,7 @@ from atoll_core.plan.plan import Backend, Plan
 from atoll_core.plan.tag_layout import UNTAGGED, Layout
 from atoll_core.plan.tc_settings import TIMER_SLACK
 from atoll_core.units import Duration
-from atoll_switches.capability_profile import refuse_unsupported
-from atoll_switches.longest_packets import refuse_long_packets
+from atoll_switches.capability_profile import refuse_long_packets, refuse_unsupported
 
 
 def make_plan(
@@ -57,13 +56,8 @@ def make_plan(
     )
 
 
-def plan_json(plan: Plan) -> str:
-    """The plan as canonical JSON: equal plans, equal bytes."""
-    return "".join(_canonical(to_json(plan)))
-
-
 def plan_sha256(plan: Plan) -> str:
-    """The SHA-256 of the canonical JSON, hexadecimal: names a plan in a run's manifest."""
+    """The SHA-256 of the canonical JSON, hexadecimal: names a plan in a run's manifest. Equal plans, equal bytes."""
     total = hashlib.sha256()
     for part in _canonical(to_json(plan)):
         total.update(part.encode())

@@ -6,14 +6,11 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from atoll_controller.planner.job_limits import MODEST, of_client, of_server
-from atoll_controller.planner.job_privileges import of_port, of_subcommand, of_tcp
-from atoll_core.experiment.channel_allocation import ChannelAllocation, allocate_channels
+from atoll_controller.planner.job_limits import MODEST, of_client, of_port, of_server, of_subcommand, of_tcp
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.experiment.traffic import SizesCount, Traffic
+from atoll_core.experiment.traffic import ChannelAllocation, SizesCount, Traffic, allocate_channels
 from atoll_core.lab.network import Host, HostRole, Network
-from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase, Plan
-from atoll_core.plan.privilege import Privilege
+from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase, Plan, Privilege
 
 _PING_BYTES = 56
 _SILENCE_NS = 180_000_000_000  # the program's default (docs/contracts.md)

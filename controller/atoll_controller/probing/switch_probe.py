@@ -16,13 +16,13 @@ from enum import StrEnum
 from ipaddress import IPv4Address, IPv4Network
 
 from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.openflow.messages.probe_frames import UDP, ProbeEnd, ProbeMark, probe_frame
+from atoll_controller.probing.probe_frames import UDP, ProbeEnd, ProbeMark, probe_frame
 from atoll_core.errors import LabError
 from atoll_core.lab.twin import TwinBehaviour, TwinSettings
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, UnmanagedEntry, Vlan
 from atoll_core.plan.switch_features import SwitchFeatures
 from atoll_switches.capability_profile import Profile, behaviour, missing_features
-from atoll_switches.table_placement import choose_table, room
+from atoll_switches.entry_placement import choose_table, room
 
 COOKIE = 0x70726F6265000000
 """The cookie of a probe's entries; no plan has it."""

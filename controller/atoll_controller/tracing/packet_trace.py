@@ -6,13 +6,13 @@ from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import IPv4Address
 
-from atoll_controller.planner.text_table import columns
 from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, SwitchTables
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import CONTROL, Control, DelayBox, Host, Network
 from atoll_core.plan.flow_entry import FlowEntry, describe_actions
+from atoll_core.plural import columns
 from atoll_core.units import Duration
 
 

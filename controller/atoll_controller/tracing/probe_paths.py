@@ -7,7 +7,7 @@ from dataclasses import dataclass
 
 from atoll_apps.control import is_control
 from atoll_controller.fabric.swap_plan import chain_drain_ns, latency_drain_ns
-from atoll_controller.openflow.messages.probe_frames import OTHER, TCP
+from atoll_controller.probing.probe_frames import OTHER, TCP
 from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, SwitchTables
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.experiment.host_groups import Sides

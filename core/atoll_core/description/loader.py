@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_core.description.overrides import of_lab, override, override_lab
-from atoll_core.description.parser import Parsed, parse
+from atoll_core.description.parser import parse
 from atoll_core.description.raw_experiment import RawExperiment, RawTransfer
 from atoll_core.description.raw_inventory import RawInventory
 from atoll_core.description.raw_lab import RawLab
@@ -28,11 +28,11 @@ from atoll_core.units import Duration
 
 
 def lab_of(document: Document, settings: Sequence[str]) -> Lab:
-    """The lab of a document that was read already, with the settings (``lab.KEY=VALUE``) in it, and its mistakes.
+    """The lab of a document that was read already, with the settings (``lab.KEY=VALUE``) in it.
 
     Raises PlanError for a setting that cannot be read.
     """
-    return Lab(override_lab(document, settings))
+    return Lab.read(override_lab(document, settings))
 
 
 def load_lab(path: Path) -> Network:
@@ -136,9 +136,7 @@ def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
     Other files that it names are read if they are in ``folder`` or below.
     """
     parsed = parse(RawExperiment, document, lab_examples(lab.document.tree or {}))
-    if parsed is None:
-        raise DescriptionError(document.mistakes)
-    return _resolved(parsed, lab, list(parsed.mistakes), ReferencedFiles(folder, confined=True))[1]
+    return resolve_experiment(parsed, lab, ReferencedFiles(folder, confined=True))
 
 
 def _is_lab(document: Document) -> bool:
@@ -169,10 +167,7 @@ def _own_keys(document: Document, model: type[RawLab | RawExperiment | RawInvent
 
 
 def _resolve_lab(document: Document) -> Network:
-    lab = Lab(document)
-    if lab.mistakes or lab.network is None:
-        raise DescriptionError(lab.mistakes)
-    return lab.network
+    return Lab.read(document).network
 
 
 def _resolve_with_settings(path: Path, document: Document, settings: Sequence[str]) -> tuple[Network, Experiment]:
@@ -205,30 +200,25 @@ def _mistakes_without_settings(path: Path, document: Document) -> Sequence[Diagn
 def _resolve_experiment(
     path: Path, document: Document, known: Lab | None = None, settings: Sequence[str] = ()
 ) -> tuple[Network, Experiment]:
+    """The experiment with its lab. Mistakes of form, and all of the lab, come before those of meaning."""
     named = (document.tree or {}).get("lab")
     found = override_lab(read_document(path.parent / named), settings) if isinstance(named, str) else None
-    parsed = parse(RawExperiment, document, lab_examples((found and found.tree) or {}))
-    if parsed is None:
-        raise DescriptionError(document.mistakes)
-    mistakes = list(parsed.mistakes)
-    lab = None
-    if found is not None and parsed.whole("lab"):
-        if reason := _no_lab(found):
-            mistakes.append(document.mistake(("lab",), f"lab: {reason}"))
-        else:
-            lab = known if known is not None and known.document.tree == found.tree else Lab(found)
-            mistakes += lab.mistakes
-    return _resolved(parsed, lab, mistakes, ReferencedFiles(path.parent))
-
-
-def _resolved(
-    parsed: Parsed[RawExperiment], lab: Lab | None, mistakes: list[Diagnostic], files: ReferencedFiles
-) -> tuple[Network, Experiment]:
-    experiment, wrong = resolve_experiment(parsed, lab, files)
-    mistakes += wrong
-    if mistakes or lab is None or lab.network is None:
+    parsed = lab = None
+    mistakes: list[Diagnostic] = []
+    try:
+        parsed = parse(RawExperiment, document, lab_examples((found and found.tree) or {}))
+    except DescriptionError as error:
+        mistakes += error.mistakes
+    if found is not None and (reason := _no_lab(found)):
+        mistakes.append(document.mistake(("lab",), f"lab: {reason}"))
+    elif found is not None:
+        try:
+            lab = known if known is not None and known.document.tree == found.tree else Lab.read(found)
+        except DescriptionError as error:
+            mistakes += error.mistakes
+    if parsed is None or lab is None:
         raise DescriptionError(mistakes)
-    return lab.network, experiment
+    return lab.network, resolve_experiment(parsed, lab, ReferencedFiles(path.parent))
 
 
 def _no_lab(document: Document) -> str | None:

@@ -258,8 +258,3 @@ class RawExperiment(Raw):
     limits: RawLimits = Field(
         default=RawLimits(), description="Bounds of the verdict.", examples=["{stalled_share: 0.1 %}"]
     )
-
-    @classmethod
-    def placeholders(cls) -> dict[str, Any]:
-        """An experiment that does nothing."""
-        return {"name": "experiment", "lab": "", "duration": "1 s", "chain": [], "traffic": {"channels": 0}}

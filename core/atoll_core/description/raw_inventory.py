@@ -165,8 +165,3 @@ class RawInventory(Raw):
     switches: dict[Key, RawInventorySwitch] = Field(
         default={}, description="Switches that differ from lab.yaml, by name.", examples=["{sw-c: {dpid: 4660}}"]
     )
-
-    @classmethod
-    def placeholders(cls) -> dict[str, Any]:
-        """An inventory of nothing."""
-        return {"controller": {"address": "192.168.100.1"}, "machines": {}}

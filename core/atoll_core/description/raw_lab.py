@@ -25,7 +25,7 @@ from atoll_core.description.raw_types import (
 )
 from atoll_core.lab.box_kind import BoxKind, Forwarding
 from atoll_core.lab.network import BUILT_IN_KINDS, HostRole
-from atoll_core.plan.privilege import Privilege
+from atoll_core.plan.plan import Privilege
 from atoll_core.units import Duration, Rate, Size
 
 TrunkRate = Annotated[Rate, Between(Rate, "1 kbit/s", "1000 Gbit/s")]
@@ -409,9 +409,3 @@ class RawLab(Raw):
     taps: dict[Key, RawTap] = Field(
         default={}, description="Taps by name.", examples=["{tap-w: {host: cap-w, port: sw-c/21}}"]
     )
-
-    @classmethod
-    def placeholders(cls) -> dict[str, Any]:
-        """An empty lab."""
-        networks = {"world": "10.10.0.0/16", "island": "10.20.0.0/16"}
-        return {"name": "lab", "networks": networks, "switches": {}, "hosts": {}}

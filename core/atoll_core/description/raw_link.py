@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, mod
 from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
-from atoll_core.description.raw_types import Between, ContradictionError, Raw, Share, ShortForm
+from atoll_core.description.raw_types import Between, Raw, Share, ShortForm
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import shown
 from atoll_core.experiment.experiment import JitterShape, Where
@@ -122,7 +122,7 @@ class RawLoss(ShortForm):
         channel = [key for key in _GILBERT_ELLIOTT if getattr(self, key) is not None]
         if len(given) > 1:
             msg = f"{listed(given)} exclude each other; keep one of them"
-            raise ContradictionError(msg)
+            raise ValueError(msg)
         if channel and not self.model:
             verb, it = ("belongs", "it") if len(channel) == 1 else ("belong", "them")
             msg = f"{listed(channel)} {verb} to a model; add 'model: gilbert-elliott' or remove {it}"

@@ -113,11 +113,6 @@ class RawStop(Raw):
         examples=[2],
     )
 
-    @classmethod
-    def placeholders(cls) -> dict[str, Any]:
-        """A rule that ends at once."""
-        return {"figure": "", "half_width": "100 %", "max": 6}
-
 
 class RawControlVariate(Raw):
     """The control variate of means: the mean size of the first flows of each channel."""
@@ -128,11 +123,6 @@ class RawControlVariate(Raw):
         description="Larger flows count as this large; default 1 MB.",
         examples=["1 MB"],
     )
-
-    @classmethod
-    def placeholders(cls) -> dict[str, Any]:
-        """One flow of each channel."""
-        return {"flows": 1}
 
 
 class RawStudy(Raw):
@@ -203,8 +193,3 @@ class RawStudy(Raw):
     limits: RawStudyLimits = Field(
         default=RawStudyLimits(), description="Bounds of the work.", examples=["{attempts: 3}"]
     )
-
-    @classmethod
-    def placeholders(cls) -> dict[str, Any]:
-        """A study of nothing."""
-        return {"name": "study", "experiment": ""}

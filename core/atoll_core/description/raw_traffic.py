@@ -6,7 +6,7 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
-from atoll_core.description.raw_types import Between, ContradictionError, Raw, ShortForm
+from atoll_core.description.raw_types import Between, Raw, ShortForm
 from atoll_core.description.validation_messages import nearest
 from atoll_core.errors import shown
 from atoll_core.experiment.flow_sizes import PUBLISHED
@@ -125,7 +125,7 @@ class RawTraffic(Raw):
         if self.flows_per_s is not None and self.channels == 0:
             wrong.append("flows_per_s starts flows on channels; write at least 1 channel")
         if wrong:
-            raise ContradictionError("; ".join(wrong))
+            raise ValueError("; ".join(wrong))
         return self
 
 

@@ -44,19 +44,10 @@ _UNUSABLE = (
 )
 
 
-class ContradictionError(ValueError):
-    """Two given fields exclude each other, independently of the mapping's other fields."""
-
-
 class Raw(BaseModel):
     """Base of all raw mappings: no unknown keys, no conversion between YAML's types."""
 
     model_config = ConfigDict(strict=True, extra="forbid", frozen=True, allow_inf_nan=False)
-
-    @classmethod
-    def placeholders(cls) -> dict[str, Any]:
-        """Placeholders for required sections that are missing or unusable, so that validation can continue."""
-        return {}
 
     @classmethod
     def expanded(cls, given: Any) -> Any:

@@ -8,7 +8,7 @@ from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.resolve_changes import DescribedVersion, Wrong, described_versions, resolve_version
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.validation_messages import nearest, on_line, suggest
-from atoll_core.description.yaml_document import Place
+from atoll_core.description.yaml_document import Document, Place
 from atoll_core.experiment.experiment import MAIN, Protocol, SteeringVersion, TrafficSelector
 from atoll_core.lab.network import Network, Tap
 from atoll_core.lab.port_ref import PortRef
@@ -19,37 +19,33 @@ def hops_of(raw: RawExperiment) -> tuple[str, ...]:
     return tuple(dict.fromkeys(hop for version in described_versions(raw) for hop in version.hops))
 
 
-def check_chains(parsed: Parsed[RawExperiment], lab: Lab, network: Network, wrong: Wrong) -> None:
+def check_chains(parsed: Parsed[RawExperiment], lab: Lab, wrong: Wrong) -> None:
     """Report unknown or misplaced hops, and branches with impossible traffic, in any version to ``wrong``."""
     reported: set[tuple[Place, str]] = set()
     for version in described_versions(parsed.raw):
         since = f" (from {version.at} on)" if version.place else ""
-        found = [*_hop_mistakes(parsed, lab, network, version), *_branch_mistakes(parsed, lab, network, version)]
+        found = [*_hop_mistakes(parsed.raw, lab, version), *_branch_mistakes(parsed.document, lab.network, version)]
         for place, message in found:
             if (place, message) not in reported:
                 wrong(place, message + (since if place[: len(version.place)] != version.place else ""))
         reported |= set(found)
 
 
-def _hop_mistakes(
-    parsed: Parsed[RawExperiment], lab: Lab, network: Network, version: DescribedVersion
-) -> Iterator[tuple[Place, str]]:
-    yield from _check_hops(parsed, lab, network, version.chain_at, version.chain)
+def _hop_mistakes(raw: RawExperiment, lab: Lab, version: DescribedVersion) -> Iterator[tuple[Place, str]]:
+    yield from _check_hops(raw, lab, version.chain_at, version.chain)
     for branch, place in version.branches.values():
-        yield from _check_hops(parsed, lab, network, (*place, "chain"), tuple(branch.chain))
+        yield from _check_hops(raw, lab, (*place, "chain"), tuple(branch.chain))
 
 
-def _check_hops(
-    parsed: Parsed[RawExperiment], lab: Lab, network: Network, at: Place, hops: tuple[str, ...]
-) -> Iterator[tuple[Place, str]]:
-    links = {box.name for box in network.boxes if box.is_link and lab.reads(("boxes", box.name, "kind"))}
-    usable = (*lab.names("boxes"), *lab.names("taps"))
-    cabled = lab.reads(("boxes",), ("taps",))
-    physical = {tap.name: tap for tap in network.taps if tap.physical and cabled}
-    misspelt = {nearest(name, sorted(links)) for name in parsed.raw.links if not lab.knows("boxes", name)}
+def _check_hops(raw: RawExperiment, lab: Lab, at: Place, hops: tuple[str, ...]) -> Iterator[tuple[Place, str]]:
+    network = lab.network
+    links = {box.name for box in network.boxes if box.is_link}
+    usable = (*lab.raw.boxes, *lab.raw.taps)
+    physical = {tap.name: tap for tap in network.taps if tap.physical}
+    misspelt = {nearest(name, sorted(links)) for name in raw.links if name not in lab.raw.boxes}
     for index, hop in enumerate(hops):
         place: Place = (*at, index)
-        if not (lab.knows("boxes", hop) or lab.knows("taps", hop)):
+        if hop not in usable:
             kind = lab.kind_of(hop)
             found = (
                 f"{hop!r} is a {kind}, but a chain consists of boxes and taps"
@@ -59,7 +55,7 @@ def _check_hops(
             yield place, f"{found}; {suggest(hop, usable, 'boxes and taps')}"
         elif hop in hops[:index]:
             yield place, f"{hop!r} occurs twice in the chain; keep one of them"
-        elif hop in links and hop not in {*parsed.raw.links, *misspelt} and parsed.whole("links"):
+        elif hop in links and hop not in {*raw.links, *misspelt}:
             yield place, f"satellite emulator {hop!r} has no settings; add {hop!r} to links"
         elif unpaired := _unpaired(network, hop, hops):
             yield place, unpaired
@@ -98,16 +94,11 @@ def _misplaced_tap(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | N
     return f"physical tap {tap.name!r} is in the cable of {box!r} at {cable}; put it next to {box!r}, on that side"
 
 
-def _branch_mistakes(
-    parsed: Parsed[RawExperiment], lab: Lab, network: Network, version: DescribedVersion
-) -> Iterator[tuple[Place, str]]:
+def _branch_mistakes(document: Document, network: Network, version: DescribedVersion) -> Iterator[tuple[Place, str]]:
     seen: dict[TrafficSelector, str] = {}
-    readable = parsed.whole("branches", "changes") and parsed.reads(("branches",), ("changes",))
     for name, (branch, at) in version.branches.items():
         place: Place = (*at, "carries")
         carries = TrafficSelector(branch.carries.world, branch.carries.island, branch.carries.protocol)
-        if not parsed.reads(place):
-            continue
         if carries == TrafficSelector():
             yield (
                 place,
@@ -120,14 +111,14 @@ def _branch_mistakes(
             ("world", carries.world, network.world),
             ("island", carries.island, network.island),
         ):
-            if prefix and lab.reads(("networks", end)) and not prefix.subnet_of(around):
+            if prefix and not prefix.subnet_of(around):
                 yield (
                     (*place, end),
                     f"{prefix} is not within the lab's {end} network {around}; choose a part of that",
                 )
         first = seen.setdefault(carries, name)
         if first != name:
-            line = parsed.document.line(version.branches[first][1])
+            line = document.line(version.branches[first][1])
             yield (
                 place,
                 (
@@ -135,8 +126,8 @@ def _branch_mistakes(
                     "of them"
                 ),
             )
-    if version.branches and len(seen) == len(version.branches) and readable and lab.reads(("hosts",)):
-        for name, message in _idle(resolve_version(parsed, version), network):
+    if version.branches and len(seen) == len(version.branches):
+        for name, message in _idle(resolve_version(document, version), network):
             yield (*version.branches[name][1], "carries") if name != MAIN else version.chain_at, message
 
 

@@ -14,7 +14,7 @@ from atoll_core.description.raw_experiment import RawBranch, RawChange, RawExper
 from atoll_core.description.raw_traffic import RawTraffic, RawUdp
 from atoll_core.description.raw_types import Raw
 from atoll_core.description.validation_messages import on_line, suggest
-from atoll_core.description.yaml_document import Place
+from atoll_core.description.yaml_document import Document, Place
 from atoll_core.experiment.experiment import DIRECTIONS, MAIN, Chain, SteeringVersion, TrafficSelector
 from atoll_core.units import Duration
 
@@ -94,9 +94,9 @@ def _changed_link(link: RawLink, change: RawLinkChange | None) -> RawLink:
     return link.model_copy(update=ways)
 
 
-def resolve_version(parsed: Parsed[RawExperiment], version: DescribedVersion) -> SteeringVersion:
+def resolve_version(document: Document, version: DescribedVersion) -> SteeringVersion:
     """Convert the version to a SteeringVersion."""
-    line = parsed.document.line
+    line = document.line
     return SteeringVersion(
         at=version.at,
         chain=Chain(MAIN, version.chain, line=line(version.chain_at)),
@@ -124,33 +124,25 @@ def _mistakes(parsed: Parsed[RawExperiment]) -> Iterator[tuple[Place, str]]:
     raw, line = parsed.raw, parsed.document.line
     versions = described_versions(raw)
     for index, (change, before, after) in enumerate(zip(raw.changes, versions[:-1], versions[1:], strict=True)):
-        if parsed.reads(("duration",)) and change.at >= raw.duration:
+        if change.at >= raw.duration:
             yield (*after.place, "at"), f"{change.at} is not before the end at {raw.duration}; make it earlier"
-        ats = ((*before.place, "at"), (*after.place, "at"))
-        if before.place and change.at <= before.at and parsed.reads(*ats):
+        if before.place and change.at <= before.at:
             first = f"{change.at} is not after change {index} at {before.at}{on_line(line(before.place))}"
             yield (*after.place, "at"), f"{first}; list changes in order of time, and merge changes of the same time"
-        sections = ("chain", "branches", "latency", "traffic", "udp", "links", "changes")
         if not change.model_fields_set - {"at"}:
-            if parsed.reads(after.place):
-                yield after.place, "this change is empty; name a chain, branches, latency, traffic, udp or links"
-        elif wrong := list(_load_mistakes(parsed, change, after)):
+            yield after.place, "this change is empty; name a chain, branches, latency, traffic, udp or links"
+        elif wrong := list(_load_mistakes(raw, change, after)):
             yield from wrong
-        elif (
-            before.content == after.content and parsed.whole(*sections) and parsed.reads(*((key,) for key in sections))
-        ):
+        elif before.content == after.content:
             yield after.place, "this change has no effect, because all of it is already in effect; remove it"
         for name, branch in change.branches.items():
-            if branch is None and name not in before.branches and parsed.whole("branches", "changes"):
+            if branch is None and name not in before.branches:
                 known = suggest(name, before.branches, "branches")
                 yield (*after.place, "branches", name), f"no branch {name!r} exists then; {known}"
 
 
-def _load_mistakes(
-    parsed: Parsed[RawExperiment], change: RawChange, after: DescribedVersion
-) -> Iterator[tuple[Place, str]]:
-    raw = parsed.raw
-    if change.udp and raw.udp is None and parsed.whole("udp"):
+def _load_mistakes(raw: RawExperiment, change: RawChange, after: DescribedVersion) -> Iterator[tuple[Place, str]]:
+    if change.udp and raw.udp is None:
         yield (*after.place, "udp"), "the experiment has no UDP whose rate could change; add 'udp' to it"
     if change.traffic and change.traffic.flows_per_s is not None and raw.traffic.flows_per_s is None:
         place = (*after.place, "traffic", "flows_per_s")
@@ -159,9 +151,9 @@ def _load_mistakes(
         yield (*after.place, "traffic"), "flows_per_s begins flows, and 0 channels have none; keep at least 1 channel"
     for name, link in change.links.items():
         place = (*after.place, "links", name)
-        if name not in raw.links and parsed.whole("links"):
+        if name not in raw.links:
             yield place, f"{name!r} has no settings that could change; {suggest(name, raw.links, 'links')}"
-        elif name in raw.links:
+        else:
             for way in DIRECTIONS:
                 if _given(getattr(link, way)) and getattr(raw.links[name], way).trace is not None:
                     yield (*place, way), "it follows a trace; write the change into that"

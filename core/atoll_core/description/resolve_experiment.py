@@ -15,7 +15,7 @@ from atoll_core.description.resolve_link import resolve_direction
 from atoll_core.description.resolve_traffic import resolve_traffic, resolve_udp
 from atoll_core.description.validation_messages import entry_name, nearest, suggest
 from atoll_core.description.yaml_document import Place
-from atoll_core.errors import Diagnostic
+from atoll_core.errors import DescriptionError, Diagnostic
 from atoll_core.experiment.experiment import (
     DIRECTIONS,
     BoxConfiguration,
@@ -39,7 +39,7 @@ from atoll_core.experiment.trunk_load import (
     uplink_loads,
 )
 from atoll_core.experiment.tunnels import allocate_tunnels, pairs_of
-from atoll_core.lab.network import HostRole, Network
+from atoll_core.lab.network import HostRole
 from atoll_core.units import Size
 
 _NEEDED = {  # by every experiment
@@ -53,40 +53,39 @@ _NEEDED_FOR_LOAD = {
 }
 
 
-def resolve_experiment(
-    parsed: Parsed[RawExperiment], lab: Lab | None, files: ReferencedFiles
-) -> tuple[Experiment, tuple[Diagnostic, ...]]:
-    """The experiment and its mistakes. It is valid only if neither it nor its lab has mistakes.
+def resolve_experiment(parsed: Parsed[RawExperiment], lab: Lab, files: ReferencedFiles) -> Experiment:
+    """The experiment. Raises DescriptionError with all mistakes of meaning.
 
-    References to a lab that could not be read are not checked. ``files`` reads the other files that it names.
+    ``files`` reads the other files that it names.
     """
-    resolver = _Resolver(parsed, files)
-    resolver.check_times()
-    if lab and lab.network and lab.parsed:
-        resolver.check_against(lab, lab.network)
-    mistakes = tuple(dict.fromkeys(resolver.mistakes))  # a file may be named twice
-    return resolver.experiment(lab.document.file if lab else parsed.raw.lab), mistakes
+    resolver = _Resolver(parsed, lab, files)
+    resolver.check()
+    if resolver.mistakes:
+        raise DescriptionError(tuple(dict.fromkeys(resolver.mistakes)))  # a file may be named twice
+    return resolver.experiment()
 
 
 class _Resolver:
-    def __init__(self, parsed: Parsed[RawExperiment], files: ReferencedFiles) -> None:
+    def __init__(self, parsed: Parsed[RawExperiment], lab: Lab, files: ReferencedFiles) -> None:
         self.parsed = parsed
+        self.document = parsed.document
         self.raw = parsed.raw
+        self.lab = lab
+        self.network = lab.network
         self.mistakes: list[Diagnostic] = []
         self.links = tuple(self.resolve_links(files))
-        self.traffic, wrong = resolve_traffic(self.raw.traffic, parsed, files)
-        self.udp, also_wrong = resolve_udp(self.raw.udp, parsed, files) if self.raw.udp else (None, ())
+        self.traffic, wrong = resolve_traffic(self.raw.traffic, self.document, files)
+        self.udp, also_wrong = resolve_udp(self.raw.udp, self.document, files) if self.raw.udp else (None, ())
         self.mistakes += (*wrong, *also_wrong)
         self.versions = tuple(self.resolve_versions(files))
-        self.boxes: tuple[BoxConfiguration, ...] = ()
+        self.boxes = tuple(self.resolve_boxes())
 
     def wrong(self, place: Place, message: str) -> None:
-        if not self.parsed.is_placeholder(place):
-            words = entry_name(place)
-            self.mistakes.append(self.parsed.document.mistake(place, f"{words}: {message}" if words else message))
+        words = entry_name(place)
+        self.mistakes.append(self.document.mistake(place, f"{words}: {message}" if words else message))
 
-    def experiment(self, lab: str) -> Experiment:
-        raw, line = self.raw, self.parsed.document.line
+    def experiment(self) -> Experiment:
+        raw, line = self.raw, self.document.line
         versions = self.versions
         transfer = raw.transfer and Transfer(
             raw.transfer.size,
@@ -98,8 +97,8 @@ class _Resolver:
         )
         return Experiment(
             name=raw.name,
-            file=self.parsed.document.file,
-            lab=lab,
+            file=self.document.file,
+            lab=self.lab.document.file,
             seed=raw.seed,
             duration=raw.duration,
             chain=versions[0].chain,
@@ -127,7 +126,7 @@ class _Resolver:
             boxes=self.boxes,
             branches=versions[0].branches,
             schedule=versions if raw.changes else (),
-            given=tuple((".".join(map(str, place)), setting) for place, setting in self.parsed.document.given.items()),
+            given=tuple((".".join(map(str, place)), setting) for place, setting in self.document.given.items()),
         )
 
     def resolve_links(self, files: ReferencedFiles) -> Iterator[Link]:
@@ -137,10 +136,10 @@ class _Resolver:
             yield self.resolve_link(self.raw.links[name], ("links", name), files)
 
     def resolve_link(self, raw: RawLink, place: Place, files: ReferencedFiles) -> Link:
-        to_island, wrong = resolve_direction(raw.to_island, (*place, "to_island"), self.parsed, files)
-        to_world, also_wrong = resolve_direction(raw.to_world, (*place, "to_world"), self.parsed, files)
+        to_island, wrong = resolve_direction(raw.to_island, (*place, "to_island"), self.document, files)
+        to_world, also_wrong = resolve_direction(raw.to_world, (*place, "to_world"), self.document, files)
         self.mistakes += (*wrong, *also_wrong)
-        return Link(str(place[-1]), to_island, to_world, raw.counts, self.parsed.document.line(place))
+        return Link(str(place[-1]), to_island, to_world, raw.counts, self.document.line(place))
 
     def resolve_versions(self, files: ReferencedFiles) -> Iterator[SteeringVersion]:
         """Every version; with load or links if any change names them."""
@@ -149,7 +148,7 @@ class _Resolver:
         named = [any(getattr(change, key) for change in changes) for key in ("traffic", "udp", "links")]
         for version, change in zip(described_versions(self.raw), (None, *changes), strict=True):
             if change and change.traffic:
-                traffic, wrong = resolve_traffic(version.traffic, self.parsed, files, (*version.place, "traffic"))
+                traffic, wrong = resolve_traffic(version.traffic, self.document, files, (*version.place, "traffic"))
                 self.mistakes += wrong
             if change and change.links:
                 links = tuple(
@@ -159,40 +158,38 @@ class _Resolver:
                     for link in links
                 )
             yield replace(
-                resolve_version(self.parsed, version),
+                resolve_version(self.document, version),
                 traffic=traffic if named[0] else None,
                 udp_rate=version.udp.rate if named[1] and version.udp else None,
                 links=links if named[2] else (),
             )
 
-    def check_times(self) -> None:
+    def check(self) -> None:
         transfer, duration = self.raw.transfer, self.raw.duration
-        if transfer and self.parsed.reads(("duration",)) and transfer.start >= duration:
+        if transfer and transfer.start >= duration:
             self.wrong(("transfer", "start"), f"{transfer.start} is not before the end at {duration}; start it earlier")
         check_changes(self.parsed, self.wrong)
+        check_chains(self.parsed, self.lab, self.wrong)
+        self.check_links()
+        self.check_boxes()
+        self.check_latency()
+        self.check_servers()
+        self.check_roles()
+        for version in self.versions:
+            self.check_capacity(tuple(self.steerings(version)))
+        self.check_pairs()
+        self.check_udp()
 
-    def check_against(self, lab: Lab, network: Network) -> None:
-        check_chains(self.parsed, lab, network, self.wrong)
-        self.check_links(lab, network)
-        self.boxes = tuple(self.resolve_boxes(lab, network))
-        self.check_latency(lab, network)
-        self.check_servers(lab, network)
-        self.check_roles(lab, network)
-        if lab.is_wired and self.parsed.reads(("links",)):
-            self.check_capacity(lab, network)
-        self.check_pairs(lab, network)
-        self.check_udp(lab, network)
-
-    def check_links(self, lab: Lab, network: Network) -> None:
-        boxes = {box.name: box for box in network.boxes}
-        known = [box.name for box in network.boxes if box.is_link]
+    def check_links(self) -> None:
+        boxes = {box.name: box for box in self.network.boxes}
+        known = [box.name for box in self.network.boxes if box.is_link]
         for name in self.raw.links:
-            if not lab.knows("boxes", name):
+            if name not in boxes:
                 self.wrong(("links", name), f"unknown box {name!r}; {suggest(name, known, 'satellite emulators')}")
-            elif name in boxes and not boxes[name].is_link:
+            elif not boxes[name].is_link:
                 kind = boxes[name].kind.name
                 self.wrong(("links", name), f"box {name!r} is a {kind}, which has no link settings; remove them")
-            elif self.is_unused(name, lab):
+            elif self.is_unused(name):
                 self.wrong(("links", name), f"{name!r} is not in the chain; put it there or remove its settings")
         for place, links in self.described_links():
             for link in links:
@@ -215,42 +212,43 @@ class _Resolver:
                     text = f"{queue} is too small; it must be at least {mtu} B (one MTU of {link.box!r})"
                     self.wrong((*place, name, *key), f"{text}, or no full-size packet ever fits")
 
-    def check_udp(self, lab: Lab, network: Network) -> None:
+    def check_udp(self) -> None:
         """Check that a packet fits on its path; the default is as long as the path allows, 1500 B at most."""
-        ends = (*network.with_role(HostRole.WORLD_SPECIAL), *network.with_role(HostRole.ISLAND_SPECIAL))
-        if self.raw.udp is None or self.udp is None or self.mistakes or lab.mistakes or len(ends) != 2:
+        ends = (*self.network.with_role(HostRole.WORLD_SPECIAL), *self.network.with_role(HostRole.ISLAND_SPECIAL))
+        if self.raw.udp is None or self.udp is None or self.mistakes or len(ends) != 2:
             return
-        paths = PathMtus(network, self.experiment(lab.document.file))
+        paths = PathMtus(self.network, self.experiment())
         mtu = paths.between(*ends, Protocol.UDP)
         if self.udp.packet.bytes > mtu and "packet" not in self.raw.udp.model_fields_set:
             self.udp = replace(self.udp, packet=Size(mtu))
         elif self.udp.packet.bytes > mtu:
             self.wrong(("udp", "packet"), f"{self.udp.packet} exceeds the MTU of its path; write at most {mtu} B")
 
-    def resolve_boxes(self, lab: Lab, network: Network) -> Iterator[BoxConfiguration]:
+    def resolve_boxes(self) -> Iterator[BoxConfiguration]:
         """The settings of every box that has any, those of the experiment in place of the lab's."""
-        boxes = {box.name: box for box in network.boxes}
-        for name in self.raw.boxes:
-            if not lab.knows("boxes", name):
-                self.wrong(("boxes", name), f"unknown box {name!r}; {suggest(name, boxes, 'boxes')}")
-        for name, box in boxes.items():
-            settings, mistakes = resolve_settings(box, self.raw.boxes.get(name, {}))
-            given = self.raw.boxes.get(name, {})
-            for key, message in mistakes if lab.reads(("boxes", name, "kind")) else ():
-                if key in given:
-                    self.mistakes.append(self.parsed.document.mistake(("boxes", name, key), message))
-                elif given and (key, message) not in resolve_settings(box, {})[1]:  # those are the lab's
-                    self.mistakes.append(self.parsed.document.mistake(("boxes", name), message))
+        for box in self.network.boxes:
+            given = self.raw.boxes.get(box.name, {})
+            settings, _ = resolve_settings(box, given)
             if settings:
                 doubtful = next((key for key in ("buffer_max", "redundancy") if key in given), "")
-                line = self.parsed.document.line(("boxes", name, doubtful))
-                yield BoxConfiguration(name, tuple(settings.items()), line)
+                line = self.document.line(("boxes", box.name, doubtful))
+                yield BoxConfiguration(box.name, tuple(settings.items()), line)
 
-    def check_pairs(self, lab: Lab, network: Network) -> None:
+    def check_boxes(self) -> None:
+        boxes = {box.name: box for box in self.network.boxes}
+        for name, given in self.raw.boxes.items():
+            if name not in boxes:
+                self.wrong(("boxes", name), f"unknown box {name!r}; {suggest(name, boxes, 'boxes')}")
+                continue
+            for key, message in resolve_settings(boxes[name], given)[1]:
+                place: Place = ("boxes", name, key) if key in given else ("boxes", name)
+                self.mistakes.append(self.document.mistake(place, message))
+
+    def check_pairs(self) -> None:
         """Check that boxes of a pair agree, that outer packets have addresses, and that peers can be connected."""
-        if self.mistakes or lab.mistakes:
+        if self.mistakes:
             return
-        experiment = self.experiment(lab.document.file)
+        network, experiment = self.network, self.experiment()
         places = self.places_of_chains(experiment)
         settings = {each.box: dict(each.settings) for each in experiment.boxes}
         for chain in experiment.all_chains:
@@ -273,65 +271,58 @@ class _Resolver:
                 places.setdefault(branch, described.branches[branch.name][1])
         return places
 
-    def is_unused(self, name: str, lab: Lab) -> bool:
+    def is_unused(self, name: str) -> bool:
         """Whether no chain has this link; a misspelt hop counts as this link."""
-        hops, known = hops_of(self.raw), (*lab.names("boxes"), *lab.names("taps"))
+        hops, known = hops_of(self.raw), (*self.lab.raw.boxes, *self.lab.raw.taps)
         meant = {nearest(hop, known) for hop in hops if hop not in known}
-        return name not in {*hops, *meant} and self.parsed.whole("chain", "branches", "changes")
+        return name not in {*hops, *meant}
 
-    def check_latency(self, lab: Lab, network: Network) -> None:
-        classes = [delay.name for box in network.delay_boxes for delay in box.classes]
-        for server, name in self.raw.latency.items():
-            self.check_latency_of(("latency", server), name, lab, network, classes)
-        for index, change in enumerate(self.raw.changes):
-            for server, name in change.latency.items():
-                self.check_latency_of(("changes", index, "latency", server), name, lab, network, classes)
+    def check_latency(self) -> None:
+        roles = {host.name: host.role for host in self.network.hosts}
+        hosts = [host.name for host in self.network.world_hosts]
+        classes = [delay.name for box in self.network.delay_boxes for delay in box.classes]
+        changes = [(("changes", index), change.latency) for index, change in enumerate(self.raw.changes)]
+        for at, latency in [((), self.raw.latency), *changes]:
+            for server, name in latency.items():
+                place: Place = (*at, "latency", server)
+                if server not in roles:
+                    self.wrong(place, f"unknown world host {server!r}; {suggest(server, hosts, 'world hosts')}")
+                elif not roles[server].is_world:
+                    role = roles[server].value
+                    self.wrong(place, f"an {role} has no terrestrial latency; give it to world hosts only")
+                if name is not None and name not in classes:
+                    known = suggest(name, classes, "classes")
+                    self.wrong(place, f"no delay box carries the latency class {name!r}; {known}")
 
-    def check_latency_of(self, place: Place, name: str | None, lab: Lab, network: Network, classes: list[str]) -> None:
-        roles = {host.name: host.role for host in network.hosts}
-        server = str(place[-1])
-        role = roles.get(server)
-        if not lab.knows("hosts", server):
-            hosts = [host.name for host in network.world_hosts]
-            self.wrong(place, f"unknown world host {server!r}; {suggest(server, hosts, 'world hosts')}")
-        elif role is not None and not role.is_world:
-            self.wrong(place, f"an {role.value} has no terrestrial latency; give it to world hosts only")
-        if name is not None and name not in classes and lab.whole("delay_boxes"):
-            self.wrong(place, f"no delay box carries the latency class {name!r}; {suggest(name, classes, 'classes')}")
-
-    def check_servers(self, lab: Lab, network: Network) -> None:
+    def check_servers(self) -> None:
         """Only world servers have a congestion control of their own: they send to the channels."""
-        roles = {host.name: host.role for host in network.hosts}
-        servers = [host.name for host in network.with_role(HostRole.WORLD_SERVER)]
+        roles = {host.name: host.role for host in self.network.hosts}
+        servers = [host.name for host in self.network.with_role(HostRole.WORLD_SERVER)]
         for server in self.raw.tcp.servers:
             place = ("tcp", "servers", server)
-            if not lab.knows("hosts", server):
+            if server not in roles:
                 self.wrong(place, f"unknown world server {server!r}; {suggest(server, servers, 'world servers')}")
-            elif roles.get(server) is HostRole.WORLD_SPECIAL:
+            elif roles[server] is HostRole.WORLD_SPECIAL:
                 self.wrong(place, "this host only sends the transfer; write transfer: congestion_control instead")
-            elif roles.get(server, HostRole.WORLD_SERVER) is not HostRole.WORLD_SERVER:
+            elif roles[server] is not HostRole.WORLD_SERVER:
                 self.wrong(place, f"a host of role {roles[server].value} sends no load; name world servers only")
 
-    def check_roles(self, lab: Lab, network: Network) -> None:
+    def check_roles(self) -> None:
         load = any(each.traffic.channels > 0 for each in described_versions(self.raw))
-        load = load and self.parsed.reads(("traffic", "channels"))
         needed = _NEEDED | (_NEEDED_FOR_LOAD if load else {})
         for role, why in needed.items():
-            if not network.with_role(role) and lab.parsed and lab.parsed.reads_all("hosts", "role"):
-                self.wrong(("lab",), f"{network.file} has no host with role {role.value}: {why}; add one")
+            if not self.network.with_role(role):
+                self.wrong(("lab",), f"{self.network.file} has no host with role {role.value}: {why}; add one")
 
-    def check_capacity(self, lab: Lab, network: Network) -> None:
-        """Check that cables are as fast as the links, in every version."""
-        for version in self.versions:
-            steerings = tuple(self.steerings(network, version))
-            if steerings:
-                self.check_steerings(lab, network, steerings)
-
-    def check_steerings(self, lab: Lab, network: Network, steerings: tuple[TrunkSteering, ...]) -> None:
+    def check_capacity(self, steerings: tuple[TrunkSteering, ...]) -> None:
+        """Check that cables are as fast as the links of a version."""
+        if not steerings:
+            return
+        network, document = self.network, self.lab.document
         place: Place = ("links", steerings[0].links[0].box)
         for loaded in delay_trunk_loads(network, steerings):
             if loaded.load > loaded.box.rate:
-                where = lab.document.where(("delay_boxes", loaded.box.name, "rate"))
+                where = document.where(("delay_boxes", loaded.box.name, "rate"))
                 sums = f"{loaded.to_island} to the island + {loaded.to_world} to the world = {loaded.load}"
                 cable, carried = ("the trunk", sums) if loaded.on_trunk else ("a class's cable", loaded.load)
                 self.wrong(
@@ -342,7 +333,7 @@ class _Resolver:
                 )
         for learning, load in uplink_loads(network, steerings):
             if load > learning.rate:
-                where = lab.document.where(("learning_switches", learning.name, "rate"))
+                where = document.where(("learning_switches", learning.name, "rate"))
                 self.wrong(
                     place,
                     f"the uplink of learning switch {learning.name!r} ({learning.rate}, {where}) is too slow: its "
@@ -351,14 +342,14 @@ class _Resolver:
         fullest = {each.trunk: each for each in sorted(trunk_loads(network, steerings), key=lambda each: each.load)}
         for loaded in fullest.values():
             if loaded.load > loaded.trunk.rate:
-                where = lab.where_rate_of(loaded.trunk)
+                where = self.lab.where_rate_of(loaded.trunk)
                 trunk = f"trunk {loaded.trunk.a} - {loaded.trunk.b} ({loaded.trunk.rate}, {where})"
                 out = f"{loaded.load} leave {loaded.out.switch} by it"
                 self.wrong(place, f"{trunk} is too slow: {out}; write 'rate: {loaded.load}' there, or lower the link's")
 
-    def steerings(self, network: Network, version: SteeringVersion) -> Iterator[TrunkSteering]:
+    def steerings(self, version: SteeringVersion) -> Iterator[TrunkSteering]:
         """Each chain with at least one link, as far as its hops are known."""
-        known = {box.name for box in network.boxes} | {tap.name for tap in network.taps}
+        known = {box.name for box in self.network.boxes} | {tap.name for tap in self.network.taps}
         for each in (version.chain, *version.branches):
             links = tuple(link for link in version.links or self.links if link.box in each.hops)
             if links:

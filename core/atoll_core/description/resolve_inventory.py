@@ -11,7 +11,7 @@ from pathlib import Path
 from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_inventory import RawInventory, RawMachine
 from atoll_core.description.validation_messages import suggest
-from atoll_core.description.yaml_document import Document, Place, read_document
+from atoll_core.description.yaml_document import Place, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.lab.inventory import (
     ONLY,
@@ -31,29 +31,22 @@ def load_inventory(path: Path, network: Network | None = None) -> Inventory:
 
     Raises DescriptionError with every mistake in it.
     """
-    document = read_document(path)
-    parsed = parse(RawInventory, document)
-    if parsed is None:
-        raise DescriptionError(document.mistakes)
-    resolver = _Resolver(parsed, document, path, interface_slots(network) if network else {})
+    parsed = parse(RawInventory, read_document(path))
+    resolver = _Resolver(parsed, path, interface_slots(network) if network else {})
     inventory = resolver.resolve()
     if network is not None:
         resolver.check_complete(network)
-    mistakes = [*parsed.mistakes, *resolver.mistakes]
-    if mistakes:
-        raise DescriptionError(mistakes)
+    if resolver.mistakes:
+        raise DescriptionError(resolver.mistakes)
     return inventory
 
 
 class _Resolver:
     """One pass over a raw inventory; ``wanted``: the slots of the lab's machines, if there is a lab."""
 
-    def __init__(
-        self, parsed: Parsed[RawInventory], document: Document, path: Path, wanted: Mapping[str, Collection[str]]
-    ) -> None:
-        self.parsed = parsed
+    def __init__(self, parsed: Parsed[RawInventory], path: Path, wanted: Mapping[str, Collection[str]]) -> None:
         self.raw = parsed.raw
-        self.document = document
+        self.document = parsed.document
         self.path = path.absolute()
         self.wanted = wanted
         self.mistakes: list[Diagnostic] = []
@@ -102,8 +95,6 @@ class _Resolver:
         macs: dict[str, str] = {}
         for machine in machines:
             access = machine.access
-            if not self.parsed.reads(("machines", machine.name)):
-                continue
             first = targets.setdefault((access.host, access.port, access.jump), machine.name)
             if first != machine.name:
                 both = f"{machine.name} and {first} are both {access}; each machine has one role in the lab"
@@ -117,11 +108,10 @@ class _Resolver:
     def check_complete(self, network: Network) -> None:
         """Check that the inventory has every machine and interface of the lab, and no others."""
         wanted = self.wanted
-        if self.parsed.whole("machines"):
-            for name in wanted:
-                if name not in self.raw.machines:
-                    missing = f"machine {shown(name)} of lab {network.name} is missing; add {_example(name, wanted)}"
-                    self.wrong(("machines",), missing)
+        for name in wanted:
+            if name not in self.raw.machines:
+                missing = f"machine {shown(name)} of lab {network.name} is missing; add {_example(name, wanted)}"
+                self.wrong(("machines",), missing)
         self.check_management(network)
         clients = [host.name for host in network.with_role(HostRole.ISLAND_CLIENT)]
         for name, raw in self.raw.machines.items():
@@ -155,7 +145,7 @@ class _Resolver:
         for name, raw in self.raw.machines.items():
             given += [(("machines", name, key), name, getattr(raw, key)) for key in ("ssh", "jump")]
         for place, whose, target in given:
-            address = _address(split_target(target)[1]) if target and self.parsed.reads(place) else None
+            address = _address(split_target(target)[1]) if target else None
             for end, around in (("world", network.world), ("island", network.island)):
                 if address is not None and address in around:
                     what = f"{whose}: {address} is in the {end} network {around} of the lab"
@@ -164,7 +154,7 @@ class _Resolver:
     def check_address(self, network: Network, name: str, raw: RawMachine) -> None:
         """Check the address of a host that is reached in-band."""
         place: Place = ("machines", name, "ssh")
-        address = _address(split_target(raw.ssh)[1]) if self.parsed.reads(place) else None
+        address = _address(split_target(raw.ssh)[1])
         if address is None:
             return
         control = next((host.control for host in network.hosts if host.name == name), None)
@@ -174,8 +164,6 @@ class _Resolver:
             )
 
     def check_slots(self, name: str, raw: RawMachine) -> None:
-        if not self.parsed.reads(("machines", name)):
-            return
         wanted = set(self.wanted[name])
         given = set(raw.interfaces) or (wanted if len(wanted) == 1 and raw.interface else set())
         place: Place = ("machines", name)

@@ -1,11 +1,11 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resolve a raw lab.yaml to a Network: look up names, fill in defaults, refuse duplicates.
 
-Resolution continues after a mistake, so that all of them are found; the Network is valid only if there are none.
+Resolution continues after a mistake, so that all of them are found.
 """
 
 from collections.abc import Iterator
-from dataclasses import replace
+from dataclasses import dataclass, replace
 from ipaddress import IPv4Address
 from typing import get_args
 
@@ -24,7 +24,7 @@ from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX, RESER
 from atoll_core.description.resolve_box import resolve_settings, unfit_keys, unknown_placeholders
 from atoll_core.description.validation_messages import ENTRY, entry_name, on_line, suggest
 from atoll_core.description.yaml_document import Document, Place
-from atoll_core.errors import Diagnostic
+from atoll_core.errors import DescriptionError, Diagnostic
 from atoll_core.lab.network import (
     CONTROL,
     MTU,
@@ -61,79 +61,53 @@ _SECTIONS = ("switches", "learning_switches", "hosts", "boxes", "delay_boxes", "
 _MACHINES = ("hosts", "boxes", "delay_boxes")  # sections whose entries are machines
 
 
+@dataclass(frozen=True, slots=True)
 class Lab:
-    """A lab as far as it could be resolved: ``network`` is valid only when ``mistakes`` is empty."""
+    """A lab without mistakes: its description and what that means."""
 
-    def __init__(self, document: Document) -> None:
-        self.document = document
-        self.parsed: Parsed[RawLab] | None = parse(RawLab, document)
-        self.network: Network | None = None
-        self.mistakes: list[Diagnostic] = list(document.mistakes)
-        if self.parsed:
-            resolver = _Resolver(self.parsed)
-            self.network = resolver.resolve()
-            self.mistakes = [*self.parsed.mistakes, *resolver.mistakes]
+    document: Document
+    raw: RawLab
+    network: Network
 
-    def names(self, section: str) -> tuple[str, ...]:
-        """Names that a section declares, resolved or not."""
-        return self.parsed.names(section) if self.parsed else ()
-
-    def knows(self, section: str, name: str) -> bool:
-        """Whether ``name`` is, or may be, declared in ``section``."""
-        return self.parsed is None or self.parsed.knows(section, name)
-
-    def whole(self, *sections: str) -> bool:
-        """Whether these sections could be read entirely, so that a missing entry is missing in the file."""
-        return self.parsed is not None and self.parsed.whole(*sections)
+    @classmethod
+    def read(cls, document: Document) -> "Lab":
+        """Resolve a document. Raises DescriptionError with its mistakes."""
+        parsed = parse(RawLab, document)
+        resolver = _Resolver(parsed)
+        network = resolver.resolve()
+        if resolver.mistakes:
+            raise DescriptionError(resolver.mistakes)
+        return cls(document, parsed.raw, network)
 
     def kind_of(self, name: str) -> str | None:
-        """The noun for a declared name ("host", "delay box"), or None."""
-        return next((ENTRY[section] for section in _SECTIONS if name in self.names(section)), None)
-
-    def reads(self, *places: Place) -> bool:
-        """Whether the network has the file's own values at all these places."""
-        return self.parsed is not None and self.parsed.reads(*places)
-
-    @property
-    def is_wired(self) -> bool:
-        """Whether everything in the lab is connected, so that paths through it can be computed."""
-        sections = (*_SECTIONS, "trunks")
-        if self.network is None or not (self.whole(*sections) and self.reads(*((each,) for each in sections))):
-            return False
-        switches = {switch.name for switch in self.network.switches}
-        interfaces = (interface for found in self.network.machines.values() for interface in found)
-        return all(interface.attached.switch in switches for interface in interfaces)
+        """The noun for a name ("host", "delay box"), or None."""
+        return next((ENTRY[section] for section in _SECTIONS if name in getattr(self.raw, section)), None)
 
     def where_rate_of(self, trunk: Trunk) -> str:
         """File and line of a trunk's rate."""
-        trunks = self.parsed.raw.trunks if self.parsed else []
-        index = next(index for index, raw in enumerate(trunks) if raw.from_ == trunk.a)
+        index = next(index for index, raw in enumerate(self.raw.trunks) if raw.from_ == trunk.a)
         return self.document.where(("trunks", index, "rate"))
 
 
-def _ports(parsed: Parsed[RawLab]) -> Iterator[PortRef]:
-    """Every switch port a lab uses, as far as it could be read."""
-    raw = parsed.raw
-    ports: list[tuple[Place, PortRef]] = []
-    for index, trunk in enumerate(raw.trunks):
-        ports += [(("trunks", index, "from"), trunk.from_), (("trunks", index, "to"), trunk.to)]
-    ports += [(("learning_switches", name, "uplink"), each.uplink) for name, each in raw.learning_switches.items()]
-    ports += [(("hosts", name, "port"), host.port) for name, host in raw.hosts.items()]
-    for name, box in raw.boxes.items():
-        for pair, place in ((box, ()), (box.spare, ("spare",))):
+def _ports(raw: RawLab) -> Iterator[PortRef]:
+    """Every switch port that a lab uses."""
+    for trunk in raw.trunks:
+        yield from (trunk.from_, trunk.to)
+    yield from (each.uplink for each in raw.learning_switches.values())
+    yield from (host.port for host in raw.hosts.values())
+    for box in raw.boxes.values():
+        for pair in (box, box.spare):
             if pair:
-                ports += [
-                    (("boxes", name, *place, side, "port"), end.port)
-                    for side, end in (("world", pair.world), ("island", pair.island))
-                ]
-    for name, delay in raw.delay_boxes.items():
-        ports += [(("delay_boxes", name, "trunk"), delay.trunk)] if delay.trunk else []
-        for known, each in delay.classes.items():
-            sides = (("world", each.world), ("island", each.island))
-            ports += [(("delay_boxes", name, "classes", known, side, "port"), leg.port) for side, leg in sides if leg]
-    ports += [(("taps", name, "port"), tap.port) for name, tap in raw.taps.items() if tap.port]
-    ports += [((CONTROL, "port"), raw.control.port)] if raw.control else []
-    return (port for place, port in ports if not parsed.is_placeholder(place))
+                yield from (pair.world.port, pair.island.port)
+    for delay in raw.delay_boxes.values():
+        legs = (leg for known in delay.classes.values() for leg in (known.world, known.island))
+        yield from (leg.port for leg in legs if leg)
+    optional = [
+        *(delay.trunk for delay in raw.delay_boxes.values()),
+        *(tap.port for tap in raw.taps.values()),
+        raw.control and raw.control.port,
+    ]
+    yield from (port for port in optional if port)
 
 
 def _has_ports(box: RawDelayBox) -> bool:
@@ -145,14 +119,14 @@ class _Resolver:
     """One pass over a raw lab; ``taken`` has names, ports and addresses with the place that uses them."""
 
     def __init__(self, parsed: Parsed[RawLab]) -> None:
-        self.parsed = parsed
-        self.raw = parsed.raw
+        self.document = parsed.document
+        self.raw = raw = parsed.raw
         self.mistakes: list[Diagnostic] = []
         self.taken: dict[tuple[str, object], Place] = {}
         self.default_macs: dict[str, Place] = {}
         self.port_classes = 0
-        self.used_ports = frozenset(_ports(parsed))
-        switches = (*parsed.names("switches"), *parsed.names("learning_switches"))
+        self.used_ports = frozenset(_ports(raw))
+        switches = (*raw.switches, *raw.learning_switches)
         self.switch_numbers = {name: number for number, name in enumerate(switches, start=1)}
 
     def resolve(self) -> Network:
@@ -164,7 +138,7 @@ class _Resolver:
         hosts, boxes, delay_boxes = tuple(self.hosts()), tuple(self.boxes()), tuple(self.delay_boxes())
         network = Network(
             name=raw.name,
-            file=self.parsed.document.file,
+            file=self.document.file,
             world=raw.networks.world,
             island=raw.networks.island,
             switches=switches,
@@ -186,26 +160,23 @@ class _Resolver:
         return network
 
     def wrong(self, place: Place, message: str) -> None:
-        if not self.parsed.is_placeholder(place):
-            self.mistakes.append(self.parsed.document.mistake(place, f"{entry_name(place)}: {message}"))
+        self.mistakes.append(self.document.mistake(place, f"{entry_name(place)}: {message}"))
 
     def take(self, what: str, thing: object, place: Place, remedy: str) -> None:
         """Note that ``place`` uses ``thing``; a second user of it is a mistake."""
-        if self.parsed.is_placeholder(place):
-            return
         first = self.taken.setdefault((what, thing), place)
         if first != place:
-            line = self.parsed.document.line(first)
+            line = self.document.line(first)
             self.wrong(place, f"{what} {thing} is already taken by {entry_name(first)}{on_line(line)}; {remedy}")
 
     def take_names(self) -> None:
         """Names are unique across all sections; several taps may share a capture host."""
         owners: dict[str, Place] = {}
         for section in _SECTIONS:
-            for name in self.parsed.names(section):
+            for name in getattr(self.raw, section):
                 first = owners.setdefault(name, (section, name))
                 if first != (section, name):
-                    line = self.parsed.document.line(first)
+                    line = self.document.line(first)
                     where = f"line {line}" if line else "a setting"
                     self.wrong(
                         (section, name), f"{where} already gives this name to a {ENTRY[str(first[0])]}; rename one"
@@ -213,10 +184,10 @@ class _Resolver:
         for name, tap in self.raw.taps.items():
             if tap.host in owners:
                 first = owners[tap.host]
-                where = f"{entry_name(first)}{on_line(self.parsed.document.line(first))}"
+                where = f"{entry_name(first)}{on_line(self.document.line(first))}"
                 self.wrong(("taps", name, "host"), f"{where} has this name; give the capture host one of its own")
         machines: list[Place] = [
-            (section, EMULATION) for section in _MACHINES if EMULATION in self.parsed.names(section)
+            (section, EMULATION) for section in _MACHINES if EMULATION in getattr(self.raw, section)
         ]
         machines += [("taps", name, "host") for name, tap in self.raw.taps.items() if tap.host == EMULATION]
         for place in machines:
@@ -249,8 +220,6 @@ class _Resolver:
         for index, raw in enumerate(self.raw.trunks):
             place: Place = ("trunks", index)
             known = [self.port(raw.from_, (*place, "from")), self.port(raw.to, (*place, "to"))]
-            if not self.parsed.reads((*place, "from"), (*place, "to")):
-                continue
             if raw.from_.switch == raw.to.switch:
                 self.wrong(place, f"both ends are on {raw.to.switch!r}; a trunk connects two switches")
             elif all(known):
@@ -269,14 +238,14 @@ class _Resolver:
             return None
         self.port(raw.port, (CONTROL, "port"))
         for section in _SECTIONS:
-            if CONTROL in self.parsed.names(section):
+            if CONTROL in getattr(self.raw, section):
                 self.wrong((section, CONTROL), "this name is that of the machine that runs atoll; choose another one")
         return Control(raw.network, raw.port, raw.arp)
 
     def check_control(self) -> None:
         """Check that control addresses are in a network of their own, which has one left for the daemon's machine."""
         raw = self.raw.control
-        if raw is not None and self.parsed.reads((CONTROL, "network"), ("networks",)):
+        if raw is not None:
             for end, network in (("world", self.raw.networks.world), ("island", self.raw.networks.island)):
                 if raw.network.overlaps(network):
                     self.wrong(
@@ -285,16 +254,16 @@ class _Resolver:
                     )
         for name, host in self.raw.hosts.items():
             place: Place = ("hosts", name, CONTROL)
-            if host.control is None or not self.parsed.reads(place):
+            if host.control is None:
                 continue
             self.check_control_address(host.control, place)
-            if host.role in _TALK and self.parsed.reads(("hosts", name, "role")):
+            if host.role in _TALK:
                 self.wrong(
                     place,
                     f"results of the {host.role.value} would pass the network while it is measured; give it a second "
                     "interface for control, and remove this key",
                 )
-        if raw is not None and self.parsed.reads((CONTROL, "network")):
+        if raw is not None:
             taken = {host.control for host in self.raw.hosts.values() if host.control and host.control in raw.network}
             usable = raw.network.num_addresses - (2 if raw.network.prefixlen < 31 else 0)
             if len(taken) >= usable:
@@ -307,13 +276,10 @@ class _Resolver:
     def check_control_address(self, address: IPv4Address, place: Place) -> None:
         control = self.raw.control
         if control is None:
-            if not self.parsed.knows(CONTROL, ""):
-                example = "{network: 192.168.10.0/24, port: SWITCH/PORT}"
-                self.wrong(place, f"the lab has no in-band control; add a section 'control: {example}'")
+            example = "{network: 192.168.10.0/24, port: SWITCH/PORT}"
+            self.wrong(place, f"the lab has no in-band control; add a section 'control: {example}'")
             return
         self.take("address", address, place, "give each host its own")
-        if not self.parsed.reads((CONTROL, "network")):
-            return
         network = control.network
         if address not in network:
             self.wrong(place, f"{address} is outside the control network {network}; choose an address inside")
@@ -338,16 +304,14 @@ class _Resolver:
             place = ("hosts", name)
             first = firsts.setdefault(raw.role, name)
             if raw.role in _ONE_OF_ITS_KIND and first != name:
-                line = self.parsed.document.line(("hosts", first))
+                line = self.document.line(("hosts", first))
                 self.wrong(
                     (*place, "role"),
                     f"host {first!r}{on_line(line)} already is the {raw.role.value}; a lab has only one",
                 )
             self.take("address", raw.ip, (*place, "ip"), "give each host its own")
-            known = self.parsed.reads((*place, "role"))
-            if known:
-                self.check_address(raw.ip, raw.role, (*place, "ip"))
-            if known and raw.capacity is not None and raw.role is not HostRole.ISLAND_CLIENT:
+            self.check_address(raw.ip, raw.role, (*place, "ip"))
+            if raw.capacity is not None and raw.role is not HostRole.ISLAND_CLIENT:
                 self.wrong((*place, "capacity"), "only island clients have channels; remove it")
             interface = self.interface(place, raw.port, raw, f"{name}-eth0", name)
             interface = self.with_mtu(interface, raw.mtu, (*place, "mtu"))
@@ -367,19 +331,17 @@ class _Resolver:
                 tuple(raw.program.privileges),
                 tuple(raw.program.needs.items()),
                 raw.program.memory_max,
-                self.parsed.document.line((*place, "program")),
+                self.document.line((*place, "program")),
             )
             declared = (raw.forwarding, raw.stateful or bool(raw.kind.stateful), program, raw.conserves_packets)
             settings = tuple(raw.settings.items())
             lasting = raw.conserves_payload, raw.residence_max
             box = ChainBox(name, raw.kind, world, island, spare, *declared, settings, *lasting)
-            if self.parsed.reads(*((*place, key) for key in ("kind", "forwarding", "stateful", "program"))):
-                for key, message in unfit_keys(box):
-                    self.wrong((*place, key), message)
-                self.check_mtus(place, box)
-            if self.parsed.reads((*place, "kind"), (*place, "settings")):
-                for key, message in resolve_settings(box, {})[1]:
-                    self.mistakes.append(self.parsed.document.mistake((*place, "settings", key), message))
+            for key, message in unfit_keys(box):
+                self.wrong((*place, key), message)
+            self.check_mtus(place, box)
+            for key, message in resolve_settings(box, {})[1]:
+                self.mistakes.append(self.document.mistake((*place, "settings", key), message))
             for key, message in unknown_placeholders(program) if program else ():
                 self.wrong((*place, "program", key), message)
             yield box
@@ -399,7 +361,7 @@ class _Resolver:
     def with_mtu(self, interface: Interface, mtu: int | None, place: Place) -> Interface:
         if mtu is None:
             return interface
-        return replace(interface, mtu=mtu, line=self.parsed.document.line(place))
+        return replace(interface, mtu=mtu, line=self.document.line(place))
 
     def check_mtus(self, place: Place, box: ChainBox) -> None:
         """Check that both pairs of a box have the same MTUs, and both sides of a transparent one."""
@@ -416,7 +378,7 @@ class _Resolver:
             place = ("delay_boxes", name)
             trunk = self.interface(place, raw.trunk, raw, f"{name}-t", name) if raw.trunk else None
             trunk = trunk and self.with_mtu(trunk, raw.mtu, (*place, "mtu"))
-            if not raw.trunk and not _has_ports(raw) and self.raw.switches and self.parsed.reads((*place, "trunk")):
+            if not raw.trunk and not _has_ports(raw) and self.raw.switches:
                 self.wrong(place, f"trunk is missing; add 'trunk: {self.free_port(next(iter(self.raw.switches)))}'")
             classes = tuple(self.classes(place, raw))
             self.check_leg_mtus(name, trunk, classes)
@@ -446,9 +408,8 @@ class _Resolver:
                 ports = PortPair(*(self.class_leg((*here, side), leg, box, number) for side, leg in legs.items()))
                 vlan = _FIRST_NUMBER + 2 * self.port_classes
                 self.port_classes += 1
-            if self.parsed.reads(*((*here, key) for key in ("vlan", "world", "island"))):
-                self.check_ends(here, raw, box)
-            if 2 * raw.jitter.ns > raw.rtt.ns and self.parsed.reads((*here, "rtt")):
+            self.check_ends(here, raw, box)
+            if 2 * raw.jitter.ns > raw.rtt.ns:
                 most = Duration(raw.rtt.ns // 2)
                 self.wrong((*here, "jitter"), f"{raw.jitter} exceeds the delay each way; at most half the rtt: {most}")
             yield LatencyClass(name, vlan or 0, raw.rtt, raw.jitter, ports)
@@ -472,7 +433,7 @@ class _Resolver:
         """The taps, whose interfaces take the longest packets of the lab."""
         for name, raw in self.raw.taps.items():
             place = ("taps", name)
-            default, line = f"{raw.host}-{name}", self.parsed.document.line(place)
+            default, line = f"{raw.host}-{name}", self.document.line(place)
             one_way = raw.direction == "to_island"
             if raw.port and not raw.cable:
                 interface = self.interface(place, raw.port, raw, default, raw.host)
@@ -481,7 +442,7 @@ class _Resolver:
                 interface = self.physical(place, raw.cable, raw, default)
                 interface = replace(interface, mtu=mtu, line=line)
                 yield Tap(name, raw.host, interface, physical=True, to_island_only=one_way)
-            elif self.parsed.reads((*place, "port"), (*place, "cable")):
+            else:
                 self.wrong(
                     place, "write either port (a switch port that sends copies) or cable (a cable with a splitter)"
                 )
@@ -508,14 +469,14 @@ class _Resolver:
             self.port(port, (*place, key))
         else:
             self.take("port", port, (*place, key), f"free is {self.free_port(port.switch)}")
-        if len(name) > INTERFACE_NAME_MAX and self.parsed.reads((*place, "interface")):
+        if len(name) > INTERFACE_NAME_MAX:
             would = f"its interface would be named {name!r}, longer than {INTERFACE_NAME_MAX} characters"
             self.wrong(place, f"{would}; shorten the name, or add 'interface: ...'")
         self.take(f"{machine}'s interface", name, (*place, "interface"), "give it another name")
         if raw.mac:
             self.take("MAC address", raw.mac, (*place, "mac"), "give each interface its own, or leave it out")
         mac = raw.mac or self.default_mac(port)
-        if not raw.mac and self.parsed.reads((*place, "mac"), (*place, key)):
+        if not raw.mac:
             self.default_macs[mac] = place
         return Interface(name, mac, behind.uplink if behind else port, behind=port if behind else None)
 
@@ -525,21 +486,17 @@ class _Resolver:
         return octets.hex(":")
 
     def port(self, port: PortRef, place: Place) -> bool:
-        """Reserve a switch port. Returns whether the switch exists and could be read."""
-        if self.parsed.knows("switches", port.switch):
+        """Reserve a switch port. Returns whether the switch exists."""
+        if port.switch in self.raw.switches:
             self.take("port", port, place, f"free is {self.free_port(port.switch)}")
-        elif self.parsed.knows("learning_switches", port.switch):
-            if place[0] != "hosts":  # whose learning switch could not be read
-                text = f"{port.switch!r} is a learning switch; only hosts can be attached to it"
-                self.wrong(place, f"{text}; name a port of an OpenFlow switch")
+        elif port.switch in self.raw.learning_switches:
+            text = f"{port.switch!r} is a learning switch; only hosts can be attached to it"
+            self.wrong(place, f"{text}; name a port of an OpenFlow switch")
         else:
-            known = suggest(port.switch, [*self.parsed.names("switches"), *self.learning_names(place)], "switches")
+            learning = self.raw.learning_switches if place[0] == "hosts" else ()
+            known = suggest(port.switch, [*self.raw.switches, *learning], "switches")
             self.wrong(place, f"unknown switch {port.switch!r}; {known}")
         return port.switch in self.raw.switches
-
-    def learning_names(self, place: Place) -> tuple[str, ...]:
-        """The learning switches, where a port of one may be named."""
-        return self.parsed.names("learning_switches") if place[0] == "hosts" else ()
 
     def free_port(self, switch: str) -> PortRef:
         """The first unused port of a switch."""
@@ -555,14 +512,12 @@ class _Resolver:
 
     def check_networks(self) -> None:
         world, island = self.raw.networks.world, self.raw.networks.island
-        if self.parsed.reads(("networks",)) and world.overlaps(island):
+        if world.overlaps(island):
             self.wrong(("networks", "island"), f"{island} overlaps the world's {world}; choose networks that do not")
 
     def check_address(self, address: IPv4Address, role: HostRole, place: Place) -> None:
         end = "world" if role.is_world else "island"
         network = self.raw.networks.world if role.is_world else self.raw.networks.island
-        if not self.parsed.reads(("networks",)):
-            return
         if address not in network:
             inside = network[1] if network.num_addresses > 1 else network[0]
             self.wrong(place, f"{address} is outside the {end} network {network}; choose one inside, such as {inside}")
@@ -572,7 +527,7 @@ class _Resolver:
     def check_reachable(self, network: Network) -> None:
         """Check that trunks connect every switch with the rest of the lab."""
         lost = len(self.raw.trunks) - len(network.trunks)  # one of them may be the trunk that is missing
-        if lost or not network.switches or not self.parsed.whole("switches", "trunks"):
+        if lost or not network.switches:
             return
         topology = Topology((switch.name for switch in network.switches), network.trunks)
         rest = max((topology.reachable(switch.name) for switch in network.switches), key=len)

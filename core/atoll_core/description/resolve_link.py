@@ -4,12 +4,10 @@
 from dataclasses import replace
 
 from atoll_core.description.line_reader import FileContent
-from atoll_core.description.parser import Parsed
-from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.raw_link import RawAqm, RawDirection, RawLoss
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.validation_messages import entry_name
-from atoll_core.description.yaml_document import Place
+from atoll_core.description.yaml_document import Document, Place
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.experiment import (
     Aqm,
@@ -37,10 +35,10 @@ _LESS_LOSS = {
 
 
 def resolve_direction(
-    raw: RawDirection, place: Place, parsed: Parsed[RawExperiment], files: ReferencedFiles
+    raw: RawDirection, place: Place, document: Document, files: ReferencedFiles
 ) -> tuple[LinkDirection, tuple[Diagnostic, ...]]:
     """The direction at ``place`` of a document, and the mistakes in it or in the files that it names."""
-    resolver = _Resolver(place, parsed, files)
+    resolver = _Resolver(place, document, files)
     direction = LinkDirection(
         rate=raw.rate,
         delay=raw.delay,
@@ -58,10 +56,9 @@ def resolve_direction(
 
 
 class _Resolver:
-    def __init__(self, place: Place, parsed: Parsed[RawExperiment], files: ReferencedFiles) -> None:
+    def __init__(self, place: Place, document: Document, files: ReferencedFiles) -> None:
         self.place = place
-        self.parsed = parsed
-        self.document = parsed.document
+        self.document = document
         self.files = files
         self.mistakes: list[Diagnostic] = []
         self.trace_file = ""
@@ -103,23 +100,19 @@ class _Resolver:
             else:
                 self.wrong(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
 
-    def reads(self, *keys: str) -> bool:
-        """Whether all of these have the file's own values."""
-        return self.parsed.reads(*((*self.place, key) for key in keys))
-
     def check(self, direction: LinkDirection) -> None:
         least, _ = direction.delays
-        if direction.jitter and direction.jitter.amount > least and self.reads("jitter", "delay", "trace"):
+        if direction.jitter and direction.jitter.amount > least:
             what = "the delay" if least == direction.delay else "the least delay of the trace"
             self.wrong(("jitter",), f"{direction.jitter.amount} exceeds {what}; write at most {least}")
         loss = direction.loss
         # A change may lose everything later.
-        if loss and mean_loss(loss, _SMALLEST_PROBE) == 1 and self.place[0] == "links" and self.reads("loss"):
+        if loss and mean_loss(loss, _SMALLEST_PROBE) == 1 and self.place[0] == "links":
             lost = "every packet is lost, so paths cannot be tested before the load"
             self.wrong(("loss",), f"{lost}; {_LESS_LOSS[type(loss)]}")
-        if isinstance(direction.aqm, Codel) and self.reads("aqm"):
+        if isinstance(direction.aqm, Codel):
             self.check_codel(direction.aqm)
-        if isinstance(direction.aqm, Red) and self.reads("aqm"):
+        if isinstance(direction.aqm, Red):
             self.check_red(direction.aqm, direction)
         if direction.trace:
             self.check_trace(direction.trace, direction)
@@ -131,7 +124,7 @@ class _Resolver:
     def check_red(self, red: Red, direction: LinkDirection) -> None:
         if red.min >= red.max:
             self.wrong(("aqm", "red", "min"), f"{red.min} is not below max, {red.max}; lower it")
-        if red.max > direction.queue and self.reads("queue"):
+        if red.max > direction.queue:
             self.wrong(("aqm", "red", "max"), f"{red.max} exceeds the queue of {direction.queue}; lower it")
 
     def check_trace(self, trace: LinkTrace, direction: LinkDirection) -> None:
@@ -142,7 +135,7 @@ class _Resolver:
             cannot = "so paths cannot be tested before the load"
             self.in_trace(0, f"{why} at t_s 0, {cannot}; write {remedy} in the first row")
         fast = next((index for index, row in enumerate(trace.rows) if row.rate and row.rate > direction.rate), None)
-        if fast is not None and self.reads("rate"):
+        if fast is not None:
             most = max(row.rate for row in trace.rows if row.rate)
             where = self.document.where((*self.place, "rate"))
             allowed = f"rate is {direction.rate} ({where}), the largest rate that the link can have"

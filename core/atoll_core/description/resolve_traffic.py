@@ -1,8 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """Resolve the raw load to a Traffic and a UdpTraffic: read files, check sizes."""
 
-from atoll_core.description.parser import Parsed
-from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.raw_traffic import RawTraffic, RawUdp
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.validation_messages import entry_name
@@ -14,18 +12,15 @@ from atoll_core.units import Size
 
 
 def resolve_traffic(
-    raw: RawTraffic, parsed: Parsed[RawExperiment], files: ReferencedFiles, at: Place = ("traffic",)
+    raw: RawTraffic, document: Document, files: ReferencedFiles, at: Place = ("traffic",)
 ) -> tuple[Traffic, tuple[Diagnostic, ...]]:
     """The channels' load, and the mistakes in it or in the file that it names. ``at``: where its sizes are."""
-    document, asked = parsed.document, raw.flow_sizes
-    readable = parsed.reads((*at, "flow_sizes"), ("traffic", "pro_rate"))
+    asked = raw.flow_sizes
     sizes, mistakes = _sizes(asked.distribution, (*at, "flow_sizes"), document, files)
     of_ip = asked.counts is SizesCount.IP
     pro_rate = raw.pro_rate or (Size(LEAST_IP_BYTES) if of_ip else None)
     place: Place = ("traffic", "pro_rate") if raw.pro_rate and at == ("traffic",) else (*at, "flow_sizes")
-    if not readable:
-        pass  # placeholders are not compared
-    elif of_ip and pro_rate and pro_rate.bytes < LEAST_IP_BYTES:
+    if of_ip and pro_rate and pro_rate.bytes < LEAST_IP_BYTES:
         least = f"write at least {LEAST_IP_BYTES} B of IP bytes"
         text = f"{entry_name(place)}: {pro_rate} is smaller than the smallest connection; {least}"
         mistakes = (*mistakes, document.mistake(place, text))
@@ -49,16 +44,13 @@ def resolve_traffic(
         flows_per_s=raw.flows_per_s,
         write_rate=raw.write_rate,
         sizes_count=asked.counts,
-        line=parsed.document.line((*at, "channels")),
+        line=document.line((*at, "channels")),
     )
     return traffic, mistakes
 
 
-def resolve_udp(
-    raw: RawUdp, parsed: Parsed[RawExperiment], files: ReferencedFiles
-) -> tuple[UdpTraffic, tuple[Diagnostic, ...]]:
+def resolve_udp(raw: RawUdp, document: Document, files: ReferencedFiles) -> tuple[UdpTraffic, tuple[Diagnostic, ...]]:
     """The UDP traffic, and its mistakes."""
-    document = parsed.document
     sizes, mistakes = _sizes(raw.flow_sizes, ("udp", "flow_sizes"), document, files)
     drawn = None if sizes.config == PUBLISHED else sizes
     line = document.line(("udp", "rate"))

@@ -1,8 +1,12 @@
 # SPDX-License-Identifier: Apache-2.0
 """The load of an experiment: channels of TCP flows, and UDP traffic."""
 
+import heapq
+import math
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
+from fractions import Fraction
 from typing import Any
 
 from atoll_core.described import FileName, stated
@@ -110,3 +114,35 @@ def _described(sizes: str, distribution: FlowSizes | None) -> str | FileName:
     """The distribution of flow sizes as in a description."""
     is_file = sizes != PUBLISHED and ("/" in sizes or not sizes.lstrip()[0].isdigit())
     return FileName(sizes, distribution) if is_file else sizes
+
+
+@dataclass(frozen=True, slots=True)
+class ChannelAllocation:
+    """The load of one island client. ``channels``: their number; with 0 no job is started there."""
+
+    host: str
+    capacity: float  # declared, relative to the other clients'
+    channels: int
+
+
+def allocate_channels(channels: int, capacities: Sequence[float]) -> tuple[tuple[int, ...], ...]:
+    """Allocate channels 0 to ``channels`` - 1: the numbers of the channels of each client.
+
+    The rule is Sainte-Laguë's (Webster's): the next channel goes to the client with the least
+    (2 x given + 1) / capacity, of several to the first. So channels per capacity are as even as whole channels allow,
+    and equal capacities are served in turn. More channels or a higher capacity never reduce a client's channels.
+    Each capacity is above 0 and is taken as its shortest decimal text, so that 0.1 and 0.3 are exactly one to three.
+    The client of channel c does not depend on the number of channels after it.
+    """
+    exact = [Fraction(str(capacity)) for capacity in capacities]
+    common = math.lcm(*(capacity.numerator for capacity in exact))
+    steps = [2 * common * capacity.denominator // capacity.numerator for capacity in exact]
+    given: list[list[int]] = [[] for _ in capacities]
+    # In halves of a step: (2 x given + 1) / capacity, times a number that makes all of them whole.
+    due = [(step // 2, index) for index, step in enumerate(steps)]
+    heapq.heapify(due)
+    for channel in range(channels if capacities else 0):
+        quotient, index = due[0]
+        given[index].append(channel)
+        heapq.heapreplace(due, (quotient + steps[index], index))
+    return tuple(tuple(numbers) for numbers in given)

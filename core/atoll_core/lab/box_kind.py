@@ -8,8 +8,7 @@ from ipaddress import IPv4Address
 from typing import Any, ClassVar
 
 from atoll_core.metrics.metrics_schema import LINK_NS, Measurement, MetricField
-from atoll_core.plan.plan import HostSettings
-from atoll_core.plan.privilege import Privilege
+from atoll_core.plan.plan import HostSettings, Privilege
 
 Configuration = dict[str, Any]
 """The first line that the program of a box reads, as JSON."""

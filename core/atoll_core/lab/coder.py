@@ -7,8 +7,7 @@ from typing import Any
 
 from atoll_core.lab.box_kind import CALIBRATION_PORT, BoxKind, BoxUse, Configuration, Forwarding, register
 from atoll_core.metrics.metrics_schema import MetricField
-from atoll_core.plan.plan import HostSettings
-from atoll_core.plan.privilege import Privilege
+from atoll_core.plan.plan import HostSettings, Privilege
 
 _OVERHEAD_BYTES = 44
 """Outer IPv4 (20) and UDP (8), the header of a repair packet (12), and the length within its symbol (2), which

@@ -15,7 +15,7 @@ from atoll_core.lab.pep import PEP
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.twin import TwinSettings
 from atoll_core.metrics.metrics_schema import Measurement
-from atoll_core.plan.privilege import Privilege
+from atoll_core.plan.plan import Privilege
 from atoll_core.units import Duration, Rate, Size
 
 MTU = 1500

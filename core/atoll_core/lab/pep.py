@@ -20,14 +20,16 @@ from atoll_core.lab.box_kind import (
 )
 from atoll_core.metrics.metrics_schema import MetricField
 from atoll_core.plan.plan import (
+    TCP_RECEIVE_BUFFER,
+    TCP_SEND_BUFFER,
     FilterVerdict,
     HostSettings,
     LocalDelivery,
     PacketMark,
     PacketRule,
     Packets,
+    Privilege,
 )
-from atoll_core.plan.privilege import Privilege
 
 _LOCAL = PacketMark(1, 1)
 _LOCAL_TABLE = 100
@@ -43,10 +45,6 @@ _UTILISATION = 0.985
 
 _FAST_OPEN = str(0x1 | 0x2 | 0x4 | 0x200)
 """Clients and servers, without cookies (Linux, networking/ip-sysctl.rst): first segments of strangers are dropped."""
-
-# tcp(7): minimum and initial buffer, kernel defaults.
-_RECEIVE_BUFFER = "4096 131072"
-_SEND_BUFFER = "4096 16384"
 
 _SOMAXCONN = 4096
 """The kernel's default (listen(2)). The program lets half as many connections be pending."""
@@ -129,8 +127,8 @@ def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
             for each in router.interfaces
         ),
         sysctls=(
-            ("net.ipv4.tcp_rmem", f"{_RECEIVE_BUFFER} {max(given['buffer_max'], 131072)}"),
-            ("net.ipv4.tcp_wmem", f"{_SEND_BUFFER} {max(given['buffer_max'], 16384)}"),
+            ("net.ipv4.tcp_rmem", _buffer(*TCP_RECEIVE_BUFFER, given["buffer_max"])),
+            ("net.ipv4.tcp_wmem", _buffer(*TCP_SEND_BUFFER, given["buffer_max"])),
             ("net.ipv4.tcp_ecn", "1" if given["ecn"] else "0"),
             ("net.ipv4.tcp_no_metrics_save", "1"),
             ("net.ipv4.tcp_tw_reuse", "1"),
@@ -145,6 +143,10 @@ def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
         local=LocalDelivery(_LOCAL_TABLE, _LOCAL),
         packet_rules=tuple(_rules(use)),
     )
+
+
+def _buffer(least: int, first: int, most: int) -> str:
+    return f"{least} {first} {max(most, first)}"
 
 
 def _rules(use: BoxUse) -> Iterator[PacketRule]:

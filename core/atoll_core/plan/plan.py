@@ -6,10 +6,20 @@ from dataclasses import dataclass, field, fields
 from enum import StrEnum
 from typing import Any
 
-from atoll_core.experiment.channel_allocation import ChannelAllocation
+from atoll_core.experiment.traffic import ChannelAllocation
 from atoll_core.plan.flow_entry import FlowEntry
-from atoll_core.plan.privilege import Privilege
 from atoll_core.plan.tag_layout import UNTAGGED, Layout
+
+
+class Privilege(StrEnum):
+    """A capability, without its prefix CAP_."""
+
+    NET_ADMIN = "net-admin"
+    NET_RAW = "net-raw"
+    NET_BIND_SERVICE = "net-bind-service"
+    SYS_NICE = "sys-nice"
+    IPC_LOCK = "ipc-lock"
+    DAC_OVERRIDE = "dac-override"
 
 
 @dataclass(frozen=True, slots=True)
@@ -97,6 +107,10 @@ class PacketRule:
     set_mark: PacketMark | None = None
     tproxy_port: int | None = None  # of a transparent listener, at 127.0.0.1 or any address
     verdict: FilterVerdict | None = None
+
+
+TCP_RECEIVE_BUFFER, TCP_SEND_BUFFER = (4096, 131072), (4096, 16384)
+"""Least and initial bytes, the kernel's defaults (tcp(7)); only the bound decides the throughput of a long path."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -4,17 +4,47 @@
 import functools
 import json
 import re
+from collections.abc import Awaitable, Callable
+from dataclasses import dataclass
 from importlib.metadata import version
 from typing import Any, cast
 
+from aiohttp import web
 from pydantic import TypeAdapter
 
 from atoll_core.description.json_schema import schema_text
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_daemon.http import api_models
-from atoll_daemon.http.endpoint import Endpoint
 from atoll_daemon.http.request_parsing import BodyFormat
 from atoll_daemon.http.responses import LINES
+from atoll_daemon.lab_daemon import LabDaemon
+
+Handler = Callable[[LabDaemon, web.Request], Awaitable[dict[str, Any] | web.StreamResponse]]
+
+DESCRIPTION = "description"
+"""A body that is an experiment, or a change of the applied one."""
+
+
+@dataclass(frozen=True, slots=True)
+class Endpoint:
+    """One request. ``body``: DESCRIPTION, or the class of an object; ``lines``: JSON lines are possible as answer.
+
+    ``errors``: possible statuses in addition to those of every request (400, 401, 403, 404, 405, 500).
+    """
+
+    method: str
+    path: str
+    handler: Handler
+    topic: str
+    summary: str
+    answer: type[Any]
+    query: type[api_models.Request] = api_models.NoParameters
+    body: str | type[api_models.Request] | None = None
+    lines: bool = False
+    success: int = 200
+    errors: tuple[int, ...] = (409,)
+    note: str = ""
+
 
 _ALWAYS = (400, 401, 403, 500)
 _WHY = {

@@ -21,9 +21,8 @@ from atoll_core.plan.flow_entry import FlowEntry, sort_key
 from atoll_core.plan.plan import Plan
 from atoll_daemon.http.api_models import EventsRequest, NoParameters, ProbeRequest, TraceRequest
 from atoll_daemon.http.event_stream import serve_events
-from atoll_daemon.http.experiment_bodies import carries_tree, latency_classes
+from atoll_daemon.http.experiment_bodies import carries_tree, latency_classes, picture
 from atoll_daemon.http.http_errors import RequestError
-from atoll_daemon.http.lab_view import picture
 from atoll_daemon.http.request_parsing import parameters
 from atoll_daemon.lab_daemon import LabDaemon
 from atoll_daemon.replays.replay_handlers import replay_answer, replays_answer, stream_points

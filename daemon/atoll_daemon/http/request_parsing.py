@@ -54,11 +54,6 @@ async def read_body_document(request: web.Request) -> Document:
     return document
 
 
-async def read_body_text(request: web.Request) -> str:
-    """Read the body as text. Raises RequestError as :func:`read_body_document`."""
-    return (await _read_text(request))[0]
-
-
 async def read_object(request: web.Request, model: type[M]) -> M:
     """Read the body as a model. Raises RequestError as :func:`read_body_document`; 422 for invalid content."""
     document = await read_body_document(request)

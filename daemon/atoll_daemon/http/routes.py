@@ -13,8 +13,7 @@ from aiohttp import web
 
 from atoll_controller.fabric.switch_report import SwitchReport
 from atoll_daemon.http import api_models, read_handlers, write_handlers
-from atoll_daemon.http.endpoint import DESCRIPTION, Endpoint
-from atoll_daemon.http.openapi import document, document_text
+from atoll_daemon.http.openapi import DESCRIPTION, Endpoint, document, document_text
 from atoll_daemon.http.request_parsing import parameters
 from atoll_daemon.lab_daemon import LabDaemon
 

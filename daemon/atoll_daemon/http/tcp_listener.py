@@ -19,7 +19,7 @@ from aiohttp import web
 
 from atoll_core.errors import LabError, UsageError, shown
 from atoll_daemon.http.auth import DAEMON_REALM, WATCH_REALM
-from atoll_daemon.http.static_files import PAGE
+from atoll_daemon.http.http_app import PAGE
 from atoll_daemon.socket_lock import LISTEN_BACKLOG, is_trusted, peer_credentials
 
 FIRST_REQUEST_S = 10.0

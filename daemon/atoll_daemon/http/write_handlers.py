@@ -64,15 +64,12 @@ async def post_lab(daemon: LabDaemon, request: web.Request) -> web.StreamRespons
     asked = parameters(request, LabRequest)
     document = await read_body_document(request)
     lab = await asyncio.to_thread(lab_of, replace(document, file=label(Path(asked.file))), asked.set)
-    network = lab.network
-    if lab.mistakes or network is None:
-        raise DescriptionError(lab.mistakes)
 
     async def work() -> JsonObject:
-        return await daemon.bring_up(lab, network, asked.runtime)
+        return await daemon.bring_up(lab, asked.runtime)
 
     try:
-        return await answer(request, daemon.bus, functools.partial(daemon.tasks.begin, "up", network.name, work))
+        return await answer(request, daemon.bus, functools.partial(daemon.tasks.begin, "up", lab.network.name, work))
     finally:
         if daemon.testbed is None and daemon.tasks.busy is None:
             daemon.end.set()  # without a lab it must not keep the machine's lock

@@ -14,8 +14,7 @@ from atoll_daemon.http.api_models import NoParameters, ReplayPointsRequest
 from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.http.request_parsing import parameters
 from atoll_daemon.http.responses import line_bytes, lines_response
-from atoll_daemon.replays.raw_log_reader import RawLogTail
-from atoll_daemon.replays.replay_index import Replay, Replays
+from atoll_daemon.replays.replay_index import RawLogTail, Replay, Replays
 
 _POLL_S = 0.5  # interval to read a spool that grows by a frame a second
 

@@ -15,10 +15,9 @@ from aiohttp import web
 from atoll_core.errors import LabError
 from atoll_core.platforms import LabTarget
 from atoll_daemon.http.auth import WATCH_REALM, AccessControl, only_locally
-from atoll_daemon.http.http_app import Serve, errors_as_json, runner_of
+from atoll_daemon.http.http_app import Serve, add_page, errors_as_json, is_page, runner_of
 from atoll_daemon.http.http_errors import RequestError
 from atoll_daemon.http.responses import json_answer
-from atoll_daemon.http.static_files import add_page, is_page
 from atoll_daemon.http.tcp_listener import ListenAddress, ServedPort
 from atoll_daemon.replays.proxy import Upstream
 from atoll_daemon.replays.replay_handlers import replay_answer, replays_answer, stream_points

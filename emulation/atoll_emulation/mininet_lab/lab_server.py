@@ -17,9 +17,8 @@ from atoll_core.lab.network import Network
 from atoll_core.plural import counted
 from atoll_emulation.mininet_lab import open_vswitch
 from atoll_emulation.mininet_lab.mininet_shell import Script, TerminalSession
-from atoll_emulation.mininet_lab.nodes import CONTROLLER_PORT, TWIN_PORT, LabNet, command_twin, wire
+from atoll_emulation.mininet_lab.nodes import CONTROLLER_PORT, TWIN_PORT, LabNet, TwinProcess, command_twin, wire
 from atoll_emulation.mininet_lab.topology import LabTopo
-from atoll_emulation.mininet_lab.twin_process import TwinProcess
 from atoll_emulation.this_machine.packet_sockets import packet_sockets_of
 
 DATAPATHS = {"kernel": "kernel", "user": "userspace"}  # Mininet's word: Open vSwitch's and ours

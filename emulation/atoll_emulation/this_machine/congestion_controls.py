@@ -52,9 +52,9 @@ def offered_here(available: Path = _AVAILABLE, modules: Path = _MODULES, *, root
     return Offer(kernel, loaded, unloaded=other)
 
 
-def offered_by_virtual_kernel(config: Path = _VIRTUAL_CONFIG) -> Offer:
+def offered_by_virtual_kernel() -> Offer:
     """Return what the virtual kernel offers, by the configuration it is built from."""
-    found: list[str] = _BUILT_IN.findall(config.read_text(encoding="utf-8"))
+    found: list[str] = _BUILT_IN.findall(_VIRTUAL_CONFIG.read_text(encoding="utf-8"))
     chosen = [name.lower() for name in found if name != _SWITCH]
     return Offer("the virtual kernel", frozenset(["reno", *(_OTHERWISE_CALLED.get(name, name) for name in chosen)]))
 

@@ -1,21 +1,26 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Requirements of an emulated lab on this machine, checked before anything is started."""
+"""Requirements of each platform on this machine, checked before anything is started, with remedies."""
 
 import errno
 import os
 import platform
 import shutil
+import subprocess
 import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from atoll_core.errors import MachineError
+from atoll_core.platforms import HARDWARE, MININET, VIRTUAL
+from atoll_core.plural import listed
 from atoll_core.units import Size
 from atoll_emulation.mininet_lab import namespaces, open_vswitch
 from atoll_emulation.mininet_lab.mininet_path import find_mininet
+from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
 from atoll_emulation.this_machine.box_programs import complete_path
 from atoll_emulation.this_machine.congestion_controls import offered_here
-from atoll_emulation.this_machine.tc_support import missing_for_tc
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
 
 # tool: Debian package
@@ -153,3 +158,90 @@ def describe_machine() -> dict[str, Any]:
         "tc_backend": without_tc[0] if without_tc else "usable",
         "congestion_controls": str(controls),
     }
+
+
+# What the tc backend asks for (atoll_core.plan.tc_settings), smallest form; each line names what fails with it.
+_PROBES = (
+    ("ifb", "ip link add name ifb-probe type ifb"),
+    ("netem", "tc qdisc add dev lo root handle 1: netem delay 1ms"),
+    ("tbf", "tc qdisc replace dev lo root handle 2: tbf rate 1mbit burst 1540 limit 3000"),
+    ("stab", "tc qdisc replace dev lo root handle 3: stab linklayer ethernet overhead -14 htb"),
+    ("htb", "tc qdisc replace dev lo root handle 4: htb"),
+    ("flower", "tc filter add dev lo parent 4: prio 1 protocol 802.1Q flower vlan_id 1 classid 4:1"),
+    ("clsact", "tc qdisc add dev lo clsact"),
+    ("matchall", "tc filter add dev lo ingress prio 2 protocol all matchall action drop"),
+    ("mirred", "tc filter add dev lo ingress prio 1 protocol all matchall action mirred egress redirect dev lo"),
+)
+
+
+def missing_for_tc() -> list[str]:
+    """Return a line for each prerequisite of the tc backend that is missing on this machine."""
+    if shutil.which("tc") is None or shutil.which("ip") is None:
+        return ["the tc backend needs tc and ip: apt install iproute2"]
+    why = why_no_namespaces()
+    if why is not None:
+        return [f"the tc backend could not be tested, because namespaces cannot be made here ({why})"]
+    lacks = kernel_lacks()
+    if not lacks:
+        return []
+    return [f"this kernel does not have {', '.join(lacks)}, which the tc backend needs; use --backend engine"]
+
+
+def kernel_lacks() -> list[str]:
+    """Return the parts of traffic control that the tc backend uses and this kernel refuses."""
+    script = "\n".join(f"{line} >/dev/null 2>&1 || echo {name}" for name, line in _PROBES)
+    said = subprocess.run([*unshare_argv(), "sh", "-c", script], capture_output=True, text=True, check=False)
+    return said.stdout.split()
+
+
+@dataclass(frozen=True, slots=True)
+class PlatformCheck:
+    """A platform: how labs run there, or a line with a remedy for each missing prerequisite."""
+
+    place: str  # as --on calls it
+    how: str = ""
+    lacks: tuple[str, ...] = ()
+
+
+def check_platforms() -> tuple[PlatformCheck, ...]:
+    """Check every platform. Makes namespaces and a tun device to try them, and removes them."""
+    return _mininet(), _virtual(), _hardware()
+
+
+def missing_by_platform(checks: Iterable[PlatformCheck]) -> list[str]:
+    """Return a line for each missing prerequisite: its platform and its remedy."""
+    where: dict[str, list[str]] = {}
+    for check in checks:
+        for lack in check.lacks:
+            where.setdefault(lack, []).append(f"--on {check.place}")
+    return [f"{listed(named)} not available: {lack}" for lack, named in where.items()]
+
+
+def with_missing(check: PlatformCheck, lacks: Iterable[str]) -> PlatformCheck:
+    """Add missing prerequisites to a platform, each once."""
+    return PlatformCheck(check.place, lacks=tuple(dict.fromkeys((*check.lacks, *lacks))))
+
+
+def _mininet() -> PlatformCheck:
+    try:
+        require_machine()
+    except MachineError as error:
+        return PlatformCheck(MININET, lacks=tuple(str(error).splitlines()))
+    if os.geteuid() == 0:
+        return PlatformCheck(MININET, "as root")
+    return PlatformCheck(MININET, "as a plain user, without real-time scheduling: packets leave less exactly on time")
+
+
+def _virtual() -> PlatformCheck:
+    try:
+        kernel = require_virtual_machine()
+    except MachineError as error:
+        return PlatformCheck(VIRTUAL, lacks=tuple(str(error).splitlines()))
+    return PlatformCheck(VIRTUAL, f"as any user, kernel {kernel.release}")
+
+
+def _hardware() -> PlatformCheck:
+    """Check the controller and SSH here; the machines check themselves."""
+    return PlatformCheck(
+        HARDWARE, "as any user, with an inventory of the rack; `atoll hosts status` checks its machines"
+    )

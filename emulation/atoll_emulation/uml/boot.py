@@ -97,10 +97,10 @@ class RunningKernel:
         self._process.kill()
         self._process.wait()
 
-    def last_words(self, lines: int = _TAIL_LINES) -> str:
+    def last_words(self) -> str:
         """The last lines of the console, to end a message with; without the dumps of a kernel that panicked."""
         said = [line for line in self._lines() if line and not _DUMP.match(line)]
-        return "; its last words:\n" + "\n".join(said[-lines:]) if said else "; it printed nothing"
+        return "; its last words:\n" + "\n".join(said[-_TAIL_LINES:]) if said else "; it printed nothing"
 
     def _lines(self) -> list[str]:
         lines = (line.rstrip() for line in self.console.read_text(errors="replace").splitlines())
@@ -172,7 +172,6 @@ def run_in_uml(
     kernel: UmlKernel,
     clock: VirtualClock | None = None,
     memory_mb: int = _MEMORY_MB,
-    environment: Mapping[str, str] | None = None,
 ) -> CommandExit:
     """Run ``command`` to its end inside a fresh kernel; see ``start_in_uml``.
 
@@ -180,9 +179,7 @@ def run_in_uml(
     """
     with (
         claimed_core() as core,
-        start_in_uml(
-            command, output, kernel=kernel, clock=clock, cpu=core, memory_mb=memory_mb, environment=environment
-        ) as running,
+        start_in_uml(command, output, kernel=kernel, clock=clock, cpu=core, memory_mb=memory_mb) as running,
     ):
         ended = running.wait(limit_s)
         if ended is None:

@@ -1,19 +1,22 @@
 # SPDX-License-Identifier: Apache-2.0
-"""SSH connections to the machines of an inventory. Host keys are always verified; there are no interactive questions.
+"""SSH connections to the machines of an inventory, and work on all in parallel.
+
+Host keys are always verified; there are no interactive questions.
 
 Importing this module imports asyncssh (0.3 s): do it only where it is needed.
 """
 
 import asyncio
 import contextlib
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Awaitable, Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Self
+from typing import Any, Generic, Self, TypeVar
 
 import asyncssh
 
-from atoll_core.errors import LabError
-from atoll_core.lab.inventory import SshAccess, split_target
+from atoll_core.errors import AtollError, LabError
+from atoll_core.lab.inventory import InventoryMachine, SshAccess, split_target
 
 CONNECT_TIMEOUT_S = 15.0
 
@@ -173,3 +176,36 @@ def _reason(error: OSError) -> str:
     if error.errno is not None and not isinstance(error, ConnectionRefusedError) and error.strerror:
         return error.strerror.rpartition("] ")[2]
     return "connection refused; is sshd running there?" if isinstance(error, ConnectionRefusedError) else str(error)
+
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True, slots=True)
+class Outcome(Generic[T]):
+    """The outcome on one machine: the result ``found``, or an error."""
+
+    machine: str
+    found: T | None
+    error: str | None
+
+
+async def on_each(
+    machines: Sequence[InventoryMachine],
+    work: Callable[[InventoryMachine], Awaitable[T]],
+    tell: Callable[[Outcome[T]], None] = lambda _: None,
+) -> list[Outcome[T]]:
+    """Do ``work`` on all machines in parallel; returns outcomes in their order, and calls ``tell`` as they arrive.
+
+    A machine that fails (AtollError) does not affect the others.
+    """
+
+    async def on(machine: InventoryMachine) -> Outcome[T]:
+        try:
+            outcome: Outcome[T] = Outcome(machine.name, await work(machine), None)
+        except AtollError as error:
+            outcome = Outcome(machine.name, None, str(error))
+        tell(outcome)
+        return outcome
+
+    return list(await asyncio.gather(*(on(machine) for machine in machines)))

@@ -14,7 +14,6 @@ from pathlib import Path
 from typing import Any
 
 from atoll_core.codec import from_json, to_json
-from atoll_core.experiment.channel_allocation import ChannelAllocation
 from atoll_core.experiment.experiment import Chain, Experiment
 from atoll_core.experiment.setting_texts import (
     NO_COUNTERPART,
@@ -25,6 +24,7 @@ from atoll_core.experiment.setting_texts import (
     short_hash,
     within,
 )
+from atoll_core.experiment.traffic import ChannelAllocation
 from atoll_core.lab.network import Network
 from atoll_core.plural import counted
 from atoll_dashboards.report import provenance

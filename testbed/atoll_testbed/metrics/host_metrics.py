@@ -16,8 +16,7 @@ from atoll_core.events.events import Note
 from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import EMULATION
 from atoll_hosts.agent import Agent
-from atoll_hosts.clock_offset import clock_offset
-from atoll_hosts.machine import Machine
+from atoll_hosts.machine import Machine, clock_offset
 from atoll_testbed.metrics.metric_points import clock_point, metrics_points
 from atoll_testbed.testbed import Testbed
 

@@ -18,7 +18,7 @@ from atoll_core.lab.network import HostRole, Network
 from atoll_core.metrics.line_protocol import Field, MetricPoint
 from atoll_core.metrics.metrics_schema import BY_NAME, Measurement
 from atoll_core.plan.plan import JobSpec, Phase
-from atoll_hosts.clock_offset import ClockOffset
+from atoll_hosts.machine import ClockOffset
 
 FIGURES_OF_CHECKS = frozenset({"check", "terrestrial", "base_rtt", "calibration"})
 """Types of events with figures of the test before a run, one for each pair of hosts; they make no event points."""

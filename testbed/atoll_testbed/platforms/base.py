@@ -19,8 +19,7 @@ from atoll_core.platforms import MININET
 from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_hosts.agent import Agent
 from atoll_hosts.binary import find_binary
-from atoll_hosts.clock_offset import ClockOffset
-from atoll_hosts.machine import Machine
+from atoll_hosts.machine import ClockOffset, Machine
 
 _SWITCHES_TIMEOUT_S = 20.0
 

@@ -34,10 +34,8 @@ from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import HARDWARE
 from atoll_core.units import Size
 from atoll_hosts.agent import Agent
-from atoll_hosts.clock_offset import ClockOffset, clock_offset
-from atoll_hosts.machine import Machine
-from atoll_hosts.parallel import Outcome, on_each
-from atoll_hosts.ssh.connections import SshConnections
+from atoll_hosts.machine import ClockOffset, Machine, clock_offset
+from atoll_hosts.ssh.connections import Outcome, SshConnections, on_each
 from atoll_hosts.ssh.file_transfer import DiskQuota, fetch, offered_files
 from atoll_hosts.ssh.remote_agent import IN_BAND_SILENCE_S, SILENCE_S, start_agent
 from atoll_testbed.platforms.machine_checks import address_conflict, clock_off, missing_prerequisites, without_carrier

@@ -9,7 +9,7 @@ from typing import Any
 from atoll_core.errors import shown
 from atoll_core.lab.inventory import InventoryMachine
 from atoll_core.lab.network import Network
-from atoll_hosts.clock_offset import ClockOffset
+from atoll_hosts.machine import ClockOffset
 
 CLOCK_LIMIT_NS = 20_000_000
 """A run combines times of different machines; all hosts start within 50 ms of each other."""

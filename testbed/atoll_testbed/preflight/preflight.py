@@ -4,6 +4,7 @@
 Criteria for paths: ``atoll_testbed.preflight.path_rtt``; of links: ``atoll_testbed.calibration.calibration_checks``.
 """
 
+import asyncio
 import itertools
 import time
 from collections.abc import Awaitable, Callable
@@ -15,7 +16,8 @@ from atoll_core.codec import to_json
 from atoll_core.errors import RunError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import HostRole, Network
-from atoll_core.plan.plan import Plan
+from atoll_core.plan.plan import InterfaceSettings, Plan
+from atoll_hosts.machine import Machine
 from atoll_testbed.calibration.calibration_checks import CalibrationFigure, CheckState
 from atoll_testbed.calibration.link_calibration import brief_calibration
 from atoll_testbed.preflight.path_rtt import (
@@ -140,3 +142,30 @@ def _record(plan: Plan, measured: Measured, network: Network, run_dir: EventReco
     base_ns = base_rtt(measured[special, island], jitter_ns)
     event("base_rtt", rtt_ns=base_ns)
     return base_ns
+
+
+async def check_addresses(testbed: Testbed, plan: Plan) -> None:
+    """Find machines outside the laboratory that use an address of its hosts. Raises RunError with a line for each.
+
+    Each real machine probes for its own addresses by ARP (RFC 5227): forgotten management controllers and restored
+    images answer. Hosts of an emulated lab have cables of their own, to which nothing else can be connected.
+    """
+    asked = [
+        (machine, interface)
+        for settings in plan.hosts
+        if (machine := testbed.machine(settings.host)).netns is None
+        for interface in settings.interfaces
+        if interface.address is not None
+    ]
+    lines = await asyncio.gather(*(_duplicates(machine, interface) for machine, interface in asked))
+    if found := [line for each in lines for line in each]:
+        raise RunError("\n".join(found))
+
+
+async def _duplicates(machine: Machine, interface: InterfaceSettings) -> list[str]:
+    address = str(interface.address).partition("/")[0]
+    return [
+        f"DUPLICATE_ADDRESS: {address} has two MAC addresses on the network of {machine.name} ({interface.name}): its "
+        f"own {interface.mac}, and {mac}: give the other machine another address, or disconnect it"
+        for mac in await machine.agent.other_owners(interface.name, address, interface.mac)
+    ]

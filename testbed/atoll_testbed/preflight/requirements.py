@@ -18,8 +18,7 @@ from atoll_core.units import Size
 from atoll_emulation.mininet_lab.namespaces import hidden_in_lab
 from atoll_emulation.this_machine.box_programs import require_programs
 from atoll_emulation.this_machine.congestion_controls import offered_by_virtual_kernel, offered_here, require_controls
-from atoll_emulation.this_machine.host_requirements import free_memory, require_machine
-from atoll_emulation.this_machine.tc_support import missing_for_tc
+from atoll_emulation.this_machine.host_requirements import free_memory, missing_for_tc, require_machine
 from atoll_testbed.run.run_request import PlannedRun, RunRequest, plan_run
 
 

@@ -5,7 +5,7 @@ The sockets are those of the hosts, and those through which an emulated lab's Op
 
 No link counts these drops, and captures do not show their cause. The counters of every machine are read at the start
 and at the end of the boxes' measurement; the increases are recorded in the manifest (docs/contracts.md, "Run
-directory").
+directory"). Heat and load of the machines are in the same samples.
 """
 
 import asyncio
@@ -173,3 +173,31 @@ def rise(before: Mapping[str, Any], after: Mapping[str, Any], counter: str) -> i
     """The increase of a counter; None if the kernel does not have it."""
     earlier, later = before.get(counter), after.get(counter)
     return None if earlier is None or later is None else max(0, later - earlier)
+
+
+def heat_between(begin: Mapping[str, DropSample], end: Mapping[str, DropSample]) -> dict[str, dict[str, Any]]:
+    """Heat and load by machine, in the form of the manifest; machines of which nothing is known are left out."""
+    found = {
+        name: _heat(begin[name].sample["machine"], after.sample["machine"], emulated=name == EMULATION)
+        for name, after in end.items()
+        if after.unknown is None and begin[name].unknown is None
+    }
+    return {name: heat for name, heat in found.items() if any(each is not None for each in heat.values())}
+
+
+def _heat(before: Mapping[str, Any], after: Mapping[str, Any], *, emulated: bool) -> dict[str, Any]:
+    looks = rise(before, after, "heat_looks")
+    return {
+        "temperature_max_c": after.get("temperature_max_c"),
+        "temperature_limit_c": after.get("temperature_limit_c"),
+        "looks": looks,
+        "hot_looks": rise(before, after, "hot_looks"),
+        "low_voltage_looks": rise(before, after, "low_voltage_looks"),
+        # Links and delay boxes of an emulated lab measure their own lateness, which says more.
+        "busy": None if emulated else _busy(before, after),
+    }
+
+
+def _busy(before: Mapping[str, Any], after: Mapping[str, Any]) -> float | None:
+    busy, idle = rise(before, after, "busy_ns"), rise(before, after, "idle_ns")
+    return round(busy / (busy + idle), 4) if busy is not None and idle is not None and busy + idle > 0 else None

@@ -9,29 +9,28 @@ after the load the links drain before their counters are read, so that captures 
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator
+from collections.abc import AsyncGenerator, Callable
 from functools import partial
 from typing import Any
 
 from atoll_analysis.run_directory import RunDir
+from atoll_controller.planner.host_config import CONGESTION_CONTROL, tcp_sysctls
 from atoll_controller.planner.path_checks import pinging_ns, with_full_matrix
-from atoll_core.errors import AtollError, RunError
+from atoll_core.errors import AtollError, LabError, RunError
 from atoll_core.events.events import Progress, StepBegun
+from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.residence import longest_residence_ns, longest_terrestrial_ns
 from atoll_core.plan.plan import Phase, Plan
 from atoll_core.platforms import MININET
-from atoll_testbed.preflight.duplicate_addresses import check_addresses
-from atoll_testbed.preflight.preflight import check_links, check_paths
+from atoll_testbed.preflight.preflight import check_addresses, check_links, check_paths
 from atoll_testbed.run.change_runner import run_changes
 from atoll_testbed.run.control_traffic import ControlCount
 from atoll_testbed.run.job_runner import RunJobs
-from atoll_testbed.run.kernel_drops import backlog_limit, drop_increase, sample_drops
-from atoll_testbed.run.machine_heat import heat_between
+from atoll_testbed.run.kernel_drops import backlog_limit, drop_increase, heat_between, sample_drops
 from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_clock import RunClock, start_event, start_lead_ns
 from atoll_testbed.run.run_recorder import RunRecorder, describe_lab
 from atoll_testbed.run.run_request import PlannedRun
-from atoll_testbed.run.tcp_settings import pinned_tcp
 from atoll_testbed.testbed import Testbed, while_up
 
 _CHECK_QUIET_S = 0.3  # the flood has ended before; this only waits for the links' next counters
@@ -287,3 +286,54 @@ def _why(error: BaseException) -> str:
     if isinstance(error, asyncio.CancelledError):
         return "cancelled"
     return str(error) or f"internal error ({type(error).__name__})"
+
+
+HostSysctls = dict[str, tuple[tuple[str, str], ...]]
+"""Sysctls by host: pairs of name and value."""
+
+
+@contextlib.asynccontextmanager
+async def pinned_tcp(
+    testbed: Testbed, experiment: Experiment, note: Callable[[str], None]
+) -> AsyncGenerator[tuple[HostSysctls, HostSysctls]]:
+    """Set the TCP parameters of an experiment during the block; yields the settings by host, and those before.
+
+    ``note`` takes remarks about settings that are not possible. Raises LabError if a machine refuses settings; those of
+    the others are restored then.
+    """
+    machine, hosts = testbed.machine, [host.name for host in testbed.network.hosts]
+    wanted = await _permitted(testbed, {host: tcp_sysctls(experiment, host) for host in hosts}, note)
+    answers = await asyncio.gather(*(machine(host).sysctl(wanted[host]) for host in hosts), return_exceptions=True)
+    was: HostSysctls = {}
+    refused: list[BaseException] = []
+    for host, answer in zip(hosts, answers, strict=True):
+        if isinstance(answer, BaseException):
+            refused.append(answer)
+        else:
+            was[host] = answer
+    try:
+        if refused:
+            raise refused[0]
+        yield wanted, was
+    finally:
+        with contextlib.suppress(LabError):
+            await asyncio.gather(*(machine(host).sysctl(pairs) for host, pairs in was.items()))
+
+
+async def _permitted(testbed: Testbed, wanted: HostSysctls, note: Callable[[str], None]) -> HostSysctls:
+    """The settings without default congestion controls that the kernel allows in its first namespace only.
+
+    The sockets of our own programs then request the congestion control individually, and fail if the kernel does not
+    have it. Restricted controls: net.ipv4.tcp_allowed_congestion_control.
+    """
+    machine = testbed.machine(testbed.network.hosts[0].name)
+    named = {pair for pairs in wanted.values() for pair in pairs if pair[0] == CONGESTION_CONTROL}
+    for pair in sorted(named):
+        try:
+            was = await machine.sysctl([pair])
+        except LabError as error:
+            note(f"set for each socket, because the default cannot be changed: {error}")
+            wanted = {host: tuple(each for each in pairs if each != pair) for host, pairs in wanted.items()}
+        else:
+            await machine.sysctl(was)
+    return wanted

@@ -11,7 +11,7 @@ import time
 from collections.abc import Mapping
 from typing import Any
 
-from atoll_hosts.clock_offset import ClockOffset
+from atoll_hosts.machine import ClockOffset
 
 _READINGS = 5
 

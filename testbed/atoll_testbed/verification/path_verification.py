@@ -10,9 +10,9 @@ from collections import defaultdict
 from collections.abc import Sequence
 from ipaddress import IPv4Address
 
-from atoll_controller.tracing.fault_hints import where_to_look
 from atoll_controller.tracing.probe_paths import Path, cover, limit_ns
 from atoll_controller.tracing.table_model import Lookup
+from atoll_controller.tracing.trace_report import where_to_look
 from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import Network

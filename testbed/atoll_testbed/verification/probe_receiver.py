@@ -12,7 +12,7 @@ from ipaddress import IPv4Address
 from typing import Any, Protocol
 
 from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.planner.job_privileges import of_subcommand
+from atoll_controller.planner.job_limits import of_subcommand
 from atoll_controller.tracing.table_model import Delivery, Step
 from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Experiment

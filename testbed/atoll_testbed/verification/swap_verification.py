@@ -15,10 +15,10 @@ from ipaddress import IPv4Address
 
 from atoll_controller.fabric.flow_installer import read_tables
 from atoll_controller.fabric.swap_probes import Probe
-from atoll_controller.openflow.messages.probe_frames import ProbeEnd, ProbeMark, probe_frame
-from atoll_controller.tracing.fault_hints import where_to_look
+from atoll_controller.probing.probe_frames import ProbeEnd, ProbeMark, probe_frame
 from atoll_controller.tracing.probe_paths import limit_ns, of_one_sender
 from atoll_controller.tracing.table_model import Delivery, Frame, Lookup, Step, SwitchTables
+from atoll_controller.tracing.trace_report import where_to_look
 from atoll_core.errors import LabError, PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Host, Network

@@ -17,7 +17,7 @@ from atoll_core.errors import LabError
 from atoll_core.plan.plan import JobLimits
 from atoll_hosts.agent import Agent, Exit
 from atoll_hosts.binary import find_binary
-from atoll_hosts.protocol_version import SPEAKS, words
+from atoll_hosts.message_shapes import SPEAKS, words
 from tests.support.agent_lab import alive, eventually
 
 pytestmark = pytest.mark.lab

@@ -10,8 +10,7 @@ import pytest
 from atoll_analysis.verdict.host_heat import host_heat, judge_heat
 from atoll_analysis.verdict.verdict import judge
 from atoll_core.metrics.metrics_schema import EMULATION
-from atoll_testbed.run.kernel_drops import DropSample
-from atoll_testbed.run.machine_heat import heat_between
+from atoll_testbed.run.kernel_drops import DropSample, heat_between
 from tests.unit.analysis.test_verdict import VALID
 
 

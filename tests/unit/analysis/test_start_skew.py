@@ -15,7 +15,7 @@ from atoll_analysis.tables.run_data import read_run_data
 from atoll_controller.planner.traffic_jobs import load_jobs
 from atoll_core.codec import to_json
 from atoll_hosts.agent import Agent
-from atoll_hosts.clock_offset import ClockOffset, clock_offset
+from atoll_hosts.machine import ClockOffset, clock_offset
 from atoll_testbed.run.run_clock import start_event, start_lead_ns
 from tests.support.synthetic_run import START_NS, begin, experiment, network, plan
 

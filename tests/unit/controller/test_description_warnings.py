@@ -11,7 +11,7 @@ import pytest
 
 from atoll_cli.commands.check import check
 from atoll_cli.commands.plan import print_plan
-from atoll_cli.terminal.diagnostics import warn
+from atoll_cli.terminal.output import warn
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import DescriptionError, UsageError, shown

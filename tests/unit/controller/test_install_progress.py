@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The progress of long installations: how many changes are made, and how long the rest takes."""
 
-from atoll_controller.fabric.install_progress import InstallProgress
+from atoll_controller.fabric.flow_installer import InstallProgress
 
 
 class Following:

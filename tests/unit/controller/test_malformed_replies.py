@@ -11,7 +11,7 @@ from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 
 from atoll_controller.openflow.app import parse_message
-from atoll_controller.openflow.messages.unmanaged_entry import foreign
+from atoll_controller.openflow.switch_session import foreign
 from atoll_core.openflow_wire import encoder, feature_parser
 from atoll_core.openflow_wire.flow_stats import records, understood
 from atoll_core.plan.flow_entry import FlowEntry, Match

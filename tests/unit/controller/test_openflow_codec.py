@@ -14,7 +14,7 @@ from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from atoll_controller.openflow.messages.unmanaged_entry import foreign
+from atoll_controller.openflow.switch_session import foreign
 from atoll_core.openflow_wire import encoder
 from atoll_core.openflow_wire.flow_stats import entry_count, held_records, record_key, records, understood
 from atoll_core.plan.flow_entry import Action, FlowEntry, Match, Output, PopVlan, PushVlan, UnmanagedEntry, Vlan

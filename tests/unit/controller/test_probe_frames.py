@@ -11,7 +11,7 @@ from scapy.layers.inet import ICMP, IP, TCP, UDP
 from scapy.layers.l2 import Dot1Q, Ether
 from scapy.packet import Raw
 
-from atoll_controller.openflow.messages.probe_frames import OTHER, ProbeEnd, ProbeMark, probe_frame, probe_packet
+from atoll_controller.probing.probe_frames import OTHER, ProbeEnd, ProbeMark, probe_frame, probe_packet
 
 WORLD = ProbeEnd("02:00:00:00:00:01", IPv4Address("10.10.0.1"))
 ISLAND = ProbeEnd("02:00:00:00:00:02", IPv4Address("10.20.0.2"))

@@ -8,11 +8,10 @@ from pathlib import Path
 import pytest
 
 from atoll_controller.planner.planner import make_plan
-from atoll_controller.tracing.fault_hints import where_to_look
 from atoll_controller.tracing.packet_trace import HopKind, trace
 from atoll_controller.tracing.probe_paths import cover, limit_ns, of_one_sender
 from atoll_controller.tracing.table_model import Lookup
-from atoll_controller.tracing.trace_report import LiveStation, LiveTrace, live_trace_text
+from atoll_controller.tracing.trace_report import LiveStation, LiveTrace, live_trace_text, where_to_look
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol, TrafficSelector
 from atoll_core.lab.box_kind import BoxKind, Forwarding

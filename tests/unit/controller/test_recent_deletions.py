@@ -6,9 +6,8 @@ from ipaddress import IPv4Network
 
 import pytest
 
-from atoll_controller.fabric import recent_deletions
-from atoll_controller.fabric.recent_deletions import Deletions
-from atoll_controller.fabric.reconciler import Reconciler
+from atoll_controller.fabric import reconciler
+from atoll_controller.fabric.reconciler import Deletions, Reconciler
 from atoll_controller.planner.planner import make_plan
 from atoll_core.events.event_bus import EventBus
 from atoll_core.lab.network import Network, Switch
@@ -50,7 +49,7 @@ def test_an_entry_that_dropped_is_not_waited_for() -> None:
 
 async def test_the_switches_daemon_remembers_what_it_deletes_but_for_a_dry_run(monkeypatch: pytest.MonkeyPatch) -> None:
     """Entries that stayed are not waited for."""
-    monkeypatch.setattr(recent_deletions, "profile", lambda driver: replace(profile(driver), lag_s=5.0))
+    monkeypatch.setattr(reconciler, "profile", lambda driver: replace(profile(driver), lag_s=5.0))
     network = laboratory()
     one, other = (make_plan(network, experiment(network, hops)) for hops in (("b0", "b1"), ("b1", "b2")))
     switches = MemorySwitches(network, lambda: None)

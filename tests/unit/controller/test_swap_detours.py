@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from atoll_controller.fabric.swap_plan import Subject, Swap, plan_swap
-from atoll_controller.planner.swap_text import parts_json, swap_lines
+from atoll_controller.planner.plan_text import parts_json, swap_lines
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Interface, Network

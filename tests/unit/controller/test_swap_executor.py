@@ -13,7 +13,7 @@ from ipaddress import IPv4Address, IPv4Network
 
 import pytest
 
-from atoll_controller.fabric import recent_deletions, reconciler
+from atoll_controller.fabric import reconciler
 from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.fabric.swap_executor import StageReport, Swapping, SwapStep, steps_of
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap, plan_swap
@@ -357,7 +357,7 @@ async def test_entries_come_again_only_when_switches_do_not_forward_by_the_delet
 
 async def test_an_undone_swap_waits_before_it_adds_again_what_it_deleted(monkeypatch: pytest.MonkeyPatch) -> None:
     """The old latencies are deleted already when frames do not pass the new chain."""
-    monkeypatch.setattr(recent_deletions, "profile", lambda driver: replace(profile(driver), lag_s=5.0))
+    monkeypatch.setattr(reconciler, "profile", lambda driver: replace(profile(driver), lag_s=5.0))
     slept_before = 0
 
     async def lost(_: Stage) -> None:

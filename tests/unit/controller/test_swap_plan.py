@@ -12,8 +12,8 @@ import pytest
 from atoll_apps.steering import steer
 from atoll_apps.version_separation import steer_transition
 from atoll_controller.fabric.swap_plan import SLACK_NS, StageKind, Subject, Swap, chain_drain_ns, plan_swap
+from atoll_controller.planner.plan_text import swap_lines
 from atoll_controller.planner.planner import make_plan
-from atoll_controller.planner.swap_text import swap_lines
 from atoll_core.description.loader import load_experiment
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Chain, Experiment, LinkTrace, Protocol, TraceRow, TrafficSelector

@@ -6,7 +6,7 @@ from os_ken.ofproto import ofproto_v1_3 as ofp
 from os_ken.ofproto import ofproto_v1_3_parser as parser
 from os_ken.ofproto.ofproto_protocol import ProtocolDesc
 
-from atoll_controller.fabric.unmanaged_state import unmanaged_state_text
+from atoll_controller.fabric.reconciler import unmanaged_state_text
 from atoll_controller.openflow.switch_session import Reply, SwitchError, SwitchSession
 from atoll_core.openflow_wire import encoder
 from atoll_core.plan.switch_features import UnmanagedState

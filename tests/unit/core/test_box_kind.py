@@ -31,11 +31,10 @@ from atoll_core.lab.box_kind import ROUTER, BoxKind, BoxUse, Forwarding, registe
 from atoll_core.lab.network import Network
 from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import MetricField
-from atoll_core.plan.plan import HostSettings, PacketMark, PacketRule, Packets, Phase
-from atoll_core.plan.privilege import Privilege
+from atoll_core.plan.plan import HostSettings, PacketMark, PacketRule, Packets, Phase, Privilege
 from atoll_core.plan.tag_layout import UNTAGGED
 from atoll_core.units import Duration
-from atoll_daemon.http.lab_view import picture
+from atoll_daemon.http.experiment_bodies import picture
 from atoll_dashboards.diagram.labels import box_words
 from atoll_dashboards.grafana.grafana_dashboards import files
 from atoll_dashboards.report.report import write_report

@@ -90,12 +90,8 @@ def test_the_keys_of_each_object_are_in_one_section_of_the_documentation(project
         assert not missing, f"{model.__name__}: no section of the documentation has all keys; the best misses {missing}"
 
 
-def test_every_required_top_level_key_has_a_stand_in_and_all_have_examples():
-    """Without them the search for further mistakes would end at a missing key, or the remedy would be empty."""
-    for model in SCHEMAS.values():
-        required = {name for name, field in model.model_fields.items() if field.is_required()}
-        assert required == set(model.placeholders())
-        model.model_validate(model.placeholders())
+def test_every_required_key_has_an_example():
+    """Without one the remedy of a missing key would be empty."""
     for model in all_models():
         assert all(field.examples for field in model.model_fields.values() if field.is_required()), model
 

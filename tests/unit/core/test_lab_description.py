@@ -474,21 +474,25 @@ def test_an_example_of_a_trunk_connects_two_switches_of_this_lab(load):
     ]
 
 
-def test_all_mistakes_are_told_at_once_in_the_order_of_the_file(load, text):
-    wrong = edited(
-        text,
+def test_all_mistakes_of_form_come_at_once_and_then_all_of_meaning_in_the_order_of_the_file(load, text):
+    form = (
         ("world: 10.10.0.0/16", "world: 10.10.0.0"),
         ("sw-w2: {dpid: 2, driver: ovs}", "sw-w2: {dpid: 1, driver: nvs}"),
         ("to: sw-c/1, rate: 1 Gbit/s", "to: sw-c/1, rate: fast"),
-        ("ip: 10.10.0.2,", "ip: 10.10.0.3 ,"),
         ("role: island-special", "role: island-specialist"),
+    )
+    meaning = (
+        ("sw-w2: {dpid: 2,", "sw-w2: {dpid: 1,"),
+        ("ip: 10.10.0.2,", "ip: 10.10.0.3 ,"),
         ("sat: {kind: link, world: sw-c/15", "sat: {kind: link, world: sw-d/15"),
         ("vlan: 106", "vlan: 105"),
     )
-    answer = mistakes_of(load, wrong)
-    lines = [int(mistake.split(":")[1]) for mistake in answer]
-    words = ["10.10.0.0\n", "nvs", "nvs", "fast", "10.10.0.3,", "island-specialist", "sw-d", "rtt-200"]
-    assert lines == [line_of(wrong, word) for word in words]
+    for wrong, words in (
+        (edited(text, *form, *meaning[1:]), ["10.10.0.0\n", "nvs", "fast", "island-specialist"]),
+        (edited(text, *meaning), ["sw-w2: {dpid: 1,", "10.10.0.3,", "sw-d", "rtt-200"]),
+    ):
+        lines = [int(mistake.split(":")[1]) for mistake in mistakes_of(load, wrong)]
+        assert lines == [line_of(wrong, word) for word in words]
 
 
 def test_what_could_not_be_read_causes_no_further_mistakes(load, text):
@@ -497,16 +501,6 @@ def test_what_could_not_be_read_causes_no_further_mistakes(load, text):
     assert [mistake.split(": ", 1)[1] for mistake in mistakes_of(load, wrong)] == [
         "switch 'sw-c': dpid: 'three' is not a whole number from 1 to 18446744073709551615",
         "host 'w1': ip: the number 10.1 is not an IPv4 address, such as '10.10.0.1'; put it in quotes",
-    ]
-
-
-def test_a_bad_trunk_does_not_shift_the_lines_of_those_behind_it(load, text):
-    wrong = edited(
-        text, ("from: sw-w1/24, to: sw-c/1,", "from: sw-w1, to: sw-c/1,"), ("from: sw-i/24", "from: sw-j/24")
-    )
-    assert [mistake.split(":")[1] for mistake in mistakes_of(load, wrong)] == [
-        str(line_of(wrong, "from: sw-w1,")),
-        str(line_of(wrong, "sw-j/24")),
     ]
 
 

@@ -14,7 +14,7 @@ from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.units import Size
-from atoll_switches.longest_packets import too_long
+from atoll_switches.capability_profile import too_long
 
 Edit = tuple[str, str]
 Load = Callable[..., tuple[Network, Experiment]]

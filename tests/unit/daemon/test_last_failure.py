@@ -22,7 +22,7 @@ async def keep(end: str, *, for_run: bool = False) -> None:
     """Bring a lab up, and end as ``end`` says: by `down`, by a failure, or at once."""
     daemon: Any = LabDaemon(TARGET, for_run=for_run)
     daemon.tasks = SimpleNamespace(end=nothing, idle=SimpleNamespace(wait=nothing))
-    await daemon.bring_up(None, NETWORK, None)
+    await daemon.bring_up(SimpleNamespace(network=NETWORK), None)
     if end == "fails":
         daemon.testbed.failed.set_result("the agent died")
         await daemon.end.wait()

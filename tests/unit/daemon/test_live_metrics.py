@@ -17,8 +17,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Counters, MetricPoints
 from atoll_core.metrics.line_protocol import MetricPoint
-from atoll_daemon.event_log import MOST_WAITING, POINTS_PER_EVENT, EventListener, EventLog
-from atoll_daemon.live_metrics import LivePoints
+from atoll_daemon.event_log import MOST_WAITING, POINTS_PER_EVENT, EventListener, EventLog, LivePoints
 from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
 from tests.support.skipped_waits import skipping_waits
 

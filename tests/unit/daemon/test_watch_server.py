@@ -18,7 +18,7 @@ import pytest
 from atoll_core.errors import LabError
 from atoll_core.platforms import HARDWARE, LabTarget
 from atoll_daemon.event_log import MOST_WAITING
-from atoll_daemon.http import static_files
+from atoll_daemon.http import http_app
 from atoll_daemon.http.auth import SUBPROTOCOL
 from atoll_daemon.http.tcp_listener import ListenAddress
 from atoll_daemon.lab_daemon import LabDaemon
@@ -136,8 +136,8 @@ def files(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> dict[str, bytes]:
         (folder / name).write_bytes(content)
     (folder / "notes.py").write_text("no file of a page")
     (tmp_path / "package" / "secret.txt").write_text("secret")
-    static_files._page_files.cache_clear()
-    monkeypatch.setattr(static_files, "files", lambda _: tmp_path / "package")
+    http_app._page_files.cache_clear()
+    monkeypatch.setattr(http_app, "files", lambda _: tmp_path / "package")
     return held
 
 
@@ -186,9 +186,9 @@ def test_every_file_of_the_shipped_page_has_a_type(project: Path) -> None:
     """What has none would not be served."""
     folder = project / "dashboards" / "atoll_dashboards" / "live_page"
     shipped = {str(path.relative_to(folder)) for path in folder.rglob("*") if path.is_file()}
-    static_files._page_files.cache_clear()
+    http_app._page_files.cache_clear()
     assert shipped
-    assert set(static_files._page_files()) == shipped
+    assert set(http_app._page_files()) == shipped
 
 
 # The API by way of `atoll watch`

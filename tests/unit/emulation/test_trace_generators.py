@@ -16,7 +16,7 @@ from atoll_core.description.link_trace import read_trace
 from atoll_core.errors import MachineError, PlanError, UsageError
 from atoll_core.experiment.experiment import LinkTrace, TraceRow
 from atoll_core.units import Duration, Rate
-from atoll_emulation.trace_generators import leo, meo
+from atoll_emulation.trace_generators import constellations
 from atoll_emulation.trace_generators.acm import MODES, Acm
 from atoll_emulation.trace_generators.orbit import (
     EARTH_RADIUS_KM,
@@ -34,8 +34,8 @@ pytestmark = pytest.mark.long
 
 S = 10**9
 FADE = RainFade(Rate(16 * 10**6), Duration(600 * S), fade_db=6, at=Duration(300 * S), seed=3)
-MEO = Pass(meo.RING, meo.GATEWAY, meo.ISLAND, Duration(600 * S), seed=1, gap=Duration(S // 10))
-LEO = Pass(leo.SHELL, leo.GATEWAY, leo.ISLAND, Duration(120 * S), seed=1, gap=Duration(S // 50))
+MEO = Pass(*constellations.MEO[:3], Duration(600 * S), seed=1, gap=Duration(S // 10))
+LEO = Pass(*constellations.LEO[:3], Duration(120 * S), seed=1, gap=Duration(S // 50))
 
 
 def slant_km(altitude_km: float, elevation: float) -> float:

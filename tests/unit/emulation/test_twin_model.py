@@ -14,7 +14,7 @@ from atoll_core.plan.flow_entry import FlowEntry, Match, Output, PopVlan, PushVl
 from atoll_core.plan.switch_features import SwitchFeatures
 from atoll_core.units import Duration
 from atoll_switches.capability_profile import behaviour, profile
-from atoll_switches.table_placement import choose_table, room
+from atoll_switches.entry_placement import choose_table, room
 from tests.support.twins import AT_ONCE, Desk, reported
 
 HARDWARE, SOFTWARE = 100, 200

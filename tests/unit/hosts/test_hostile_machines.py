@@ -26,7 +26,7 @@ from atoll_core.events.event_bus import EventBus
 from atoll_core.lab.inventory import Inventory, InventoryMachine, NamedInterface, SshAccess
 from atoll_core.plan.plan import JobSpec, Phase
 from atoll_hosts.agent import Agent
-from atoll_hosts.clock_offset import ClockOffset
+from atoll_hosts.machine import ClockOffset
 from atoll_hosts.ssh import installation
 from atoll_hosts.ssh.connections import SshConnections
 from atoll_hosts.ssh.remote_agent import start_agent

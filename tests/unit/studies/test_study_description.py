@@ -61,18 +61,21 @@ def test_a_study_without_factors_is_one_configuration(tmp_path: Path) -> None:
 
 
 def test_every_mistake_has_its_line(tmp_path: Path) -> None:
-    text = """factors:
+    form = """factors:
   tcp.congestion_control: [cubic, cubic]
   load:
     light: 5
+platfrom: virtual
+"""
+    assert [line.partition(":")[0] for line in mistakes(tmp_path, form)] == ["4", "5", "7"]
+    meaning = """factors:
+  tcp.congestion_control: [cubic, cubit]
 repetitions: 6
 seeds: [1, 1]
 figures: [gootput]
-platfrom: virtual
 set: {seed: 4}
 """
-    lines = [line.partition(":")[0] for line in mistakes(tmp_path, text)]
-    assert lines == ["4", "5", "7", "8", "9", "10", "11"]
+    assert [line.partition(":")[0] for line in mistakes(tmp_path, meaning)] == ["5", "6", "7", "8"]
 
 
 def test_a_setting_that_the_experiment_refuses_is_reported_at_its_level(tmp_path: Path) -> None:
@@ -82,10 +85,12 @@ def test_a_setting_that_the_experiment_refuses_is_reported_at_its_level(tmp_path
     light: {traffic.channels: many}
     heavy: {trafic.channels: 3}
 """
-    found = mistakes(tmp_path, text)
-    assert [line.partition(":")[0] for line in found] == ["4", "6", "7"]
-    assert "at least 1500 B" in found[0]
-    assert "did you mean 'traffic'" in found[2]
+    form = mistakes(tmp_path, text)
+    assert [line.partition(":")[0] for line in form] == ["6", "7"]
+    assert "did you mean 'traffic'" in form[1]
+    (meaning,) = mistakes(tmp_path, text.replace("many", "2").replace("trafic", "traffic"))
+    assert meaning.startswith("4:")
+    assert "at least 1500 B" in meaning
 
 
 def test_levels_that_only_contradict_each_other_are_reported_by_their_names(tmp_path: Path) -> None:
@@ -173,7 +178,7 @@ def test_a_setting_is_read_back_as_it_was(value: object) -> None:
     assert tree["given"] == value
 
 
-def test_mistakes_of_the_study_hide_none_of_its_experiment_and_settings(tmp_path: Path) -> None:
+def test_mistakes_of_a_study_in_its_experiment_and_in_settings_come_at_once(tmp_path: Path) -> None:
     (tmp_path / "broken.yaml").write_text(
         QUICK.read_text().replace("../../", f"{ROOT}/").replace("duration: 2 s", "duration: 2 hours of fun")
     )
@@ -183,7 +188,7 @@ experiment: broken.yaml
 seeds: [1, 1]
 set: {seed: 4}
 factors:
-  traffic.channels: [5, 5]
+  traffic.channels: [5, 6]
   load: {light: {ping.interval: often}}
   name: [a, b]
 baseline: {traffic.channels: 5, lod: light}
@@ -193,7 +198,7 @@ figures: [gootput]
     with pytest.raises(DescriptionError) as refused:
         load_study(tmp_path / "study.yaml", ("goodput",))
     found = [(Path(one.file).name, one.line) for one in refused.value.mistakes]
-    assert found == [("broken.yaml", 6), *(("study.yaml", line) for line in (3, 4, 6, 7, 8, 9, 10))]
+    assert found == [("broken.yaml", 6), *(("study.yaml", line) for line in (3, 4, 7, 8, 9, 10))]
 
 
 def test_too_many_runs_hide_no_level_that_is_refused(tmp_path: Path) -> None:
@@ -202,10 +207,6 @@ def test_too_many_runs_hide_no_level_that_is_refused(tmp_path: Path) -> None:
     found = mistakes(tmp_path, text)
     assert [line.partition(":")[0] for line in found] == ["4", "5", "6"]
     assert "110000 runs are too many" in found[0]
-
-
-def test_seeds_keep_their_lines_below_one_that_is_refused(tmp_path: Path) -> None:
-    assert [line.partition(":")[0] for line in mistakes(tmp_path, "seeds:\n  - -1\n  - 5\n  - 5\n")] == ["4", "6"]
 
 
 def test_the_shipped_studies_are_right() -> None:

@@ -130,8 +130,7 @@ def test_mistakes_of_stop_warm_up_and_control_have_their_lines(tmp_path: Path) -
             f"{head}repetitions: 6\nwarm_up: mser\ncontrol: {{flows: 0}}\n"
             "stop:\n  figure: gootput\n  half_width: 5\n  min: 9\n  max: 8\n",
         )
-    found = {each.line: each.message for each in refused.value.mistakes}
-    assert sorted(found) == [3, 4, 5, 7, 8, 9]
+    assert [each.line for each in refused.value.mistakes] == [4, 5, 8]
     with pytest.raises(DescriptionError) as refused:
         study(
             tmp_path,

@@ -11,7 +11,7 @@ from atoll_core.errors import LabError
 from atoll_core.openflow_wire import feature_parser
 from atoll_core.plan.switch_features import SwitchDescription, SwitchFeatures, TableFeatures
 from atoll_switches.capability_profile import profile
-from atoll_switches.table_placement import choose_table, room
+from atoll_switches.entry_placement import choose_table, room
 
 FIELDS = ("in_port", "eth_type", "vlan_vid", "ip_proto", "ipv4_src", "ipv4_dst", "tcp_src", "tcp_dst")
 UDP = ("udp_src", "udp_dst")

@@ -11,8 +11,8 @@ import pytest
 
 from atoll_core.errors import LabError, RunError
 from atoll_core.plan.plan import JobSpec, Phase
-from atoll_hosts.clock_offset import ClockOffset
 from atoll_hosts.job import Exit, Job
+from atoll_hosts.machine import ClockOffset
 from atoll_testbed.run.job_runner import RunJobs
 from atoll_testbed.run.run_clock import RunClock
 from tests.support.skipped_waits import skipping_waits

@@ -9,7 +9,7 @@ import pytest
 
 from atoll_core.description.loader import load_lab
 from atoll_core.lab.inventory import InventoryMachine, NamedInterface, SshAccess
-from atoll_hosts.clock_offset import ClockOffset
+from atoll_hosts.machine import ClockOffset
 from atoll_testbed.platforms.machine_checks import (
     CLOCK_LIMIT_NS,
     address_conflict,

@@ -25,8 +25,7 @@ from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS, MEASUREMENTS, schema_markdown
 from atoll_core.plan.plan import JobSpec, Phase
 from atoll_core.platforms import MININET
-from atoll_hosts.clock_offset import ClockOffset
-from atoll_hosts.machine import Machine
+from atoll_hosts.machine import ClockOffset, Machine
 from atoll_testbed.metrics.metric_points import (
     box_points,
     clock_point,

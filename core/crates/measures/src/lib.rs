@@ -25,9 +25,7 @@
 mod count;
 mod histogram;
 mod marked_sums;
-mod peak;
 
 pub use count::Count;
 pub use histogram::Histogram;
-pub use marked_sums::{Marked, Since};
-pub use peak::Peak;
+pub use marked_sums::{Marked, Peak, Since};

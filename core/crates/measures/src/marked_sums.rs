@@ -1,5 +1,5 @@
 // SPDX-License-Identifier: Apache-2.0
-//! Differences between two instants of sums that only grow.
+//! Differences between two instants of sums that only grow, and maxima since an instant.
 
 /// Sums that can be compared with those of an earlier instant.
 pub trait Since {
@@ -64,6 +64,38 @@ impl<T: Since + Copy> Marked<T> {
     /// The increase of the sums, which are `now` these, since the last call.
     pub fn measure(&mut self, now: T) -> T {
         now.since(&std::mem::replace(&mut self.0, now))
+    }
+}
+
+/// The largest value since the last report and since the last mark.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Peak {
+    interval: u64,
+    measurement: u64,
+}
+
+impl Peak {
+    /// The value is now this.
+    #[inline]
+    pub fn record(&mut self, value: u64) {
+        self.interval = self.interval.max(value);
+        self.measurement = self.measurement.max(value);
+    }
+
+    /// The largest value since the last call; 0 if there was none.
+    pub fn take_interval(&mut self) -> u64 {
+        std::mem::take(&mut self.interval)
+    }
+
+    /// The largest value since the last call; 0 if there was none. The interval goes on.
+    pub fn take_measurement(&mut self) -> u64 {
+        std::mem::take(&mut self.measurement)
+    }
+
+    /// The largest value since the last report.
+    #[must_use]
+    pub fn interval(&self) -> u64 {
+        self.interval
     }
 }
 

@@ -2,7 +2,6 @@
 //! UDP that does not care about loss: a paced stream, or flows of drawn sizes together at a rate, and the end that
 //! counts what came of it.
 
-mod jitter;
 mod pace;
 mod packet;
 mod receive;
