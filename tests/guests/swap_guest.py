@@ -145,7 +145,7 @@ class Trial:
             subjects = [part.subject for part in planned.parts]
             announced: dict[str, Any] = {
                 "link changes": new.links != experiment.links,
-                "moved": planned.moved,
+                "moved": [part.moved for part in planned.parts],
                 "renewed": [part.renewed for part in planned.parts],
                 "uncoded": [part.uncoded for part in planned.parts],
             }
@@ -218,6 +218,7 @@ class Trial:
         began_ns = time.time_ns()
         stages: dict[str, tuple[int, int]] = {}
         shifts: dict[int, tuple[int, int]] = {}
+        resets: dict[int, int] = {}
         texts: list[str] = []
         ends: dict[str, Any] = {}
 
@@ -225,6 +226,8 @@ class Trial:
             found = event.details
             if event.state == "stage":
                 stages[found["stage"]] = found["began_ns"], found["began_ns"] + found["duration_ns"]
+                if shifts:
+                    resets.setdefault(max(shifts), found["began_ns"])
                 if found["stage"] == KILLED_AFTER.get(number):
                     fatal.set()
                 if found["stage"] == "shift":
@@ -256,6 +259,7 @@ class Trial:
             "killed_ns": killed_ns,
             "stages": stages,
             "shifts": [shifts.get(part) for part in range(max(shifts, default=-1) + 1)],
+            "resets": {part: resets.get(part, ended_ns) for part in shifts},
             "texts": texts,
             "beyond_drain_ns": ends.get("beyond_drain_ns"),
         }

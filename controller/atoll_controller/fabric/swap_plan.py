@@ -16,7 +16,7 @@ Where nothing distinguishes the packets of both versions, a swap has several par
 (``swap_detours``). Each part has all these stages.
 """
 
-from collections.abc import Collection, Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain as joined
@@ -30,6 +30,7 @@ from atoll_controller.planner.running_changes import renewed_boxes
 from atoll_controller.tracing.table_model import SwitchTables
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Chain, Experiment, LinkDirection
+from atoll_core.experiment.peers import find_peers
 from atoll_core.experiment.residence import residence_ns
 from atoll_core.lab.network import Network
 from atoll_core.plan.flow_entry import EntryId, FlowEntry
@@ -145,7 +146,7 @@ def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment
         moved, drains = (), (latency_drain_ns(network, before), latency_drain_ns(network, after))
         if subject is Subject.CHAINS:
             changed = change.chains
-            moved = _moved(network, changed, change.current.layout, change.upcoming.layout)
+            moved = _moved(network, change)
             drains = (
                 max((chain_drain_ns(network, before, chain) for chain, _ in changed), default=0),
                 max((chain_drain_ns(network, after, chain) for _, chain in changed), default=0),
@@ -307,18 +308,24 @@ def _direction_drain_ns(way: LinkDirection) -> int:
     return way.full_queue.ns + way.delays[1].ns + reach + way.longest_pause.ns
 
 
-def _moved(network: Network, changed: Iterable[tuple[Chain, Chain]], before: Layout, after: Layout) -> tuple[str, ...]:
-    """Stateful boxes that only one of two versions passes, or both by different ports."""
-    return tuple(
+def _moved(network: Network, change: _Change) -> tuple[str, ...]:
+    """Stateful boxes that only one of two versions passes, or both by different ports, and boxes connected to them."""
+    before, after = change.current.layout.spare, change.upcoming.layout.spare
+    moved = {
         box.name
         for box in network.boxes
         if box.stateful
         and any(
             (box.name in one.hops) != (box.name in other.hops)
-            or ((one.name, box.name) in before.spare) != ((other.name, box.name) in after.spare)
-            for one, other in changed
+            or ((one.name, box.name) in before) != ((other.name, box.name) in after)
+            for one, other in change.chains
         )
-    )
+    }
+    for version in (change.before, change.after):
+        peers = find_peers(network, version)[0].keys()
+        pairs = (peers & {*chain.hops} for chain in version.chains)
+        moved = moved.union(*(pair for pair in pairs if pair & moved))
+    return tuple(box.name for box in network.boxes if box.name in moved)
 
 
 def _stages(subject: Subject, network: Network, change: _Change, drains_ns: tuple[int, int]) -> Iterator[Stage]:

@@ -185,6 +185,15 @@ def test_connections_through_stateful_boxes_are_counted_as_moved(lab: tuple[Netw
     assert plan_swap(network, split, UNTAGGED, coders).moved == ()
 
 
+def test_connections_through_both_peps_break_if_one_of_two_that_multiplex_takes_its_other_legs(project: Path) -> None:
+    """Streams of one are connections of the other, which must begin none while a swap waits."""
+    network, experiment = load_experiment(project / "examples" / "pep-multiplexed.yaml")
+    for hops in (("pep-w", "tap-w", "sat", "pep-i", "tap-i"), ("tap-w", "pep-w", "sat", "tap-i", "pep-i")):
+        swap = plan_swap(network, experiment, UNTAGGED, with_chain(experiment, *hops))
+        assert len(swap.layout.spare) == 1
+        assert swap.moved == ("pep-w", "pep-i")
+
+
 def test_drain_of_a_link_that_follows_a_trace(lab: tuple[Network, Experiment]) -> None:
     """The slowest rate, the longest delay, the longest pause."""
     network, experiment = lab

@@ -120,6 +120,9 @@ struct Proxy {
     legs: Vec<Leg>,
     /// The number of that in which new streams of a pair of legs are opened.
     current: [usize; PAIRS_MAX],
+    /// The pair of legs by which the last connection came. The others are those of another version of the chain: none of their
+    /// multiplexed connections is made again.
+    pair: usize,
     budget: Budget,
     plumbing: Plumbing,
     sums: Sums,
@@ -169,6 +172,7 @@ impl Proxy {
             learned: LearnedServers::new(config.learned_for_ns),
             legs,
             current: std::array::from_fn(|pair| pair),
+            pair: 0,
             budget: Budget::new(streams_bytes, stream_max),
             plumbing,
             sums: Sums::default(),

@@ -26,9 +26,24 @@ impl Proxy {
         {
             return false;
         }
+        self.use_pair(pair, now_ns);
         let leg = &mut self.legs[self.current[pair]];
         leg.want(now_ns);
         leg.is_up()
+    }
+
+    /// A connection has come by this pair of legs. A multiplexed connection that is still being made by the other pair would
+    /// take the place of this one's at a PEP which has one pair.
+    fn use_pair(&mut self, pair: usize, now_ns: u64) {
+        let is_other = std::mem::replace(&mut self.pair, pair) != pair;
+        if !is_other || self.config.between.is_none_or(|one| !one.connects()) {
+            return;
+        }
+        for leg in 0..self.legs.len() {
+            if leg % PAIRS_MAX != pair && self.legs[leg].is_beginning() {
+                self.lose(leg, None, now_ns);
+            }
+        }
     }
 
     /// The multiplexed connection of `pair` with these addresses of the other PEP's, which arrives at `side`; none: it is
@@ -78,6 +93,7 @@ impl Proxy {
                 });
             }
         };
+        self.use_pair(leg % PAIRS_MAX, now_ns);
         self.legs[leg].note_opened(id, slot);
         let window = Window::of_opened(&mut self.budget);
         let connection = &mut self.connections[slot];
@@ -215,7 +231,8 @@ impl Proxy {
                 continue;
             }
             self.lose(leg, None, now_ns);
-            if between.connects() && self.current[leg % PAIRS_MAX] == leg {
+            let is_used = leg % PAIRS_MAX == self.pair && self.current[self.pair] == leg;
+            if between.connects() && is_used {
                 self.connect_leg(leg, between, now_ns);
             }
         }
@@ -264,7 +281,7 @@ impl Proxy {
         if *current == leg && self.legs[successor].is_beginning() {
             *current = successor;
         }
-        let is_tried_again = *current == leg;
+        let is_tried_again = *current == leg && leg % PAIRS_MAX == self.pair;
         let leg = &mut self.legs[leg];
         if leg.is_up() && !leg.is_retired() {
             self.sums.multiplex_losses += 1;

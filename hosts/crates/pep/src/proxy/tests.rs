@@ -175,6 +175,37 @@ impl Bench {
     }
 }
 
+/// The configuration of the PEP that connects.
+fn connecting() -> Config {
+    let mut config = config();
+    config.between.as_mut().unwrap().side = Side::World;
+    config
+}
+
+#[test]
+fn a_multiplexed_connection_is_made_again_by_the_pair_of_legs_that_connections_take() {
+    for used in [0, 1] {
+        let mut bench = Bench::with(connecting());
+        bench.say(&[(0, Said::Hello)]);
+        bench
+            .proxy
+            .is_multiplexed(used, Side::World, monotonic_ns());
+        reset(std::mem::replace(&mut bench.peer, pair().1));
+        bench.settle();
+        assert!(!bench.proxy.legs[0].is_up());
+        assert_eq!(bench.proxy.legs[0].due_ns().is_some(), used == 0);
+    }
+}
+
+#[test]
+fn a_multiplexed_connection_that_is_being_made_ends_when_connections_take_the_other_pair_of_legs() {
+    let mut bench = Bench::with(connecting());
+    assert!(bench.proxy.legs[0].is_beginning());
+    bench.proxy.is_multiplexed(1, Side::World, monotonic_ns());
+    assert!(bench.proxy.legs[0].end().is_none());
+    assert!(bench.proxy.legs[1].due_ns().is_some());
+}
+
 #[test]
 fn a_connection_that_outlives_its_leg_leaves_the_next_one_alone() {
     let mut bench = Bench::up();

@@ -104,7 +104,10 @@ impl Fetch {
         match left {
             None => Ok(Step::Ended(Outcome::Failed("EPROTO".into()))),
             Some(0) if ended => Ok(Step::Ended(Outcome::Completed)),
-            Some(_) if ended => Ok(Step::Ended(Outcome::Failed("ENODATA".into()))),
+            // Behind a reset, the next read has the error.
+            Some(_) if count == 0 || (ended && !flags.contains(EventFlags::ERR)) => {
+                Ok(Step::Ended(Outcome::Failed("ENODATA".into())))
+            }
             Some(left) => {
                 if !self.low_water && left > u64::from(LOW_WATER_BYTES) {
                     atoll_netio::tcp_options::set_receive_low_water(&self.stream, LOW_WATER_BYTES)?;
@@ -113,5 +116,45 @@ impl Fetch {
                 Ok(Step::Going)
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use rustix::net::sockopt::set_socket_linger;
+    use std::net::{Ipv4Addr, TcpListener};
+    use std::time::Duration;
+
+    #[test]
+    fn a_reset_behind_data_is_no_end_of_the_stream() {
+        let listener = TcpListener::bind((Ipv4Addr::LOCALHOST, 0)).unwrap();
+        let entry = Entry {
+            channel: 0,
+            flow: 0,
+            server: listener.local_addr().unwrap(),
+            size_bytes: 100,
+            received_bytes: 0,
+            start_ns: 0,
+            connected_ns: None,
+            first_byte_ns: None,
+            end_ns: 0,
+        };
+        let events = Events::new().unwrap();
+        let token = Token::new(0, 0);
+        let mut fetch = Fetch::begin(entry, 0, None, &events, token).unwrap();
+        let (mut server, _) = listener.accept().unwrap();
+        let mut advance = |flags| {
+            let mut buffer = vec![0; READ_BYTES];
+            fetch.advance(flags, &events, token.number(), &mut buffer)
+        };
+        assert!(matches!(advance(EventFlags::OUT), Ok(Step::Going)));
+        server.write_all(&[0; 10]).unwrap();
+        set_socket_linger(&server, Some(Duration::ZERO)).unwrap();
+        drop(server);
+        let reset = EventFlags::IN | EventFlags::RDHUP | EventFlags::HUP | EventFlags::ERR;
+        assert!(matches!(advance(reset), Ok(Step::Going)));
+        let error = advance(reset).err().unwrap();
+        assert_eq!(error.kind(), io::ErrorKind::ConnectionReset);
     }
 }
