@@ -123,19 +123,21 @@ impl AdaptiveRedundancy {
         self.unanswered_ns.get_or_insert(now_ns);
     }
 
-    /// The receiver reported its sums since its start. If they are less than before, it has begun again.
+    /// The receiver reported its sums since its start.
     pub fn learn(&mut self, now_ns: u64, sums: LossSums) {
         self.unanswered_ns = None;
         let before = std::mem::replace(&mut self.before, sums);
-        if sums.arrived >= before.arrived && sums.lost >= before.lost {
-            let new = Memory {
-                packets: sums.packets().saturating_sub(before.packets()) as f64,
-                lost: (sums.lost - before.lost) as f64,
-                bursts: sums.bursts().saturating_sub(before.bursts()) as f64,
-            };
-            self.remember(new);
-        }
+        self.remember(Memory {
+            packets: sums.packets().saturating_sub(before.packets()) as f64,
+            lost: sums.lost.saturating_sub(before.lost) as f64,
+            bursts: sums.bursts().saturating_sub(before.bursts()) as f64,
+        });
         self.update(now_ns);
+    }
+
+    /// The receiver begins again: its sums begin at 0. What they said of the losses is still true.
+    pub fn restart(&mut self) {
+        self.before = LossSums::default();
     }
 
     /// Repair packets of a generation at present.
@@ -393,6 +395,7 @@ mod tests {
         let (mut path, mut sender) = (Path::new(1), AdaptiveRedundancy::new(TARGET));
         path.run(&mut sender, NONE, 100);
         path.counter = BurstCounter::default();
+        sender.restart();
         assert_eq!(path.run(&mut sender, NONE, 100), [0; 100]);
     }
 
