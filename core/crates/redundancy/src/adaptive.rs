@@ -146,13 +146,6 @@ impl AdaptiveRedundancy {
         self.in_use
     }
 
-    /// When [`AdaptiveRedundancy::repairs`] becomes the fallback if there is no report before.
-    #[must_use]
-    pub fn timeout_at_ns(&self) -> Option<u64> {
-        let since_ns = self.unanswered_ns.filter(|_| !self.is_fallback)?;
-        Some(since_ns.saturating_add(self.target.timeout_ns))
-    }
-
     /// Whether the fallback is in use.
     #[must_use]
     pub fn is_fallback(&self) -> bool {
@@ -376,10 +369,9 @@ mod tests {
         );
         sender.sent(idle_ns);
         sender.sent(idle_ns + SECOND_NS);
-        assert_eq!(sender.timeout_at_ns(), Some(idle_ns + TARGET.timeout_ns));
         assert_eq!(sender.repairs(idle_ns + TARGET.timeout_ns - 1), adapted);
         assert_eq!(sender.repairs(idle_ns + TARGET.timeout_ns), TARGET.fallback);
-        assert_eq!((sender.fallbacks(), sender.timeout_at_ns()), (1, None));
+        assert_eq!(sender.fallbacks(), 1);
         sender.learn(idle_ns + TARGET.timeout_ns, path.counter.sums());
         assert_eq!(
             (

@@ -18,7 +18,6 @@ const SERVER: [u8; 4] = [10, 10, 0, 1];
 const CLIENT: [u8; 4] = [10, 20, 0, 1];
 const TCP: u8 = 6;
 
-#[path = "sharing.rs"]
 mod sharing;
 
 /// The coders of both ends, which carry all packets between the prefixes of the contract's first example.
