@@ -15,7 +15,7 @@ import tokenize
 from collections import Counter
 from pathlib import Path
 
-PRODUCT = re.compile(r"^(?!(tests|benchmarks)/|.*/(tests|benches)/|.*uplot).*\.(py|rs|js)$")
+PRODUCT = re.compile(r"^(?!(tests|benchmarks)/|.*/(tests|benches)(/|\.rs$)|.*uplot).*\.(py|rs|js)$")
 NO_CODE = {tokenize.COMMENT, tokenize.NL, tokenize.NEWLINE, tokenize.INDENT, tokenize.DEDENT, tokenize.ENDMARKER}
 BLOCKS = ast.Module | ast.ClassDef | ast.FunctionDef | ast.AsyncFunctionDef
 

@@ -40,7 +40,7 @@ class Services:
     """The programs that run on the boxes of a testbed.
 
     ``events``: takes the counters of boxes and the output of users' programs. ``on_failure``: takes a line about a
-    program that ended unexpectedly or refused a request.
+    program that ended unexpectedly, refused a request or cannot do its work.
     """
 
     def __init__(self, platform: Platform, events: EventBus, on_failure: Callable[[str], None]) -> None:
@@ -287,6 +287,8 @@ class Services:
         elif line.get("type") == "counters":
             self._counted[box] = line
             self._events.publish(Counters(box, line))
+            if error := line.get("error"):
+                self._on_failure(f"{box}: {error}")
 
 
 def _services_of(plan: Plan | None) -> dict[str, JobSpec]:

@@ -51,6 +51,6 @@ def test_adapted_redundancy_is_configured_as_the_example_has_it(project: Path) -
 
 def test_every_figure_of_a_coder_is_declared(project: Path) -> None:
     for kind in ("counters", "mark", "done"):
-        (line,) = (each for each in examples(project, "coder") if each["type"] == kind)
+        line = next(each for each in examples(project, "coder") if each["type"] == kind)
         declared = {each.name for each in (*CODER.counters, *CODER.levels)}
         assert line.keys() - {"type", "t_ns", "id"} == declared

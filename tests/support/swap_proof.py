@@ -23,7 +23,7 @@ SEED = int(os.environ.get("ATOLL_SEED", "1"))
 _HEADER, _RECORD = 24, 16
 _SHORTEST = 54
 _CODER_PORT, _CODER_BYTES = 49500, 36  # outer IPv4 and UDP, and the header of a packet as it was
-_SOURCES = (0xA0, 0xA3)
+_SOURCES = (0xB0, 0xB3)
 _MARGIN_NS = 50_000_000  # between a packet's stamp at its host and the switch taking it up, on a busy machine
 _LONGEST_NS = 600_000_000  # a packet's stay in the lab: propagation, queue and as much again
 

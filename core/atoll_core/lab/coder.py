@@ -155,6 +155,7 @@ CODER = register(
             MetricField("bursts_of_3_to_4", "1", "bursts of 3 or 4 packets"),
             MetricField("bursts_of_5_to_8", "1", "bursts of 5 to 8 packets"),
             MetricField("longer_bursts", "1", "bursts of 9 and more packets"),
+            MetricField("other_version_packets", "packets", "of a coder with other headers, dropped"),
             MetricField("oversize_packets", "packets", "too long for the tunnel, dropped"),
             MetricField("unsent_packets", "packets", "refused by an interface"),
             MetricField("unread_packets", "packets", "lost before the program read them"),

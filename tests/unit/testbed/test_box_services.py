@@ -5,6 +5,7 @@ import asyncio
 import json
 from collections.abc import Callable
 from dataclasses import replace
+from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
@@ -122,6 +123,18 @@ async def test_a_program_that_exceeds_its_limit_ends_with_the_settings_that_it_f
     said = "memory allocation of 134217728 bytes failed (killed: memory limit 478 MB)"
     why = "the limit follows from between and connections_max of pep-w"
     assert failures == [f"program-pep-w ended unexpectedly: {said}; {why}"]
+
+
+async def test_a_program_that_cannot_do_its_work_fails_the_lab_with_its_reason(lab: Lab, project: Path) -> None:
+    machines, boxes, failures = lab()
+    await boxes.add(plan(replace(RELAY, config={})))
+    said = (project / "tests/data/contract/coder.jsonl").read_text().splitlines()
+    lines = [json.dumps(json.loads(line)["message"]) for line in said if '"type":"counters"' in line]
+    machines.jobs[RELAY.name].on_output_line("stdout", lines[0])
+    assert failures == []
+    machines.jobs[RELAY.name].on_output_line("stdout", lines[1])
+    version = "sends headers of version 10, this one of version 11: install the same atoll on both machines"
+    assert failures == [f"{RELAY.host}: the coder at 10.20.255.254 {version}"]
 
 
 @skipping_waits

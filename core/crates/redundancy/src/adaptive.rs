@@ -123,32 +123,27 @@ impl AdaptiveRedundancy {
         self.unanswered_ns.get_or_insert(now_ns);
     }
 
-    /// The receiver reported its sums since its start. If they are less than before, it has begun again.
+    /// The receiver reported its sums since its start.
     pub fn learn(&mut self, now_ns: u64, sums: LossSums) {
         self.unanswered_ns = None;
         let before = std::mem::replace(&mut self.before, sums);
-        if sums.arrived >= before.arrived && sums.lost >= before.lost {
-            let new = Memory {
-                packets: sums.packets().saturating_sub(before.packets()) as f64,
-                lost: (sums.lost - before.lost) as f64,
-                bursts: sums.bursts().saturating_sub(before.bursts()) as f64,
-            };
-            self.remember(new);
-        }
+        self.remember(Memory {
+            packets: sums.packets().saturating_sub(before.packets()) as f64,
+            lost: sums.lost.saturating_sub(before.lost) as f64,
+            bursts: sums.bursts().saturating_sub(before.bursts()) as f64,
+        });
         self.update(now_ns);
+    }
+
+    /// The receiver begins again: its sums begin at 0. What they said of the losses is still true.
+    pub fn restart(&mut self) {
+        self.before = LossSums::default();
     }
 
     /// Repair packets of a generation at present.
     pub fn repairs(&mut self, now_ns: u64) -> u16 {
         self.update(now_ns);
         self.in_use
-    }
-
-    /// When [`AdaptiveRedundancy::repairs`] becomes the fallback if there is no report before.
-    #[must_use]
-    pub fn timeout_at_ns(&self) -> Option<u64> {
-        let since_ns = self.unanswered_ns.filter(|_| !self.is_fallback)?;
-        Some(since_ns.saturating_add(self.target.timeout_ns))
     }
 
     /// Whether the fallback is in use.
@@ -374,10 +369,9 @@ mod tests {
         );
         sender.sent(idle_ns);
         sender.sent(idle_ns + SECOND_NS);
-        assert_eq!(sender.timeout_at_ns(), Some(idle_ns + TARGET.timeout_ns));
         assert_eq!(sender.repairs(idle_ns + TARGET.timeout_ns - 1), adapted);
         assert_eq!(sender.repairs(idle_ns + TARGET.timeout_ns), TARGET.fallback);
-        assert_eq!((sender.fallbacks(), sender.timeout_at_ns()), (1, None));
+        assert_eq!(sender.fallbacks(), 1);
         sender.learn(idle_ns + TARGET.timeout_ns, path.counter.sums());
         assert_eq!(
             (
@@ -393,6 +387,7 @@ mod tests {
         let (mut path, mut sender) = (Path::new(1), AdaptiveRedundancy::new(TARGET));
         path.run(&mut sender, NONE, 100);
         path.counter = BurstCounter::default();
+        sender.restart();
         assert_eq!(path.run(&mut sender, NONE, 100), [0; 100]);
     }
 

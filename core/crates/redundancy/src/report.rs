@@ -6,7 +6,7 @@
 //!
 //! | bytes | content |
 //! |---|---|
-//! | 0, 1 | 0xaf, 0 |
+//! | 0, 1 | 0xbf, 0: the upper four bits are the version of the headers of packets |
 //! | 2, 3 | how many generations follow, at most 64 |
 //! | 4 to 7 | number of the report |
 //! | 8, 9 | number of the newest source packet, modulo 8192 |
@@ -24,7 +24,7 @@ use crate::bursts::{LossSums, RUNS};
 /// The most generations of a report.
 pub const GENERATIONS_MAX: usize = 64;
 
-const KIND: [u8; 2] = [0xaf, 0];
+const KIND: [u8; 2] = [0xbf, 0];
 const FIXED_BYTES: usize = 108;
 const RANK_BYTES: usize = 2;
 

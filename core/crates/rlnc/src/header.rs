@@ -1,23 +1,26 @@
 // SPDX-License-Identifier: Apache-2.0
 //! Headers of packets between encoder and decoder.
 //!
-//! All numbers are big-endian. Byte 1 is 0.
+//! All numbers are big-endian. The upper four bits of byte 0 are the [`VERSION`], byte 1 is 0.
 //!
 //! | packet | byte 0 | bytes 2, 3 | bytes 4 to 7 | bytes 8 to 11 | then |
 //! |---|---|---|---|---|---|
-//! | systematic | 0xa0 | index | generation | | the packet |
-//! | repair | 0xa1 | number of sources | generation | seed | the symbol |
-//! | recoded | 0xa2 | number of sources | generation | | a coefficient for each source, the symbol |
-//! | window source | 0xa3 | 0 | source number | | the packet |
-//! | window repair | 0xa4 | number of sources | first source number | seed | the symbol |
+//! | systematic | 0xb0 | index | generation | | the packet |
+//! | repair | 0xb1 | number of sources | generation | seed | the symbol |
+//! | recoded | 0xb2 | number of sources | generation | | a coefficient for each source, the symbol |
+//! | window source | 0xb3 | 0 | source number | | the packet |
+//! | window repair | 0xb4 | number of sources | first source number | seed | the symbol |
 
 use crate::errors::HeaderError;
 
-const SYSTEMATIC: u8 = 0xa0;
-const REPAIR: u8 = 0xa1;
-const RECODED: u8 = 0xa2;
-const WINDOW_SOURCE: u8 = 0xa3;
-const WINDOW_REPAIR: u8 = 0xa4;
+/// The version of these headers. Any change to them, or to the code, gets another one, up to 15; 10 was the one before.
+pub const VERSION: u8 = 11;
+
+const SYSTEMATIC: u8 = VERSION << 4;
+const REPAIR: u8 = SYSTEMATIC | 1;
+const RECODED: u8 = SYSTEMATIC | 2;
+const WINDOW_SOURCE: u8 = SYSTEMATIC | 3;
+const WINDOW_REPAIR: u8 = SYSTEMATIC | 4;
 
 /// What a packet says about itself. Any values are possible in one that was received; decoders check them.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -21,7 +21,7 @@ pub use block_code::{BlockCode, BlockDecoder, BlockEncoder, Progress};
 pub use errors::{CodeError, HeaderError};
 pub use generation_decoder::GenerationDecoder;
 pub use generation_encoder::GenerationEncoder;
-pub use header::Header;
+pub use header::{Header, VERSION};
 pub use random_linear::Rlnc;
 pub use recoder::Recoder;
 pub use reed_solomon::ReedSolomon;

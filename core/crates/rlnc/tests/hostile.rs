@@ -11,7 +11,7 @@ use proptest::prelude::*;
 fn packet() -> impl Strategy<Value = Vec<u8>> {
     let small = prop_oneof![0_u32..20, Just(0_u32), Just(1023), Just(1024), any::<u32>()];
     (
-        0xa0_u8..0xa6,
+        0xb0_u8..0xb6,
         small.clone(),
         small.clone(),
         small,
@@ -125,7 +125,7 @@ proptest! {
 fn errors_say_what_is_wrong() {
     let text = |error: &dyn std::error::Error| error.to_string();
     assert_eq!(
-        text(&Header::parse(&[0xa1, 0, 0, 1, 0, 0, 0, 1]).unwrap_err()),
+        text(&Header::parse(&[0xb1, 0, 0, 1, 0, 0, 0, 1]).unwrap_err()),
         "8 bytes: a header of this kind has 12"
     );
     assert_eq!(

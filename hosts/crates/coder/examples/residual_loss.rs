@@ -27,8 +27,8 @@ const OUTER_BYTES: usize = 28;
 const WORLD: usize = 0;
 const ISLAND: usize = 1;
 /// The first byte of repair packets and reports in the tunnel.
-const REPAIR: u8 = 0xa1;
-const REPORT: u8 = 0xaf;
+const REPAIR: u8 = 0xb1;
+const REPORT: u8 = 0xbf;
 const SAMPLE_PACKETS: u64 = 500;
 
 #[derive(Deserialize)]

@@ -447,9 +447,8 @@ impl Config {
     }
 }
 
-/// A number from which generations are counted that no program before this one has used lately: it counts units of
-/// 65 us, more than a coder can fill with generations.
-pub(crate) fn first_generation(real_time_ns: u64) -> u32 {
+/// A start that no program before this one had lately, in units of 65 us: more than a coder can fill with generations.
+pub(crate) fn began(real_time_ns: u64) -> u32 {
     (real_time_ns >> 16) as u32
 }
 

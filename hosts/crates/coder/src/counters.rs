@@ -87,6 +87,7 @@ pub(crate) struct Sums {
     pub(crate) given_up_packets: u64,
     #[serde(flatten)]
     pub(crate) decoded: DecoderSums,
+    pub(crate) other_version_packets: u64,
     pub(crate) oversize_packets: u64,
     pub(crate) unsent_packets: u64,
     pub(crate) unread_packets: u64,
@@ -112,6 +113,7 @@ sums!(Sums {
     held_ns,
     given_up_packets,
     decoded,
+    other_version_packets,
     oversize_packets,
     unsent_packets,
     unread_packets,
@@ -153,6 +155,9 @@ pub(crate) enum Line {
         t_ns: u64,
         #[serde(flatten)]
         figures: Figures,
+        /// Why it cannot do its work.
+        #[serde(skip_serializing_if = "Option::is_none")]
+        error: Option<String>,
     },
     Mark {
         id: u64,
@@ -183,7 +188,16 @@ mod tests {
         let figures = Figures::default();
         let said = [
             Line::Ready,
-            Line::Counters { t_ns: 1, figures },
+            Line::Counters {
+                t_ns: 1,
+                figures,
+                error: None,
+            },
+            Line::Counters {
+                t_ns: 1,
+                figures,
+                error: Some(String::new()),
+            },
             Line::Mark {
                 id: 7,
                 t_ns: 1,

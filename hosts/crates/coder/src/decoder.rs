@@ -6,7 +6,7 @@
 
 use crate::counters::DecoderSums;
 use crate::numbering;
-use crate::stream::{Delivery, Received, StreamDecoder};
+use crate::stream::{Deliveries, Delivery, Received, StreamDecoder};
 use atoll_measures::Peak;
 use atoll_redundancy::{GENERATIONS_MAX, NUMBERS, Report};
 use atoll_rlnc::{BlockCode, BlockDecoder, CodeError, Header, Progress};
@@ -16,8 +16,6 @@ use std::collections::VecDeque;
 pub(crate) const HELD_MAX: usize = 16_384;
 /// Generations that are kept, at least and at most.
 const GENERATIONS: std::ops::RangeInclusive<usize> = 8..=1024;
-/// After so many late packets in a row, the other coder has begun again with a lower number.
-const LATE_MAX: u32 = 64;
 
 /// Decodes the packets of one direction.
 #[derive(Debug)]
@@ -31,8 +29,6 @@ pub(crate) struct Decoder {
     window: VecDeque<Slot>,
     first: u32,
     kept_max: usize,
-    /// Packets of earlier generations since the last one that was not.
-    late_in_a_row: u32,
     received: Received,
 }
 
@@ -75,7 +71,6 @@ impl Decoder {
             first: 0,
             kept_max: (HELD_MAX / usize::from(size))
                 .clamp(*GENERATIONS.start(), *GENERATIONS.end()),
-            late_in_a_row: 0,
             received: Received::default(),
         }
     }
@@ -86,7 +81,7 @@ impl Decoder {
         at: usize,
         (number, index): (u16, u16),
         packet: &[u8],
-        deliver: &mut dyn FnMut(Delivery<'_>),
+        deliveries: &mut Deliveries,
     ) {
         let Slot::Open(open) = &mut self.window[at] else {
             return; // it came twice, or after it was recovered
@@ -101,13 +96,13 @@ impl Decoder {
         // One that arrived itself is right, even if others of its generation were damaged.
         if result == Ok(Progress::Useful) || (result.is_err() && is_first) {
             open.delivered += 1;
-            deliver(Delivery {
+            deliveries.push(Delivery {
                 packet,
                 recovered: false,
                 number: Some(number),
             });
         }
-        self.take_recovered(now_ns, at, result, deliver);
+        self.take_recovered(now_ns, at, result, deliveries);
     }
 
     fn repair(
@@ -116,7 +111,7 @@ impl Decoder {
         at: usize,
         (first_number, count, seed): (u16, u16, u32),
         symbol: &[u8],
-        deliver: &mut dyn FnMut(Delivery<'_>),
+        deliveries: &mut Deliveries,
     ) {
         let Slot::Open(open) = &mut self.window[at] else {
             return;
@@ -126,7 +121,7 @@ impl Decoder {
         open.first_number.get_or_insert(first_number);
         let result = open.decoder.repair(count, seed, symbol);
         self.received.sums.useful_repair_packets += u64::from(result == Ok(Progress::Useful));
-        self.take_recovered(now_ns, at, result, deliver);
+        self.take_recovered(now_ns, at, result, deliveries);
     }
 
     fn take_recovered(
@@ -134,7 +129,7 @@ impl Decoder {
         now_ns: u64,
         at: usize,
         result: Result<Progress, CodeError>,
-        deliver: &mut dyn FnMut(Delivery<'_>),
+        deliveries: &mut Deliveries,
     ) {
         self.received.sums.malformed_packets += u64::from(result.is_err());
         let Slot::Open(open) = &mut self.window[at] else {
@@ -144,7 +139,7 @@ impl Decoder {
             let since_ns = open.gap_ns(usize::from(index));
             open.delivered += 1;
             self.received.recovered(now_ns, since_ns);
-            deliver(Delivery {
+            deliveries.push(Delivery {
                 packet: &packet,
                 recovered: true,
                 number: (open.first_number).map(|first| (first + index) % NUMBERS),
@@ -157,23 +152,19 @@ impl Decoder {
 
     /// The place of a generation in the window, which is moved if it is a newer one; `None` if it is over since long.
     fn reach(&mut self, now_ns: u64, generation: u32) -> Option<usize> {
+        let ahead = generation.wrapping_sub(self.first);
+        if !self.window.is_empty() {
+            if ahead > u32::MAX / 2 {
+                return None; // by serial numbers (RFC 1982)
+            }
+            if ahead as usize >= 2 * self.kept_max + self.window.len() {
+                self.restart(); // nothing came for so long that no packet before is of use
+            }
+        }
         if self.window.is_empty() {
             self.first = generation;
         }
-        let ahead = generation.wrapping_sub(self.first);
-        let is_late = ahead > u32::MAX / 2; // by serial numbers (RFC 1982)
-        self.late_in_a_row = if is_late { self.late_in_a_row + 1 } else { 0 };
-        let mut at = ahead as usize;
-        if self.late_in_a_row > LATE_MAX
-            || (!is_late && at >= 2 * self.kept_max + self.window.len())
-        {
-            // The other coder has begun again.
-            self.end_all();
-            self.received.losses.restart();
-            (self.first, self.late_in_a_row, at) = (generation, 0, 0);
-        } else if is_late {
-            return None;
-        }
+        let at = generation.wrapping_sub(self.first) as usize;
         while self.window.len() <= at {
             self.window.push_back(Slot::Unseen);
         }
@@ -205,17 +196,10 @@ impl Decoder {
             Slot::Over(_) => {}
         }
     }
-
-    fn end_all(&mut self) {
-        for at in 0..self.window.len() {
-            self.end(at);
-        }
-        self.window.clear();
-    }
 }
 
 impl StreamDecoder for Decoder {
-    fn take(&mut self, now_ns: u64, content: &[u8], deliver: &mut dyn FnMut(Delivery<'_>)) {
+    fn take(&mut self, now_ns: u64, content: &[u8], deliveries: &mut Deliveries) {
         match numbering::parse(content) {
             Ok((number, Header::Systematic { generation, index }, packet)) => {
                 self.received.sums.arrived_source_packets += 1;
@@ -225,11 +209,11 @@ impl StreamDecoder for Decoder {
                 }
                 if let Some(slot) = self.reach(now_ns, generation) {
                     self.received.arrived(now_ns, number);
-                    self.source(now_ns, slot, (number, index), packet, deliver);
+                    self.source(now_ns, slot, (number, index), packet, deliveries);
                 } else {
                     // Whether it was recovered is forgotten. A duplicate does less harm than a loss.
                     self.received.sums.late_packets += 1;
-                    deliver(Delivery {
+                    deliveries.push(Delivery {
                         packet,
                         recovered: false,
                         number: Some(number),
@@ -252,13 +236,27 @@ impl StreamDecoder for Decoder {
                 }
                 match self.reach(now_ns, generation) {
                     Some(slot) => {
-                        self.repair(now_ns, slot, (first_number, count, seed), symbol, deliver);
+                        self.repair(
+                            now_ns,
+                            slot,
+                            (first_number, count, seed),
+                            symbol,
+                            deliveries,
+                        );
                     }
                     None => self.received.sums.late_packets += 1,
                 }
             }
             _ => self.received.sums.malformed_packets += 1,
         }
+    }
+
+    fn restart(&mut self) {
+        for at in 0..self.window.len() {
+            self.end(at);
+        }
+        self.window.clear();
+        self.received.losses.restart();
     }
 
     /// End the generations that get no more packets.
@@ -340,6 +338,7 @@ impl Generation {
 mod tests {
     use super::*;
     use crate::encoder::Encoder;
+    use crate::stream::tests::taken;
     use crate::stream::{Repair, Shape, StreamEncoder};
     use atoll_random::SplitMix64;
     use atoll_rlnc::Rlnc;
@@ -404,12 +403,7 @@ mod tests {
         for (number, (_, content)) in encoded(shape(3, 1, 1, false), &packets).iter().enumerate() {
             if number != 1 {
                 let now = [10, 20, 30, 50][number] * MS;
-                decoder.take(now, content, &mut |each| {
-                    let Delivery {
-                        packet, recovered, ..
-                    } = each;
-                    got.push((packet.to_vec(), recovered));
-                });
+                got.extend(taken(&mut decoder, now, content));
             }
         }
         let order = [(0, false), (2, false), (1, true)];
@@ -434,7 +428,7 @@ mod tests {
             .enumerate()
         {
             if number > 1 {
-                decoder.take(0, content, &mut |_| {});
+                taken(&mut decoder, 0, content);
             }
         }
         decoder.expire(OVER_NS - 1);
@@ -451,36 +445,39 @@ mod tests {
         );
     }
 
+    /// The first packet of each of these generations: how many are delivered.
+    fn first_packets(decoder: &mut Decoder, generations: &[u32]) -> usize {
+        let packet = |generation| {
+            bytes(
+                &Header::Systematic {
+                    generation,
+                    index: 0,
+                },
+                &[1],
+            )
+        };
+        let taken = |each: &u32| taken(decoder, 0, &packet(*each)).len();
+        generations.iter().map(taken).sum()
+    }
+
     #[test]
-    fn a_coder_that_begins_again_is_understood() {
+    fn another_session_is_followed_from_its_first_packet() {
         let mut decoder = decoder(2);
-        let mut got = 0;
-        for generation in [5, 6, 100_000, 100_001] {
-            let content = bytes(
-                &Header::Systematic {
-                    generation,
-                    index: 0,
-                },
-                &[1],
-            );
-            decoder.take(0, &content, &mut |_| got += 1);
+        for generations in [[100_000, 100_001], [5, 6], [u32::MAX, 0]] {
+            assert_eq!(first_packets(&mut decoder, &generations), 2);
+            assert_eq!(first_packets(&mut decoder, &generations), 0, "came twice");
+            decoder.restart();
         }
-        assert_eq!(got, 4);
+        assert_eq!(decoder.sums().late_packets, 0);
+    }
+
+    #[test]
+    fn generations_after_a_long_outage_are_followed_and_those_before_are_late() {
+        let mut decoder = decoder(2);
+        assert_eq!(first_packets(&mut decoder, &[5, 6, 100_000, 100_001]), 4);
         assert!(decoder.window.len() <= 2);
-        for generation in 0..100 {
-            let content = bytes(
-                &Header::Systematic {
-                    generation,
-                    index: 0,
-                },
-                &[1],
-            );
-            decoder.take(0, &content, &mut |_| got += 1);
-        }
-        assert_eq!(
-            (got, decoder.sums().late_packets),
-            (104, u64::from(LATE_MAX))
-        );
+        assert_eq!(first_packets(&mut decoder, &[7, 8]), 2, "delivered");
+        assert_eq!(decoder.sums().late_packets, 2);
     }
 
     #[test]
@@ -494,7 +491,7 @@ mod tests {
                 },
                 &[1; 1000],
             );
-            decoder.take(0, &content, &mut |_| {});
+            taken(&mut decoder, 0, &content);
         }
         assert_eq!(decoder.open_generations(), (HELD_MAX / 512) as u64);
     }
@@ -540,7 +537,7 @@ mod tests {
             decoder.window.push_back(Slot::Unseen);
             let mut got: Vec<Vec<u8>> = Vec::new();
             for content in arrived {
-                decoder.take(0, content, &mut |each| got.push(each.packet.to_vec()));
+                got.extend(taken(&mut decoder, 0, content).into_iter().map(|each| each.0));
             }
             got.sort();
             let once = got.len();
@@ -572,7 +569,7 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic_and_memory_stays_bounded(
             contents in proptest::collection::vec(
-                (0xa0..0xa6_u8, 0..5_u16, any::<u32>(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..40)),
+                (0xb0..0xb6_u8, 0..5_u16, any::<u32>(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..40)),
                 1..200,
             ),
             near: bool,
@@ -583,7 +580,7 @@ mod tests {
                 let content = [
                     &[kind, 0][..], &number.to_be_bytes(), &generation.to_be_bytes(), &seed.to_be_bytes(), &rest,
                 ].concat();
-                decoder.take(0, &content[..content.len().min(rest.len() + 9)], &mut |_| {});
+                taken(&mut decoder, 0, &content[..content.len().min(rest.len() + 9)]);
                 prop_assert!(decoder.window.len() <= decoder.kept_max);
             }
         }

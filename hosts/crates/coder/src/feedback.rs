@@ -21,11 +21,10 @@ pub(crate) struct Reporting {
 }
 
 impl Reporting {
-    /// The first report has the number `first`: a later one than those of a program before this one.
-    pub(crate) fn new(config: FeedbackConfig, first: u32) -> Self {
+    pub(crate) fn new(config: FeedbackConfig) -> Self {
         Self {
             config,
-            number: first,
+            number: 0,
             sent_ns: None,
             arrived_ns: 0,
             unreported: 0,
@@ -147,6 +146,14 @@ impl Learning {
         })
     }
 
+    /// The other coder begins again: its reports are numbered, and count, from 0.
+    pub(crate) fn restart(&mut self) {
+        self.last_report = None;
+        if let Some(adaptive) = &mut self.adaptive {
+            adaptive.restart();
+        }
+    }
+
     /// Until when the last report is fresh; 0: there was none.
     pub(crate) fn fresh_until_ns(&self) -> u64 {
         self.last_report
@@ -196,18 +203,15 @@ mod tests {
 
     #[test]
     fn reports_are_sent_after_time_or_packets_if_there_is_news() {
-        let mut reporting = Reporting::new(CONFIG, u32::MAX);
+        let mut reporting = Reporting::new(CONFIG);
         assert_eq!(reporting.due_ns(), None);
         reporting.arrived(5 * MS);
         assert_eq!(reporting.due_ns(), Some(5 * MS), "the first one at once");
-        assert_eq!(
-            (reporting.sent(5 * MS), reporting.due_ns()),
-            (u32::MAX, None)
-        );
+        assert_eq!((reporting.sent(5 * MS), reporting.due_ns()), (0, None));
         reporting.arrived(6 * MS);
         assert_eq!(reporting.due_ns(), Some(105 * MS));
         (0..49).for_each(|_| reporting.arrived(7 * MS));
-        assert_eq!((reporting.due_ns(), reporting.number), (Some(7 * MS), 0));
+        assert_eq!((reporting.due_ns(), reporting.number), (Some(7 * MS), 1));
     }
 
     #[test]

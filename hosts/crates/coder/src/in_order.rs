@@ -13,8 +13,6 @@ pub(crate) const HELD_MAX: Count = Count {
     packets: 2048,
     bytes: 4 << 20,
 };
-/// After so many packets in a row whose turn was over, the other coder has begun again.
-const LATE_MAX: u32 = 64;
 
 /// What was counted since the start.
 #[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
@@ -37,6 +35,9 @@ struct Held<T> {
 #[derive(Debug)]
 pub(crate) struct InOrder<T> {
     hold_ns: u64,
+    /// After this time without a packet, those that are missing do not come.
+    over_ns: u64,
+    last_ns: u64,
     /// The number whose turn it is. `None` before the first packet.
     next: Option<u16>,
     /// Packets by how far they are ahead of `next`, whose own place is the first one.
@@ -44,57 +45,44 @@ pub(crate) struct InOrder<T> {
     /// Those that wait, or waited, in the order in which they came: when, and their numbers.
     arrivals: VecDeque<(u64, u16)>,
     held: Count,
-    late_in_a_row: u32,
+    /// Packets whose turn has come.
+    released: Vec<T>,
     sums: HeldSums,
 }
 
 impl<T> InOrder<T> {
-    pub(crate) fn new(hold_ns: u64) -> Self {
+    pub(crate) fn new(hold_ns: u64, over_ns: u64) -> Self {
         Self {
             hold_ns,
+            over_ns,
+            last_ns: 0,
             next: None,
             waiting: VecDeque::new(),
             arrivals: VecDeque::new(),
             held: Count::default(),
-            late_in_a_row: 0,
+            released: Vec::new(),
             sums: HeldSums::default(),
         }
     }
 
-    /// A packet of `bytes` came, or was recovered. `release` gets the packets whose turn it is now: this one, others, or
-    /// none.
-    ///
-    /// One whose turn is over, or whose number is not known, does not wait.
-    pub(crate) fn take(
-        &mut self,
-        now_ns: u64,
-        number: Option<u16>,
-        recovered: bool,
-        (bytes, item): (u32, T),
-        release: &mut dyn FnMut(T),
-    ) {
+    /// A packet of `bytes` came, or was recovered. One whose turn is over, or whose number is not known, does not wait.
+    pub(crate) fn take(&mut self, now_ns: u64, number: Option<u16>, bytes: u32, item: T) {
+        let silent_ns = now_ns.saturating_sub(std::mem::replace(&mut self.last_ns, now_ns));
         let Some(number) = number else {
-            return release(item);
+            return self.released.push(item);
         };
+        if silent_ns >= self.over_ns && self.ahead(number) >= NUMBERS / 2 {
+            self.restart(now_ns); // so many were lost that it may be behind or ahead
+        }
         let ahead = self.ahead(number);
-        let is_late = ahead >= NUMBERS / 2;
-        if !recovered {
-            self.late_in_a_row = if is_late { self.late_in_a_row + 1 } else { 0 };
-        }
-        if self.late_in_a_row > LATE_MAX {
-            self.restart(now_ns, release);
-            self.next = Some((number + 1) % NUMBERS);
-            return release(item);
-        }
         let place = usize::from(ahead);
-        if is_late || self.waiting.get(place).is_some_and(Option::is_some) {
-            return release(item); // a duplicate, or given up: it does less harm than a loss
+        if ahead >= NUMBERS / 2 || self.waiting.get(place).is_some_and(Option::is_some) {
+            return self.released.push(item); // a duplicate, or given up: it does less harm than a loss
         }
         if place == 0 {
-            release(item);
+            self.released.push(item);
             self.step();
-            self.release_next(now_ns, release);
-            return;
+            return self.release_next(now_ns);
         }
         if self.waiting.len() <= place {
             self.waiting.resize_with(place + 1, || None);
@@ -107,8 +95,22 @@ impl<T> InOrder<T> {
         self.held.record(bytes);
         self.arrivals.push_back((now_ns, number));
         while self.held.packets > HELD_MAX.packets || self.held.bytes > HELD_MAX.bytes {
-            self.give_up_before_oldest(now_ns, release);
+            self.give_up_before_oldest(now_ns);
         }
+    }
+
+    /// The packets whose turn has come, in order.
+    pub(crate) fn released(&mut self) -> std::vec::Drain<'_, T> {
+        self.released.drain(..)
+    }
+
+    /// Give up all that is missing; the next packet is the first one of another session.
+    pub(crate) fn restart(&mut self, now_ns: u64) {
+        while !self.arrivals.is_empty() {
+            self.give_up_before_oldest(now_ns);
+        }
+        self.waiting.clear();
+        self.next = None;
     }
 
     /// When [`InOrder::expire`] is to be called next; `None` if nothing waits.
@@ -117,10 +119,10 @@ impl<T> InOrder<T> {
         Some(since_ns.saturating_add(self.hold_ns))
     }
 
-    /// Give up what is missing before packets that have waited long enough, and release those.
-    pub(crate) fn expire(&mut self, now_ns: u64, release: &mut dyn FnMut(T)) {
+    /// Give up what is missing before packets that have waited long enough.
+    pub(crate) fn expire(&mut self, now_ns: u64) {
         while self.next_ns().is_some_and(|due_ns| due_ns <= now_ns) {
-            self.give_up_before_oldest(now_ns, release);
+            self.give_up_before_oldest(now_ns);
         }
     }
 
@@ -145,24 +147,24 @@ impl<T> InOrder<T> {
         self.waiting.pop_front();
     }
 
-    fn give_up_before_oldest(&mut self, now_ns: u64, release: &mut dyn FnMut(T)) {
+    fn give_up_before_oldest(&mut self, now_ns: u64) {
         let Some((_, number)) = self.arrivals.front().copied() else {
             return;
         };
         for _ in 0..self.ahead(number) {
             match self.waiting.front_mut().and_then(Option::take) {
-                Some(held) => self.release(now_ns, held, release),
+                Some(held) => self.release(now_ns, held),
                 None => self.sums.given_up += 1,
             }
             self.step();
         }
-        self.release_next(now_ns, release);
+        self.release_next(now_ns);
     }
 
     /// Release the packets whose turn it is.
-    fn release_next(&mut self, now_ns: u64, release: &mut dyn FnMut(T)) {
+    fn release_next(&mut self, now_ns: u64) {
         while let Some(held) = self.waiting.front_mut().and_then(Option::take) {
-            self.release(now_ns, held, release);
+            self.release(now_ns, held);
             self.step();
         }
         // Those that were released are no longer waited for.
@@ -175,19 +177,11 @@ impl<T> InOrder<T> {
         }
     }
 
-    fn release(&mut self, now_ns: u64, held: Held<T>, release: &mut dyn FnMut(T)) {
+    fn release(&mut self, now_ns: u64, held: Held<T>) {
         self.held.remove(held.bytes);
         self.sums.packets += 1;
         self.sums.waited_ns += now_ns.saturating_sub(held.since_ns);
-        release(held.item);
-    }
-
-    fn restart(&mut self, now_ns: u64, release: &mut dyn FnMut(T)) {
-        while !self.arrivals.is_empty() {
-            self.give_up_before_oldest(now_ns, release);
-        }
-        self.waiting.clear();
-        self.late_in_a_row = 0;
+        self.released.push(held.item);
     }
 }
 
@@ -198,23 +192,28 @@ mod tests {
 
     const MS: u64 = 1_000_000;
     const HOLD_NS: u64 = 20 * MS;
+    const OVER_NS: u64 = 2000 * MS;
+
+    fn in_order<T>() -> InOrder<T> {
+        InOrder::new(HOLD_NS, OVER_NS)
+    }
 
     /// What is released, in ms and by number, when packets of these numbers come at these ms.
     fn released(arrivals: &[(u64, u16)]) -> (Vec<(u64, u16)>, HeldSums) {
-        let mut in_order = InOrder::new(HOLD_NS);
+        let mut in_order = in_order();
         let mut found = Vec::new();
-        for (ms, number) in arrivals {
-            while let Some(due_ns) = in_order.next_ns().filter(|due_ns| *due_ns <= ms * MS) {
-                in_order.expire(due_ns, &mut |item| found.push((due_ns / MS, item)));
+        let expire = |in_order: &mut InOrder<u16>, found: &mut Vec<(u64, u16)>, until_ms: u64| {
+            while let Some(due_ns) = in_order.next_ns().filter(|at| *at <= until_ms * MS) {
+                in_order.expire(due_ns);
+                found.extend(in_order.released().map(|item| (due_ns / MS, item)));
             }
-            let item = (100, *number);
-            in_order.take(ms * MS, Some(*number), false, item, &mut |item| {
-                found.push((*ms, item));
-            });
+        };
+        for (ms, number) in arrivals {
+            expire(&mut in_order, &mut found, *ms);
+            in_order.take(ms * MS, Some(*number), 100, *number);
+            found.extend(in_order.released().map(|item| (*ms, item)));
         }
-        while let Some(due_ns) = in_order.next_ns() {
-            in_order.expire(due_ns, &mut |item| found.push((due_ns / MS, item)));
-        }
+        expire(&mut in_order, &mut found, u64::MAX / MS);
         (found, in_order.sums())
     }
 
@@ -248,51 +247,47 @@ mod tests {
     }
 
     #[test]
-    fn numbers_that_begin_again_wait_only_for_a_while() {
-        let mut arrivals: Vec<(u64, u16)> = (0..100).map(|number| (0, number + 3000)).collect();
-        arrivals.extend(
-            (0..200)
-                .filter(|number| *number != 150)
-                .map(|number| (1, number)),
-        );
-        arrivals.push((2, 150));
-        let (found, _) = released(&arrivals);
-        let last: Vec<u16> = found
-            .iter()
-            .rev()
-            .take(51)
-            .map(|(_, number)| *number)
-            .collect();
+    fn another_session_has_an_order_of_its_own() {
+        let mut in_order = in_order();
+        for number in [3000, 3002] {
+            in_order.take(0, Some(number), 100, number);
+        }
+        in_order.restart(MS);
+        for number in [0, 2, 1] {
+            in_order.take(MS, Some(number), 100, number);
+        }
         assert_eq!(
-            last,
-            (149..200).rev().collect::<Vec<_>>(),
-            "they are in order again"
+            in_order.released().collect::<Vec<_>>(),
+            [3000, 3002, 0, 1, 2]
+        );
+        assert_eq!(in_order.sums().given_up, 1);
+    }
+
+    #[test]
+    fn order_begins_again_after_a_silence_in_which_numbers_may_have_gone_round() {
+        let begin = OVER_NS / MS;
+        let after = [(begin, 5000), (begin + 1, 5002), (begin + 2, 5001)];
+        let (found, _) = released(&[&[(0, 0)][..], &after].concat());
+        assert_eq!(
+            found[1..],
+            [(begin, 5000), (begin + 2, 5001), (begin + 2, 5002)]
         );
     }
 
     #[test]
     fn packets_that_are_recovered_too_late_are_no_new_beginning() {
-        let mut in_order = InOrder::new(HOLD_NS);
+        let mut in_order = in_order();
         let mut found = Vec::new();
         for number in [0].into_iter().chain(71..100) {
-            in_order.take(0, Some(number), false, (100, number), &mut |item| {
-                found.push(item);
-            });
+            in_order.take(0, Some(number), 100, number);
         }
-        in_order.expire(HOLD_NS, &mut |item| found.push(item));
+        in_order.expire(HOLD_NS);
+        found.extend(in_order.released());
         assert_eq!((found.len(), in_order.sums().given_up), (30, 70));
-        for number in 1..71 {
-            in_order.take(
-                2 * HOLD_NS,
-                Some(number),
-                true,
-                (100, number),
-                &mut |item| found.push(item),
-            );
+        for number in (1..71).chain([100]) {
+            in_order.take(2 * HOLD_NS, Some(number), 100, number);
         }
-        in_order.take(2 * HOLD_NS, Some(100), false, (100, 100), &mut |item| {
-            found.push(item);
-        });
+        found.extend(in_order.released());
         assert_eq!(found.len(), 101, "nothing waits");
         assert_eq!(in_order.sums().given_up, 70);
     }
@@ -304,24 +299,27 @@ mod tests {
         fn every_packet_leaves_once_and_in_time(
             steps in proptest::collection::vec((0..8 * MS, 0..40_u16, any::<bool>(), any::<bool>()), 1..400),
         ) {
-            let mut in_order = InOrder::new(HOLD_NS);
+            let mut in_order = in_order::<(u32, u64)>();
             let (mut now, mut sent, mut came, mut left) = (0, 0_u32, Vec::new(), Vec::new());
             for (pause, back, is_lost, is_known) in steps {
                 now += pause;
                 while let Some(due_ns) = in_order.next_ns().filter(|due_ns| *due_ns <= now) {
-                    in_order.expire(due_ns, &mut |item: (u32, u64)| left.push((item.0, due_ns - item.1)));
+                    in_order.expire(due_ns);
+                    left.extend(in_order.released().map(|item| (item.0, due_ns - item.1)));
                 }
                 sent += 1;
                 if !is_lost {
                     let position = sent.saturating_sub(u32::from(back)); // late, or a duplicate
                     let number = is_known.then_some((position % u32::from(NUMBERS)) as u16);
                     came.push(position);
-                    in_order.take(now, number, back > 0, (1500, (position, now)), &mut |item| left.push((item.0, now - item.1)));
+                    in_order.take(now, number, 1500, (position, now));
+                    left.extend(in_order.released().map(|item| (item.0, now - item.1)));
                 }
                 prop_assert_eq!(in_order.held().bytes, 1500 * in_order.held().packets);
             }
             while let Some(due_ns) = in_order.next_ns() {
-                in_order.expire(due_ns, &mut |item| left.push((item.0, due_ns - item.1)));
+                in_order.expire(due_ns);
+                left.extend(in_order.released().map(|item| (item.0, due_ns - item.1)));
             }
             prop_assert!(left.iter().all(|(_, waited)| *waited <= HOLD_NS));
             let mut all: Vec<u32> = left.iter().map(|(position, _)| *position).collect();
@@ -340,12 +338,13 @@ mod tests {
             let mut arrivals: Vec<(u64, usize)> = delays.iter().enumerate()
                 .map(|(position, delay)| (position as u64 * MS / 10 + if position == 0 { 0 } else { *delay }, position)).collect();
             arrivals.sort_unstable();
-            let mut in_order = InOrder::new(HOLD_NS);
+            let mut in_order = in_order();
             let mut left = Vec::new();
             for (now, position) in arrivals {
-                in_order.expire(now, &mut |item| left.push(item));
+                in_order.expire(now);
                 let number = (position % usize::from(NUMBERS)) as u16;
-                in_order.take(now, Some(number), false, (100, position), &mut |item| left.push(item));
+                in_order.take(now, Some(number), 100, position);
+                left.extend(in_order.released());
             }
             prop_assert_eq!(left.len(), delays.len());
             prop_assert!(left.is_sorted());
@@ -354,13 +353,15 @@ mod tests {
 
         #[test]
         fn what_waits_is_bounded(count in 1..6000_u16, bytes in 1..9000_u32) {
-            let mut in_order = InOrder::new(HOLD_NS);
+            let mut in_order = in_order();
             let mut left = 0;
-            in_order.take(0, Some(0), false, (bytes, ()), &mut |()| left += 1);
+            in_order.take(0, Some(0), bytes, ());
             for number in 2..=count {
-                in_order.take(0, Some(number), false, (bytes, ()), &mut |()| left += 1);
+                in_order.take(0, Some(number), bytes, ());
+                left += in_order.released().count() as u64;
                 prop_assert!(in_order.held().packets <= HELD_MAX.packets && in_order.held().bytes <= HELD_MAX.bytes);
             }
+            left += in_order.released().count() as u64;
             prop_assert_eq!(left + in_order.held().packets, 1 + u64::from(count.saturating_sub(1)));
         }
     }

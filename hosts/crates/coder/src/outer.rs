@@ -4,9 +4,12 @@
 use crate::ipv4::{self, HEADER_BYTES, Ipv4, UDP};
 use atoll_headers::{ETHERNET_BYTES, internet_checksum, read_u16};
 use std::net::Ipv4Addr;
+use std::ops::RangeInclusive;
 
-/// Source and destination port, one of those that nobody registers (RFC 6335). The addresses are the tunnel's alone.
-pub(crate) const PORT: u16 = 49_500;
+/// The destination port, one of those that nobody registers (RFC 6335). The addresses are the tunnel's alone.
+const PORT: u16 = 49_500;
+/// The source port is one of these, and says in which session of the sender, from its start to its end, it sent the packet.
+const SESSIONS: RangeInclusive<u16> = 49_152..=u16::MAX;
 const UDP_BYTES: usize = 8;
 /// Bytes of both headers.
 pub(crate) const OUTER_BYTES: usize = HEADER_BYTES + UDP_BYTES;
@@ -16,13 +19,19 @@ pub(crate) const OVERHEAD_BYTES: usize = OUTER_BYTES + 12 + 2 + 2;
 /// "Lower effort" (RFC 8622): the DSCP 1 above the two bits of ECN.
 pub(crate) const LOWER_EFFORT: u8 = 1 << 2;
 
-/// The Ethernet and IP addresses of frames in a tunnel, in one direction.
+/// The session of a coder that began at this number. That of the coder before it is another one, but by chance.
+pub(crate) fn session(began: u32) -> u16 {
+    SESSIONS.start() + (began % SESSIONS.len() as u32) as u16
+}
+
+/// The addresses of frames in a tunnel, in one direction.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub(crate) struct Addresses {
     pub(crate) source_mac: [u8; 6],
     pub(crate) destination_mac: [u8; 6],
     pub(crate) source: Ipv4Addr,
     pub(crate) destination: Ipv4Addr,
+    pub(crate) session: u16,
 }
 
 /// Append Ethernet addresses and the type of IPv4.
@@ -45,7 +54,7 @@ pub(crate) fn write_frame(
     let length = (OUTER_BYTES + content_bytes) as u16;
     ipv4::write_header(frame, (tos, identification), UDP, ends, length);
     let udp = frame.len();
-    frame.extend(PORT.to_be_bytes());
+    frame.extend(addresses.session.to_be_bytes());
     frame.extend(PORT.to_be_bytes());
     frame.extend((length - HEADER_BYTES as u16).to_be_bytes());
     frame.extend([0, 0]);
@@ -58,18 +67,18 @@ pub(crate) fn write_frame(
     debug_assert_eq!(frame.len(), ETHERNET_BYTES + usize::from(length));
 }
 
-/// The content of a tunnel's packet that arrived undamaged. The addresses are the caller's to check.
-pub(crate) fn content<'a>(packet: &Ipv4<'a>) -> Option<&'a [u8]> {
+/// The session and the content of a tunnel's packet that arrived undamaged. The addresses are the caller's to check.
+pub(crate) fn content<'a>(packet: &Ipv4<'a>) -> Option<(u16, &'a [u8])> {
     let payload = packet.payload();
     let length = usize::from(read_u16(payload, 4)?);
-    let ours = [read_u16(payload, 0)?, read_u16(payload, 2)?] == [PORT, PORT];
+    let (session, ours) = (read_u16(payload, 0)?, read_u16(payload, 2)? == PORT);
     let datagram = payload
         .get(..length)
         .filter(|_| ours && length >= UDP_BYTES)?;
     let has_checksum = read_u16(payload, 6)? != 0;
     let ends = (packet.source(), packet.destination());
     (!packet.is_fragment() && has_checksum && checksum(ends, datagram) == 0)
-        .then_some(&datagram[UDP_BYTES..])
+        .then_some((session, &datagram[UDP_BYTES..]))
 }
 
 /// That of a datagram and its pseudo-header (RFC 768).
@@ -92,6 +101,7 @@ mod tests {
         destination_mac: [2, 0, 0, 0, 0, 2],
         source: Ipv4Addr::new(10, 10, 255, 254),
         destination: Ipv4Addr::new(10, 20, 255, 254),
+        session: 50_000,
     };
 
     fn frame(content: &[u8]) -> Vec<u8> {
@@ -119,7 +129,7 @@ mod tests {
         fn what_was_written_is_read(bytes: Vec<u8>) {
             let frame = frame(&bytes);
             let packet = Ipv4::parse(&frame[ETHERNET_BYTES..]).unwrap();
-            prop_assert_eq!(content(&packet), Some(bytes.as_slice()));
+            prop_assert_eq!(content(&packet), Some((ADDRESSES.session, bytes.as_slice())));
         }
 
         #[test]

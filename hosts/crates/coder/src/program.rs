@@ -9,7 +9,7 @@ use crate::lab_packets::is_of_testbed;
 use crate::outer;
 use crate::outlet::{Exit, Outlet};
 use crate::request::Request;
-use crate::stream::Delivery;
+use crate::stream::{Deliveries, Delivery};
 use crate::tunnel::{Tunnel, says_congestion};
 use atoll_frame_engine::{Arrival, FrameOutput, FrameProgram, Now, Outgoing};
 use atoll_headers::{ETHERNET_BYTES, ethernet_header};
@@ -42,6 +42,8 @@ pub(crate) struct Coder {
     testbed_ns: Option<u64>,
     sums: Sums,
     marked: Marked<Sums>,
+    /// Filled by decoders, and empty otherwise.
+    deliveries: Deliveries,
 }
 
 /// The addresses in frames.
@@ -76,11 +78,11 @@ fn other_leg(port: usize) -> usize {
 }
 
 impl Coder {
-    /// `first_generation`: the number from which generations are counted.
+    /// `began`: the start of its session, the number from which it counts generations.
     ///
     /// # Errors
     /// None: a configuration has sizes that its code has.
-    pub(crate) fn new(config: &Config, first_generation: u32) -> Result<Self, CodeError> {
+    pub(crate) fn new(config: &Config, began: u32) -> Result<Self, CodeError> {
         let (mut tunnels, mut outlets) = (Vec::<Tunnel>::new(), Vec::new());
         for (number, tunnel) in config.tunnels.iter().enumerate() {
             let mut before = config.tunnels[..number].iter();
@@ -89,7 +91,7 @@ impl Coder {
             if known.is_none() {
                 outlets.push(Outlet::new(config));
             }
-            tunnels.push(Tunnel::new(config, (number, outlet), first_generation)?);
+            tunnels.push(Tunnel::new(config, (number, outlet), began)?);
         }
         let hosts = config.hosts.world.iter().chain(&config.hosts.island);
         Ok(Self {
@@ -108,6 +110,7 @@ impl Coder {
             testbed_ns: None,
             sums: Sums::default(),
             marked: Marked::default(),
+            deliveries: Deliveries::default(),
         })
     }
 
@@ -117,7 +120,7 @@ impl Coder {
         let from_peer = |tunnel: &Tunnel| tunnel.peer_at() == side && tunnel.is_for_us(packet);
         if packet.protocol() == UDP {
             if let Some(number) = self.tunnels.iter().position(from_peer) {
-                self.decode(number, port, arrival.now_ns, packet, out);
+                self.decode(number, arrival, packet, out);
                 return;
             }
         }
@@ -198,33 +201,100 @@ impl Coder {
         };
         let sent = tunnel.encode(now_ns, leg, &inner, packet.tos(), &mut exit);
         exit.out.recycle(inner);
-        if sent.and_then(|()| tunnel.emit(now_ns, &mut exit)).is_err() {
-            self.sums.ignored_frames += 1;
-        }
+        self.sums.ignored_frames += u64::from(sent.is_err());
+        self.emit(number, now_ns, out);
     }
 
+    /// Take a packet of the other coder.
     fn decode(
         &mut self,
         number: usize,
-        port: usize,
-        now_ns: u64,
+        arrival: &Arrival<'_>,
         packet: &Ipv4<'_>,
         out: &mut FrameOutput<()>,
     ) {
-        let Some(content) = outer::content(packet) else {
+        let (port, now_ns) = (arrival.port, arrival.now_ns);
+        let tunnel = &mut self.tunnels[number];
+        let Some((session, content)) = outer::content(packet) else {
             self.sums.decoded.malformed_packets += 1;
             return;
         };
-        let tunnel = &mut self.tunnels[number];
+        if !tunnel.understand(content) {
+            self.sums.other_version_packets += 1;
+            return;
+        }
+        if !tunnel.follow(now_ns, session) {
+            self.sums.decoded.late_packets += 1;
+            return;
+        }
         if Report::is_one(content) {
             let outlet = &mut self.outlets[tunnel.outlet];
             tunnel.learn(now_ns, content, outlet, &mut self.sums);
         } else {
-            self.deliver(number, port, now_ns, packet, content, out);
-            let leg = (port, self.router.macs[port].0);
-            self.tunnels[number].arrived(now_ns, leg);
+            let mut deliveries = std::mem::take(&mut self.deliveries);
+            tunnel.decoder.take(now_ns, content, &mut deliveries);
+            tunnel.arrived(now_ns, (port, self.router.macs[port].0));
+            for delivery in deliveries.iter() {
+                let congested = says_congestion(packet.tos()) && !delivery.recovered;
+                let frame = self.delivered(number, arrival, congested, delivery, out);
+                match &mut self.tunnels[number].in_order {
+                    Some(in_order) => {
+                        let bytes = delivery.packet.len() as u32;
+                        in_order.take(now_ns, delivery.number, bytes, frame);
+                    }
+                    None => frame.into_iter().for_each(|frame| out.send(frame)),
+                }
+            }
+            deliveries.clear();
+            self.deliveries = deliveries;
         }
+        self.release(number, now_ns, out);
         self.emit(number, now_ns, out);
+    }
+
+    /// The frame of a packet that the other coder brought; `None` if it goes no further. `congested`: it says that there was
+    /// congestion on its way.
+    fn delivered(
+        &mut self,
+        tunnel: usize,
+        arrival: &Arrival<'_>,
+        congested: bool,
+        delivery: Delivery<'_>,
+        out: &mut FrameOutput<()>,
+    ) -> Option<Outgoing<()>> {
+        let (reach, from) = (&self.tunnels[tunnel].reach, side_of(arrival.port));
+        let inner = Ipv4::parse(delivery.packet)
+            .filter(|inner| inner.ttl() > 1 && reach.carries(inner, from));
+        let Some(inner) = inner else {
+            self.sums.decoded.malformed_packets += 1;
+            return None;
+        };
+        let capable = ipv4::is_ecn_capable(inner.tos());
+        if congested && !capable && !says_congestion(inner.tos()) {
+            self.sums.ignored_frames += 1; // a host that does not know ECN learns of congestion by loss (RFC 6040)
+            return None;
+        }
+        let port = other_leg(arrival.port);
+        let mut frame = out.buffer(ETHERNET_BYTES + delivery.packet.len());
+        self.router.write(&mut frame, port, &inner, NOBODY);
+        let recovered_from_congestion = delivery.recovered && self.signal == Signal::Mark;
+        if capable && (congested || recovered_from_congestion) {
+            ipv4::mark_congestion(&mut frame[ETHERNET_BYTES..]);
+        }
+        Some(outgoing(port, arrival.now_ns, frame))
+    }
+
+    /// Send the packets of a tunnel whose turn has come.
+    fn release(&mut self, number: usize, now_ns: u64, out: &mut FrameOutput<()>) {
+        let Some(in_order) = &mut self.tunnels[number].in_order else {
+            return;
+        };
+        for frame in in_order.released().flatten() {
+            out.send(Outgoing {
+                scheduled_ns: now_ns,
+                ..frame
+            });
+        }
     }
 
     fn emit(&mut self, number: usize, now_ns: u64, out: &mut FrameOutput<()>) {
@@ -237,75 +307,6 @@ impl Coder {
         if tunnel.emit(now_ns, &mut exit).is_err() {
             self.sums.ignored_frames += 1;
         }
-    }
-
-    /// Forward what the packets of the other coder bring.
-    fn deliver(
-        &mut self,
-        number: usize,
-        port: usize,
-        now_ns: u64,
-        packet: &Ipv4<'_>,
-        content: &[u8],
-        out: &mut FrameOutput<()>,
-    ) {
-        let Tunnel {
-            decoder,
-            reach,
-            in_order,
-            ..
-        } = &mut self.tunnels[number];
-        let (router, sums, signal) = (&self.router, &mut self.sums, self.signal);
-        let (from, port) = (side_of(port), other_leg(port));
-        let congested = says_congestion(packet.tos());
-        let mut forwarded = |delivery: Delivery<'_>, out: &mut FrameOutput<()>| {
-            let Delivery {
-                packet: bytes,
-                recovered,
-                ..
-            } = delivery;
-            let inner =
-                Ipv4::parse(bytes).filter(|inner| inner.ttl() > 1 && reach.carries(inner, from));
-            let Some(inner) = inner else {
-                sums.decoded.malformed_packets += 1;
-                return None;
-            };
-            let capable = ipv4::is_ecn_capable(inner.tos());
-            if !recovered && congested && !capable && !says_congestion(inner.tos()) {
-                sums.ignored_frames += 1; // a host that does not know ECN learns of congestion by loss (RFC 6040)
-                return None;
-            }
-            let mut frame = out.buffer(ETHERNET_BYTES + bytes.len());
-            router.write(&mut frame, port, &inner, NOBODY);
-            if capable
-                && (if recovered {
-                    signal == Signal::Mark
-                } else {
-                    congested
-                })
-            {
-                ipv4::mark_congestion(&mut frame[ETHERNET_BYTES..]);
-            }
-            Some(outgoing(port, now_ns, frame))
-        };
-        decoder.take(now_ns, content, &mut |delivery| {
-            let frame = forwarded(delivery, out);
-            match in_order {
-                Some(in_order) => {
-                    let packet = (delivery.packet.len() as u32, frame);
-                    in_order.take(
-                        now_ns,
-                        delivery.number,
-                        delivery.recovered,
-                        packet,
-                        &mut |frame| {
-                            send_at(now_ns, frame, out);
-                        },
-                    );
-                }
-                None => send_at(now_ns, frame, out),
-            }
-        });
     }
 
     fn sums(&self) -> Sums {
@@ -392,16 +393,6 @@ impl Coder {
     }
 }
 
-/// Send a frame, if it is one, now.
-fn send_at(now_ns: u64, frame: Option<Outgoing<()>>, out: &mut FrameOutput<()>) {
-    if let Some(frame) = frame {
-        out.send(Outgoing {
-            scheduled_ns: now_ns,
-            ..frame
-        });
-    }
-}
-
 fn outgoing(port: usize, scheduled_ns: u64, frame: Vec<u8>) -> Outgoing<()> {
     Outgoing {
         port,
@@ -443,8 +434,9 @@ impl FrameProgram for Coder {
     fn on_wake(&mut self, until_ns: u64, out: &mut FrameOutput<()>) {
         for number in 0..self.tunnels.len() {
             if let Some(in_order) = &mut self.tunnels[number].in_order {
-                in_order.expire(until_ns, &mut |frame| send_at(until_ns, frame, out));
+                in_order.expire(until_ns);
             }
+            self.release(number, until_ns, out);
             self.emit(number, until_ns, out);
         }
     }
@@ -483,6 +475,7 @@ impl FrameProgram for Coder {
                 sums: self.sums_at(now),
                 present: self.present(Peak::take_interval),
             },
+            error: self.tunnels.iter().find_map(Tunnel::error),
         }
     }
 

@@ -5,7 +5,7 @@
 
 use crate::counters::DecoderSums;
 use crate::numbering;
-use crate::stream::{Delivery, Received, StreamDecoder};
+use crate::stream::{Deliveries, Delivery, Received, StreamDecoder};
 use atoll_measures::Peak;
 use atoll_redundancy::{NUMBERS, Report};
 use atoll_rlnc::{CodeError, Header, MOST_SOURCES, Progress, WindowDecoder};
@@ -14,10 +14,6 @@ use atoll_rlnc::{CodeError, Header, MOST_SOURCES, Progress, WindowDecoder};
 const REMEMBERED: u16 = MOST_SOURCES;
 /// The most packets of a window, so that repair packets may come late by as many packets or more.
 pub(crate) const LARGEST: u16 = REMEMBERED / 2;
-/// After so many late packets in a row, the other coder has begun again with a lower number.
-const LATE_MAX: u32 = 64;
-/// Further ahead of the newest packet is none that is lost in between: the other coder has begun again.
-const AHEAD_MAX: u32 = 1 << 16;
 
 /// Decodes the packets of one direction.
 #[derive(Debug)]
@@ -30,7 +26,6 @@ pub(crate) struct SlidingDecoder {
     last_ns: u64,
     /// Numbers of packets that arrived and when, at the place of their number modulo [`REMEMBERED`].
     arrivals: Vec<Option<(u32, u64)>>,
-    late_in_a_row: u32,
     /// Numbers in the tunnel are so much more than those in the code, modulo [`NUMBERS`].
     number_less_id: Option<u16>,
     received: Received,
@@ -47,7 +42,6 @@ impl SlidingDecoder {
             over_ns,
             last_ns: 0,
             arrivals: vec![None; usize::from(REMEMBERED)],
-            late_in_a_row: 0,
             number_less_id: None,
             received: Received::default(),
         })
@@ -57,19 +51,10 @@ impl SlidingDecoder {
     fn reach(&mut self, now_ns: u64, first: u32, count: u16) -> bool {
         self.last_ns = now_ns;
         let last = first.wrapping_add(u32::from(count)).wrapping_sub(1);
-        let Some((_, end)) = self.window.window() else {
-            return true;
-        };
-        let (behind, ahead) = (end.wrapping_sub(first), last.wrapping_sub(end));
-        let is_late = ahead > u32::MAX / 2 && behind > u32::from(REMEMBERED); // by serial numbers (RFC 1982)
-        self.late_in_a_row = if is_late { self.late_in_a_row + 1 } else { 0 };
-        if self.late_in_a_row > LATE_MAX || (AHEAD_MAX..u32::MAX / 2).contains(&ahead) {
-            self.window.restart();
-            self.received.losses.restart();
-            self.late_in_a_row = 0;
-            return true;
-        }
-        !is_late
+        self.window.window().is_none_or(|(_, end)| {
+            let is_ahead = last.wrapping_sub(end) <= u32::MAX / 2; // by serial numbers (RFC 1982)
+            is_ahead || end.wrapping_sub(first) <= u32::from(REMEMBERED)
+        })
     }
 
     fn source(
@@ -77,34 +62,34 @@ impl SlidingDecoder {
         now_ns: u64,
         (number, id): (u16, u32),
         packet: &[u8],
-        deliver: &mut dyn FnMut(Delivery<'_>),
+        deliveries: &mut Deliveries,
     ) {
         self.number_less_id = Some((number + NUMBERS - (id % u32::from(NUMBERS)) as u16) % NUMBERS);
         self.arrivals[place(id)] = Some((id, now_ns));
         let result = self.window.source(id, packet);
         // One that arrived itself is right, even if others were damaged.
         if result != Ok(Progress::Redundant) {
-            deliver(Delivery {
+            deliveries.push(Delivery {
                 packet,
                 recovered: false,
                 number: Some(number),
             });
         }
-        self.take_recovered(now_ns, result, deliver);
+        self.take_recovered(now_ns, result, deliveries);
     }
 
     fn take_recovered(
         &mut self,
         now_ns: u64,
         result: Result<Progress, CodeError>,
-        deliver: &mut dyn FnMut(Delivery<'_>),
+        deliveries: &mut Deliveries,
     ) {
         self.received.sums.malformed_packets += u64::from(result.is_err());
         for (id, packet) in self.window.recovered() {
             let since_ns = self.gap_ns(id).unwrap_or(now_ns);
             self.received.recovered(now_ns, since_ns);
             let of_id = (id % u32::from(NUMBERS)) as u16;
-            deliver(Delivery {
+            deliveries.push(Delivery {
                 packet: &packet,
                 recovered: true,
                 number: (self.number_less_id).map(|less| (less + of_id) % NUMBERS),
@@ -125,7 +110,7 @@ fn place(id: u32) -> usize {
 }
 
 impl StreamDecoder for SlidingDecoder {
-    fn take(&mut self, now_ns: u64, content: &[u8], deliver: &mut dyn FnMut(Delivery<'_>)) {
+    fn take(&mut self, now_ns: u64, content: &[u8], deliveries: &mut Deliveries) {
         match numbering::parse(content) {
             Ok((number, Header::WindowSource { id }, packet)) => {
                 self.received.sums.arrived_source_packets += 1;
@@ -133,11 +118,11 @@ impl StreamDecoder for SlidingDecoder {
                     self.received.sums.malformed_packets += 1;
                 } else if self.reach(now_ns, id, 1) {
                     self.received.arrived(now_ns, number);
-                    self.source(now_ns, (number, id), packet, deliver);
+                    self.source(now_ns, (number, id), packet, deliveries);
                 } else {
                     // Whether it was recovered is forgotten. A duplicate does less harm than a loss.
                     self.received.sums.late_packets += 1;
-                    deliver(Delivery {
+                    deliveries.push(Delivery {
                         packet,
                         recovered: false,
                         number: Some(number),
@@ -153,13 +138,20 @@ impl StreamDecoder for SlidingDecoder {
                     let result = self.window.repair(first, count, seed, symbol);
                     let is_useful = result == Ok(Progress::Useful);
                     self.received.sums.useful_repair_packets += u64::from(is_useful);
-                    self.take_recovered(now_ns, result, deliver);
+                    self.take_recovered(now_ns, result, deliveries);
                 } else {
                     self.received.sums.late_packets += 1;
                 }
             }
             _ => self.received.sums.malformed_packets += 1,
         }
+    }
+
+    fn restart(&mut self) {
+        self.window.restart();
+        self.arrivals.fill(None);
+        self.number_less_id = None;
+        self.received.losses.restart();
     }
 
     fn expire(&mut self, now_ns: u64) {
@@ -200,6 +192,7 @@ impl StreamDecoder for SlidingDecoder {
 mod tests {
     use super::*;
     use crate::sliding_encoder::SlidingEncoder;
+    use crate::stream::tests::taken;
     use crate::stream::{Repair, Shape, StreamEncoder};
     use atoll_random::SplitMix64;
     use proptest::prelude::*;
@@ -246,15 +239,6 @@ mod tests {
             .collect()
     }
 
-    /// Packets that were delivered, and whether each was recovered.
-    fn taken(decoder: &mut SlidingDecoder, now_ns: u64, content: &[u8]) -> Vec<(Vec<u8>, bool)> {
-        let mut got = Vec::new();
-        decoder.take(now_ns, content, &mut |each| {
-            got.push((each.packet.to_vec(), each.recovered));
-        });
-        got
-    }
-
     #[test]
     fn a_lost_packet_comes_back_with_the_next_repair_packet_and_the_time_it_took() {
         let sent = encoded(8, 2, u32::MAX, 4);
@@ -291,20 +275,29 @@ mod tests {
     }
 
     #[test]
-    fn an_encoder_that_begins_again_is_followed() {
+    fn another_session_is_followed_from_its_first_packet() {
         let mut decoder = decoder(8);
         for first in [5_000_000, 1_000_000, 900_000_000] {
-            let before = decoder.sums().late_packets;
             let sent = encoded(8, 2, first, 200);
             let mut got = 0;
             for (content, _) in &sent {
                 got += taken(&mut decoder, MS, content).len();
             }
-            assert_eq!(got, 200, "late ones are delivered, too");
-            assert!(decoder.sums().late_packets - before <= u64::from(LATE_MAX));
+            assert_eq!(got, 200);
             assert_eq!(taken(&mut decoder, MS, &sent[199].0), [], "came twice");
+            decoder.restart();
         }
-        assert_eq!(decoder.sums().lost_packets, 0);
+        let sums = decoder.sums();
+        assert_eq!((sums.late_packets, sums.lost_packets), (0, 0));
+    }
+
+    #[test]
+    fn packets_before_the_memory_are_delivered_though_they_are_late() {
+        let sent = encoded(8, 2, 0, 1 + usize::from(REMEMBERED));
+        let mut decoder = decoder(8);
+        taken(&mut decoder, 0, &sent[usize::from(REMEMBERED)].0);
+        assert_eq!(taken(&mut decoder, 0, &sent[0].0), [(packet(0), false)]);
+        assert_eq!(decoder.sums().late_packets, 1);
     }
 
     /// A burst comes back when as many repair packets have followed as it has packets, all of them within its window; but for
@@ -414,7 +407,7 @@ mod tests {
         #[test]
         fn no_bytes_make_it_panic_and_memory_stays_bounded(
             contents in proptest::collection::vec(
-                (0xa0..0xa6_u8, 0..6_u16, any::<u32>(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..40)),
+                (0xb0..0xb6_u8, 0..6_u16, any::<u32>(), any::<u32>(), proptest::collection::vec(any::<u8>(), 0..40)),
                 1..200,
             ),
             near in 0..3_u8,

@@ -81,10 +81,48 @@ pub(crate) struct Delivery<'a> {
     pub(crate) number: Option<u16>,
 }
 
+/// The packets that a decoder delivers, in turn. It is filled again and again, so that it needs no new memory.
+#[derive(Debug, Default)]
+pub(crate) struct Deliveries {
+    bytes: Vec<u8>,
+    /// Of each packet: where it ends in `bytes`, whether it was recovered, and its number.
+    packets: Vec<(usize, bool, Option<u16>)>,
+}
+
+impl Deliveries {
+    pub(crate) fn push(&mut self, delivery: Delivery<'_>) {
+        self.bytes.extend_from_slice(delivery.packet);
+        let end = self.bytes.len();
+        self.packets
+            .push((end, delivery.recovered, delivery.number));
+    }
+
+    pub(crate) fn clear(&mut self) {
+        self.bytes.clear();
+        self.packets.clear();
+    }
+
+    pub(crate) fn iter(&self) -> impl Iterator<Item = Delivery<'_>> {
+        let mut begin = 0;
+        self.packets.iter().map(move |(end, recovered, number)| {
+            let packet = &self.bytes[begin..*end];
+            begin = *end;
+            Delivery {
+                packet,
+                recovered: *recovered,
+                number: *number,
+            }
+        })
+    }
+}
+
 /// Decodes the packets of one direction. What it is given may come from anyone: it never panics, and its memory is bounded.
 pub(crate) trait StreamDecoder: fmt::Debug {
-    /// Take what an outer packet carries. `deliver` gets packets in turn.
-    fn take(&mut self, now_ns: u64, content: &[u8], deliver: &mut dyn FnMut(Delivery<'_>));
+    /// Take what an outer packet carries: the packets that it brings.
+    fn take(&mut self, now_ns: u64, content: &[u8], deliveries: &mut Deliveries);
+
+    /// Give up all packets that are missing; the next one is the first one of another session.
+    fn restart(&mut self);
 
     /// Give up what gets no more packets.
     fn expire(&mut self, now_ns: u64);
@@ -163,5 +201,24 @@ impl Received {
             residual: self.sums.lost_packets,
             ..Report::default()
         }
+    }
+}
+
+#[cfg(test)]
+pub(crate) mod tests {
+    use super::*;
+
+    /// Packets that were delivered, and whether each was recovered.
+    pub(crate) fn taken(
+        decoder: &mut dyn StreamDecoder,
+        now_ns: u64,
+        content: &[u8],
+    ) -> Vec<(Vec<u8>, bool)> {
+        let mut deliveries = Deliveries::default();
+        decoder.take(now_ns, content, &mut deliveries);
+        let packets = deliveries.iter();
+        packets
+            .map(|each| (each.packet.to_vec(), each.recovered))
+            .collect()
     }
 }

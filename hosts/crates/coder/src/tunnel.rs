@@ -7,13 +7,13 @@ use crate::feedback::{Learning, Reporting};
 use crate::in_order::InOrder;
 use crate::ipv4::{ECN, Ipv4};
 use crate::numbering;
-use crate::outer::{Addresses, LOWER_EFFORT, OUTER_BYTES, write_frame};
+use crate::outer::{Addresses, LOWER_EFFORT, OUTER_BYTES, session, write_frame};
 use crate::outlet::{Exit, Outlet, Waiting};
-use crate::stream::{Made, StreamDecoder, StreamEncoder};
+use crate::stream::{Made, Repair, StreamDecoder, StreamEncoder};
 use atoll_frame_engine::Outgoing;
 use atoll_headers::ETHERNET_BYTES;
 use atoll_redundancy::{AdaptiveRedundancy, NUMBERS, Report};
-use atoll_rlnc::{CodeError, Header};
+use atoll_rlnc::{CodeError, Header, VERSION};
 
 /// The longest time by which a repair packet takes longer than others through a link, whose queue is full of them.
 const IN_LINK_NS: u64 = 1_000_000_000;
@@ -65,6 +65,12 @@ pub(crate) struct Tunnel {
     /// The number of the next packet, if there is anyone to read it.
     number: u16,
     identification: u16,
+    /// This coder's, which its packets have.
+    session: u16,
+    /// The present one of the other coder, and the one before, of which packets may still come.
+    peer_sessions: [Option<u16>; 2],
+    /// The version of the other coder's headers, if it is not the one of this coder.
+    other_version: Option<u8>,
     /// By which the last packet left towards the other coder, and its address.
     port: usize,
     source_mac: [u8; 6],
@@ -78,7 +84,7 @@ impl Tunnel {
     pub(crate) fn new(
         config: &Config,
         (index, outlet): (usize, usize),
-        first_generation: u32,
+        began: u32,
     ) -> Result<Self, CodeError> {
         let tunnel = &config.tunnels[index];
         let longest_packet = config.longest_packet(tunnel.peer_at);
@@ -95,16 +101,19 @@ impl Tunnel {
             codes: [Coded::Both, towards].contains(&config.direction),
             longest_packet,
             low_priority: config.low_priority,
-            encoder: config.encoder(first_generation)?,
+            encoder: config.encoder(began)?,
             decoder: config.decoder(longest_packet, over_ns)?,
             feedback: config.feedback.map(|feedback| Feedback {
-                reporting: Reporting::new(feedback, first_generation),
+                reporting: Reporting::new(feedback),
                 learning: Learning::new(feedback, config.adaptive, &config.shape()),
                 leg: (0, [0; 6]),
             }),
-            in_order: (config.hold_ns > 0).then(|| InOrder::new(config.hold_ns)),
+            in_order: (config.hold_ns > 0).then(|| InOrder::new(config.hold_ns, over_ns)),
             number: 0,
             identification: 0,
+            session: session(began),
+            peer_sessions: [None; 2],
+            other_version: None,
             port: usize::MAX, // none has left
             source_mac: [0; 6],
         })
@@ -122,6 +131,42 @@ impl Tunnel {
     /// Whether an outer packet is from the other coder to this one.
     pub(crate) fn is_for_us(&self, packet: &Ipv4<'_>) -> bool {
         packet.destination() == self.config.address && packet.source() == self.config.peer_address
+    }
+
+    /// An outer packet with this content came: whether its headers are of this coder's version.
+    pub(crate) fn understand(&mut self, content: &[u8]) -> bool {
+        let version = content.first().map_or(VERSION, |kind| kind >> 4);
+        self.other_version = Some(version).filter(|version| *version != VERSION);
+        self.other_version.is_none()
+    }
+
+    /// Why this coder cannot work with the other one.
+    pub(crate) fn error(&self) -> Option<String> {
+        let version = self.other_version?;
+        let address = self.config.peer_address;
+        Some(format!(
+            "the coder at {address} sends headers of version {version}, this one of version {VERSION}: install the same atoll on both machines"
+        ))
+    }
+
+    /// An outer packet of this session came: whether it is the other coder's present one. The first packet of a new session
+    /// ends all that is remembered of the one before.
+    pub(crate) fn follow(&mut self, now_ns: u64, session: u16) -> bool {
+        let [present, before] = self.peer_sessions;
+        if present == Some(session) || before == Some(session) {
+            return present == Some(session);
+        }
+        self.peer_sessions = [Some(session), present];
+        if present.is_some() {
+            self.decoder.restart();
+            if let Some(in_order) = &mut self.in_order {
+                in_order.restart(now_ns);
+            }
+            if let Some(feedback) = &mut self.feedback {
+                feedback.learning.restart();
+            }
+        }
+        true
     }
 
     /// Whether a packet fits into the tunnel.
@@ -152,20 +197,7 @@ impl Tunnel {
         let number = self.next_number(now_ns);
         let content_bytes = header.length() + packet.len();
         let mut frame = (exit.out).buffer(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
-        write_frame(
-            &mut frame,
-            &self.addresses(),
-            (tos, self.next_identification()),
-            content_bytes,
-            |frame| {
-                let start = frame.len();
-                header.write(frame);
-                if let Some(number) = number {
-                    numbering::write(&mut frame[start..], number);
-                }
-                frame.extend_from_slice(packet);
-            },
-        );
+        self.write_coded(&mut frame, tos, (header, number), packet);
         exit.sums.source_packets += 1;
         exit.sums.source_bytes += packet.len() as u64;
         let sent_bytes = (frame.len() - ETHERNET_BYTES) as u32;
@@ -312,23 +344,11 @@ impl Tunnel {
     fn keep(&mut self, now_ns: u64, made: Made, exit: &mut Exit<'_>) {
         let tos = if self.low_priority { LOWER_EFFORT } else { 0 };
         for repair in made.repairs {
-            let content_bytes = repair.header.length() + repair.symbol.len();
+            let Repair { header, symbol } = repair;
+            let content_bytes = header.length() + symbol.len();
             let mut frame = Vec::with_capacity(ETHERNET_BYTES + OUTER_BYTES + content_bytes);
-            let first_number = self.first_number(&repair.header);
-            write_frame(
-                &mut frame,
-                &self.addresses(),
-                (tos, self.next_identification()),
-                content_bytes,
-                |frame| {
-                    let start = frame.len();
-                    repair.header.write(frame);
-                    if let Some(number) = first_number {
-                        numbering::write(&mut frame[start..], number);
-                    }
-                    frame.extend_from_slice(&repair.symbol);
-                },
-            );
+            let numbered = (header, self.first_number(&header));
+            self.write_coded(&mut frame, tos, numbered, &symbol);
             let bytes = (frame.len() - ETHERNET_BYTES) as u32;
             exit.outlet.scheduler.push(
                 now_ns,
@@ -337,7 +357,7 @@ impl Tunnel {
                     tunnel: self.index,
                     port: self.port,
                     frame,
-                    header: repair.header,
+                    header,
                 },
             );
         }
@@ -347,12 +367,33 @@ impl Tunnel {
         exit.sums.encoded_generations += made.ended;
     }
 
+    /// Append the frame of a packet of the code: its header, with a number if it has one, and what follows it.
+    fn write_coded(
+        &mut self,
+        frame: &mut Vec<u8>,
+        tos: u8,
+        (header, number): (Header, Option<u16>),
+        rest: &[u8],
+    ) {
+        let mark = (tos, self.next_identification());
+        let bytes = header.length() + rest.len();
+        write_frame(frame, &self.addresses(), mark, bytes, |frame| {
+            let start = frame.len();
+            header.write(frame);
+            if let Some(number) = number {
+                numbering::write(&mut frame[start..], number);
+            }
+            frame.extend_from_slice(rest);
+        });
+    }
+
     fn addresses(&self) -> Addresses {
         Addresses {
             source_mac: self.source_mac,
             destination_mac: self.config.peer_mac.0,
             source: self.config.address,
             destination: self.config.peer_address,
+            session: self.session,
         }
     }
 

@@ -1,7 +1,7 @@
 // SPDX-License-Identifier: Apache-2.0
 //! The first segment of a connection as an IPv4 packet, and the packets that answer one: bytes in, bytes out.
 
-use atoll_headers::internet_checksum;
+use atoll_headers::{internet_checksum, read_u16};
 use std::net::{Ipv4Addr, SocketAddrV4};
 
 const TCP: u8 = 6;
@@ -32,11 +32,11 @@ impl FirstSegment {
         if packet[0] >> 4 != 4 || header_bytes < IP_HEADER_BYTES {
             return None;
         }
-        let total_bytes = usize::from(word(packet, 2)?);
+        let total_bytes = usize::from(read_u16(packet, 2)?);
         // Short frames are padded behind the packet.
         let mut packet = packet.get(..total_bytes)?.to_vec();
         let segment = packet.get(header_bytes..)?;
-        let is_fragment = word(&packet, 6)? & 0x3fff != 0;
+        let is_fragment = read_u16(&packet, 6)? & 0x3fff != 0;
         let offset_bytes = usize::from(segment.get(12)? >> 4) * 4;
         let is_syn = segment.get(13)? & 0x17 == SYN; // nor ACK, RST, FIN
         if packet[9] != TCP
@@ -47,8 +47,8 @@ impl FirstSegment {
             return None;
         }
         let (source, destination) = (address(&packet, 12)?, address(&packet, 16)?);
-        let client = SocketAddrV4::new(source, word(segment, 0)?);
-        let server = SocketAddrV4::new(destination, word(segment, 2)?);
+        let client = SocketAddrV4::new(source, read_u16(segment, 0)?);
+        let server = SocketAddrV4::new(destination, read_u16(segment, 2)?);
         let sequence = u32::from_be_bytes(segment.get(4..8)?.try_into().ok()?);
         let pseudo_sum = pseudo_header_sum(source, destination, segment.len());
         if checksum_missing {
@@ -108,10 +108,6 @@ pub(crate) enum UnreachableCode {
     Network = 0,
     Host = 1,
     Protocol = 2,
-}
-
-fn word(bytes: &[u8], at: usize) -> Option<u16> {
-    Some(u16::from_be_bytes(bytes.get(at..at + 2)?.try_into().ok()?))
 }
 
 fn address(bytes: &[u8], at: usize) -> Option<Ipv4Addr> {

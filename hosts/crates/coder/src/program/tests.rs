@@ -18,28 +18,31 @@ const SERVER: [u8; 4] = [10, 10, 0, 1];
 const CLIENT: [u8; 4] = [10, 20, 0, 1];
 const TCP: u8 = 6;
 
-#[path = "sharing.rs"]
 mod sharing;
 
 /// The coders of both ends, which carry all packets between the prefixes of the contract's first example.
 fn pair(change: impl Fn(&mut Value)) -> (Coder, Coder) {
-    let of = |at_world: bool| {
-        let config = config(|line| {
-            change(line);
-            if !at_world {
-                let tunnel = &mut line["tunnels"][0];
-                let address = tunnel["address"].take();
-                tunnel["address"] = tunnel["peer_address"].take();
-                tunnel["peer_address"] = address;
-                tunnel["peer_at"] = json!("world");
-                let pair = line["pairs"][0].as_object_mut().unwrap();
-                let (world, island) = (pair["world"]["mtu"].take(), pair["island"]["mtu"].take());
-                (pair["world"]["mtu"], pair["island"]["mtu"]) = (island, world);
-            }
-        });
-        Coder::new(&config.unwrap(), 3).unwrap()
-    };
-    (of(true), of(false))
+    (near(3, &change), far(3, &change))
+}
+
+/// The coder at the world's end, which began at this instant.
+fn near(began: u32, change: impl Fn(&mut Value)) -> Coder {
+    Coder::new(&config(change).unwrap(), began).unwrap()
+}
+
+fn far(began: u32, change: impl Fn(&mut Value)) -> Coder {
+    let config = config(|line| {
+        change(line);
+        let tunnel = &mut line["tunnels"][0];
+        let address = tunnel["address"].take();
+        tunnel["address"] = tunnel["peer_address"].take();
+        tunnel["peer_address"] = address;
+        tunnel["peer_at"] = json!("world");
+        let pair = line["pairs"][0].as_object_mut().unwrap();
+        let (world, island) = (pair["world"]["mtu"].take(), pair["island"]["mtu"].take());
+        (pair["world"]["mtu"], pair["island"]["mtu"]) = (island, world);
+    });
+    Coder::new(&config.unwrap(), began).unwrap()
 }
 
 fn small_generations(line: &mut Value) {
@@ -295,7 +298,7 @@ fn wake(coder: &mut Coder, now_ns: u64) -> Vec<(usize, Vec<u8>)> {
 }
 
 fn is_report(frame: &[u8]) -> bool {
-    frame.get(ETHERNET_BYTES + outer::OUTER_BYTES) == Some(&0xaf)
+    frame.get(ETHERNET_BYTES + outer::OUTER_BYTES) == Some(&0xbf)
 }
 
 #[test]
@@ -315,7 +318,7 @@ fn reports_go_back_where_packets_came_from() {
     let late = wake(&mut far, 110 * MS);
     assert_eq!((late.len(), far.next_wake()), (1, None));
     let outer = Ipv4::parse(&late[0].1[ETHERNET_BYTES..]).unwrap();
-    let report = Report::parse(outer::content(&outer).unwrap()).unwrap();
+    let report = Report::parse(outer::content(&outer).unwrap().1).unwrap();
     assert_eq!((report.losses.arrived, report.losses.lost), (3, 1));
     assert_eq!((report.losses.runs, report.recovered), ([1, 0, 0, 0, 0], 1));
     assert_eq!((report.first_generation, report.ranks), (3, vec![4]));
@@ -373,7 +376,7 @@ fn a_sliding_window_brings_lost_packets_back_between_packets() {
     assert_eq!(payloads(&frames(&delivered)), expected);
     let late = frames(&wake(&mut far, 110 * MS));
     let outer = Ipv4::parse(&late[0][ETHERNET_BYTES..]).unwrap();
-    let report = Report::parse(outer::content(&outer).unwrap()).unwrap();
+    let report = Report::parse(outer::content(&outer).unwrap().1).unwrap();
     assert_eq!((report.losses.lost, report.recovered), (1, 1));
     assert_eq!((report.first_generation, report.ranks), (3 + 12, vec![]));
     let sums = far.sums().decoded;
@@ -471,6 +474,7 @@ proptest! {
                 destination_mac: [2; 6],
                 source: Ipv4Addr::new(10, 20, 255, 254),
                 destination: Ipv4Addr::new(10, 10, 255, 254),
+                session: 50_000 + content.len() as u16 % 3,
             };
             let mut frame = Vec::new();
             match kind {
@@ -491,7 +495,7 @@ proptest! {
                 }
                 _ => {
                     if let [first, second, ..] = content.as_mut_slice() {
-                        (*first, *second) = (0xa0 + *first % 5, 0);
+                        (*first, *second) = (0xb0 + *first % 5, 0);
                     }
                     outer::write_frame(&mut frame, &addresses, (0, 0), content.len(), |out| out.extend(&content));
                 }
@@ -582,4 +586,120 @@ fn recovered_packets_leave_by_the_pair_of_legs_by_which_they_would_have() {
         let ports: Vec<usize> = delivered.iter().map(|(port, _)| *port).collect();
         assert_eq!(ports, [3, 3, 1, 1, 1, 1, 1, 1]);
     }
+}
+
+/// What a coder that began at this instant makes of twelve packets.
+fn coded(began: u32, change: impl Fn(&mut Value)) -> Vec<Vec<u8>> {
+    let packets: Vec<Vec<u8>> = numbered(12).iter().map(|packet| framed(packet)).collect();
+    frames(&arrive(&mut near(began, change), WORLD, 0, &packets))
+}
+
+/// The numbers of the packets that hosts get.
+fn to_hosts(sent: &[(usize, Vec<u8>)]) -> Vec<u8> {
+    let mut frames = frames(sent);
+    frames.retain(|frame| !is_report(frame));
+    payloads(&frames)
+}
+
+#[test]
+fn a_coder_that_begins_again_is_followed_from_its_first_packet() {
+    for change in [small_generations, sliding_window, held] {
+        for began in [2, 100_000, u32::MAX] {
+            let mut far = far(3, change);
+            arrive(&mut far, WORLD, MS, &coded(3, change));
+            let mut again = coded(began, change);
+            again.remove(1);
+            let mut delivered = to_hosts(&arrive(&mut far, WORLD, 2 * MS, &again));
+            assert!(delivered.is_sorted() || far.sums().held_packets == 0);
+            delivered.sort_unstable();
+            assert_eq!(delivered, (0..12).collect::<Vec<u8>>(), "{began}");
+            let sums = far.sums().decoded;
+            assert_eq!((sums.recovered_packets, sums.late_packets), (1, 0));
+        }
+    }
+}
+
+#[test]
+fn packets_on_hold_leave_when_the_other_coder_begins_again() {
+    let mut far = far(3, held);
+    let mut sent = coded(3, held)[..4].to_vec();
+    sent.remove(1);
+    assert_eq!(to_hosts(&arrive(&mut far, WORLD, MS, &sent)), [0]);
+    let again = &coded(100_000, held)[..1];
+    assert_eq!(to_hosts(&arrive(&mut far, WORLD, 2 * MS, again)), [2, 3, 0]);
+    assert_eq!(far.next_wake(), None, "none waits");
+}
+
+#[test]
+fn packets_of_the_session_before_that_still_come_change_nothing() {
+    let mut far = far(3, small_generations);
+    let mut before = coded(900_000, small_generations);
+    let repair = before.remove(4);
+    arrive(&mut far, WORLD, MS, &before);
+    let again = coded(3, small_generations);
+    let mixed = [&again[..1], &[repair], &again[2..5]].concat();
+    assert_eq!(
+        to_hosts(&arrive(&mut far, WORLD, 2 * MS, &mixed)),
+        [0, 2, 3, 1]
+    );
+    let sums = far.sums().decoded;
+    assert_eq!((sums.recovered_packets, sums.late_packets), (1, 1));
+}
+
+#[test]
+fn reports_of_a_coder_that_begins_again_are_heard_at_once() {
+    let mut near = near(3, with_feedback);
+    for (began, ms) in [(100_000, 10), (3, 20)] {
+        let mut far = far(began, with_feedback);
+        let sent = frames(&arrive(&mut near, WORLD, 0, &[framed(&numbered(1)[0])]));
+        let mut reports = frames(&arrive(&mut far, WORLD, MS, &sent));
+        reports.retain(|frame| is_report(frame));
+        arrive(&mut near, ISLAND, ms * MS, &reports);
+        let rtt_ns = near.present(Peak::take_interval).report_rtt_ns;
+        assert_eq!(
+            rtt_ns,
+            ms * MS,
+            "the number of packets is that of the first session"
+        );
+    }
+}
+
+/// The outer packet, of another version of its header.
+fn with_version(frame: &[u8], version: u8) -> Vec<u8> {
+    let at = ETHERNET_BYTES + outer::OUTER_BYTES;
+    let mut frame = frame.to_vec();
+    let before = frame[at];
+    frame[at] = version << 4 | before & 15;
+    let sum = at - 2;
+    let checksum = u16::from_be_bytes([frame[sum], frame[sum + 1]]);
+    let less = u16::from(before.wrapping_sub(frame[at])) << 8;
+    let (checksum, carry) = checksum.overflowing_add(less);
+    frame[sum..at].copy_from_slice(&(checksum + u16::from(carry)).to_be_bytes());
+    frame
+}
+
+#[test]
+fn a_coder_of_another_version_is_refused_and_named() {
+    let mut far = far(3, small_generations);
+    let now = Now {
+        monotonic_ns: MS,
+        real_time_ns: 9,
+        cpu_ns: 0,
+    };
+    let sent = coded(3, small_generations);
+    let other: Vec<Vec<u8>> = sent.iter().map(|frame| with_version(frame, 10)).collect();
+    assert_eq!(arrive(&mut far, WORLD, MS, &other), []);
+    let line = serde_json::to_value(far.counters(now)).unwrap();
+    assert_eq!(
+        (&line["other_version_packets"], &line["malformed_packets"]),
+        (&json!(15), &json!(0))
+    );
+    let text = line["error"].as_str().unwrap();
+    assert!(
+        text.contains("10.10.255.254") && text.contains("version 10"),
+        "{text}"
+    );
+    arrive(&mut far, WORLD, MS, &sent);
+    let line = serde_json::to_value(far.counters(now)).unwrap();
+    assert_eq!(line.get("error"), None, "the other coder was replaced");
 }

@@ -67,7 +67,7 @@ fn step(coder: &mut Coder, now_ns: u64, frame: Option<Vec<u8>>) -> Vec<(u64, Vec
 fn seen(frame: &[u8]) -> (usize, Option<u32>) {
     let outer = Ipv4::parse(&frame[ETHERNET_BYTES..]).unwrap();
     let tunnel = usize::from(outer.destination().octets()[2]) - 1;
-    let header = outer::content(&outer).map(|content| Header::parse(content).unwrap().0);
+    let header = outer::content(&outer).map(|(_, content)| Header::parse(content).unwrap().0);
     match header {
         Some(Header::Repair { generation, .. }) => (tunnel, Some(generation)),
         _ => (tunnel, None),
@@ -188,6 +188,7 @@ fn report(tunnel: usize, number: u32, newest: u16, arrived_ns: u64) -> Vec<u8> {
         destination_mac: [2; 6],
         source: Ipv4Addr::new(10, 20, number, 254),
         destination: Ipv4Addr::new(10, 10, 255, number),
+        session: 50_000,
     };
     let mut frame = Vec::new();
     outer::write_frame(&mut frame, &addresses, (0, 0), report.length(), |out| {
