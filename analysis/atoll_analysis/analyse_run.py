@@ -267,8 +267,7 @@ def _ended_connections(
     if transferred and all(ends):
         (world,), (island,) = ends
         carriers = {
-            facts.experiment.steered(each.version).carrier(world.address, island.address, Protocol.TCP).name
-            for each in facts.standing
+            each.experiment.carrier(world.address, island.address, Protocol.TCP).name for each in facts.standing
         }
         if len(carriers) == 1:
             completed[carriers.pop()] += 1

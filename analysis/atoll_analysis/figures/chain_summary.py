@@ -17,8 +17,8 @@ from atoll_core.experiment.experiment import Chain
 
 def chain_figures(tables: Tables, facts: RunData) -> dict[str, ChainFigures]:
     """Return the figures of every chain that was active, by name, the main one first."""
-    versions = [each.version for each in facts.standing]
-    last = {chain.name: chain for version in versions for chain in (version.chain, *version.branches)}
+    states = [each.experiment for each in facts.standing]
+    last = {chain.name: chain for state in states for chain in (state.chain, *state.branches)}
     arrived = _arrived(tables, facts)
     lost = _lost(tables, facts)
     flows = {

@@ -133,8 +133,8 @@ class _Pair:
 
 def _passes_both(facts: RunData, world: IPv4Address, island: IPv4Address) -> bool:
     """Return whether TCP between two hosts passed both captures in every version."""
-    versions = [facts.experiment.steered(each.version) for each in facts.standing]
-    return all(facts.passes_both(each.carrier(world, island, Protocol.TCP)) for each in versions)
+    carriers = (each.experiment.carrier(world, island, Protocol.TCP) for each in facts.standing)
+    return all(map(facts.passes_both, carriers))
 
 
 def _received(tables: Tables) -> dict[tuple[str, str], tuple[int, bool]]:

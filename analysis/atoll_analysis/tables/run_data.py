@@ -87,13 +87,13 @@ class RunData:
     @property
     def chains(self) -> tuple[Chain, ...]:
         """Every chain that was ever active, equal ones once, the main one of each version first."""
-        versions = [each.version for each in self.standing]
-        return tuple(dict.fromkeys(chain for version in versions for chain in (version.chain, *version.branches)))
+        states = [each.experiment for each in self.standing]
+        return tuple(dict.fromkeys(chain for state in states for chain in (state.chain, *state.branches)))
 
     @property
     def has_branches(self) -> bool:
         """Whether some of the traffic ever had a chain of its own."""
-        return any(each.version.branches for each in self.standing)
+        return any(each.experiment.branches for each in self.standing)
 
     def links_of(self, chain: Chain) -> tuple[Link, ...]:
         """The satellite links of a chain, from world to island."""
@@ -112,8 +112,7 @@ class RunData:
         if not all(ends):
             return ()
         world, island = (hosts[0].address for hosts in ends)
-        versions = [self.experiment.steered(each.version) for each in self.standing]
-        carriers = [version.carrier(world, island, Protocol.ICMP) for version in versions]
+        carriers = [each.experiment.carrier(world, island, Protocol.ICMP) for each in self.standing]
         return tuple(dict.fromkeys(self.links_of(chain) for chain in carriers))
 
     @property

@@ -154,7 +154,7 @@ def _split_transfer(facts: RunData) -> Iterator[str]:
     (world,), (island,) = ends
     splitting = {box.name for box in facts.network.boxes if box.ends_connections}
     for each in facts.standing:
-        chain = facts.experiment.steered(each.version).carrier(world.address, island.address, Protocol.TCP)
+        chain = each.experiment.carrier(world.address, island.address, Protocol.TCP)
         if boxes := [hop for hop in chain.hops if hop in splitting]:
             yield (
                 f"iperf3's sender counts bytes that {boxes[0]} accepted, not bytes that the client received, so its "
@@ -174,7 +174,7 @@ def _latency(facts: RunData, pings: Pings) -> Iterator[str]:
             "series"
         )
     special = {host.name for host in facts.network.with_role(HostRole.WORLD_SPECIAL)}
-    held = {tuple(pair for pair in each.version.latency if pair[0] in special) for each in facts.standing}
+    held = {tuple(pair for pair in each.experiment.latency if pair[0] in special) for each in facts.standing}
     if len(held) > 1:
         yield (
             "the special server's latency changed: sojourn times are relative to the RTT at the start of the ping "

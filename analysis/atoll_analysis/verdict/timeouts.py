@@ -111,8 +111,9 @@ def _seen(facts: RunData, volume: Volume, worlds: tuple[Host, ...], islands: tup
 def _blocked(facts: RunData, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> tuple[Interval, ...]:
     """When a link on a way of TCP between these hosts was blocked by its trace, in any version."""
     experiment, window = facts.experiment, facts.window
-    versions = [experiment.steered(version) for version in experiment.versions]
-    chains = dict.fromkeys(chain for each in versions for chain in carriers(each, worlds, islands, (Protocol.TCP,)))
+    chains = dict.fromkeys(
+        chain for each in experiment.states for chain in carriers(each, worlds, islands, (Protocol.TCP,))
+    )
     links = dict.fromkeys(link for chain in chains for link in links_of(experiment, chain))
     return blocked_s(links, _traces_begin_s(facts), window.seconds if window else 0.0)
 
