@@ -2,16 +2,20 @@
 """The figures of a run by name, as comparisons, studies and scripts show them."""
 
 import math
-from collections.abc import Callable
+import re
+from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
 from atoll_analysis.figures.losses import CAUSES
 from atoll_analysis.figures.traffic_figures import TRAFFIC_FIGURES
 from atoll_analysis.summary import Summary
-from atoll_core.errors import RunError
+from atoll_core.description.validation_messages import suggest
+from atoll_core.errors import RunError, shown
+from atoll_core.plural import first_of
 
 RATE = "Mbit/s"
+_MOST_SUGGESTED = 8
 
 
 def measured(path: Path, summary: Summary) -> dict[str, float | None]:
@@ -136,3 +140,16 @@ FIGURES: dict[str, tuple[str, int, _Read]] = {
     "lateness at most": ("ms", 3, lambda s: s["lateness_max_ms"]),
 }
 """By name: unit, digits after the point, and how it is read from the summary."""
+
+
+def suggest_figure(given: str, known: Iterable[str]) -> str:
+    """Return the figures that have all words of ``given``, otherwise the most similar one, and where all are listed."""
+    names = list(known)
+    words = re.findall(r"[a-z0-9]+", given.lower())
+    meant = [name for name in names if words and all(word in name.lower() for word in words)]
+    near = (
+        f"did you mean {first_of([shown(each) for each in meant], _MOST_SUGGESTED)}?"
+        if meant
+        else suggest(given, names, "figures", _MOST_SUGGESTED)
+    )
+    return f"{near}; `atoll results` lists all {len(names)}"
