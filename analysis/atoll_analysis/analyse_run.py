@@ -29,7 +29,6 @@ from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.file_record import DERIVED, update_record
 from atoll_analysis.summary import (
     EndedConnections,
-    LimitFigures,
     LinkFigures,
     LowPriorityFigures,
     SojournFigures,
@@ -56,12 +55,12 @@ from atoll_analysis.verdict.timeouts import (
     silence_figures,
     transfer_tries,
 )
-from atoll_analysis.verdict.verdict import judge
+from atoll_analysis.verdict.verdict import judge, limit_figures
 from atoll_core.codec import from_json
-from atoll_core.experiment.experiment import Link, LowPriority, Protocol, VerdictBounds
+from atoll_core.experiment.experiment import Link, LowPriority, Protocol
 from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.experiment.setting_texts import settings_tree
-from atoll_core.lab.network import HostRole, Network
+from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend, Phase, terrestrial_allowance_ns
 from atoll_core.plan.tc_settings import TIMER_SLACK, VIRTUAL_SLACK, bucket_bytes
 
@@ -154,7 +153,7 @@ def _origin(data: RunData, tables: Tables) -> dict[str, Any]:
         "planned_s": experiment.duration.s,
         "overhead_s": data.manifest.get("overhead_s"),
         "drained": bool(data.of_type("drained")),
-        "limits": _limits(experiment.limits),
+        "limits": limit_figures(experiment.limits),
         "clocks": clock_figures(data),
     }
 
@@ -289,16 +288,6 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
     }
 
 
-def _limits(limits: VerdictBounds) -> LimitFigures:
-    return LimitFigures(
-        lateness_p99_ms=limits.lateness_p99.ms,
-        stall_ms=limits.stall.ms,
-        stalled_share=limits.stalled_share,
-        lateness_of_rtt=limits.lateness_of_rtt,
-        failed_flows=limits.failed_flows,
-    )
-
-
 def _box_figures(data: RunData) -> dict[str, dict[str, int]]:
     """The counters that the kinds of boxes declare for their programs."""
     declared = {box.name: [each.name for each in box.kind.counters] for box in data.network.boxes if box.kind.counters}
@@ -314,14 +303,9 @@ def _ended_connections(
 ) -> dict[str, EndedConnections]:
     """The connections at boxes that end them, as the boxes and as clients count them."""
     completed = completed_by_chain(tables)
-    ends = [data.network.with_role(role)[:1] for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL)]
-    if transferred and all(ends):
-        (world,), (island,) = ends
-        carriers = {
-            each.experiment.carrier(world.address, island.address, Protocol.TCP).name for each in data.topology.standing
-        }
-        if len(carriers) == 1:
-            completed[carriers.pop()] += 1
+    carriers = {chain.name for chain in data.topology.special_chains(Protocol.TCP)}
+    if transferred and len(carriers) == 1:
+        completed[carriers.pop()] += 1
     return {
         box.name: EndedConnections(
             kind=box.kind.name,

@@ -6,7 +6,7 @@ from dataclasses import dataclass
 
 from atoll_analysis.tables.change_timeline import SteeringPeriod
 from atoll_core.experiment.experiment import Chain, Experiment, Link, Protocol
-from atoll_core.lab.network import HostRole, Network
+from atoll_core.lab.network import Network
 from atoll_core.plan.plan import CapturePoint
 
 
@@ -43,12 +43,14 @@ class Topology:
     @property
     def ping_links(self) -> tuple[tuple[Link, ...], ...]:
         """The links that the ping series passed: a tuple for each of its paths, the first one first."""
-        ends = [self.network.with_role(role) for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL)]
-        if not all(ends):
+        return tuple(dict.fromkeys(map(self.links_of, self.special_chains(Protocol.ICMP))))
+
+    def special_chains(self, protocol: Protocol) -> tuple[Chain, ...]:
+        """The chains that carried a protocol between the special hosts, in order of time; none without both hosts."""
+        if self.network.specials is None:
             return ()
-        world, island = (hosts[0].address for hosts in ends)
-        carriers = [each.experiment.carrier(world, island, Protocol.ICMP) for each in self.standing]
-        return tuple(dict.fromkeys(self.links_of(chain) for chain in carriers))
+        world, island = (host.address for host in self.network.specials)
+        return tuple(each.experiment.carrier(world, island, protocol) for each in self.standing)
 
     @property
     def tap_captures(self) -> dict[str, str]:

@@ -147,14 +147,11 @@ def _boxes(data: RunData) -> Iterator[str]:
 
 def _split_transfer(data: RunData) -> Iterator[str]:
     """Return a note if iperf3 sent through a box that ends connections: its sender sees only that box."""
-    ends = [data.network.with_role(role)[:1] for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL)]
     transfer = data.experiment.transfer
-    if transfer is None or transfer.tool != "iperf3" or not all(ends):
+    if transfer is None or transfer.tool != "iperf3":
         return
-    (world,), (island,) = ends
     splitting = {box.name for box in data.network.boxes if box.ends_connections}
-    for each in data.topology.standing:
-        chain = each.experiment.carrier(world.address, island.address, Protocol.TCP)
+    for chain in data.topology.special_chains(Protocol.TCP):
         if boxes := [hop for hop in chain.hops if hop in splitting]:
             yield (
                 f"iperf3's sender counts bytes that {boxes[0]} accepted, not bytes that the client received, so its "

@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from atoll_controller.planner.calibration_jobs import PING_PACKET
 from atoll_controller.planner.path_checks import MOST_PING_SHARE
-from atoll_controller.planner.traffic_jobs import specials
 from atoll_controller.planner.virtual_cost import rough, wall_time
 from atoll_core.description.validation_messages import entry_name
 from atoll_core.description.yaml_document import Place
@@ -300,7 +299,7 @@ def _offered(network: Network, experiment: Experiment) -> Iterator[tuple[float, 
         for client in clients:
             chain = experiment.carrier(servers[0].address, client.address, Protocol.TCP)
             yield asked[2] / len(clients), chain
-    ends = specials(network)
+    ends = network.specials
     if experiment.udp and ends:
         yield experiment.udp.rate.bit_s, experiment.carrier(ends[0].address, ends[1].address, Protocol.UDP)
 

@@ -21,7 +21,6 @@ from atoll_controller.planner.traffic_jobs import (
     host_job,
     load_jobs,
     ping_job,
-    specials,
     udp_jobs,
 )
 from atoll_core.experiment.experiment import USUAL_LIMITS, CaptureSettings, Experiment, Link, Transfer
@@ -264,7 +263,7 @@ def _whistles(network: Network) -> tuple[JobSpec, ...]:
 
 
 def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    ends = specials(network)
+    ends = network.specials
     if experiment.transfer is None or ends is None:
         return ()
     if experiment.transfer.tool == "iperf3":
@@ -298,7 +297,7 @@ def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: 
 
 
 def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    ends = specials(network)
+    ends = network.specials
     if ends is None:
         return ()
     world, island = ends
