@@ -44,16 +44,40 @@ def test_a_study_has_its_runs_and_a_committed_one_takes_two_hours_at_most(tmp_pa
         assert predicted.wall.s < 2 * 3600
 
 
-def test_the_eight_base_scenarios_have_their_links() -> None:
+def test_the_base_scenarios_are_the_laboratorys() -> None:
     study = load_study(ROOT / "examples/studies/base-scenarios.yaml")
-    links = {each.label: each.experiment.link("sat").to_island for each in study.configurations}
-    assert {name: (way.rate.bit_s // 10**6, way.delay.ms, way.queue.bytes // 1000) for name, way in links.items()} == {
-        "geo-8": (8, 250, 100),
-        "geo-16": (16, 250, 120),
-        "geo-32": (32, 250, 250),
-        "geo-64": (64, 250, 600),
-        "meo-32": (32, 62.5, 200),
-        "meo-64": (64, 62.5, 400),
-        "meo-160": (160, 62.5, 1000),
-        "meo-320": (320, 62.5, 2000),
+    scenarios = {}
+    for each in study.configurations:
+        experiment, way = each.experiment, each.experiment.link("sat").to_island
+        assert len(experiment.latency) == 24, "22 servers, the special server and the whistle host"
+        scenarios[each.label] = (
+            way.rate.bit_s // 10**6,
+            way.delay.ms,
+            way.queue.bytes // 1000,
+            experiment.traffic.channels,
+            experiment.transfer.size.bytes // 10**6,
+            experiment.duration.s,
+        )
+    assert scenarios == {
+        "geo-8": (8, 250, 100, 25, 20, 600),
+        "geo-16": (16, 250, 120, 55, 40, 600),
+        "geo-32": (32, 250, 250, 125, 40, 300),
+        "geo-64": (64, 250, 600, 250, 80, 150),
+        "meo-32": (32, 62.5, 200, 50, 80, 300),
+        "meo-64": (64, 62.5, 400, 100, 80, 150),
+        "meo-160": (160, 62.5, 1000, 180, 80, 90),
+        "meo-320": (320, 62.5, 2000, 300, 80, 90),
     }
+
+
+def test_the_grid_is_the_laboratorys() -> None:
+    study = load_study(ROOT / "examples/studies/laboratory-grid.yaml")
+    grid = set()
+    for each in study.configurations:
+        link = each.experiment.link("sat")
+        assert (link.to_island.rate.bit_s, link.to_world.rate.bit_s) == (16e6, 4e6)
+        assert (link.to_island.delay.ms, link.to_world.delay.ms) == (250, 250)
+        assert (len(each.experiment.latency), each.experiment.duration.s) == (24, 600)
+        grid.add((link.to_island.queue.bytes // 1000, each.experiment.traffic.channels))
+    assert (len(grid), min(grid), max(grid)) == (99, (30, 10), (800, 600))
+    assert len(study.seeds) == 10
