@@ -87,14 +87,12 @@ class Topology:
         """
         if self._end_taps is None or self.not_conserving:
             return ()
-        first, last = self._end_taps
         inside: dict[Link, None] = {}
         outside: set[Link] = set()
         for chain in self.chains:
-            links, hops = self.links_of(chain), chain.hops
-            if (first in hops) != (last in hops) or (first in hops and hops.index(first) > hops.index(last)):
+            if {*self._end_taps} & {*chain.hops} and not self.passes_both(chain):
                 return ()
-            between = hops[hops.index(first) : hops.index(last)] if first in hops else ()
+            links, between = self.links_of(chain), self._between_end_taps(chain)
             inside |= dict.fromkeys(link for link in links if link.box in between)
             outside |= {link for link in links if link.box not in between}
         return () if outside & inside.keys() else tuple(inside)
@@ -144,12 +142,10 @@ class Topology:
         """
         if self._end_taps is None:
             return frozenset()
-        first, last = self._end_taps
-        passed = [chain.hops for chain in self.chains if first in chain.hops and last in chain.hops]
-        hops = {hop for each in passed for hop in each[each.index(first) : each.index(last)]}
+        hops = {hop for chain in self.chains for hop in self._between_end_taps(chain)}
         boxes = [box for box in self.network.boxes if box.name in hops]
         ports = {str(legs.island.attached) for box in boxes for legs in box.pairs}
-        captures = {self.network.tap(tap).host for tap in (first, last)}
+        captures = {self.network.tap(tap).host for tap in self._end_taps}
         return frozenset({*captures, *(box.name for box in boxes), *ports})
 
     @property
