@@ -12,6 +12,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, cast
 
+from atoll_analysis.figures.run_figures import suggest_figure
 from atoll_core.description.loader import DescriptionFile
 from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_study import LAST_SEED, RawStudy, level_name
@@ -23,7 +24,6 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import VIRTUAL
 from atoll_core.units import Duration
-from atoll_studies.figure_names import suggest_figure
 from atoll_studies.statistics.flow_sample import ControlVariate
 from atoll_studies.statistics.stopping import Stop
 from atoll_studies.statistics.warm_up import whole_windows, windows_of

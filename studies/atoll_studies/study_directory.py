@@ -54,6 +54,15 @@ class Provenance:
     inventory: str | None = None  # the beginning of the SHA-256 of its file, on real machines
     host_program: str | None = None  # the beginning of the SHA-256 of atoll-host; None: made by an older version
 
+    @classmethod
+    def of_run(cls, manifest: Mapping[str, Any]) -> "Provenance":
+        """As the manifest of a run has it."""
+        virtual: Mapping[str, Any] = manifest.get("virtual", {})
+        kernel = virtual.get("kernel", manifest.get("kernel", ""))
+        return cls(
+            manifest.get("revision"), manifest.get("place", ""), kernel, virtual.get("mode"), virtual.get("build")
+        )
+
     def __str__(self) -> str:
         kernel = f"Linux {self.kernel}" + (f" ({self.mode}, {self.build})" if self.build else "")
         machines = f", inventory {self.inventory}" if self.inventory else ""

@@ -15,12 +15,12 @@ from atoll_analysis.tables.tables import WINDOW_NS, Tables, island_bound, total
 from atoll_core.experiment.experiment import Chain
 
 
-def chain_figures(tables: Tables, facts: RunData) -> dict[str, ChainFigures]:
+def chain_figures(tables: Tables, data: RunData) -> dict[str, ChainFigures]:
     """Return the figures of every chain that was active, by name, the main one first."""
-    versions = [each.version for each in facts.standing]
-    last = {chain.name: chain for version in versions for chain in (version.chain, *version.branches)}
-    arrived = _arrived(tables, facts)
-    lost = _lost(tables, facts)
+    states = [each.experiment for each in data.topology.standing]
+    last = {chain.name: chain for state in states for chain in (state.chain, *state.branches)}
+    arrived = _arrived(tables, data)
+    lost = _lost(tables, data)
     flows = {
         row["chain"]: row
         for row in tables.scan("channel_flows")
@@ -31,7 +31,7 @@ def chain_figures(tables: Tables, facts: RunData) -> dict[str, ChainFigures]:
         .iter_rows(named=True)
     }
     return {
-        name: _figures(facts, tables, chain, arrived.get(name), flows.get(name), lost.get(name))
+        name: _figures(data, tables, chain, arrived.get(name), flows.get(name), lost.get(name))
         for name, chain in last.items()
     }
 
@@ -44,15 +44,15 @@ def completed_by_chain(tables: Tables) -> Counter[str]:
 
 
 def _figures(
-    facts: RunData,
+    data: RunData,
     tables: Tables,
     chain: Chain,
     arrived: dict[str, int] | None,
     flows: dict[str, float] | None,
     lost: dict[str, int] | None,
 ) -> ChainFigures:
-    capture = facts.arrival(chain, tables.decoded)
-    seconds = facts.window.seconds if facts.window and capture is not None else None
+    capture = data.topology.arrival(chain, tables.decoded)
+    seconds = data.window.seconds if data.window and capture is not None else None
     return ChainFigures(
         carries=str(chain.carries),
         hops=list(chain.hops),
@@ -66,26 +66,26 @@ def _figures(
     )
 
 
-def _arrived(tables: Tables, facts: RunData) -> dict[str, dict[str, int]]:
+def _arrived(tables: Tables, data: RunData) -> dict[str, dict[str, int]]:
     """Return the bytes that reached the island through each chain within the measurement."""
-    if tables.arrival is None or facts.window is None:
+    if tables.arrival is None or data.window is None:
         return {}
-    within = pl.col("window").is_between(0, round(facts.window.seconds * 1e9 / WINDOW_NS), closed="left")
+    within = pl.col("window").is_between(0, round(data.window.seconds * 1e9 / WINDOW_NS), closed="left")
     rows = tables.scan("chains").filter(within).group_by("chain").agg(pl.col("ip_bytes", "goodput_bytes").sum())
     return {row["chain"]: row for row in rows.collect().iter_rows(named=True)}
 
 
-def _lost(tables: Tables, facts: RunData) -> dict[str, dict[str, int]]:
+def _lost(tables: Tables, data: RunData) -> dict[str, dict[str, int]]:
     """Return each chain's loss between the captures world and island, for chains that pass both and conserve packets.
 
     Where chains changed it is not known: a packet may meet the captures under different versions.
     """
-    if len(facts.standing) > 1 or not facts.links or not {"world", "island"} <= tables.decoded.keys():
+    if len(data.topology.standing) > 1 or not data.topology.links or not {"world", "island"} <= tables.decoded.keys():
         return {}
-    conserving = {chain.name for chain in facts.chains if facts.conserves(chain)}
+    conserving = {chain.name for chain in data.topology.chains if data.topology.conserves(chain)}
     counts = [pl.len().cast(pl.Int64).alias("packets"), total("ip_bytes").alias("bytes")]
     before, after = (
-        island_bound(tables, facts, capture).group_by("chain").agg(counts).collect(engine="streaming")
+        island_bound(tables, data, capture).group_by("chain").agg(counts).collect(engine="streaming")
         for capture in ("world", "island")
     )
     came = {row["chain"]: row for row in before.iter_rows(named=True)}
@@ -101,15 +101,15 @@ def _lost(tables: Tables, facts: RunData) -> dict[str, dict[str, int]]:
     }
 
 
-def change_figures(change: ScheduledChange, facts: RunData) -> ChangeFigures:
+def change_figures(change: ScheduledChange, data: RunData) -> ChangeFigures:
     """Return the figures of a scheduled change, in the measurement's time."""
-    origin_ns = facts.window.start_ns if facts.window else change.planned_ns or 0
+    origin_ns = data.window.start_ns if data.window else change.planned_ns or 0
     began, ended = change.began_ns, change.ended_ns
     took_ns = ended - began if began is not None and ended is not None else None
     return ChangeFigures(
         number=change.number,
         what=list(change.what),
-        planned_s=facts.experiment.versions[change.number].at.s,
+        planned_s=data.experiment.versions[change.number].at.s,
         began_s=None if began is None else (began - origin_ns) / 1e9,
         lateness_ms=None if began is None or change.planned_ns is None else (began - change.planned_ns) / 1e6,
         turned_ms=None if began is None or change.shifted_ns is None else (change.shifted_ns - began) / 1e6,
@@ -120,18 +120,18 @@ def change_figures(change: ScheduledChange, facts: RunData) -> ChangeFigures:
     )
 
 
-def flows_failed_in_changes(tables: Tables, facts: RunData) -> int:
+def flows_failed_in_changes(tables: Tables, data: RunData) -> int:
     """Flows that failed in a change that moved traffic to or from stateful boxes.
 
     Counted from the change's begin until one longest base RTT after its end, which is when the last client receives a
     reset. A change resets at most one connection of a channel.
     """
-    rtts_ms = base_rtts_ms(facts.network, facts.experiment)
+    rtts_ms = base_rtts_ms(data.network, data.experiment)
     rtt_ns = round(rtts_ms[1] * 1e6) if rtts_ms else 0
-    stateful = {box.name for box in facts.network.boxes if box.stateful}
+    stateful = {box.name for box in data.network.boxes if box.stateful}
     failed = tables.scan("channel_flows").filter(pl.col("outcome").str.starts_with("failed"))
     found = 0
-    for change, (before, after) in zip(facts.changes, pairwise(facts.experiment.versions), strict=True):
+    for change, (before, after) in zip(data.changes, pairwise(data.experiment.versions), strict=True):
         chains = {before.chain, *before.branches} ^ {after.chain, *after.branches}
         if (
             change.shifted_ns is None
@@ -140,5 +140,5 @@ def flows_failed_in_changes(tables: Tables, facts: RunData) -> int:
         ):
             continue
         within = failed.filter(pl.col("end_ns").is_between(change.began_ns, min(change.over_ns + rtt_ns, NEVER_NS)))
-        found += min(facts.experiment.most_channels, within.select(pl.len()).collect().item())
+        found += min(data.experiment.most_channels, within.select(pl.len()).collect().item())
     return found

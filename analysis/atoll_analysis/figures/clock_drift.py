@@ -29,9 +29,9 @@ class ClockFigures(TypedDict):
     drifts: dict[str, Drift]  # drift of each machine that has a clock of its own
 
 
-def clock_figures(facts: RunData) -> ClockFigures | None:
+def clock_figures(data: RunData) -> ClockFigures | None:
     """Return the figures; None when the run has not recorded them."""
-    event = next(iter(facts.of_type("clocks")), None)
+    event = next(iter(data.of_type("clocks")), None)
     if event is None:
         return None
     drifts = {

@@ -20,14 +20,14 @@ from atoll_core.plural import counted
 _DISCARD = 9  # the port of probes
 
 
-def stretches(facts: RunData, tables: Tables) -> list[Section]:
+def stretches(data: RunData, tables: Tables) -> list[Section]:
     """Return every section between two captures whose loss can be compared, from world to island."""
-    dropped = {link.box: dropped_bytes(facts, link) for link in facts.links}
-    declared = {box.name for box in facts.network.boxes if box.conserves_packets}
-    probes = of_changes(facts) if facts.changes else None
+    dropped = {link.box: dropped_bytes(data, link) for link in data.topology.links}
+    declared = {box.name for box in data.network.boxes if box.conserves_packets}
+    probes = of_changes(data) if data.changes else None
     found: list[Section] = []
     seen: dict[str, Totals | None] = {}
-    for first, last, boxes in capture_pairs(facts, tables.decoded):
+    for first, last, boxes in capture_pairs(data, tables.decoded):
         for name in (first, last):
             if name not in seen:
                 seen[name] = totals(tables, name, leaving_out=probes)
@@ -45,30 +45,30 @@ def stretches(facts: RunData, tables: Tables) -> list[Section]:
                 declared=[box for box in boxes if box in declared],
                 captured_bytes=before.ip_bytes - after.ip_bytes,
                 counted_bytes=sum(known),
-                probed_bytes_max=most_bytes(facts) if known else 0,
+                probed_bytes_max=most_bytes(data) if known else 0,
             )
         )
     return found
 
 
-def dropped_bytes(facts: RunData, link: Link) -> int | None:
+def dropped_bytes(data: RunData, link: Link) -> int | None:
     """IP bytes to the island that a link counted as dropped; None: not counted."""
-    measured = facts.direction(link, "to_island")
+    measured = data.direction(link, "to_island")
     if measured is None:
         return None
     header = ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
     return measured.dropped_bytes - header * measured.dropped_packets
 
 
-def payload(facts: RunData, tables: Tables) -> Payload | None:
+def payload(data: RunData, tables: Tables) -> Payload | None:
     """Return TCP payload at the captures world and island and at the clients; None where packets prove it already.
 
     Hosts are left out whose chain, in any version, passes only one of the two captures.
     """
-    boxes = facts.not_conserving
+    boxes = data.topology.not_conserving
     if not boxes or not {"world", "island"} <= tables.decoded.keys():
         return None
-    hosts = {host.name: host.address for host in facts.network.hosts}
+    hosts = {host.name: host.address for host in data.network.hosts}
     flows = tables.scan("flows").filter((pl.col("protocol") == "tcp") & (pl.col("sport") != _DISCARD))
     pair = ["server", "sport", "client"]
     connections = flows.select("capture", *pair, "goodput_bytes", "ended")
@@ -77,7 +77,7 @@ def payload(facts: RunData, tables: Tables) -> Payload | None:
     came = after.group_by(pair).agg(island=pl.col("goodput_bytes").sum(), open=(~pl.col("ended")).sum())
     found = Payload(
         boxes=list(boxes),
-        lossy=[box.name for box in facts.network.boxes if box.name in boxes and not box.conserves_payload],
+        lossy=[box.name for box in data.network.boxes if box.name in boxes and not box.conserves_payload],
         world_bytes=0,
         island_bytes=0,
         open_connections=0,
@@ -88,7 +88,7 @@ def payload(facts: RunData, tables: Tables) -> Payload | None:
     received = _received(tables)
     rows = sent.join(came, on=pair, how="full", coalesce=True).sort(pair).collect(engine="streaming")
     for server, port, client, world, largest, island, still_open in rows.iter_rows():
-        if not (server in hosts and client in hosts and _passes_both(facts, hosts[server], hosts[client])):
+        if not (server in hosts and client in hosts and _passes_both(data, hosts[server], hosts[client])):
             continue
         one = _Pair(f"{server}:{port} to {client}", world or 0, island or 0, still_open or 0, largest or [])
         found["world_bytes"] += one.world
@@ -96,7 +96,7 @@ def payload(facts: RunData, tables: Tables) -> Payload | None:
         found["open_connections"] += one.still_open
         found["held_bytes_max"] += one.held_max
         found["wrong"] += () if found["lossy"] else one.wrong()
-        if port == facts.experiment.traffic.port and (client_said := received.get((server, client))) is not None:
+        if port == data.experiment.traffic.port and (client_said := received.get((server, client))) is not None:
             found["received_bytes"] = (found["received_bytes"] or 0) + client_said[0]
             found["wrong"] += one.wrong_at_client(*client_said)
     return found
@@ -131,10 +131,10 @@ class _Pair:
             yield f"{self.name}: {counted(self.island, 'byte')} reached the island, the client received {received}"
 
 
-def _passes_both(facts: RunData, world: IPv4Address, island: IPv4Address) -> bool:
+def _passes_both(data: RunData, world: IPv4Address, island: IPv4Address) -> bool:
     """Return whether TCP between two hosts passed both captures in every version."""
-    versions = [facts.experiment.steered(each.version) for each in facts.standing]
-    return all(facts.passes_both(each.carrier(world, island, Protocol.TCP)) for each in versions)
+    carriers = (each.experiment.carrier(world, island, Protocol.TCP) for each in data.topology.standing)
+    return all(map(data.topology.passes_both, carriers))
 
 
 def _received(tables: Tables) -> dict[tuple[str, str], tuple[int, bool]]:

@@ -129,10 +129,10 @@ def initial_window(flows: pl.LazyFrame, segment_bytes: int) -> InitialWindow:
     )
 
 
-def segment_bytes(facts: RunData) -> int:
+def segment_bytes(data: RunData) -> int:
     """Return the payload of a full-size segment between the first world server and the first island client."""
-    servers, clients = facts.network.world_hosts, facts.network.island_hosts
-    mtu = PathMtus(facts.network, facts.experiment).between(servers[0], clients[0], Protocol.TCP)
+    servers, clients = data.network.world_hosts, data.network.island_hosts
+    mtu = PathMtus(data.network, data.experiment).between(servers[0], clients[0], Protocol.TCP)
     return mtu - _HEADERS_BYTES
 
 

@@ -31,35 +31,35 @@ class LossBursts(TypedDict):
     burst_share: float | None
 
 
-def loss_bursts(tables: Tables, facts: RunData) -> dict[str, LossBursts]:
+def loss_bursts(tables: Tables, data: RunData) -> dict[str, LossBursts]:
     """Return the bursts of every link whose captures show them."""
-    probes = of_changes(facts) if facts.changes else None
+    probes = of_changes(data) if data.changes else None
     found: dict[str, LossBursts] = {}
-    for link, pair in around_links(facts, tables.decoded):
-        sent = sent_in_measurement(tables.packets(pair.first), facts, probes)
+    for link, pair in around_links(data, tables.decoded):
+        sent = sent_in_measurement(tables.packets(pair.first), data, probes)
         count = sent.select(pl.len()).collect(engine="streaming").item()
         numbers = tables.scan("losses").filter(pl.col("link") == link.box).select("number").collect()["number"]
         found[link.box] = bursts(numbers, count, pair)
     return found
 
 
-def residual_bursts(tables: Tables, facts: RunData) -> dict[str, LossBursts]:
+def residual_bursts(tables: Tables, data: RunData) -> dict[str, LossBursts]:
     """Return the bursts of packets that stayed lost behind the coders of each chain, by its name.
 
     Packets are compared at the taps outside the coders, so those that were recovered are none of them, and those that
     were lost uncoded are. Only of chains that no other box changes packets of, and that did not change.
     """
-    if len(facts.standing) > 1 or facts.window is None or not {"world", "island"} <= tables.decoded.keys():
+    if len(data.topology.standing) > 1 or data.window is None or not {"world", "island"} <= tables.decoded.keys():
         return {}
     found: dict[str, LossBursts] = {}
     pair = CapturePair("world", "island", ())
-    for chain in facts.chains:
-        if facts.is_coded(chain):
+    for chain in data.topology.chains:
+        if data.topology.is_coded(chain):
             carried = pl.col("chain") == chain.name
-            came, arrived = (island_bound(tables, facts, capture).filter(carried) for capture in pair[:2])
-            sent = sent_in_measurement(came, facts, None)
-            longest_ns = sum(longest_transit_ns(link.to_island) for link in facts.links_of(chain))
-            longest_ns += residence_ns(facts.network, facts.experiment, chain)
+            came, arrived = (island_bound(tables, data, capture).filter(carried) for capture in pair[:2])
+            sent = sent_in_measurement(came, data, None)
+            longest_ns = sum(longest_transit_ns(link.to_island) for link in data.topology.links_of(chain))
+            longest_ns += residence_ns(data.network, data.experiment, chain)
             lost = [each["number"] for each in lost_packets(sent, arrived, longest_ns)]
             numbers = pl.concat(lost).sort() if lost else pl.Series(values=[], dtype=pl.Int64)
             found[chain.name] = bursts(numbers, sent.select(pl.len()).collect(engine="streaming").item(), pair)

@@ -207,11 +207,11 @@ def concurrent_max(tables: Tables) -> int | None:
     return None if found is None else int(found)
 
 
-def connections(tables: Tables, facts: RunData) -> int | None:
+def connections(tables: Tables, data: RunData) -> int | None:
     """Return the number of TCP connections of channels in the arrival capture, however they ended."""
     if tables.arrival is None:
         return None
-    port = facts.experiment.traffic.port
+    port = data.experiment.traffic.port
     ours = (pl.col("capture") == tables.arrival) & (pl.col("protocol") == "tcp") & (pl.col("sport") == port)
     return int(tables.scan("flows").filter(ours).select(pl.len()).collect().item())
 
@@ -239,13 +239,13 @@ def host_volumes(tables: Tables, hosts: tuple[Host, ...]) -> dict[str, Volume]:
     }
 
 
-def transfer_in_capture(tables: Tables, facts: RunData) -> tuple[int, float] | None:
+def transfer_in_capture(tables: Tables, data: RunData) -> tuple[int, float] | None:
     """The large transfer as the arrival capture saw it: bytes that arrived, seconds from its first to its last packet.
 
     Use this figure behind a connection-splitting PEP, and for iperf3, whose first connection to the port is for control
     alone: without a second one no byte arrived. None: no such capture.
     """
-    transfer = facts.experiment.transfer
+    transfer = data.experiment.transfer
     if transfer is None or tables.arrival is None:
         return None
     control = 1 if transfer.tool == "iperf3" else 0
@@ -266,14 +266,14 @@ def transfer_in_capture(tables: Tables, facts: RunData) -> tuple[int, float] | N
     return int(row["goodput_bytes"]), (row["last_ns"] - row["first_ns"]) / 1e9
 
 
-def whistles(tables: Tables, facts: RunData) -> Mapping[str, dict[str, bool]]:
+def whistles(tables: Tables, data: RunData) -> Mapping[str, dict[str, bool]]:
     """Whether each tap's capture holds the start and the end whistle.
 
     A whistle is an echo request of the whistle host; the one before the middle of the measurement is the start's.
     """
-    senders = [int(host.address) for host in facts.network.with_role(HostRole.WORLD_WHISTLE)]
+    senders = [int(host.address) for host in data.network.with_role(HostRole.WORLD_WHISTLE)]
     heard: dict[str, dict[str, bool]] = {}
-    if not (senders and facts.network.with_role(HostRole.ISLAND_SPECIAL)):
+    if not (senders and data.network.with_role(HostRole.ISLAND_SPECIAL)):
         return heard  # nobody to whistle, or to hear it
     for capture in ("world", "island"):
         if capture in tables.decoded:
@@ -290,7 +290,7 @@ def whistles(tables: Tables, facts: RunData) -> Mapping[str, dict[str, bool]]:
                 .to_series()
                 .to_list()
             )
-            middle = (facts.window.start_ns + facts.window.end_ns) // 2 if facts.window else None
+            middle = (data.window.start_ns + data.window.end_ns) // 2 if data.window else None
             heard[capture] = {
                 "start": any(middle is None or t < middle for t in times),
                 "end": any(middle is not None and t >= middle for t in times),
@@ -298,10 +298,10 @@ def whistles(tables: Tables, facts: RunData) -> Mapping[str, dict[str, bool]]:
     return heard
 
 
-def capture_quality(tables: Tables, facts: RunData, logs: Path) -> dict[str, Capture]:
+def capture_quality(tables: Tables, data: RunData, logs: Path) -> dict[str, Capture]:
     """Return the completeness of each planned capture, by the counts of the capture tool and the decoder."""
     quality: dict[str, Capture] = {}
-    for point in facts.plan.captures:
+    for point in data.plan.captures:
         said = capture_counts(logs, point.name)
         decoded = tables.decoded.get(point.name)
         quality[point.name] = Capture(

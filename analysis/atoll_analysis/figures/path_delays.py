@@ -18,11 +18,11 @@ def base_rtts_ms(network: Network, experiment: Experiment) -> tuple[float, float
         delay.name: (delay.rtt.ns, 2 * delay.jitter.ns) for box in network.delay_boxes for delay in box.classes
     }
     found: list[tuple[float, float]] = []
-    for version in experiment.versions:
-        steered, latency = experiment.steered(version), dict(version.latency)
+    for state in experiment.states:
+        latency = dict(state.latency)
         for world in network.world_hosts:
             rtt_ns, shake_ns = terrestrial.get(latency.get(world.name, ""), (0, 0))
-            for chain in carriers(steered, (world,), network.island_hosts, Protocol):
+            for chain in carriers(state, (world,), network.island_hosts, Protocol):
                 ways = [way for link in links_of(experiment, chain) for way in (link.to_island, link.to_world)]
                 least_ms = (rtt_ns + sum(way.delays[0].ns for way in ways)) / 1e6
                 held_ns = 2 * residence_ns(network, experiment, chain)
@@ -36,13 +36,13 @@ def _longest_ms(way: LinkDirection) -> float:
 
 
 def carriers(
-    steered: Experiment, worlds: Sequence[Host], islands: Sequence[Host], protocols: Iterable[Protocol]
+    state: Experiment, worlds: Sequence[Host], islands: Sequence[Host], protocols: Iterable[Protocol]
 ) -> tuple[Chain, ...]:
-    """Return the chains of one version that carry packets of these protocols between some of these hosts."""
-    if not steered.branches:
-        return (steered.chain,)
+    """Return the chains of one instant that carry packets of these protocols between some of these hosts."""
+    if not state.branches:
+        return (state.chain,)
     every = product(worlds, islands, protocols)
-    return tuple(dict.fromkeys(steered.carrier(world.address, island.address, each) for world, island, each in every))
+    return tuple(dict.fromkeys(state.carrier(world.address, island.address, each) for world, island, each in every))
 
 
 def links_of(experiment: Experiment, chain: Chain) -> tuple[Link, ...]:

@@ -26,13 +26,13 @@ class StartFigures(TypedDict):
     silent: list[str]  # clients that did not report when they began
 
 
-def start_figures(facts: RunData, logs: Path) -> StartFigures | None:
+def start_figures(data: RunData, logs: Path) -> StartFigures | None:
     """Return the figures; None when no client reported its start."""
-    event = next(iter(facts.of_type("start")), None)
+    event = next(iter(data.of_type("start")), None)
     if event is None:
         return None
     clocks: dict[str, dict[str, int]] = event.get("clocks", {})
-    began = dict(_began(facts, logs))
+    began = dict(_began(data, logs))
     late_ms = {
         host: (t_ns - event["at_ns"] - clocks.get(host, {}).get("offset_ns", 0)) / 1e6
         for host, t_ns in began.items()
@@ -70,9 +70,9 @@ def silent_starts(start: StartFigures | None) -> list[str]:
     return [f"{', '.join(silent)} did not report when the load began there"] if silent else []
 
 
-def _began(facts: RunData, logs: Path) -> Iterator[tuple[str, int | None]]:
+def _began(data: RunData, logs: Path) -> Iterator[tuple[str, int | None]]:
     """Return the start time, by its own clock, of every client with channels."""
-    for job in facts.plan.jobs:
+    for job in data.plan.jobs:
         if is_load(job):
             lines: Iterator[dict[str, Any]] = iter(read_json_lines(logs / f"{job.name}.out"))
             yield job.host, next((int(line["t_ns"]) for line in lines if line.get("type") == "started"), None)

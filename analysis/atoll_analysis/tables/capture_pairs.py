@@ -17,40 +17,40 @@ class CapturePair(NamedTuple):
     boxes: tuple[str, ...]
 
 
-def capture_pairs(facts: RunData, captures: Collection[str]) -> Iterator[CapturePair]:
+def capture_pairs(data: RunData, captures: Collection[str]) -> Iterator[CapturePair]:
     """Return pairs of ``captures`` with the boxes between them, all of which conserve packets.
 
     If one chain carries everything, all neighbouring captures. Otherwise each sees the packets of several chains, and
     only both ports of a link see the same.
     """
-    chains = {chain.hops for chain in facts.chains}
+    chains = {chain.hops for chain in data.topology.chains}
     if len(chains) > 1:
-        for link in facts.links:
+        for link in data.topology.links:
             if {f"into-{link.box}", f"link-{link.box}"} <= set(captures):
                 yield CapturePair(f"into-{link.box}", f"link-{link.box}", (link.box,))
         return
-    conserving = {box.name for box in facts.network.boxes if box.conserves}
-    for (first, _), (last, boxes) in pairwise(_observers(facts, facts.chains[0], captures)):
+    conserving = {box.name for box in data.network.boxes if box.conserves}
+    for (first, _), (last, boxes) in pairwise(_observers(data, data.topology.chains[0], captures)):
         if conserving.issuperset(boxes):
             yield CapturePair(first, last, boxes)
 
 
-def around_links(facts: RunData, captures: Collection[str]) -> Iterator[tuple[Link, CapturePair]]:
+def around_links(data: RunData, captures: Collection[str]) -> Iterator[tuple[Link, CapturePair]]:
     """Return the links that are the only one between two such captures, each with its pair."""
-    links = {link.box: link for link in facts.links}
-    for pair in capture_pairs(facts, captures):
+    links = {link.box: link for link in data.topology.links}
+    for pair in capture_pairs(data, captures):
         passed = [links[box] for box in pair.boxes if box in links]
         if len(passed) == 1:
             yield passed[0], pair
 
 
-def _observers(facts: RunData, chain: Chain, captures: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
+def _observers(data: RunData, chain: Chain, captures: Collection[str]) -> Iterator[tuple[str, tuple[str, ...]]]:
     """The captures on a chain, from world to island, each with the boxes since the one before."""
-    boxes = {box.name for box in facts.network.boxes}
-    links = {link.box for link in facts.links}
+    boxes = {box.name for box in data.network.boxes}
+    links = {link.box for link in data.topology.links}
     stations: list[str] = []
     for hop in chain.hops:
-        stations += [f"into-{hop}", hop, f"link-{hop}"] if hop in links else [facts.tap_captures.get(hop, hop)]
+        stations += [f"into-{hop}", hop, f"link-{hop}"] if hop in links else [data.topology.tap_captures.get(hop, hop)]
     passed: list[str] = []
     for station in stations:
         if station in boxes:

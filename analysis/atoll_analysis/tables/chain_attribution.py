@@ -29,8 +29,9 @@ def by_chain(
     """
 
     def in_version(each: SteeringPeriod) -> pl.Expr:
-        found: pl.Expr = pl.lit(label(each.version.chain))
-        for branch in sorted(each.version.branches, key=lambda chain: chain.carries.precedence):
+        *branches, rest = each.experiment.chains
+        found: pl.Expr = pl.lit(label(rest))
+        for branch in reversed(branches):
             found = pl.when(_takes(branch, world, island, proto)).then(pl.lit(label(branch))).otherwise(found)
         return found
 

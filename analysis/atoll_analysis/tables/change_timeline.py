@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from itertools import pairwise
 from typing import Any
 
-from atoll_core.experiment.experiment import Experiment, SteeringVersion
+from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.link_over_time import LinkOverTime, link_over_time
 from atoll_core.experiment.setting_texts import version_differences
 
@@ -35,10 +35,10 @@ class ScheduledChange:
 
 @dataclass(frozen=True, slots=True)
 class SteeringPeriod:
-    """A version and the instant since which it was active."""
+    """The experiment from an instant on."""
 
     since_ns: int
-    version: SteeringVersion
+    experiment: Experiment
 
 
 def changes(experiment: Experiment, events: Sequence[RecordedEvent]) -> tuple[ScheduledChange, ...]:
@@ -50,14 +50,15 @@ def changes(experiment: Experiment, events: Sequence[RecordedEvent]) -> tuple[Sc
 
 
 def standing(experiment: Experiment, found: Sequence[ScheduledChange]) -> tuple[SteeringPeriod, ...]:
-    """Return the versions that were active, in order of time, the first one from the beginning on.
+    """Return the experiment in each version that was active, in order of time, the first one from the beginning on.
 
     A change of load and links alone begins no period.
     """
-    periods = [SteeringPeriod(0, experiment.versions[0])]
-    for change, version in zip(found, experiment.versions[1:], strict=True):
-        if change.shifted_ns is not None and version.steering != periods[-1].version.steering:
-            periods.append(SteeringPeriod(change.shifted_ns, version))
+    first, *later = experiment.states
+    periods = [SteeringPeriod(0, first)]
+    for change, state in zip(found, later, strict=True):
+        if change.shifted_ns is not None and state.steering != periods[-1].experiment.steering:
+            periods.append(SteeringPeriod(change.shifted_ns, state))
     return tuple(periods)
 
 
@@ -69,15 +70,15 @@ def to_island_over_time(
     ``origin_ns``: the start of the load.
     """
     place = [link.box for link in experiment.links].index(box)
+    first, *later = experiment.states
     made = [
-        (change.began_ns, version)
-        for change, version in zip(changes(experiment, events), experiment.versions[1:], strict=True)
+        (change.began_ns, state)
+        for change, state in zip(changes(experiment, events), later, strict=True)
         if change.began_ns is not None and change.ended_ns is not None
     ]
-    versions = [(origin_ns, experiment.versions[0]), *made]
     trace_ns = next((int(event["t_ns"]) for event in events if event.get("type") == "trace_start"), origin_ns)
     return link_over_time(
-        [(since_ns, (version.links or experiment.links)[place].to_island) for since_ns, version in versions], trace_ns
+        [(since_ns, state.links[place].to_island) for since_ns, state in ((origin_ns, first), *made)], trace_ns
     )
 
 

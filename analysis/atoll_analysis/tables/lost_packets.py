@@ -63,11 +63,11 @@ def longest_transit_ns(direction: LinkDirection) -> int:
     return direction.delays[1].ns + jitter_ns + waiting_ns + _ELSEWHERE_NS
 
 
-def sent_in_measurement(packets: pl.LazyFrame, facts: RunData, probes: pl.Expr | None) -> pl.LazyFrame:
+def sent_in_measurement(packets: pl.LazyFrame, data: RunData, probes: pl.Expr | None) -> pl.LazyFrame:
     """The island-bound packets of a capture within the measurement, without ``probes``."""
     found = packets.filter(pl.col("to_island") == 1)
-    if facts.window is not None:
-        found = found.filter(pl.col("t_ns").is_between(facts.window.start_ns, facts.window.end_ns, closed="left"))
+    if data.window is not None:
+        found = found.filter(pl.col("t_ns").is_between(data.window.start_ns, data.window.end_ns, closed="left"))
     return found if probes is None else found.filter(~probes)
 
 

@@ -24,19 +24,19 @@ def is_probe() -> pl.Expr:
     return echo | (pl.col("proto").is_in([TCP, UDP]) & ports) | (pl.col("proto") == _OTHER)
 
 
-def of_changes(facts: RunData) -> pl.Expr:
+def of_changes(data: RunData) -> pl.Expr:
     """Whether a row is a probe, or a host's answer to one, in the time of a scheduled change."""
-    spans = [(change.began_ns, change.over_ns) for change in facts.changes if change.began_ns is not None]
+    spans = [(change.began_ns, change.over_ns) for change in data.changes if change.began_ns is not None]
     meanwhile = [pl.col("t_ns").is_between(began, over) for began, over in spans]
     return is_probe() & pl.any_horizontal(meanwhile) if meanwhile else pl.lit(value=False)
 
 
-def most_bytes(facts: RunData) -> int:
+def most_bytes(data: RunData) -> int:
     """The most IP bytes that probes of scheduled changes can have brought to the links in one direction."""
-    stages = [event for event in facts.of_type("swap") if event.get("state") == "stage"]
+    stages = [event for event in data.of_type("swap") if event.get("state") == "stage"]
     sent = sum(int(stage.get("probes", 0)) * _attempts(stage.get("duration_ns")) for stage in stages)
-    failed = [event for event in facts.of_type("swap") if event.get("state") == "undone"]
-    planned = sum(len(facts.network.hosts) ** 2 for _ in failed)  # a stage that failed does not say how many
+    failed = [event for event in data.of_type("swap") if event.get("state") == "undone"]
+    planned = sum(len(data.network.hosts) ** 2 for _ in failed)  # a stage that failed does not say how many
     return _LONGEST_BYTES * (sent + _ATTEMPTS * planned)
 
 

@@ -60,14 +60,14 @@ def capacity_bytes(begin_ns: pl.Series, end_ns: pl.Series, over_time: LinkOverTi
     return pl.Series(found, dtype=pl.Float64)
 
 
-def standing_window_s(facts: RunData) -> float:
+def standing_window_s(data: RunData) -> float:
     """Return the span over which the floor of a queue is taken."""
-    return max(LEAST_WINDOW_S, (facts.base_rtt_ns or 0) / 1e9)
+    return max(LEAST_WINDOW_S, (data.base_rtt_ns or 0) / 1e9)
 
 
-def full_size_bytes(facts: RunData, link: Link) -> int:
+def full_size_bytes(data: RunData, link: Link) -> int:
     """Return the bytes of the longest packet that passes a link, as the link counts them."""
-    mtu = PathMtus(facts.network, facts.experiment).longest_at(facts.network.box(link.box))
+    mtu = PathMtus(data.network, data.experiment).longest_at(data.network.box(link.box))
     return mtu + (ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0)
 
 

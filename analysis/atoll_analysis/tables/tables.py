@@ -56,30 +56,30 @@ class Tables:
         return self.scan(f"packets-{capture}")
 
 
-def build_tables(run: RunDir, facts: RunData, binary: Path) -> Tables:
+def build_tables(run: RunDir, data: RunData, binary: Path) -> Tables:
     """Build every table of a run. Captures that are missing are left out; what is there of a cut one is used.
 
     Raises RunError: a capture that is none, a full disk (tables of before stay as they were).
     """
     with plain_errors(run.tables):
         run.tables.mkdir(exist_ok=True)
-    decoded = _decode_all(run, facts, binary)
-    origin = facts.window.start_ns if facts.window else _first_packet_ns(run, decoded)
-    tables = Tables(run.tables, origin, decoded, _arrival(run, facts, decoded))
+    decoded = _decode_all(run, data, binary)
+    origin = data.window.start_ns if data.window else _first_packet_ns(run, decoded)
+    tables = Tables(run.tables, origin, decoded, _arrival(run, data, decoded))
     with _scratch(run) as scratch:
         _write(tables, "pings", ping_table(run.logs, scratch))
         _write(tables, "boxes", box_table(run.path / COUNTERS_FILE, scratch))
-        if facts.experiment.udp is not None:
+        if data.experiment.udp is not None:
             _write(tables, "udp", udp_table(run.logs, scratch))
         _write(tables, "throughput", _throughput(tables, scratch))
-        _write(tables, "flows", _flows(tables, facts, scratch))
-        _write(tables, "concurrent", _concurrent(tables, facts, _channel_flows(run, facts), scratch))
-        _write(tables, "losses", _losses(tables, facts, scratch))
-        if tables.arrival is not None and facts.has_branches:
-            _write(tables, "chains", _chains(tables, facts, scratch))
-    _write(tables, "queue", _queue(tables, facts))
-    _write(tables, "channel_flows", _channel_flows(run, facts))
-    _write(tables, "volume", _volume(tables, facts))
+        _write(tables, "flows", _flows(tables, data, scratch))
+        _write(tables, "concurrent", _concurrent(tables, data, _channel_flows(run, data), scratch))
+        _write(tables, "losses", _losses(tables, data, scratch))
+        if tables.arrival is not None and data.topology.has_branches:
+            _write(tables, "chains", _chains(tables, data, scratch))
+    _write(tables, "queue", _queue(tables, data))
+    _write(tables, "channel_flows", _channel_flows(run, data))
+    _write(tables, "volume", _volume(tables, data))
     return tables
 
 
@@ -90,16 +90,16 @@ def _scratch(run: RunDir) -> Generator[Path]:
         yield Path(folder)
 
 
-def _decode_all(run: RunDir, facts: RunData, binary: Path) -> dict[str, Decoded]:
-    captures = {point.name: run.capture(point.name) for point in facts.plan.captures}
+def _decode_all(run: RunDir, data: RunData, binary: Path) -> dict[str, Decoded]:
+    captures = {point.name: run.capture(point.name) for point in data.plan.captures}
     found = {name: path for name, path in captures.items() if path is not None and path.stat().st_size > 0}
-    control = facts.network.control
+    control = data.network.control
     without = control and control.network
     with _scratch(run) as scratch:
 
         def to_table(name: str) -> Decoded:
             records = scratch / f"{name}.bin"
-            decoded = decode(found[name], records, facts.network.island, binary, without=without)
+            decoded = decode(found[name], records, data.network.island, binary, without=without)
             _replace(scan_records(records), run.tables / f"packets-{name}.parquet")
             return decoded
 
@@ -107,12 +107,12 @@ def _decode_all(run: RunDir, facts: RunData, binary: Path) -> dict[str, Decoded]
             return dict(zip(found, pool.map(to_table, found), strict=True))
 
 
-def _arrival(run: RunDir, facts: RunData, decoded: Mapping[str, Decoded]) -> str | None:
+def _arrival(run: RunDir, data: RunData, decoded: Mapping[str, Decoded]) -> str | None:
     """The capture of all chains; where they have several, these make a table of their own."""
-    captures = dict.fromkeys(facts.arrival(chain, decoded) for chain in facts.chains)
+    captures = dict.fromkeys(data.topology.arrival(chain, decoded) for chain in data.topology.chains)
     if len(captures) == 1:
         return next(iter(captures))
-    seen_at = _carrier(facts, lambda chain: facts.arrival(chain, decoded) or "")
+    seen_at = _carrier(data, lambda chain: data.topology.arrival(chain, decoded) or "")
     frames = [
         _with_ends(pl.scan_parquet(run.tables / f"packets-{name}.parquet", glob=False))
         .filter(seen_at == name)
@@ -133,15 +133,15 @@ def _with_ends(packets: pl.LazyFrame) -> pl.LazyFrame:
     )
 
 
-def _carrier(facts: RunData, label: Callable[[Chain], str]) -> pl.Expr:
+def _carrier(data: RunData, label: Callable[[Chain], str]) -> pl.Expr:
     """``label`` of the chain that carried a packet of :func:`_with_ends`."""
-    return by_chain(facts.standing, label, "world_end", "island_end", pl.col("proto"), "t_ns")
+    return by_chain(data.topology.standing, label, "world_end", "island_end", pl.col("proto"), "t_ns")
 
 
-def island_bound(tables: Tables, facts: RunData, capture: str) -> pl.LazyFrame:
+def island_bound(tables: Tables, data: RunData, capture: str) -> pl.LazyFrame:
     """The island-bound packets of a capture, with the name of the chain that carried each in ``chain``."""
     packets = _with_ends(tables.packets(capture)).filter(pl.col("to_island") == 1)
-    return packets.with_columns(chain=_carrier(facts, lambda chain: chain.name))
+    return packets.with_columns(chain=_carrier(data, lambda chain: chain.name))
 
 
 def in_window(tables: Tables, box: str, window: Window) -> pl.LazyFrame:
@@ -205,14 +205,14 @@ def _throughput(tables: Tables, scratch: Path) -> pl.LazyFrame:
     return found.table()
 
 
-def _flows(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
+def _flows(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
     found = Parts(scratch, "flows", TABLES["flows"].empty())
-    named = pl.col("server", "client").replace_strict(_host_names(facts), default=None, return_dtype=pl.String)
+    named = pl.col("server", "client").replace_strict(_host_names(data), default=None, return_dtype=pl.String)
     transport = (pl.col("proto") == TCP) | ((pl.col("proto") == UDP) & ~is_probe())
     for name in _captures(tables):
         waiting: pl.DataFrame | None = None  # flows that some of a later slice may precede
         for each in slices(tables.packets(name).filter(transport), pl.col("flow"), _FLOWS):
-            rows = _by_flow(each.packets, one_way=name in facts.one_way_captures)
+            rows = _by_flow(each.packets, one_way=name in data.topology.one_way_captures)
             rows = (rows if waiting is None else pl.concat([waiting, rows])).sort("first_ns", "flow")
             done = pl.lit(value=True) if each.later_ns is None else pl.col("first_ns") < each.later_ns
             waiting = rows.filter(~done)
@@ -276,12 +276,12 @@ def _asked(tables: Tables, flows: pl.LazyFrame) -> pl.LazyFrame:
     return flows.select(pl.lit(0, pl.UInt32).alias("flow"), first=in_window("start_ns"), last=unanswered)
 
 
-def _concurrent(tables: Tables, facts: RunData, flows: pl.LazyFrame, scratch: Path) -> pl.LazyFrame:
+def _concurrent(tables: Tables, data: RunData, flows: pl.LazyFrame, scratch: Path) -> pl.LazyFrame:
     """``flows``: the table `channel_flows`, which has the begin of connections whose capture has only answers."""
     found = Parts(scratch, "concurrent", TABLES["concurrent"].empty())
     if tables.arrival is None:
         return found.table()
-    window, port = _window(tables), facts.experiment.traffic.port
+    window, port = _window(tables), data.experiment.traffic.port
     channel = (pl.col("proto") == TCP) & ((pl.col("sport") == port) | (pl.col("dport") == port))
     packets = tables.packets(tables.arrival).filter(channel)
     # Once all payload and the FIN have come, the channel begins its next flow. What follows on the old connection only
@@ -291,7 +291,7 @@ def _concurrent(tables: Tables, facts: RunData, flows: pl.LazyFrame, scratch: Pa
         only(window, bound & (pl.col("new_payload_bytes") > 0)).max(),
         only(window, bound & (pl.col("tcp_flags") & _FIN != 0)).min(),
     )
-    asked = _asked(tables, flows) if tables.arrival in facts.one_way_captures else None
+    asked = _asked(tables, flows) if tables.arrival in data.topology.one_way_captures else None
     spans = Parts(scratch, "spans", pl.LazyFrame(schema={"flow": pl.UInt32, "first": pl.Int64, "last": pl.Int64}))
     for each in slices(packets, pl.col("flow"), _FLOWS):
         begun = pl.lit(None, pl.Int64) if asked is not None else window.min()
@@ -331,10 +331,10 @@ def _open_in(tables: Tables, windows: range, spans: pl.LazyFrame, packets: pl.La
     )
 
 
-def _chains(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
-    packets = island_bound(tables, facts, tables.arrival or "")
+def _chains(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
+    packets = island_bound(tables, data, tables.arrival or "")
     found = Parts(scratch, "chains", TABLES["chains"].empty())
-    for chain in sorted({chain.name for chain in facts.chains}):
+    for chain in sorted({chain.name for chain in data.topology.chains}):
         for each in slices(packets.filter(pl.col("chain") == chain), _window(tables), _WINDOWS):
             sums = each.packets.group_by(window=_window(tables)).agg(
                 packets=pl.len().cast(pl.Int64),
@@ -345,11 +345,11 @@ def _chains(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
     return found.table()
 
 
-def _losses(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
+def _losses(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
     found = Parts(scratch, "losses", TABLES["losses"].empty())
-    probes = of_changes(facts) if facts.changes else None
-    for link, (first, last, _) in around_links(facts, tables.decoded):
-        sent = sent_in_measurement(tables.packets(first), facts, probes)
+    probes = of_changes(data) if data.changes else None
+    for link, (first, last, _) in around_links(data, tables.decoded):
+        sent = sent_in_measurement(tables.packets(first), data, probes)
         arrived = tables.packets(last).filter(pl.col("to_island") == 1)
         for lost in lost_packets(sent, arrived, longest_transit_ns(link.to_island)):
             rows = lost.lazy().with_columns(pl.col("ip_bytes").cast(pl.Int64), link=pl.lit(link.box))
@@ -357,23 +357,23 @@ def _losses(tables: Tables, facts: RunData, scratch: Path) -> pl.LazyFrame:
     return found.table()
 
 
-def _queue(tables: Tables, facts: RunData) -> pl.LazyFrame:
+def _queue(tables: Tables, data: RunData) -> pl.LazyFrame:
     found = [TABLES["queue"].empty()]
-    if facts.window is None:
+    if data.window is None:
         return found[0]
-    for link in facts.links:
-        counters = in_window(tables, link.box, facts.window)
-        rows = queue_intervals(counters, facts.over_time(link), full_size_bytes(facts, link), standing_window_s(facts))
+    for link in data.topology.links:
+        counters = in_window(tables, link.box, data.window)
+        rows = queue_intervals(counters, data.over_time(link), full_size_bytes(data, link), standing_window_s(data))
         found.append(rows.lazy().select(pl.lit(link.box).alias("link"), pl.all()))
     return pl.concat(found)
 
 
-def _channel_flows(run: RunDir, facts: RunData) -> pl.LazyFrame:
-    hosts, port = facts.network.hosts, facts.experiment.traffic.port
+def _channel_flows(run: RunDir, data: RunData) -> pl.LazyFrame:
+    hosts, port = data.network.hosts, data.experiment.traffic.port
     servers = {f"{host.address}:{port}": host.name for host in hosts}
     addresses = {host.name: int(host.address) for host in hosts}
     chain = by_chain(
-        facts.standing, lambda chain: chain.name, "world_end", "island_end", pl.lit(TCP, pl.UInt8), "start_ns"
+        data.topology.standing, lambda chain: chain.name, "world_end", "island_end", pl.lit(TCP, pl.UInt8), "start_ns"
     )
     return (
         channel_flow_table(run.logs)
@@ -387,10 +387,10 @@ def _channel_flows(run: RunDir, facts: RunData) -> pl.LazyFrame:
     )
 
 
-def _volume(tables: Tables, facts: RunData) -> pl.LazyFrame:
+def _volume(tables: Tables, data: RunData) -> pl.LazyFrame:
     if tables.arrival is None:
         return TABLES["volume"].empty()
-    names = _host_names(facts)
+    names = _host_names(data)
     packets = tables.packets(tables.arrival).filter(pl.col("to_island") == 1)
     payload = (pl.col("proto") == TCP) & (pl.col("new_payload_bytes") > 0)
     sides = pl.concat([packets.with_columns(address="src"), packets.with_columns(address="dst")])
@@ -405,8 +405,8 @@ def _volume(tables: Tables, facts: RunData) -> pl.LazyFrame:
     )
     hosts = pl.LazyFrame(
         {
-            "host": [host.name for host in facts.network.hosts],
-            "role": [host.role.value for host in facts.network.hosts],
+            "host": [host.name for host in data.network.hosts],
+            "role": [host.role.value for host in data.network.hosts],
             "address": list(names),
         },
         schema={"host": pl.String, "role": pl.String, "address": pl.UInt32},
@@ -418,13 +418,13 @@ def _volume(tables: Tables, facts: RunData) -> pl.LazyFrame:
     )
 
 
-def _host_names(facts: RunData) -> dict[int, str]:
-    return {int(host.address): host.name for host in facts.network.hosts}
+def _host_names(data: RunData) -> dict[int, str]:
+    return {int(host.address): host.name for host in data.network.hosts}
 
 
-def traffic_hosts(facts: RunData) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
+def traffic_hosts(data: RunData) -> tuple[tuple[Host, ...], tuple[Host, ...]]:
     """The world servers and the island clients that carry the load."""
-    return facts.network.with_role(HostRole.WORLD_SERVER), facts.network.with_role(HostRole.ISLAND_CLIENT)
+    return data.network.with_role(HostRole.WORLD_SERVER), data.network.with_role(HostRole.ISLAND_CLIENT)
 
 
 # Writing

@@ -15,18 +15,18 @@ from atoll_core.plan.tc_settings import early
 from atoll_core.plural import counted
 
 
-def notes(facts: RunData, tables: Tables, pings: Pings, found: Sequence[Section]) -> list[str]:
+def notes(data: RunData, tables: Tables, pings: Pings, found: Sequence[Section]) -> list[str]:
     """The notes, one line each; ``found``: the parts of the chains whose loss captures show."""
-    if facts.window is None:
+    if data.window is None:
         return []  # the reasons say that nothing was measured, and where it ended
     return [
-        *_arrivals(facts, tables),
-        *_one_way(facts, tables),
-        *_links(facts, tables, found),
-        *_boxes(facts),
-        *_split_transfer(facts),
-        *_latency(facts, pings),
-        *_idle(facts),
+        *_arrivals(data, tables),
+        *_one_way(data, tables),
+        *_links(data, tables, found),
+        *_boxes(data),
+        *_split_transfer(data),
+        *_latency(data, pings),
+        *_idle(data),
     ]
 
 
@@ -50,17 +50,17 @@ def accounts(summary: Summary) -> Iterator[str]:
             )
 
 
-def _arrivals(facts: RunData, tables: Tables) -> Iterator[str]:
-    if not facts.links:
+def _arrivals(data: RunData, tables: Tables) -> Iterator[str]:
+    if not data.topology.links:
         yield (
             "no chain has a satellite link: link rate, queue and loss were not measured"
-            if len(facts.chains) > 1
+            if len(data.topology.chains) > 1
             else "the chain has no satellite link: link rate, queue and loss were not measured"
         )
     if tables.arrival is None:
         yield "no tap captures island traffic: throughput, goodput, flows and shares were not measured"
     elif tables.arrival == ARRIVED:
-        found = {chain: facts.arrival(chain, tables.decoded) for chain in facts.chains}
+        found = {chain: data.topology.arrival(chain, tables.decoded) for chain in data.topology.chains}
         seen = ", ".join(dict.fromkeys(name for name in found.values() if name is not None))
         yield f"each chain has its own last tap: island traffic is merged from captures {seen}"
         unseen = dict.fromkeys(chain.name for chain, name in found.items() if name is None)
@@ -73,9 +73,9 @@ def _arrivals(facts: RunData, tables: Tables) -> Iterator[str]:
         yield f"no island tap: throughput and goodput were computed from capture {tables.arrival}, behind the link"
 
 
-def _one_way(facts: RunData, tables: Tables) -> Iterator[str]:
+def _one_way(data: RunData, tables: Tables) -> Iterator[str]:
     """Return a note if the capture at the island has no packets to the world."""
-    captures = sorted(facts.one_way_captures & tables.decoded.keys())
+    captures = sorted(data.topology.one_way_captures & tables.decoded.keys())
     if not captures:
         return
     named = ("capture " if len(captures) == 1 else "captures ") + ", ".join(captures)
@@ -88,36 +88,36 @@ def _one_way(facts: RunData, tables: Tables) -> Iterator[str]:
     yield f"{named}: only packets to the island, so throughput to the world is not in its tables{counts}"
 
 
-def _links(facts: RunData, tables: Tables, found: Sequence[Section]) -> Iterator[str]:
-    tapped = facts.tapped_links if {"world", "island"} <= tables.decoded.keys() else ()
+def _links(data: RunData, tables: Tables, found: Sequence[Section]) -> Iterator[str]:
+    tapped = data.topology.tapped_links if {"world", "island"} <= tables.decoded.keys() else ()
     compared = {*(link.box for link in tapped), *compared_links(found)}
-    untapped = [link.box for link in facts.links if link.box not in compared]
+    untapped = [link.box for link in data.topology.links if link.box not in compared]
     if untapped:
         counters = "the link's own counter" if len(untapped) == 1 else "the links' own counters"
         yield f"the loss of {', '.join(untapped)} is from {counters}; no captures on both sides confirm it"
-    if facts.links and not facts.measurements:
+    if data.topology.links and not data.measurements:
         yield (
             "the boxes did not report the end of the measurement: lateness, loss at the link and queue maximum are "
             "unknown"
         )
-    if any(way.trace for link in facts.links for way in (link.to_island, link.to_world)):
+    if any(way.trace for link in data.topology.links for way in (link.to_island, link.to_world)):
         yield (
             "a link followed a trace or was changed: sojourn time is RTT minus the RTT at the start; utilisation and "
             "standing queue are relative to the rate of each instant"
         )
-    if facts.manifest.get("backend") == Backend.TC:
-        for link, way, serialisation in early(facts.network, facts.links):
+    if data.manifest.get("backend") == Backend.TC:
+        for link, way, serialisation in early(data.network, data.topology.links):
             yield (
                 f"{link.box} was emulated by tc: {way.replace('_', ' the ')}, the first packet after an idle time gets "
                 f"no serialisation delay (up to {serialisation.ms:.1f} ms), so its RTT is too short by that"
             )
-    if facts.in_virtual_time:
+    if data.in_virtual_time:
         yield "virtual time: the clock stops while a machine computes, so no departure can be late"
 
 
-def _boxes(facts: RunData) -> Iterator[str]:
+def _boxes(data: RunData) -> Iterator[str]:
     """Return notes on frames with inexact arrival times, and for frames that no receiver accepts."""
-    for box in facts.measurements:
+    for box in data.measurements:
         if box.unread_packets:
             yield (
                 f"{box.box} lost {counted(box.unread_packets, 'packet')} at its own socket; "
@@ -145,16 +145,13 @@ def _boxes(facts: RunData) -> Iterator[str]:
             )
 
 
-def _split_transfer(facts: RunData) -> Iterator[str]:
+def _split_transfer(data: RunData) -> Iterator[str]:
     """Return a note if iperf3 sent through a box that ends connections: its sender sees only that box."""
-    ends = [facts.network.with_role(role)[:1] for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL)]
-    transfer = facts.experiment.transfer
-    if transfer is None or transfer.tool != "iperf3" or not all(ends):
+    transfer = data.experiment.transfer
+    if transfer is None or transfer.tool != "iperf3":
         return
-    (world,), (island,) = ends
-    splitting = {box.name for box in facts.network.boxes if box.ends_connections}
-    for each in facts.standing:
-        chain = facts.experiment.steered(each.version).carrier(world.address, island.address, Protocol.TCP)
+    splitting = {box.name for box in data.network.boxes if box.ends_connections}
+    for chain in data.topology.special_chains(Protocol.TCP):
         if boxes := [hop for hop in chain.hops if hop in splitting]:
             yield (
                 f"iperf3's sender counts bytes that {boxes[0]} accepted, not bytes that the client received, so its "
@@ -163,18 +160,18 @@ def _split_transfer(facts: RunData) -> Iterator[str]:
             return
 
 
-def _latency(facts: RunData, pings: Pings) -> Iterator[str]:
-    if facts.links and not facts.of_type("base_rtt"):
+def _latency(data: RunData, pings: Pings) -> Iterator[str]:
+    if data.topology.links and not data.of_type("base_rtt"):
         yield "no base RTT was measured: queue sojourn times are unknown"
-    elif facts.links and pings.sent == 0:
+    elif data.topology.links and pings.sent == 0:
         yield "no ping was recorded in the measurement: queue sojourn times are unknown"
-    if len(facts.ping_links) > 1:
+    if len(data.topology.ping_links) > 1:
         yield (
             "the ping series changed to another link: sojourn times are relative to the RTT at the start of the ping "
             "series"
         )
-    special = {host.name for host in facts.network.with_role(HostRole.WORLD_SPECIAL)}
-    held = {tuple(pair for pair in each.version.latency if pair[0] in special) for each in facts.standing}
+    special = {host.name for host in data.network.with_role(HostRole.WORLD_SPECIAL)}
+    held = {tuple(pair for pair in each.experiment.latency if pair[0] in special) for each in data.topology.standing}
     if len(held) > 1:
         yield (
             "the special server's latency changed: sojourn times are relative to the RTT at the start of the ping "
@@ -182,9 +179,9 @@ def _latency(facts: RunData, pings: Pings) -> Iterator[str]:
         )
 
 
-def _idle(facts: RunData) -> Iterator[str]:
+def _idle(data: RunData) -> Iterator[str]:
     """Return a caveat for clients without channels that would have some if all capacities were equal."""
-    placed, channels = facts.plan.placement, facts.experiment.traffic.channels
+    placed, channels = data.plan.placement, data.experiment.traffic.channels
     idle = [f"{each.host} (capacity {each.capacity:g})" for each in placed if not each.channels]
     if idle and channels >= len(placed):
         yield f"{', '.join(idle)} got none of the {channels} channels"

@@ -19,44 +19,44 @@ from atoll_core.lab.network import Host, HostRole
 
 def silence_figures(
     tables: Tables,
-    facts: RunData,
+    data: RunData,
     servers: Mapping[str, Volume],
     clients: Mapping[str, Volume],
     ping_last_s: float | None,
 ) -> list[SilenceFigures]:
     """The silences of servers and clients; none without a measurement, an arrival capture or traffic."""
-    rtts = base_rtts_ms(facts.network, facts.experiment)
-    channels = facts.lasting_placement
-    if facts.window is None or not any(channels.values()) or rtts is None or not clients:
+    rtts = base_rtts_ms(data.network, data.experiment)
+    channels = data.lasting_placement
+    if data.window is None or not any(channels.values()) or rtts is None or not clients:
         return []
-    world, island = traffic_hosts(facts)
-    seen_servers = {host.name: _seen(facts, servers[host.name], (host,), island) for host in world}
-    seen_clients = {host.name: _seen(facts, clients[host.name], world, (host,)) for host in island}
+    world, island = traffic_hosts(data)
+    seen_servers = {host.name: _seen(data, servers[host.name], (host,), island) for host in world}
+    seen_clients = {host.name: _seen(data, clients[host.name], world, (host,)) for host in island}
     last_s = [seen.last_s for seen in (*seen_servers.values(), *seen_clients.values()) if seen.last_s is not None]
     return silences(
         seen_servers,
         {name: seen for name, seen in seen_clients.items() if channels.get(name)},
         channels,
-        _begun(tables, facts, seen_servers),
-        min(max([*last_s, ping_last_s or 0.0]), facts.window.seconds),
+        _begun(tables, data, seen_servers),
+        min(max([*last_s, ping_last_s or 0.0]), data.window.seconds),
         timeout_s(rtts[1]),
-        _longest_pause_s(facts),
-        path_loss(facts),
+        _longest_pause_s(data),
+        path_loss(data),
     )
 
 
-def path_loss(facts: RunData) -> float:
+def path_loss(data: RunData) -> float:
     """The largest share of packets that the links of any chain lost, there and back, blockages left out."""
-    return max((lost_on(facts, facts.links_of(chain)) for chain in facts.experiment.all_chains), default=0.0)
+    return max((lost_on(data, data.topology.links_of(chain)) for chain in data.experiment.all_chains), default=0.0)
 
 
-def lost_on(facts: RunData, links: tuple[Link, ...], *, blocked: bool = False) -> float:
+def lost_on(data: RunData, links: tuple[Link, ...], *, blocked: bool = False) -> float:
     """The share of packets that links lost, there and back; ``blocked``: also those lost to blockages.
 
     Packets that a full low-priority queue dropped are left out: pings and flows are not marked LE.
     """
     boxes = {link.box for link in links}
-    parts = [part for m in facts.measurements if m.box in boxes for part in m.parts if part.in_packets]
+    parts = [part for m in data.measurements if m.box in boxes for part in m.parts if part.in_packets]
     others = {"low_priority"} if blocked else {"low_priority", "blocked"}
     lost = [
         part.dropped_packets - sum(lost.packets for cause, lost in part.losses.items() if cause in others)
@@ -65,66 +65,67 @@ def lost_on(facts: RunData, links: tuple[Link, ...], *, blocked: bool = False) -
     return 1 - prod(1 - each / part.in_packets for each, part in zip(lost, parts, strict=True))
 
 
-def ping_blocked_share(facts: RunData) -> float:
+def ping_blocked_share(data: RunData) -> float:
     """The share of the measured time in which the way of the ping series was blocked, at most."""
-    if facts.window is None:
+    if data.window is None:
         return 0.0
-    ways = [blocked_s(way, _traces_begin_s(facts), facts.window.seconds) for way in facts.ping_links]
+    ways = [blocked_s(way, _traces_begin_s(data), data.window.seconds) for way in data.topology.ping_links]
     longest_s = max((sum(end - begin for begin, end in way) for way in ways), default=0.0)
-    return min(1.0, longest_s / facts.window.seconds)
+    return min(1.0, longest_s / data.window.seconds)
 
 
-def transfer_tries(facts: RunData) -> int | None:
+def transfer_tries(data: RunData) -> int | None:
     """How often the transfer's connection was tried for certain, if it was never answered; None: not measured."""
-    asked, window, rtts = facts.experiment.transfer, facts.window, base_rtts_ms(facts.network, facts.experiment)
+    asked, window, rtts = data.experiment.transfer, data.window, base_rtts_ms(data.network, data.experiment)
     if asked is None or window is None or rtts is None:
         return None
-    world, island = (facts.network.with_role(role)[:1] for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL))
-    return tries(asked.start.s, window.seconds, _blocked(facts, world, island), timeout_s(rtts[1]))
+    world, island = (data.network.with_role(role)[:1] for role in (HostRole.WORLD_SPECIAL, HostRole.ISLAND_SPECIAL))
+    return tries(asked.start.s, window.seconds, _blocked(data, world, island), timeout_s(rtts[1]))
 
 
 def flow_tries(
-    tables: Tables, facts: RunData, hosts: Mapping[str, Volume], completed: int, ping_last_s: float | None
+    tables: Tables, data: RunData, hosts: Mapping[str, Volume], completed: int, ping_last_s: float | None
 ) -> int | None:
     """How often the connections of all flows were tried for certain, while the lab carried pings, if none had payload.
 
     ``hosts``: the servers and clients; None: payload of a flow came, no flow was begun, or nothing was measured.
     """
-    window, rtts = facts.window, base_rtts_ms(facts.network, facts.experiment)
+    window, rtts = data.window, base_rtts_ms(data.network, data.experiment)
     came = completed or any(each["payload_first_s"] is not None for each in hosts.values())
     if came or window is None or rtts is None:
         return None
-    world, island = traffic_hosts(facts)
-    begun = _begun(tables, facts, {host.name: PayloadSpan(None, None) for host in world})
+    world, island = traffic_hosts(data)
+    begun = _begun(tables, data, {host.name: PayloadSpan(None, None) for host in world})
     if not begun or any(flow.received_bytes for flow in begun):
         return None
-    end_s, blocked = min(ping_last_s or 0.0, window.seconds), _blocked(facts, world, island)
+    end_s, blocked = min(ping_last_s or 0.0, window.seconds), _blocked(data, world, island)
     return sum(
         max(flow.failed, tries(flow.start_s, min(flow.end_s, end_s), blocked, timeout_s(rtts[1]))) for flow in begun
     )
 
 
-def _seen(facts: RunData, volume: Volume, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> PayloadSpan:
-    return PayloadSpan(volume["payload_first_s"], volume["payload_last_s"], _blocked(facts, worlds, islands))
+def _seen(data: RunData, volume: Volume, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> PayloadSpan:
+    return PayloadSpan(volume["payload_first_s"], volume["payload_last_s"], _blocked(data, worlds, islands))
 
 
-def _blocked(facts: RunData, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> tuple[Interval, ...]:
+def _blocked(data: RunData, worlds: tuple[Host, ...], islands: tuple[Host, ...]) -> tuple[Interval, ...]:
     """When a link on a way of TCP between these hosts was blocked by its trace, in any version."""
-    experiment, window = facts.experiment, facts.window
-    versions = [experiment.steered(version) for version in experiment.versions]
-    chains = dict.fromkeys(chain for each in versions for chain in carriers(each, worlds, islands, (Protocol.TCP,)))
+    experiment, window = data.experiment, data.window
+    chains = dict.fromkeys(
+        chain for each in experiment.states for chain in carriers(each, worlds, islands, (Protocol.TCP,))
+    )
     links = dict.fromkeys(link for chain in chains for link in links_of(experiment, chain))
-    return blocked_s(links, _traces_begin_s(facts), window.seconds if window else 0.0)
+    return blocked_s(links, _traces_begin_s(data), window.seconds if window else 0.0)
 
 
-def _traces_begin_s(facts: RunData) -> float:
-    origin_ns = facts.window.start_ns if facts.window else 0
-    return next(((int(event["t_ns"]) - origin_ns) / 1e9 for event in facts.of_type("trace_start")), 0.0)
+def _traces_begin_s(data: RunData) -> float:
+    origin_ns = data.window.start_ns if data.window else 0
+    return next(((int(event["t_ns"]) - origin_ns) / 1e9 for event in data.of_type("trace_start")), 0.0)
 
 
-def _begun(tables: Tables, facts: RunData, servers: Mapping[str, PayloadSpan]) -> list[Begun]:
+def _begun(tables: Tables, data: RunData, servers: Mapping[str, PayloadSpan]) -> list[Begun]:
     """The flows that began before or ended after anything was seen of their server."""
-    names = {host.name for host in traffic_hosts(facts)[0]}
+    names = {host.name for host in traffic_hosts(data)[0]}
     seen: Mapping[str, Interval] = {
         name: (math.inf, -math.inf) if each.first_s is None or each.last_s is None else (each.first_s, each.last_s)
         for name, each in servers.items()
@@ -153,10 +154,10 @@ def _begun(tables: Tables, facts: RunData, servers: Mapping[str, PayloadSpan]) -
     return [Begun(**row) for row in rows.iter_rows(named=True)]
 
 
-def _longest_pause_s(facts: RunData) -> float:
+def _longest_pause_s(data: RunData) -> float:
     """For how long a channel is idle at most, but with a probability of ``FALSE_ALARM``."""
-    traffic = facts.experiment.traffic
-    means = [load.channels / load.flows_per_s for load in facts.experiment.loads if load.flows_per_s is not None]
+    traffic = data.experiment.traffic
+    means = [load.channels / load.flows_per_s for load in data.experiment.loads if load.flows_per_s is not None]
     if means:
         return -math.log(FALSE_ALARM) * max(means)
     if traffic.think is None:

@@ -14,7 +14,7 @@ from atoll_analysis.verdict.duplicate_addresses import judge_duplicates
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, grave
 from atoll_analysis.verdict.host_heat import judge_heat
 from atoll_analysis.verdict.loss_agreement import compared_links, disagreements, unproven
-from atoll_core.experiment.experiment import USUAL_LIMITS
+from atoll_core.experiment.experiment import USUAL_LIMITS, VerdictBounds
 from atoll_core.plural import counted
 
 CHANGE_LATENESS_MS = 250.0
@@ -75,7 +75,7 @@ def _latency(summary: Summary) -> Iterator[Finding]:
 
 def _lateness(summary: Summary) -> Iterator[Finding]:
     """Return findings for departures later than scheduled, by their effect on queues and RTTs."""
-    limits = summary.get("limits") or _USUAL  # absent from what older versions analysed
+    limits = summary.get("limits") or limit_figures(USUAL_LIMITS)  # absent from what older versions analysed
     latest, p99, stalls = summary["lateness_max_ms"], summary["lateness_p99_ms"], summary.get("stalls") or 0
     if p99 is not None and p99 > limits["lateness_p99_ms"]:
         yield grave(
@@ -100,13 +100,15 @@ def _lateness(summary: Summary) -> Iterator[Finding]:
     )
 
 
-_USUAL = LimitFigures(
-    lateness_p99_ms=USUAL_LIMITS.lateness_p99.ms,
-    stall_ms=USUAL_LIMITS.stall.ms,
-    stalled_share=USUAL_LIMITS.stalled_share,
-    lateness_of_rtt=USUAL_LIMITS.lateness_of_rtt,
-    failed_flows=USUAL_LIMITS.failed_flows,
-)
+def limit_figures(limits: VerdictBounds) -> LimitFigures:
+    """Return the bounds of an experiment as the summary has them."""
+    return LimitFigures(
+        lateness_p99_ms=limits.lateness_p99.ms,
+        stall_ms=limits.stall.ms,
+        stalled_share=limits.stalled_share,
+        lateness_of_rtt=limits.lateness_of_rtt,
+        failed_flows=limits.failed_flows,
+    )
 
 
 def _boxes(summary: Summary) -> Iterator[Finding]:

@@ -74,9 +74,7 @@ def check(
             right[label(path)], lab_of[label(path)] = summary(network, experiment), network.file
             if inventory is None:
                 mistakes |= dict.fromkeys(missing_programs(network, experiment))
-            links = (
-                [link for each in experiment.versions for link in each.links or experiment.links] if experiment else ()
-            )
+            links = [link for each in experiment.states for link in each.links] if experiment else ()
             if alone := engine_only(links):
                 engine_alone[label(path)] = alone
             experiments += [experiment] if experiment else []

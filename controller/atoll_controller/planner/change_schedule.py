@@ -2,7 +2,7 @@
 """The changes that an experiment schedules, planned before anything runs: each version, and each swap to it. Pure."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from atoll_apps.steering import steer
@@ -50,10 +50,10 @@ def plan_schedule(
     cannot be distinguished, or whose links the backend cannot change, and of changes too close to each other or to the
     end.
     """
-    before, layout, entries = experiment.steered(experiment.versions[0]), plan.layout, plan.flows
+    before, layout, entries = _steered(experiment, experiment.versions[0]), plan.layout, plan.flows
     found: list[Scheduled] = []
     for number, (was, version) in enumerate(pairwise(experiment.versions), start=1):
-        after = experiment.steered(version)
+        after = _steered(experiment, version)
         try:
             links = tuple(link_requests(network, experiment, was, version, backend, slack))
             swap = plan_swap(network, before, layout, after)
@@ -69,6 +69,11 @@ def plan_schedule(
         entries = steer(network, after, layout).entries
     _require_time(experiment, found)
     return tuple(found)
+
+
+def _steered(experiment: Experiment, version: SteeringVersion) -> Experiment:
+    """The whole run's experiment with chains and latencies of a version: no program of the run begins again."""
+    return replace(experiment, chain=version.chain, branches=version.branches, latency=version.latency)
 
 
 def _require_time(experiment: Experiment, schedule: list[Scheduled]) -> None:

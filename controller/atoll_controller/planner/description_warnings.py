@@ -12,7 +12,6 @@ from itertools import pairwise
 
 from atoll_controller.planner.calibration_jobs import PING_PACKET
 from atoll_controller.planner.path_checks import MOST_PING_SHARE
-from atoll_controller.planner.traffic_jobs import specials
 from atoll_controller.planner.virtual_cost import rough, wall_time
 from atoll_core.description.validation_messages import entry_name
 from atoll_core.description.yaml_document import Place
@@ -65,12 +64,10 @@ def description_warnings(
     whole = _DOUBTS_OF_RUN + (_VIRTUAL_DOUBTS if place in (None, VIRTUAL) else ())
     kinds = _DOUBTS + (_REAL_TIME_DOUBTS if place != VIRTUAL else ())
     found = {doubt for kind in whole for doubt in kind(network, experiment, backend)}
-    found |= {
-        doubt for kind in kinds for doubt in kind(network, experiment.throughout(experiment.versions[0]), backend)
-    }
+    found |= {doubt for kind in kinds for doubt in kind(network, experiment.states[0], backend)}
     said: set[str] = set()
     for number, version in enumerate(experiment.versions):
-        lasting = replace(experiment.throughout(version), given=())
+        lasting = replace(experiment.at(version.at), given=())
         doubts = {doubt.message for kind in kinds for doubt in kind(network, lasting, backend)}
         if number:
             words = (f"from {version.at} on: {message}" for message in doubts - said)
@@ -172,7 +169,7 @@ def _mean_rate(experiment: Experiment, start: Duration) -> Rate | None:
     versions = experiment.versions
     carried = 0
     for version, end in zip(versions, [*(each.at for each in versions[1:]), experiment.duration], strict=True):
-        links, hops = version.links or experiment.links, version.chain.hops
+        links, hops = experiment.at(version.at).links, version.chain.hops
         rates = [link.to_island.rate.bit_s for link in links if link.box in hops]
         lasts_ns = end.ns - max(version.at.ns, start.ns)
         if lasts_ns > 0 and not rates:
@@ -302,7 +299,7 @@ def _offered(network: Network, experiment: Experiment) -> Iterator[tuple[float, 
         for client in clients:
             chain = experiment.carrier(servers[0].address, client.address, Protocol.TCP)
             yield asked[2] / len(clients), chain
-    ends = specials(network)
+    ends = network.specials
     if experiment.udp and ends:
         yield experiment.udp.rate.bit_s, experiment.carrier(ends[0].address, ends[1].address, Protocol.UDP)
 

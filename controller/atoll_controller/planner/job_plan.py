@@ -20,7 +20,6 @@ from atoll_controller.planner.traffic_jobs import (
     host_job,
     load_jobs,
     ping_job,
-    specials,
     udp_jobs,
 )
 from atoll_core.errors import Diagnostic, PlanError
@@ -272,7 +271,7 @@ def _whistles(network: Network) -> tuple[JobSpec, ...]:
 
 
 def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    ends = specials(network)
+    ends = network.specials
     if experiment.transfer is None or ends is None:
         return ()
     if experiment.transfer.tool == "iperf3":
@@ -306,7 +305,7 @@ def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: 
 
 
 def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    ends = specials(network)
+    ends = network.specials
     if ends is None:
         return ()
     world, island = ends

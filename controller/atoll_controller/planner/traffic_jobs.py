@@ -108,7 +108,7 @@ def _changes(experiment: Experiment, channels: Sequence[tuple[int, ...]]) -> dic
 
 def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     """UDP flows from the world's special server to the island's special host."""
-    udp, ends = experiment.udp, specials(network)
+    udp, ends = experiment.udp, network.specials
     if udp is None or ends is None:
         return ()
     world, island = ends
@@ -134,12 +134,6 @@ def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
         host_job("udp-receive", island.name, Phase.SERVER, "udp", receive, MODEST, of_port(udp.port)),
         host_job("udp-send", world.name, Phase.CLIENT, "udp", send, MODEST),
     )
-
-
-def specials(network: Network) -> tuple[Host, Host] | None:
-    """The hosts of transfer, ping series and UDP at the world and at the island end, if the lab has both."""
-    world, island = network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL)
-    return (world[0], island[0]) if world and island else None
 
 
 def host_job(

@@ -35,7 +35,7 @@ _PACKET_COPIES = 3  # of bytes in flight: at the sender, on the link, and the ke
 def wall_time(network: Network, experiment: Experiment, backend: Backend) -> Duration:
     """The estimated wall time of the whole run: set-up, load and analysis; as if its costliest version lasted."""
     wall_s = _START_S + _MACHINE_S * len(network.machines) + _IDLE * experiment.duration.s
-    wall_s += max(_load_s(each, backend) for each in _lasting(experiment))
+    wall_s += max(_load_s(each, backend) for each in experiment.states)
     return Duration(round(wall_s * 1e9))
 
 
@@ -47,7 +47,7 @@ def _load_s(experiment: Experiment, backend: Backend) -> float:
 
 def disk(network: Network, experiment: Experiment) -> Size:
     """The estimated size of the run directory once it is analysed; as if the version with most packets lasted."""
-    packets = max(_flows_and_packets(each)[1] for each in _lasting(experiment))
+    packets = max(_flows_and_packets(each)[1] for each in experiment.states)
     hops = {hop for chain in experiment.all_chains for hop in chain.hops}
     ways = sum(1 if tap.to_island_only else 2 for tap in network.taps if tap.name in hops)
     captures = (ways + len(experiment.links)) / 2  # a link's has one direction
@@ -63,11 +63,6 @@ def memory(network: Network, experiment: Experiment) -> Size:
     held = _START_BYTES + _MACHINE_BYTES * len(network.machines) + captures * experiment.captures.buffer.bytes
     held += _CHANNEL_BYTES * experiment.most_channels + _PACKET_COPIES * under_way
     return Size(round(held))
-
-
-def _lasting(experiment: Experiment) -> list[Experiment]:
-    """The experiment with each of its versions from beginning to end."""
-    return [experiment.throughout(version) for version in experiment.versions]
 
 
 def rough(size: Size) -> str:

@@ -505,11 +505,6 @@ class SteeringVersion:
     links: tuple[Link, ...] = ()
 
     @property
-    def steering(self) -> tuple[Chain, tuple[Chain, ...], tuple[tuple[str, str], ...]]:
-        """What the switches have."""
-        return self.chain, self.branches, self.latency
-
-    @property
     def described(self) -> dict[str, Any]:
         """All that a change may change, as in the description of an experiment."""
         return {
@@ -538,8 +533,10 @@ class SteeringVersion:
 
 @dataclass(frozen=True, slots=True)
 class Experiment:
-    """One experiment: its chains, links, latencies, load and duration.
+    """One experiment: its chains, links, latencies, load and duration. Those that changes alter are as at the start.
 
+    ``at`` is the experiment at an instant of the run, ``states`` that of every version in turn; ``links_over_time`` are
+    its links as functions of time.
     ``file`` and ``lab`` are paths as in messages; they are not compared.
     ``schedule``: every version of the steering, the first one first; empty if it never changes.
     ``given``: settings of the command line (``--set``): the key, and the setting as in messages.
@@ -573,7 +570,7 @@ class Experiment:
     def described(self, network: Network) -> dict[str, Any]:
         """As in a description, without the name of the lab's file. ``network`` has the kinds of the boxes."""
         kinds = {each.box: network.box(each.box).kind for each in self.boxes}
-        begin = SteeringVersion(Duration(0), self.chain, self.branches, self.latency, links=self.links)
+        begin = replace(self.versions[0], links=self.links)
         return {
             **stated(self, "name", "seed", "duration"),
             **begin.described,
@@ -582,14 +579,14 @@ class Experiment:
             **stated(self, "traffic", "transfer", "udp", "ping", "captures", "tcp", "limits"),
         }
 
-    def steered(self, version: SteeringVersion) -> "Experiment":
-        """The experiment with the chains and latencies of a version. Boxes, captures and load are those of all."""
-        return replace(self, chain=version.chain, branches=version.branches, latency=version.latency)
-
-    def throughout(self, version: SteeringVersion) -> "Experiment":
-        """The experiment as it would be with a version from beginning to end."""
+    def at(self, instant: Duration) -> "Experiment":
+        """The experiment at an instant of the run: as it would be if chains, latencies, load and links stayed so."""
+        version = next((each for each in reversed(self.versions) if each.at <= instant), self.versions[0])
         return replace(
-            self.steered(version),
+            self,
+            chain=version.chain,
+            branches=version.branches,
+            latency=version.latency,
             traffic=version.traffic or self.traffic,
             udp=self.udp and replace(self.udp, rate=version.udp_rate or self.udp.rate),
             links=version.links or self.links,
@@ -597,9 +594,19 @@ class Experiment:
         )
 
     @property
+    def states(self) -> tuple["Experiment", ...]:
+        """The experiment at the beginning of every version."""
+        return tuple(self.at(version.at) for version in self.versions)
+
+    @property
+    def steering(self) -> tuple[Chain, tuple[Chain, ...], tuple[tuple[str, str], ...]]:
+        """Chains and latencies, which the switches have."""
+        return self.chain, self.branches, self.latency
+
+    @property
     def loads(self) -> tuple[Traffic, ...]:
         """The load of every version."""
-        return tuple(version.traffic or self.traffic for version in self.versions)
+        return tuple(state.traffic for state in self.states)
 
     @property
     def most_channels(self) -> int:
@@ -614,7 +621,7 @@ class Experiment:
     @property
     def mean_udp_rate(self) -> Rate:
         """The rate of UDP over the whole run; 0 without UDP."""
-        rates = [version.udp_rate or (self.udp.rate if self.udp else Rate(0)) for version in self.versions]
+        rates = [state.udp.rate if state.udp else Rate(0) for state in self.states]
         ends = [*(version.at.ns for version in self.versions[1:]), self.duration.ns]
         spans = [end - version.at.ns for version, end in zip(self.versions, ends, strict=True)]
         return Rate(sum(rate.bit_s * span for rate, span in zip(rates, spans, strict=True)) // self.duration.ns)
@@ -625,7 +632,7 @@ class Experiment:
 
         The queue of such a direction is the largest that it has, the rate the highest.
         """
-        every = [version.links or self.links for version in self.versions]
+        every = [state.links for state in self.states]
         return tuple(
             replace(
                 link,

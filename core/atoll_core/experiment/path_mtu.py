@@ -62,8 +62,8 @@ class PathMtus:
     def __init__(self, network: Network, experiment: Experiment) -> None:
         used = experiment.as_used(network)
         self._network = network
-        self._versions = tuple(experiment.steered(version) for version in experiment.versions)
-        self._sides = Sides(network, *self._versions)
+        self._states = experiment.states
+        self._sides = Sides(network, *self._states)
         self.legs = {chain: chain_legs(used, chain) for chain in experiment.all_chains}
         """Of every chain."""
         groups = (*self._sides.world.groups, *self._sides.island.groups)
@@ -81,7 +81,7 @@ class PathMtus:
 
     def between(self, world: Host, island: Host, protocol: Protocol | None) -> int:
         """IP bytes of the longest packet between two hosts."""
-        carriers = (each.carrier(world.address, island.address, protocol) for each in self._versions)
+        carriers = (each.carrier(world.address, island.address, protocol) for each in self._states)
         least = [leg.mtu for chain in carriers for leg in self.legs[chain]]
         return min([*least, self._of_host(world), self._of_host(island)])
 
@@ -164,8 +164,8 @@ class PathMtus:
 
         Legs that the packet has passed by then are left out, and so are chains without the box.
         """
-        for version in self._versions:
-            for chain in {version.carrier(world.address, island.address, protocol) for protocol in PROTOCOLS}:
+        for state in self._states:
+            for chain in {state.carrier(world.address, island.address, protocol) for protocol in PROTOCOLS}:
                 legs = self.legs[chain] if to_island else self.legs[chain][::-1]
                 if box is None:
                     yield tuple(leg.mtu for leg in legs), 0

@@ -33,10 +33,9 @@ def find_peers(network: Network, experiment: Experiment) -> tuple[dict[str, Peer
     found: dict[str, Peer] = {}
     other: dict[str, str] = {}
     unfit: list[Unfit] = []
-    for version in experiment.versions:
-        steered = experiment.steered(version)
+    for state in experiment.states:
         connected: set[str] = set()
-        for chain in steered.chains:
+        for chain in state.chains:
             ends = [boxes[hop] for hop in chain.hops if hop in boxes and boxes[hop].kind.ends_connections]
             pair = [box.name for box in ends if box.name in asking]
             if not pair or chain.carries.protocol not in (None, Protocol.TCP):
@@ -47,7 +46,7 @@ def find_peers(network: Network, experiment: Experiment) -> tuple[dict[str, Peer
                 continue
             world, island = pair
             connected |= {world, island}
-            addresses = next(_carried(network, steered, chain), None)
+            addresses = next(_carried(network, state, chain), None)
             if addresses is None:
                 reason = f"{world!r} and {island!r} are connected, but their chain carries TCP between no two hosts"
                 unfit.append(Unfit(chain, world, reason))
@@ -96,9 +95,9 @@ def _ambiguous(pair: list[str], other: dict[str, str], connected: set[str]) -> I
             return
 
 
-def _carried(network: Network, steered: Experiment, chain: Chain) -> Iterator[tuple[str, str]]:
+def _carried(network: Network, state: Experiment, chain: Chain) -> Iterator[tuple[str, str]]:
     """Addresses of hosts between which the chain carries TCP."""
     for world in network.world_hosts:
         for island in network.island_hosts:
-            if steered.carrier(world.address, island.address, Protocol.TCP) == chain:
+            if state.carrier(world.address, island.address, Protocol.TCP) == chain:
                 yield str(world.address), str(island.address)

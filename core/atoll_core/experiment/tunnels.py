@@ -53,14 +53,13 @@ def allocate_tunnels(
     Equal inputs give equal addresses: the highest ones that are free.
     """
     used = experiment.as_used(network)
-    steered = tuple(experiment.steered(version) for version in experiment.versions)
     wanted: dict[tuple[str, str, TrafficSelector], list[tuple[Experiment, Chain, Protocol]]] = {}
-    for version in steered:
-        for chain in version.chains:
+    for state in experiment.states:
+        for chain in state.chains:
             for world, island in pairs_of(used, chain):
                 if world.kind.encapsulates:
                     found = wanted.setdefault((world.name, island.name, chain.carries), [])
-                    found.append((version, chain, Protocol(world.kind.encapsulates)))
+                    found.append((state, chain, Protocol(world.kind.encapsulates)))
     taken = {host.address for host in network.hosts}
     tunnels: list[Tunnel] = []
     refused: dict[Chain, str] = {}

@@ -425,6 +425,12 @@ class Network:
         """Hosts of one role, in the order of the description."""
         return tuple(host for host in self.hosts if host.role is role)
 
+    @property
+    def specials(self) -> "tuple[Host, Host] | None":
+        """The hosts of transfer, ping series and UDP at the world and at the island end, if the lab has both."""
+        world, island = self.with_role(HostRole.WORLD_SPECIAL), self.with_role(HostRole.ISLAND_SPECIAL)
+        return (world[0], island[0]) if world and island else None
+
     def switch(self, name: str) -> Switch:
         """The switch of that name (KeyError otherwise)."""
         return {switch.name: switch for switch in self.switches}[name]

@@ -260,7 +260,7 @@ def _daemon_events(
     the experiment and its chain.
     """
     events: list[JsonObject] = []
-    versions = [(lines[0]["t_ns"] if lines else 0, experiment.steered(experiment.versions[0]))]
+    versions = [(lines[0]["t_ns"] if lines else 0, experiment.states[0])]
 
     def add(line: JsonObject, **fields: Any) -> None:
         events.append(with_text({**line, **fields, "seq": len(events) + 1}))
@@ -279,7 +279,7 @@ def _daemon_events(
                 add_applied(line["t_ns"], versions[0][1], changes=line["changes"])
             case {"type": "change", "state": "end", "change": int(number)}:
                 add(line)
-                versions.append((line["t_ns"], experiment.steered(experiment.versions[number])))
+                versions.append((line["t_ns"], experiment.states[number]))
                 add_applied(line["t_ns"], versions[-1][1])
             case {"type": kind} if kind not in _NO_EVENTS:
                 add(line)

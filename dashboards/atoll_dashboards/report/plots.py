@@ -524,12 +524,11 @@ def _limit(axes: Axes, sources: Sources, link: Link, of: Callable[[LinkStep], fl
 
 def _udp_rate(axes: Axes, sources: Sources, asked: UdpTraffic) -> float:
     """The rate at which UDP is sent: a bound, or a line if it changes; the most in Mbit/s."""
-    versions = sources.experiment.versions
-    mbit_s = [(version.udp_rate or asked.rate).bit_s / 1e6 for version in versions]
+    mbit_s = [(state.udp or asked).rate.bit_s / 1e6 for state in sources.experiment.states]
     if len(set(mbit_s)) == 1:
         bound(axes, mbit_s[0], f"sent\n{mbit_s[0]:g} Mbit/s")
     else:
-        _steps(axes, sources, [version.at.s for version in versions], mbit_s, "sent")
+        _steps(axes, sources, [version.at.s for version in sources.experiment.versions], mbit_s, "sent")
     return max(mbit_s)
 
 

@@ -36,27 +36,44 @@ def settings(experiment: Experiment, network: Network) -> list[Row]:
 
 
 def origin(manifest: Mapping[str, Any]) -> list[Row]:
-    """Where, when and by what the run was made; what the manifest does not know is left out."""
-    host: Mapping[str, Any] = manifest.get("host", {})  # of a run in virtual time, whose own clock tells no date
+    """When and by what the run was made, with which outcome; what the manifest does not know is left out."""
+    host: Mapping[str, Any] = manifest.get("host", {})  # of a run in virtual time, whose own clock has no date
     started = host.get("started_ns", manifest.get("started_ns"))
-    known = (
-        ("started", _instant(started) if isinstance(started, int) else None),
-        ("outcome", manifest.get("outcome")),
-        ("seed", manifest.get("seed")),
+    return [
+        *_known(
+            ("started", _instant(started) if isinstance(started, int) else None),
+            ("outcome", manifest.get("outcome")),
+            ("seed", manifest.get("seed")),
+        ),
+        *platform(manifest),
+        *_known(("host", f"kernel {host['kernel']}, {host['wall_s']:.1f} s of wall time" if host else None)),
+        *program(manifest),
+        *_known(("plan (SHA-256)", manifest.get("plan_sha256")), ("format", manifest.get("format"))),
+    ]
+
+
+def platform(manifest: Mapping[str, Any]) -> list[Row]:
+    """The platform of a run and its software but atoll."""
+    virtual = manifest.get("virtual", {})
+    return _known(
         ("place", manifest.get("place")),
         ("backend", manifest.get("backend")),
         ("switches", _joined("Open vSwitch", manifest.get("ovs"), manifest.get("datapath"), "datapath")),
         ("kernel", manifest.get("kernel")),
         ("CPUs", manifest.get("cpus")),
-        ("kernel's mode", manifest.get("virtual", {}).get("mode")),
-        ("kernel built as", manifest.get("virtual", {}).get("build")),
-        ("host", f"kernel {host['kernel']}, {host['wall_s']:.1f} s of wall time" if host else None),
-        ("revision", manifest.get("revision")),
-        ("metrics", {True: "taken", False: "none"}.get(manifest.get("metrics", None))),
-        ("plan (SHA-256)", manifest.get("plan_sha256")),
-        ("format", manifest.get("format")),
+        ("kernel's mode", virtual.get("mode")),
+        ("kernel built as", virtual.get("build")),
     )
-    return [(name, str(found)) for name, found in known if found not in (None, "")]
+
+
+def program(manifest: Mapping[str, Any]) -> list[Row]:
+    """The revision of atoll that made a run, and whether it recorded metrics."""
+    metrics = {True: "taken", False: "none"}.get(manifest.get("metrics", None))
+    return _known(("revision", manifest.get("revision")), ("metrics", metrics))
+
+
+def _known(*rows: tuple[str, object]) -> list[Row]:
+    return [(name, str(value)) for name, value in rows if value not in (None, "")]
 
 
 def _short(link: Link) -> str:

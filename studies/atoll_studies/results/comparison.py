@@ -119,7 +119,7 @@ def compare(
             verdict=summary["verdict"],
             remarks=tuple(summary["reasons"] or summary.get("caveats", ())),
             figures=found[number],
-            provenance=_provenance(manifest),
+            provenance=Provenance.of_run(manifest),
             regime=regime_of(summary),
             limits=limits(summary),
             repeats=None if (earlier := repeats[number]) is None else earlier + 1,
@@ -176,14 +176,6 @@ def arrange(
 def _worth_showing(name: str, run: StudyRun) -> bool:
     """Whether a run measured the figure or its limits; of losses by a cause: whether it had such a loss."""
     return bool(run.figures[name]) if name in LOSSES else run.measured(name) is not None
-
-
-def _provenance(manifest: Mapping[str, Any]) -> Provenance:
-    virtual: Mapping[str, Any] = manifest.get("virtual", {})
-    kernel = virtual.get("kernel", manifest.get("kernel", ""))
-    return Provenance(
-        manifest.get("revision"), manifest.get("place", ""), kernel, virtual.get("mode"), virtual.get("build")
-    )
 
 
 def _refuse_mixed_kernels(runs: Sequence[RunDir], manifests: Sequence[Mapping[str, Any]]) -> None:

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import cast
 
 from atoll_analysis.figures.regimes import Regime
-from atoll_analysis.figures.run_figures import FIGURES, LOSSES, limits
+from atoll_analysis.figures.run_figures import FIGURES, LOSSES, limits, suggest_figure
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.codec import from_json
@@ -20,7 +20,6 @@ from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import UsageError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
-from atoll_studies.figure_names import suggest_figure
 from atoll_studies.results.similarity import Likeness
 from atoll_studies.results.study_runs import PointRuns, decisions, over, points_of, run_figures, settled, warm_up_of
 from atoll_studies.statistics.estimates import (

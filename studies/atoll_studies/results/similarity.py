@@ -37,9 +37,7 @@ SEED = "seed"
 
 _CHANNELS = "channels"
 
-# Parts of an origin that say nothing of likeness, or are shown elsewhere.
-_WITHOUT_MEANING = ("started", "outcome", "seed", "host", "plan (SHA-256)", "format")
-_TOLD_ABOVE = ("name", "seed", "chain", "branches")  # keys of an experiment that are among what runs are
+_IN_ORIGINS = ("name", "seed", "chain", "branches")  # keys of an experiment that the origins have
 _LAB = "lab."
 _MOST_DETAILS = 12  # of one part, or of laboratories; of more the members are counted
 _MOST_GROUPS = 3  # of clients with equally many channels
@@ -50,8 +48,8 @@ class Likeness:
     """Properties of several runs, shown before their figures."""
 
     origins: Rows  # what each run is: experiment, laboratory, place, seed, chains, capacities, program
-    described: tuple[Setting, ...]  # every setting that the origins don't tell; the laboratory's if they are not one
-    dealt: Rows  # the channels of each client, unless the table of counts shows them
+    described: tuple[Setting, ...]  # every setting that is not among the origins; the laboratory's if they are not one
+    channels: Rows  # the channels of each client, unless the table of counts shows them
 
     @property
     def unlike(self) -> Rows:
@@ -71,16 +69,16 @@ class Likeness:
         details = sum(not each.alike for part, some in by_part.items() if part.startswith(_LAB) for each in some)
         most = {part: 0 if part.startswith(_LAB) and details > _MOST_DETAILS else _MOST_DETAILS for part in by_part}
         rows = (row for part, some in by_part.items() for row in _unlike_rows(part, some, most[part]))
-        return (*rows, *_dealt_rows(self.dealt))
+        return (*rows, *_channel_rows(self.channels))
 
     @cached_property
     def alike(self) -> tuple[tuple[str, str], ...]:
         """Equal properties, a row for each part of the descriptions."""
         by_part = parts(self.described)
-        told = {part: _alike_text(part, [each for each in some if each.alike]) for part, some in by_part.items()}
+        equal = {part: _alike_text(part, [each for each in some if each.alike]) for part, some in by_part.items()}
         return (
             *((name, texts[0]) for name, texts in self.origins if not differ((name, texts))),
-            *((part, text) for part, text in told.items() if text),
+            *((part, text) for part, text in equal.items() if text),
         )
 
     @cached_property
@@ -88,7 +86,7 @@ class Likeness:
         """By run, its properties except the seed; runs with equal ones are samples of one group."""
         texts = [texts for name, texts in self.unlike if name != SEED]
         texts += [each.texts for each in self.described if not each.alike]
-        texts += [channels for _, channels in self.dealt]
+        texts += [each for _, each in self.channels]
         return tuple(zip(*texts, strict=True)) if texts else tuple(() for _ in self.origins[0][1])
 
     def to_json(self) -> dict[str, Any]:
@@ -97,7 +95,7 @@ class Likeness:
             "unlike": [name for name, _ in self.unlike],
             "origins": {name: list(texts) for name, texts in self.origins},
             "settings": {each.key: list(each.texts) for each in self.described if not each.alike},
-            "channels": {host: list(texts) for host, texts in self.dealt},
+            "channels": {host: list(texts) for host, texts in self.channels},
             "alike": {each.key: each.texts[0] for each in self.described if each.alike},
         }
 
@@ -108,17 +106,17 @@ def likeness(manifests: Sequence[Mapping[str, Any]]) -> Likeness:
     networks = [from_json(Network, each["network"]) for each in manifests]
     placements = [_placement(each) for each in manifests]
     origins = [
-        {**_what(experiment, network, placement), **_origin(manifest)}
+        {**_what(experiment, network, placement), **_software(manifest)}
         for experiment, network, placement, manifest in zip(experiments, networks, placements, manifests, strict=True)
     ]
     described = [experiment.described(network) for experiment, network in zip(experiments, networks, strict=True)]
-    asked = (each for each in settings_table("", described) if each.key.partition(".")[0] not in _TOLD_ABOVE)
+    asked = (each for each in settings_table("", described) if each.key.partition(".")[0] not in _IN_ORIGINS)
     labs = [network.described for network in networks]
     lab = (each for each in settings_table("lab", labs) if each.key != "lab.name")
     return Likeness(
         origins=_rows(origins),
         described=(*asked, *(lab if any(each != networks[0] for each in networks) else ())),
-        dealt=_dealt_to_others(placements),
+        channels=_channels_of_others(placements),
     )
 
 
@@ -148,7 +146,7 @@ def _what(experiment: Experiment, network: Network, placement: tuple[ChannelAllo
         "lab file": Path(network.file).name,
         SEED: str(experiment.seed),
         **{name: _hops(chain) for name, chain in chains.items()},
-        **({_CHANNELS: _dealt(placement)} if placement else {}),
+        **({_CHANNELS: _allocation_text(placement)} if placement else {}),
     }
 
 
@@ -157,9 +155,9 @@ def _hops(chain: Chain) -> str:
     return (" - ".join(chain.hops) or "empty") + ("" if str(chain.carries) == "the rest" else f" for {chain.carries}")
 
 
-def _origin(manifest: Mapping[str, Any]) -> dict[str, str]:
-    told = {name: text for name, text in provenance.origin(manifest) if name not in _WITHOUT_MEANING}
-    return told | ({"host kernel": str(manifest["host"]["kernel"])} if manifest.get("host") else {})
+def _software(manifest: Mapping[str, Any]) -> dict[str, str]:
+    host = {"host kernel": str(manifest["host"]["kernel"])} if manifest.get("host") else {}
+    return {**dict(provenance.platform(manifest)), **dict(provenance.program(manifest)), **host}
 
 
 def _lab_digest(network: Network) -> str:
@@ -205,11 +203,11 @@ def _counted(part: str, settings: Rows) -> tuple[str, tuple[str, ...]]:
 
 
 def _placement(manifest: Mapping[str, Any]) -> tuple[ChannelAllocation, ...]:
-    dealt = manifest.get("plan", {}).get("placement", ())
-    return tuple(from_json(ChannelAllocation, each) for each in dealt)
+    allocated = manifest.get("plan", {}).get("placement", ())
+    return tuple(from_json(ChannelAllocation, each) for each in allocated)
 
 
-def _dealt(placement: tuple[ChannelAllocation, ...]) -> str:
+def _allocation_text(placement: tuple[ChannelAllocation, ...]) -> str:
     """Format the allocation of channels to clients: ``20 to 6 clients: 2 have 4, 4 have 3``."""
     total = sum(each.channels for each in placement)
     ordered = sorted((each.channels, each.capacity) for each in placement)[::-1]
@@ -227,13 +225,13 @@ def _dealt(placement: tuple[ChannelAllocation, ...]) -> str:
     return f"{total} to {counted(len(placement), 'client')}: {words}"
 
 
-def _dealt_to_others(placements: Sequence[tuple[ChannelAllocation, ...]]) -> Rows:
+def _channels_of_others(placements: Sequence[tuple[ChannelAllocation, ...]]) -> Rows:
     """Return each run's channels by client, for runs with equal numbers but different clients."""
-    if len({_dealt(each) for each in placements}) != 1:
+    if len({_allocation_text(each) for each in placements}) != 1:
         return ()
     return _rows([{each.host: str(each.channels) for each in one} for one in placements])
 
 
-def _dealt_rows(dealt: Rows) -> Rows:
-    unlike = tuple((f"channels of {host}", texts) for host, texts in dealt if differ((host, texts)))
-    return unlike if len(unlike) <= _MOST_DETAILS else (_counted("channels of clients", dealt),)
+def _channel_rows(channels: Rows) -> Rows:
+    unlike = tuple((f"channels of {host}", texts) for host, texts in channels if differ((host, texts)))
+    return unlike if len(unlike) <= _MOST_DETAILS else (_counted("channels of clients", channels),)

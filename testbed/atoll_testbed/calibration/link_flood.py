@@ -12,7 +12,7 @@ from typing import Any
 from atoll_controller.planner import calibration_jobs
 from atoll_controller.planner.traffic_jobs import PING_SPARE_NS, PING_TIMEOUT_NS
 from atoll_core.errors import RunError
-from atoll_core.lab.network import Host, HostRole, Network
+from atoll_core.lab.network import Host, Network
 from atoll_core.plan.plan import JobSpec
 from atoll_hosts.agent import Job
 from atoll_testbed.calibration.calibration_checks import Received
@@ -33,11 +33,10 @@ class SpecialHosts:
     @classmethod
     def of(cls, network: Network) -> "SpecialHosts":
         """The special hosts. Raises RunError if the lab does not have both."""
-        world, island = network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL)
-        if not (world and island):
+        if network.specials is None:
             msg = f"lab {network.name}: a test of links needs a world-special and an island-special host"
             raise RunError(msg)
-        return cls(world[0], island[0])
+        return cls(*network.specials)
 
     def towards(self, direction: str) -> tuple[Host, Host]:
         """(source, target) of traffic in this direction."""

@@ -104,7 +104,7 @@ class MetricsRecorder:
             self._events.publish(MetricPoints([point]))
         links = self._links
         if kind == "change" and fields.get("state") == "end":
-            self._links = self._experiment.versions[int(fields["change"])].links or links
+            self._links = self._experiment.states[int(fields["change"])].links
         if self._links != links or (kind == "swap" and fields.get("state") == "turned"):
             self._write(self._configured(t_ns))
 

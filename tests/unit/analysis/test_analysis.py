@@ -14,6 +14,7 @@ import pytest
 from atoll_analysis import analyse
 from atoll_analysis.figures.observables import transfer_in_capture
 from atoll_analysis.run_directory import RunDir
+from atoll_analysis.summary import Summary
 from atoll_analysis.tables.packet_records import RECORD, SCHEMA, scan_records
 from atoll_analysis.tables.run_data import read_run_data
 from atoll_analysis.tables.tables import Tables
@@ -246,6 +247,12 @@ def test_a_simulated_run_is_valid_and_its_figures_fit_together(simulated: tuple[
     assert summary["flows_completed"] == logged > 0
     assert summary["ping_sent"] == 100
     assert json.loads((run.path / "summary.json").read_text()) == summary
+
+
+def test_the_summary_has_the_keys_of_its_reference(simulated: tuple[RunDir, dict[str, Any]]) -> None:
+    keys = simulated[1].keys()
+    assert keys >= Summary.__required_keys__
+    assert keys <= Summary.__required_keys__ | Summary.__optional_keys__
 
 
 def test_analysing_again_gives_the_same_bytes(simulated: tuple[RunDir, dict[str, Any]], binary: Path) -> None:

@@ -238,7 +238,7 @@ def test_a_change_stands_from_its_last_shift_unless_it_was_undone() -> None:
     ]
     found = changes(given, events)
     assert [change.shifted_ns for change in found] == [12, None, None]
-    assert [(each.since_ns, each.version.chain.hops) for each in standing(given, found)] == [
+    assert [(each.since_ns, each.experiment.chain.hops) for each in standing(given, found)] == [
         (0, one.chain.hops),
         (12, ("sat",)),
     ]
@@ -272,7 +272,7 @@ def test_a_change_of_the_load_alone_begins_no_period_of_steering() -> None:
         ((f"traffic.channels {louder.channels} instead of {one.traffic.channels}",), None)
     ]
     (period,) = standing(given, found)
-    assert period.version.steering == one.versions[0].steering
+    assert period.experiment.steering == one.steering
 
 
 def test_channels_that_come_with_a_change_have_figures(tmp_path: Path) -> None:

@@ -73,7 +73,7 @@ def test_a_change_says_what_differs_and_all_else_stays(written) -> None:
     assert third.latency == (("w1", "rtt-90"),)
     assert third.chain == second.chain
     assert [branch.name for branch in last.branches] == ["other"]
-    assert experiment.steered(last).chain == second.chain
+    assert experiment.at(last.at).chain == second.chain
     assert from_json(Experiment, to_json(experiment)) == experiment
 
 
@@ -82,7 +82,7 @@ def test_an_experiment_without_changes_is_its_only_version(project: Path) -> Non
     _, experiment = load_experiment(project / "examples/geo.yaml")
     assert experiment.schedule == ()
     assert len(experiment.versions) == 1
-    assert experiment.steered(experiment.versions[0]) == experiment
+    assert experiment.states == (experiment,)
 
 
 @pytest.mark.parametrize(
@@ -191,7 +191,8 @@ def test_every_box_and_every_tap_of_any_version_is_there_from_the_beginning(writ
     network, experiment = load_experiment(
         written("{at: 10 s, chain: [coder-w, sat, coder-i]}", "{at: 20 s, latency: {w1: null, w2: null}}")
     )
-    plans = [make_plan(network, experiment.steered(version)) for version in experiment.versions]
+    first = make_plan(network, experiment)
+    plans = [first, *(make_plan(network, each.experiment) for each in plan_schedule(network, experiment, first))]
     assert len({plan.jobs for plan in plans}) == 1
     assert {point.name for point in capture_points(network, experiment)} == {"world", "island", "link-sat"}
     started = {job.name for job in jobs(network, experiment) if job.phase is Phase.SERVICE}

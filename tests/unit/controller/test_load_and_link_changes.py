@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of load and links during a run: what they are, what is refused, and what jobs and links are asked for."""
 
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -203,3 +204,18 @@ def test_a_loss_before_the_queue_cannot_be_added_by_tc(written) -> None:
     path = written("{at: 10 s, links: {sat: {to_island: {loss: {probability: 1 %, where: before}}}}}")
     (found,) = mistakes(path, Backend.TC)
     assert found.startswith("10: change 1 (at 10 s): links.sat: the tc backend cannot add or remove a loss before")
+
+
+def test_the_experiment_at_an_instant_is_that_of_the_last_change_before(written) -> None:
+    _, experiment = load_experiment(
+        written(
+            "{at: 15 s, traffic: {channels: 40}}",
+            "{at: 30 s, links: {sat: {to_island: {rate: 8 Mbit/s}}}, chain: [sat], latency: {w1: null}}",
+        )
+    )
+    start, middle, end = experiment.states
+    assert start == replace(experiment, schedule=())
+    assert [experiment.at(Duration.parse(t)) for t in ("14.9 s", "15 s", "60 s")] == [start, middle, end]
+    assert (middle.links, middle.traffic.channels) == (experiment.links, 40)
+    assert (end.traffic, end.links[0].to_island.rate) == (middle.traffic, Rate.parse("8 Mbit/s"))
+    assert (end.chain.hops, end.latency, end.schedule) == (("sat",), (), ())

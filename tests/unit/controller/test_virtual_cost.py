@@ -142,7 +142,7 @@ def test_an_estimate_is_that_of_the_costliest_version(project: Path, start: str,
     """Whatever makes it so, and whether it comes first or last."""
     small = load_experiment(project / "examples/geo.yaml", [start])
     grown = load_experiment(project / "examples/geo.yaml", [start, f"changes=[{{at: 1 s, {change}}}]"])
-    lasting = grown[1].throughout(grown[1].versions[1])
+    lasting = grown[1].states[1]
     assert disk(*small) < disk(*grown) == disk(grown[0], lasting)
     assert wall_time(*small, Backend.TC) < wall_time(*grown, Backend.TC) == wall_time(grown[0], lasting, Backend.TC)
 

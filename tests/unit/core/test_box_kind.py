@@ -255,7 +255,7 @@ def test_steering_swaps_traces_and_verdicts_follow_the_declaration(load: Load, t
     assert ("pep-w", note) in {(hop.name, hop.note) for hop in found.hops}
     data = read_run_data(begin(tmp_path, experiment, network, ("world", "island")))
     assert data.network == network  # read back from JSON
-    assert data.not_conserving == ("pep-w", "pep-i")
+    assert data.topology.not_conserving == ("pep-w", "pep-i")
 
 
 def routes(network: Network, experiment: Experiment) -> dict[str, tuple[int | None, ...]]:

@@ -14,7 +14,7 @@ import polars as pl
 import pytest
 
 from atoll_analysis import analyse
-from atoll_analysis.figures.traffic_figures import TRAFFIC_FIGURES
+from atoll_analysis.figures.run_figures import TRAFFIC_FIGURES
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
 from atoll_core.units import Duration, Rate

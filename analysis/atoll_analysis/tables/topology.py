@@ -1,0 +1,156 @@
+# SPDX-License-Identifier: Apache-2.0
+"""The chains of a run, and the links, boxes and captures on them."""
+
+from collections.abc import Collection
+from dataclasses import dataclass
+
+from atoll_analysis.tables.change_timeline import SteeringPeriod
+from atoll_core.experiment.experiment import Chain, Experiment, Link, Protocol
+from atoll_core.lab.network import Network
+from atoll_core.plan.plan import CapturePoint
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """The lab of a run with all chains that were active. ``standing``: the experiment over time, by changes made."""
+
+    experiment: Experiment
+    network: Network
+    captures: tuple[CapturePoint, ...]
+    standing: tuple[SteeringPeriod, ...]
+
+    @property
+    def chains(self) -> tuple[Chain, ...]:
+        """Every chain that was ever active, equal ones once, the main one of each version first."""
+        states = [each.experiment for each in self.standing]
+        return tuple(dict.fromkeys(chain for state in states for chain in (state.chain, *state.branches)))
+
+    @property
+    def has_branches(self) -> bool:
+        """Whether some of the traffic ever had a chain of its own."""
+        return any(each.experiment.branches for each in self.standing)
+
+    def links_of(self, chain: Chain) -> tuple[Link, ...]:
+        """The satellite links of a chain, from world to island."""
+        links = {box.name for box in self.network.boxes if box.is_link}
+        return tuple(self.experiment.link(hop) for hop in chain.hops if hop in links)
+
+    @property
+    def links(self) -> tuple[Link, ...]:
+        """The satellite links that any chain ever passes; those of the chain that the run begins with first."""
+        return tuple(dict.fromkeys(link for chain in self.experiment.all_chains for link in self.links_of(chain)))
+
+    @property
+    def ping_links(self) -> tuple[tuple[Link, ...], ...]:
+        """The links that the ping series passed: a tuple for each of its paths, the first one first."""
+        return tuple(dict.fromkeys(map(self.links_of, self.special_chains(Protocol.ICMP))))
+
+    def special_chains(self, protocol: Protocol) -> tuple[Chain, ...]:
+        """The chains that carried a protocol between the special hosts, in order of time; none without both hosts."""
+        if self.network.specials is None:
+            return ()
+        world, island = (host.address for host in self.network.specials)
+        return tuple(each.experiment.carrier(world, island, protocol) for each in self.standing)
+
+    @property
+    def tap_captures(self) -> dict[str, str]:
+        """The captures of the taps, by their names in the laboratory; those that are not captured are left out."""
+        points = {(point.host, point.interface): point.name for point in self.captures}
+        found = {tap.name: points.get((tap.host, tap.interface.name)) for tap in self.network.taps}
+        return {tap: name for tap, name in found.items() if name is not None}
+
+    @property
+    def one_way_captures(self) -> frozenset[str]:
+        """The captures of taps that see packets to the island only."""
+        one_way = {tap.name for tap in self.network.taps if tap.to_island_only}
+        return frozenset(name for tap, name in self.tap_captures.items() if tap in one_way)
+
+    def arrival(self, chain: Chain, captures: Collection[str]) -> str | None:
+        """The capture that shows which packets reached the island through a chain.
+
+        The last tap behind its last link; without one, what leaves the link. Of a chain without a link its last tap,
+        if another is before it.
+        """
+        taps = self.tap_captures
+        links = [link.box for link in self.links_of(chain)]
+        passed = [hop for hop in chain.hops if hop in taps]
+        behind = chain.hops[chain.hops.index(links[-1]) :] if links else passed[1:]
+        found = [taps[hop] for hop in reversed(behind) if hop in taps] + [f"link-{box}" for box in reversed(links)]
+        return next((name for name in found if name in captures), None)
+
+    @property
+    def tapped_links(self) -> tuple[Link, ...]:
+        """Links between the world and the island capture: what is lost between the captures is lost there.
+
+        None if packets pass only one of the two taps, or a link between them on one chain and outside them on another,
+        or a box between them that does not conserve packets.
+        """
+        if self._end_taps is None or self.not_conserving:
+            return ()
+        inside: dict[Link, None] = {}
+        outside: set[Link] = set()
+        for chain in self.chains:
+            if {*self._end_taps} & {*chain.hops} and not self.passes_both(chain):
+                return ()
+            links, between = self.links_of(chain), self._between_end_taps(chain)
+            inside |= dict.fromkeys(link for link in links if link.box in between)
+            outside |= {link for link in links if link.box not in between}
+        return () if outside & inside.keys() else tuple(inside)
+
+    @property
+    def not_conserving(self) -> tuple[str, ...]:
+        """The boxes between the world and the island capture, on any chain, that do not conserve packets."""
+        between = dict.fromkeys(hop for chain in self.chains for hop in self._between_end_taps(chain))
+        own = {box.name for box in self.network.boxes if not box.conserves}
+        return tuple(hop for hop in between if hop in own)
+
+    def always_passes(self, chain: str, box: str) -> bool:
+        """Whether a chain passes a box in all versions of the run that have a chain of this name."""
+        return all(box in each.hops for each in self.chains if each.name == chain)
+
+    def passes_both(self, chain: Chain) -> bool:
+        """Whether the chain has the taps of the captures world and island, in this order."""
+        if self._end_taps is None:
+            return False
+        first, last = self._end_taps
+        return first in chain.hops and last in chain.hops[chain.hops.index(first) :]
+
+    def conserves(self, chain: Chain) -> bool:
+        """Whether packets stay as they are between these taps, but for those that links lose."""
+        return self.passes_both(chain) and not set(self._between_end_taps(chain)) & set(self.not_conserving)
+
+    def is_coded(self, chain: Chain) -> bool:
+        """Whether boxes that carry packets in tunnels are between these taps, and no others that change packets."""
+        kinds = {box.name: box.kind for box in self.network.boxes}
+        own = [kinds[hop] for hop in self._between_end_taps(chain) if hop in self.not_conserving]
+        return bool(own) and all(kind.encapsulates for kind in own)
+
+    def _between_end_taps(self, chain: Chain) -> tuple[str, ...]:
+        """The hops of a chain between these taps; none if it does not pass both."""
+        if self._end_taps is None or not self.passes_both(chain):
+            return ()
+        first, last = self._end_taps
+        return chain.hops[chain.hops.index(first) + 1 : chain.hops.index(last)]
+
+    @property
+    def between_captures(self) -> frozenset[str]:
+        """Machines and switch ports that can lose packets between the captures world and island.
+
+        The machines of these two captures, the boxes between them on any chain that stood, and the switch ports
+        (``sw-c/16``) at which the boxes' frames come in on their way to the island; emulated trunks are patch ports,
+        which lose nothing. What is lost elsewhere is missing from both captures or from none.
+        """
+        if self._end_taps is None:
+            return frozenset()
+        hops = {hop for chain in self.chains for hop in self._between_end_taps(chain)}
+        boxes = [box for box in self.network.boxes if box.name in hops]
+        ports = {str(legs.island.attached) for box in boxes for legs in box.pairs}
+        captures = {self.network.tap(tap).host for tap in self._end_taps}
+        return frozenset({*captures, *(box.name for box in boxes), *ports})
+
+    @property
+    def _end_taps(self) -> tuple[str, str] | None:
+        """The taps of the captures world and island, where both are taps of the chain that the run begins with."""
+        taps = {tap.name for tap in self.network.taps}
+        passed = [hop for hop in self.experiment.versions[0].chain.hops if hop in taps]
+        return (passed[0], passed[-1]) if len(passed) > 1 else None
