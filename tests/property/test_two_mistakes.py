@@ -54,8 +54,10 @@ MISTAKES = {
 }
 
 
-FORM = {"role", "port", "no address", "network", "driver", "trunk rate", "kind", "box rate", "rtt"}  # of the lab
-FORM |= {"seed", "rate", "change", "channels", "transfer"}  # of the experiment
+FORM = {  # of the lab, and of the experiment
+    *("role", "port", "no address", "network", "driver", "trunk rate", "kind", "box rate", "rtt"),
+    *("seed", "rate", "change", "channels", "transfer"),
+}
 
 
 def stage(name: str) -> int:

@@ -330,7 +330,7 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
 
 def short_ping_intervals(network: Network, experiment: Experiment) -> Iterator[Diagnostic]:
     """An interval of the ping series with which sequence numbers repeat before replies can arrive."""
-    ends, interval = specials(network), experiment.ping.interval
+    ends, interval = network.specials, experiment.ping.interval
     if ends is None:
         return
     rtt = Duration(_rtt_without_queues_ns(network, experiment, ends[0]))
