@@ -136,18 +136,20 @@ async def _flooded_rows(
         return [skipped(row, link.refused) for row in _flood_rows_of(link)]
 
     async def alone() -> list[CalibrationFigure]:
-        found = await flood(testbed, [link], seconds, packet_bytes=link.mtu, ping_interval_ns=None)
+        found = await flood(testbed, [link], seconds, packet_bytes=link.mtu)
         return [_explained(rate_row(link, _steady(found, link), PRECISE), _note(found, link))]
 
     async def small() -> list[CalibrationFigure]:
         size = link.small_packet
-        found = await flood(testbed, [link], seconds, packet_bytes=size, ping_interval_ns=None)
+        found = await flood(testbed, [link], seconds, packet_bytes=size)
         return [_explained(byte_row(link, _steady(found, link), size, PRECISE), _note(found, link))]
 
     async def together() -> list[CalibrationFigure]:
         unpinged = _filled_by_pings(links, [link], _PING_INTERVAL_NS)
         pinging_ns = None if unpinged else _PING_INTERVAL_NS
-        found = await flood(testbed, [link], seconds, packet_bytes=link.mtu, ping_interval_ns=pinging_ns)
+        found = await flood(
+            testbed, [link], seconds, packet_bytes=link.mtu, ping_interval_ns=pinging_ns, rtt_ns=base_ns
+        )
         loaded = loaded_row([link], found.loaded_rtts([link]), base_ns, _reach_ns(links), PRECISE)
         rows = [queue_row(link, _mark(found, link)), _excused(loaded, unpinged)]
         return [_explained(row, _note(found, link)) for row in rows]
@@ -206,10 +208,12 @@ async def _brief_rows(
     interval_ns = _PING_INTERVAL_NS // 2
     unpinged = _filled_by_pings(links, judged, interval_ns)
     pinging_ns = None if unpinged else interval_ns
-    found = rated = await flood(testbed, judged, seconds, packet_bytes=judged[0].mtu, ping_interval_ns=pinging_ns)
+    found = rated = await flood(
+        testbed, judged, seconds, packet_bytes=judged[0].mtu, ping_interval_ns=pinging_ns, rtt_ns=base_ns
+    )
     if not unpinged and any(link.ping_ns > MOST_PING_SHARE * interval_ns for link in judged):
         # On a slow link, pings reduce the rate of the flood.
-        rated = await flood(testbed, judged, seconds, packet_bytes=judged[0].mtu, ping_interval_ns=None)
+        rated = await flood(testbed, judged, seconds, packet_bytes=judged[0].mtu)
     rows: list[CalibrationFigure] = []
     for link in judged:
         rows.append(_excused(queue_row(link, _mark(found, link)), _note(found, link)))

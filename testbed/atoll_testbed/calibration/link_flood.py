@@ -113,11 +113,12 @@ async def flood(
     seconds: float,
     *,
     packet_bytes: int,
-    ping_interval_ns: int | None,
+    ping_interval_ns: int | None = None,
+    rtt_ns: int = 0,
 ) -> Flood:
     """Fill the queues of these directions and keep them full for ``seconds``, with pings if an interval is given.
 
-    Returns when all packets have left the links.
+    ``rtt_ns``: that of pings on the idle path. Returns when all packets have left the links.
     """
     ends = SpecialHosts.of(testbed.network)
     to_world_ns = sum(link.settings.delay.ns for link in links if link.name == "to_world") + links[0].terrestrial_ns
@@ -145,7 +146,7 @@ async def flood(
                 ends.island,
                 interval_ns=ping_interval_ns,
                 start_at_ns=begin,
-                timeout_ns=max(PING_TIMEOUT_NS, end - begin),
+                timeout_ns=max(PING_TIMEOUT_NS, rtt_ns + sum(link.drain_ns for link in links) + PING_SPARE_NS),
             )
             await jobs.enter_async_context(_running(testbed, spec, take_ping))
         for sender in senders:

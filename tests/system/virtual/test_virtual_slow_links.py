@@ -13,10 +13,11 @@ pytestmark = pytest.mark.virtual
 SLOW = [
     {"to_island.rate": "1 kbit/s", "to_world.rate": "1 kbit/s"},
     {"to_island.rate": "16 kbit/s"},
+    {"to_world.delay": "60 s"},
 ]
 
 
-@pytest.mark.parametrize("settings", SLOW, ids=["1 kbit/s", "16 kbit/s one way"])
+@pytest.mark.parametrize("settings", SLOW, ids=["1 kbit/s", "16 kbit/s one way", "60 s one way"])
 def test_a_slow_link_passes_the_tests_before_a_run(tmp_path: Path, settings: dict[str, str]) -> None:
     """Pings of the tests neither fill the link nor wait in coders; a direction has 8 Mbit/s if not named."""
     ends = [Extreme("experiment", ("links", "sat", *key.split(".")), value) for key, value in settings.items()]
