@@ -13,7 +13,7 @@ from atoll_analysis.tables.change_timeline import (
     standing,
     to_island_over_time,
 )
-from atoll_analysis.tables.topology import Topology
+from atoll_analysis.tables.topology import RunTopology
 from atoll_core.codec import from_json
 from atoll_core.errors import RunDirError
 from atoll_core.experiment.experiment import Experiment, Link
@@ -50,7 +50,7 @@ class RunData:
     measurements: tuple[BoxMeasurement, ...]  # of link and delay boxes, from mark "begin" to mark "end"
     stalls: Stalls | None  # of these boxes; None: they measured no lateness
     changes: tuple[ScheduledChange, ...]  # what became of the scheduled ones
-    topology: Topology
+    topology: RunTopology
 
     @property
     def placement(self) -> dict[str, int]:
@@ -150,7 +150,7 @@ def read_run_data(run: RunDir) -> RunData:
         measurements=measurements(marks),
         stalls=stalled,
         changes=made,
-        topology=Topology(experiment, network, plan.captures, standing(experiment, made)),
+        topology=RunTopology(experiment, network, plan.captures, standing(experiment, made)),
     )
 
 

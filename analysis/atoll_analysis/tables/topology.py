@@ -11,7 +11,7 @@ from atoll_core.plan.plan import CapturePoint
 
 
 @dataclass(frozen=True, slots=True)
-class Topology:
+class RunTopology:
     """The lab of a run with all chains that were active. ``standing``: the experiment over time, by changes made."""
 
     experiment: Experiment
