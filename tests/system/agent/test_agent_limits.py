@@ -296,7 +296,7 @@ async def test_a_job_that_no_control_group_can_be_made_for_runs_without_and_is_b
         argv, limits = [sys.executable, "-c", script], JobLimits(memory_bytes=100 * MB)
         job = await agent.start_job("say", argv, on_line=said.append, limits=limits)
         assert (await job.wait()).code == 0, job.exit_text()
-        assert said == [{"data": [100 * MB, 100 * MB]}]
+        assert [answer["data"][0] for answer in said] == [100 * MB]
 
 
 # Metrics

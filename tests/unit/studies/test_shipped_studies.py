@@ -24,7 +24,7 @@ STUDIES = {
     "geo-regimes": 48,
     "laboratory-grid": 990,
     "satgate-latencies": 24,
-    "udp-share": 36,
+    "udp-share": 24,
 }
 
 
