@@ -285,7 +285,8 @@ class LabDaemon:
             left = await self._take_down(self._up)
             if left:
                 sys.stderr.write("".join(f"daemon: {line}\n" for line in left))
-                remember_failure(self.target, testbed.network.name, "; ".join(left), time.time_ns(), left)
+                reasons = [testbed.failed.result(), *left] if testbed.failed.done() else left
+                remember_failure(self.target, testbed.network.name, "; ".join(reasons), time.time_ns(), left)
             elif not self.for_run and not testbed.failed.done():
                 forget_failure(self.target)
 

@@ -215,10 +215,14 @@ class Services:
                 await (self._end(name) if running.spec.stop else running.job.stop(_GRACE_S))
         bad: list[str] = []
         for name, running in self._running.items():
-            with contextlib.suppress(LabError):
-                ended = await running.job.wait()
-                if _is_ours(running.spec) and (ended.code or ended.signal == "KILL"):
-                    bad.append(f"{running.spec.host}: {name} did not end as it should: {running.job.exit_text()}")
+            try:
+                async with asyncio.timeout(_STOP_TIMEOUT_S):
+                    ended = await running.job.wait()
+            except (LabError, TimeoutError):
+                bad.append(f"{running.spec.host}: it is not known whether {name} has ended")
+                continue
+            if _is_ours(running.spec) and (ended.code or ended.signal not in (None, "TERM")):
+                bad.append(f"{running.spec.host}: {name} did not end as it should: {running.job.exit_text()}")
         self._running.clear()
         return tuple(bad)
 

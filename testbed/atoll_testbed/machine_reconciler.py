@@ -83,6 +83,15 @@ class MachineReconciler:
             raise
         await self._services.reconcile(plan, restart_traces=False)
 
+    async def undo(self) -> tuple[str, ...]:
+        """Undo all settings; a line for each machine where that fails."""
+        hosts = tuple(self._settings)
+        outcomes = await asyncio.gather(
+            *(self._platform.machine(host).unset() for host in hosts), return_exceptions=True
+        )
+        self._settings.clear()
+        return tuple(str(outcome) for outcome in outcomes if isinstance(outcome, Exception))
+
     async def _set(self, wanted: Mapping[str, HostSettings]) -> None:
         """Set each machine whose settings differ; its agent replaces those that it has. Without any, undo all."""
         changed = [host for host in (wanted or self._settings) if self._settings.get(host) != wanted.get(host)]

@@ -139,15 +139,14 @@ class Testbed:
             watcher.cancel()
         if self._swap is not None:
             await self._swap.leave()
-        left = await self._services.stop()
-        if self.platform.name == HARDWARE:
-            try:
-                await self._machines.reconcile(None)
-            except LabError as error:
-                left += (str(error),)
-        with contextlib.suppress(LabError):
-            await self.controller.close()
-        await self.platform.stop()
+        try:
+            left = await self._services.stop()
+            if self.platform.name == HARDWARE:
+                left += await self._machines.undo()
+        finally:
+            with contextlib.suppress(LabError):
+                await self.controller.close()
+            await self.platform.stop()
         return left if self.platform.name == HARDWARE else ()
 
     async def apply(

@@ -34,6 +34,7 @@ _TIME = re.compile(r"\d{4}-\d\d-\d\d.*|\d{1,2}:\d\d(?::\d\d(?:[.,]\d+)?)?")
 _OTHER_UNIT = re.compile(r"(?:rtt|latency|time)[ _(]+(?:s|sec|seconds|us|µs|ns)\b")
 _RTT_NAMES = ("rtt_ms", "rtt", "rtt (ms)", "rtt ms", "ms", "latency_ms", "latency")
 _TARGET_NAMES = ("target", "host", "hostname", "server", "address", "ip", "destination", "dst")
+_NO_TARGETS = {"time", "timestamp", "date", "seq", "icmp_seq", "n", "ttl", "loss"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -133,7 +134,7 @@ def _columns(words: str, cells: list[str]) -> _Columns:
         )
     if len(cells) == 1:
         return _Columns(1, 0, None, named=True)
-    clear = rtt is not None or target is not None
+    clear = target is not None or (rtt is not None and _NO_TARGETS.isdisjoint(names))
     if rtt is None:
         rtt = 1 - (target or 0)
     return _Columns(len(cells), rtt, 1 - rtt if target is None else target, named=True, clear=clear)

@@ -223,7 +223,7 @@ async def _down(target: LabTarget, *, force: bool, as_json: bool) -> None:
     async with connected(target) as daemon:
         if daemon is not None:
             await daemon.down(force=force)
-    failure = last_failure(target) if daemon is not None else None
+    failure = last_failure(target)
     forget_failure(target)
     if failure and (left := failure.get("left")):
         raise LabError("the lab is down, but not everything is undone:\n" + "\n".join(left))

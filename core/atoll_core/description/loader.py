@@ -178,6 +178,8 @@ def _resolve_with_settings(path: Path, document: Document, settings: Sequence[st
         if not settings or all(mistake.line == 0 for mistake in error.mistakes):
             raise
         own = _mistakes_without_settings(path, document)
+        if own and not set(own) & set(error.mistakes):
+            raise  # they are of an earlier stage, and hide those that the file has itself
         cause = ", ".join(f"--set {shown(setting)}" for setting in settings)
         raise DescriptionError(
             [

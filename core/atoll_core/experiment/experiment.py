@@ -581,7 +581,9 @@ class Experiment:
 
     def at(self, instant: Duration) -> "Experiment":
         """The experiment at an instant of the run: as it would be if chains, latencies, load and links stayed so."""
-        version = next((each for each in reversed(self.versions) if each.at <= instant), self.versions[0])
+        return self._with(next((each for each in reversed(self.versions) if each.at <= instant), self.versions[0]))
+
+    def _with(self, version: SteeringVersion) -> "Experiment":
         return replace(
             self,
             chain=version.chain,
@@ -596,7 +598,7 @@ class Experiment:
     @property
     def states(self) -> tuple["Experiment", ...]:
         """The experiment at the beginning of every version."""
-        return tuple(self.at(version.at) for version in self.versions)
+        return tuple(map(self._with, self.versions))
 
     @property
     def steering(self) -> tuple[Chain, tuple[Chain, ...], tuple[tuple[str, str], ...]]:
@@ -606,7 +608,7 @@ class Experiment:
     @property
     def loads(self) -> tuple[Traffic, ...]:
         """The load of every version."""
-        return tuple(state.traffic for state in self.states)
+        return tuple(version.traffic or self.traffic for version in self.versions)
 
     @property
     def most_channels(self) -> int:
@@ -632,7 +634,7 @@ class Experiment:
 
         The queue of such a direction is the largest that it has, the rate the highest.
         """
-        every = [state.links for state in self.states]
+        every = [version.links or self.links for version in self.versions]
         return tuple(
             replace(
                 link,

@@ -199,3 +199,8 @@ def test_classes_beyond_the_last_vlan_id_are_refused(tmp_path: Path) -> None:
     assert done.stderr == "--first-vlan: 100 classes from 3996 on end at VLAN id 4095; write at most 3995\n"
     subprocess.run([*argv, "3995"], cwd=tmp_path, capture_output=True, text=True, check=True)
     assert "vlan: 4094," in (tmp_path / "l.yaml").read_text()
+
+
+@pytest.mark.parametrize("text", ["seq,rtt\n1,52\n2,48\n", "rtt_ms,loss\n52,0\n48,0\n", "time,rtt_ms\n17.5,52\n"])
+def test_a_column_that_names_no_targets_is_not_read_as_targets(text: str) -> None:
+    assert read_rtts([("rtts.csv", text)]).mistakes

@@ -254,3 +254,16 @@ def test_the_lab_of_an_experiment_is_a_setting_and_so_are_keys_of_that_lab(geo, 
     network = load_experiment(geo, [f"lab={other}", "lab.delay_boxes.delay.rate=300 Mbit/s"])[0]
     assert network.name.startswith("other-")
     assert network.delay_boxes[0].rate == Rate(300_000_000)
+
+
+def test_a_mistake_of_the_file_that_a_setting_uncovers_keeps_its_line(project, tmp_path):
+    """Without the setting there is a mistake of form, which hides those of meaning."""
+    text = (project / "examples/geo.yaml").read_text(encoding="utf-8").replace("../emulation", f"{project}/emulation")
+    wrong = text.replace("duration: 60 s", "duration: long").replace("[tap-w, sat, tap-i]", "[tap-w, sta, tap-i]")
+    (tmp_path / "e.yaml").write_text(wrong, encoding="utf-8")
+    with pytest.raises(DescriptionError) as refused:
+        load_experiment(tmp_path / "e.yaml", ["duration=20 s"])
+    mistakes = refused.value.mistakes
+    line = wrong[: wrong.index("chain:")].count("\n") + 1
+    assert {mistake.line for mistake in mistakes} == {line}
+    assert mistakes[0].message.startswith("chain hop 2: unknown box or tap 'sta'")

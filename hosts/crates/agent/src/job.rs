@@ -163,7 +163,8 @@ impl Job {
     pub fn raise_memory(&mut self, bytes: u64) -> Result<(), AgentError> {
         if self.limits.raise_memory(bytes) {
             let maximum = getrlimit(Resource::Data).maximum;
-            let current = self.limits.of_process(self.leaf.is_some());
+            let wanted = self.limits.of_process(self.leaf.is_some());
+            let current = wanted.map(|limit| limit.min(maximum.unwrap_or(u64::MAX)));
             rustix::process::prlimit(Some(self.pid), Resource::Data, Rlimit { current, maximum })?;
         }
         Ok(())

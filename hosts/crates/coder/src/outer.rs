@@ -74,7 +74,7 @@ pub(crate) fn content<'a>(packet: &Ipv4<'a>) -> Option<(u16, &'a [u8])> {
     let (session, ours) = (read_u16(payload, 0)?, read_u16(payload, 2)? == PORT);
     let datagram = payload
         .get(..length)
-        .filter(|_| ours && length >= UDP_BYTES)?;
+        .filter(|_| ours && length >= UDP_BYTES && SESSIONS.contains(&session))?;
     let has_checksum = read_u16(payload, 6)? != 0;
     let ends = (packet.source(), packet.destination());
     (!packet.is_fragment() && has_checksum && checksum(ends, datagram) == 0)

@@ -69,6 +69,10 @@ pub(crate) struct Tunnel {
     session: u16,
     /// The present one of the other coder, and the one before, of which packets may still come.
     peer_sessions: [Option<u16>; 2],
+    /// When a packet of the present one came last.
+    heard_ns: u64,
+    /// After this time without any, another session is the present one, even the one before.
+    over_ns: u64,
     /// The version of the other coder's headers, if it is not the one of this coder.
     other_version: Option<u8>,
     /// By which the last packet left towards the other coder, and its address.
@@ -113,6 +117,8 @@ impl Tunnel {
             identification: 0,
             session: session(began),
             peer_sessions: [None; 2],
+            heard_ns: 0,
+            over_ns,
             other_version: None,
             port: usize::MAX, // none has left
             source_mac: [0; 6],
@@ -150,11 +156,17 @@ impl Tunnel {
     }
 
     /// An outer packet of this session came: whether it is the other coder's present one. The first packet of a new session
-    /// ends all that is remembered of the one before.
+    /// ends all that is remembered of the one before. A straggler of an older one looks new; the present one then is again
+    /// after `over_ns`.
     pub(crate) fn follow(&mut self, now_ns: u64, session: u16) -> bool {
         let [present, before] = self.peer_sessions;
-        if present == Some(session) || before == Some(session) {
-            return present == Some(session);
+        let silent_ns = now_ns.saturating_sub(self.heard_ns);
+        if before == Some(session) && silent_ns < self.over_ns {
+            return false;
+        }
+        self.heard_ns = now_ns;
+        if present == Some(session) {
+            return true;
         }
         self.peer_sessions = [Some(session), present];
         if present.is_some() {

@@ -647,6 +647,23 @@ fn packets_of_the_session_before_that_still_come_change_nothing() {
 }
 
 #[test]
+fn a_straggler_of_an_older_session_ends_the_present_one_for_a_moment_only() {
+    let mut far = far(3, small_generations);
+    for (began, ms) in [(900_000, 1), (500_000, 2), (3, 3), (900_000, 4)] {
+        arrive(
+            &mut far,
+            WORLD,
+            ms * MS,
+            &coded(began, small_generations)[..1],
+        );
+    }
+    let present = coded(3, small_generations);
+    assert!(to_hosts(&arrive(&mut far, WORLD, 5 * MS, &present[1..3])).is_empty());
+    let later = to_hosts(&arrive(&mut far, WORLD, 10_000 * MS, &present[1..3]));
+    assert_eq!(later.len(), 2);
+}
+
+#[test]
 fn reports_of_a_coder_that_begins_again_are_heard_at_once() {
     let mut near = near(3, with_feedback);
     for (began, ms) in [(100_000, 10), (3, 20)] {
