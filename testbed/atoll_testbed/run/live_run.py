@@ -130,9 +130,11 @@ class LiveRun:
             async with self._step("stop"):
                 await self._end_load()
             async with self._step("drain"):
-                await self._recording.drained(self._quiet_s, _DRAIN_LIMIT_S + 2 * (self._quiet_s - _DRAIN_QUIET_S))
+                limit_s = _DRAIN_LIMIT_S + 2 * (self._quiet_s - _DRAIN_QUIET_S)
+                drained = partial(self._recording.drained, self._quiet_s, limit_s)
+                await drained()
                 await self._jobs.stop(Phase.PING)  # pings without an answer by now are lost
-                self._recording.marks("end", await self._testbed.mark_boxes())
+                await self._recording.end_marks(self._testbed.mark_boxes, drained)
                 end = await sample_drops(self._testbed)
                 await self._recording.lost_outside(drop_increase(begin, end, backlog_limit()), heat_between(begin, end))
                 self._recording.event("drained")

@@ -8,7 +8,7 @@ import os
 import platform
 import time
 from collections import Counter
-from collections.abc import Callable, Generator, Mapping
+from collections.abc import Awaitable, Callable, Generator, Mapping
 from typing import Any
 
 from atoll_analysis.run_directory import RunDir
@@ -132,6 +132,18 @@ class RunRecorder:
             self._write(box, {**answer, "mark": name})
         self.raise_if_broken()
 
+    async def end_marks(
+        self, mark: Callable[[], Awaitable[dict[str, dict[str, Any]]]], drained: Callable[[], Awaitable[None]]
+    ) -> None:
+        """Record the marks "end", at which no link holds a packet.
+
+        A packet may enter after the counters that showed an empty link, such as one that TCP sends again seconds later.
+        """
+        while _hold_packets(answers := await mark()):
+            self.marks("drain", answers)
+            await drained()
+        self.marks("end", answers)
+
     async def lost_outside(self, risen: dict[str, Any], heat: dict[str, Any]) -> None:
         """Record packets dropped outside the boxes between the marks (``kernel_drops``), and ``machine_heat``."""
         await self.manifest.update({"lost_outside": risen, **({"host_heat": heat} if heat else {})})
@@ -250,6 +262,11 @@ class RunRecorder:
             for switch in testbed.network.switches
         }
         await self.manifest.update({"tables_after": await _tables(testbed), "switch_counters": counters})
+
+
+def _hold_packets(marks: Mapping[str, Mapping[str, Any]]) -> bool:
+    """Whether a link holds packets at its mark."""
+    return any(mark.get(way, {}).get("held_packets") for mark in marks.values() for way in DIRECTIONS)
 
 
 def _line(thing: dict[str, Any]) -> bytes:
