@@ -179,7 +179,8 @@ async def test_a_sink_that_is_killed_is_started_again(
             spool.close()
         assert influx.points() == recorded(read_spool(tmp_path / SPOOL))
     again = "metrics: the sink was killed by signal 9; it is restarted and sends all points again from the first"
-    assert notes == [again, again]
+    # A slow database may make points late, which another note says.
+    assert [note for note in notes if "killed" in note] == [again, again]
 
 
 @pytest.mark.parametrize("make", [Influx1, Influx2])
