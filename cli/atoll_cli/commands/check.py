@@ -164,11 +164,11 @@ class _Machine:
         for name, fact in self.facts.items():
             print(f"{name:<19} {fact}")
         for way in self.places:
-            if not way.lacks:
+            if not way.missing:
                 print(f"{f'--on {way.place}':<19} works {way.how}", flush=True)
 
     def to_json(self) -> dict[str, Any]:
-        ways = {way.place: {"works": not way.lacks, "how": way.how, "lacks": way.lacks} for way in self.places}
+        ways = {way.place: {"works": not way.missing, "how": way.how, "lacks": way.missing} for way in self.places}
         return {"machine": self.facts, "ways": ways, "lacks": self.missing}
 
 
@@ -192,7 +192,7 @@ def _machine(experiments: list[Experiment]) -> _Machine:
         find_binary()
     except MachineError as error:  # the agent is needed on every platform
         places = tuple(with_missing(way, [str(error)]) for way in places)
-    not_met = [line for way in places if way.place == MININET for line in way.lacks]
+    not_met = [line for way in places if way.place == MININET for line in way.missing]
     controls: list[str] = []
     faulty: set[str] = set()
     here, virtual = offered_here(), offered_by_virtual_kernel()

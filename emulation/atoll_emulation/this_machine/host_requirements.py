@@ -181,13 +181,13 @@ def missing_for_tc() -> list[str]:
     why = why_no_namespaces()
     if why is not None:
         return [f"the tc backend could not be tested, because namespaces cannot be made here ({why})"]
-    lacks = kernel_lacks()
-    if not lacks:
+    missing = missing_in_kernel()
+    if not missing:
         return []
-    return [f"this kernel does not have {', '.join(lacks)}, which the tc backend needs; use --backend engine"]
+    return [f"this kernel does not have {', '.join(missing)}, which the tc backend needs; use --backend engine"]
 
 
-def kernel_lacks() -> list[str]:
+def missing_in_kernel() -> list[str]:
     """Return the parts of traffic control that the tc backend uses and this kernel refuses."""
     script = "\n".join(f"{line} >/dev/null 2>&1 || echo {name}" for name, line in _PROBES)
     said = subprocess.run([*unshare_argv(), "sh", "-c", script], capture_output=True, text=True, check=False)
@@ -200,7 +200,7 @@ class PlatformCheck:
 
     place: str  # as --on calls it
     how: str = ""
-    lacks: tuple[str, ...] = ()
+    missing: tuple[str, ...] = ()
 
 
 def check_platforms() -> tuple[PlatformCheck, ...]:
@@ -212,21 +212,21 @@ def missing_by_platform(checks: Iterable[PlatformCheck]) -> list[str]:
     """Return a line for each missing prerequisite: its platform and its remedy."""
     where: dict[str, list[str]] = {}
     for check in checks:
-        for lack in check.lacks:
-            where.setdefault(lack, []).append(f"--on {check.place}")
-    return [f"{listed(named)} not available: {lack}" for lack, named in where.items()]
+        for line in check.missing:
+            where.setdefault(line, []).append(f"--on {check.place}")
+    return [f"{listed(named)} not available: {line}" for line, named in where.items()]
 
 
-def with_missing(check: PlatformCheck, lacks: Iterable[str]) -> PlatformCheck:
+def with_missing(check: PlatformCheck, more: Iterable[str]) -> PlatformCheck:
     """Add missing prerequisites to a platform, each once."""
-    return PlatformCheck(check.place, lacks=tuple(dict.fromkeys((*check.lacks, *lacks))))
+    return PlatformCheck(check.place, missing=tuple(dict.fromkeys((*check.missing, *more))))
 
 
 def _mininet() -> PlatformCheck:
     try:
         require_machine()
     except MachineError as error:
-        return PlatformCheck(MININET, lacks=tuple(str(error).splitlines()))
+        return PlatformCheck(MININET, missing=tuple(str(error).splitlines()))
     if os.geteuid() == 0:
         return PlatformCheck(MININET, "as root")
     return PlatformCheck(MININET, "as a plain user, without real-time scheduling: packets leave less exactly on time")
@@ -236,7 +236,7 @@ def _virtual() -> PlatformCheck:
     try:
         kernel = require_virtual_machine()
     except MachineError as error:
-        return PlatformCheck(VIRTUAL, lacks=tuple(str(error).splitlines()))
+        return PlatformCheck(VIRTUAL, missing=tuple(str(error).splitlines()))
     return PlatformCheck(VIRTUAL, f"as any user, kernel {kernel.release}")
 
 

@@ -115,6 +115,16 @@ pub fn autogroup_nice(pid: i32) -> Option<i32> {
     text.split_whitespace().last()?.parse().ok()
 }
 
+/// The soft limit of private writable memory that a child can have: at most the hard one of this process, which stays.
+#[must_use]
+pub fn data_limit(bytes: u64) -> Rlimit {
+    let maximum = getrlimit(Resource::Data).maximum;
+    Rlimit {
+        current: Some(bytes.min(maximum.unwrap_or(u64::MAX))),
+        maximum,
+    }
+}
+
 #[cfg(target_env = "gnu")]
 type Number = libc::__rlimit_resource_t;
 #[cfg(not(target_env = "gnu"))]
@@ -132,11 +142,9 @@ fn limits_of(asked: &ChildLimits) -> [Option<(Number, libc::rlimit)>; 5] {
         asked
             .cpu_seconds
             .map(|limit| (libc::RLIMIT_CPU, rlimit(limit, limit.saturating_add(1)))),
-        asked.data_bytes.map(|limit| {
-            let maximum = getrlimit(Resource::Data).maximum;
-            let current = Some(limit.min(maximum.unwrap_or(u64::MAX)));
-            (libc::RLIMIT_DATA, of_both(Rlimit { current, maximum }))
-        }),
+        asked
+            .data_bytes
+            .map(|limit| (libc::RLIMIT_DATA, of_both(data_limit(limit)))),
         asked
             .open_files
             .map(|limit| (libc::RLIMIT_NOFILE, of_both(limit))),

@@ -11,9 +11,10 @@ use crate::line_splitter::LineSplitter;
 use crate::machine_info::clock_ns;
 use crate::orphans::Orphans;
 use crate::protocol::{LINES, StartJob};
+use netio::child_limits::data_limit;
 use netio::children::Ended;
 use rustix::io::Errno;
-use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, getrlimit, pidfd_open};
+use rustix::process::{Pid, PidfdFlags, Resource, Rlimit, Signal, pidfd_open};
 use std::collections::VecDeque;
 use std::fs::{File, OpenOptions};
 use std::os::fd::{AsFd, BorrowedFd, OwnedFd};
@@ -162,10 +163,10 @@ impl Job {
     /// Raise the limit of memory that its first process may write to; a higher one, or none, stays.
     pub fn raise_memory(&mut self, bytes: u64) -> Result<(), AgentError> {
         if self.limits.raise_memory(bytes) {
-            let maximum = getrlimit(Resource::Data).maximum;
-            let wanted = self.limits.of_process(self.leaf.is_some());
-            let current = wanted.map(|limit| limit.min(maximum.unwrap_or(u64::MAX)));
-            rustix::process::prlimit(Some(self.pid), Resource::Data, Rlimit { current, maximum })?;
+            let raised = self.limits.of_process(self.leaf.is_some());
+            if let Some(limit) = raised.map(data_limit) {
+                rustix::process::prlimit(Some(self.pid), Resource::Data, limit)?;
+            }
         }
         Ok(())
     }
