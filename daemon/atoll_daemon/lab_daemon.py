@@ -14,7 +14,7 @@ from typing import Any
 from atoll_analysis.run_directory import RunDir
 from atoll_controller.fabric.swap_plan import Swap
 from atoll_controller.planner.placement import budget_lines, budgets_json, swap_budgets
-from atoll_controller.planner.plan_text import parts_json, swap_lines
+from atoll_controller.planner.plan_text import parts_json, swap_lines, wait_lines
 from atoll_core.codec import to_json
 from atoll_core.description.resolve_inventory import load_inventory
 from atoll_core.description.resolve_lab import Lab
@@ -213,6 +213,7 @@ class LabDaemon:
             raise
         if not dry_run:
             self._note_applied(described, changes=len(changes))
+        limit = how.connections.wait
         budgets = await asyncio.to_thread(
             lambda: [each for swap in swaps for each in swap_budgets(testbed.network, before, swap)]
         )
@@ -223,6 +224,7 @@ class LabDaemon:
             "lines": [
                 *map(str, changes),
                 *(line for swap in swaps for line in swap_lines(swap)),
+                *(line for swap in swaps if limit for line in wait_lines(testbed.network, swap, limit)),
                 *budget_lines(budgets),
             ],
             "parts": [part for swap in swaps for part in parts_json(swap)],

@@ -184,7 +184,8 @@ class LiveSwap:
     async def before_shift(self, stage: Stage) -> None:
         """Wait for the end of connections that the shift breaks, if the policy says so."""
         began_ns = time.monotonic_ns()
-        if await self._connections.wait(stage.moved):
+        before = boxes_of(self._swap.parts[stage.part].before)
+        if await self._connections.wait([box for box in stage.moved if box in before]):
             self._waited_ns += time.monotonic_ns() - began_ns
 
     async def after_cutover(self) -> None:

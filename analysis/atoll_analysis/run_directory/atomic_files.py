@@ -54,15 +54,37 @@ def replacing(path: Path) -> Generator[Path]:
     if path.exists() and not path.is_file():
         raise RunError(f"{path} could not be written: it is not a regular file")
     target = Path(os.path.realpath(path))
-    temporary = target.with_name(f".{path.name}.{os.getpid()}.tmp")
+    named = target.with_name(f".{path.name}.{os.getpid()}.tmp")
     try:
         with plain_errors(path):
-            yield temporary
-            with temporary.open("rb") as written:
-                os.fsync(written.fileno())
-            temporary.replace(target)
+            with _new_file(named) as (descriptor, temporary):
+                yield temporary
+                os.fsync(descriptor)
+                if temporary != named:  # with a directory of the source, os.link follows the link in /proc
+                    os.link(temporary, named, src_dir_fd=descriptor)
+            named.replace(target)
     finally:
-        temporary.unlink(missing_ok=True)
+        named.unlink(missing_ok=True)
+
+
+@contextlib.contextmanager
+def _new_file(path: Path) -> Generator[tuple[int, Path]]:
+    """A file without a name in the folder of ``path``, of which nothing stays if this process is killed.
+
+    ``path`` itself where the file system has no files without names (open(2), ``O_TMPFILE``).
+    """
+    file = path
+    try:
+        descriptor = os.open(path.parent, os.O_TMPFILE | os.O_RDWR | os.O_CLOEXEC, 0o666)
+        file = Path(f"/proc/self/fd/{descriptor}")
+    except OSError as error:
+        if error.errno not in (errno.EOPNOTSUPP, errno.EISDIR, errno.EINVAL):
+            raise
+        descriptor = os.open(path, os.O_CREAT | os.O_EXCL | os.O_RDWR | os.O_CLOEXEC, 0o666)
+    try:
+        yield descriptor, file
+    finally:
+        os.close(descriptor)
 
 
 def replace_text(path: Path, text: str) -> None:

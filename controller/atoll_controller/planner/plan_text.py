@@ -5,6 +5,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from itertools import groupby
 from typing import Any, cast
 
+from atoll_controller.fabric.swap_detours import boxes_of
 from atoll_controller.fabric.swap_plan import Stage, Swap, SwapPart
 from atoll_controller.planner.change_schedule import Scheduled
 from atoll_controller.planner.placement import Placement, placement_text
@@ -12,7 +13,7 @@ from atoll_core.codec import to_json
 from atoll_core.experiment.experiment import Experiment, SteeringVersion
 from atoll_core.experiment.setting_texts import version_differences
 from atoll_core.experiment.traffic import ChannelAllocation
-from atoll_core.lab.network import MTU
+from atoll_core.lab.network import MTU, Network
 from atoll_core.plan.flow_entry import EntryId, FlowEntry, describe_actions
 from atoll_core.plan.plan import HostSettings, InterfaceSettings, JobSpec, PathCheck, Plan
 from atoll_core.plural import columns, counted
@@ -184,6 +185,18 @@ def swap_lines(swap: Swap) -> Iterator[str]:
     for number, part in enumerate(swap.parts, start=1):
         drain = f"at least {Duration(swap.drain_ns(number - 1))}"
         yield f"  {number}. {'; '.join((*_differences(part), *_effects(part, number), drain))}"
+
+
+def wait_lines(network: Network, swap: Swap, limit: Duration) -> Iterator[str]:
+    """A line for each part of a swap that waits for the end of connections, up to ``limit``."""
+    for part in swap.parts:
+        before = boxes_of(part.before)
+        closed = [box.name for box in network.boxes if box.name in part.moved and box.name in before and box.is_managed]
+        if closed:
+            yield (
+                f"{', '.join(closed)}: no new connections for up to {limit}, until the others have ended; then the "
+                "remaining ones are reset"
+            )
 
 
 def _differences(part: SwapPart) -> Iterator[str]:

@@ -29,7 +29,7 @@ from atoll_testbed.run.job_runner import RunJobs
 from atoll_testbed.run.kernel_drops import backlog_limit, drop_increase, heat_between, sample_drops
 from atoll_testbed.run.postprocess import compress_and_analyse
 from atoll_testbed.run.run_clock import RunClock, start_event, start_lead_ns
-from atoll_testbed.run.run_recorder import RunRecorder, describe_lab
+from atoll_testbed.run.run_recorder import RunRecorder, describe_lab, hold_packets
 from atoll_testbed.run.run_request import PlannedRun
 from atoll_testbed.testbed import Testbed, while_up
 
@@ -182,9 +182,11 @@ class LiveRun:
         if full_matrix:
             self.note(f"full matrix: {len(plan.checks)} paths; pinging takes {pinging_ns(plan) / 1e9:.0f} s")
         await check_addresses(self._testbed, plan)
+        drained = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)
+        if hold_packets(await self._testbed.mark_boxes()):  # probes fill the queue of a slow link for seconds
+            await drained()
         emulated = self._request.platform == MININET
         base_ns = await check_paths(self._testbed, plan, self._recording, full_matrix=full_matrix, emulated=emulated)
-        drained = partial(self._recording.drained, _CHECK_QUIET_S, _DRAIN_LIMIT_S)
         await check_links(self._testbed, self._experiment, base_ns, self._recording, drained)
 
     async def _start_captures(self, plan: Plan) -> None:

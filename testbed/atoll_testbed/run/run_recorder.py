@@ -139,7 +139,7 @@ class RunRecorder:
 
         A packet may enter after the counters that showed an empty link, such as one that TCP sends again seconds later.
         """
-        while _hold_packets(answers := await mark()):
+        while hold_packets(answers := await mark()):
             self.marks("drain", answers)
             await drained()
         self.marks("end", answers)
@@ -264,7 +264,7 @@ class RunRecorder:
         await self.manifest.update({"tables_after": await _tables(testbed), "switch_counters": counters})
 
 
-def _hold_packets(marks: Mapping[str, Mapping[str, Any]]) -> bool:
+def hold_packets(marks: Mapping[str, Mapping[str, Any]]) -> bool:
     """Whether a link holds packets at its mark."""
     return any(mark.get(way, {}).get("held_packets") for mark in marks.values() for way in DIRECTIONS)
 

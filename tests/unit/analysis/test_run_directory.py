@@ -2,6 +2,9 @@
 """The run directory keeps what was written, whatever happens next."""
 
 import json
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -94,6 +97,19 @@ def test_a_failed_replacement_leaves_the_old_file_and_nothing_else(tmp_path: Pat
         fail_half_way()
     assert path.read_text() == "old"
     assert list(tmp_path.iterdir()) == [path]
+
+
+def test_nothing_of_a_half_written_file_stays_after_kill_9(tmp_path: Path) -> None:
+    script = (
+        "import os, pathlib, signal, sys\n"
+        "from atoll_analysis.run_directory.atomic_files import replacing\n"
+        "with replacing(pathlib.Path(sys.argv[1])) as temporary:\n"
+        "    temporary.write_text('half of the n')\n"
+        "    os.kill(os.getpid(), signal.SIGKILL)\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script, tmp_path / "summary.json"], check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert list(tmp_path.iterdir()) == []
 
 
 def test_events_come_back_in_order_and_a_line_cut_by_a_kill_is_passed_over(tmp_path: Path) -> None:

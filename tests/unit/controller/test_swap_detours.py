@@ -8,11 +8,12 @@ from pathlib import Path
 import pytest
 
 from atoll_controller.fabric.swap_plan import Subject, Swap, plan_swap
-from atoll_controller.planner.plan_text import parts_json, swap_lines
+from atoll_controller.planner.plan_text import parts_json, swap_lines, wait_lines
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Interface, Network
 from atoll_core.plan.tag_layout import UNTAGGED
+from atoll_core.units import Duration
 
 WHOLE = ("tap-w", "pep-w", "coder-w", "sat", "coder-i", "pep-i", "tap-i")
 
@@ -98,6 +99,18 @@ def test_connections_break_in_the_part_that_moves_their_box(planned: Planned) ->
     assert all(part.moved for part in swap.parts)
     assert {box for stage in swap.stages for box in stage.moved} == {*swap.moved}
     assert any("connections through pep-" in line for line in swap_lines(swap))
+
+
+def test_a_dry_run_says_how_long_a_box_admits_no_new_connections(planned: Planned, project: Path) -> None:
+    """Only boxes that traffic leaves: one that it comes to has no connections to wait for."""
+    network = load_experiment(project / "examples" / "pep-both.yaml")[0]
+    without, both = ("tap-w", "sat", "tap-i"), ("tap-w", "pep-w", "sat", "pep-i", "tap-i")
+    assert list(wait_lines(network, planned("pep-both.yaml", without, both), Duration(30 * 10**9))) == []
+    (line,) = wait_lines(network, planned("pep-both.yaml", both, without), Duration(30 * 10**9))
+    assert line == (
+        "pep-w, pep-i: no new connections for up to 30 s, until the others have ended; then the remaining ones are "
+        "reset"
+    )
 
 
 def test_a_swap_that_needs_no_version_in_between_has_none(planned: Planned) -> None:
