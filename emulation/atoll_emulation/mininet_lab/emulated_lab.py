@@ -202,6 +202,16 @@ class EmulatedLab:
             raise LabError(unknown)
         return {interface: PacketSocketCounters(**counters) for interface, counters in answer["sockets"].items()}
 
+    async def network_state(self) -> dict[str, Any]:
+        """Interfaces, queueing disciplines, routes and neighbours of each host and box, as the kernel has them.
+
+        Raises LabError where they are not known.
+        """
+        answer = await self._ask(op="network-state")
+        if unknown := answer["unknown"]:
+            raise LabError(unknown)
+        return answer["hosts"]
+
     async def _ask(self, **request: Any) -> dict[str, Any]:
         """The lab's answer to a request. Raises LabError if there is none."""
         name = next(self._question_names)
@@ -272,7 +282,7 @@ class EmulatedLab:
                     self._ready.set_result(None)
                 case "failed":
                     self._reason = self._reason or message["message"]
-                case "packet-sockets" | "twin":
+                case "packet-sockets" | "network-state" | "twin":
                     if (asked := self._asked.get(message["id"])) is not None:  # or nobody waits any longer
                         asked.set_result(message)
                 case "shell":  # not understood

@@ -17,8 +17,10 @@ from atoll_core.lab.network import Network
 from atoll_core.plural import counted
 from atoll_emulation.mininet_lab import open_vswitch
 from atoll_emulation.mininet_lab.mininet_shell import Script, TerminalSession
+from atoll_emulation.mininet_lab.netdev import inside
 from atoll_emulation.mininet_lab.nodes import CONTROLLER_PORT, TWIN_PORT, LabNet, TwinProcess, command_twin, wire
 from atoll_emulation.mininet_lab.topology import LabTopo
+from atoll_emulation.this_machine.network_state import network_state
 from atoll_emulation.this_machine.packet_sockets import packet_sockets_of
 
 DATAPATHS = {"kernel": "kernel", "user": "userspace"}  # Mininet's word: Open vSwitch's and ours
@@ -162,6 +164,8 @@ class Desk:
         match request:
             case {"op": "packet-sockets", "id": name}:
                 self._tell_packet_sockets(name)
+            case {"op": "network-state", "id": name}:
+                self._tell_network_state(name)
             case {"op": "twin", "id": name, "switch": switch, "words": words}:
                 self._command_twin(name, switch, words)
             case {"op": "shell", "id": name} if self._shell is not None:
@@ -185,6 +189,17 @@ class Desk:
         except LabError as error:
             unknown = str(error)
         self._lines.say("packet-sockets", id=name, sockets=sockets, unknown=unknown)
+
+    def _tell_network_state(self, name: str) -> None:
+        hosts: dict[str, Any] = {}
+        unknown: str | None = None
+        try:
+            for machine in self._net.hosts:
+                with inside(machine.pid):
+                    hosts[machine.name] = network_state()
+        except OSError as error:
+            unknown = str(error)
+        self._lines.say("network-state", id=name, hosts=hosts, unknown=unknown)
 
     def _command_twin(self, name: str, switch: str, words: list[str]) -> None:
         refused: str | None = None

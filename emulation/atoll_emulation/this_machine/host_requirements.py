@@ -21,6 +21,7 @@ from atoll_emulation.mininet_lab.mininet_path import find_mininet
 from atoll_emulation.mininet_lab.namespaces import unshare_argv, why_no_namespaces
 from atoll_emulation.this_machine.box_programs import complete_path
 from atoll_emulation.this_machine.congestion_controls import offered_here
+from atoll_emulation.this_machine.network_state import network_state
 from atoll_emulation.uml.kernel import UmlKernel, find_virtual_kernel
 
 # tool: Debian package
@@ -157,7 +158,13 @@ def describe_machine() -> dict[str, Any]:
         "link_backends": ", ".join(["engine", *([] if without_tc else ["tc"])]),
         "tc_backend": without_tc[0] if without_tc else "usable",
         "congestion_controls": str(controls),
+        "interfaces": ", ".join(map(_interface_text, network_state()["interfaces"])),
     }
+
+
+def _interface_text(interface: dict[str, Any]) -> str:
+    facts = [interface["state"], *interface["addresses"], *(f"qdisc {kind}" for kind in interface["qdiscs"])]
+    return f"{interface['name']} ({'; '.join(facts)})"
 
 
 # What the tc backend asks for (atoll_core.plan.tc_settings), smallest form; each line names what fails with it.

@@ -109,6 +109,8 @@ class LiveRun:
             self._jobs.plan(plan.jobs)
             self._recording.event("applied", changes=len(changes))
             await self._recording.plan(self._testbed, plan)
+            if self._request.platform == MININET:  # in virtual time it would take twenty times as long
+                await self._recording.network_state(self._testbed.lab)
         async with self._step("check"):
             await self._check(plan)
         async with contextlib.AsyncExitStack() as restore:

@@ -18,12 +18,13 @@ from atoll_analysis.run_directory.manifest_writer import ManifestWriter
 from atoll_controller.fabric.flow_installer import read_tables, table_of
 from atoll_controller.planner.planner import plan_sha256
 from atoll_core.codec import to_json
-from atoll_core.errors import RunError
+from atoll_core.errors import LabError, RunError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Counters, Live, Note, ProgramOutput
 from atoll_core.experiment.experiment import DIRECTIONS, Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import JobSpec, Plan
+from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_testbed.metrics.metrics_recorder import MetricsRecorder
 from atoll_testbed.testbed import Testbed
 
@@ -250,6 +251,15 @@ class RunRecorder:
                 "machine_state": await _machine_state(testbed),
             }
         )
+
+    async def network_state(self, lab: EmulatedLab) -> None:
+        """Record interfaces, queueing disciplines, routes and neighbours of the lab's hosts and boxes."""
+        try:
+            hosts = await lab.network_state()
+        except LabError as error:
+            self.event("note", message=f"the manifest has no network_state: {error}")
+        else:
+            await self.manifest.update({"network_state": hosts})
 
     async def settings(self, wanted: Any, was: dict[str, Any]) -> None:
         """Record the TCP settings of the run by host, and those before it."""

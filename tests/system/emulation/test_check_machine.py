@@ -32,6 +32,7 @@ def test_root_may_have_a_lab_in_real_time_and_is_told_what_virtual_time_takes(tm
     assert done.returncode == 0
     assert works(done)["mininet"] == "as root"
     assert "hardware" in works(done)
+    assert "lo (" in next(line for line in done.stdout.splitlines() if line.startswith("interfaces "))
     (line,) = done.stderr.splitlines()
     assert line.startswith("--on virtual not available: no kernel for virtual time in ")
     assert "atoll kernel build" in line

@@ -77,6 +77,20 @@ def test_every_machine_has_its_interfaces_and_no_address(lab: EmulatedLab, netwo
             assert link["addr_info"] == []
 
 
+@beside_the_lab
+async def test_the_state_of_the_network_is_what_ip_says(lab: EmulatedLab) -> None:
+    states = await lab.network_state()
+    assert sorted(states) == sorted(lab.hosts)
+    machine = min(states)
+    told = {one["name"]: one for one in states[machine]["interfaces"]}
+    for link in json.loads(inside(lab, "ip", "-json", "address", machine=machine)):
+        one = told.pop(link["ifname"])
+        assert (one["mac"], one["mtu"], one["state"]) == (link["address"], link["mtu"], link["operstate"].lower())
+        assert one["addresses"] == [f"{each['local']}/{each['prefixlen']}" for each in link["addr_info"]]
+        assert one["qdiscs"] in ([link["qdisc"]], [])
+    assert told == {}
+
+
 def test_no_end_of_a_cable_has_an_offload(lab: EmulatedLab, network: Network) -> None:
     """Nothing that makes super-packets or leaves checksums open is on, at the machine or at the switch."""
     ends: list[tuple[str | None, str]] = [

@@ -66,9 +66,12 @@ def test_latencies_change_between_or_behind_chains_where_they_cannot_before(tmp_
     assert [swap["subjects"] for swap in swaps] == [*[["chains", "latency", "chains"]] * 2, ["chains", "latency"]]
 
 
-def test_chains_latencies_and_settings_of_coders_peps_and_the_link_change_without_a_loss(tmp_path: Path) -> None:
+@pytest.mark.parametrize("experiment", ["coded.yaml", "multiplexed.yaml"])
+def test_chains_latencies_and_settings_of_coders_peps_and_the_link_change_without_a_loss(
+    experiment: str, tmp_path: Path
+) -> None:
     """Coders hold packets meanwhile. The link loses some, which its captures show; connections through PEPs break."""
-    settings = {"boxes": True, "experiment": "coded.yaml", "backend": "engine", "lag_s": 0.0, "share": 0.1}
+    settings = {"boxes": True, "experiment": experiment, "backend": "engine", "lag_s": 0.0, "share": 0.1}
     swaps = swapped(tmp_path, swaps=SWAPS, seed=SEED, may_queue_overflow=True, **settings)
     assert any(any(swap["renewed"]) for swap in swaps) or SWAPS < 50  # programs take most settings while they run
     assert any(swap["link changes"] for swap in swaps)
