@@ -8,6 +8,7 @@ from ipaddress import IPv4Address, IPv4Network
 from itertools import groupby, pairwise
 from typing import Any
 
+from atoll_core.codec import tagged
 from atoll_core.described import FileName, changed, percent, stated
 from atoll_core.experiment.traffic import Traffic, UdpTraffic
 from atoll_core.lab.box_kind import ROUTER
@@ -67,6 +68,7 @@ class Where(StrEnum):
 _UNRECORDED = {"unrecorded": Where.BEFORE}  # the position in runs recorded before there was a choice
 
 
+@tagged("Bernoulli")
 @dataclass(frozen=True, slots=True)
 class Bernoulli:
     """Every packet is lost with the same probability, independently of the others."""
@@ -81,6 +83,7 @@ class Bernoulli:
         return probability if self.where is Where.AFTER else {"probability": probability, "where": self.where}
 
 
+@tagged("BitError")
 @dataclass(frozen=True, slots=True)
 class BitError:
     """Every bit is wrong with the same probability; a packet with a wrong bit is lost."""
@@ -100,6 +103,7 @@ class BitError:
         return -math.expm1(8 * counted_bytes * math.log1p(-self.probability))
 
 
+@tagged("GilbertElliott")
 @dataclass(frozen=True, slots=True)
 class GilbertElliott:
     """Bursty loss: a channel with a good and a bad state, which may change with every packet.
@@ -128,6 +132,7 @@ class GilbertElliott:
         return bad * self.loss_bad + (1 - bad) * self.loss_good
 
 
+@tagged("LossTrace")
 @dataclass(frozen=True, slots=True)
 class LossTrace:
     """The fate of each packet in turn; the trace repeats at its end."""
@@ -142,6 +147,7 @@ class LossTrace:
         return {"trace": FileName(self.file, self.lost), "where": self.where}
 
 
+@tagged("Codel")
 @dataclass(frozen=True, slots=True)
 class Codel:
     """Controlled delay (RFC 8289) instead of drop-tail."""
@@ -155,6 +161,7 @@ class Codel:
         return {"codel": stated(self, "target", "interval")}
 
 
+@tagged("Red")
 @dataclass(frozen=True, slots=True)
 class Red:
     """Random early detection (Floyd and Jacobson 1993) instead of drop-tail."""

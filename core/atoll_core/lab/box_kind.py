@@ -7,6 +7,7 @@ from enum import StrEnum
 from ipaddress import IPv4Address
 from typing import Any, ClassVar
 
+from atoll_core.codec import write_by_name
 from atoll_core.metrics.metrics_schema import LINK_NS, Measurement, MetricField
 from atoll_core.plan.plan import HostSettings, Privilege
 
@@ -194,6 +195,9 @@ class BoxKind:
     def is_foreign(self) -> bool:
         """Whether the program or device is not this project's, so that each box has to declare its properties."""
         return self.forwarding is None
+
+
+write_by_name(BoxKind, BoxKind.named)
 
 
 def register(kind: BoxKind) -> BoxKind:
