@@ -56,7 +56,12 @@ class Raw(BaseModel):
 
 
 class BoxSettings(Raw):
-    """Base of the settings of a box kind (``BoxKind.settings``). Their values are numbers, texts or quantities."""
+    """Base of the settings of a box kind (``BoxKind.settings``). Their values are numbers, texts or quantities.
+
+    ``SAME_IN_PAIR``: settings that must be the same at both boxes of a pair. ``mode`` is one if the kind encapsulates.
+    """
+
+    SAME_IN_PAIR: ClassVar[tuple[str, ...]] = ()
 
     mode: Literal["on", "off"] = Field(
         default="on", description="off: the program of the box is not started, it only forwards; default on."

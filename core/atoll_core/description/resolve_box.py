@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from atoll_core.codec import to_json
 from atoll_core.description.validation_messages import error_message
+from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import ChainBox, Program
 
 _PLACEHOLDERS = ("world", "island")
@@ -33,14 +34,13 @@ def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
         }
         for key, given in declared.items():
             if given:
-                yield (
-                    key,
-                    f"kind {kind} fixes this value; remove the key, or use kind program or external",
-                )
+                foreign = " or ".join(each.name for each in BoxKind.known.values() if each.is_foreign)
+                yield key, f"kind {kind} fixes this value; remove the key, or use kind {foreign}"
     if box.kind.has_program and not (box.program and box.program.start):
-        yield "program", "a box of kind program has one; add 'program: {start: [...]}'"
+        yield "program", f"a box of kind {kind} has one; add 'program: {{start: [...]}}'"
     if box.program and not box.kind.has_program:
-        yield "program", f"nothing is started on a box of kind {kind}; remove it, or write kind: program"
+        others = " or ".join(f"kind: {each.name}" for each in BoxKind.known.values() if each.has_program)
+        yield "program", f"nothing is started on a box of kind {kind}; remove it, or write {others}"
     if box.spare and not box.routed:
         yield "spare", "a transparent box keeps VLAN tags, which distinguish versions; remove spare"
 
@@ -80,7 +80,7 @@ def pair_disagreements(
             "mode",
             f"box {off[0].name!r} is off, but {on.name!r}, which {what}, is on; write the same mode for both",
         )
-    for key in () if off else world.kind.agree:
+    for key in world.kind.settings().SAME_IN_PAIR if world.kind.settings and not off else ():
         here, there = (given.get(key) for _, given in ends)
         if here != there:
             words = f"{key} is not the same for {world.name!r} and {island.name!r}, which are a pair"

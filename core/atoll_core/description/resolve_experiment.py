@@ -230,9 +230,7 @@ class _Resolver:
             given = self.raw.boxes.get(box.name, {})
             settings, _ = resolve_settings(box, given)
             if settings:
-                doubtful = next((key for key in ("buffer_max", "redundancy") if key in given), "")
-                line = self.document.line(("boxes", box.name, doubtful))
-                yield BoxConfiguration(box.name, tuple(settings.items()), line)
+                yield BoxConfiguration(box.name, tuple(settings.items()), self.document.line(("boxes", box.name)))
 
     def check_boxes(self) -> None:
         boxes = {box.name: box for box in self.network.boxes}
@@ -256,9 +254,10 @@ class _Resolver:
                 for box, key, message in pair_disagreements(world, island, settings):
                     written = key in self.raw.boxes.get(box, {})
                     self.wrong(("boxes", box, key) if written else places[chain], message)
-        for each in find_peers(network, experiment)[1]:
-            written = "between" in self.raw.boxes.get(each.box, {})
-            self.wrong(("boxes", each.box, "between") if written else places[each.chain], each.reason)
+        for box, chain, reason in find_peers(network, experiment)[1]:
+            key, _ = network.box(box).kind.peer_setting or ("mode", None)
+            written = key in self.raw.boxes.get(box, {})
+            self.wrong(("boxes", box, key) if written else places[chain], reason)
         for chain, reason in () if self.mistakes else allocate_tunnels(network, experiment)[1]:
             self.wrong(places[chain], reason)
 

@@ -220,7 +220,8 @@ def _bounds(hints: Iterable[Any]) -> dict[str, int]:
 def lab_examples(lab: Mapping[str, Any]) -> dict[str, str]:
     """Examples for the keys of an experiment that name parts of its lab, as far as the lab's tree has them."""
     boxes, hosts, delays = (_entries(lab, section) for section in ("boxes", "hosts", "delay_boxes"))
-    link = next((name for name, box in boxes.items() if box.get("kind") == "link"), None)
+    links = {kind.name for kind in BoxKind.known.values() if kind.is_link}
+    link = next((name for name, box in boxes.items() if box.get("kind") in links), None)
     server = next((name for name, host in hosts.items() if host.get("role") == "world-server"), None)
     latency = next((name for box in delays.values() for name in _entries(box, "classes")), None)
     found: dict[str, str] = dict.fromkeys(_OF_THE_LAB if lab else (), "...") | {"carries": "{protocol: udp}"}

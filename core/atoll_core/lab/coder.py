@@ -109,7 +109,6 @@ CODER = register(
     BoxKind(
         "coder",
         Forwarding.ROUTED,
-        conserves_packets=False,
         subcommand="coder",
         privileges=(Privilege.NET_ADMIN, Privilege.NET_RAW),
         settings=_settings,
@@ -118,7 +117,6 @@ CODER = register(
         overhead_bytes=_OVERHEAD_BYTES,
         redundancy=_redundancy,
         passes_tests=True,
-        agree=("scheme", "generation", "redundancy", "redundancy_max", "feedback", "feedback_packets", "in_order_hold"),
         configuration=_configuration,
         host_settings=_host_settings,
         max_residence_ns=_max_residence_ns,

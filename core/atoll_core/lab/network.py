@@ -201,8 +201,7 @@ class ChainBox:
 
         False for a box that does not declare it, so that its losses are not attributed to the testbed.
         """
-        own = self.kind.conserves_packets
-        return bool(self.conserves_packets if own is None else own)
+        return bool(self.conserves_packets) if self.kind.is_foreign else self.kind.conserves_packets
 
     @property
     def ends_connections(self) -> bool:
@@ -214,7 +213,6 @@ class ChainBox:
         """Its kind and what it does with packets, in words."""
         words = [self.kind.name, "routed" if self.routed else "transparent"]
         words += ["ends connections"] if self.kind.ends_connections else []
-        words += ["answers for others"] if self.kind.answers_for_others else []
         if self.kind.overhead_bytes:
             words.append(f"adds {self.kind.overhead_bytes} bytes up to its pair, in {self.kind.encapsulates}")
         return ", ".join(words)

@@ -5,7 +5,7 @@ Its machine hands it packets by the rules of docs/contracts.md, "pep". Bit 0 of 
 machine's sockets; bits 1 and 2 name the pair of legs; bit 3 is set on SYNs from the world.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -111,10 +111,6 @@ def _leg(use: BoxUse, side: str) -> dict[str, Any]:
     return {key: value for key, value in found.items() if value is not None}
 
 
-def _multiplexes(settings: Mapping[str, Any]) -> bool:
-    return settings.get("between") == "multiplexed"
-
-
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
     given = use.settings
     windows = {
@@ -133,7 +129,7 @@ def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
             ("net.ipv4.tcp_no_metrics_save", "1"),
             ("net.ipv4.tcp_tw_reuse", "1"),
             *((("net.core.somaxconn", f"{backlog}"),) if (backlog := 2 * given["pending_max"]) > _SOMAXCONN else ()),
-            *((("net.ipv4.tcp_slow_start_after_idle", "0"),) if _multiplexes(given) else ()),
+            *((("net.ipv4.tcp_slow_start_after_idle", "0"),) if given["between"] == "multiplexed" else ()),
             *((("net.ipv4.tcp_fastopen", _FAST_OPEN),) if any(given[f"{side}_fast_open"] for side in _SIDES) else ()),
         ),
         legs=tuple(
@@ -180,15 +176,12 @@ PEP = register(
         "pep",
         Forwarding.ROUTED,
         stateful=True,
-        conserves_packets=False,
         subcommand="pep",
         privileges=(Privilege.NET_ADMIN, Privilege.NET_RAW, Privilege.NET_BIND_SERVICE),
         settings=_settings,
         ends_connections=True,
-        keeps_peer=_multiplexes,
-        connections_counter="connections",
-        admission=True,
-        settable=("mode", "learned_for_ns", "handshake_ns", "pending_max", "silence_ns", "flush_ns"),
+        peer_setting=("between", "multiplexed"),
+        settable=("admit", "mode", "learned_for_ns", "handshake_ns", "pending_max", "silence_ns", "flush_ns"),
         configuration=_configuration,
         host_settings=_host_settings,
         counters=(
