@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
 
-from atoll_core.description.line_reader import FileContent, LineReader
+from atoll_core.description.referenced_files import FileContent, LineReader
 from atoll_core.errors import Diagnostic, shown
 from atoll_core.experiment.flow_sizes import SIZE_MAX_BYTES, FlowSizes, curve, from_counts
 
@@ -74,11 +74,7 @@ def _read_table(reader: LineReader, columns: list[str], file: str) -> FlowSizes 
     size_at = next(index for index, name in enumerate(columns) if name in _SIZE)
     meaning = columns[1 - size_at]
     rows: list[tuple[Decimal, int]] = []
-    for line in reader:
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) != len(columns):
-            reader.wrong(f"{len(cells)} cells where the header names {len(columns)} columns; write one for each")
-            continue
+    for cells in reader.rows(columns):
         size, figure = _size(reader, cells[size_at]), _figure(reader, meaning, cells[1 - size_at])
         if size and figure is not None:
             if meaning == "quantile":

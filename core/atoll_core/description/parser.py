@@ -5,31 +5,43 @@ A description that has the right form is resolved (``resolve_*``), which reports
 not exist, values that contradict each other.
 """
 
-from collections.abc import Mapping
-from dataclasses import dataclass
+from collections.abc import Iterable, Mapping
 from types import MappingProxyType
-from typing import Generic, TypeVar
+from typing import TypeVar
 
 from pydantic import ValidationError
 from pydantic_core import ErrorDetails
 
 from atoll_core.description.raw_types import Raw
-from atoll_core.description.validation_messages import error_message, free_ports, suggest_key
+from atoll_core.description.validation_messages import entry_name, error_message, free_ports, suggest_key
 from atoll_core.description.yaml_document import Document, Place
-from atoll_core.errors import DescriptionError
+from atoll_core.errors import DescriptionError, Diagnostic
 
 M = TypeVar("M", bound=Raw)
 
 
-@dataclass(frozen=True, slots=True)
-class Parsed(Generic[M]):
-    """A document of the right form, and its values."""
+class Mistakes:
+    """The mistakes of meaning in a document."""
 
-    raw: M
-    document: Document
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.found: list[Diagnostic] = []
+
+    def wrong(self, place: Place, message: str) -> None:
+        """Note a mistake."""
+        name = entry_name(place)
+        self.found.append(self.document.mistake(place, f"{name}: {message}" if name else message))
+
+    def of_file(self, place: Place, mistakes: Iterable[Diagnostic]) -> None:
+        """Note those of a file that is named at ``place``. One of the file as a whole is reported there."""
+        for mistake in mistakes:
+            if mistake.line:
+                self.found.append(mistake)
+            else:
+                self.wrong(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
 
 
-def parse(model: type[M], document: Document, examples: Mapping[str, str] = MappingProxyType({})) -> Parsed[M]:
+def parse(model: type[M], document: Document, examples: Mapping[str, str] = MappingProxyType({})) -> M:
     """Validate ``document`` against ``model``. Raises DescriptionError with all mistakes of YAML and of form.
 
     ``examples``: by key, for messages, instead of those of the model.
@@ -50,7 +62,7 @@ def parse(model: type[M], document: Document, examples: Mapping[str, str] = Mapp
             ]
         else:
             if not mistakes:
-                return Parsed(raw, document)
+                return raw
     raise DescriptionError(mistakes)
 
 

@@ -4,7 +4,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from atoll_core.description.parser import Parsed
+from atoll_core.description.parser import Mistakes
 from atoll_core.description.raw_experiment import RawExperiment, RawLink
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.resolve_box import pair_disagreements, resolve_settings
@@ -13,9 +13,9 @@ from atoll_core.description.resolve_changes import check_changes, described_vers
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.resolve_link import resolve_direction
 from atoll_core.description.resolve_traffic import resolve_traffic, resolve_udp
-from atoll_core.description.validation_messages import entry_name, nearest, suggest
-from atoll_core.description.yaml_document import Place
-from atoll_core.errors import DescriptionError, Diagnostic
+from atoll_core.description.validation_messages import nearest, suggest
+from atoll_core.description.yaml_document import Document, Place
+from atoll_core.errors import DescriptionError
 from atoll_core.experiment.experiment import (
     DIRECTIONS,
     BoxConfiguration,
@@ -53,48 +53,36 @@ _NEEDED_FOR_LOAD = {
 }
 
 
-def resolve_experiment(parsed: Parsed[RawExperiment], lab: Lab, files: ReferencedFiles) -> Experiment:
+def resolve_experiment(raw: RawExperiment, document: Document, lab: Lab, files: ReferencedFiles) -> Experiment:
     """The experiment. Raises DescriptionError with all mistakes of meaning.
 
     ``files`` reads the other files that it names.
     """
-    resolver = _Resolver(parsed, lab, files)
+    resolver = _Resolver(raw, document, lab, files)
     resolver.check()
-    if resolver.mistakes:
-        raise DescriptionError(tuple(dict.fromkeys(resolver.mistakes)))  # a file may be named twice
+    if resolver.mistakes.found:
+        raise DescriptionError(tuple(dict.fromkeys(resolver.mistakes.found)))  # a file may be named twice
     return resolver.experiment()
 
 
 class _Resolver:
-    def __init__(self, parsed: Parsed[RawExperiment], lab: Lab, files: ReferencedFiles) -> None:
-        self.parsed = parsed
-        self.document = parsed.document
-        self.raw = parsed.raw
+    def __init__(self, raw: RawExperiment, document: Document, lab: Lab, files: ReferencedFiles) -> None:
+        self.document = document
+        self.raw = raw
         self.lab = lab
         self.network = lab.network
-        self.mistakes: list[Diagnostic] = []
-        self.links = tuple(self.resolve_links(files))
-        self.traffic, wrong = resolve_traffic(self.raw.traffic, self.document, files)
-        self.udp, also_wrong = resolve_udp(self.raw.udp, self.document, files) if self.raw.udp else (None, ())
-        self.mistakes += (*wrong, *also_wrong)
-        self.versions = tuple(self.resolve_versions(files))
+        self.files = files
+        self.mistakes = Mistakes(document)
+        self.wrong = self.mistakes.wrong
+        self.links = tuple(self.resolve_links())
+        self.traffic = resolve_traffic(raw.traffic, self.mistakes, files)
+        self.udp = resolve_udp(raw.udp, self.mistakes, files) if raw.udp else None
+        self.versions = tuple(self.resolve_versions())
         self.boxes = tuple(self.resolve_boxes())
-
-    def wrong(self, place: Place, message: str) -> None:
-        words = entry_name(place)
-        self.mistakes.append(self.document.mistake(place, f"{words}: {message}" if words else message))
 
     def experiment(self) -> Experiment:
         raw, line = self.raw, self.document.line
         versions = self.versions
-        transfer = raw.transfer and Transfer(
-            raw.transfer.size,
-            raw.transfer.start,
-            raw.transfer.tool,
-            raw.transfer.port,
-            raw.transfer.congestion_control,
-            line(("transfer", "size")),
-        )
         return Experiment(
             name=raw.name,
             file=self.document.file,
@@ -106,9 +94,9 @@ class _Resolver:
             latency=versions[0].latency,
             traffic=self.traffic,
             udp=self.udp,
-            transfer=transfer,
+            transfer=raw.transfer and Transfer(**dict(raw.transfer), line=line(("transfer", "size"))),
             ping=PingSeries(raw.ping.interval, line(("ping", "interval"))),
-            captures=CaptureSettings(raw.captures.snap, raw.captures.buffer),
+            captures=CaptureSettings(**dict(raw.captures)),
             tcp=TcpSettings(
                 raw.tcp.congestion_control,
                 raw.tcp.ecn,
@@ -116,43 +104,36 @@ class _Resolver:
                 tuple(raw.tcp.servers.items()),
                 line(("tcp", "buffer_max")),
             ),
-            limits=VerdictBounds(
-                raw.limits.lateness_p99,
-                raw.limits.stall,
-                raw.limits.stalled_share,
-                raw.limits.lateness_of_rtt,
-                raw.limits.failed_flows,
-            ),
+            limits=VerdictBounds(**dict(raw.limits)),
             boxes=self.boxes,
             branches=versions[0].branches,
             schedule=versions if raw.changes else (),
             given=tuple((".".join(map(str, place)), setting) for place, setting in self.document.given.items()),
         )
 
-    def resolve_links(self, files: ReferencedFiles) -> Iterator[Link]:
+    def resolve_links(self) -> Iterator[Link]:
         """Links in the order of the chain, then those that are in no chain."""
         hops = hops_of(self.raw)
         for name in sorted(self.raw.links, key=lambda name: (*hops, name).index(name)):
-            yield self.resolve_link(self.raw.links[name], ("links", name), files)
+            yield self.resolve_link(self.raw.links[name], ("links", name))
 
-    def resolve_link(self, raw: RawLink, place: Place, files: ReferencedFiles) -> Link:
-        to_island, wrong = resolve_direction(raw.to_island, (*place, "to_island"), self.document, files)
-        to_world, also_wrong = resolve_direction(raw.to_world, (*place, "to_world"), self.document, files)
-        self.mistakes += (*wrong, *also_wrong)
+    def resolve_link(self, raw: RawLink, place: Place) -> Link:
+        to_island, to_world = (
+            resolve_direction(getattr(raw, way), (*place, way), self.mistakes, self.files) for way in DIRECTIONS
+        )
         return Link(str(place[-1]), to_island, to_world, raw.counts, self.document.line(place))
 
-    def resolve_versions(self, files: ReferencedFiles) -> Iterator[SteeringVersion]:
+    def resolve_versions(self) -> Iterator[SteeringVersion]:
         """Every version; with load or links if any change names them."""
         changes = self.raw.changes
         traffic, links = self.traffic, self.links
         named = [any(getattr(change, key) for change in changes) for key in ("traffic", "udp", "links")]
         for version, change in zip(described_versions(self.raw), (None, *changes), strict=True):
             if change and change.traffic:
-                traffic, wrong = resolve_traffic(version.traffic, self.document, files, (*version.place, "traffic"))
-                self.mistakes += wrong
+                traffic = resolve_traffic(version.traffic, self.mistakes, self.files, (*version.place, "traffic"))
             if change and change.links:
                 links = tuple(
-                    self.resolve_link(version.links[link.box], (*version.place, "links", link.box), files)
+                    self.resolve_link(version.links[link.box], (*version.place, "links", link.box))
                     if link.box in change.links
                     else link
                     for link in links
@@ -168,8 +149,8 @@ class _Resolver:
         transfer, duration = self.raw.transfer, self.raw.duration
         if transfer and transfer.start >= duration:
             self.wrong(("transfer", "start"), f"{transfer.start} is not before the end at {duration}; start it earlier")
-        check_changes(self.parsed, self.wrong)
-        check_chains(self.parsed, self.lab, self.wrong)
+        check_changes(self.raw, self.mistakes)
+        check_chains(self.raw, self.lab, self.mistakes)
         self.check_links()
         self.check_boxes()
         self.check_latency()
@@ -214,11 +195,10 @@ class _Resolver:
 
     def check_udp(self) -> None:
         """Check that a packet fits on its path; the default is as long as the path allows, 1500 B at most."""
-        ends = (*self.network.with_role(HostRole.WORLD_SPECIAL), *self.network.with_role(HostRole.ISLAND_SPECIAL))
-        if self.raw.udp is None or self.udp is None or self.mistakes or len(ends) != 2:
+        ends = self.network.specials
+        if self.raw.udp is None or self.udp is None or self.mistakes.found or ends is None:
             return
-        paths = PathMtus(self.network, self.experiment())
-        mtu = paths.between(*ends, Protocol.UDP)
+        mtu = PathMtus(self.network, self.experiment()).between(*ends, Protocol.UDP)
         if self.udp.packet.bytes > mtu and "packet" not in self.raw.udp.model_fields_set:
             self.udp = replace(self.udp, packet=Size(mtu))
         elif self.udp.packet.bytes > mtu:
@@ -240,11 +220,11 @@ class _Resolver:
                 continue
             for key, message in resolve_settings(boxes[name], given)[1]:
                 place: Place = ("boxes", name, key) if key in given else ("boxes", name)
-                self.mistakes.append(self.document.mistake(place, message))
+                self.mistakes.found.append(self.document.mistake(place, message))
 
     def check_pairs(self) -> None:
         """Check that boxes of a pair agree, that outer packets have addresses, and that peers can be connected."""
-        if self.mistakes:
+        if self.mistakes.found:
             return
         network, experiment = self.network, self.experiment()
         places = self.places_of_chains(experiment)
@@ -258,7 +238,7 @@ class _Resolver:
             key, _ = network.box(box).kind.peer_setting or ("mode", None)
             written = key in self.raw.boxes.get(box, {})
             self.wrong(("boxes", box, key) if written else places[chain], reason)
-        for chain, reason in () if self.mistakes else allocate_tunnels(network, experiment)[1]:
+        for chain, reason in () if self.mistakes.found else allocate_tunnels(network, experiment)[1]:
             self.wrong(places[chain], reason)
 
     def places_of_chains(self, experiment: Experiment) -> dict[Chain, Place]:

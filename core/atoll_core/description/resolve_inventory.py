@@ -8,10 +8,10 @@ from collections.abc import Collection, Mapping
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
-from atoll_core.description.parser import Parsed, parse
+from atoll_core.description.parser import parse
 from atoll_core.description.raw_inventory import RawInventory, RawMachine
 from atoll_core.description.validation_messages import suggest
-from atoll_core.description.yaml_document import Place, read_document
+from atoll_core.description.yaml_document import Document, Place, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.lab.inventory import (
     ONLY,
@@ -31,8 +31,8 @@ def load_inventory(path: Path, network: Network | None = None) -> Inventory:
 
     Raises DescriptionError with every mistake in it.
     """
-    parsed = parse(RawInventory, read_document(path))
-    resolver = _Resolver(parsed, path, interface_slots(network) if network else {})
+    document = read_document(path)
+    resolver = _Resolver(parse(RawInventory, document), document, path, interface_slots(network) if network else {})
     inventory = resolver.resolve()
     if network is not None:
         resolver.check_complete(network)
@@ -44,9 +44,11 @@ def load_inventory(path: Path, network: Network | None = None) -> Inventory:
 class _Resolver:
     """One pass over a raw inventory; ``wanted``: the slots of the lab's machines, if there is a lab."""
 
-    def __init__(self, parsed: Parsed[RawInventory], path: Path, wanted: Mapping[str, Collection[str]]) -> None:
-        self.raw = parsed.raw
-        self.document = parsed.document
+    def __init__(
+        self, raw: RawInventory, document: Document, path: Path, wanted: Mapping[str, Collection[str]]
+    ) -> None:
+        self.raw = raw
+        self.document = document
         self.path = path.absolute()
         self.wanted = wanted
         self.mistakes: list[Diagnostic] = []

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple, get_args
 
-from atoll_core.description.parser import Parsed, parse
+from atoll_core.description.parser import Mistakes, parse
 from atoll_core.description.raw_lab import Driver, RawBox, RawBoxPort, RawCable, RawDelayBox, RawLab
 from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX, RESERVED_INTERFACES
 from atoll_core.description.resolve_box import resolve_settings, unfit_keys, unknown_placeholders
@@ -78,19 +78,17 @@ class Lab:
     @classmethod
     def read(cls, document: Document) -> "Lab":
         """Resolve a document. Raises DescriptionError with its mistakes."""
-        parsed = parse(RawLab, document)
-        builder = _Builder(parsed)
-        lab = cls(document, parsed.raw, builder.network(), tuple(builder.cables))
-        mistakes = [
-            document.mistake(place, f"{entry_name(place)}: {message}")
-            for check in _CHECKS
-            for place, message in check(lab)
-        ]
+        raw, mistakes = parse(RawLab, document), Mistakes(document)
+        builder = _Builder(raw, document)
+        lab = cls(document, raw, builder.network(), tuple(builder.cables))
+        for check in _CHECKS:
+            for place, message in check(lab):
+                mistakes.wrong(place, message)
         for box in lab.network.boxes:
             for key, message in resolve_settings(box, {})[1]:
-                mistakes.append(document.mistake(("boxes", box.name, "settings", key), message))
-        if mistakes:
-            raise DescriptionError(mistakes)
+                mistakes.found.append(document.mistake(("boxes", box.name, "settings", key), message))
+        if mistakes.found:
+            raise DescriptionError(mistakes.found)
         return lab
 
     def kind_of(self, name: str) -> str | None:
@@ -128,9 +126,9 @@ class Lab:
 class _Builder:
     """Makes the network of a raw lab, and the list of its machines' cables."""
 
-    def __init__(self, parsed: Parsed[RawLab]) -> None:
-        self.file, self.line = parsed.document.file, parsed.document.line
-        self.raw = parsed.raw
+    def __init__(self, raw: RawLab, document: Document) -> None:
+        self.file, self.line = document.file, document.line
+        self.raw = raw
         self.cables: list[_Cable] = []
         self.numbers_of_classes = count(_FIRST_NUMBER, 2)
         switches = (*self.raw.switches, *self.raw.learning_switches)
