@@ -32,15 +32,10 @@ from atoll_core.experiment.experiment import (
 )
 from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.experiment.peers import find_peers
-from atoll_core.experiment.trunk_load import (
-    TrunkSteering,
-    delay_trunk_loads,
-    trunk_loads,
-    uplink_loads,
-)
+from atoll_core.experiment.trunk_load import TrunkSteering, delay_boxes_in_use, total_rates, trunk_loads
 from atoll_core.experiment.tunnels import allocate_tunnels, pairs_of
 from atoll_core.lab.network import HostRole
-from atoll_core.units import Size
+from atoll_core.units import Rate, Size
 
 _NEEDED = {  # by every experiment
     HostRole.WORLD_SPECIAL: "the ping series starts there",
@@ -299,32 +294,28 @@ class _Resolver:
             return
         network, document = self.network, self.lab.document
         place: Place = ("links", steerings[0].links[0].box)
-        for loaded in delay_trunk_loads(network, steerings):
-            if loaded.load > loaded.box.rate:
-                where = document.where(("delay_boxes", loaded.box.name, "rate"))
-                sums = f"{loaded.to_island} to the island + {loaded.to_world} to the world = {loaded.load}"
-                cable, carried = ("the trunk", sums) if loaded.on_trunk else ("a class's cable", loaded.load)
-                self.wrong(
-                    place,
-                    f"{cable} of delay box {loaded.box.name!r} ({loaded.box.rate}, {where}) is too slow: each way it "
-                    f"carries {carried}; "
-                    f"write 'rate: {loaded.load}' there, or lower the link's",
-                )
-        for learning, load in uplink_loads(network, steerings):
-            if load > learning.rate:
-                where = document.where(("learning_switches", learning.name, "rate"))
-                self.wrong(
-                    place,
-                    f"the uplink of learning switch {learning.name!r} ({learning.rate}, {where}) is too slow: its "
-                    f"hosts have up to {load}; write 'rate: {load}' there, or lower the link's",
-                )
-        fullest = {each.trunk: each for each in sorted(trunk_loads(network, steerings), key=lambda each: each.load)}
-        for loaded in fullest.values():
-            if loaded.load > loaded.trunk.rate:
-                where = self.lab.where_rate_of(loaded.trunk)
-                trunk = f"trunk {loaded.trunk.a} - {loaded.trunk.b} ({loaded.trunk.rate}, {where})"
-                out = f"{loaded.load} leave {loaded.out.switch} by it"
-                self.wrong(place, f"{trunk} is too slow: {out}; write 'rate: {loaded.load}' there, or lower the link's")
+        to_island, to_world = total_rates(steerings)
+        one_way, both_ways = max(to_island, to_world), Rate(to_island.bit_s + to_world.bit_s)
+        for box, on_trunk in delay_boxes_in_use(network, steerings):
+            load = both_ways if on_trunk else one_way
+            if load > box.rate:
+                sums = f"{to_island} to the island + {to_world} to the world = {load}"
+                cable, carried = ("the trunk", sums) if on_trunk else ("a class's cable", load)
+                where = f"{box.rate}, {document.where(('delay_boxes', box.name, 'rate'))}"
+                text = f"{cable} of delay box {box.name!r} ({where}) is too slow: each way it carries {carried}"
+                self.wrong(place, f"{text}; write 'rate: {load}' there, or lower the link's")
+        for learning in network.learning_switches:
+            if one_way > learning.rate:
+                where = f"{learning.rate}, {document.where(('learning_switches', learning.name, 'rate'))}"
+                text = f"the uplink of learning switch {learning.name!r} ({where}) is too slow"
+                load = f"its hosts have up to {one_way}; write 'rate: {one_way}' there, or lower the link's"
+                self.wrong(place, f"{text}: {load}")
+        fullest = {load[0]: load for load in sorted(trunk_loads(network, steerings), key=lambda load: load[2])}
+        for trunk, out, load in fullest.values():
+            if load > trunk.rate:
+                name = f"trunk {trunk.a} - {trunk.b} ({trunk.rate}, {self.lab.where_rate_of(trunk)})"
+                text = f"{name} is too slow: {load} leave {out.switch} by it"
+                self.wrong(place, f"{text}; write 'rate: {load}' there, or lower the link's")
 
     def steerings(self, version: SteeringVersion) -> Iterator[TrunkSteering]:
         """Each chain with at least one link, as far as its hops are known."""

@@ -9,7 +9,7 @@ from itertools import groupby, pairwise
 from typing import Any
 
 from atoll_core.codec import tagged
-from atoll_core.described import FileName, changed, percent, stated
+from atoll_core.described import Described, FileName, changed, percent, stated
 from atoll_core.experiment.traffic import Traffic, UdpTraffic
 from atoll_core.lab.box_kind import ROUTER
 from atoll_core.lab.network import Network
@@ -178,16 +178,11 @@ class Red:
 
 
 @dataclass(frozen=True, slots=True)
-class LowPriority:
+class LowPriority(Described):
     """A second queue for packets marked LE (RFC 8622), which the transmitter serves while the first one is empty."""
 
     queue: Size
     queue_packets: int | None = None  # also a limit in packets
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "queue", "queue_packets")
 
 
 Loss = Bernoulli | BitError | GilbertElliott | LossTrace
@@ -350,7 +345,7 @@ class Protocol(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TrafficSelector:
+class TrafficSelector(Described):
     """The traffic of a chain, in both directions: packets between these prefixes, of this protocol; None: any.
 
     It has no port numbers: later fragments of a packet have none, and would take another chain.
@@ -359,11 +354,6 @@ class TrafficSelector:
     world: IPv4Network | None = None
     island: IPv4Network | None = None
     protocol: Protocol | None = None
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "world", "island", "protocol")
 
     @property
     def precedence(self) -> int:
@@ -425,7 +415,7 @@ class TcpSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(Described):
     """A fixed-size download from the world's special server to the island's special host."""
 
     size: Size
@@ -435,36 +425,21 @@ class Transfer:
     congestion_control: str | None = None  # None: that of every host
     line: int = field(default=0, compare=False)  # of its size in the experiment's file; 0: unknown
 
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "size", "start", "tool", "port", "congestion_control")
-
 
 @dataclass(frozen=True, slots=True)
-class PingSeries:
+class PingSeries(Described):
     """Pings from the world's special server to the island's special host during the whole run."""
 
     interval: Duration
     line: int = field(default=0, compare=False)  # of the interval in the experiment's file; 0: unknown
 
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "interval")
-
 
 @dataclass(frozen=True, slots=True)
-class CaptureSettings:
+class CaptureSettings(Described):
     """How packets are captured, at every tap and link."""
 
     snap: Size  # of each frame
     buffer: Size  # the kernel's ring of each capture
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "snap", "buffer")
 
 
 USUAL_CAPTURES = CaptureSettings(Size(96), Size(16 * 10**6))

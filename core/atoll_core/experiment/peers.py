@@ -51,36 +51,26 @@ def _misplaced(ends: list[ChainBox], pair: list[str], keeping: set[str]) -> Iter
     if len(pair) == 1:
         rest = [name for name in names if name not in keeping]
         remedy = f"write it for {rest[0]!r}, too" if rest else "add the other box to the chain, or switch it on"
-        yield (
-            pair[0],
-            f"{pair[0]!r} keeps a connection to another box, but no other box of its chain does; {remedy}",
-        )
+        text = f"{pair[0]!r} keeps a connection to another box, but no other box of its chain does"
+        yield pair[0], f"{text}; {remedy}"
     elif len(pair) > 2:
-        yield (
-            pair[2],
-            f"of {', '.join(map(repr, pair))} only two can share a connection; write it for two boxes of a chain",
-        )
+        text = f"of {', '.join(map(repr, pair))} only two can share a connection; write it for two boxes of a chain"
+        yield pair[2], text
     elif abs(names.index(pair[0]) - names.index(pair[1])) > 1:
         between = names[names.index(pair[0]) + 1]
-        yield (
-            pair[0],
-            f"{between!r}, between {pair[0]!r} and {pair[1]!r}, would take their connection; remove one of them",
-        )
+        text = f"{between!r}, between {pair[0]!r} and {pair[1]!r}, would take their connection; remove one of them"
+        yield pair[0], text
 
 
 def _ambiguous(pair: list[str], other: dict[str, str], connected: set[str]) -> Iterator[tuple[str, str]]:
     for box in pair:
         if box in connected:
-            yield (
-                box,
-                f"two chains at a time pass {box!r}, but one connection takes one path; let it keep one in one chain",
-            )
+            text = f"two chains at a time pass {box!r}, but one connection takes one path"
+            yield box, f"{text}; let it keep one in one chain"
             return
         if box in other and other[box] not in pair:
-            yield (
-                box,
-                f"{box!r} is connected to {other[box]!r} in another version of the chain; keep that box in this one",
-            )
+            text = f"{box!r} is connected to {other[box]!r} in another version of the chain; keep that box in this one"
+            yield box, text
             return
 
 

@@ -8,7 +8,7 @@ from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
-from atoll_core.described import stated
+from atoll_core.described import Described, stated
 from atoll_core.lab.box_kind import EXTERNAL, LINK, PROGRAM, ROUTER, BoxKind, Forwarding
 from atoll_core.lab.coder import CODER
 from atoll_core.lab.pep import PEP
@@ -58,7 +58,7 @@ class Interface:
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(Described):
     """An OpenFlow switch; ``driver`` names its capability profile in switch-configs.
 
     ``twin``: in an emulated lab it behaves as the hardware of its driver, with these settings.
@@ -68,11 +68,6 @@ class Switch:
     dpid: int
     driver: str
     twin: TwinSettings | None = None
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "dpid", "driver", "twin")
 
 
 class HostRole(StrEnum):
@@ -133,16 +128,11 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class PortPair:
+class PortPair(Described):
     """The two interfaces by which frames pass a box."""
 
     world: Interface
     island: Interface
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "world", "island")
 
 
 _NONE = Duration(0)
@@ -340,7 +330,7 @@ class Trunk:
 
 
 @dataclass(frozen=True, slots=True)
-class LearningSwitch:
+class LearningSwitch(Described):
     """An ordinary switch, which forwards by MAC addresses: many hosts behind the OpenFlow port ``uplink``.
 
     ``rate``: of the cable between the two.
@@ -350,14 +340,9 @@ class LearningSwitch:
     uplink: PortRef
     rate: Rate
 
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "uplink", "rate")
-
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class Control(Described):
     """In-band control: how the daemon's machine reaches hosts with one interface, past the chain.
 
     ``network``: the addresses of both for that. ``port``: of the OpenFlow switch to which the daemon's machine is
@@ -367,11 +352,6 @@ class Control:
     network: IPv4Network
     port: PortRef
     arp: bool = True
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "network", "port", "arp")
 
 
 CONTROL = "control"
