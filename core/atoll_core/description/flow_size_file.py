@@ -28,15 +28,15 @@ def read_flow_sizes(text: str, file: str) -> FileContent[FlowSizes]:
         return FileContent(None, (Diagnostic(file, 1, message),))
     columns = [name.strip().lower() for name in first.split(",")]
     if _WHOLE_NUMBER.fullmatch(first):
-        found = _read_list(reader, first, file)
+        sizes = _read_list(reader, first, file)
     elif wrong := _wrong_columns(columns):
         reader.wrong(wrong)
-        found = None
+        sizes = None
     elif len(columns) == 1:
-        found = _read_list(reader, None, file)
+        sizes = _read_list(reader, None, file)
     else:
-        found = _read_table(reader, columns, file)
-    return FileContent(None if reader.mistakes else found, tuple(reader.mistakes))
+        sizes = _read_table(reader, columns, file)
+    return FileContent(None if reader.mistakes else sizes, tuple(reader.mistakes))
 
 
 def flow_sizes_text(counts: Iterable[tuple[int, int]], remarks: Iterable[str] = ()) -> str:

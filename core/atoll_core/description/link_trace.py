@@ -69,7 +69,7 @@ def read_loss_trace(text: str, file: str) -> FileContent[LossTrace]:
 
 def loss_trace_text(lost: Iterable[bool], remarks: Iterable[str] = ()) -> str:
     """The text of a loss trace below ``remarks`` as comments; :func:`read_loss_trace` reads it."""
-    return "\n".join([*(f"# {remark}" for remark in remarks), *("01"[each] for each in lost)]) + "\n"
+    return "\n".join([*(f"# {remark}" for remark in remarks), *("01"[bit] for bit in lost)]) + "\n"
 
 
 def trace_csv(trace: LinkTrace, remarks: Iterable[str] = ()) -> str:

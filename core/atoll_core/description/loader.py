@@ -128,19 +128,19 @@ def resolve_document(
     ``settings``: those of the lab replace values of it, others are ignored.
     ``known``: a lab that was loaded before; it is not resolved again if the experiment names the same one.
     """
-    named = (document.tree or {}).get("lab")
-    found = override_lab(read_document(path.parent / named), settings) if isinstance(named, str) else None
+    lab_name = (document.tree or {}).get("lab")
+    described_lab = override_lab(read_document(path.parent / lab_name), settings) if isinstance(lab_name, str) else None
     raw = lab = None
     mistakes: list[Diagnostic] = []
     try:
-        raw = parse(RawExperiment, document, lab_examples((found and found.tree) or {}))
+        raw = parse(RawExperiment, document, lab_examples((described_lab and described_lab.tree) or {}))
     except DescriptionError as error:
         mistakes += error.mistakes
-    if found is not None and (reason := _no_lab(found)):
+    if described_lab is not None and (reason := _no_lab(described_lab)):
         mistakes.append(document.mistake(("lab",), f"lab: {reason}"))
-    elif found is not None:
+    elif described_lab is not None:
         try:
-            lab = known if known is not None and known.document.tree == found.tree else Lab.read(found)
+            lab = known if known is not None and known.document.tree == described_lab.tree else Lab.read(described_lab)
         except DescriptionError as error:
             mistakes += error.mistakes
     if raw is None or lab is None:

@@ -25,18 +25,18 @@ class Mistakes:
 
     def __init__(self, document: Document) -> None:
         self.document = document
-        self.found: list[Diagnostic] = []
+        self.diagnostics: list[Diagnostic] = []
 
     def wrong(self, place: Place, message: str) -> None:
         """Note a mistake."""
         name = entry_name(place)
-        self.found.append(self.document.mistake(place, f"{name}: {message}" if name else message))
+        self.diagnostics.append(self.document.mistake(place, f"{name}: {message}" if name else message))
 
     def of_file(self, place: Place, mistakes: Iterable[Diagnostic]) -> None:
         """Note those of a file that is named at ``place``. One of the file as a whole is reported there."""
         for mistake in mistakes:
             if mistake.line:
-                self.found.append(mistake)
+                self.diagnostics.append(mistake)
             else:
                 self.wrong(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
 
@@ -56,9 +56,9 @@ def parse(model: type[M], document: Document, examples: Mapping[str, str] = Mapp
             # A key that is missing because it is misspelt is reported once, as the misspelling.
             meant = {(*place[:-1], suggest_key(model, place)) for place in map(_place, details) if place}
             mistakes += [
-                document.mistake(_place(one), error_message(model, one, ports, examples))
-                for one in details
-                if one["type"] != "missing" or _place(one) not in meant
+                document.mistake(_place(detail), error_message(model, detail, ports, examples))
+                for detail in details
+                if detail["type"] != "missing" or _place(detail) not in meant
             ]
         else:
             if not mistakes:

@@ -26,13 +26,13 @@ _NIC = r"[^\s/:]{1,15}"  # dev_valid_name() of the kernel, net/core/dev.c, which
 _NO_NICS = (".", "..", *RESERVED_INTERFACES)
 
 
-def _matching(pattern: str, what: str, example: str) -> Any:
-    whole = re.compile(pattern)
+def _matching(pattern: str, noun: str, example: str) -> Any:
+    compiled = re.compile(pattern)
 
     def read(given: object) -> str:
-        if isinstance(given, str) and whole.fullmatch(given) and given not in _NO_NICS:
+        if isinstance(given, str) and compiled.fullmatch(given) and given not in _NO_NICS:
             return given
-        raise refusal(given, f"is not {what}, such as '{example}'")
+        raise refusal(given, f"is not {noun}, such as '{example}'")
 
     return read
 

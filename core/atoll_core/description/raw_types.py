@@ -93,11 +93,13 @@ class ShortForm(Raw):
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        whole = handler.resolve_ref_schema(handler(core))
-        short = whole["properties"][cls._SHORT]
-        pattern = next((form["pattern"] for form in (short, *short.get("anyOf", ())) if "pattern" in form), None)
+        mapping = handler.resolve_ref_schema(handler(core))
+        value_schema = mapping["properties"][cls._SHORT]
+        pattern = next(
+            (form["pattern"] for form in (value_schema, *value_schema.get("anyOf", ())) if "pattern" in form), None
+        )
         text = {"type": "string"} | ({"pattern": pattern} if pattern else {})
-        return {"anyOf": [text, whole]}
+        return {"anyOf": [text, mapping]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -111,12 +113,12 @@ class Between:
 
     def read(self, text: object) -> Rate | Duration | Size:
         """Parse the quantity; ValueError with the reason if ``text`` is not one."""
-        found = self.kind.parse(text)
-        if found.base < self.kind.parse(self.low).base:
+        quantity = self.kind.parse(text)
+        if quantity.base < self.kind.parse(self.low).base:
             raise refusal(text, f"is too small; it must be at least {self.low}{self.why_low}")
-        if found.base > self.kind.parse(self.high).base:
+        if quantity.base > self.kind.parse(self.high).base:
             raise refusal(text, f"is too large; it must be at most {self.high}")
-        return found
+        return quantity
 
     def write(self, base: int) -> str:
         """The text of a quantity in base units."""
@@ -137,15 +139,15 @@ class Share:
 
     def read(self, text: object) -> float:
         """The share, from 0.0 to 1.0; ValueError with the reason if ``text`` is not one."""
-        found = _percent(text)
-        if found is None:
+        share = _percent(text)
+        if share is None:
             remedy = "decimals follow a point, as in" if "," in str(text) else "write a number and %, such as"
             raise refusal(text, f"is not a share; {remedy} '0.1 %'")
-        if found < (_percent(self.low) or 0):
+        if share < (_percent(self.low) or 0):
             raise refusal(text, f"is too small; it must be at least {self.low}")
-        if found > 100:
+        if share > 100:
             raise refusal(text, "is too large; it must be at most 100 %")
-        return float(found / 100)
+        return float(share / 100)
 
     def __get_pydantic_core_schema__(self, _kind: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
         return _schema(self.read, percent)
@@ -163,17 +165,17 @@ def _schema(read: Callable[[object], Any], write: Callable[[Any], str]) -> CoreS
 
 
 def _percent(text: object) -> Decimal | None:
-    found = _SHARE.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_SHARE else None
-    return Decimal(found[1]) if found else None
+    match = _SHARE.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_SHARE else None
+    return Decimal(match[1]) if match else None
 
 
-def _text(read: Callable[[str], Any], what: str, example: str) -> Callable[[object], Any]:
+def _text(read: Callable[[str], Any], noun: str, example: str) -> Callable[[object], Any]:
     """Wrap ``read`` so that values of YAML that are not text are refused, with the same message everywhere."""
 
     def read_text(given: object) -> Any:
         if not isinstance(given, str):
             quotes = "; put it in quotes" if isinstance(given, (int, float)) else ""
-            raise refusal(given, f"is not {what}, such as '{example}'{quotes}")
+            raise refusal(given, f"is not {noun}, such as '{example}'{quotes}")
         return read(given)
 
     return read_text
@@ -209,14 +211,14 @@ def _mac(text: str) -> str:
 
 
 def _port(text: str) -> PortRef:
-    found = _PORT.fullmatch(text)
-    if not found:
+    match = _PORT.fullmatch(text)
+    if not match:
         raise refusal(text, f"is not a switch port; write switch/number, such as '{PORT_EXAMPLE}'")
-    number = int(found[2])
+    number = int(match[2])
     if not 1 <= number <= PORT_MAX:
         msg = f"{shown(text)}: OpenFlow ports have numbers from 1 to {PORT_MAX}"
         raise ValueError(msg)
-    return PortRef(found[1], number)
+    return PortRef(match[1], number)
 
 
 def _address(text: str) -> IPv4Address:

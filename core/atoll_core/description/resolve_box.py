@@ -34,12 +34,12 @@ def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
         }
         for key, given in declared.items():
             if given:
-                foreign = " or ".join(each.name for each in BoxKind.known.values() if each.is_foreign)
+                foreign = " or ".join(other.name for other in BoxKind.known.values() if other.is_foreign)
                 yield key, f"kind {kind} fixes this value; remove the key, or use kind {foreign}"
     if box.kind.has_program and not (box.program and box.program.start):
         yield "program", f"a box of kind {kind} has one; add 'program: {{start: [...]}}'"
     if box.program and not box.kind.has_program:
-        others = " or ".join(f"kind: {each.name}" for each in BoxKind.known.values() if each.has_program)
+        others = " or ".join(f"kind: {other.name}" for other in BoxKind.known.values() if other.has_program)
         yield "program", f"nothing is started on a box of kind {kind}; remove it, or write {others}"
     if box.spare and not box.routed:
         yield "spare", "a transparent box keeps VLAN tags, which distinguish versions; remove spare"
@@ -51,15 +51,15 @@ def resolve_settings(box: ChainBox, given: Mapping[str, Any]) -> tuple[dict[str,
     ``given``: those of the experiment, which override the box's own. Values are JSON's; quantities in base units.
     """
     settings, within = box.kind.settings and box.kind.settings(), ("boxes", box.name)
-    written = {**dict(box.settings), **given}
+    merged = {**dict(box.settings), **given}
     if settings is None:
         where = "its settings belong to links" if box.is_link else f"boxes of kind {box.kind.name} have none"
-        return {}, [(key, f"box {box.name!r}: unknown setting {key!r}; {where}; remove it") for key in written]
+        return {}, [(key, f"box {box.name!r}: unknown setting {key!r}; {where}; remove it") for key in merged]
     try:
-        resolved = settings.model_validate(written)
+        resolved = settings.model_validate(merged)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        return {}, [(str(each["loc"][0]), error_message(settings, each, within=within)) for each in errors]
+        return {}, [(str(detail["loc"][0]), error_message(settings, detail, within=within)) for detail in errors]
     return {key: to_json(getattr(resolved, key)) for key in settings.model_fields}, []
 
 

@@ -24,11 +24,11 @@ def check_chains(raw: RawExperiment, lab: Lab, mistakes: Mistakes) -> None:
     reported: set[tuple[Place, str]] = set()
     for version in described_versions(raw):
         since = f" (from {version.at} on)" if version.place else ""
-        found = [*_hop_mistakes(raw, lab, version), *_branch_mistakes(mistakes.document, lab.network, version)]
-        for place, message in found:
+        problems = [*_hop_mistakes(raw, lab, version), *_branch_mistakes(mistakes.document, lab.network, version)]
+        for place, message in problems:
             if (place, message) not in reported:
                 mistakes.wrong(place, message + (since if place[: len(version.place)] != version.place else ""))
-        reported |= set(found)
+        reported |= set(problems)
 
 
 def _hop_mistakes(raw: RawExperiment, lab: Lab, version: DescribedVersion) -> Iterator[tuple[Place, str]]:
@@ -66,7 +66,7 @@ def _unpaired(network: Network, hop: str, hops: tuple[str, ...]) -> str | None:
     if kind is None or not kind.pair:
         return None
     own, others = (
-        [name for name in hops if name in kinds and kinds[name].name == each] for each in (kind.name, kind.pair)
+        [name for name in hops if name in kinds and kinds[name].name == end] for end in (kind.name, kind.pair)
     )
     if len(own) == len(others) and (kind.name != kind.pair or len(own) % 2 == 0):
         return None
@@ -75,7 +75,7 @@ def _unpaired(network: Network, hop: str, hops: tuple[str, ...]) -> str | None:
 
 def _misplaced_tap(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | None:
     """The mistake of a physical tap that is not next to the box whose cable it is in; None if it is."""
-    cable, place = tap.interface.attached, hops.index(tap.name)
+    cable, index = tap.interface.attached, hops.index(tap.name)
     sides: dict[PortRef, tuple[str, int]] = {}
     for box in network.boxes:
         for pair in box.pairs:
@@ -83,8 +83,8 @@ def _misplaced_tap(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | N
     if cable not in sides:
         return None  # a trunk or a host's cable: frames may cross it at several places of the chain
     box, side = sides[cable]
-    boxes = {each.name for each in network.boxes}
-    neighbours = hops[place + 1 :] if side < 0 else hops[:place][::-1]
+    boxes = {chain_box.name for chain_box in network.boxes}
+    neighbours = hops[index + 1 :] if side < 0 else hops[:index][::-1]
     if next((hop for hop in neighbours if hop in boxes), None) == box:
         return None
     return f"physical tap {tap.name!r} is in the cable of {box!r} at {cable}; put it next to {box!r}, on that side"

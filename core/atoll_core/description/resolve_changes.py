@@ -64,7 +64,7 @@ def _changed(before: DescribedVersion, change: RawChange, place: Place) -> Descr
         branches.pop(name, None)
         if branch is not None:
             branches[name] = (branch, (*place, "branches", name))
-    latency = {server: known for server, known in {**before.latency, **change.latency}.items() if known is not None}
+    latency = {server: name for server, name in {**before.latency, **change.latency}.items() if name is not None}
     named = change.chain is not None
     return DescribedVersion(
         at=change.at,
@@ -129,8 +129,8 @@ def _mistakes(raw: RawExperiment, document: Document) -> Iterator[tuple[Place, s
             yield after.place, "this change has no effect, because all of it is already in effect; remove it"
         for name, branch in change.branches.items():
             if branch is None and name not in before.branches:
-                known = suggest(name, before.branches, "branches")
-                yield (*after.place, "branches", name), f"no branch {name!r} exists then; {known}"
+                suggestion = suggest(name, before.branches, "branches")
+                yield (*after.place, "branches", name), f"no branch {name!r} exists then; {suggestion}"
 
 
 def _load_mistakes(raw: RawExperiment, change: RawChange, after: DescribedVersion) -> Iterator[tuple[Place, str]]:

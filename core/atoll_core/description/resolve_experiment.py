@@ -55,8 +55,8 @@ def resolve_experiment(raw: RawExperiment, document: Document, lab: Lab, files: 
     """
     resolver = _Resolver(raw, document, lab, files)
     resolver.check()
-    if resolver.mistakes.found:
-        raise DescriptionError(tuple(dict.fromkeys(resolver.mistakes.found)))  # a file may be named twice
+    if resolver.mistakes.diagnostics:
+        raise DescriptionError(tuple(dict.fromkeys(resolver.mistakes.diagnostics)))  # a file may be named twice
     return resolver.experiment()
 
 
@@ -158,10 +158,10 @@ class _Resolver:
 
     def check_links(self) -> None:
         boxes = {box.name: box for box in self.network.boxes}
-        known = [box.name for box in self.network.boxes if box.is_link]
+        links = [box.name for box in self.network.boxes if box.is_link]
         for name in self.raw.links:
             if name not in boxes:
-                self.wrong(("links", name), f"unknown box {name!r}; {suggest(name, known, 'satellite emulators')}")
+                self.wrong(("links", name), f"unknown box {name!r}; {suggest(name, links, 'satellite emulators')}")
             elif not boxes[name].is_link:
                 kind = boxes[name].kind.name
                 self.wrong(("links", name), f"box {name!r} is a {kind}, which has no link settings; remove them")
@@ -191,7 +191,7 @@ class _Resolver:
     def check_udp(self) -> None:
         """Check that a packet fits on its path; the default is as long as the path allows, 1500 B at most."""
         ends = self.network.specials
-        if self.raw.udp is None or self.udp is None or self.mistakes.found or ends is None:
+        if self.raw.udp is None or self.udp is None or self.mistakes.diagnostics or ends is None:
             return
         mtu = PathMtus(self.network, self.experiment()).between(*ends, Protocol.UDP)
         if self.udp.packet.bytes > mtu and "packet" not in self.raw.udp.model_fields_set:
@@ -215,15 +215,15 @@ class _Resolver:
                 continue
             for key, message in resolve_settings(boxes[name], given)[1]:
                 place: Place = ("boxes", name, key) if key in given else ("boxes", name)
-                self.mistakes.found.append(self.document.mistake(place, message))
+                self.mistakes.diagnostics.append(self.document.mistake(place, message))
 
     def check_pairs(self) -> None:
         """Check that boxes of a pair agree, that outer packets have addresses, and that peers can be connected."""
-        if self.mistakes.found:
+        if self.mistakes.diagnostics:
             return
         network, experiment = self.network, self.experiment()
         places = self.places_of_chains(experiment)
-        settings = {each.box: dict(each.settings) for each in experiment.boxes}
+        settings = {configuration.box: dict(configuration.settings) for configuration in experiment.boxes}
         for chain in experiment.all_chains:
             for world, island in pairs_of(network, chain):
                 for box, key, message in pair_disagreements(world, island, settings):
@@ -233,7 +233,7 @@ class _Resolver:
             key, _ = network.box(box).kind.peer_setting or ("mode", None)
             written = key in self.raw.boxes.get(box, {})
             self.wrong(("boxes", box, key) if written else places[chain], reason)
-        for chain, reason in () if self.mistakes.found else allocate_tunnels(network, experiment)[1]:
+        for chain, reason in () if self.mistakes.diagnostics else allocate_tunnels(network, experiment)[1]:
             self.wrong(places[chain], reason)
 
     def places_of_chains(self, experiment: Experiment) -> dict[Chain, Place]:
@@ -247,8 +247,8 @@ class _Resolver:
 
     def is_unused(self, name: str) -> bool:
         """Whether no chain has this link; a misspelt hop counts as this link."""
-        hops, known = hops_of(self.raw), (*self.lab.raw.boxes, *self.lab.raw.taps)
-        meant = {nearest(hop, known) for hop in hops if hop not in known}
+        hops, usable = hops_of(self.raw), (*self.lab.raw.boxes, *self.lab.raw.taps)
+        meant = {nearest(hop, usable) for hop in hops if hop not in usable}
         return name not in {*hops, *meant}
 
     def check_latency(self) -> None:
@@ -265,8 +265,8 @@ class _Resolver:
                     role = roles[server].value
                     self.wrong(place, f"an {role} has no terrestrial latency; give it to world hosts only")
                 if name is not None and name not in classes:
-                    known = suggest(name, classes, "classes")
-                    self.wrong(place, f"no delay box carries the latency class {name!r}; {known}")
+                    suggestion = suggest(name, classes, "classes")
+                    self.wrong(place, f"no delay box carries the latency class {name!r}; {suggestion}")
 
     def check_servers(self) -> None:
         """Only world servers have a congestion control of their own: they send to the channels."""
@@ -282,7 +282,7 @@ class _Resolver:
                 self.wrong(place, f"a host of role {roles[server].value} sends no load; name world servers only")
 
     def check_roles(self) -> None:
-        load = any(each.traffic.channels > 0 for each in described_versions(self.raw))
+        load = any(version.traffic.channels > 0 for version in described_versions(self.raw))
         needed = _NEEDED | (_NEEDED_FOR_LOAD if load else {})
         for role, why in needed.items():
             if not self.network.with_role(role):
@@ -320,8 +320,8 @@ class _Resolver:
     def steerings(self, version: SteeringVersion) -> Iterator[TrunkSteering]:
         """Each chain with at least one link, as far as its hops are known."""
         known = {box.name for box in self.network.boxes} | {tap.name for tap in self.network.taps}
-        for each in (version.chain, *version.branches):
-            links = tuple(link for link in version.links or self.links if link.box in each.hops)
+        for chain in (version.chain, *version.branches):
+            links = tuple(link for link in version.links or self.links if link.box in chain.hops)
             if links:
-                hops = tuple(hop for hop in each.hops if hop in known)
+                hops = tuple(hop for hop in chain.hops if hop in known)
                 yield TrunkSteering(hops, links, version.latency)

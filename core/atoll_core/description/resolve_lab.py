@@ -86,9 +86,9 @@ class Lab:
                 mistakes.wrong(place, message)
         for box in lab.network.boxes:
             for key, message in resolve_settings(box, {})[1]:
-                mistakes.found.append(document.mistake(("boxes", box.name, "settings", key), message))
-        if mistakes.found:
-            raise DescriptionError(mistakes.found)
+                mistakes.diagnostics.append(document.mistake(("boxes", box.name, "settings", key), message))
+        if mistakes.diagnostics:
+            raise DescriptionError(mistakes.diagnostics)
         return lab
 
     def kind_of(self, name: str) -> str | None:
@@ -342,8 +342,8 @@ def _attachment(lab: Lab) -> _Mistakes:
                 yield place, f"no cable ends at {port}; name a port with an attached machine"
         elif not lab.can_be_attached(port, place):
             learning = raw.learning_switches if place[0] == "hosts" else ()
-            known = suggest(port.switch, [*raw.switches, *learning], "switches")
-            yield place, f"unknown switch {port.switch!r}; {known}"
+            suggestion = suggest(port.switch, [*raw.switches, *learning], "switches")
+            yield place, f"unknown switch {port.switch!r}; {suggestion}"
     for index, trunk in enumerate(raw.trunks):
         if trunk.from_.switch == trunk.to.switch:
             yield ("trunks", index), f"both ends are on {trunk.to.switch!r}; a trunk connects two switches"

@@ -59,7 +59,7 @@ def resolve_direction(raw: RawDirection, place: Place, mistakes: Mistakes, files
     if trace and trace.found:
         for row, message in _trace_mistakes(trace.found, direction, mistakes.document.where((*place, "rate"))):
             text = f"{entry_name(place)}: {message}"
-            mistakes.found.append(Diagnostic(trace.found.file, trace.lines[row], text))
+            mistakes.diagnostics.append(Diagnostic(trace.found.file, trace.lines[row], text))
     return direction
 
 

@@ -94,19 +94,19 @@ def error_message(
 
 def entry_name(place: Place) -> str:
     """The name of a place in messages: ``("hosts", "w1", "ip")`` is "host 'w1': ip"."""
-    words: list[str] = []
+    parts: list[str] = []
     section = ""
     for key in place:
         if isinstance(key, int):
-            words.append(
+            parts.append(
                 {"trunks": "trunk", "chain": "chain hop", "changes": "change"}.get(section, "entry") + f" {key + 1}"
             )
         elif section in ENTRY:
-            words.append(f"{ENTRY[section]} {shown(key)}")
+            parts.append(f"{ENTRY[section]} {shown(key)}")
         elif key not in {*ENTRY, "trunks", "chain", "changes"} or key == place[-1]:
-            words.append(key)
+            parts.append(key)
         section = str(key) if section not in ENTRY else ""
-    return ": ".join(words)
+    return ": ".join(parts)
 
 
 def on_line(line: int) -> str:
@@ -115,19 +115,19 @@ def on_line(line: int) -> str:
 
 
 def suggest(
-    given: object, known: Iterable[str], what: str, most: int = _MOST_LISTED, also: Mapping[str, str] | None = None
+    given: object, known: Iterable[str], nouns: str, most: int = _MOST_LISTED, also: Mapping[str, str] | None = None
 ) -> str:
     """The remedy for an unknown word: the most similar known one, and the first ``most`` of them.
 
     ``also``: synonyms of known words.
     """
-    names, others = list(known), also or {}
+    names, synonyms = list(known), also or {}
     if not names:
-        return f"there are no known {what}"
-    near = nearest(str(given), [*names, *others])
-    near = others.get(near, near) if near else None
+        return f"there are no known {nouns}"
+    near = nearest(str(given), [*names, *synonyms])
+    near = synonyms.get(near, near) if near else None
     listed = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
-    return f"did you mean {shown(near)}? known {what}: {listed}" if near else f"known {what}: {listed}"
+    return f"did you mean {shown(near)}? known {nouns}: {listed}" if near else f"known {nouns}: {listed}"
 
 
 def nearest(given: str, known: Iterable[str]) -> str | None:
@@ -157,8 +157,8 @@ def suggest_key(model: type[Raw], place: Place) -> str | None:
     return None if place[-1] in known else nearest(str(place[-1]), known)
 
 
-def _prefix(words: str) -> str:
-    return f"{words}: " if words else ""
+def _prefix(name: str) -> str:
+    return f"{name}: " if name else ""
 
 
 def _keys(model: type[Raw] | None) -> dict[str, FieldInfo]:
@@ -204,17 +204,17 @@ def _choices(field: FieldInfo | None) -> list[str]:
 def _range(model: type[Raw], place: Place) -> str:
     """The least and the largest whole number that can be at ``place``."""
     field = field_at(model, place) or field_at(model, place[:-1])  # an entry's range is in the type of its list
-    found = _bounds((field.annotation, *field.metadata)) if field else {}
-    return f" from {found['ge']} to {found['le']}" if len(found) == len(_BOUNDS) else ""
+    bounds = _bounds((field.annotation, *field.metadata)) if field else {}
+    return f" from {bounds['ge']} to {bounds['le']}" if len(bounds) == len(_BOUNDS) else ""
 
 
 def _bounds(hints: Iterable[Any]) -> dict[str, int]:
     """The bounds among the parts of a type."""
-    found: dict[str, int] = {}
+    bounds: dict[str, int] = {}
     for hint in hints:
-        found |= {bound: getattr(hint, bound) for bound in _BOUNDS if hasattr(hint, bound)}
-        found |= _bounds((*getattr(hint, "metadata", ()), *typing.get_args(hint)))
-    return found
+        bounds |= {bound: getattr(hint, bound) for bound in _BOUNDS if hasattr(hint, bound)}
+        bounds |= _bounds((*getattr(hint, "metadata", ()), *typing.get_args(hint)))
+    return bounds
 
 
 def lab_examples(lab: Mapping[str, Any]) -> dict[str, str]:
@@ -224,18 +224,18 @@ def lab_examples(lab: Mapping[str, Any]) -> dict[str, str]:
     link = next((name for name, box in boxes.items() if box.get("kind") in links), None)
     server = next((name for name, host in hosts.items() if host.get("role") == "world-server"), None)
     latency = next((name for box in delays.values() for name in _entries(box, "classes")), None)
-    found: dict[str, str] = dict.fromkeys(_OF_THE_LAB if lab else (), "...") | {"carries": "{protocol: udp}"}
+    examples: dict[str, str] = dict.fromkeys(_OF_THE_LAB if lab else (), "...") | {"carries": "{protocol: udp}"}
     if link:
         taps = list(_entries(lab, "taps"))
         chain = f"[{', '.join([*taps[:1], link, *taps[1:][-1:]])}]"
         settings = "{to_island: &d {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}, to_world: *d}"
-        found |= {"chain": chain, "links": f"{{{link}: {settings}}}", "changes": f"[{{at: 20 s, chain: {chain}}}]"}
-        found["branches"] = f"{{other: {{carries: {found['carries']}, chain: {chain}}}}}"
+        examples |= {"chain": chain, "links": f"{{{link}: {settings}}}", "changes": f"[{{at: 20 s, chain: {chain}}}]"}
+        examples["branches"] = f"{{other: {{carries: {examples['carries']}, chain: {chain}}}}}"
     if server:
-        found["servers"] = f"{{{server}: hybla}}"
+        examples["servers"] = f"{{{server}: hybla}}"
     if server and latency:
-        found["latency"] = f"{{{server}: {latency}}}"
-    return found
+        examples["latency"] = f"{{{server}: {latency}}}"
+    return examples
 
 
 def _entries(tree: Mapping[str, Any], section: str) -> dict[str, dict[str, Any]]:
@@ -259,20 +259,20 @@ def _such_as(key: str, field: FieldInfo | None, ports: Ports, examples: Mapping[
 
 def _of_this_lab(example: str, ports: Ports) -> str:
     """An example with its ports replaced by free ports of the lab's switches; without a switch, by words."""
-    meant: dict[str, str] = {}
-    free = {switch: iter(each) for switch, each in ports.items()}
+    switch_of: dict[str, str] = {}
+    free = {switch: iter(numbers) for switch, numbers in ports.items()}
 
-    def own(found: re.Match[str]) -> str:
-        switch = meant.setdefault(found[1], list(ports)[min(len(meant), len(ports) - 1)] if ports else "")
+    def free_port(match: re.Match[str]) -> str:
+        switch = switch_of.setdefault(match[1], list(ports)[min(len(switch_of), len(ports) - 1)] if ports else "")
         return next(free.get(switch, iter(())), _ANY_PORT)
 
-    return _PORT.sub(own, example)
+    return _PORT.sub(free_port, example)
 
 
 def _port_example(given: object, ports: Ports) -> str:
     """A free port of a switch of this lab, if possible of the switch that ``given`` resembles."""
-    meant = nearest(str(given).partition("/")[0], ports) or next(iter(ports), "")
-    return next(iter(ports.get(meant, ())), _ANY_PORT)
+    switch = nearest(str(given).partition("/")[0], ports) or next(iter(ports), "")
+    return next(iter(ports.get(switch, ())), _ANY_PORT)
 
 
 def free_ports(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:

@@ -293,8 +293,8 @@ class LinkDirection:
     @property
     def delays(self) -> tuple[Duration, Duration]:
         """The least and the greatest delay the direction ever has."""
-        found = [self.delay if row.delay is None else row.delay for row in self.trace.rows] if self.trace else []
-        return min(found, default=self.delay), max(found, default=self.delay)
+        delays = [self.delay if row.delay is None else row.delay for row in self.trace.rows] if self.trace else []
+        return min(delays, default=self.delay), max(delays, default=self.delay)
 
 
 DIRECTIONS = ("to_island", "to_world")
@@ -551,19 +551,20 @@ class Experiment:
 
     def described(self, network: Network) -> dict[str, Any]:
         """As in a description, without the name of the lab's file. ``network`` has the kinds of the boxes."""
-        kinds = {each.box: network.box(each.box).kind for each in self.boxes}
+        kinds = {box.box: network.box(box.box).kind for box in self.boxes}
         begin = replace(self.versions[0], links=self.links)
         return {
             **stated(self, "name", "seed", "duration"),
             **begin.described,
-            "boxes": {each.box: kinds[each.box].described_settings(dict(each.settings)) for each in self.boxes},
+            "boxes": {box.box: kinds[box.box].described_settings(dict(box.settings)) for box in self.boxes},
             "changes": [after.since(before) for before, after in pairwise(self.schedule)],
             **stated(self, "traffic", "transfer", "udp", "ping", "captures", "tcp", "limits"),
         }
 
     def at(self, instant: Duration) -> "Experiment":
         """The experiment at an instant of the run: as it would be if chains, latencies, load and links stayed so."""
-        return self._with(next((each for each in reversed(self.versions) if each.at <= instant), self.versions[0]))
+        current = (version for version in reversed(self.versions) if version.at <= instant)
+        return self._with(next(current, self.versions[0]))
 
     def _with(self, version: SteeringVersion) -> "Experiment":
         return replace(
@@ -616,12 +617,12 @@ class Experiment:
 
         The queue of such a direction is the largest that it has, the rate the highest.
         """
-        every = [version.links or self.links for version in self.versions]
+        links_of_versions = [version.links or self.links for version in self.versions]
         return tuple(
             replace(
                 link,
-                to_island=self._over_time([links[index].to_island for links in every]),
-                to_world=self._over_time([links[index].to_world for links in every]),
+                to_island=self._over_time([links[index].to_island for links in links_of_versions]),
+                to_world=self._over_time([links[index].to_world for links in links_of_versions]),
             )
             for index, link in enumerate(self.links)
         )
@@ -640,7 +641,7 @@ class Experiment:
     @property
     def all_chains(self) -> tuple[Chain, ...]:
         """Every chain of every version, equal ones once, in order of time, the main one of each first."""
-        return tuple(dict.fromkeys(chain for each in self.versions for chain in (each.chain, *each.branches)))
+        return tuple(dict.fromkeys(chain for version in self.versions for chain in (version.chain, *version.branches)))
 
     @property
     def chains(self) -> tuple[Chain, ...]:
@@ -653,7 +654,7 @@ class Experiment:
 
     def as_used(self, network: Network) -> Network:
         """The lab as this experiment uses it: boxes with ``mode: off`` are plain routers."""
-        off = {each.box for each in self.boxes if each.is_off}
+        off = {box.box for box in self.boxes if box.is_off}
         boxes = (replace(box, kind=ROUTER, stateful=False) if box.name in off else box for box in network.boxes)
         return replace(network, boxes=tuple(boxes)) if off else network
 
@@ -678,12 +679,12 @@ class Experiment:
         if self.transfer and self.transfer.congestion_control:
             named.append(("transfer.congestion_control", self.transfer.congestion_control))
         named += [
-            (f"boxes.{each.box}.{key}", str(setting))
-            for each in self.boxes
-            for key, setting in each.settings
-            if key.endswith("congestion_control") and not each.is_off
+            (f"boxes.{box.box}.{key}", str(setting))
+            for box in self.boxes
+            for key, setting in box.settings
+            if key.endswith("congestion_control") and not box.is_off
         ]
-        found: dict[str, tuple[str, ...]] = {}
+        keys_of: dict[str, tuple[str, ...]] = {}
         for key, control in named:
-            found[control] = (*found.get(control, ()), key)
-        return found
+            keys_of[control] = (*keys_of.get(control, ()), key)
+        return keys_of

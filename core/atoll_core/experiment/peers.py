@@ -18,7 +18,7 @@ def find_peers(network: Network, experiment: Experiment) -> tuple[dict[str, Peer
     A mistake is a box that cannot be connected to another one, its chain, and the reason.
     """
     boxes = {box.name: box for box in experiment.as_used(network).boxes}
-    settings = {each.box: dict(each.settings) for each in experiment.boxes}
+    settings = {box.box: dict(box.settings) for box in experiment.boxes}
     keeping = {name for name, box in boxes.items() if box.kind.keeps_peer(settings.get(name, {}))}
     peers: dict[str, Peer] = {}
     other: dict[str, str] = {}

@@ -116,13 +116,13 @@ def longest_rtt(network: Network, steering: TrunkSteering) -> Duration:
 
 def rtt_of_links(steering: TrunkSteering) -> Duration:
     """The base RTT of the links at their longest."""
-    ways = (each for link in steering.links for each in (link.to_island, link.to_world))
-    return Duration(sum(each.delays[1].ns for each in ways))
+    ways = (way for link in steering.links for way in (link.to_island, link.to_world))
+    return Duration(sum(way.delays[1].ns for way in ways))
 
 
 def pause(experiment: Experiment) -> Duration:
     """The time between two flows of a channel: two round trips of the links, and its pause."""
-    rtt_ns = sum(each.delay.ns for link in experiment.links for each in (link.to_island, link.to_world))
+    rtt_ns = sum(way.delay.ns for link in experiment.links for way in (link.to_island, link.to_world))
     think = experiment.traffic.think
     return Duration(2 * max(rtt_ns, _LEAST_RTT_NS) + (think.mean.ns if think else 0))
 
@@ -153,7 +153,7 @@ def _stations(
     boxes = {box.name: box for box in network.boxes}
     station = _Station(switch, switch, ())
     for box in network.delay_boxes:
-        for ends in (box.ends(known) for known in box.classes if known.name == delay_class):
+        for ends in (box.ends(latency) for latency in box.classes if latency.name == delay_class):
             yield station
             station = _Station(ends.world.attached.switch, ends.island.attached.switch, ())
     for hop in steering.hops:

@@ -25,6 +25,7 @@ _FEEDBACK_NS = 100 * 10**6
 
 def _configuration(use: BoxUse) -> Configuration:
     given = use.settings
+    is_titrated = given["scheduler"] == "titrated"
     return {
         "pairs": [
             {
@@ -34,10 +35,10 @@ def _configuration(use: BoxUse) -> Configuration:
             for pair in use.legs
         ],
         "hosts": {
-            "world": {str(each): use.macs[str(each)] for each in use.world_hosts},
-            "island": {str(each): use.macs[str(each)] for each in use.island_hosts},
+            "world": {str(host): use.macs[str(host)] for host in use.world_hosts},
+            "island": {str(host): use.macs[str(host)] for host in use.island_hosts},
         },
-        "tunnels": [{**each, "way": each["way"] if given["scheduler"] == "titrated" else 0} for each in use.tunnels],
+        "tunnels": [{**tunnel, "way": tunnel["way"] if is_titrated else 0} for tunnel in use.tunnels],
         **{key: given[key] for key in _AS_WRITTEN},
         **_repairs(given),
         "flush_ns": given["flush"],

@@ -27,8 +27,8 @@ BUILT_IN_KINDS = (LINK, ROUTER, PEP, CODER, PROGRAM, EXTERNAL)
 
 def measurements_of_kinds() -> dict[str, Measurement]:
     """The metrics of all kinds of boxes that have any, by name."""
-    kinds = (kind.measurement for kind in BoxKind.known.values())
-    return {found.name: found for found in kinds if found is not None}
+    measurements = (kind.measurement for kind in BoxKind.known.values())
+    return {measurement.name: measurement for measurement in measurements if measurement is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,11 +201,11 @@ class ChainBox:
     @property
     def properties(self) -> str:
         """Its kind and what it does with packets, in words."""
-        words = [self.kind.name, "routed" if self.routed else "transparent"]
-        words += ["ends connections"] if self.kind.ends_connections else []
+        properties = [self.kind.name, "routed" if self.routed else "transparent"]
+        properties += ["ends connections"] if self.kind.ends_connections else []
         if self.kind.overhead_bytes:
-            words.append(f"adds {self.kind.overhead_bytes} bytes up to its pair, in {self.kind.encapsulates}")
-        return ", ".join(words)
+            properties.append(f"adds {self.kind.overhead_bytes} bytes up to its pair, in {self.kind.encapsulates}")
+        return ", ".join(properties)
 
     @property
     def routed(self) -> bool:
@@ -269,21 +269,21 @@ class DelayBox:
     def described(self) -> dict[str, Any]:
         """As in a description."""
         trunk = self.trunk.described if self.trunk else {}
-        classes = {known.name: known.described for known in self.classes}
+        classes = {delay.name: delay.described for delay in self.classes}
         return {"trunk": trunk.pop("port", None), **trunk, "rate": self.rate, "classes": classes}
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:
         """All of them, the trunk first."""
-        pairs = (leg for known in self.classes if known.ports for leg in (known.ports.world, known.ports.island))
+        pairs = (leg for delay in self.classes if delay.ports for leg in (delay.ports.world, delay.ports.island))
         return (*((self.trunk,) if self.trunk else ()), *pairs)
 
-    def ends(self, known: LatencyClass) -> PortPair:
+    def ends(self, delay: LatencyClass) -> PortPair:
         """The interfaces of a class towards the world's hosts and towards the chain: on the trunk the same one."""
-        if known.ports:
-            return known.ports
+        if delay.ports:
+            return delay.ports
         if self.trunk is None:  # descriptions are checked for this
-            msg = f"delay box {self.name} has no trunk for class {known.name}"
+            msg = f"delay box {self.name} has no trunk for class {delay.name}"
             raise ValueError(msg)
         return PortPair(self.trunk, self.trunk)
 
@@ -385,8 +385,8 @@ class Network:
         return {
             **stated(self, "name", "control"),
             "networks": stated(self, "world", "island"),
-            "trunks": [each.described for each in self.trunks],
-            **{key: {each.name: each.described for each in getattr(self, key)} for key in sections},
+            "trunks": [entry.described for entry in self.trunks],
+            **{key: {entry.name: entry.described for entry in getattr(self, key)} for key in sections},
         }
 
     @cached_property
@@ -441,16 +441,16 @@ class Network:
 
         Those of physical taps are not among them.
         """
-        found: dict[str, tuple[Interface, ...]] = {}
+        machines: dict[str, tuple[Interface, ...]] = {}
         for host in self.hosts:
-            found[host.name] = (host.interface,)
+            machines[host.name] = (host.interface,)
         for box in self.boxes:
-            found[box.name] = tuple(interface for pair in box.pairs for interface in (pair.world, pair.island))
+            machines[box.name] = tuple(interface for pair in box.pairs for interface in (pair.world, pair.island))
         for delay in self.delay_boxes:
-            found[delay.name] = delay.interfaces
+            machines[delay.name] = delay.interfaces
         for tap in self.taps:
-            found[tap.host] = (*found.get(tap.host, ()), *(() if tap.physical else (tap.interface,)))
-        return found
+            machines[tap.host] = (*machines.get(tap.host, ()), *(() if tap.physical else (tap.interface,)))
+        return machines
 
     @cached_property
     def _hosts_by_name(self) -> dict[str, Host]:

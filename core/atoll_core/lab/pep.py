@@ -68,7 +68,7 @@ def _configuration(use: BoxUse) -> Configuration:
         ],
         "local_mark": _LOCAL.value,
         "world_mark": _FROM_WORLD,
-        "hosts": {"world": [str(each) for each in use.world_hosts], "island": [str(each) for each in use.island_hosts]},
+        "hosts": {"world": [str(host) for host in use.world_hosts], "island": [str(host) for host in use.island_hosts]},
         "mode": given["accept"],
         "legs": {side: _leg(use, side) for side in _SIDES},
         "learned_for_ns": given["learned_for"],
@@ -83,7 +83,7 @@ def _configuration(use: BoxUse) -> Configuration:
 
 def _between(use: BoxUse, peer: Peer) -> Configuration:
     given = use.settings
-    found: Configuration = {
+    configuration: Configuration = {
         "side": peer.side,
         "world": f"{peer.world}:{PEER_PORT}",
         "island": f"{peer.island}:{PEER_PORT}",
@@ -91,16 +91,16 @@ def _between(use: BoxUse, peer: Peer) -> Configuration:
     }
     if rate := given["between_rate"]:
         payload = (use.mtu - _TCP_HEADERS - _TCP_OPTIONS) / use.mtu
-        found["pacing_bit_s"] = round(_UTILISATION * rate * payload)
+        configuration["pacing_bit_s"] = round(_UTILISATION * rate * payload)
     if window := given[f"{peer.side}_initial_window"]:
-        found["window_segments"] = window
-        found["padding_bytes"] = window * (use.mtu - _TCP_HEADERS) // 2
-    return found
+        configuration["window_segments"] = window
+        configuration["padding_bytes"] = window * (use.mtu - _TCP_HEADERS) // 2
+    return configuration
 
 
 def _leg(use: BoxUse, side: str) -> dict[str, Any]:
     given = use.settings
-    found = {
+    settings = {
         "congestion_control": given[f"{side}_congestion_control"],
         "pacing_bit_s": given[f"{side}_pacing"],
         "notsent_lowat_bytes": given[f"{side}_unsent"],
@@ -108,7 +108,7 @@ def _leg(use: BoxUse, side: str) -> dict[str, Any]:
         "mss_bytes": use.mtu - _TCP_HEADERS if given["mss_clamp"] else None,
         "fast_open": given[f"{side}_fast_open"] or None,
     }
-    return {key: value for key, value in found.items() if value is not None}
+    return {key: value for key, value in settings.items() if value is not None}
 
 
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
@@ -119,8 +119,8 @@ def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
     return replace(
         router,
         interfaces=tuple(
-            replace(each, routes=tuple(replace(route, initial_window=windows[each.name]) for route in each.routes))
-            for each in router.interfaces
+            replace(leg, routes=tuple(replace(route, initial_window=windows[leg.name]) for route in leg.routes))
+            for leg in router.interfaces
         ),
         sysctls=(
             ("net.ipv4.tcp_rmem", _buffer(*TCP_RECEIVE_BUFFER, given["buffer_max"])),

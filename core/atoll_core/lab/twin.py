@@ -55,7 +55,8 @@ class TwinBehaviour:
         """The behaviour with the values that a lab sets; one end of the lag moves the other one along, if it must."""
         names = [field.name for field in fields(TwinBehaviour)]
         given = {name: getattr(settings, name) for name in names if getattr(settings, name) is not None}
-        found = replace(self, **given)
-        if found.lag_min.ns <= found.lag_max.ns:
-            return found
-        return replace(found, lag_min=found.lag_max) if "lag_max" in given else replace(found, lag_max=found.lag_min)
+        behaviour = replace(self, **given)
+        if behaviour.lag_min.ns <= behaviour.lag_max.ns:
+            return behaviour
+        moved = {"lag_min": behaviour.lag_max} if "lag_max" in given else {"lag_max": behaviour.lag_min}
+        return replace(behaviour, **moved)
