@@ -14,9 +14,8 @@ from typing import Any, cast
 
 from atoll_analysis.figures.run_figures import suggest_figure
 from atoll_core.description.loader import DescriptionFile
-from atoll_core.description.parser import parse
 from atoll_core.description.raw_study import LAST_SEED, RawStudy, level_name
-from atoll_core.description.validation_messages import suggest
+from atoll_core.description.validation_messages import parse, suggest
 from atoll_core.description.yaml_document import Document, Place, compose_document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
 from atoll_core.experiment.experiment import Experiment

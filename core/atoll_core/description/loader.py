@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_core.description.overrides import of_lab, override, override_lab
-from atoll_core.description.parser import parse
 from atoll_core.description.raw_experiment import RawExperiment, RawTransfer
 from atoll_core.description.raw_inventory import RawInventory
 from atoll_core.description.raw_lab import RawLab
@@ -19,7 +18,7 @@ from atoll_core.description.raw_study import RawStudy
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.resolve_experiment import resolve_experiment
 from atoll_core.description.resolve_lab import Lab
-from atoll_core.description.validation_messages import lab_examples
+from atoll_core.description.validation_messages import lab_examples, parse
 from atoll_core.description.yaml_document import Document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.experiment.experiment import Experiment

@@ -3,11 +3,10 @@
 
 from collections.abc import Iterator
 
-from atoll_core.description.parser import Mistakes
 from atoll_core.description.raw_experiment import RawExperiment
 from atoll_core.description.resolve_changes import DescribedVersion, described_versions, resolve_version
 from atoll_core.description.resolve_lab import Lab
-from atoll_core.description.validation_messages import nearest, on_line, suggest
+from atoll_core.description.validation_messages import Mistakes, nearest, on_line, suggest
 from atoll_core.description.yaml_document import Document, Place
 from atoll_core.experiment.experiment import MAIN, Protocol, SteeringVersion, TrafficSelector
 from atoll_core.lab.network import Network, Tap

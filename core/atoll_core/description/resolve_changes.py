@@ -9,11 +9,10 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from atoll_core.description.parser import Mistakes
 from atoll_core.description.raw_experiment import RawBranch, RawChange, RawExperiment, RawLink, RawLinkChange
 from atoll_core.description.raw_traffic import RawTraffic, RawUdp
 from atoll_core.description.raw_types import Raw
-from atoll_core.description.validation_messages import on_line, suggest
+from atoll_core.description.validation_messages import Mistakes, on_line, suggest
 from atoll_core.description.yaml_document import Document, Place
 from atoll_core.experiment.experiment import DIRECTIONS, MAIN, Chain, SteeringVersion, TrafficSelector
 from atoll_core.units import Duration

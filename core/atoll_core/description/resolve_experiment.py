@@ -4,7 +4,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from atoll_core.description.parser import Mistakes
 from atoll_core.description.raw_experiment import RawExperiment, RawLink
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.resolve_box import pair_disagreements, resolve_settings
@@ -13,7 +12,7 @@ from atoll_core.description.resolve_changes import check_changes, described_vers
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.resolve_link import resolve_direction
 from atoll_core.description.resolve_traffic import resolve_traffic, resolve_udp
-from atoll_core.description.validation_messages import nearest, suggest
+from atoll_core.description.validation_messages import Mistakes, nearest, suggest
 from atoll_core.description.yaml_document import Document, Place
 from atoll_core.errors import DescriptionError
 from atoll_core.experiment.experiment import (

@@ -8,9 +8,8 @@ from collections.abc import Collection, Mapping
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
-from atoll_core.description.parser import parse
 from atoll_core.description.raw_inventory import RawInventory, RawMachine
-from atoll_core.description.validation_messages import suggest
+from atoll_core.description.validation_messages import parse, suggest
 from atoll_core.description.yaml_document import Document, Place, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.lab.inventory import (

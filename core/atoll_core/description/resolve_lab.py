@@ -10,11 +10,10 @@ from dataclasses import dataclass
 from itertools import count
 from typing import NamedTuple, get_args
 
-from atoll_core.description.parser import Mistakes, parse
 from atoll_core.description.raw_lab import Driver, RawBox, RawBoxPort, RawCable, RawDelayBox, RawLab
 from atoll_core.description.raw_types import INTERFACE_NAME_MAX, PORT_MAX, RESERVED_INTERFACES
 from atoll_core.description.resolve_box import resolve_settings, unfit_keys, unknown_placeholders
-from atoll_core.description.validation_messages import ENTRY, entry_name, on_line, suggest
+from atoll_core.description.validation_messages import ENTRY, Mistakes, entry_name, on_line, parse, suggest
 from atoll_core.description.yaml_document import Document, Place
 from atoll_core.errors import DescriptionError
 from atoll_core.lab.network import (

@@ -5,10 +5,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from atoll_core.description.link_trace import read_loss_trace, read_trace
-from atoll_core.description.parser import Mistakes
 from atoll_core.description.raw_link import RawDirection, RawLoss
 from atoll_core.description.referenced_files import ReferencedFiles
-from atoll_core.description.validation_messages import entry_name
+from atoll_core.description.validation_messages import Mistakes, entry_name
 from atoll_core.description.yaml_document import Place
 from atoll_core.errors import Diagnostic
 from atoll_core.experiment.experiment import (

@@ -2,9 +2,9 @@
 """Resolve the raw load to a Traffic and a UdpTraffic: read files, check sizes."""
 
 from atoll_core.description.flow_size_file import read_flow_sizes
-from atoll_core.description.parser import Mistakes
 from atoll_core.description.raw_traffic import RawTraffic, RawUdp
 from atoll_core.description.referenced_files import ReferencedFiles
+from atoll_core.description.validation_messages import Mistakes
 from atoll_core.description.yaml_document import Place
 from atoll_core.experiment.flow_sizes import PUBLISHED, FlowSizes, fixed, published
 from atoll_core.experiment.traffic import LEAST_IP_BYTES, SizesCount, Think, Traffic, UdpTraffic

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages for pydantic's errors, in the words of the descriptions, with remedies."""
+"""Validate a document against a raw model, and report mistakes in the words of the descriptions, with remedies.
+
+All mistakes of form come before any of meaning. A description of the right form is resolved (``resolve_*``), which
+reports those of meaning: names that do not exist, values that contradict each other.
+"""
 
 import difflib
 import re
@@ -9,14 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from atoll_core.description.raw_types import PORT_EXAMPLE, PORT_MAX, Raw
-from atoll_core.description.yaml_document import Place
-from atoll_core.errors import shown
+from atoll_core.description.yaml_document import Document, Place
+from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.lab.box_kind import BoxKind
 
 ENTRY = {  # sections whose keys are names, and the noun for one entry
@@ -48,6 +53,58 @@ _BOUNDS = ("ge", "le")  # of a whole number, as annotated-types has them
 
 Ports = Mapping[str, Sequence[str]]
 
+M = TypeVar("M", bound=Raw)
+
+
+class Mistakes:
+    """The mistakes of meaning in a document."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.diagnostics: list[Diagnostic] = []
+
+    def wrong(self, place: Place, message: str) -> None:
+        """Note a mistake."""
+        name = entry_name(place)
+        self.diagnostics.append(self.document.mistake(place, f"{name}: {message}" if name else message))
+
+    def of_file(self, place: Place, mistakes: Iterable[Diagnostic]) -> None:
+        """Note those of a file that is named at ``place``. One of the file as a whole is reported there."""
+        for mistake in mistakes:
+            if mistake.line:
+                self.diagnostics.append(mistake)
+            else:
+                self.wrong(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
+
+
+def parse(model: type[M], document: Document, examples: Mapping[str, str] = MappingProxyType({})) -> M:
+    """Validate ``document`` against ``model``. Raises DescriptionError with all mistakes of YAML and of form.
+
+    ``examples``: by key, for messages, instead of those of the model.
+    """
+    mistakes = list(document.mistakes)
+    if document.tree is not None:
+        try:
+            raw = model.model_validate(document.tree)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+            ports = _free_ports(document.tree)
+            # A key that is missing because it is misspelt is reported once, as the misspelling.
+            meant = {(*place[:-1], _suggest_key(model, place)) for place in map(_place, details) if place}
+            mistakes += [
+                document.mistake(_place(detail), error_message(model, detail, ports, examples))
+                for detail in details
+                if detail["type"] != "missing" or _place(detail) not in meant
+            ]
+        else:
+            if not mistakes:
+                return raw
+    raise DescriptionError(mistakes)
+
+
+def _place(error: ErrorDetails) -> Place:
+    return tuple(key for key in error["loc"] if key != "[key]")
+
 
 def error_message(
     model: type[Raw],
@@ -62,7 +119,7 @@ def error_message(
     ``examples``: by key, in place of the model's.
     ``within``: the place of the model in the description.
     """
-    place = tuple(key for key in error["loc"] if key != "[key]")
+    place = _place(error)
     around, here = _prefix(entry_name((*within, *place[:-1]))), _prefix(entry_name((*within, *place)))
     key, given = str(place[-1]) if place else "", error.get("input")
     field = field_at(model, place)
@@ -151,7 +208,7 @@ def _differ_in_number(one: str, other: str) -> bool:
     return _NUMBERS.sub("0", one) == _NUMBERS.sub("0", other) and numbers[0] != numbers[1]
 
 
-def suggest_key(model: type[Raw], place: Place) -> str | None:
+def _suggest_key(model: type[Raw], place: Place) -> str | None:
     """The known key of which the key at ``place`` is probably a misspelling; None if it is a known key."""
     known = _keys(model_at(model, place[:-1]))
     return None if place[-1] in known else nearest(str(place[-1]), known)
@@ -275,7 +332,7 @@ def _port_example(given: object, ports: Ports) -> str:
     return next(iter(ports.get(switch, ())), _ANY_PORT)
 
 
-def free_ports(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _free_ports(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Some free ports of every switch of a lab: ports that are nowhere in its tree."""
     written = set(_texts(tree))
     return {
