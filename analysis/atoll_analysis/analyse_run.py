@@ -309,11 +309,11 @@ def _ended_connections(
     return {
         box.name: EndedConnections(
             kind=box.kind.name,
-            counted=figures[box.name][box.kind.connections_counter],
+            counted=figures[box.name]["connections"],
             completed=sum(count for name, count in completed.items() if data.topology.always_passes(name, box.name)),
         )
         for box in data.network.boxes
-        if box.kind.connections_counter in figures.get(box.name, {})
+        if box.kind.ends_connections and "connections" in figures.get(box.name, {})
     }
 
 

@@ -161,7 +161,7 @@ class ChangeFigures(TypedDict):
 class EndedConnections(TypedDict):
     """TCP connections at a box that ends them."""
 
-    kind: NotRequired[str]  # of the box; runs analysed by older versions: `pep`
+    kind: str  # of the box; runs analysed by older versions do not have it
     counted: int  # connections established within the measurement, as the box counts them
     # flows of channels and transfers that were completed through chains that always have the box, as their clients
     # count them

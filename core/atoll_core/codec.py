@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Model values to JSON and back: one codec for plan, manifest and the protocols between processes.
 
-    dataclass               object of its fields; one of several (an Action, a Loss) also has its class name as "kind"
+    dataclass               object of its fields; one of several (an Action, a Loss) also has its tag as "kind"
     Rate, Duration, Size    integer: bit/s, nanoseconds, bytes
     Enum, address, network  text
     BoxKind                 text: its name; read, the registered kind of that name
@@ -20,14 +20,32 @@ from enum import Enum
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any, TypeVar, Union, cast
 
+from atoll_core.units import Duration, Rate, Size
+
 T = TypeVar("T")
+_Convert = Callable[[Any], Any]
+
+_TAGS: dict[type[Any], str] = {}
+_NAMED: dict[type[Any], Callable[[str], Any]] = {}
+
+
+def tagged(tag: str) -> Callable[[type[T]], type[T]]:
+    """Decorate a dataclass of a union with others: its JSON has the tag as "kind"."""
+
+    def with_tag(kind: type[T]) -> type[T]:
+        _TAGS[kind] = tag
+        return kind
+
+    return with_tag
+
+
+def write_by_name(kind: type[T], named: Callable[[str], T]) -> None:
+    """Write values of a class as their ``name``, and read them by ``named``, which raises ValueError."""
+    _NAMED[kind] = named
 
 
 def to_json(thing: Any) -> Any:
-    """A JSON-able copy of a model value: dataclasses become objects, tuples lists, quantities integers.
-
-    A dataclass that is a member of a union with other dataclasses (an Action, say) carries its class name as "kind".
-    """
+    """A JSON-able copy of a model value: dataclasses become objects, tuples lists, quantities integers."""
     return _writer(cast(Any, type(thing)))(thing)
 
 
@@ -43,29 +61,21 @@ def from_json(cls: type[T], data: Any) -> T:
 
 
 _JSON_SCALARS = (str, int, float, bool)
-_AS_THEY_ARE = frozenset({str, int, float, bool, type(None)})
-_TAGGED = frozenset(
-    {
-        *("Output", "PushVlan", "PopVlan"),  # members of flow.Action
-        *("Bernoulli", "BitError", "GilbertElliott", "LossTrace"),  # of experiment.Loss
-        *("Codel", "Red"),  # of experiment.Aqm
-    }
-)
+_AS_THEY_ARE = frozenset({*_JSON_SCALARS, type(None)})
+_QUANTITIES = frozenset({Rate, Duration, Size})
 
 
 # Plans have ten thousand entries: each type is inspected once, and its converter is cached.
-
-_Convert = Callable[[Any], Any]
 
 
 @functools.cache
 def _writer(kind: type[Any]) -> _Convert:
     """The function that converts values of this class to JSON."""
-    if hasattr(kind, "named"):
+    if kind in _NAMED:
         return lambda thing: thing.name
+    if kind in _QUANTITIES:
+        return lambda thing: thing.base
     if dataclasses.is_dataclass(kind):
-        if _is_quantity(kind):
-            return lambda thing: thing.base
         return _object_writer(kind)
     if issubclass(kind, Enum):
         return lambda thing: thing.value
@@ -80,10 +90,10 @@ def _writer(kind: type[Any]) -> _Convert:
 
 def _object_writer(kind: type[Any]) -> _Convert:
     names = [field.name for field in dataclasses.fields(kind)]
-    first = {"kind": kind.__name__} if kind.__name__ in _TAGGED else {}
+    tag = {"kind": _TAGS[kind]} if kind in _TAGS else {}
 
     def write(thing: Any) -> dict[str, Any]:
-        written: dict[str, Any] = dict(first)
+        written: dict[str, Any] = dict(tag)
         for name in names:
             part = getattr(thing, name)
             written[name] = part if type(part) in _AS_THEY_ARE else to_json(part)
@@ -106,15 +116,14 @@ def _reader(hint: Any) -> _Convert:
         return lambda data: data
     if hint in _JSON_SCALARS:
         return functools.partial(_expect, hint)
-    if hasattr(hint, "named"):
-        return lambda data: hint.named(_expect(str, data))
-    if not dataclasses.is_dataclass(hint):  # an Enum or an address: values that never change
-        make_of_text: _Convert = functools.lru_cache(maxsize=65536)(hint)
-        return lambda data: make_of_text(_expect(str, data))
-    make = cast("type[Any]", hint)
-    if _is_quantity(make):
-        return lambda data: make(_expect(int, data))
-    return _object_reader(make)
+    if hint in _NAMED:
+        return lambda data: _NAMED[hint](_expect(str, data))
+    if hint in _QUANTITIES:
+        return lambda data: hint(_expect(int, data))
+    if dataclasses.is_dataclass(hint):
+        return _object_reader(cast("type[Any]", hint))
+    make_of_text: _Convert = functools.lru_cache(maxsize=65536)(hint)  # an Enum or an address: values that never change
+    return lambda data: make_of_text(_expect(str, data))
 
 
 def _expect(kind: type[Any], data: Any) -> Any:
@@ -126,17 +135,15 @@ def _expect(kind: type[Any], data: Any) -> Any:
 
 
 def _object_reader(make: type[Any]) -> _Convert:
-    hints = typing.get_type_hints(make)
-    readers = {field.name: _reader(hints[field.name]) for field in dataclasses.fields(make)}
-    every = dataclasses.fields(make)
-    unrecorded = {field.name: field.metadata["unrecorded"] for field in every if "unrecorded" in field.metadata}
-
-    alone = next((field.name for field in every if "alone" in field.metadata), None)
+    hints, fields = typing.get_type_hints(make), dataclasses.fields(make)
+    readers = {field.name: _reader(hints[field.name]) for field in fields}
+    unrecorded = {field.name: field.metadata["unrecorded"] for field in fields if "unrecorded" in field.metadata}
+    alone = next((field.name for field in fields if "alone" in field.metadata), None)
 
     def read(data: Any) -> Any:
-        fields: dict[str, Any] = {alone: data} if alone and isinstance(data, str) else _expect(dict, data)
-        given = {name: reader(fields[name]) for name, reader in readers.items() if name in fields}
-        return make(**unrecorded | given if unrecorded else given)
+        given: dict[str, Any] = {alone: data} if alone and isinstance(data, str) else _expect(dict, data)
+        parts = {name: reader(given[name]) for name, reader in readers.items() if name in given}
+        return make(**unrecorded | parts if unrecorded else parts)
 
     return read
 
@@ -145,31 +152,26 @@ def _tuple_reader(members: tuple[Any, ...]) -> _Convert:
     if len(members) == 2 and members[1] is Ellipsis:
         one = _reader(members[0])
         return lambda data: tuple([one(item) for item in _expect(list, data)])
-    each = [_reader(member) for member in members]
-    return lambda data: tuple(reader(item) for reader, item in zip(each, _expect(list, data), strict=True))
+    readers = [_reader(member) for member in members]
+    return lambda data: tuple(reader(item) for reader, item in zip(readers, _expect(list, data), strict=True))
 
 
 def _union_reader(members: tuple[Any, ...]) -> _Convert:
     optional = type(None) in members
-    concrete = [member for member in members if member is not type(None)]  # in their order: int before an Enum of str
-    readers = [(getattr(member, "__name__", ""), _reader(member)) for member in concrete]
+    readers = [(member, _reader(member)) for member in members if member is not type(None)]  # int before an Enum of str
 
     def read(data: Any) -> Any:
         if data is None and optional:
             return None
-        kind = cast("dict[str, Any]", data).get("kind") if isinstance(data, dict) else None
-        for name, reader in readers:
-            if name in _TAGGED and kind not in (None, name):  # others may have a field of that name
+        tag = cast("dict[str, Any]", data).get("kind") if isinstance(data, dict) else None
+        for member, reader in readers:
+            if tag is not None and _TAGS.get(member, tag) != tag:  # a class without a tag may have a field of that name
                 continue
             try:
                 return reader(data)
             except (TypeError, ValueError):
                 continue
-        msg = f"{data!r} has none of the types {', '.join(name for name, _ in readers)}"
+        msg = f"{data!r} is none of {', '.join(getattr(member, '__name__', str(member)) for member, _ in readers)}"
         raise TypeError(msg)
 
     return read
-
-
-def _is_quantity(cls: type[Any]) -> bool:
-    return hasattr(cls, "UNITS")

@@ -8,7 +8,7 @@ that is left out. ``--set KEY=TEXT`` takes the keys and texts.
 import json
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields
 from decimal import Decimal
 from enum import Enum
 from typing import Any, cast
@@ -35,6 +35,18 @@ class FileName:
 
     def __str__(self) -> str:
         return self.name
+
+
+class Described:
+    """Base of dataclasses that a description states by the names of their compared fields, without ``name``."""
+
+    __slots__ = ()
+
+    @property
+    def described(self) -> dict[str, Any]:
+        """As in a description."""
+        every = fields(cast("Any", self))
+        return stated(self, *(each.name for each in every if each.compare and each.name != "name"))
 
 
 def stated(value: Any, *keys: str) -> dict[str, Any]:

@@ -15,8 +15,10 @@ from typing import Any, cast
 from atoll_core.codec import to_json
 from atoll_core.errors import PlanError, shown
 from atoll_core.experiment.experiment import Experiment
+from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
+from atoll_core.units import Duration, Rate, Size
 from atoll_studies.study import Configuration, StudyDescription
 from atoll_testbed.run.run_request import RunOptions, RunRequest
 
@@ -130,7 +132,7 @@ def _compared(thing: Any) -> Any:
     left out, so that a field that is added to a class changes no id.
     """
     if is_dataclass(thing) and not isinstance(thing, type):
-        if hasattr(thing, "UNITS") or hasattr(type(thing), "named"):
+        if isinstance(thing, (Rate, Duration, Size, BoxKind)):
             return to_json(thing)
         compared = {each.name: (getattr(thing, each.name), _absent(each)) for each in fields(thing) if each.compare}
         held = {name: _compared(value) for name, (value, absent) in compared.items() if value != absent}

@@ -14,10 +14,9 @@ from typing import Any, cast
 
 from atoll_analysis.figures.run_figures import suggest_figure
 from atoll_core.description.loader import DescriptionFile
-from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_study import LAST_SEED, RawStudy, level_name
-from atoll_core.description.validation_messages import suggest
-from atoll_core.description.yaml_document import Place, compose_document, read_document
+from atoll_core.description.validation_messages import parse, suggest
+from atoll_core.description.yaml_document import Document, Place, compose_document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, shown
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
@@ -93,8 +92,8 @@ def load_study(path: Path, known_figures: Sequence[str] = (), columns: Collectio
 
     ``known_figures``: names that the key ``figures`` may have; empty: any. ``columns``: names that no factor may have.
     """
-    parsed = parse(RawStudy, read_document(path))
-    return _Resolver(parsed, path, known_figures).resolve(columns)
+    document = read_document(path)
+    return _Resolver(parse(RawStudy, document), document, path, known_figures).resolve(columns)
 
 
 def setting_text(key: str, value: Any) -> str:
@@ -119,10 +118,10 @@ def _contains(outer: Place, inner: Place) -> bool:
 class _Resolver:
     """One pass over a raw study."""
 
-    def __init__(self, parsed: Parsed[RawStudy], path: Path, known_figures: Sequence[str]) -> None:
-        self.raw = parsed.raw
-        self.document = parsed.document
-        self.experiment = DescriptionFile.read(path.parent / parsed.raw.experiment)
+    def __init__(self, raw: RawStudy, document: Document, path: Path, known_figures: Sequence[str]) -> None:
+        self.raw = raw
+        self.document = document
+        self.experiment = DescriptionFile.read(path.parent / raw.experiment)
         self.known_figures = known_figures
         self.mistakes: list[Diagnostic] = []
         # by settings besides the common ones

@@ -59,7 +59,7 @@ class MachineReconciler:
     async def admit(self, box: str, *, on: bool) -> None:
         """Let TCP connections begin through a box, or drop their first packets. Raises LabError."""
         described = self._platform.network.box(box)
-        if described.kind.admission:
+        if "admit" in described.kind.settable:
             await self._services.admit(box, on=on)
             return
         settings = self._settings.get(box)

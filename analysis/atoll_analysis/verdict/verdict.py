@@ -149,7 +149,7 @@ def _bypassed(summary: Summary) -> Iterator[Finding]:
         missing = seen["completed"] - seen["counted"] - summary["channels"]
         if seen["completed"] and not seen["counted"]:
             passed = counted(seen["completed"], "TCP connection")
-            kind = seen.get("kind", "pep").upper().replace("-", "_")
+            kind = seen["kind"].upper().replace("-", "_")
             yield grave(
                 FindingCode.BOX_BYPASSED,
                 f"{kind}_BYPASSED: {box} saw no connection, but {passed} on chains through {box} completed: "

@@ -103,6 +103,7 @@ def show(
 
 
 def _read(text: str) -> "FlowSizes":
+    from atoll_core.description.flow_size_file import read_flow_sizes
     from atoll_core.description.referenced_files import ReferencedFiles
     from atoll_core.experiment.flow_sizes import PUBLISHED, fixed, published
     from atoll_core.units import Size
@@ -112,7 +113,7 @@ def _read(text: str) -> "FlowSizes":
     try:
         return fixed(text, Size.parse(text).bytes)
     except ValueError:
-        read = ReferencedFiles(Path()).flow_sizes(text)
+        read = ReferencedFiles(Path()).read(text, read_flow_sizes)
     if read.found is None:
         known = f"; write {PUBLISHED}, a size such as '10 kB', or a file"
         raise DescriptionError(

@@ -22,7 +22,7 @@ def box_uses(network: Network, experiment: Experiment) -> dict[str, BoxUse]:
     """
     tunnels, refused = allocate_tunnels(network, experiment)
     peers, unfit = find_peers(network, experiment)
-    if wrong := [*refused, *((each.chain, each.reason) for each in unfit)]:
+    if wrong := [*refused, *((chain, reason) for _, chain, reason in unfit)]:
         raise PlanError("; ".join(f"chain {chain.name!r}: {reason}" for chain, reason in wrong))
     boxes = [box for box in experiment.as_used(network).boxes if box.kind.subcommand]
     if not boxes:

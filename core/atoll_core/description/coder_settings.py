@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The settings of coders (``atoll_core.lab.coder``) as lab.yaml and experiment.yaml have them."""
 
-from typing import Annotated, Any, Literal
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import BeforeValidator, Field, ValidationInfo, field_validator
 
@@ -30,6 +30,11 @@ _Redundancy = Annotated[Annotated[int, Field(ge=0, le=_REPAIRS_MAX)] | Literal["
 
 class CoderSettings(BoxSettings):
     """Settings of a coder. Both coders of a pair have the same code; when repair packets leave is each one's own."""
+
+    SAME_IN_PAIR: ClassVar = (
+        *("scheme", "generation", "redundancy", "redundancy_max"),
+        *("feedback", "feedback_packets", "in_order_hold"),
+    )
 
     scheme: Literal["rlnc", "reed-solomon", "repetition", "sliding-window"] = Field(
         default="rlnc",

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterable
 from decimal import Decimal
 
-from atoll_core.description.line_reader import FileContent, LineReader
+from atoll_core.description.referenced_files import FileContent, LineReader
 from atoll_core.errors import Diagnostic, shown
 from atoll_core.experiment.flow_sizes import SIZE_MAX_BYTES, FlowSizes, curve, from_counts
 
@@ -28,15 +28,15 @@ def read_flow_sizes(text: str, file: str) -> FileContent[FlowSizes]:
         return FileContent(None, (Diagnostic(file, 1, message),))
     columns = [name.strip().lower() for name in first.split(",")]
     if _WHOLE_NUMBER.fullmatch(first):
-        found = _read_list(reader, first, file)
+        sizes = _read_list(reader, first, file)
     elif wrong := _wrong_columns(columns):
         reader.wrong(wrong)
-        found = None
+        sizes = None
     elif len(columns) == 1:
-        found = _read_list(reader, None, file)
+        sizes = _read_list(reader, None, file)
     else:
-        found = _read_table(reader, columns, file)
-    return FileContent(None if reader.mistakes else found, tuple(reader.mistakes))
+        sizes = _read_table(reader, columns, file)
+    return FileContent(None if reader.mistakes else sizes, tuple(reader.mistakes))
 
 
 def flow_sizes_text(counts: Iterable[tuple[int, int]], remarks: Iterable[str] = ()) -> str:
@@ -74,11 +74,7 @@ def _read_table(reader: LineReader, columns: list[str], file: str) -> FlowSizes 
     size_at = next(index for index, name in enumerate(columns) if name in _SIZE)
     meaning = columns[1 - size_at]
     rows: list[tuple[Decimal, int]] = []
-    for line in reader:
-        cells = [cell.strip() for cell in line.split(",")]
-        if len(cells) != len(columns):
-            reader.wrong(f"{len(cells)} cells where the header names {len(columns)} columns; write one for each")
-            continue
+    for cells in reader.rows(columns):
         size, figure = _size(reader, cells[size_at]), _figure(reader, meaning, cells[1 - size_at])
         if size and figure is not None:
             if meaning == "quantile":

@@ -9,12 +9,11 @@ from collections.abc import Callable, Iterable, Mapping
 from decimal import Decimal
 from typing import Any
 
-from atoll_core.description.line_reader import FileContent, LineReader
+from atoll_core.description.referenced_files import FileContent, LineReader
 from atoll_core.errors import Diagnostic, shown
 from atoll_core.experiment.experiment import LinkTrace, LossTrace, TraceRow
 from atoll_core.units import Duration, Rate
 
-MOST_BYTES = 16_000_000
 MOST_ROWS = 50_000  # steps of 10 ms last 500 s
 MOST_PACKETS = 500_000
 COLUMNS = ("t_s", "rate_bit_s", "delay_ms", "loss", "blocked")
@@ -39,11 +38,8 @@ def read_trace(text: str, file: str) -> FileContent[LinkTrace]:
         return FileContent(None, (Diagnostic(file, reader.line, wrong),))
     rows: list[TraceRow] = []
     lines: list[int] = []
-    for text_row in reader:
-        cells = [cell.strip() for cell in text_row.split(",")]
-        if len(cells) != len(columns):
-            reader.wrong(f"{len(cells)} cells where the header names {len(columns)} columns; write one for each")
-        elif row := _row(reader, dict(zip(columns, cells, strict=True))):
+    for cells in reader.rows(columns):
+        if row := _row(reader, dict(zip(columns, cells, strict=True))):
             _check_order(reader, rows, row)
             rows.append(row)
             lines.append(reader.line)
@@ -73,7 +69,7 @@ def read_loss_trace(text: str, file: str) -> FileContent[LossTrace]:
 
 def loss_trace_text(lost: Iterable[bool], remarks: Iterable[str] = ()) -> str:
     """The text of a loss trace below ``remarks`` as comments; :func:`read_loss_trace` reads it."""
-    return "\n".join([*(f"# {remark}" for remark in remarks), *("01"[each] for each in lost)]) + "\n"
+    return "\n".join([*(f"# {remark}" for remark in remarks), *("01"[bit] for bit in lost)]) + "\n"
 
 
 def trace_csv(trace: LinkTrace, remarks: Iterable[str] = ()) -> str:

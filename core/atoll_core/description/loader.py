@@ -11,7 +11,6 @@ from pathlib import Path
 from typing import Any, cast
 
 from atoll_core.description.overrides import of_lab, override, override_lab
-from atoll_core.description.parser import parse
 from atoll_core.description.raw_experiment import RawExperiment, RawTransfer
 from atoll_core.description.raw_inventory import RawInventory
 from atoll_core.description.raw_lab import RawLab
@@ -19,7 +18,7 @@ from atoll_core.description.raw_study import RawStudy
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.resolve_experiment import resolve_experiment
 from atoll_core.description.resolve_lab import Lab
-from atoll_core.description.validation_messages import lab_examples
+from atoll_core.description.validation_messages import lab_examples, parse
 from atoll_core.description.yaml_document import Document, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.experiment.experiment import Experiment
@@ -37,7 +36,7 @@ def lab_of(document: Document, settings: Sequence[str]) -> Lab:
 
 def load_lab(path: Path) -> Network:
     """The laboratory that a lab.yaml describes."""
-    return _resolve_lab(read_document(path))
+    return Lab.read(read_document(path)).network
 
 
 def load_experiment(path: Path, settings: Sequence[str] = ()) -> tuple[Network, Experiment]:
@@ -90,7 +89,7 @@ class DescriptionFile:
             message = "neither a lab (networks, switches, hosts, ...) nor an experiment (lab, chain, links, ...)"
             raise DescriptionError([*document.mistakes, document.mistake((), message)])
         if _is_lab(document):
-            return _resolve_lab(document), None
+            return Lab.read(document).network, None
         return _resolve_with_settings(self.path, document, self.settings)
 
     def lab_path(self) -> Path:
@@ -124,10 +123,28 @@ def resolve_document(
 ) -> tuple[Network, Experiment]:
     """As :func:`load_experiment`, for a document that was read from the file already, with its own settings in it.
 
+    Mistakes of form, and all of the lab, come before those of meaning.
     ``settings``: those of the lab replace values of it, others are ignored.
     ``known``: a lab that was loaded before; it is not resolved again if the experiment names the same one.
     """
-    return _resolve_experiment(path, document, known, settings)
+    lab_name = (document.tree or {}).get("lab")
+    described_lab = override_lab(read_document(path.parent / lab_name), settings) if isinstance(lab_name, str) else None
+    raw = lab = None
+    mistakes: list[Diagnostic] = []
+    try:
+        raw = parse(RawExperiment, document, lab_examples((described_lab and described_lab.tree) or {}))
+    except DescriptionError as error:
+        mistakes += error.mistakes
+    if described_lab is not None and (reason := _no_lab(described_lab)):
+        mistakes.append(document.mistake(("lab",), f"lab: {reason}"))
+    elif described_lab is not None:
+        try:
+            lab = known if known is not None and known.document.tree == described_lab.tree else Lab.read(described_lab)
+        except DescriptionError as error:
+            mistakes += error.mistakes
+    if raw is None or lab is None:
+        raise DescriptionError(mistakes)
+    return lab.network, resolve_experiment(raw, document, lab, ReferencedFiles(path.parent))
 
 
 def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
@@ -135,8 +152,8 @@ def experiment_on(lab: Lab, document: Document, folder: Path) -> Experiment:
 
     Other files that it names are read if they are in ``folder`` or below.
     """
-    parsed = parse(RawExperiment, document, lab_examples(lab.document.tree or {}))
-    return resolve_experiment(parsed, lab, ReferencedFiles(folder, confined=True))
+    raw = parse(RawExperiment, document, lab_examples(lab.document.tree or {}))
+    return resolve_experiment(raw, document, lab, ReferencedFiles(folder, confined=True))
 
 
 def _is_lab(document: Document) -> bool:
@@ -166,14 +183,10 @@ def _own_keys(document: Document, model: type[RawLab | RawExperiment | RawInvent
     return len(set(document.tree or ()) & set(model.model_fields))
 
 
-def _resolve_lab(document: Document) -> Network:
-    return Lab.read(document).network
-
-
 def _resolve_with_settings(path: Path, document: Document, settings: Sequence[str]) -> tuple[Network, Experiment]:
     """The experiment with the settings in it. Mistakes that the settings cause name them."""
     try:
-        return _resolve_experiment(path, override(document, settings), settings=settings)
+        return resolve_document(override(document, settings), path, settings=settings)
     except DescriptionError as error:
         if not settings or all(mistake.line == 0 for mistake in error.mistakes):
             raise
@@ -193,34 +206,10 @@ def _resolve_with_settings(path: Path, document: Document, settings: Sequence[st
 
 def _mistakes_without_settings(path: Path, document: Document) -> Sequence[Diagnostic]:
     try:
-        _resolve_experiment(path, document)
+        resolve_document(document, path)
     except DescriptionError as error:
         return error.mistakes
     return ()
-
-
-def _resolve_experiment(
-    path: Path, document: Document, known: Lab | None = None, settings: Sequence[str] = ()
-) -> tuple[Network, Experiment]:
-    """The experiment with its lab. Mistakes of form, and all of the lab, come before those of meaning."""
-    named = (document.tree or {}).get("lab")
-    found = override_lab(read_document(path.parent / named), settings) if isinstance(named, str) else None
-    parsed = lab = None
-    mistakes: list[Diagnostic] = []
-    try:
-        parsed = parse(RawExperiment, document, lab_examples((found and found.tree) or {}))
-    except DescriptionError as error:
-        mistakes += error.mistakes
-    if found is not None and (reason := _no_lab(found)):
-        mistakes.append(document.mistake(("lab",), f"lab: {reason}"))
-    elif found is not None:
-        try:
-            lab = known if known is not None and known.document.tree == found.tree else Lab.read(found)
-        except DescriptionError as error:
-            mistakes += error.mistakes
-    if parsed is None or lab is None:
-        raise DescriptionError(mistakes)
-    return lab.network, resolve_experiment(parsed, lab, ReferencedFiles(path.parent))
 
 
 def _no_lab(document: Document) -> str | None:

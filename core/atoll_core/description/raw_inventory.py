@@ -2,15 +2,22 @@
 """inventory.yaml as it is written: one class for each mapping. ``resolve_inventory`` makes an Inventory of it."""
 
 import re
-from typing import Annotated, Any, Literal, cast
+from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
-from pydantic.annotated_handlers import GetJsonSchemaHandler
-from pydantic_core import CoreSchema
+from pydantic import Field, PlainValidator, WithJsonSchema
 
 from atoll_core.description.raw_lab import Driver
-from atoll_core.description.raw_types import RESERVED_INTERFACES, Address, Capacity, FileSize, Key, Mac, Raw
-from atoll_core.errors import shown
+from atoll_core.description.raw_types import (
+    RESERVED_INTERFACES,
+    Address,
+    Capacity,
+    FileSize,
+    Key,
+    Mac,
+    Raw,
+    ShortForm,
+    refusal,
+)
 from atoll_core.lab.inventory import FILES_LIMIT
 
 _PORT = r"([1-9][0-9]{0,3}|[1-5][0-9]{4}|6[0-4][0-9]{3}|65[0-4][0-9]{2}|655[0-2][0-9]|6553[0-5])"
@@ -19,14 +26,13 @@ _NIC = r"[^\s/:]{1,15}"  # dev_valid_name() of the kernel, net/core/dev.c, which
 _NO_NICS = (".", "..", *RESERVED_INTERFACES)
 
 
-def _matching(pattern: str, what: str, example: str) -> Any:
-    whole = re.compile(pattern)
+def _matching(pattern: str, noun: str, example: str) -> Any:
+    compiled = re.compile(pattern)
 
     def read(given: object) -> str:
-        if isinstance(given, str) and whole.fullmatch(given) and given not in _NO_NICS:
+        if isinstance(given, str) and compiled.fullmatch(given) and given not in _NO_NICS:
             return given
-        msg = f"{shown(given)} is not {what}, such as '{example}'"
-        raise ValueError(msg)
+        raise refusal(given, f"is not {noun}, such as '{example}'")
 
     return read
 
@@ -43,22 +49,13 @@ Nic = Annotated[
 ]
 
 
-class RawInterface(Raw):
+class RawInterface(ShortForm):
     """An interface of a machine; a name is short for {name: NAME}."""
+
+    _SHORT: ClassVar[str] = "name"
 
     name: Nic = Field(description="Its name on the machine.", examples=["eth1"])
     mac: Mac | None = Field(default=None, description="Expected MAC address; default: the machine's own.")
-
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, given: Any) -> Any:
-        return cast(Any, given) if isinstance(given, dict) else {"name": given}
-
-    @classmethod
-    def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        whole_form = handler.resolve_ref_schema(handler(core))
-        short_form = {"type": "string", "pattern": whole_form["properties"]["name"]["pattern"]}
-        return {"anyOf": [short_form, whole_form]}
 
 
 class RawSsh(Raw):

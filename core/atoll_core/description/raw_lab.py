@@ -6,7 +6,7 @@ The descriptions of the fields are shown by editors, through the JSON Schema. do
 
 from typing import Annotated, Any, ClassVar, Literal
 
-from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema, model_validator
+from pydantic import AfterValidator, Field, PlainValidator, WithJsonSchema
 from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema, PydanticCustomError
 
@@ -88,11 +88,6 @@ class RawTwin(Raw):
     @classmethod
     def expanded(cls, given: Any) -> Any:
         return {} if given is True else given
-
-    @model_validator(mode="before")
-    @classmethod
-    def _as_in_the_profile(cls, given: Any) -> Any:
-        return cls.expanded(given)
 
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:

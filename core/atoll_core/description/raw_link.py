@@ -11,7 +11,7 @@ from pydantic import BeforeValidator, Field, PlainValidator, WithJsonSchema, mod
 from pydantic.annotated_handlers import GetJsonSchemaHandler
 from pydantic_core import CoreSchema
 
-from atoll_core.description.raw_types import Between, Raw, Share, ShortForm
+from atoll_core.description.raw_types import Between, Positive, Raw, Share, ShortForm, refusal
 from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import shown
 from atoll_core.experiment.experiment import JitterShape, Where
@@ -60,8 +60,7 @@ def _bit_error(given: object) -> float:
     except (TypeError, ValueError):
         rate = float("nan")
     if not 0 <= rate <= 1:
-        msg = f"{shown(given)} is not a bit error rate; write a number from 0 to 1, such as 1e-7"
-        raise ValueError(msg)
+        raise refusal(given, "is not a bit error rate; write a number from 0 to 1, such as 1e-7")
     return rate
 
 
@@ -130,10 +129,10 @@ class RawLoss(ShortForm):
         if not given:
             msg = f"the kind of loss is missing; add one of {listed(_KINDS, 'or')}, such as 'probability: 0.1 %'"
             raise ValueError(msg)
-        lacking = [key for key in _GILBERT_ELLIOTT[:2] if getattr(self, key) is None]
-        if self.model and lacking:
-            examples = [f"{key}: {(type(self).model_fields[key].examples or [''])[0]}" for key in lacking]
-            msg = f"{listed(lacking)} {'is' if len(lacking) == 1 else 'are'} missing; add '{', '.join(examples)}'"
+        missing = [key for key in _GILBERT_ELLIOTT[:2] if getattr(self, key) is None]
+        if self.model and missing:
+            examples = [f"{key}: {(type(self).model_fields[key].examples or [''])[0]}" for key in missing]
+            msg = f"{listed(missing)} {'is' if len(missing) == 1 else 'are'} missing; add '{', '.join(examples)}'"
             raise ValueError(msg)
         return self
 
@@ -151,13 +150,6 @@ class RawCodel(Raw):
     )
 
 
-def _weight(given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given <= 1:
-        msg = f"{shown(given)} is not a weight; write a number above 0 and up to 1, such as {_RED_WEIGHT}"
-        raise ValueError(msg)
-    return float(given)
-
-
 class RawRed(Raw):
     """Random early detection, Floyd and Jacobson 1993."""
 
@@ -172,7 +164,7 @@ class RawRed(Raw):
         json_schema_extra={"default": "10 %"},
     )
     weight: Annotated[
-        float, PlainValidator(_weight), WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": 1})
+        float, Positive(1, f"is not a weight; write a number above 0 and up to 1, such as {_RED_WEIGHT}")
     ] = Field(
         default=_RED_WEIGHT,
         description=f"Weight of the current queue in the moving average; default {_RED_WEIGHT}.",
@@ -198,12 +190,12 @@ class RawAqm(Raw):
 
     @model_validator(mode="before")
     @classmethod
-    def _short_form(cls, given: Any) -> Any:
-        whole = cls.expanded(given)
-        if not isinstance(whole, dict):
+    def _expand(cls, given: Any) -> Any:
+        mapping = cls.expanded(given)
+        if not isinstance(mapping, dict):
             msg = f"unknown aqm {shown(given)}; {suggest(given, (*cls.model_fields, _DROP_TAIL), 'aqms')}"
             raise ValueError(msg)  # noqa: TRY004 (pydantic reports ValueErrors, and a TypeError would end the program)
-        return cast(Any, whole)
+        return cast(Any, mapping)
 
     @model_validator(mode="after")
     def _one(self) -> Self:

@@ -7,7 +7,7 @@ from typing import Annotated, Any, Literal, cast
 from pydantic import Field, PlainValidator, WithJsonSchema
 
 from atoll_core.description.raw_experiment import LONGEST_RUN
-from atoll_core.description.raw_types import Between, Name, Raw, Share
+from atoll_core.description.raw_types import Between, Name, Raw, Share, refusal
 from atoll_core.errors import shown
 from atoll_core.units import Duration, Size
 
@@ -27,8 +27,7 @@ def _read_levels(given: object) -> list[Any] | dict[str, dict[str, Any]]:
     if isinstance(given, dict):
         return _read_variants(cast("dict[str, Any]", given))
     if not isinstance(given, list) or not given:
-        msg = f"{shown(given)} is not a list of levels; write a list of values, such as [cubic, bbr], or named variants"
-        raise ValueError(msg)
+        raise refusal(given, "is not a list of levels; write a list of values, such as [cubic, bbr], or named variants")
     levels = cast("list[Any]", given)
     if len(levels) > MOST_LEVELS:
         msg = f"{len(levels)} levels are too many; write at most {MOST_LEVELS}"

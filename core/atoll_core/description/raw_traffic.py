@@ -6,29 +6,26 @@ from typing import Annotated, ClassVar, Self
 
 from pydantic import Field, PlainValidator, WithJsonSchema, model_validator
 
-from atoll_core.description.raw_types import Between, Raw, ShortForm
+from atoll_core.description.raw_types import Between, Positive, Raw, ShortForm, refusal
 from atoll_core.description.validation_messages import nearest
 from atoll_core.errors import shown
 from atoll_core.experiment.flow_sizes import PUBLISHED
 from atoll_core.experiment.traffic import SizesCount, ThinkTime
 from atoll_core.units import Duration, Rate, Size
 
-FlowSize = Annotated[Size, Between(Size, "1 B", "1000 GB")]
 LeastSize = Annotated[Size, Between(Size, "1 B", "1 MB")]
 ThinkDuration = Annotated[Duration, Between(Duration, "1 us", "24 h")]
 WriteRate = Annotated[Rate, Between(Rate, "1 kbit/s", "100 Gbit/s")]
 UdpRate = Annotated[Rate, Between(Rate, "1 kbit/s", "10 Gbit/s")]
 PacketSize = Annotated[Size, Between(Size, "48 B", "9216 B", " (headers, sequence number and time stamp)")]
 
-_MOST_FLOWS_PER_S = 1_000_000
 _BEGINS_AS_A_SIZE = re.compile(r"\s*[0-9]")
 
 
 def _flow_sizes(given: object) -> str:
     """A distribution's name, a size, or a path. A path has a '.' or '/', so that misspelt names are found."""
     if not isinstance(given, str):
-        msg = f"{shown(given)} is no distribution; write {PUBLISHED}, a size such as '10 kB', or a file"
-        raise ValueError(msg)  # noqa: TRY004 (pydantic reports ValueErrors)
+        raise refusal(given, f"is no distribution; write {PUBLISHED}, a size such as '10 kB', or a file")
     if given == PUBLISHED or "/" in given or ("." in given and not _BEGINS_AS_A_SIZE.match(given)):
         return given
     if _BEGINS_AS_A_SIZE.match(given):
@@ -39,18 +36,9 @@ def _flow_sizes(given: object) -> str:
     raise ValueError(msg)
 
 
-def _flows_per_s(given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given <= _MOST_FLOWS_PER_S:
-        msg = f"{shown(given)} is not a rate of flows; write flows per second, above 0 and at most {_MOST_FLOWS_PER_S}"
-        raise ValueError(msg)
-    return float(given)
-
-
 FlowSizesText = Annotated[str, PlainValidator(_flow_sizes), WithJsonSchema({"type": "string"})]
 FlowsPerSecond = Annotated[
-    float,
-    PlainValidator(_flows_per_s),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_FLOWS_PER_S}),
+    float, Positive(1_000_000, "is not a rate of flows; write flows per second, above 0 and at most 1000000")
 ]
 
 

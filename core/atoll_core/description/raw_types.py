@@ -34,7 +34,6 @@ _INTERFACE = re.compile(rf"[a-z][a-z0-9.-]{{0,{INTERFACE_NAME_MAX - 1}}}")
 _MAC = re.compile(r"[0-9a-f]{2}(:[0-9a-f]{2}){5}")
 _PORT = re.compile(r"([a-z][a-z0-9-]*)/([0-9]{1,5})")
 _CONGESTION_CONTROL = re.compile(r"[a-z][a-z0-9_]{0,14}")  # TCP_CA_NAME_MAX is 16 with the terminating zero
-_MOST_CAPACITY = 1_000_000
 _SHARE = re.compile(r"\s*([0-9]+(?:\.[0-9]+)?)\s*%\s*")
 _LONGEST_SHARE = 30  # characters
 _UNUSABLE = (
@@ -42,6 +41,11 @@ _UNUSABLE = (
     (IPv4Network("127.0.0.0/8"), "loopback"),
     (IPv4Network("224.0.0.0/3"), "multicast or reserved"),
 )
+
+
+def refusal(given: Any, reason: str) -> ValueError:
+    """The error about a value; pydantic reports ValueErrors, and a TypeError would end the program."""
+    return ValueError(f"{shown(given)} {reason}")
 
 
 class Raw(BaseModel):
@@ -54,9 +58,19 @@ class Raw(BaseModel):
         """Expand a short form to its mapping; return anything else unchanged."""
         return given
 
+    @model_validator(mode="before")
+    @classmethod
+    def _expand(cls, given: Any) -> Any:
+        return cls.expanded(given)
+
 
 class BoxSettings(Raw):
-    """Base of the settings of a box kind (``BoxKind.settings``). Their values are numbers, texts or quantities."""
+    """Base of the settings of a box kind (``BoxKind.settings``). Their values are numbers, texts or quantities.
+
+    ``SAME_IN_PAIR``: settings that must be the same at both boxes of a pair. ``mode`` is one if the kind encapsulates.
+    """
+
+    SAME_IN_PAIR: ClassVar[tuple[str, ...]] = ()
 
     mode: Literal["on", "off"] = Field(
         default="on", description="off: the program of the box is not started, it only forwards; default on."
@@ -77,18 +91,15 @@ class ShortForm(Raw):
     def expanded(cls, given: Any) -> Any:
         return cast(Any, given) if isinstance(given, dict) else {cls._SHORT: given}
 
-    @model_validator(mode="before")
-    @classmethod
-    def _short_form(cls, given: Any) -> Any:
-        return cls.expanded(given)
-
     @classmethod
     def __get_pydantic_json_schema__(cls, core: CoreSchema, handler: GetJsonSchemaHandler) -> dict[str, Any]:
-        whole = handler.resolve_ref_schema(handler(core))
-        short = whole["properties"][cls._SHORT]
-        pattern = next((form["pattern"] for form in (short, *short.get("anyOf", ())) if "pattern" in form), None)
+        mapping = handler.resolve_ref_schema(handler(core))
+        value_schema = mapping["properties"][cls._SHORT]
+        pattern = next(
+            (form["pattern"] for form in (value_schema, *value_schema.get("anyOf", ())) if "pattern" in form), None
+        )
         text = {"type": "string"} | ({"pattern": pattern} if pattern else {})
-        return {"anyOf": [text, whole]}
+        return {"anyOf": [text, mapping]}
 
 
 @dataclass(frozen=True, slots=True)
@@ -102,14 +113,12 @@ class Between:
 
     def read(self, text: object) -> Rate | Duration | Size:
         """Parse the quantity; ValueError with the reason if ``text`` is not one."""
-        found = self.kind.parse(text)
-        if found.base < self.kind.parse(self.low).base:
-            msg = f"{shown(text)} is too small; it must be at least {self.low}{self.why_low}"
-            raise ValueError(msg)
-        if found.base > self.kind.parse(self.high).base:
-            msg = f"{shown(text)} is too large; it must be at most {self.high}"
-            raise ValueError(msg)
-        return found
+        quantity = self.kind.parse(text)
+        if quantity.base < self.kind.parse(self.low).base:
+            raise refusal(text, f"is too small; it must be at least {self.low}{self.why_low}")
+        if quantity.base > self.kind.parse(self.high).base:
+            raise refusal(text, f"is too large; it must be at most {self.high}")
+        return quantity
 
     def write(self, base: int) -> str:
         """The text of a quantity in base units."""
@@ -130,18 +139,15 @@ class Share:
 
     def read(self, text: object) -> float:
         """The share, from 0.0 to 1.0; ValueError with the reason if ``text`` is not one."""
-        found = _percent(text)
-        if found is None:
+        share = _percent(text)
+        if share is None:
             remedy = "decimals follow a point, as in" if "," in str(text) else "write a number and %, such as"
-            msg = f"{shown(text)} is not a share; {remedy} '0.1 %'"
-            raise ValueError(msg)
-        if found < (_percent(self.low) or 0):
-            msg = f"{shown(text)} is too small; it must be at least {self.low}"
-            raise ValueError(msg)
-        if found > 100:
-            msg = f"{shown(text)} is too large; it must be at most 100 %"
-            raise ValueError(msg)
-        return float(found / 100)
+            raise refusal(text, f"is not a share; {remedy} '0.1 %'")
+        if share < (_percent(self.low) or 0):
+            raise refusal(text, f"is too small; it must be at least {self.low}")
+        if share > 100:
+            raise refusal(text, "is too large; it must be at most 100 %")
+        return float(share / 100)
 
     def __get_pydantic_core_schema__(self, _kind: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
         return _schema(self.read, percent)
@@ -159,18 +165,17 @@ def _schema(read: Callable[[object], Any], write: Callable[[Any], str]) -> CoreS
 
 
 def _percent(text: object) -> Decimal | None:
-    found = _SHARE.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_SHARE else None
-    return Decimal(found[1]) if found else None
+    match = _SHARE.fullmatch(text) if isinstance(text, str) and len(text) <= _LONGEST_SHARE else None
+    return Decimal(match[1]) if match else None
 
 
-def _text(read: Callable[[str], Any], what: str, example: str) -> Callable[[object], Any]:
+def _text(read: Callable[[str], Any], noun: str, example: str) -> Callable[[object], Any]:
     """Wrap ``read`` so that values of YAML that are not text are refused, with the same message everywhere."""
 
     def read_text(given: object) -> Any:
         if not isinstance(given, str):
             quotes = "; put it in quotes" if isinstance(given, (int, float)) else ""
-            msg = f"{shown(given)} is not {what}, such as '{example}'{quotes}"
-            raise ValueError(msg)  # noqa: TRY004 (pydantic reports ValueErrors, and a TypeError would end the program)
+            raise refusal(given, f"is not {noun}, such as '{example}'{quotes}")
         return read(given)
 
     return read_text
@@ -178,59 +183,52 @@ def _text(read: Callable[[str], Any], what: str, example: str) -> Callable[[obje
 
 def _name(text: str) -> str:
     if not _NAME.fullmatch(text):
-        msg = (
-            f"{shown(text)} is not a name; write a small letter, then small letters, digits and '-' (at most 63 in all)"
+        raise refusal(
+            text, "is not a name; write a small letter, then small letters, digits and '-' (at most 63 in all)"
         )
-        raise ValueError(msg)
     return text
 
 
 def _interface(text: str) -> str:
     if not _INTERFACE.fullmatch(text):
-        msg = f"{shown(text)} is not an interface name; write 1 to {INTERFACE_NAME_MAX} small letters, digits, '-', '.'"
-        raise ValueError(msg)
+        raise refusal(
+            text, f"is not an interface name; write 1 to {INTERFACE_NAME_MAX} small letters, digits, '-', '.'"
+        )
     if text in RESERVED_INTERFACES:
-        msg = f"{shown(text)} is the system's own word; choose a name such as 'eth0'"
-        raise ValueError(msg)
+        raise refusal(text, "is the system's own word; choose a name such as 'eth0'")
     return text
 
 
 def _mac(text: str) -> str:
     mac = text.lower()
     if not _MAC.fullmatch(mac):
-        msg = f"{shown(text)} is not a MAC address; write six bytes such as '02:00:00:00:00:01'"
-        raise ValueError(msg)
+        raise refusal(text, "is not a MAC address; write six bytes such as '02:00:00:00:00:01'")
     if mac == "00:00:00:00:00:00":
-        msg = f"{shown(text)} is no machine's address; write six bytes such as '02:00:00:00:00:01'"
-        raise ValueError(msg)
+        raise refusal(text, "is no machine's address; write six bytes such as '02:00:00:00:00:01'")
     if int(mac[:2], 16) & 1:
-        msg = f"{shown(text)} is a group (multicast) MAC address; make its first byte even, such as '02'"
-        raise ValueError(msg)
+        raise refusal(text, "is a group (multicast) MAC address; make its first byte even, such as '02'")
     return mac
 
 
 def _port(text: str) -> PortRef:
-    found = _PORT.fullmatch(text)
-    if not found:
-        msg = f"{shown(text)} is not a switch port; write switch/number, such as '{PORT_EXAMPLE}'"
-        raise ValueError(msg)
-    number = int(found[2])
+    match = _PORT.fullmatch(text)
+    if not match:
+        raise refusal(text, f"is not a switch port; write switch/number, such as '{PORT_EXAMPLE}'")
+    number = int(match[2])
     if not 1 <= number <= PORT_MAX:
         msg = f"{shown(text)}: OpenFlow ports have numbers from 1 to {PORT_MAX}"
         raise ValueError(msg)
-    return PortRef(found[1], number)
+    return PortRef(match[1], number)
 
 
 def _address(text: str) -> IPv4Address:
     try:
         address = IPv4Address(text)
     except AddressValueError:
-        msg = f"{shown(text)} is not an IPv4 address; write four numbers from 0 to 255, such as '10.10.0.1'"
-        raise ValueError(msg) from None
+        raise refusal(text, "is not an IPv4 address; write four numbers from 0 to 255, such as '10.10.0.1'") from None
     for network, why in _UNUSABLE:
         if address in network:
-            msg = f"{shown(text)} is {why}; choose an address that a host can have, such as '10.10.0.1'"
-            raise ValueError(msg)
+            raise refusal(text, f"is {why}; choose an address that a host can have, such as '10.10.0.1'")
     return address
 
 
@@ -239,29 +237,37 @@ def parse_network(text: str) -> IPv4Network:
     try:
         network = IPv4Network(text, strict=False)
     except (AddressValueError, NetmaskValueError, ValueError):
-        msg = f"{shown(text)} is not an IPv4 network; write address/prefix length, such as '10.10.0.0/16'"
-        raise ValueError(msg) from None
+        raise refusal(text, "is not an IPv4 network; write address/prefix length, such as '10.10.0.0/16'") from None
     if str(network) != text:
-        msg = f"{shown(text)} has host bits set; write '{network}'"
-        raise ValueError(msg)
+        raise refusal(text, f"has host bits set; write '{network}'")
     for unusable, why in _UNUSABLE:
         if network.overlaps(unusable):
-            msg = f"{shown(text)} overlaps {unusable}, which is {why}; choose a private network such as '10.10.0.0/16'"
-            raise ValueError(msg)
+            raise refusal(text, f"overlaps {unusable}, which is {why}; choose a private network such as '10.10.0.0/16'")
     return network
 
 
-def _capacity(given: object) -> float:
-    if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given <= _MOST_CAPACITY:
-        msg = f"{shown(given)} is not a capacity; write a number above 0 and up to {_MOST_CAPACITY}, such as 1 or 0.5"
-        raise ValueError(msg)
-    return float(given)
+@dataclass(frozen=True, slots=True)
+class Positive:
+    """Annotation of a number above 0, and at most ``high``. ``reason``: what is said of others."""
+
+    high: int
+    reason: str
+
+    def _read(self, given: object) -> float:
+        if isinstance(given, bool) or not isinstance(given, (int, float)) or not 0 < given <= self.high:
+            raise refusal(given, self.reason)
+        return float(given)
+
+    def __get_pydantic_core_schema__(self, _kind: Any, _handler: GetCoreSchemaHandler) -> CoreSchema:
+        return core_schema.no_info_plain_validator_function(self._read)
+
+    def __get_pydantic_json_schema__(self, _core: CoreSchema, _handler: GetJsonSchemaHandler) -> JsonSchemaValue:
+        return {"type": "number", "exclusiveMinimum": 0, "maximum": self.high}
 
 
 def _congestion_control(given: object) -> str:
     if not isinstance(given, str) or not _CONGESTION_CONTROL.fullmatch(given):
-        msg = f"{shown(given)} is not a congestion control; write the kernel's name for it, such as cubic, bbr or reno"
-        raise ValueError(msg)
+        raise refusal(given, "is not a congestion control; write the kernel's name for it, such as cubic, bbr or reno")
     return given
 
 
@@ -298,15 +304,9 @@ Prefix = Annotated[
     _pattern(r"([0-9]{1,3}\.){3}[0-9]{1,3}/[0-9]{1,2}"),
 ]
 Capacity = Annotated[
-    float,
-    PlainValidator(_capacity),
-    WithJsonSchema({"type": "number", "exclusiveMinimum": 0, "maximum": _MOST_CAPACITY}),
+    float, Positive(1_000_000, "is not a capacity; write a number above 0 and up to 1000000, such as 1 or 0.5")
 ]
 """The capacity of a client, relative to the other clients."""
-CongestionControl = Annotated[
-    str,
-    PlainValidator(_congestion_control),
-    WithJsonSchema({"type": "string", "pattern": f"^{_CONGESTION_CONTROL.pattern}$"}),
-]
+CongestionControl = Annotated[str, PlainValidator(_congestion_control), _pattern(_CONGESTION_CONTROL.pattern)]
 FileSize = Annotated[Size, Between(Size, "1 MB", "64 GB")]
 BufferSize = Annotated[Size, Between(Size, "4096 B", "1 GB")]

@@ -1,21 +1,60 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Traces and flow-size files that an experiment names. Each file is read once."""
+"""Traces and flow-size files that an experiment names: read line by line, each file once, with its mistakes."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
-from typing import TypeVar
+from typing import Any, Generic, TypeVar
 
-from atoll_core.description.flow_size_file import read_flow_sizes
-from atoll_core.description.line_reader import FileContent
-from atoll_core.description.link_trace import MOST_BYTES, read_loss_trace, read_trace
 from atoll_core.description.yaml_document import label, read_text
 from atoll_core.errors import Diagnostic
-from atoll_core.experiment.experiment import LinkTrace, LossTrace
-from atoll_core.experiment.flow_sizes import FlowSizes
 
 T = TypeVar("T")
 
+_MOST_BYTES = 16_000_000
+_MOST_MISTAKES = 10  # of one file: a wrong file is wrong in every line
 _OUTSIDE = "is outside the folder of files that this description may name"
+
+
+@dataclass(frozen=True, slots=True)
+class FileContent(Generic[T]):
+    """The value read from a file (None if there are mistakes), its mistakes, and the line of each row."""
+
+    found: T | None
+    mistakes: tuple[Diagnostic, ...]
+    lines: tuple[int, ...] = ()
+
+
+class LineReader(Iterator[str]):
+    """Iterator over the lines that are neither empty nor comments. It ends early after too many mistakes."""
+
+    def __init__(self, file: str, text: str) -> None:
+        self._file = file
+        self._lines = enumerate(text.split("\n"), start=1)
+        self.line = 1
+        self.mistakes: list[Diagnostic] = []
+
+    def __next__(self) -> str:
+        if len(self.mistakes) >= _MOST_MISTAKES:
+            raise StopIteration
+        for number, line in self._lines:
+            if line.strip() and not line.lstrip().startswith("#"):
+                self.line = number
+                return line.strip()
+        raise StopIteration
+
+    def rows(self, columns: Sequence[str]) -> Iterator[list[str]]:
+        """The cells of each further line; a line with another number of cells is a mistake."""
+        for line in self:
+            cells = [cell.strip() for cell in line.split(",")]
+            if len(cells) == len(columns):
+                yield cells
+            else:
+                self.wrong(f"{len(cells)} cells where the header names {len(columns)} columns; write one for each")
+
+    def wrong(self, message: str) -> None:
+        """Note a mistake in the line that was read last."""
+        self.mistakes.append(Diagnostic(self._file, self.line, message))
 
 
 class ReferencedFiles:
@@ -28,30 +67,16 @@ class ReferencedFiles:
     def __init__(self, folder: Path, *, confined: bool = False) -> None:
         self._folder = folder
         self._confined = confined
-        self._traces: dict[str, FileContent[LinkTrace]] = {}
-        self._loss_traces: dict[str, FileContent[LossTrace]] = {}
-        self._flow_sizes: dict[str, FileContent[FlowSizes]] = {}
+        self._contents: dict[tuple[str, object], FileContent[Any]] = {}
 
-    def trace(self, name: str) -> FileContent[LinkTrace]:
-        """A trace of rate, delay, loss and blockage."""
-        return self._read(name, self._traces, "CSV", read_trace)
-
-    def loss_trace(self, name: str) -> FileContent[LossTrace]:
-        """A trace of lost packets."""
-        return self._read(name, self._loss_traces, "text", read_loss_trace)
-
-    def flow_sizes(self, name: str) -> FileContent[FlowSizes]:
-        """A distribution of flow sizes."""
-        return self._read(name, self._flow_sizes, "text", read_flow_sizes)
-
-    def _read(
-        self, name: str, known: dict[str, FileContent[T]], what: str, read: Callable[[str, str], FileContent[T]]
-    ) -> FileContent[T]:
-        if name not in known:
+    def read(self, name: str, parse: Callable[[str, str], FileContent[T]], kind: str = "text") -> FileContent[T]:
+        """The content of a file, by a function of its text and of its name in messages; ``kind``: of file."""
+        if (name, parse) not in self._contents:
             path = self._folder / name
-            text = Diagnostic(name, 0, _OUTSIDE) if self._leads_out(path) else read_text(path, what, MOST_BYTES)
-            known[name] = FileContent(None, (text,)) if isinstance(text, Diagnostic) else read(text, label(path))
-        return known[name]
+            text = Diagnostic(name, 0, _OUTSIDE) if self._leads_out(path) else read_text(path, kind, _MOST_BYTES)
+            failed = isinstance(text, Diagnostic)
+            self._contents[name, parse] = FileContent(None, (text,)) if failed else parse(text, label(path))
+        return self._contents[name, parse]
 
     def _leads_out(self, path: Path) -> bool:
         try:

@@ -10,6 +10,7 @@ from pydantic import ValidationError
 
 from atoll_core.codec import to_json
 from atoll_core.description.validation_messages import error_message
+from atoll_core.lab.box_kind import BoxKind
 from atoll_core.lab.network import ChainBox, Program
 
 _PLACEHOLDERS = ("world", "island")
@@ -21,8 +22,8 @@ def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
     """Keys of a box that do not fit its kind, each with a message."""
     kind = box.kind.name
     if box.kind.is_foreign and box.forwarding is None:
-        what = "transparent if it forwards frames unchanged, routed if it forwards IP packets in new frames"
-        yield "forwarding", f"a box of kind {kind} needs `forwarding`; write {what}"
+        ways = "transparent if it forwards frames unchanged, routed if it forwards IP packets in new frames"
+        yield "forwarding", f"a box of kind {kind} needs `forwarding`; write {ways}"
     if not box.kind.is_foreign:
         declared = {
             "forwarding": box.forwarding is not None,
@@ -33,14 +34,13 @@ def unfit_keys(box: ChainBox) -> Iterator[tuple[str, str]]:
         }
         for key, given in declared.items():
             if given:
-                yield (
-                    key,
-                    f"kind {kind} fixes this value; remove the key, or use kind program or external",
-                )
+                foreign = " or ".join(other.name for other in BoxKind.known.values() if other.is_foreign)
+                yield key, f"kind {kind} fixes this value; remove the key, or use kind {foreign}"
     if box.kind.has_program and not (box.program and box.program.start):
-        yield "program", "a box of kind program has one; add 'program: {start: [...]}'"
+        yield "program", f"a box of kind {kind} has one; add 'program: {{start: [...]}}'"
     if box.program and not box.kind.has_program:
-        yield "program", f"nothing is started on a box of kind {kind}; remove it, or write kind: program"
+        others = " or ".join(f"kind: {other.name}" for other in BoxKind.known.values() if other.has_program)
+        yield "program", f"nothing is started on a box of kind {kind}; remove it, or write {others}"
     if box.spare and not box.routed:
         yield "spare", "a transparent box keeps VLAN tags, which distinguish versions; remove spare"
 
@@ -51,15 +51,15 @@ def resolve_settings(box: ChainBox, given: Mapping[str, Any]) -> tuple[dict[str,
     ``given``: those of the experiment, which override the box's own. Values are JSON's; quantities in base units.
     """
     settings, within = box.kind.settings and box.kind.settings(), ("boxes", box.name)
-    written = {**dict(box.settings), **given}
+    merged = {**dict(box.settings), **given}
     if settings is None:
         where = "its settings belong to links" if box.is_link else f"boxes of kind {box.kind.name} have none"
-        return {}, [(key, f"box {box.name!r}: unknown setting {key!r}; {where}; remove it") for key in written]
+        return {}, [(key, f"box {box.name!r}: unknown setting {key!r}; {where}; remove it") for key in merged]
     try:
-        resolved = settings.model_validate(written)
+        resolved = settings.model_validate(merged)
     except ValidationError as error:
         errors = error.errors(include_url=False)
-        return {}, [(str(each["loc"][0]), error_message(settings, each, within=within)) for each in errors]
+        return {}, [(str(detail["loc"][0]), error_message(settings, detail, within=within)) for detail in errors]
     return {key: to_json(getattr(resolved, key)) for key in settings.model_fields}, []
 
 
@@ -74,17 +74,13 @@ def pair_disagreements(
     off = [box for box, given in ends if given.get("mode") == "off"]
     if len(off) == 1 and world.kind.encapsulates:
         (on,) = (box for box in (world, island) if box not in off)
-        what = f"carries packets to it in {world.kind.encapsulates}"
-        yield (
-            off[0].name,
-            "mode",
-            f"box {off[0].name!r} is off, but {on.name!r}, which {what}, is on; write the same mode for both",
-        )
-    for key in () if off else world.kind.agree:
+        other = f"{on.name!r}, which carries packets to it in {world.kind.encapsulates}, is on"
+        yield off[0].name, "mode", f"box {off[0].name!r} is off, but {other}; write the same mode for both"
+    for key in world.kind.settings().SAME_IN_PAIR if world.kind.settings and not off else ():
         here, there = (given.get(key) for _, given in ends)
         if here != there:
-            words = f"{key} is not the same for {world.name!r} and {island.name!r}, which are a pair"
-            yield island.name, key, f"{words}; write one value for both"
+            text = f"{key} is not the same for {world.name!r} and {island.name!r}, which are a pair"
+            yield island.name, key, f"{text}; write one value for both"
 
 
 def unknown_placeholders(program: Program) -> Iterator[tuple[str, str]]:
@@ -95,15 +91,13 @@ def unknown_placeholders(program: Program) -> Iterator[tuple[str, str]]:
     commands = {"start": program.start, "stop": program.stop, "report": program.report}
     for key, argument in ((key, argument) for key, argv in commands.items() for argument in argv):
         known = (*_PLACEHOLDERS, "run") if key == "report" else _PLACEHOLDERS
-        for found in _BRACES.finditer(argument):
-            name = found[1]
+        for placeholder in _BRACES.finditer(argument):
+            name = placeholder[1]
             if name in known:
                 continue
             if near := difflib.get_close_matches(name.lower(), known, 1, _ALIKE):
-                yield key, f"unknown placeholder {found[0]!r}; did you mean '{{{near[0]}}}'?"
-            elif found[0] == argument:
-                listed = " and ".join(f"'{{{each}}}'" for each in _PLACEHOLDERS)
-                yield (
-                    key,
-                    f"unknown placeholder {argument!r}; known are {listed}; for the text itself write '{{ {name} }}'",
-                )
+                yield key, f"unknown placeholder {placeholder[0]!r}; did you mean '{{{near[0]}}}'?"
+            elif placeholder[0] == argument:
+                names = " and ".join(f"'{{{known_name}}}'" for known_name in _PLACEHOLDERS)
+                text = f"unknown placeholder {argument!r}; known are {names}"
+                yield key, f"{text}; for the text itself write '{{ {name} }}'"

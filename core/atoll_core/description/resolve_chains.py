@@ -3,11 +3,10 @@
 
 from collections.abc import Iterator
 
-from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment
-from atoll_core.description.resolve_changes import DescribedVersion, Wrong, described_versions, resolve_version
+from atoll_core.description.resolve_changes import DescribedVersion, described_versions, resolve_version
 from atoll_core.description.resolve_lab import Lab
-from atoll_core.description.validation_messages import nearest, on_line, suggest
+from atoll_core.description.validation_messages import Mistakes, nearest, on_line, suggest
 from atoll_core.description.yaml_document import Document, Place
 from atoll_core.experiment.experiment import MAIN, Protocol, SteeringVersion, TrafficSelector
 from atoll_core.lab.network import Network, Tap
@@ -19,16 +18,16 @@ def hops_of(raw: RawExperiment) -> tuple[str, ...]:
     return tuple(dict.fromkeys(hop for version in described_versions(raw) for hop in version.hops))
 
 
-def check_chains(parsed: Parsed[RawExperiment], lab: Lab, wrong: Wrong) -> None:
-    """Report unknown or misplaced hops, and branches with impossible traffic, in any version to ``wrong``."""
+def check_chains(raw: RawExperiment, lab: Lab, mistakes: Mistakes) -> None:
+    """Note unknown or misplaced hops, and branches with impossible traffic, in any version."""
     reported: set[tuple[Place, str]] = set()
-    for version in described_versions(parsed.raw):
+    for version in described_versions(raw):
         since = f" (from {version.at} on)" if version.place else ""
-        found = [*_hop_mistakes(parsed.raw, lab, version), *_branch_mistakes(parsed.document, lab.network, version)]
-        for place, message in found:
+        problems = [*_hop_mistakes(raw, lab, version), *_branch_mistakes(mistakes.document, lab.network, version)]
+        for place, message in problems:
             if (place, message) not in reported:
-                wrong(place, message + (since if place[: len(version.place)] != version.place else ""))
-        reported |= set(found)
+                mistakes.wrong(place, message + (since if place[: len(version.place)] != version.place else ""))
+        reported |= set(problems)
 
 
 def _hop_mistakes(raw: RawExperiment, lab: Lab, version: DescribedVersion) -> Iterator[tuple[Place, str]]:
@@ -47,12 +46,8 @@ def _check_hops(raw: RawExperiment, lab: Lab, at: Place, hops: tuple[str, ...]) 
         place: Place = (*at, index)
         if hop not in usable:
             kind = lab.kind_of(hop)
-            found = (
-                f"{hop!r} is a {kind}, but a chain consists of boxes and taps"
-                if kind
-                else f"unknown box or tap {hop!r}"
-            )
-            yield place, f"{found}; {suggest(hop, usable, 'boxes and taps')}"
+            text = f"{hop!r} is a {kind}, but a chain consists of boxes and taps" if kind else ""
+            yield place, f"{text or f'unknown box or tap {hop!r}'}; {suggest(hop, usable, 'boxes and taps')}"
         elif hop in hops[:index]:
             yield place, f"{hop!r} occurs twice in the chain; keep one of them"
         elif hop in links and hop not in {*raw.links, *misspelt}:
@@ -70,7 +65,7 @@ def _unpaired(network: Network, hop: str, hops: tuple[str, ...]) -> str | None:
     if kind is None or not kind.pair:
         return None
     own, others = (
-        [name for name in hops if name in kinds and kinds[name].name == each] for each in (kind.name, kind.pair)
+        [name for name in hops if name in kinds and kinds[name].name == end] for end in (kind.name, kind.pair)
     )
     if len(own) == len(others) and (kind.name != kind.pair or len(own) % 2 == 0):
         return None
@@ -79,7 +74,7 @@ def _unpaired(network: Network, hop: str, hops: tuple[str, ...]) -> str | None:
 
 def _misplaced_tap(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | None:
     """The mistake of a physical tap that is not next to the box whose cable it is in; None if it is."""
-    cable, place = tap.interface.attached, hops.index(tap.name)
+    cable, index = tap.interface.attached, hops.index(tap.name)
     sides: dict[PortRef, tuple[str, int]] = {}
     for box in network.boxes:
         for pair in box.pairs:
@@ -87,8 +82,8 @@ def _misplaced_tap(network: Network, tap: Tap, hops: tuple[str, ...]) -> str | N
     if cable not in sides:
         return None  # a trunk or a host's cable: frames may cross it at several places of the chain
     box, side = sides[cable]
-    boxes = {each.name for each in network.boxes}
-    neighbours = hops[place + 1 :] if side < 0 else hops[:place][::-1]
+    boxes = {chain_box.name for chain_box in network.boxes}
+    neighbours = hops[index + 1 :] if side < 0 else hops[:index][::-1]
     if next((hop for hop in neighbours if hop in boxes), None) == box:
         return None
     return f"physical tap {tap.name!r} is in the cable of {box!r} at {cable}; put it next to {box!r}, on that side"
@@ -98,34 +93,19 @@ def _branch_mistakes(document: Document, network: Network, version: DescribedVer
     seen: dict[TrafficSelector, str] = {}
     for name, (branch, at) in version.branches.items():
         place: Place = (*at, "carries")
-        carries = TrafficSelector(branch.carries.world, branch.carries.island, branch.carries.protocol)
+        carries = TrafficSelector(**dict(branch.carries))
         if carries == TrafficSelector():
-            yield (
-                place,
-                (
-                    "it selects no traffic; add a world prefix, an island prefix or a protocol ('chain' carries all "
-                    "other traffic)"
-                ),
-            )
-        for end, prefix, around in (
-            ("world", carries.world, network.world),
-            ("island", carries.island, network.island),
-        ):
+            text = "it selects no traffic; add a world prefix, an island prefix or a protocol"
+            yield place, f"{text} ('chain' carries all other traffic)"
+        ends = (("world", carries.world, network.world), ("island", carries.island, network.island))
+        for end, prefix, around in ends:
             if prefix and not prefix.subnet_of(around):
-                yield (
-                    (*place, end),
-                    f"{prefix} is not within the lab's {end} network {around}; choose a part of that",
-                )
+                text = f"{prefix} is not within the lab's {end} network {around}; choose a part of that"
+                yield (*place, end), text
         first = seen.setdefault(carries, name)
         if first != name:
-            line = document.line(version.branches[first][1])
-            yield (
-                place,
-                (
-                    f"branch {first!r}{on_line(line)} carries the same traffic; merge the two branches, or narrow one "
-                    "of them"
-                ),
-            )
+            other = f"branch {first!r}{on_line(document.line(version.branches[first][1]))}"
+            yield place, f"{other} carries the same traffic; merge the two branches, or narrow one of them"
     if version.branches and len(seen) == len(version.branches):
         for name, message in _idle(resolve_version(document, version), network):
             yield (*version.branches[name][1], "carries") if name != MAIN else version.chain_at, message
@@ -148,10 +128,6 @@ def _idle(version: SteeringVersion, network: Network) -> Iterator[tuple[str, str
     for chain in chains:
         if flows and chain.name not in carriers[chain.name]:
             others = ", ".join(map(repr, carriers[chain.name]))
-            yield (
-                chain.name,
-                f"it carries no traffic: {others} {'carry' if ',' in others else 'carries'} all of it; remove one "
-                "of these branches, or narrow it"
-                if others
-                else "no two hosts of the lab have such traffic; name a prefix with hosts in it",
-            )
+            text = f"it carries no traffic: {others} {'carry' if ',' in others else 'carries'} all of it"
+            nobody = "no two hosts of the lab have such traffic; name a prefix with hosts in it"
+            yield chain.name, f"{text}; remove one of these branches, or narrow it" if others else nobody

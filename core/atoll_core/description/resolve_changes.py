@@ -5,20 +5,17 @@ A change has the differences to the version before. Chain, branches, latencies, 
 not name stay. ``null`` removes a branch, a latency or a loss.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawBranch, RawChange, RawExperiment, RawLink, RawLinkChange
 from atoll_core.description.raw_traffic import RawTraffic, RawUdp
 from atoll_core.description.raw_types import Raw
-from atoll_core.description.validation_messages import on_line, suggest
+from atoll_core.description.validation_messages import Mistakes, on_line, suggest
 from atoll_core.description.yaml_document import Document, Place
 from atoll_core.experiment.experiment import DIRECTIONS, MAIN, Chain, SteeringVersion, TrafficSelector
 from atoll_core.units import Duration
-
-Wrong = Callable[[Place, str], None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,7 +63,7 @@ def _changed(before: DescribedVersion, change: RawChange, place: Place) -> Descr
         branches.pop(name, None)
         if branch is not None:
             branches[name] = (branch, (*place, "branches", name))
-    latency = {server: known for server, known in {**before.latency, **change.latency}.items() if known is not None}
+    latency = {server: name for server, name in {**before.latency, **change.latency}.items() if name is not None}
     named = change.chain is not None
     return DescribedVersion(
         at=change.at,
@@ -101,12 +98,7 @@ def resolve_version(document: Document, version: DescribedVersion) -> SteeringVe
         at=version.at,
         chain=Chain(MAIN, version.chain, line=line(version.chain_at)),
         branches=tuple(
-            Chain(
-                name,
-                tuple(branch.chain),
-                TrafficSelector(branch.carries.world, branch.carries.island, branch.carries.protocol),
-                line(place),
-            )
+            Chain(name, tuple(branch.chain), TrafficSelector(**dict(branch.carries)), line(place))
             for name, (branch, place) in version.branches.items()
         ),
         latency=tuple(version.latency.items()),
@@ -114,20 +106,19 @@ def resolve_version(document: Document, version: DescribedVersion) -> SteeringVe
     )
 
 
-def check_changes(parsed: Parsed[RawExperiment], wrong: Wrong) -> None:
-    """Report changes out of order, after the end, without effect, or of what there is not, to ``wrong``."""
-    for place, message in _mistakes(parsed):
-        wrong(place, message)
+def check_changes(raw: RawExperiment, mistakes: Mistakes) -> None:
+    """Note changes out of order, after the end, without effect, or of parts that do not exist."""
+    for place, message in _mistakes(raw, mistakes.document):
+        mistakes.wrong(place, message)
 
 
-def _mistakes(parsed: Parsed[RawExperiment]) -> Iterator[tuple[Place, str]]:
-    raw, line = parsed.raw, parsed.document.line
+def _mistakes(raw: RawExperiment, document: Document) -> Iterator[tuple[Place, str]]:
     versions = described_versions(raw)
     for index, (change, before, after) in enumerate(zip(raw.changes, versions[:-1], versions[1:], strict=True)):
         if change.at >= raw.duration:
             yield (*after.place, "at"), f"{change.at} is not before the end at {raw.duration}; make it earlier"
         if before.place and change.at <= before.at:
-            first = f"{change.at} is not after change {index} at {before.at}{on_line(line(before.place))}"
+            first = f"{change.at} is not after change {index} at {before.at}{on_line(document.line(before.place))}"
             yield (*after.place, "at"), f"{first}; list changes in order of time, and merge changes of the same time"
         if not change.model_fields_set - {"at"}:
             yield after.place, "this change is empty; name a chain, branches, latency, traffic, udp or links"
@@ -137,8 +128,8 @@ def _mistakes(parsed: Parsed[RawExperiment]) -> Iterator[tuple[Place, str]]:
             yield after.place, "this change has no effect, because all of it is already in effect; remove it"
         for name, branch in change.branches.items():
             if branch is None and name not in before.branches:
-                known = suggest(name, before.branches, "branches")
-                yield (*after.place, "branches", name), f"no branch {name!r} exists then; {known}"
+                suggestion = suggest(name, before.branches, "branches")
+                yield (*after.place, "branches", name), f"no branch {name!r} exists then; {suggestion}"
 
 
 def _load_mistakes(raw: RawExperiment, change: RawChange, after: DescribedVersion) -> Iterator[tuple[Place, str]]:

@@ -4,7 +4,6 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from atoll_core.description.parser import Parsed
 from atoll_core.description.raw_experiment import RawExperiment, RawLink
 from atoll_core.description.referenced_files import ReferencedFiles
 from atoll_core.description.resolve_box import pair_disagreements, resolve_settings
@@ -13,9 +12,9 @@ from atoll_core.description.resolve_changes import check_changes, described_vers
 from atoll_core.description.resolve_lab import Lab
 from atoll_core.description.resolve_link import resolve_direction
 from atoll_core.description.resolve_traffic import resolve_traffic, resolve_udp
-from atoll_core.description.validation_messages import entry_name, nearest, suggest
-from atoll_core.description.yaml_document import Place
-from atoll_core.errors import DescriptionError, Diagnostic
+from atoll_core.description.validation_messages import Mistakes, nearest, suggest
+from atoll_core.description.yaml_document import Document, Place
+from atoll_core.errors import DescriptionError
 from atoll_core.experiment.experiment import (
     DIRECTIONS,
     BoxConfiguration,
@@ -32,15 +31,10 @@ from atoll_core.experiment.experiment import (
 )
 from atoll_core.experiment.path_mtu import PathMtus
 from atoll_core.experiment.peers import find_peers
-from atoll_core.experiment.trunk_load import (
-    TrunkSteering,
-    delay_trunk_loads,
-    trunk_loads,
-    uplink_loads,
-)
+from atoll_core.experiment.trunk_load import TrunkSteering, delay_boxes_in_use, total_rates, trunk_loads
 from atoll_core.experiment.tunnels import allocate_tunnels, pairs_of
 from atoll_core.lab.network import HostRole
-from atoll_core.units import Size
+from atoll_core.units import Rate, Size
 
 _NEEDED = {  # by every experiment
     HostRole.WORLD_SPECIAL: "the ping series starts there",
@@ -53,48 +47,36 @@ _NEEDED_FOR_LOAD = {
 }
 
 
-def resolve_experiment(parsed: Parsed[RawExperiment], lab: Lab, files: ReferencedFiles) -> Experiment:
+def resolve_experiment(raw: RawExperiment, document: Document, lab: Lab, files: ReferencedFiles) -> Experiment:
     """The experiment. Raises DescriptionError with all mistakes of meaning.
 
     ``files`` reads the other files that it names.
     """
-    resolver = _Resolver(parsed, lab, files)
+    resolver = _Resolver(raw, document, lab, files)
     resolver.check()
-    if resolver.mistakes:
-        raise DescriptionError(tuple(dict.fromkeys(resolver.mistakes)))  # a file may be named twice
+    if resolver.mistakes.diagnostics:
+        raise DescriptionError(tuple(dict.fromkeys(resolver.mistakes.diagnostics)))  # a file may be named twice
     return resolver.experiment()
 
 
 class _Resolver:
-    def __init__(self, parsed: Parsed[RawExperiment], lab: Lab, files: ReferencedFiles) -> None:
-        self.parsed = parsed
-        self.document = parsed.document
-        self.raw = parsed.raw
+    def __init__(self, raw: RawExperiment, document: Document, lab: Lab, files: ReferencedFiles) -> None:
+        self.document = document
+        self.raw = raw
         self.lab = lab
         self.network = lab.network
-        self.mistakes: list[Diagnostic] = []
-        self.links = tuple(self.resolve_links(files))
-        self.traffic, wrong = resolve_traffic(self.raw.traffic, self.document, files)
-        self.udp, also_wrong = resolve_udp(self.raw.udp, self.document, files) if self.raw.udp else (None, ())
-        self.mistakes += (*wrong, *also_wrong)
-        self.versions = tuple(self.resolve_versions(files))
+        self.files = files
+        self.mistakes = Mistakes(document)
+        self.wrong = self.mistakes.wrong
+        self.links = tuple(self.resolve_links())
+        self.traffic = resolve_traffic(raw.traffic, self.mistakes, files)
+        self.udp = resolve_udp(raw.udp, self.mistakes, files) if raw.udp else None
+        self.versions = tuple(self.resolve_versions())
         self.boxes = tuple(self.resolve_boxes())
-
-    def wrong(self, place: Place, message: str) -> None:
-        words = entry_name(place)
-        self.mistakes.append(self.document.mistake(place, f"{words}: {message}" if words else message))
 
     def experiment(self) -> Experiment:
         raw, line = self.raw, self.document.line
         versions = self.versions
-        transfer = raw.transfer and Transfer(
-            raw.transfer.size,
-            raw.transfer.start,
-            raw.transfer.tool,
-            raw.transfer.port,
-            raw.transfer.congestion_control,
-            line(("transfer", "size")),
-        )
         return Experiment(
             name=raw.name,
             file=self.document.file,
@@ -106,9 +88,9 @@ class _Resolver:
             latency=versions[0].latency,
             traffic=self.traffic,
             udp=self.udp,
-            transfer=transfer,
+            transfer=raw.transfer and Transfer(**dict(raw.transfer), line=line(("transfer", "size"))),
             ping=PingSeries(raw.ping.interval, line(("ping", "interval"))),
-            captures=CaptureSettings(raw.captures.snap, raw.captures.buffer),
+            captures=CaptureSettings(**dict(raw.captures)),
             tcp=TcpSettings(
                 raw.tcp.congestion_control,
                 raw.tcp.ecn,
@@ -116,43 +98,36 @@ class _Resolver:
                 tuple(raw.tcp.servers.items()),
                 line(("tcp", "buffer_max")),
             ),
-            limits=VerdictBounds(
-                raw.limits.lateness_p99,
-                raw.limits.stall,
-                raw.limits.stalled_share,
-                raw.limits.lateness_of_rtt,
-                raw.limits.failed_flows,
-            ),
+            limits=VerdictBounds(**dict(raw.limits)),
             boxes=self.boxes,
             branches=versions[0].branches,
             schedule=versions if raw.changes else (),
             given=tuple((".".join(map(str, place)), setting) for place, setting in self.document.given.items()),
         )
 
-    def resolve_links(self, files: ReferencedFiles) -> Iterator[Link]:
+    def resolve_links(self) -> Iterator[Link]:
         """Links in the order of the chain, then those that are in no chain."""
         hops = hops_of(self.raw)
         for name in sorted(self.raw.links, key=lambda name: (*hops, name).index(name)):
-            yield self.resolve_link(self.raw.links[name], ("links", name), files)
+            yield self.resolve_link(self.raw.links[name], ("links", name))
 
-    def resolve_link(self, raw: RawLink, place: Place, files: ReferencedFiles) -> Link:
-        to_island, wrong = resolve_direction(raw.to_island, (*place, "to_island"), self.document, files)
-        to_world, also_wrong = resolve_direction(raw.to_world, (*place, "to_world"), self.document, files)
-        self.mistakes += (*wrong, *also_wrong)
+    def resolve_link(self, raw: RawLink, place: Place) -> Link:
+        to_island, to_world = (
+            resolve_direction(getattr(raw, way), (*place, way), self.mistakes, self.files) for way in DIRECTIONS
+        )
         return Link(str(place[-1]), to_island, to_world, raw.counts, self.document.line(place))
 
-    def resolve_versions(self, files: ReferencedFiles) -> Iterator[SteeringVersion]:
+    def resolve_versions(self) -> Iterator[SteeringVersion]:
         """Every version; with load or links if any change names them."""
         changes = self.raw.changes
         traffic, links = self.traffic, self.links
         named = [any(getattr(change, key) for change in changes) for key in ("traffic", "udp", "links")]
         for version, change in zip(described_versions(self.raw), (None, *changes), strict=True):
             if change and change.traffic:
-                traffic, wrong = resolve_traffic(version.traffic, self.document, files, (*version.place, "traffic"))
-                self.mistakes += wrong
+                traffic = resolve_traffic(version.traffic, self.mistakes, self.files, (*version.place, "traffic"))
             if change and change.links:
                 links = tuple(
-                    self.resolve_link(version.links[link.box], (*version.place, "links", link.box), files)
+                    self.resolve_link(version.links[link.box], (*version.place, "links", link.box))
                     if link.box in change.links
                     else link
                     for link in links
@@ -168,8 +143,8 @@ class _Resolver:
         transfer, duration = self.raw.transfer, self.raw.duration
         if transfer and transfer.start >= duration:
             self.wrong(("transfer", "start"), f"{transfer.start} is not before the end at {duration}; start it earlier")
-        check_changes(self.parsed, self.wrong)
-        check_chains(self.parsed, self.lab, self.wrong)
+        check_changes(self.raw, self.mistakes)
+        check_chains(self.raw, self.lab, self.mistakes)
         self.check_links()
         self.check_boxes()
         self.check_latency()
@@ -182,10 +157,10 @@ class _Resolver:
 
     def check_links(self) -> None:
         boxes = {box.name: box for box in self.network.boxes}
-        known = [box.name for box in self.network.boxes if box.is_link]
+        links = [box.name for box in self.network.boxes if box.is_link]
         for name in self.raw.links:
             if name not in boxes:
-                self.wrong(("links", name), f"unknown box {name!r}; {suggest(name, known, 'satellite emulators')}")
+                self.wrong(("links", name), f"unknown box {name!r}; {suggest(name, links, 'satellite emulators')}")
             elif not boxes[name].is_link:
                 kind = boxes[name].kind.name
                 self.wrong(("links", name), f"box {name!r} is a {kind}, which has no link settings; remove them")
@@ -214,11 +189,10 @@ class _Resolver:
 
     def check_udp(self) -> None:
         """Check that a packet fits on its path; the default is as long as the path allows, 1500 B at most."""
-        ends = (*self.network.with_role(HostRole.WORLD_SPECIAL), *self.network.with_role(HostRole.ISLAND_SPECIAL))
-        if self.raw.udp is None or self.udp is None or self.mistakes or len(ends) != 2:
+        ends = self.network.specials
+        if self.raw.udp is None or self.udp is None or self.mistakes.diagnostics or ends is None:
             return
-        paths = PathMtus(self.network, self.experiment())
-        mtu = paths.between(*ends, Protocol.UDP)
+        mtu = PathMtus(self.network, self.experiment()).between(*ends, Protocol.UDP)
         if self.udp.packet.bytes > mtu and "packet" not in self.raw.udp.model_fields_set:
             self.udp = replace(self.udp, packet=Size(mtu))
         elif self.udp.packet.bytes > mtu:
@@ -230,9 +204,7 @@ class _Resolver:
             given = self.raw.boxes.get(box.name, {})
             settings, _ = resolve_settings(box, given)
             if settings:
-                doubtful = next((key for key in ("buffer_max", "redundancy") if key in given), "")
-                line = self.document.line(("boxes", box.name, doubtful))
-                yield BoxConfiguration(box.name, tuple(settings.items()), line)
+                yield BoxConfiguration(box.name, tuple(settings.items()), self.document.line(("boxes", box.name)))
 
     def check_boxes(self) -> None:
         boxes = {box.name: box for box in self.network.boxes}
@@ -242,24 +214,25 @@ class _Resolver:
                 continue
             for key, message in resolve_settings(boxes[name], given)[1]:
                 place: Place = ("boxes", name, key) if key in given else ("boxes", name)
-                self.mistakes.append(self.document.mistake(place, message))
+                self.mistakes.diagnostics.append(self.document.mistake(place, message))
 
     def check_pairs(self) -> None:
         """Check that boxes of a pair agree, that outer packets have addresses, and that peers can be connected."""
-        if self.mistakes:
+        if self.mistakes.diagnostics:
             return
         network, experiment = self.network, self.experiment()
         places = self.places_of_chains(experiment)
-        settings = {each.box: dict(each.settings) for each in experiment.boxes}
+        settings = {configuration.box: dict(configuration.settings) for configuration in experiment.boxes}
         for chain in experiment.all_chains:
             for world, island in pairs_of(network, chain):
                 for box, key, message in pair_disagreements(world, island, settings):
                     written = key in self.raw.boxes.get(box, {})
                     self.wrong(("boxes", box, key) if written else places[chain], message)
-        for each in find_peers(network, experiment)[1]:
-            written = "between" in self.raw.boxes.get(each.box, {})
-            self.wrong(("boxes", each.box, "between") if written else places[each.chain], each.reason)
-        for chain, reason in () if self.mistakes else allocate_tunnels(network, experiment)[1]:
+        for box, chain, reason in find_peers(network, experiment)[1]:
+            key, _ = network.box(box).kind.peer_setting or ("mode", None)
+            written = key in self.raw.boxes.get(box, {})
+            self.wrong(("boxes", box, key) if written else places[chain], reason)
+        for chain, reason in () if self.mistakes.diagnostics else allocate_tunnels(network, experiment)[1]:
             self.wrong(places[chain], reason)
 
     def places_of_chains(self, experiment: Experiment) -> dict[Chain, Place]:
@@ -273,8 +246,8 @@ class _Resolver:
 
     def is_unused(self, name: str) -> bool:
         """Whether no chain has this link; a misspelt hop counts as this link."""
-        hops, known = hops_of(self.raw), (*self.lab.raw.boxes, *self.lab.raw.taps)
-        meant = {nearest(hop, known) for hop in hops if hop not in known}
+        hops, usable = hops_of(self.raw), (*self.lab.raw.boxes, *self.lab.raw.taps)
+        meant = {nearest(hop, usable) for hop in hops if hop not in usable}
         return name not in {*hops, *meant}
 
     def check_latency(self) -> None:
@@ -291,8 +264,8 @@ class _Resolver:
                     role = roles[server].value
                     self.wrong(place, f"an {role} has no terrestrial latency; give it to world hosts only")
                 if name is not None and name not in classes:
-                    known = suggest(name, classes, "classes")
-                    self.wrong(place, f"no delay box carries the latency class {name!r}; {known}")
+                    suggestion = suggest(name, classes, "classes")
+                    self.wrong(place, f"no delay box carries the latency class {name!r}; {suggestion}")
 
     def check_servers(self) -> None:
         """Only world servers have a congestion control of their own: they send to the channels."""
@@ -308,7 +281,7 @@ class _Resolver:
                 self.wrong(place, f"a host of role {roles[server].value} sends no load; name world servers only")
 
     def check_roles(self) -> None:
-        load = any(each.traffic.channels > 0 for each in described_versions(self.raw))
+        load = any(version.traffic.channels > 0 for version in described_versions(self.raw))
         needed = _NEEDED | (_NEEDED_FOR_LOAD if load else {})
         for role, why in needed.items():
             if not self.network.with_role(role):
@@ -320,38 +293,34 @@ class _Resolver:
             return
         network, document = self.network, self.lab.document
         place: Place = ("links", steerings[0].links[0].box)
-        for loaded in delay_trunk_loads(network, steerings):
-            if loaded.load > loaded.box.rate:
-                where = document.where(("delay_boxes", loaded.box.name, "rate"))
-                sums = f"{loaded.to_island} to the island + {loaded.to_world} to the world = {loaded.load}"
-                cable, carried = ("the trunk", sums) if loaded.on_trunk else ("a class's cable", loaded.load)
-                self.wrong(
-                    place,
-                    f"{cable} of delay box {loaded.box.name!r} ({loaded.box.rate}, {where}) is too slow: each way it "
-                    f"carries {carried}; "
-                    f"write 'rate: {loaded.load}' there, or lower the link's",
-                )
-        for learning, load in uplink_loads(network, steerings):
-            if load > learning.rate:
-                where = document.where(("learning_switches", learning.name, "rate"))
-                self.wrong(
-                    place,
-                    f"the uplink of learning switch {learning.name!r} ({learning.rate}, {where}) is too slow: its "
-                    f"hosts have up to {load}; write 'rate: {load}' there, or lower the link's",
-                )
-        fullest = {each.trunk: each for each in sorted(trunk_loads(network, steerings), key=lambda each: each.load)}
-        for loaded in fullest.values():
-            if loaded.load > loaded.trunk.rate:
-                where = self.lab.where_rate_of(loaded.trunk)
-                trunk = f"trunk {loaded.trunk.a} - {loaded.trunk.b} ({loaded.trunk.rate}, {where})"
-                out = f"{loaded.load} leave {loaded.out.switch} by it"
-                self.wrong(place, f"{trunk} is too slow: {out}; write 'rate: {loaded.load}' there, or lower the link's")
+        to_island, to_world = total_rates(steerings)
+        one_way, both_ways = max(to_island, to_world), Rate(to_island.bit_s + to_world.bit_s)
+        for box, on_trunk in delay_boxes_in_use(network, steerings):
+            load = both_ways if on_trunk else one_way
+            if load > box.rate:
+                sums = f"{to_island} to the island + {to_world} to the world = {load}"
+                cable, carried = ("the trunk", sums) if on_trunk else ("a class's cable", load)
+                where = f"{box.rate}, {document.where(('delay_boxes', box.name, 'rate'))}"
+                text = f"{cable} of delay box {box.name!r} ({where}) is too slow: each way it carries {carried}"
+                self.wrong(place, f"{text}; write 'rate: {load}' there, or lower the link's")
+        for learning in network.learning_switches:
+            if one_way > learning.rate:
+                where = f"{learning.rate}, {document.where(('learning_switches', learning.name, 'rate'))}"
+                text = f"the uplink of learning switch {learning.name!r} ({where}) is too slow"
+                load = f"its hosts have up to {one_way}; write 'rate: {one_way}' there, or lower the link's"
+                self.wrong(place, f"{text}: {load}")
+        fullest = {load[0]: load for load in sorted(trunk_loads(network, steerings), key=lambda load: load[2])}
+        for trunk, out, load in fullest.values():
+            if load > trunk.rate:
+                name = f"trunk {trunk.a} - {trunk.b} ({trunk.rate}, {self.lab.where_rate_of(trunk)})"
+                text = f"{name} is too slow: {load} leave {out.switch} by it"
+                self.wrong(place, f"{text}; write 'rate: {load}' there, or lower the link's")
 
     def steerings(self, version: SteeringVersion) -> Iterator[TrunkSteering]:
         """Each chain with at least one link, as far as its hops are known."""
         known = {box.name for box in self.network.boxes} | {tap.name for tap in self.network.taps}
-        for each in (version.chain, *version.branches):
-            links = tuple(link for link in version.links or self.links if link.box in each.hops)
+        for chain in (version.chain, *version.branches):
+            links = tuple(link for link in version.links or self.links if link.box in chain.hops)
             if links:
-                hops = tuple(hop for hop in each.hops if hop in known)
+                hops = tuple(hop for hop in chain.hops if hop in known)
                 yield TrunkSteering(hops, links, version.latency)

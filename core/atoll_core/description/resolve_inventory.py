@@ -8,10 +8,9 @@ from collections.abc import Collection, Mapping
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
 
-from atoll_core.description.parser import Parsed, parse
 from atoll_core.description.raw_inventory import RawInventory, RawMachine
-from atoll_core.description.validation_messages import suggest
-from atoll_core.description.yaml_document import Place, read_document
+from atoll_core.description.validation_messages import parse, suggest
+from atoll_core.description.yaml_document import Document, Place, read_document
 from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.lab.inventory import (
     ONLY,
@@ -31,8 +30,8 @@ def load_inventory(path: Path, network: Network | None = None) -> Inventory:
 
     Raises DescriptionError with every mistake in it.
     """
-    parsed = parse(RawInventory, read_document(path))
-    resolver = _Resolver(parsed, path, interface_slots(network) if network else {})
+    document = read_document(path)
+    resolver = _Resolver(parse(RawInventory, document), document, path, interface_slots(network) if network else {})
     inventory = resolver.resolve()
     if network is not None:
         resolver.check_complete(network)
@@ -44,9 +43,11 @@ def load_inventory(path: Path, network: Network | None = None) -> Inventory:
 class _Resolver:
     """One pass over a raw inventory; ``wanted``: the slots of the lab's machines, if there is a lab."""
 
-    def __init__(self, parsed: Parsed[RawInventory], path: Path, wanted: Mapping[str, Collection[str]]) -> None:
-        self.raw = parsed.raw
-        self.document = parsed.document
+    def __init__(
+        self, raw: RawInventory, document: Document, path: Path, wanted: Mapping[str, Collection[str]]
+    ) -> None:
+        self.raw = raw
+        self.document = document
         self.path = path.absolute()
         self.wanted = wanted
         self.mistakes: list[Diagnostic] = []
@@ -65,8 +66,8 @@ class _Resolver:
         if raw.interface is not None:
             slot = next(iter(self.wanted[name])) if len(self.wanted.get(name, ())) == 1 else ONLY
             named[slot] = raw.interface  # a machine with one interface need not name its slot
-        interfaces = tuple(NamedInterface(slot, each.name, each.mac) for slot, each in named.items())
-        if len({each.name for each in interfaces}) < len(interfaces):
+        interfaces = tuple(NamedInterface(slot, interface.name, interface.mac) for slot, interface in named.items())
+        if len({interface.name for interface in interfaces}) < len(interfaces):
             self.wrong(("machines", name, "interfaces"), f"{name}: the same interface is used twice; name another one")
         in_memory = None if raw.files_in is None else raw.files_in == "memory"
         return InventoryMachine(name, self.access(raw), interfaces, raw.arch, raw.capacity, in_memory, raw.files_limit)
@@ -107,17 +108,17 @@ class _Resolver:
 
     def check_complete(self, network: Network) -> None:
         """Check that the inventory has every machine and interface of the lab, and no others."""
-        wanted = self.wanted
-        for name in wanted:
+        slots = self.wanted
+        for name in slots:
             if name not in self.raw.machines:
-                missing = f"machine {shown(name)} of lab {network.name} is missing; add {_example(name, wanted)}"
+                missing = f"machine {shown(name)} of lab {network.name} is missing; add {_example(name, slots)}"
                 self.wrong(("machines",), missing)
         self.check_management(network)
         clients = [host.name for host in network.with_role(HostRole.ISLAND_CLIENT)]
         for name, raw in self.raw.machines.items():
-            if name not in wanted:
-                known = suggest(name, wanted, "machines")
-                self.wrong(("machines", name), f"unknown machine {shown(name)} in lab {network.name}; {known}")
+            if name not in slots:
+                suggestion = suggest(name, slots, "machines")
+                self.wrong(("machines", name), f"unknown machine {shown(name)} in lab {network.name}; {suggestion}")
                 continue
             self.check_slots(name, raw)
             self.check_address(network, name, raw)
@@ -126,8 +127,8 @@ class _Resolver:
         known_switches = [switch.name for switch in network.switches]
         for name in self.raw.switches:
             if name not in known_switches:
-                known = suggest(name, known_switches, "switches")
-                self.wrong(("switches", name), f"unknown switch {shown(name)} in lab {network.name}; {known}")
+                suggestion = suggest(name, known_switches, "switches")
+                self.wrong(("switches", name), f"unknown switch {shown(name)} in lab {network.name}; {suggestion}")
         dpids: dict[int, str] = {}
         for switch in network.switches:
             other = self.raw.switches.get(switch.name)
@@ -148,8 +149,8 @@ class _Resolver:
             address = _address(split_target(target)[1]) if target else None
             for end, around in (("world", network.world), ("island", network.island)):
                 if address is not None and address in around:
-                    what = f"{whose}: {address} is in the {end} network {around} of the lab"
-                    self.wrong(place, f"{what}; write its address on the management network")
+                    text = f"{whose}: {address} is in the {end} network {around} of the lab"
+                    self.wrong(place, f"{text}; write its address on the management network")
 
     def check_address(self, network: Network, name: str, raw: RawMachine) -> None:
         """Check the address of a host that is reached in-band."""
@@ -170,8 +171,8 @@ class _Resolver:
         if missing := sorted(wanted - given):
             self.wrong(place, f"{name}: no interface for {', '.join(missing)}; write {_example(name, self.wanted)}")
         if more := sorted(given - wanted):
-            known = suggest(more[0], sorted(wanted), "interfaces")
-            self.wrong(place, f"{name}: the lab has no interface {', '.join(more)} there; {known}")
+            suggestion = suggest(more[0], sorted(wanted), "interfaces")
+            self.wrong(place, f"{name}: the lab has no interface {', '.join(more)} there; {suggestion}")
 
     def wrong(self, place: Place, message: str) -> None:
         self.mistakes.append(self.document.mistake(place, message))
@@ -184,8 +185,8 @@ def _address(text: str) -> IPv4Address | None:
         return None  # a host's name
 
 
-def _example(name: str, wanted: Mapping[str, Collection[str]]) -> str:
-    names = sorted(wanted[name])
+def _example(name: str, slots: Mapping[str, Collection[str]]) -> str:
+    names = sorted(slots[name])
     if len(names) == 1:
         return f"'{name}: {{ssh: ADDRESS, interface: NAME}}'"
     listed = ", ".join(f"{slot}: NAME" for slot in names)

@@ -1,5 +1,9 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Messages for pydantic's errors, in the words of the descriptions, with remedies."""
+"""Validate a document against a raw model, and report mistakes in the words of the descriptions, with remedies.
+
+All mistakes of form come before any of meaning. A description of the right form is resolved (``resolve_*``), which
+reports those of meaning: names that do not exist, values that contradict each other.
+"""
 
 import difflib
 import re
@@ -9,14 +13,15 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import Enum
 from itertools import islice
 from types import MappingProxyType
-from typing import Any, Literal, cast
+from typing import Any, Literal, TypeVar, cast
 
+from pydantic import ValidationError
 from pydantic.fields import FieldInfo
 from pydantic_core import ErrorDetails
 
 from atoll_core.description.raw_types import PORT_EXAMPLE, PORT_MAX, Raw
-from atoll_core.description.yaml_document import Place
-from atoll_core.errors import shown
+from atoll_core.description.yaml_document import Document, Place
+from atoll_core.errors import DescriptionError, Diagnostic, shown
 from atoll_core.lab.box_kind import BoxKind
 
 ENTRY = {  # sections whose keys are names, and the noun for one entry
@@ -48,6 +53,58 @@ _BOUNDS = ("ge", "le")  # of a whole number, as annotated-types has them
 
 Ports = Mapping[str, Sequence[str]]
 
+M = TypeVar("M", bound=Raw)
+
+
+class Mistakes:
+    """The mistakes of meaning in a document."""
+
+    def __init__(self, document: Document) -> None:
+        self.document = document
+        self.diagnostics: list[Diagnostic] = []
+
+    def wrong(self, place: Place, message: str) -> None:
+        """Note a mistake."""
+        name = entry_name(place)
+        self.diagnostics.append(self.document.mistake(place, f"{name}: {message}" if name else message))
+
+    def of_file(self, place: Place, mistakes: Iterable[Diagnostic]) -> None:
+        """Note those of a file that is named at ``place``. One of the file as a whole is reported there."""
+        for mistake in mistakes:
+            if mistake.line:
+                self.diagnostics.append(mistake)
+            else:
+                self.wrong(place, f"{mistake.file}: {mistake.message}; the path is relative to this file")
+
+
+def parse(model: type[M], document: Document, examples: Mapping[str, str] = MappingProxyType({})) -> M:
+    """Validate ``document`` against ``model``. Raises DescriptionError with all mistakes of YAML and of form.
+
+    ``examples``: by key, for messages, instead of those of the model.
+    """
+    mistakes = list(document.mistakes)
+    if document.tree is not None:
+        try:
+            raw = model.model_validate(document.tree)
+        except ValidationError as error:
+            details = error.errors(include_url=False)
+            ports = _free_ports(document.tree)
+            # A key that is missing because it is misspelt is reported once, as the misspelling.
+            meant = {(*place[:-1], _suggest_key(model, place)) for place in map(_place, details) if place}
+            mistakes += [
+                document.mistake(_place(detail), error_message(model, detail, ports, examples))
+                for detail in details
+                if detail["type"] != "missing" or _place(detail) not in meant
+            ]
+        else:
+            if not mistakes:
+                return raw
+    raise DescriptionError(mistakes)
+
+
+def _place(error: ErrorDetails) -> Place:
+    return tuple(key for key in error["loc"] if key != "[key]")
+
 
 def error_message(
     model: type[Raw],
@@ -62,7 +119,7 @@ def error_message(
     ``examples``: by key, in place of the model's.
     ``within``: the place of the model in the description.
     """
-    place = tuple(key for key in error["loc"] if key != "[key]")
+    place = _place(error)
     around, here = _prefix(entry_name((*within, *place[:-1]))), _prefix(entry_name((*within, *place)))
     key, given = str(place[-1]) if place else "", error.get("input")
     field = field_at(model, place)
@@ -94,19 +151,19 @@ def error_message(
 
 def entry_name(place: Place) -> str:
     """The name of a place in messages: ``("hosts", "w1", "ip")`` is "host 'w1': ip"."""
-    words: list[str] = []
+    parts: list[str] = []
     section = ""
     for key in place:
         if isinstance(key, int):
-            words.append(
+            parts.append(
                 {"trunks": "trunk", "chain": "chain hop", "changes": "change"}.get(section, "entry") + f" {key + 1}"
             )
         elif section in ENTRY:
-            words.append(f"{ENTRY[section]} {shown(key)}")
+            parts.append(f"{ENTRY[section]} {shown(key)}")
         elif key not in {*ENTRY, "trunks", "chain", "changes"} or key == place[-1]:
-            words.append(key)
+            parts.append(key)
         section = str(key) if section not in ENTRY else ""
-    return ": ".join(words)
+    return ": ".join(parts)
 
 
 def on_line(line: int) -> str:
@@ -115,19 +172,19 @@ def on_line(line: int) -> str:
 
 
 def suggest(
-    given: object, known: Iterable[str], what: str, most: int = _MOST_LISTED, also: Mapping[str, str] | None = None
+    given: object, known: Iterable[str], nouns: str, most: int = _MOST_LISTED, also: Mapping[str, str] | None = None
 ) -> str:
     """The remedy for an unknown word: the most similar known one, and the first ``most`` of them.
 
     ``also``: synonyms of known words.
     """
-    names, others = list(known), also or {}
+    names, synonyms = list(known), also or {}
     if not names:
-        return f"there are no known {what}"
-    near = nearest(str(given), [*names, *others])
-    near = others.get(near, near) if near else None
+        return f"there are no known {nouns}"
+    near = nearest(str(given), [*names, *synonyms])
+    near = synonyms.get(near, near) if near else None
     listed = ", ".join(names[:most]) + (", ..." if len(names) > most else "")
-    return f"did you mean {shown(near)}? known {what}: {listed}" if near else f"known {what}: {listed}"
+    return f"did you mean {shown(near)}? known {nouns}: {listed}" if near else f"known {nouns}: {listed}"
 
 
 def nearest(given: str, known: Iterable[str]) -> str | None:
@@ -151,14 +208,14 @@ def _differ_in_number(one: str, other: str) -> bool:
     return _NUMBERS.sub("0", one) == _NUMBERS.sub("0", other) and numbers[0] != numbers[1]
 
 
-def suggest_key(model: type[Raw], place: Place) -> str | None:
+def _suggest_key(model: type[Raw], place: Place) -> str | None:
     """The known key of which the key at ``place`` is probably a misspelling; None if it is a known key."""
     known = _keys(model_at(model, place[:-1]))
     return None if place[-1] in known else nearest(str(place[-1]), known)
 
 
-def _prefix(words: str) -> str:
-    return f"{words}: " if words else ""
+def _prefix(name: str) -> str:
+    return f"{name}: " if name else ""
 
 
 def _keys(model: type[Raw] | None) -> dict[str, FieldInfo]:
@@ -204,37 +261,38 @@ def _choices(field: FieldInfo | None) -> list[str]:
 def _range(model: type[Raw], place: Place) -> str:
     """The least and the largest whole number that can be at ``place``."""
     field = field_at(model, place) or field_at(model, place[:-1])  # an entry's range is in the type of its list
-    found = _bounds((field.annotation, *field.metadata)) if field else {}
-    return f" from {found['ge']} to {found['le']}" if len(found) == len(_BOUNDS) else ""
+    bounds = _bounds((field.annotation, *field.metadata)) if field else {}
+    return f" from {bounds['ge']} to {bounds['le']}" if len(bounds) == len(_BOUNDS) else ""
 
 
 def _bounds(hints: Iterable[Any]) -> dict[str, int]:
     """The bounds among the parts of a type."""
-    found: dict[str, int] = {}
+    bounds: dict[str, int] = {}
     for hint in hints:
-        found |= {bound: getattr(hint, bound) for bound in _BOUNDS if hasattr(hint, bound)}
-        found |= _bounds((*getattr(hint, "metadata", ()), *typing.get_args(hint)))
-    return found
+        bounds |= {bound: getattr(hint, bound) for bound in _BOUNDS if hasattr(hint, bound)}
+        bounds |= _bounds((*getattr(hint, "metadata", ()), *typing.get_args(hint)))
+    return bounds
 
 
 def lab_examples(lab: Mapping[str, Any]) -> dict[str, str]:
     """Examples for the keys of an experiment that name parts of its lab, as far as the lab's tree has them."""
     boxes, hosts, delays = (_entries(lab, section) for section in ("boxes", "hosts", "delay_boxes"))
-    link = next((name for name, box in boxes.items() if box.get("kind") == "link"), None)
+    links = {kind.name for kind in BoxKind.known.values() if kind.is_link}
+    link = next((name for name, box in boxes.items() if box.get("kind") in links), None)
     server = next((name for name, host in hosts.items() if host.get("role") == "world-server"), None)
     latency = next((name for box in delays.values() for name in _entries(box, "classes")), None)
-    found: dict[str, str] = dict.fromkeys(_OF_THE_LAB if lab else (), "...") | {"carries": "{protocol: udp}"}
+    examples: dict[str, str] = dict.fromkeys(_OF_THE_LAB if lab else (), "...") | {"carries": "{protocol: udp}"}
     if link:
         taps = list(_entries(lab, "taps"))
         chain = f"[{', '.join([*taps[:1], link, *taps[1:][-1:]])}]"
         settings = "{to_island: &d {rate: 16 Mbit/s, delay: 250 ms, queue: 100 kB}, to_world: *d}"
-        found |= {"chain": chain, "links": f"{{{link}: {settings}}}", "changes": f"[{{at: 20 s, chain: {chain}}}]"}
-        found["branches"] = f"{{other: {{carries: {found['carries']}, chain: {chain}}}}}"
+        examples |= {"chain": chain, "links": f"{{{link}: {settings}}}", "changes": f"[{{at: 20 s, chain: {chain}}}]"}
+        examples["branches"] = f"{{other: {{carries: {examples['carries']}, chain: {chain}}}}}"
     if server:
-        found["servers"] = f"{{{server}: hybla}}"
+        examples["servers"] = f"{{{server}: hybla}}"
     if server and latency:
-        found["latency"] = f"{{{server}: {latency}}}"
-    return found
+        examples["latency"] = f"{{{server}: {latency}}}"
+    return examples
 
 
 def _entries(tree: Mapping[str, Any], section: str) -> dict[str, dict[str, Any]]:
@@ -258,23 +316,23 @@ def _such_as(key: str, field: FieldInfo | None, ports: Ports, examples: Mapping[
 
 def _of_this_lab(example: str, ports: Ports) -> str:
     """An example with its ports replaced by free ports of the lab's switches; without a switch, by words."""
-    meant: dict[str, str] = {}
-    free = {switch: iter(each) for switch, each in ports.items()}
+    switch_of: dict[str, str] = {}
+    free = {switch: iter(numbers) for switch, numbers in ports.items()}
 
-    def own(found: re.Match[str]) -> str:
-        switch = meant.setdefault(found[1], list(ports)[min(len(meant), len(ports) - 1)] if ports else "")
+    def free_port(match: re.Match[str]) -> str:
+        switch = switch_of.setdefault(match[1], list(ports)[min(len(switch_of), len(ports) - 1)] if ports else "")
         return next(free.get(switch, iter(())), _ANY_PORT)
 
-    return _PORT.sub(own, example)
+    return _PORT.sub(free_port, example)
 
 
 def _port_example(given: object, ports: Ports) -> str:
     """A free port of a switch of this lab, if possible of the switch that ``given`` resembles."""
-    meant = nearest(str(given).partition("/")[0], ports) or next(iter(ports), "")
-    return next(iter(ports.get(meant, ())), _ANY_PORT)
+    switch = nearest(str(given).partition("/")[0], ports) or next(iter(ports), "")
+    return next(iter(ports.get(switch, ())), _ANY_PORT)
 
 
-def free_ports(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
+def _free_ports(tree: Mapping[str, Any]) -> dict[str, tuple[str, ...]]:
     """Some free ports of every switch of a lab: ports that are nowhere in its tree."""
     written = set(_texts(tree))
     return {

@@ -125,9 +125,9 @@ def compose_document(text: str, file: str) -> Document:
     if root is None:
         return _unreadable(file, 1, "the file is empty; a description begins with 'name: ...'")
     if root.id != "mapping":
-        found = "a list" if root.id == "sequence" else "a single word"
+        shape = "a list" if root.id == "sequence" else "a single word"
         line = root.start_mark.line + 1
-        return _unreadable(file, line, f"{found}, but a description begins with keys, such as 'name: island'")
+        return _unreadable(file, line, f"{shape}, but a description begins with keys, such as 'name: island'")
     return _Builder(file, _last_line(text)).document(root)
 
 

@@ -8,7 +8,8 @@ from ipaddress import IPv4Address, IPv4Network
 from itertools import groupby, pairwise
 from typing import Any
 
-from atoll_core.described import FileName, changed, percent, stated
+from atoll_core.codec import tagged
+from atoll_core.described import Described, FileName, changed, percent, stated
 from atoll_core.experiment.traffic import Traffic, UdpTraffic
 from atoll_core.lab.box_kind import ROUTER
 from atoll_core.lab.network import Network
@@ -67,6 +68,7 @@ class Where(StrEnum):
 _UNRECORDED = {"unrecorded": Where.BEFORE}  # the position in runs recorded before there was a choice
 
 
+@tagged("Bernoulli")
 @dataclass(frozen=True, slots=True)
 class Bernoulli:
     """Every packet is lost with the same probability, independently of the others."""
@@ -81,6 +83,7 @@ class Bernoulli:
         return probability if self.where is Where.AFTER else {"probability": probability, "where": self.where}
 
 
+@tagged("BitError")
 @dataclass(frozen=True, slots=True)
 class BitError:
     """Every bit is wrong with the same probability; a packet with a wrong bit is lost."""
@@ -100,6 +103,7 @@ class BitError:
         return -math.expm1(8 * counted_bytes * math.log1p(-self.probability))
 
 
+@tagged("GilbertElliott")
 @dataclass(frozen=True, slots=True)
 class GilbertElliott:
     """Bursty loss: a channel with a good and a bad state, which may change with every packet.
@@ -128,6 +132,7 @@ class GilbertElliott:
         return bad * self.loss_bad + (1 - bad) * self.loss_good
 
 
+@tagged("LossTrace")
 @dataclass(frozen=True, slots=True)
 class LossTrace:
     """The fate of each packet in turn; the trace repeats at its end."""
@@ -142,6 +147,7 @@ class LossTrace:
         return {"trace": FileName(self.file, self.lost), "where": self.where}
 
 
+@tagged("Codel")
 @dataclass(frozen=True, slots=True)
 class Codel:
     """Controlled delay (RFC 8289) instead of drop-tail."""
@@ -155,6 +161,7 @@ class Codel:
         return {"codel": stated(self, "target", "interval")}
 
 
+@tagged("Red")
 @dataclass(frozen=True, slots=True)
 class Red:
     """Random early detection (Floyd and Jacobson 1993) instead of drop-tail."""
@@ -171,16 +178,11 @@ class Red:
 
 
 @dataclass(frozen=True, slots=True)
-class LowPriority:
+class LowPriority(Described):
     """A second queue for packets marked LE (RFC 8622), which the transmitter serves while the first one is empty."""
 
     queue: Size
     queue_packets: int | None = None  # also a limit in packets
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "queue", "queue_packets")
 
 
 Loss = Bernoulli | BitError | GilbertElliott | LossTrace
@@ -291,8 +293,8 @@ class LinkDirection:
     @property
     def delays(self) -> tuple[Duration, Duration]:
         """The least and the greatest delay the direction ever has."""
-        found = [self.delay if row.delay is None else row.delay for row in self.trace.rows] if self.trace else []
-        return min(found, default=self.delay), max(found, default=self.delay)
+        delays = [self.delay if row.delay is None else row.delay for row in self.trace.rows] if self.trace else []
+        return min(delays, default=self.delay), max(delays, default=self.delay)
 
 
 DIRECTIONS = ("to_island", "to_world")
@@ -321,7 +323,7 @@ class BoxConfiguration:
 
     box: str
     settings: tuple[tuple[str, Any], ...]
-    line: int = field(default=0, compare=False)  # of its buffer_max or redundancy in the experiment's file; 0: unknown
+    line: int = field(default=0, compare=False)  # in the experiment's file; 0: unknown
 
     @property
     def is_off(self) -> bool:
@@ -343,7 +345,7 @@ class Protocol(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class TrafficSelector:
+class TrafficSelector(Described):
     """The traffic of a chain, in both directions: packets between these prefixes, of this protocol; None: any.
 
     It has no port numbers: later fragments of a packet have none, and would take another chain.
@@ -352,11 +354,6 @@ class TrafficSelector:
     world: IPv4Network | None = None
     island: IPv4Network | None = None
     protocol: Protocol | None = None
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "world", "island", "protocol")
 
     @property
     def precedence(self) -> int:
@@ -418,7 +415,7 @@ class TcpSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Transfer:
+class Transfer(Described):
     """A fixed-size download from the world's special server to the island's special host."""
 
     size: Size
@@ -428,36 +425,21 @@ class Transfer:
     congestion_control: str | None = None  # None: that of every host
     line: int = field(default=0, compare=False)  # of its size in the experiment's file; 0: unknown
 
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "size", "start", "tool", "port", "congestion_control")
-
 
 @dataclass(frozen=True, slots=True)
-class PingSeries:
+class PingSeries(Described):
     """Pings from the world's special server to the island's special host during the whole run."""
 
     interval: Duration
     line: int = field(default=0, compare=False)  # of the interval in the experiment's file; 0: unknown
 
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "interval")
-
 
 @dataclass(frozen=True, slots=True)
-class CaptureSettings:
+class CaptureSettings(Described):
     """How packets are captured, at every tap and link."""
 
     snap: Size  # of each frame
     buffer: Size  # the kernel's ring of each capture
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "snap", "buffer")
 
 
 USUAL_CAPTURES = CaptureSettings(Size(96), Size(16 * 10**6))
@@ -569,19 +551,20 @@ class Experiment:
 
     def described(self, network: Network) -> dict[str, Any]:
         """As in a description, without the name of the lab's file. ``network`` has the kinds of the boxes."""
-        kinds = {each.box: network.box(each.box).kind for each in self.boxes}
+        kinds = {box.box: network.box(box.box).kind for box in self.boxes}
         begin = replace(self.versions[0], links=self.links)
         return {
             **stated(self, "name", "seed", "duration"),
             **begin.described,
-            "boxes": {each.box: kinds[each.box].described_settings(dict(each.settings)) for each in self.boxes},
+            "boxes": {box.box: kinds[box.box].described_settings(dict(box.settings)) for box in self.boxes},
             "changes": [after.since(before) for before, after in pairwise(self.schedule)],
             **stated(self, "traffic", "transfer", "udp", "ping", "captures", "tcp", "limits"),
         }
 
     def at(self, instant: Duration) -> "Experiment":
         """The experiment at an instant of the run: as it would be if chains, latencies, load and links stayed so."""
-        return self._with(next((each for each in reversed(self.versions) if each.at <= instant), self.versions[0]))
+        current = (version for version in reversed(self.versions) if version.at <= instant)
+        return self._with(next(current, self.versions[0]))
 
     def _with(self, version: SteeringVersion) -> "Experiment":
         return replace(
@@ -634,12 +617,12 @@ class Experiment:
 
         The queue of such a direction is the largest that it has, the rate the highest.
         """
-        every = [version.links or self.links for version in self.versions]
+        links_of_versions = [version.links or self.links for version in self.versions]
         return tuple(
             replace(
                 link,
-                to_island=self._over_time([links[index].to_island for links in every]),
-                to_world=self._over_time([links[index].to_world for links in every]),
+                to_island=self._over_time([links[index].to_island for links in links_of_versions]),
+                to_world=self._over_time([links[index].to_world for links in links_of_versions]),
             )
             for index, link in enumerate(self.links)
         )
@@ -658,7 +641,7 @@ class Experiment:
     @property
     def all_chains(self) -> tuple[Chain, ...]:
         """Every chain of every version, equal ones once, in order of time, the main one of each first."""
-        return tuple(dict.fromkeys(chain for each in self.versions for chain in (each.chain, *each.branches)))
+        return tuple(dict.fromkeys(chain for version in self.versions for chain in (version.chain, *version.branches)))
 
     @property
     def chains(self) -> tuple[Chain, ...]:
@@ -671,7 +654,7 @@ class Experiment:
 
     def as_used(self, network: Network) -> Network:
         """The lab as this experiment uses it: boxes with ``mode: off`` are plain routers."""
-        off = {each.box for each in self.boxes if each.is_off}
+        off = {box.box for box in self.boxes if box.is_off}
         boxes = (replace(box, kind=ROUTER, stateful=False) if box.name in off else box for box in network.boxes)
         return replace(network, boxes=tuple(boxes)) if off else network
 
@@ -696,12 +679,12 @@ class Experiment:
         if self.transfer and self.transfer.congestion_control:
             named.append(("transfer.congestion_control", self.transfer.congestion_control))
         named += [
-            (f"boxes.{each.box}.{key}", str(setting))
-            for each in self.boxes
-            for key, setting in each.settings
-            if key.endswith("congestion_control") and not each.is_off
+            (f"boxes.{box.box}.{key}", str(setting))
+            for box in self.boxes
+            for key, setting in box.settings
+            if key.endswith("congestion_control") and not box.is_off
         ]
-        found: dict[str, tuple[str, ...]] = {}
+        keys_of: dict[str, tuple[str, ...]] = {}
         for key, control in named:
-            found[control] = (*found.get(control, ()), key)
-        return found
+            keys_of[control] = (*keys_of.get(control, ()), key)
+        return keys_of

@@ -47,9 +47,9 @@ class Sides:
     """Both ends of a lab, grouped by the chains of one or more experiments."""
 
     def __init__(self, network: Network, *experiments: Experiment) -> None:
-        carries: list[TrafficSelector] = [chain.carries for each in experiments for chain in each.chains]
-        self.world = Side(network.world_hosts, (each.world for each in carries))
-        self.island = Side(network.island_hosts, (each.island for each in carries))
+        carries: list[TrafficSelector] = [chain.carries for experiment in experiments for chain in experiment.chains]
+        self.world = Side(network.world_hosts, (selector.world for selector in carries))
+        self.island = Side(network.island_hosts, (selector.island for selector in carries))
 
     def blocks(self) -> Iterator[tuple[tuple[Host, ...], tuple[Host, ...]]]:
         """Pairs of a world group and an island group: packets of one protocol between them take the same chain."""

@@ -40,8 +40,8 @@ class LinkOverTime:
 
     def rates(self, from_ns: int, to_ns: int) -> tuple[Rate, Rate]:
         """Return the lowest and the highest rate between two instants."""
-        found = [step.rate for _, _, step in self.spans(from_ns, to_ns)] or [self.at(from_ns).rate]
-        return min(found), max(found)
+        rates = [step.rate for _, _, step in self.spans(from_ns, to_ns)] or [self.at(from_ns).rate]
+        return min(rates), max(rates)
 
     def catching_up(self) -> Iterator[tuple[int, int, float]]:
         """Yield begin, end and bytes of each time in which packets arrive more closely than they were sent.
@@ -77,12 +77,12 @@ def link_over_time(versions: Iterable[tuple[int, LinkDirection]], trace_ns: int 
 
     ``trace_ns``: the instant at which a trace began. A direction that follows a trace has one version.
     """
-    found: list[LinkStep] = []
+    steps: list[LinkStep] = []
     for since_ns, way in versions:
         if way.trace:
             for row in way.trace.rows:
                 delay = way.delay if row.delay is None else row.delay
-                found.append(LinkStep(trace_ns + row.t.ns, row.rate or way.rate, way.queue, row.blocked, delay))
+                steps.append(LinkStep(trace_ns + row.t.ns, row.rate or way.rate, way.queue, row.blocked, delay))
         else:
-            found.append(LinkStep(since_ns, way.rate, way.queue, blocked=False, delay=way.delay))
-    return LinkOverTime(tuple(next(same) for _, same in groupby(found, key=lambda step: step[1:])))
+            steps.append(LinkStep(since_ns, way.rate, way.queue, blocked=False, delay=way.delay))
+    return LinkOverTime(tuple(next(same) for _, same in groupby(steps, key=lambda step: step[1:])))

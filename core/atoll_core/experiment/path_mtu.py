@@ -70,18 +70,18 @@ class PathMtus:
         self._first = {host.name: group[0] for group in groups for host in group}
         self._found: dict[tuple[bool, str | None, int, str | None], Routes] = {}
         trunks = {
-            known.name: min(box.ends(known).world.mtu, box.ends(known).island.mtu)
+            latency.name: min(box.ends(latency).world.mtu, box.ends(latency).island.mtu)
             for box in network.delay_boxes
-            for known in box.classes
+            for latency in box.classes
         }
         self._delayed: dict[str, int] = {}  # the least MTU of its delay boxes, by world host
-        for host, name in (each for version in experiment.versions for each in version.latency):
+        for host, name in (pair for version in experiment.versions for pair in version.latency):
             if name in trunks:
                 self._delayed[host] = min(trunks[name], self._delayed.get(host, trunks[name]))
 
     def between(self, world: Host, island: Host, protocol: Protocol | None) -> int:
         """IP bytes of the longest packet between two hosts."""
-        carriers = (each.carrier(world.address, island.address, protocol) for each in self._states)
+        carriers = (state.carrier(world.address, island.address, protocol) for state in self._states)
         least = [leg.mtu for chain in carriers for leg in self.legs[chain]]
         return min([*least, self._of_host(world), self._of_host(island)])
 
@@ -100,7 +100,7 @@ class PathMtus:
     def least_at(self, box: ChainBox) -> int:
         """IP bytes of the longest packet at a box that all chains through it carry whole."""
         here = [
-            min(each.mtu for each in legs) + leg.overhead_bytes
+            min(other.mtu for other in legs) + leg.overhead_bytes
             for legs in self.legs.values()
             for leg in legs
             if leg.box == box.name
@@ -122,7 +122,7 @@ class PathMtus:
             self._found[key] = self._new_routes(to_island, box, own, host)
         return self._found[key]
 
-    def _new_routes(self, to_island: bool, box: str | None, own: int, host: Host | None) -> Routes:
+    def _new_routes(self, to_island: bool, box: str | None, own: int, first: Host | None) -> Routes:
         network = self._network.island if to_island else self._network.world
         near, far = (self._sides.world, self._sides.island) if to_island else (self._sides.island, self._sides.world)
         prefixes = sorted(
@@ -134,28 +134,28 @@ class PathMtus:
             },
             key=lambda prefix: (prefix.prefixlen, prefix),
         )
-        sources = (host,) if host else tuple(group[0] for group in near.groups)
+        sources = (first,) if first else tuple(group[0] for group in near.groups)
         mtus: dict[IPv4Network, int] = {}
         for group in far.groups:
-            pairs = ((each, group[0]) if to_island else (group[0], each) for each in sources)
+            pairs = ((source, group[0]) if to_island else (group[0], source) for source in sources)
             paths = {path for pair in pairs for path in self._ahead(*pair, box, to_island=to_island)}
             if not paths:
                 continue
             of_hosts = {
-                IPv4Network(each.address): min(
-                    own, *(mtu + overhead for cables, overhead in paths for mtu in (*cables, self._of_host(each)))
+                IPv4Network(host.address): min(
+                    own, *(mtu + overhead for cables, overhead in paths for mtu in (*cables, self._of_host(host)))
                 )
-                for each in group
+                for host in group
             }
             usual = max(Counter(of_hosts.values()).items(), key=lambda counted: counted[::-1])[0]  # of most hosts
-            prefix = next((each for each in reversed(prefixes) if group[0].address in each), network)
+            prefix = next((prefix for prefix in reversed(prefixes) if group[0].address in prefix), network)
             mtus |= {single: mtu for single, mtu in of_hosts.items() if mtu != usual} | {prefix: usual}
-        found = {network: mtus.pop(network, min(mtus.values(), default=own))}
+        routes = {network: mtus.pop(network, min(mtus.values(), default=own))}
         for prefix in sorted(mtus, key=lambda prefix: (prefix.prefixlen, prefix)):
-            around = max((each for each in found if prefix.subnet_of(each)), key=lambda each: each.prefixlen)
-            if mtus[prefix] != found[around]:
-                found[prefix] = mtus[prefix]
-        return tuple(found.items())
+            around = max((other for other in routes if prefix.subnet_of(other)), key=lambda other: other.prefixlen)
+            if mtus[prefix] != routes[around]:
+                routes[prefix] = mtus[prefix]
+        return tuple(routes.items())
 
     def _ahead(
         self, world: Host, island: Host, box: str | None, *, to_island: bool
@@ -170,9 +170,9 @@ class PathMtus:
                 if box is None:
                     yield tuple(leg.mtu for leg in legs), 0
                     continue
-                at = next((place for place, leg in enumerate(legs) if leg.box == box), None)
-                if at is not None:
-                    yield tuple(leg.mtu for leg in legs[at + 1 :]), legs[at + 1].overhead_bytes
+                index = next((number for number, leg in enumerate(legs) if leg.box == box), None)
+                if index is not None:
+                    yield tuple(leg.mtu for leg in legs[index + 1 :]), legs[index + 1].overhead_bytes
 
     def _of_host(self, host: Host) -> int:
         return min(host.interface.mtu, self._delayed.get(host.name, host.interface.mtu))

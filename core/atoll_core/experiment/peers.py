@@ -6,92 +6,71 @@ serve the connection, too. Its ports are used by no host (``box_kind.PEER_PORT``
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 
 from atoll_core.experiment.experiment import Chain, Experiment, Protocol
 from atoll_core.lab.box_kind import Peer
 from atoll_core.lab.network import ChainBox, Network
 
 
-@dataclass(frozen=True, slots=True)
-class Unfit:
-    """A chain in which a box cannot be connected to another one, and the reason."""
+def find_peers(network: Network, experiment: Experiment) -> tuple[dict[str, Peer], tuple[tuple[str, Chain, str], ...]]:
+    """The other end of the connection of each box that keeps one, by the box's name, and the mistakes.
 
-    chain: Chain
-    box: str
-    reason: str
-
-
-def find_peers(network: Network, experiment: Experiment) -> tuple[dict[str, Peer], tuple[Unfit, ...]]:
-    """The other end of the connection of each box that keeps one, by the box's name, and what is wrong."""
-    used = experiment.as_used(network)
-    boxes = {box.name: box for box in used.boxes}
-    settings = {each.box: dict(each.settings) for each in experiment.boxes}
-    asking = {
-        name for name, box in boxes.items() if box.kind.keeps_peer and box.kind.keeps_peer(settings.get(name, {}))
-    }
-    found: dict[str, Peer] = {}
+    A mistake is a box that cannot be connected to another one, its chain, and the reason.
+    """
+    boxes = {box.name: box for box in experiment.as_used(network).boxes}
+    settings = {box.box: dict(box.settings) for box in experiment.boxes}
+    keeping = {name for name, box in boxes.items() if box.kind.keeps_peer(settings.get(name, {}))}
+    peers: dict[str, Peer] = {}
     other: dict[str, str] = {}
-    unfit: list[Unfit] = []
+    mistakes: list[tuple[str, Chain, str]] = []
     for state in experiment.states:
         connected: set[str] = set()
         for chain in state.chains:
             ends = [boxes[hop] for hop in chain.hops if hop in boxes and boxes[hop].kind.ends_connections]
-            pair = [box.name for box in ends if box.name in asking]
+            pair = [box.name for box in ends if box.name in keeping]
             if not pair or chain.carries.protocol not in (None, Protocol.TCP):
                 continue
-            wrong = [*_misplaced(ends, pair, asking), *_ambiguous(pair, other, connected)]
-            if wrong:
-                unfit += [Unfit(chain, box, reason) for box, reason in wrong]
+            if wrong := [*_misplaced(ends, pair, keeping), *_ambiguous(pair, other, connected)]:
+                mistakes += [(box, chain, reason) for box, reason in wrong]
                 continue
             world, island = pair
             connected |= {world, island}
             addresses = next(_carried(network, state, chain), None)
             if addresses is None:
                 reason = f"{world!r} and {island!r} are connected, but their chain carries TCP between no two hosts"
-                unfit.append(Unfit(chain, world, reason))
+                mistakes.append((world, chain, reason))
                 continue
-            if world not in found:
+            if world not in peers:
                 other |= {world: island, island: world}
-                found |= {world: Peer("island", *addresses), island: Peer("world", *addresses)}
-    return found, tuple(dict.fromkeys(unfit))
+                peers |= {world: Peer("island", *addresses), island: Peer("world", *addresses)}
+    return peers, tuple(dict.fromkeys(mistakes))
 
 
-def _misplaced(ends: list[ChainBox], pair: list[str], asking: set[str]) -> Iterator[tuple[str, str]]:
+def _misplaced(ends: list[ChainBox], pair: list[str], keeping: set[str]) -> Iterator[tuple[str, str]]:
     names = [box.name for box in ends]
     if len(pair) == 1:
-        rest = [name for name in names if name not in asking]
+        rest = [name for name in names if name not in keeping]
         remedy = f"write it for {rest[0]!r}, too" if rest else "add the other box to the chain, or switch it on"
-        yield (
-            pair[0],
-            f"{pair[0]!r} multiplexes connections to another box, but no other box of its chain does; {remedy}",
-        )
+        text = f"{pair[0]!r} keeps a connection to another box, but no other box of its chain does"
+        yield pair[0], f"{text}; {remedy}"
     elif len(pair) > 2:
-        yield (
-            pair[2],
-            f"of {', '.join(map(repr, pair))} only two can share a connection; write it for two boxes of a chain",
-        )
+        text = f"of {', '.join(map(repr, pair))} only two can share a connection; write it for two boxes of a chain"
+        yield pair[2], text
     elif abs(names.index(pair[0]) - names.index(pair[1])) > 1:
         between = names[names.index(pair[0]) + 1]
-        yield (
-            pair[0],
-            f"{between!r}, between {pair[0]!r} and {pair[1]!r}, would take their connection; remove one of them",
-        )
+        text = f"{between!r}, between {pair[0]!r} and {pair[1]!r}, would take their connection; remove one of them"
+        yield pair[0], text
 
 
 def _ambiguous(pair: list[str], other: dict[str, str], connected: set[str]) -> Iterator[tuple[str, str]]:
     for box in pair:
         if box in connected:
-            yield (
-                box,
-                f"two chains at a time pass {box!r}, but one connection takes one path; let it multiplex in one chain",
-            )
+            text = f"two chains at a time pass {box!r}, but one connection takes one path"
+            yield box, f"{text}; let it keep one in one chain"
             return
         if box in other and other[box] not in pair:
-            yield (
-                box,
-                f"{box!r} is connected to {other[box]!r} in another version of the chain; keep that box in this one",
-            )
+            text = f"{box!r} is connected to {other[box]!r} in another version of the chain; keep that box in this one"
+            yield box, text
             return
 
 

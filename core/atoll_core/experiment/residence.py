@@ -9,7 +9,7 @@ from atoll_core.lab.network import Network
 def residence_ns(network: Network, experiment: Experiment, chain: Chain) -> int:
     """The longest time for which all boxes of a chain but its links hold a packet. A pair of boxes counts once."""
     used = experiment.as_used(network)
-    settings = {each.box: dict(each.settings) for each in experiment.boxes}
+    settings = {configuration.box: dict(configuration.settings) for configuration in experiment.boxes}
     held = {box.name: box.max_residence_ns(settings.get(box.name, {})) for box in used.boxes if box.name in chain.hops}
     for world, island in pairs_of(used, chain):
         held[island.name] = max(held.pop(world.name), held[island.name])
@@ -26,5 +26,5 @@ def longest_terrestrial_ns(network: Network, experiment: Experiment, host: str |
     used = {
         name for version in experiment.versions for server, name in version.latency if host is None or server == host
     }
-    classes = [each for box in network.delay_boxes for each in box.classes if each.name in used]
-    return max((each.rtt.ns + 2 * each.jitter.ns for each in classes), default=0)
+    classes = [latency for box in network.delay_boxes for latency in box.classes if latency.name in used]
+    return max((latency.rtt.ns + 2 * latency.jitter.ns for latency in classes), default=0)

@@ -44,24 +44,24 @@ class Setting:
 
 def settings_table(key: str, described: Sequence[Any]) -> Iterator[Setting]:
     """Return the settings under ``key`` of values in the shape of descriptions; ``""`` for whole descriptions."""
-    mappings = [cast("dict[str, Any]", each) for each in described if isinstance(each, dict)]
-    names = dict.fromkeys(name for each in mappings for name in each)
+    mappings = [cast("dict[str, Any]", mapping) for mapping in described if isinstance(mapping, dict)]
+    names = dict.fromkeys(name for mapping in mappings for name in mapping)
     if not names or len(mappings) < len(described):
         yield Setting(key, _texts(described))
         return
     for name in names:
         below = f"{key}.{name}" if key else name
-        yield from settings_table(below, [each.get(name, NO_COUNTERPART) for each in mappings])
+        yield from settings_table(below, [mapping.get(name, NO_COUNTERPART) for mapping in mappings])
 
 
 def parts(settings: Iterable[Setting]) -> dict[str, list[Setting]]:
     """Group settings by their part of the description: ``tcp``, ``links.sat.to_island``, ``lab.hosts``."""
-    found: dict[str, list[Setting]] = {}
-    for each in settings:
-        keys = each.key.split(".")
+    by_part: dict[str, list[Setting]] = {}
+    for setting in settings:
+        keys = setting.key.split(".")
         depth = _DEPTHS.get(keys[0], 1)
-        found.setdefault(".".join(keys[: max(1, min(depth, len(keys) - 1))]), []).append(each)
-    return found
+        by_part.setdefault(".".join(keys[: max(1, min(depth, len(keys) - 1))]), []).append(setting)
+    return by_part
 
 
 def within(part: str, setting: Setting) -> str:
@@ -71,20 +71,20 @@ def within(part: str, setting: Setting) -> str:
 
 def part_text(part: str, settings: Sequence[Setting]) -> str:
     """Return the settings of a part that are alike: ``rate 16 Mbit/s, delay 250 ms; none: jitter, loss``."""
-    said = [f"{within(part, each)} {each.texts[0]}".lstrip() for each in settings if not each.is_unset]
-    unset = [within(part, each) for each in settings if each.is_unset]
+    texts = [f"{within(part, setting)} {setting.texts[0]}".lstrip() for setting in settings if not setting.is_unset]
+    unset = [within(part, setting) for setting in settings if setting.is_unset]
     none = "none" if unset == [""] else f"none: {', '.join(unset)}"
-    return "; ".join((*([", ".join(said)] if said else []), *([none] if unset else [])))
+    return "; ".join((*([", ".join(texts)] if texts else []), *([none] if unset else [])))
 
 
 def version_differences(before: SteeringVersion, after: SteeringVersion) -> Iterator[str]:
     """Return the differences of two versions: ``latency.w1 rtt-90 instead of rtt-5``, ``no branches.coded``."""
-    for each in settings_table("", [before.described, after.described]):
-        was, now = each.texts
+    for setting in settings_table("", [before.described, after.described]):
+        was, now = setting.texts
         if now == NO_COUNTERPART:
-            yield f"no {each.key}"
+            yield f"no {setting.key}"
         elif was != now:
-            yield f"{each.key} {now}" + (f" instead of {was}" if was != NO_COUNTERPART else "")
+            yield f"{setting.key} {now}" + (f" instead of {was}" if was != NO_COUNTERPART else "")
 
 
 def settings_tree(experiment: Experiment, network: Network) -> dict[str, Any]:
@@ -101,7 +101,7 @@ def _tree(described: Any) -> Any:
         branches = {key: _tree(part) for key, part in cast("dict[str, Any]", described).items() if part is not None}
         return {key: branch for key, branch in branches.items() if branch not in ({}, [])}
     if isinstance(described, list):
-        return [_tree(each) for each in cast("list[Any]", described)]
+        return [_tree(part) for part in cast("list[Any]", described)]
     return setting_text(described)
 
 
@@ -112,12 +112,12 @@ def short_hash(data: Any) -> str:
 
 def _texts(described: Sequence[Any]) -> tuple[str, ...]:
     """Return a text for each value. Different values with equal texts, such as an edited file, get a digest."""
-    first = [described.index(each) for each in described]
+    first = [described.index(part) for part in described]
     texts = [
-        NO_COUNTERPART if described[place] is NO_COUNTERPART else setting_text(described[place]) for place in first
+        NO_COUNTERPART if described[index] is NO_COUNTERPART else setting_text(described[index]) for index in first
     ]
-    meant = {text: {place for place, other in zip(first, texts, strict=True) if other == text} for text in texts}
+    indices = {text: {index for index, other in zip(first, texts, strict=True) if other == text} for text in texts}
     return tuple(
-        text if len(meant[text]) == 1 else f"{text}, SHA-256 {short_hash(to_json(described[place]))}"
-        for place, text in zip(first, texts, strict=True)
+        text if len(indices[text]) == 1 else f"{text}, SHA-256 {short_hash(to_json(described[index]))}"
+        for index, text in zip(first, texts, strict=True)
     )

@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise
 
 from atoll_core.experiment.experiment import Experiment, Link
-from atoll_core.lab.network import DelayBox, LearningSwitch, Network, Trunk
+from atoll_core.lab.network import DelayBox, Network, Trunk
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.lab.shortest_paths import Topology
 from atoll_core.units import Duration, Rate, Size
@@ -50,59 +50,28 @@ class _Station:
     taps: tuple[tuple[str, bool], ...]
 
 
-@dataclass(frozen=True, slots=True)
-class TrunkLoad:
-    """The load of a trunk in the direction that leaves its switch at ``out``."""
-
-    trunk: Trunk
-    out: PortRef
-    load: Rate
-
-
-@dataclass(frozen=True, slots=True)
-class DelayLoad:
-    """The load of a delay box's cables. Each direction of a trunk carries both directions of the traffic.
-
-    Not ``on_trunk``: the classes in use have ports; each direction of a cable carries one direction of the traffic.
-    """
-
-    box: DelayBox
-    to_island: Rate
-    to_world: Rate
-    on_trunk: bool = True
-
-    @property
-    def load(self) -> Rate:
-        """Each way, at most."""
-        both = self.to_island.bit_s, self.to_world.bit_s
-        return Rate(sum(both) if self.on_trunk else max(both))
-
-
-def delay_trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterator[DelayLoad]:
-    """The load of the cables of every delay box in use.
-
-    A delayed frame crosses it twice, to the box and back. So each direction carries the traffic to both ends.
-    """
+def total_rates(steerings: Iterable[TrunkSteering]) -> tuple[Rate, Rate]:
+    """The rates of the traffic of all chains to the island and to the world."""
     groups = _sharing_links(steerings)
-    used = {name for steering in groups for _, name in steering[0].latency}
-    to_island = sum(max(each.to_island.bit_s for each in group) for group in groups)
-    to_world = sum(max(each.to_world.bit_s for each in group) for group in groups)
+    to_island = sum(max(steering.to_island.bit_s for steering in group) for group in groups)
+    to_world = sum(max(steering.to_world.bit_s for steering in group) for group in groups)
+    return Rate(to_island), Rate(to_world)
+
+
+def delay_boxes_in_use(network: Network, steerings: Iterable[TrunkSteering]) -> Iterator[tuple[DelayBox, bool]]:
+    """The delay boxes that frames cross, and whether they do by the trunk.
+
+    A delayed frame crosses a trunk twice, to the box and back, so each direction carries the traffic to both ends. A
+    class with ports has cables of its own, of which each direction carries one direction of the traffic.
+    """
+    used = {name for steering in steerings for _, name in steering.latency}
     for box in network.delay_boxes:
-        if known := [each for each in box.classes if each.name in used]:
-            yield DelayLoad(box, Rate(to_island), Rate(to_world), on_trunk=not all(each.ports for each in known))
+        if classes := [latency for latency in box.classes if latency.name in used]:
+            yield box, not all(latency.ports for latency in classes)
 
 
-def uplink_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterator[tuple[LearningSwitch, Rate]]:
-    """The load of the uplink of each learning switch, if its hosts alone had all traffic (the worst case)."""
-    groups = _sharing_links(steerings)
-    to_island = sum(max(each.to_island.bit_s for each in group) for group in groups)
-    to_world = sum(max(each.to_world.bit_s for each in group) for group in groups)
-    for learning in network.learning_switches:
-        yield learning, Rate(max(to_island, to_world))
-
-
-def trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterator[TrunkLoad]:
-    """The load of every trunk between switches in each direction, if one server sent everything (the worst case)."""
+def trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterator[tuple[Trunk, PortRef, Rate]]:
+    """The load of every trunk in each direction, by the port of its switch, if one server sent everything."""
     topology = Topology.of(network)
     total: Counter[PortRef] = Counter()
     for group in _sharing_links(steerings):
@@ -111,8 +80,7 @@ def trunk_loads(network: Network, steerings: Iterable[TrunkSteering]) -> Iterato
             worst |= _loads(network, topology, steering)
         total += worst
     for trunk in network.trunks:
-        for out in (trunk.a, trunk.b):
-            yield TrunkLoad(trunk, out, Rate(total[out]))
+        yield from ((trunk, out, Rate(total[out])) for out in (trunk.a, trunk.b))
 
 
 def _sharing_links(steerings: Iterable[TrunkSteering]) -> list[list[TrunkSteering]]:
@@ -148,13 +116,13 @@ def longest_rtt(network: Network, steering: TrunkSteering) -> Duration:
 
 def rtt_of_links(steering: TrunkSteering) -> Duration:
     """The base RTT of the links at their longest."""
-    ways = (each for link in steering.links for each in (link.to_island, link.to_world))
-    return Duration(sum(each.delays[1].ns for each in ways))
+    ways = (way for link in steering.links for way in (link.to_island, link.to_world))
+    return Duration(sum(way.delays[1].ns for way in ways))
 
 
 def pause(experiment: Experiment) -> Duration:
     """The time between two flows of a channel: two round trips of the links, and its pause."""
-    rtt_ns = sum(each.delay.ns for link in experiment.links for each in (link.to_island, link.to_world))
+    rtt_ns = sum(way.delay.ns for link in experiment.links for way in (link.to_island, link.to_world))
     think = experiment.traffic.think
     return Duration(2 * max(rtt_ns, _LEAST_RTT_NS) + (think.mean.ns if think else 0))
 
@@ -185,7 +153,7 @@ def _stations(
     boxes = {box.name: box for box in network.boxes}
     station = _Station(switch, switch, ())
     for box in network.delay_boxes:
-        for ends in (box.ends(known) for known in box.classes if known.name == delay_class):
+        for ends in (box.ends(latency) for latency in box.classes if latency.name == delay_class):
             yield station
             station = _Station(ends.world.attached.switch, ends.island.attached.switch, ())
     for hop in steering.hops:

@@ -53,25 +53,25 @@ def allocate_tunnels(
     Equal inputs give equal addresses: the highest ones that are free.
     """
     used = experiment.as_used(network)
-    wanted: dict[tuple[str, str, TrafficSelector], list[tuple[Experiment, Chain, Protocol]]] = {}
+    uses_of: dict[tuple[str, str, TrafficSelector], list[tuple[Experiment, Chain, Protocol]]] = {}
     for state in experiment.states:
         for chain in state.chains:
             for world, island in pairs_of(used, chain):
                 if world.kind.encapsulates:
-                    found = wanted.setdefault((world.name, island.name, chain.carries), [])
-                    found.append((state, chain, Protocol(world.kind.encapsulates)))
+                    uses = uses_of.setdefault((world.name, island.name, chain.carries), [])
+                    uses.append((state, chain, Protocol(world.kind.encapsulates)))
     taken = {host.address for host in network.hosts}
     tunnels: list[Tunnel] = []
     refused: dict[Chain, str] = {}
-    for (world, island, carries), uses in wanted.items():
-        found = _free_addresses(network, carries, uses, taken)
-        if found is None:
+    for (world, island, carries), uses in uses_of.items():
+        addresses = _free_addresses(network, carries, uses, taken)
+        if addresses is None:
             refused.setdefault(uses[0][1], _reason(network, world, island, uses))
             continue
-        taken |= {*found}
+        taken |= {*addresses}
         between = (_links_between(network, chain, world, island) for _, chain, _ in uses)
-        links = dict.fromkeys(link for each in between for link in each)
-        tunnels.append(Tunnel(world, island, carries, *found, tuple(links)))
+        links = dict.fromkeys(link for names in between for link in names)
+        tunnels.append(Tunnel(world, island, carries, *addresses, tuple(links)))
     return tuple(tunnels), tuple(refused.items())
 
 
@@ -89,8 +89,8 @@ def _free_addresses(
 ) -> tuple[IPv4Address, IPv4Address] | None:
     """Two addresses between which the chains of ``uses`` carry packets; None if there are none."""
     chains = [chain for version, _, _ in uses for chain in version.chains]
-    worlds = _candidates(network.world, carries.world, [each.carries.world for each in chains], taken)
-    islands = _candidates(network.island, carries.island, [each.carries.island for each in chains], taken)
+    worlds = _candidates(network.world, carries.world, [chain.carries.world for chain in chains], taken)
+    islands = _candidates(network.island, carries.island, [chain.carries.island for chain in chains], taken)
     for world in worlds:
         for island in islands:
             if all(version.carrier(world, island, protocol) == chain for version, chain, protocol in uses):
@@ -103,17 +103,17 @@ def _candidates(
 ) -> list[IPv4Address]:
     """The highest free address of each part of ``prefix`` that the prefixes of ``others`` cut it into."""
     own = prefix or network
-    inside = {each for each in others if each is not None and each.subnet_of(own)}
-    tops = {own[-1], *(each[-1] for each in inside), *(each[0] - 1 for each in inside)}
+    inside = {other for other in others if other is not None and other.subnet_of(own)}
+    tops = {own[-1], *(other[-1] for other in inside), *(other[0] - 1 for other in inside)}
     unusable = {*taken, network[0], network[-1]}
-    found: set[IPv4Address] = set()
+    candidates: set[IPv4Address] = set()
     for top in tops:
         address = top
         while address in own and address in unusable:
             address -= 1
         if address in own:
-            found.add(address)
-    return sorted(found, reverse=True)
+            candidates.add(address)
+    return sorted(candidates, reverse=True)
 
 
 def _reason(network: Network, world: str, island: str, uses: list[tuple[Experiment, Chain, Protocol]]) -> str:
@@ -122,7 +122,7 @@ def _reason(network: Network, world: str, island: str, uses: list[tuple[Experime
     selector = chain.carries
     if selector.protocol and selector.protocol is not protocol:
         return f"it carries {selector.protocol.value.upper()} only, but {outer}; select its traffic by prefixes alone"
-    if thieves := [each.name for each in version.chains if each.carries.protocol is protocol is not selector.protocol]:
-        return f"{outer}, which branch {thieves[0]!r} carries; select the traffic of that branch by prefixes alone"
+    if others := [other for other in version.chains if other.carries.protocol is protocol is not selector.protocol]:
+        return f"{outer}, which branch {others[0].name!r} carries; select the traffic of that branch by prefixes alone"
     within = f"{selector.world or network.world} and {selector.island or network.island}"
     return f"{outer}, and need an address in each of {within} that no host has and no other chain; widen the prefixes"

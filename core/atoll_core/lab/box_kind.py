@@ -2,11 +2,12 @@
 """The kinds of chain boxes. A kind is a declaration: other code asks its properties, and knows no kind by its name."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Address
 from typing import Any, ClassVar
 
+from atoll_core.codec import write_by_name
 from atoll_core.metrics.metrics_schema import LINK_NS, Measurement, MetricField
 from atoll_core.plan.plan import HostSettings, Privilege
 
@@ -25,7 +26,7 @@ CALIBRATION_PORT = 5311
 """The UDP port of calibrations (docs/calibration.md). Not the one that `udp` of an experiment has by default."""
 
 PEER_PORT = 1
-"""The TCP port of connections between two boxes (``BoxKind.keeps_peer``): tcpmux, which no host uses. The box at the
+"""The TCP port of connections between two boxes (``BoxKind.peer_setting``): tcpmux, which no host uses. The box at the
 island connects, from this port or the next one."""
 
 
@@ -60,11 +61,6 @@ class BoxUse:
     peer: Peer | None = None
 
 
-def _none(settings: Mapping[str, Any]) -> int:
-    del settings
-    return 0
-
-
 def plain_configuration(use: BoxUse) -> Configuration:
     """The names of the box's interfaces as ``world`` and ``island``, its settings, and its ``tunnels``, if any."""
     (world, island), *_ = use.legs
@@ -76,36 +72,32 @@ def plain_configuration(use: BoxUse) -> Configuration:
 class BoxKind:
     """The declaration of a kind of chain box; ``register`` makes it known to descriptions.
 
-    ``forwarding``, ``stateful``, ``conserves_packets``: None if each box declares its own in lab.yaml.
+    ``forwarding``: None of a foreign program or device. Each box then declares in lab.yaml how it forwards, and whether
+    it is stateful and conserves packets.
     ``stateful``: connections break when their packets bypass the box or use its other port pair.
     ``conserves_packets``: each packet leaves the box once and unchanged, or is counted as dropped. The box adds no
     packets and does not split, merge or encode any.
     ``is_link``: a satellite link, which has settings in the experiment and counts dropped packets.
-    ``is_managed``: an agent sets it up and starts programs there.
-    ``has_program``: its program is the user's.
+    ``has_program``: its program is the user's. A foreign kind without one is a device, on which no agent runs.
     ``subcommand``: the subcommand of atoll-host that runs on the box while a chain contains it, with ``privileges``.
     ``configuration``: what that program reads.
     ``settings``: returns a subclass of ``atoll_core.description.raw_types.BoxSettings`` with a default for each;
     lab.yaml and experiment.yaml override them. None: boxes of the kind have no settings. Only routed kinds have any, as
     all can be switched to a plain router by ``mode: off``. A setting whose name ends with ``congestion_control`` is the
-    kernel's name of one, which is checked to be available.
+    kernel's name of one, which is checked to be available. ``buffer_max`` is the largest size of a socket's buffer.
     ``pair``: the kind with which it makes sense: a chain has as many boxes of one as of the other.
-    ``ends_connections``: TCP connections end at the box, which opens others in their place.
-    ``connections_counter``: the counter of these connections. A run in which it stays 0 although TCP connections passed
-    the box's chains is invalid.
-    ``admission``: its program takes the request ``set`` with ``admit`` (docs/contracts.md, "pep"): whether connections
-    may begin.
-    ``settable``: the keys of the configuration that its program takes by the request ``set`` while it runs.
-    ``answers_for_others``: it sends packets in the name of hosts (early acknowledgements), whose connections pass it.
+    ``ends_connections``: TCP connections end at the box, which opens others in their place. Its counter ``connections``
+    has their number: a run in which it stays 0 although TCP connections passed the box's chains is invalid.
+    ``settable``: the keys that its program takes by the request ``set`` while it runs: those of the configuration, and
+    ``admit``, whether connections may begin (docs/contracts.md, "pep").
     ``encapsulates``: the protocol of its outer packets ("udp"), in which it and its pair carry the packets of others.
     The plan gives each pair addresses for them (``atoll_core.experiment.tunnels``).
     ``overhead_bytes``: the bytes that a packet is longer between the two, which reduce the MTU of hosts.
     ``redundancy``: of settings, the share by which packets of redundancy make the traffic of its chains towards the
     island larger, if the box is at the world's end of a pair. Descriptions whose links have less room are warned of.
     ``passes_tests``: it encapsulates no probes, no whistles and no packets of calibrations.
-    ``agree``: settings that must be the same at both boxes of a pair. ``mode`` is one if the kind encapsulates.
-    ``keeps_peer``: whether a box with these settings keeps a TCP connection to another box of its chain, whose settings
-    say so, too.
+    ``peer_setting``: a setting and its value with which a box keeps a TCP connection to another box of its chain that
+    has the same value.
     ``host_settings``: makes the settings of its machine from those of a plain router. They should not depend on the
     chains, so that a swap changes no machine that packets pass.
     ``max_residence_ns``: with these settings, the longest time from a packet's arrival at a box of the kind until it
@@ -118,29 +110,24 @@ class BoxKind:
 
     name: str
     forwarding: Forwarding | None
-    stateful: bool | None = False
-    conserves_packets: bool | None = False
+    stateful: bool = False
+    conserves_packets: bool = False
     is_link: bool = False
-    is_managed: bool = True
     has_program: bool = False
     subcommand: str = ""
-    privileges: tuple[Privilege, ...] = field(default=())
+    privileges: tuple[Privilege, ...] = ()
     settings: Callable[[], type[Any]] | None = None
     pair: str = ""
     ends_connections: bool = False
-    connections_counter: str = ""
-    admission: bool = False
     settable: tuple[str, ...] = ()
-    answers_for_others: bool = False
     encapsulates: str = ""
     overhead_bytes: int = 0
     redundancy: Callable[[Mapping[str, Any]], float] | None = None
     passes_tests: bool = False
-    agree: tuple[str, ...] = ()
-    keeps_peer: Callable[[Mapping[str, Any]], bool] | None = None
+    peer_setting: tuple[str, Any] | None = None
     configuration: Callable[[BoxUse], Configuration] = plain_configuration
     host_settings: Callable[[HostSettings, BoxUse], HostSettings] | None = None
-    max_residence_ns: Callable[[Mapping[str, Any]], int] = _none
+    max_residence_ns: Callable[[Mapping[str, Any]], int] = lambda _: 0
     holding: tuple[str, ...] = ()
     counters: tuple[MetricField, ...] = ()
     levels: tuple[MetricField, ...] = ()
@@ -154,7 +141,7 @@ class BoxKind:
         if self.ends_connections and not self.stateful:
             msg = f"kind {self.name!r} ends connections, which break when packets bypass it: declare it stateful"
             raise ValueError(msg)
-        if (self.ends_connections or self.answers_for_others) and self.conserves_packets:
+        if self.ends_connections and self.conserves_packets:
             msg = f"kind {self.name!r} sends packets of its own: it cannot conserve packets"
             raise ValueError(msg)
         if self.overhead_bytes and not (self.encapsulates and self.pair):
@@ -195,6 +182,18 @@ class BoxKind:
         """Whether the program or device is not this project's, so that each box has to declare its properties."""
         return self.forwarding is None
 
+    @property
+    def is_managed(self) -> bool:
+        """Whether an agent sets it up and starts programs there."""
+        return self.has_program or not self.is_foreign
+
+    def keeps_peer(self, settings: Mapping[str, Any]) -> bool:
+        """Whether a box with these settings keeps a connection to another one."""
+        return self.peer_setting is not None and settings.get(self.peer_setting[0]) == self.peer_setting[1]
+
+
+write_by_name(BoxKind, BoxKind.named)
+
 
 def register(kind: BoxKind) -> BoxKind:
     """Make a kind known to descriptions; returns it."""
@@ -208,8 +207,8 @@ LINK = register(BoxKind("link", Forwarding.TRANSPARENT, conserves_packets=True, 
 ROUTER = register(BoxKind("router", Forwarding.ROUTED, conserves_packets=True))
 """A plain router in the place of a PEP or coder: sends with true MAC addresses."""
 
-PROGRAM = register(BoxKind("program", None, stateful=None, conserves_packets=None, has_program=True))
+PROGRAM = register(BoxKind("program", None, has_program=True))
 """A machine that runs the user's program."""
 
-EXTERNAL = register(BoxKind("external", None, stateful=None, conserves_packets=None, is_managed=False))
+EXTERNAL = register(BoxKind("external", None))
 """A device with two ports on which nothing is started: a modem, a hardware emulator."""

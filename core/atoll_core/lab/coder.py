@@ -25,6 +25,7 @@ _FEEDBACK_NS = 100 * 10**6
 
 def _configuration(use: BoxUse) -> Configuration:
     given = use.settings
+    is_titrated = given["scheduler"] == "titrated"
     return {
         "pairs": [
             {
@@ -34,10 +35,10 @@ def _configuration(use: BoxUse) -> Configuration:
             for pair in use.legs
         ],
         "hosts": {
-            "world": {str(each): use.macs[str(each)] for each in use.world_hosts},
-            "island": {str(each): use.macs[str(each)] for each in use.island_hosts},
+            "world": {str(host): use.macs[str(host)] for host in use.world_hosts},
+            "island": {str(host): use.macs[str(host)] for host in use.island_hosts},
         },
-        "tunnels": [{**each, "way": each["way"] if given["scheduler"] == "titrated" else 0} for each in use.tunnels],
+        "tunnels": [{**tunnel, "way": tunnel["way"] if is_titrated else 0} for tunnel in use.tunnels],
         **{key: given[key] for key in _AS_WRITTEN},
         **_repairs(given),
         "flush_ns": given["flush"],
@@ -109,7 +110,6 @@ CODER = register(
     BoxKind(
         "coder",
         Forwarding.ROUTED,
-        conserves_packets=False,
         subcommand="coder",
         privileges=(Privilege.NET_ADMIN, Privilege.NET_RAW),
         settings=_settings,
@@ -118,7 +118,6 @@ CODER = register(
         overhead_bytes=_OVERHEAD_BYTES,
         redundancy=_redundancy,
         passes_tests=True,
-        agree=("scheme", "generation", "redundancy", "redundancy_max", "feedback", "feedback_packets", "in_order_hold"),
         configuration=_configuration,
         host_settings=_host_settings,
         max_residence_ns=_max_residence_ns,

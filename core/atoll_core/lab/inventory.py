@@ -5,11 +5,11 @@ A lab.yaml describes hosts, boxes and cables; an inventory names the machines of
 several inventories.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from ipaddress import IPv4Address
 
-from atoll_core.lab.network import ChainBox, DelayBox, Interface, LatencyClass, Network, PortPair
+from atoll_core.lab.network import ChainBox, DelayBox, Interface, Network, PortPair, Switch
 from atoll_core.units import Size
 
 WORLD, ISLAND, SPARE_WORLD, SPARE_ISLAND, TRUNK, ONLY = (
@@ -103,25 +103,16 @@ def interface_slots(network: Network) -> dict[str, dict[str, Interface]]:
 
     External boxes are not included; capture hosts of physical taps are.
     """
-    found: dict[str, dict[str, Interface]] = {host.name: {ONLY: host.interface} for host in network.hosts}
-    for box in network.boxes:
-        if box.is_managed:
-            found[box.name] = {WORLD: box.world, ISLAND: box.island}
-            if box.spare:
-                found[box.name] |= {SPARE_WORLD: box.spare.world, SPARE_ISLAND: box.spare.island}
-    for delay in network.delay_boxes:
-        found[delay.name] = {TRUNK: delay.trunk} if delay.trunk else {}
-        for known in delay.classes:
-            if known.ports:
-                slots = _class_slots(known)
-                found[delay.name] |= {slots[0]: known.ports.world, slots[1]: known.ports.island}
-    for tap in network.taps:
-        found.setdefault(tap.host, {})[tap.name] = tap.interface
-    return found
+    slots: dict[str, dict[str, Interface]] = {}
+    external = {box.name for box in network.boxes if not box.is_managed}
 
+    def note(machine: str, slot: str, interface: Interface) -> Interface:
+        if machine not in external:
+            slots.setdefault(machine, {})[slot] = interface
+        return interface
 
-def _class_slots(known: LatencyClass) -> tuple[str, str]:
-    return f"{known.name}-{WORLD}", f"{known.name}-{ISLAND}"
+    _with_interfaces(network, note)
+    return slots
 
 
 def apply_inventory(network: Network, inventory: Inventory, macs: Mapping[tuple[str, str], str]) -> Network:
@@ -135,49 +126,52 @@ def apply_inventory(network: Network, inventory: Inventory, macs: Mapping[tuple[
     }
 
     def real(machine: str, slot: str, interface: Interface) -> Interface:
-        known = named.get((machine, slot))
-        if known is None:
+        if (machine, slot) not in named:
             return interface  # an external box's
-        return replace(interface, name=known.name, mac=macs.get((machine, slot), known.mac or interface.mac))
+        own = named[machine, slot]
+        return replace(interface, name=own.name, mac=macs.get((machine, slot), own.mac or interface.mac))
 
-    def box_of(box: ChainBox) -> ChainBox:
-        spare = box.spare and PortPair(
-            real(box.name, SPARE_WORLD, box.spare.world), real(box.name, SPARE_ISLAND, box.spare.island)
-        )
-        world, island = real(box.name, WORLD, box.world), real(box.name, ISLAND, box.island)
-        return replace(box, world=world, island=island, spare=spare)
-
-    def delay_of(box: DelayBox) -> DelayBox:
-        def class_of(known: LatencyClass) -> LatencyClass:
-            if known.ports is None:
-                return known
-            legs = zip(_class_slots(known), (known.ports.world, known.ports.island), strict=True)
-            return replace(known, ports=PortPair(*(real(box.name, slot, leg) for slot, leg in legs)))
-
-        trunk = box.trunk and real(box.name, TRUNK, box.trunk)
-        return replace(box, trunk=trunk, classes=tuple(map(class_of, box.classes)))
+    def switch_of(switch: Switch) -> Switch:
+        own = others.get(switch.name, InventorySwitch(switch.name))
+        return replace(switch, dpid=own.dpid or switch.dpid, driver=own.driver or switch.driver)
 
     others = {switch.name: switch for switch in inventory.switches}
     capacities = {machine.name: machine.capacity for machine in inventory.machines}
+    network = _with_interfaces(network, real)
     return replace(
         network,
-        switches=tuple(
+        switches=tuple(map(switch_of, network.switches)),
+        hosts=tuple(replace(host, capacity=capacities.get(host.name) or host.capacity) for host in network.hosts),
+    )
+
+
+def _with_interfaces(network: Network, of: Callable[[str, str, Interface], Interface]) -> Network:
+    """The network with other interfaces: ``of`` has the machine, the slot and the interface in its place."""
+
+    def pair(machine: str, ports: PortPair, world: str, island: str) -> PortPair:
+        return PortPair(of(machine, world, ports.world), of(machine, island, ports.island))
+
+    def box_of(box: ChainBox) -> ChainBox:
+        ports = pair(box.name, PortPair(box.world, box.island), WORLD, ISLAND)
+        spare = box.spare and pair(box.name, box.spare, SPARE_WORLD, SPARE_ISLAND)
+        return replace(box, world=ports.world, island=ports.island, spare=spare)
+
+    def delay_of(box: DelayBox) -> DelayBox:
+        trunk = box.trunk and of(box.name, TRUNK, box.trunk)
+        classes = tuple(
             replace(
-                switch,
-                dpid=(others[switch.name].dpid or switch.dpid) if switch.name in others else switch.dpid,
-                driver=(others[switch.name].driver or switch.driver) if switch.name in others else switch.driver,
+                latency,
+                ports=latency.ports
+                and pair(box.name, latency.ports, f"{latency.name}-{WORLD}", f"{latency.name}-{ISLAND}"),
             )
-            for switch in network.switches
-        ),
-        hosts=tuple(
-            replace(
-                host,
-                interface=real(host.name, ONLY, host.interface),
-                capacity=capacities.get(host.name) or host.capacity,
-            )
-            for host in network.hosts
-        ),
-        boxes=tuple(box_of(box) for box in network.boxes),
+            for latency in box.classes
+        )
+        return replace(box, trunk=trunk, classes=classes)
+
+    return replace(
+        network,
+        hosts=tuple(replace(host, interface=of(host.name, ONLY, host.interface)) for host in network.hosts),
+        boxes=tuple(map(box_of, network.boxes)),
         delay_boxes=tuple(map(delay_of, network.delay_boxes)),
-        taps=tuple(replace(tap, interface=real(tap.host, tap.name, tap.interface)) for tap in network.taps),
+        taps=tuple(replace(tap, interface=of(tap.host, tap.name, tap.interface)) for tap in network.taps),
     )

@@ -8,7 +8,7 @@ from functools import cached_property
 from ipaddress import IPv4Address, IPv4Network
 from typing import Any
 
-from atoll_core.described import stated
+from atoll_core.described import Described, stated
 from atoll_core.lab.box_kind import EXTERNAL, LINK, PROGRAM, ROUTER, BoxKind, Forwarding
 from atoll_core.lab.coder import CODER
 from atoll_core.lab.pep import PEP
@@ -27,8 +27,8 @@ BUILT_IN_KINDS = (LINK, ROUTER, PEP, CODER, PROGRAM, EXTERNAL)
 
 def measurements_of_kinds() -> dict[str, Measurement]:
     """The metrics of all kinds of boxes that have any, by name."""
-    kinds = (kind.measurement for kind in BoxKind.known.values())
-    return {found.name: found for found in kinds if found is not None}
+    measurements = (kind.measurement for kind in BoxKind.known.values())
+    return {measurement.name: measurement for measurement in measurements if measurement is not None}
 
 
 @dataclass(frozen=True, slots=True)
@@ -58,7 +58,7 @@ class Interface:
 
 
 @dataclass(frozen=True, slots=True)
-class Switch:
+class Switch(Described):
     """An OpenFlow switch; ``driver`` names its capability profile in switch-configs.
 
     ``twin``: in an emulated lab it behaves as the hardware of its driver, with these settings.
@@ -68,11 +68,6 @@ class Switch:
     dpid: int
     driver: str
     twin: TwinSettings | None = None
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "dpid", "driver", "twin")
 
 
 class HostRole(StrEnum):
@@ -133,16 +128,11 @@ class Program:
 
 
 @dataclass(frozen=True, slots=True)
-class PortPair:
+class PortPair(Described):
     """The two interfaces by which frames pass a box."""
 
     world: Interface
     island: Interface
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "world", "island")
 
 
 _NONE = Duration(0)
@@ -201,8 +191,7 @@ class ChainBox:
 
         False for a box that does not declare it, so that its losses are not attributed to the testbed.
         """
-        own = self.kind.conserves_packets
-        return bool(self.conserves_packets if own is None else own)
+        return bool(self.conserves_packets) if self.kind.is_foreign else self.kind.conserves_packets
 
     @property
     def ends_connections(self) -> bool:
@@ -212,12 +201,11 @@ class ChainBox:
     @property
     def properties(self) -> str:
         """Its kind and what it does with packets, in words."""
-        words = [self.kind.name, "routed" if self.routed else "transparent"]
-        words += ["ends connections"] if self.kind.ends_connections else []
-        words += ["answers for others"] if self.kind.answers_for_others else []
+        properties = [self.kind.name, "routed" if self.routed else "transparent"]
+        properties += ["ends connections"] if self.kind.ends_connections else []
         if self.kind.overhead_bytes:
-            words.append(f"adds {self.kind.overhead_bytes} bytes up to its pair, in {self.kind.encapsulates}")
-        return ", ".join(words)
+            properties.append(f"adds {self.kind.overhead_bytes} bytes up to its pair, in {self.kind.encapsulates}")
+        return ", ".join(properties)
 
     @property
     def routed(self) -> bool:
@@ -281,21 +269,21 @@ class DelayBox:
     def described(self) -> dict[str, Any]:
         """As in a description."""
         trunk = self.trunk.described if self.trunk else {}
-        classes = {known.name: known.described for known in self.classes}
+        classes = {delay.name: delay.described for delay in self.classes}
         return {"trunk": trunk.pop("port", None), **trunk, "rate": self.rate, "classes": classes}
 
     @property
     def interfaces(self) -> tuple[Interface, ...]:
         """All of them, the trunk first."""
-        pairs = (leg for known in self.classes if known.ports for leg in (known.ports.world, known.ports.island))
+        pairs = (leg for delay in self.classes if delay.ports for leg in (delay.ports.world, delay.ports.island))
         return (*((self.trunk,) if self.trunk else ()), *pairs)
 
-    def ends(self, known: LatencyClass) -> PortPair:
+    def ends(self, delay: LatencyClass) -> PortPair:
         """The interfaces of a class towards the world's hosts and towards the chain: on the trunk the same one."""
-        if known.ports:
-            return known.ports
+        if delay.ports:
+            return delay.ports
         if self.trunk is None:  # descriptions are checked for this
-            msg = f"delay box {self.name} has no trunk for class {known.name}"
+            msg = f"delay box {self.name} has no trunk for class {delay.name}"
             raise ValueError(msg)
         return PortPair(self.trunk, self.trunk)
 
@@ -342,7 +330,7 @@ class Trunk:
 
 
 @dataclass(frozen=True, slots=True)
-class LearningSwitch:
+class LearningSwitch(Described):
     """An ordinary switch, which forwards by MAC addresses: many hosts behind the OpenFlow port ``uplink``.
 
     ``rate``: of the cable between the two.
@@ -352,14 +340,9 @@ class LearningSwitch:
     uplink: PortRef
     rate: Rate
 
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "uplink", "rate")
-
 
 @dataclass(frozen=True, slots=True)
-class Control:
+class Control(Described):
     """In-band control: how the daemon's machine reaches hosts with one interface, past the chain.
 
     ``network``: the addresses of both for that. ``port``: of the OpenFlow switch to which the daemon's machine is
@@ -369,11 +352,6 @@ class Control:
     network: IPv4Network
     port: PortRef
     arp: bool = True
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        return stated(self, "network", "port", "arp")
 
 
 CONTROL = "control"
@@ -407,8 +385,8 @@ class Network:
         return {
             **stated(self, "name", "control"),
             "networks": stated(self, "world", "island"),
-            "trunks": [each.described for each in self.trunks],
-            **{key: {each.name: each.described for each in getattr(self, key)} for key in sections},
+            "trunks": [entry.described for entry in self.trunks],
+            **{key: {entry.name: entry.described for entry in getattr(self, key)} for key in sections},
         }
 
     @cached_property
@@ -463,16 +441,16 @@ class Network:
 
         Those of physical taps are not among them.
         """
-        found: dict[str, tuple[Interface, ...]] = {}
+        machines: dict[str, tuple[Interface, ...]] = {}
         for host in self.hosts:
-            found[host.name] = (host.interface,)
+            machines[host.name] = (host.interface,)
         for box in self.boxes:
-            found[box.name] = tuple(interface for pair in box.pairs for interface in (pair.world, pair.island))
+            machines[box.name] = tuple(interface for pair in box.pairs for interface in (pair.world, pair.island))
         for delay in self.delay_boxes:
-            found[delay.name] = delay.interfaces
+            machines[delay.name] = delay.interfaces
         for tap in self.taps:
-            found[tap.host] = (*found.get(tap.host, ()), *(() if tap.physical else (tap.interface,)))
-        return found
+            machines[tap.host] = (*machines.get(tap.host, ()), *(() if tap.physical else (tap.interface,)))
+        return machines
 
     @cached_property
     def _hosts_by_name(self) -> dict[str, Host]:

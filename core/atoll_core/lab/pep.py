@@ -5,7 +5,7 @@ Its machine hands it packets by the rules of docs/contracts.md, "pep". Bit 0 of 
 machine's sockets; bits 1 and 2 name the pair of legs; bit 3 is set on SYNs from the world.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from dataclasses import replace
 from typing import Any
 
@@ -68,7 +68,7 @@ def _configuration(use: BoxUse) -> Configuration:
         ],
         "local_mark": _LOCAL.value,
         "world_mark": _FROM_WORLD,
-        "hosts": {"world": [str(each) for each in use.world_hosts], "island": [str(each) for each in use.island_hosts]},
+        "hosts": {"world": [str(host) for host in use.world_hosts], "island": [str(host) for host in use.island_hosts]},
         "mode": given["accept"],
         "legs": {side: _leg(use, side) for side in _SIDES},
         "learned_for_ns": given["learned_for"],
@@ -83,7 +83,7 @@ def _configuration(use: BoxUse) -> Configuration:
 
 def _between(use: BoxUse, peer: Peer) -> Configuration:
     given = use.settings
-    found: Configuration = {
+    configuration: Configuration = {
         "side": peer.side,
         "world": f"{peer.world}:{PEER_PORT}",
         "island": f"{peer.island}:{PEER_PORT}",
@@ -91,16 +91,16 @@ def _between(use: BoxUse, peer: Peer) -> Configuration:
     }
     if rate := given["between_rate"]:
         payload = (use.mtu - _TCP_HEADERS - _TCP_OPTIONS) / use.mtu
-        found["pacing_bit_s"] = round(_UTILISATION * rate * payload)
+        configuration["pacing_bit_s"] = round(_UTILISATION * rate * payload)
     if window := given[f"{peer.side}_initial_window"]:
-        found["window_segments"] = window
-        found["padding_bytes"] = window * (use.mtu - _TCP_HEADERS) // 2
-    return found
+        configuration["window_segments"] = window
+        configuration["padding_bytes"] = window * (use.mtu - _TCP_HEADERS) // 2
+    return configuration
 
 
 def _leg(use: BoxUse, side: str) -> dict[str, Any]:
     given = use.settings
-    found = {
+    settings = {
         "congestion_control": given[f"{side}_congestion_control"],
         "pacing_bit_s": given[f"{side}_pacing"],
         "notsent_lowat_bytes": given[f"{side}_unsent"],
@@ -108,11 +108,7 @@ def _leg(use: BoxUse, side: str) -> dict[str, Any]:
         "mss_bytes": use.mtu - _TCP_HEADERS if given["mss_clamp"] else None,
         "fast_open": given[f"{side}_fast_open"] or None,
     }
-    return {key: value for key, value in found.items() if value is not None}
-
-
-def _multiplexes(settings: Mapping[str, Any]) -> bool:
-    return settings.get("between") == "multiplexed"
+    return {key: value for key, value in settings.items() if value is not None}
 
 
 def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
@@ -123,8 +119,8 @@ def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
     return replace(
         router,
         interfaces=tuple(
-            replace(each, routes=tuple(replace(route, initial_window=windows[each.name]) for route in each.routes))
-            for each in router.interfaces
+            replace(leg, routes=tuple(replace(route, initial_window=windows[leg.name]) for route in leg.routes))
+            for leg in router.interfaces
         ),
         sysctls=(
             ("net.ipv4.tcp_rmem", _buffer(*TCP_RECEIVE_BUFFER, given["buffer_max"])),
@@ -133,7 +129,7 @@ def _host_settings(router: HostSettings, use: BoxUse) -> HostSettings:
             ("net.ipv4.tcp_no_metrics_save", "1"),
             ("net.ipv4.tcp_tw_reuse", "1"),
             *((("net.core.somaxconn", f"{backlog}"),) if (backlog := 2 * given["pending_max"]) > _SOMAXCONN else ()),
-            *((("net.ipv4.tcp_slow_start_after_idle", "0"),) if _multiplexes(given) else ()),
+            *((("net.ipv4.tcp_slow_start_after_idle", "0"),) if given["between"] == "multiplexed" else ()),
             *((("net.ipv4.tcp_fastopen", _FAST_OPEN),) if any(given[f"{side}_fast_open"] for side in _SIDES) else ()),
         ),
         legs=tuple(
@@ -180,15 +176,12 @@ PEP = register(
         "pep",
         Forwarding.ROUTED,
         stateful=True,
-        conserves_packets=False,
         subcommand="pep",
         privileges=(Privilege.NET_ADMIN, Privilege.NET_RAW, Privilege.NET_BIND_SERVICE),
         settings=_settings,
         ends_connections=True,
-        keeps_peer=_multiplexes,
-        connections_counter="connections",
-        admission=True,
-        settable=("mode", "learned_for_ns", "handshake_ns", "pending_max", "silence_ns", "flush_ns"),
+        peer_setting=("between", "multiplexed"),
+        settable=("admit", "mode", "learned_for_ns", "handshake_ns", "pending_max", "silence_ns", "flush_ns"),
         configuration=_configuration,
         host_settings=_host_settings,
         counters=(

@@ -6,14 +6,13 @@ a switch. ``atoll_emulation.twin`` behaves by them.
 """
 
 from dataclasses import dataclass, fields, replace
-from typing import Any
 
-from atoll_core.described import stated
+from atoll_core.described import Described
 from atoll_core.units import Duration
 
 
 @dataclass(frozen=True, slots=True)
-class TwinSettings:
+class TwinSettings(Described):
     """The keys of a switch's ``twin`` in lab.yaml; None: as in the profile of its driver."""
 
     flow_mods_per_s: int | None = None
@@ -27,13 +26,6 @@ class TwinSettings:
     refuses: bool | None = None
     reboot: Duration | None = None
     seed: int = 1
-
-    @property
-    def described(self) -> dict[str, Any]:
-        """As in a description."""
-        lags = stated(self, "lag_min", "lag_max", "early_barriers", "statistics", "reboot", "seed")
-        rates = stated(self, "flow_mods_per_s", "software_packets_per_s", "max_entries", "occupied", "refuses")
-        return {**lags, **rates}
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +55,8 @@ class TwinBehaviour:
         """The behaviour with the values that a lab sets; one end of the lag moves the other one along, if it must."""
         names = [field.name for field in fields(TwinBehaviour)]
         given = {name: getattr(settings, name) for name in names if getattr(settings, name) is not None}
-        found = replace(self, **given)
-        if found.lag_min.ns <= found.lag_max.ns:
-            return found
-        return replace(found, lag_min=found.lag_max) if "lag_max" in given else replace(found, lag_max=found.lag_min)
+        behaviour = replace(self, **given)
+        if behaviour.lag_min.ns <= behaviour.lag_max.ns:
+            return behaviour
+        moved = {"lag_min": behaviour.lag_max} if "lag_max" in given else {"lag_max": behaviour.lag_min}
+        return replace(behaviour, **moved)

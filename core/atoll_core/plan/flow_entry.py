@@ -10,6 +10,8 @@ from dataclasses import dataclass
 from enum import StrEnum
 from ipaddress import IPv4Network
 
+from atoll_core.codec import tagged
+
 IPV4 = 0x0800
 ARP = 0x0806
 
@@ -45,6 +47,7 @@ class Match:
         return text + "".join(f", {name} {number}" for name, number in named if number is not None)
 
 
+@tagged("Output")
 @dataclass(frozen=True, slots=True)
 class Output:
     """Send a copy of the frame out of this port."""
@@ -52,6 +55,7 @@ class Output:
     port: int
 
 
+@tagged("PushVlan")
 @dataclass(frozen=True, slots=True)
 class PushVlan:
     """Add an 802.1Q tag with this VLAN id."""
@@ -59,6 +63,7 @@ class PushVlan:
     vlan: int
 
 
+@tagged("PopVlan")
 @dataclass(frozen=True, slots=True)
 class PopVlan:
     """Remove the outer 802.1Q tag."""

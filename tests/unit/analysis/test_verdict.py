@@ -197,8 +197,8 @@ def test_each_violation_gives_its_reason_and_no_other(change: tuple[str, Any], r
         ("UNKNOWN_VLAN", [("unknown_vlan_packets", 4)]),
         ("LINK_OVER_RATE", [("links.sat.windows_over_rate", 3)]),
         ("SCHEDULE_OVER_RATE", [("links.sat.scheduled_windows_over_rate", 1)]),
-        ("BOX_BYPASSED", [("ended_connections", {"pep-w": {"counted": 0, "completed": 1}})]),
-        ("BOX_PARTLY_BYPASSED", [("ended_connections", {"pep-w": {"counted": 1, "completed": 9}})]),
+        ("BOX_BYPASSED", [("ended_connections", {"pep-w": {"kind": "pep", "counted": 0, "completed": 1}})]),
+        ("BOX_PARTLY_BYPASSED", [("ended_connections", {"pep-w": {"kind": "pep", "counted": 1, "completed": 9}})]),
         ("CAPTURE_MISSING", [("captures.island.decoded", None)]),
         ("CAPTURE_UNCOUNTED", [("captures.world.dropped", None)]),
         ("CAPTURE_DROPPED", [("captures.world.dropped", 1)]),
@@ -466,7 +466,7 @@ def test_what_chance_or_the_experiment_explains_is_no_finding(changes: list[tupl
 
 
 def ended(counted: int, completed: int) -> tuple[str, Any]:
-    return "ended_connections", {"pep-w": {"counted": counted, "completed": completed}}
+    return "ended_connections", {"pep-w": {"kind": "pep", "counted": counted, "completed": completed}}
 
 
 def test_a_pep_that_its_packets_bypass_makes_the_run_invalid() -> None:

@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from ipaddress import IPv4Address
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Annotated, Any, ClassVar
 from zlib import crc32
 
 import pytest
@@ -51,6 +51,8 @@ Load = Callable[..., tuple[Network, Experiment]]
 class ToySettings(BoxSettings):
     """Settings of the toy."""
 
+    SAME_IN_PAIR: ClassVar = ("code",)
+
     copies: int = Field(default=1, ge=1, le=9, description="Copies of each packet; default 1.")
     code: int = Field(default=0, description="Of both ends; default 0.")
     hold: Annotated[Duration, Between(Duration, "0 ms", "1 s")] = Field(
@@ -71,15 +73,12 @@ def toy() -> Iterator[BoxKind]:
         "toy",
         Forwarding.ROUTED,
         stateful=True,
-        conserves_packets=False,
         subcommand="toy",
         privileges=(Privilege.NET_RAW,),
         settings=lambda: ToySettings,
         pair="toy",
-        answers_for_others=True,
         encapsulates="udp",
         overhead_bytes=60,
-        agree=("code",),
         host_settings=toy_settings,
         counters=(MetricField("copied_packets", "packets", "sent twice"),),
         levels=(MetricField("held_bytes", "bytes", "waiting"),),
@@ -251,7 +250,7 @@ def test_steering_swaps_traces_and_verdicts_follow_the_declaration(load: Load, t
     bare = load("chain: [tap-w, sat, tap-i]")[1]
     assert plan_swap(network, bare, UNTAGGED, experiment).moved == ("pep-w", "pep-i")
     found = trace(network, experiment, make_plan(network, experiment).flows, "w1", "i1", Protocol.TCP)
-    note = "toy, routed, answers for others, adds 60 bytes up to its pair, in udp"
+    note = "toy, routed, adds 60 bytes up to its pair, in udp"
     assert ("pep-w", note) in {(hop.name, hop.note) for hop in found.hops}
     data = read_run_data(begin(tmp_path, experiment, network, ("world", "island")))
     assert data.network == network  # read back from JSON
@@ -286,7 +285,6 @@ def test_links_between_the_pair_are_tested_with_the_bytes_that_it_adds(load: Loa
 
 @pytest.mark.parametrize(("ends_connections", "end"), [(False, "i1"), (True, "pep-w")])
 def test_probes_of_tcp_end_where_connections_end(load: Load, *, ends_connections: bool, end: str) -> None:
-    """Not at a box that answers for others: they pass it."""
     network, experiment = load()
     kind = replace(BoxKind.named("toy"), ends_connections=ends_connections)
     boxes = tuple(replace(box, kind=kind) if box.kind.name == "toy" else box for box in network.boxes)
@@ -371,7 +369,11 @@ def test_a_kind_that_nobody_declared_cannot_be_read(load: Load) -> None:
     [
         (Forwarding.TRANSPARENT, {"settings": lambda: ToySettings}, "declare it routed"),
         (Forwarding.ROUTED, {"ends_connections": True}, "declare it stateful"),
-        (Forwarding.ROUTED, {"answers_for_others": True, "conserves_packets": True}, "cannot conserve packets"),
+        (
+            Forwarding.ROUTED,
+            dict.fromkeys(("ends_connections", "stateful", "conserves_packets"), True),
+            "cannot conserve packets",
+        ),
         (Forwarding.ROUTED, {"host_settings": toy_settings}, "declare its subcommand"),
         (Forwarding.ROUTED, {"overhead_bytes": 28}, "declare what it encapsulates them in, and its pair"),
     ],

@@ -171,7 +171,7 @@ def test_hosts_with_one_interface_have_a_control_address(load, text):
     ("edit", "message"),
     [
         (("control: {network: 192.168.10.0/24, port: sw-c/40}", ""), "host 'i1': control: the lab has no in-band control; add a section 'control: {network: 192.168.10.0/24, port: SWITCH/PORT}'"),
-        (("192.168.10.31", "192.168.11.31"), "host 'i1': control: 192.168.11.31 is outside the control network 192.168.10.0/24; choose an address inside"),
+        (("192.168.10.31", "192.168.11.31"), "host 'i1': control: 192.168.11.31 is outside the control network 192.168.10.0/24; choose one inside, such as 192.168.10.1"),
         (("port: sw-i/10}", "port: sw-i/10, control: 192.168.10.37}"), "host 'is': control: results of the island-special would pass the network while it is measured; give it a second interface for control, and remove this key"),
         (("192.168.10.31", "192.168.10.255"), "host 'i1': control: 192.168.10.255 is the network's own or its broadcast address; choose another of 192.168.10.0/24"),
         (("port: sw-i/2}", "port: sw-i/2, control: 192.168.10.31}"), "host 'i2': control: address 192.168.10.31 is already taken by host 'i1': control (line 31); give each host its own"),

@@ -165,7 +165,7 @@ async def test_settings_whose_undo_failed_are_set_again_by_their_plan() -> None:
 async def test_a_box_whose_settings_are_unknown_after_a_failure_is_named_with_the_remedy() -> None:
     """A swap lets new connections begin again after a failure, which may be that of the box's own settings."""
     lab = Lab(("router-w",))
-    lab.network.box = lambda _: SimpleNamespace(kind=SimpleNamespace(admission=False))
+    lab.network.box = lambda _: SimpleNamespace(kind=SimpleNamespace(settable=()))
     machines = reconciler(lab)
     with pytest.raises(LabError, match=r"^router-w: its settings are unknown after a failure; .* `atoll apply`"):
         await machines.admit("router-w", on=True)
