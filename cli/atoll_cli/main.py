@@ -8,17 +8,16 @@ Exit codes: 0 done (a run: valid, with or without caveats), 1 failed, 2 bad inpu
 import sys
 from enum import StrEnum
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
-from atoll_cli.commands.dashboards import dashboards
 from atoll_cli.commands.distributions import distributions
 from atoll_cli.commands.hosts import hosts
 from atoll_cli.commands.kernel import kernel
 from atoll_cli.commands.latencies import latencies
 from atoll_cli.commands.link_traces import link_traces
-from atoll_cli.commands.metrics import metrics
+from atoll_cli.commands.metrics import dashboards, metrics
 from atoll_cli.commands.runs import runs as stored_runs
 from atoll_cli.commands.switches import switches
 from atoll_cli.terminal.options import (
@@ -26,13 +25,12 @@ from atoll_cli.terminal.options import (
     InventoryOption,
     Json,
     PlainArguments,
-    integer_option,
     number_option,
     usage_error_text,
 )
 from atoll_cli.terminal.output import exit_discarding_output, with_write_errors
 from atoll_core.errors import AtollError, InterruptedByUserError, UsageError
-from atoll_core.experiment.experiment import Protocol
+from atoll_core.experiment.experiment import DIRECTIONS, Protocol
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import VIRTUAL
@@ -59,39 +57,22 @@ app.add_typer(switches, name="switches")
 
 LabFile = Annotated[Path, typer.Argument(help="lab.yaml, or an experiment.yaml (its lab is used)", metavar="FILE")]
 ExperimentFile = Annotated[Path, typer.Argument(help="experiment.yaml", metavar="EXPERIMENT")]
-PlatformOption = Annotated[
-    str | None,
-    typer.Option(
-        "--on",
-        help="platform: mininet, virtual (virtual time) or hardware "
-        "[default: hardware if an inventory is named, else mininet]",
-        metavar="PLATFORM",
-        show_default=False,
-    ),
-]
-RealTimeOption = Annotated[
-    str | None,
-    typer.Option(
-        "--on",
-        help="platform: mininet or hardware [default: hardware if an inventory is named, else mininet]",
-        metavar="PLATFORM",
-        show_default=False,
-    ),
-]
-BackendOption = Annotated[
-    Backend | None,
-    typer.Option(
-        "--backend",
-        help="link emulator: atoll's engine, or kernel tc/netem [default: engine; tc in virtual time]",
-        show_default=False,
-    ),
-]
-RealTimeBackendOption = Annotated[
-    Backend | None,
-    typer.Option(
-        "--backend", help="link emulator: atoll's engine, or kernel tc/netem [default: engine]", show_default=False
-    ),
-]
+
+
+def _platform_option(platforms: str) -> Any:
+    text = f"platform: {platforms} [default: hardware if an inventory is named, else mininet]"
+    return typer.Option("--on", help=text, metavar="PLATFORM", show_default=False)
+
+
+def _backend_option(default: str) -> Any:
+    text = f"link emulator: atoll's engine, or kernel tc/netem [default: {default}]"
+    return typer.Option("--backend", help=text, show_default=False)
+
+
+PlatformOption = Annotated[str | None, _platform_option("mininet, virtual (virtual time) or hardware")]
+RealTimeOption = Annotated[str | None, _platform_option("mininet or hardware")]
+BackendOption = Annotated[Backend | None, _backend_option("engine; tc in virtual time")]
+RealTimeBackendOption = Annotated[Backend | None, _backend_option("engine")]
 RuntimeOption = Annotated[
     Runtime | None,
     typer.Option("--runtime", help="OpenFlow framework: os-ken, or ryu if `tools/ryu` has installed it"),
@@ -107,7 +88,7 @@ NoProbe = Annotated[
     bool,
     typer.Option("--no-probe", help="do not verify paths by probe packets; flow tables are still read back"),
 ]
-SeedOption = Annotated[int | None, integer_option("--seed", "seed, instead of the experiment's", 0, 2**63 - 1)]
+SeedOption = Annotated[int | None, number_option("--seed", "seed, instead of the experiment's", 0, 2**63 - 1, kind=int)]
 Settings = Annotated[
     list[str] | None,
     typer.Option(
@@ -130,8 +111,8 @@ class LinkDirections(StrEnum):
     TO_WORLD = "to_world"
 
 
-def _print_version(wanted: bool) -> None:
-    if wanted:
+def _print_version(version_option: bool) -> None:
+    if version_option:
         from importlib.metadata import version
 
         print(f"atoll {version('atoll')}")
@@ -215,9 +196,8 @@ def plan(
     from atoll_cli.commands.selection import backend_for, experiment_file, lab_target, network_on
 
     target = lab_target(inventory, on, on_paper=True)
-    network, found = experiment_file(experiment, seed, duration, settings or ()).experiment()
-    described = network_on(target, network), found
-    emulator = backend_for(target, backend)
+    network, resolved = experiment_file(experiment, seed, duration, settings or ()).experiment()
+    described, emulator = (network_on(target, network), resolved), backend_for(target, backend)
     print_plan(described, emulator, target.platform, as_json=json, strict=strict, drawing=graph, driver=driver)
 
 
@@ -245,7 +225,8 @@ def trace(
         bool, typer.Option("--live", help="send probe packets through the lab that is up; its traffic continues")
     ] = False,
     probes: Annotated[
-        int | None, integer_option("--probes", "with --live: number of probes, ten a second [default: 5]", 1, 1000)
+        int | None,
+        number_option("--probes", "with --live: number of probes, ten a second [default: 5]", 1, 1000, kind=int),
     ] = None,
     inventory: InventoryOption = None,
     json: Json = False,
@@ -296,8 +277,7 @@ def calibrate(
     from atoll_cli.commands.selection import lab_target
 
     target = lab_target(inventory)
-    both = [LinkDirections.TO_ISLAND.value, LinkDirections.TO_WORLD.value]
-    directions = both if direction is LinkDirections.BOTH else [direction.value]
+    directions = list(DIRECTIONS) if direction is LinkDirections.BOTH else [direction.value]
     raise typer.Exit(calibrate_links(target, experiment, directions, seconds, backend, as_json=json))
 
 
@@ -320,7 +300,7 @@ def up(
 
     If FILE is an experiment, its lab is brought up and the experiment is applied.
     """
-    from atoll_cli.commands.lab import UpCommand, bring_up
+    from atoll_cli.commands.lab import bring_up
     from atoll_cli.commands.selection import backend_for, lab_target, refuse
     from atoll_core.description.loader import DescriptionFile
 
@@ -329,17 +309,8 @@ def up(
         target.platform == VIRTUAL,
         "up --on virtual: a lab in virtual time exists for one run only; use `atoll run EXPERIMENT --on virtual`",
     )
-    command = UpCommand(
-        target,
-        DescriptionFile.read(file),
-        backend_for(target, backend),
-        runtime,
-        listen,
-        probe=not no_probe,
-        strict=strict,
-        as_json=json,
-    )
-    raise typer.Exit(bring_up(command))
+    emulator, described = backend_for(target, backend), DescriptionFile.read(file)
+    bring_up(target, described, emulator, runtime, listen, probe=not no_probe, strict=strict, as_json=json)
 
 
 @app.command(cls=PlainArguments, epilog="Example: atoll apply examples/meo.yaml --dry-run")
@@ -370,12 +341,21 @@ def apply(
 
     Makes the smallest possible change. Chains can be changed while traffic flows.
     """
-    from atoll_cli.commands.lab import ApplyCommand, ApplyQuery, apply_experiment
+    from atoll_cli.commands.lab import apply_experiment
     from atoll_cli.commands.selection import backend_for, lab_target
 
     target = lab_target(inventory)
-    options = ApplyQuery(dry_run, at_once, connections, not no_probe)
-    apply_experiment(ApplyCommand(target, experiment, backend_for(target, backend), options, strict, json))
+    apply_experiment(
+        target,
+        experiment,
+        backend_for(target, backend),
+        dry_run=dry_run,
+        at_once=at_once,
+        connections=connections,
+        probe=not no_probe,
+        strict=strict,
+        as_json=json,
+    )
 
 
 @app.command(cls=PlainArguments, epilog="Example: atoll run examples/geo.yaml --on virtual --duration '600 s'")
@@ -415,7 +395,7 @@ def run(
 
     Checks the paths, measures, analyses, and writes a report. Uses the lab that is up, or brings one up for the run.
     """
-    from atoll_cli.commands.run_arguments import RunArguments
+    from atoll_cli.commands.run import RunCommand, run_experiment
     from atoll_cli.commands.selection import backend_for, experiment_file, lab_target, refuse
     from atoll_testbed.run.run_request import RunOptions
 
@@ -432,7 +412,7 @@ def run(
         runtime not in (None, Runtime.OS_KEN) and virtual,
         f"--runtime {runtime}: in virtual time the controller always runs os-ken; use --on mininet",
     )
-    command = RunArguments(
+    command = RunCommand(
         experiment_file(experiment, seed, duration, settings or ()),
         target,
         RunOptions(backend_for(target, backend), metrics=not no_metrics, full_matrix=full_matrix),
@@ -445,11 +425,7 @@ def run(
         strict=strict,
         as_json=json,
     )
-    if virtual:
-        from atoll_cli.commands.virtual import run_in_virtual_time as execute
-    else:
-        from atoll_cli.commands.run import run_experiment as execute
-    raise typer.Exit(execute(command))
+    raise typer.Exit(run_experiment(command))
 
 
 @app.command(cls=PlainArguments, epilog="Example: atoll sweep examples/studies/geo-queues.yaml --dry-run")
@@ -466,7 +442,9 @@ def sweep(
     ] = False,
     jobs: Annotated[
         int | None,
-        integer_option("--jobs", "number of parallel runs in virtual time [default: number of cores]", 1, 1024),
+        number_option(
+            "--jobs", "number of parallel runs in virtual time [default: number of cores]", 1, 1024, kind=int
+        ),
     ] = None,
     scheduler: Annotated[
         str | None,
@@ -489,20 +467,8 @@ def sweep(
     """
     from atoll_cli.commands.sweep import sweep_study
 
-    raise typer.Exit(
-        sweep_study(
-            study,
-            directory,
-            inventory,
-            jobs,
-            scheduler,
-            resume=resume,
-            mix=mix,
-            dry_run=dry_run,
-            strict=strict,
-            as_json=json,
-        )
-    )
+    making = {"resume": resume, "mix": mix, "dry_run": dry_run}
+    raise typer.Exit(sweep_study(study, directory, inventory, jobs, scheduler, **making, strict=strict, as_json=json))
 
 
 @app.command(

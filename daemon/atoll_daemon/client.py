@@ -22,6 +22,7 @@ from atoll_core.errors import AtollError, DescriptionError, Diagnostic, LabError
 from atoll_core.events.events import Progress
 from atoll_core.platforms import LabTarget
 from atoll_core.secret_variables import INFLUX_TOKEN_VARIABLE, SECRETS
+from atoll_daemon.http.http_errors import no_lab_is_up
 from atoll_daemon.socket_lock import (
     DAEMON_MODULE,
     connect_to_daemon,
@@ -244,6 +245,15 @@ async def connected(target: LabTarget) -> AsyncGenerator[DaemonClient | None]:
             holds = f"{describe_holder(*holder)} holds the lock but does not answer like a daemon"
             other = LabError(f"{socket_name(target)} is the lock of {target}: {holds}")
             raise root_owned_error(target, holder) or other from None
+        yield daemon
+
+
+@contextlib.asynccontextmanager
+async def running_lab(target: LabTarget) -> AsyncGenerator[DaemonClient]:
+    """Connect to the daemon of the lab that is up. Raises LabError if no lab is up, and as :func:`connected`."""
+    async with connected(target) as daemon:
+        if daemon is None:
+            raise LabError(no_lab_is_up(target))
         yield daemon
 
 

@@ -10,9 +10,9 @@ from rich.console import Console
 from rich.table import Table
 
 from atoll_cli.commands.lab import print_progress
-from atoll_cli.terminal.signals import unless_interrupted
+from atoll_cli.terminal.progress import unless_interrupted
 from atoll_core.description.loader import DescriptionFile
-from atoll_core.errors import InterruptedByUserError, PlanError
+from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.plan.plan import Backend
 from atoll_core.platforms import LabTarget
@@ -28,69 +28,47 @@ def calibrate_links(
     described = DescriptionFile.read(path)
     network, experiment = described.experiment()
     if not experiment.links:
-        msg = f"{path}: no link in this experiment's chain; nothing to calibrate"
-        raise PlanError(msg)
+        raise PlanError(f"{path}: no link in this experiment's chain; nothing to calibrate")
     require_applicable(network, experiment, target.platform, backend)
     require_lab(target.platform, backend)
-    found = asyncio.run(_calibrated(target, described, backend, directions, seconds))
-    rows: list[dict[str, Any]] = found["rows"]
-    good = all(row["state"] != CheckState.OFF for row in rows)
+
+    async def calibrate() -> dict[str, Any]:
+        async with lab_in_use(target, Description(described.lab_path()), print_progress) as daemon:
+            done = await daemon.stream(
+                "/v1/calibrations",
+                Description(described.path),
+                print_progress,
+                backend=backend,
+                directions=directions,
+                seconds=str(seconds),
+            )
+        return done["calibration"]
+
+    calibration = asyncio.run(unless_interrupted(calibrate()))
+    good = all(row["state"] != CheckState.OFF for row in calibration["rows"])
     if as_json:
-        print(json.dumps({"experiment": experiment.name, "lab": network.name, "ok": good, **found}))
+        print(json.dumps({"experiment": experiment.name, "lab": network.name, "ok": good, **calibration}))
     else:
-        _print(experiment, found)
+        _print(experiment, calibration)
     return 0 if good else 1
 
 
-async def _calibrated(
-    target: LabTarget, described: DescriptionFile, backend: Backend, directions: list[str], seconds: float
-) -> dict[str, Any]:
-    """The daemon's result of the calibration. Raises InterruptedByUserError."""
-    try:
-        return await unless_interrupted(_calibrate(target, described, backend, directions, seconds))
-    except asyncio.CancelledError:
-        raise InterruptedByUserError("cancelled") from None
-
-
-async def _calibrate(
-    target: LabTarget, described: DescriptionFile, backend: Backend, directions: list[str], seconds: float
-) -> dict[str, Any]:
-    async with lab_in_use(target, Description(described.lab_path()), print_progress) as daemon:
-        done = await daemon.stream(
-            "/v1/calibrations",
-            Description(described.path),
-            print_progress,
-            backend=backend,
-            directions=directions,
-            seconds=str(seconds),
-        )
-    found: dict[str, Any] = done["calibration"]
-    return found
-
-
-def _print(experiment: Experiment, found: dict[str, Any]) -> None:
+def _print(experiment: Experiment, calibration: dict[str, Any]) -> None:
     table = Table(title=f"{experiment.name}: configured and measured", title_justify="left")
     for name in ("link", "direction", "figure"):
         table.add_column(name)
     for name in ("configured", "measured", "allowed"):
         table.add_column(name, justify="right")
     table.add_column("")
-    for row in found["rows"]:
+    for row in calibration["rows"]:
         measured = "" if row["measured"] is None else f"{row['measured']:.5g} {row['unit']}"
         allowed = "" if row["low"] is None else f"{row['low']:.5g} to {row['high']:.5g}"
         figure = (row["box"], row["direction"], row["name"], f"{row['configured']:.5g} {row['unit']}")
         table.add_row(*figure, measured, allowed, row["state"])
-    console = Console()
-    console.print(table)
-    for row in found["rows"]:
+    Console().print(table)
+    for row in calibration["rows"]:
         if row["why"]:
-            console.print(
-                f"{row['box']} {row['direction']} {row['name']}: {row['why']}", highlight=False, soft_wrap=True
-            )
-    base, lab = found["base_rtt_ns"] / 1e6, found["lab_rtt_ns"] / 1e6
-    console.print(
-        f"minimum RTT of the idle path {base:.2f} ms; {lab:.2f} ms of this are processing in the lab, not "
-        "configured delays",
-        highlight=False,
-        soft_wrap=True,
-    )
+            print(f"{row['box']} {row['direction']} {row['name']}: {row['why']}")
+    base, lab = calibration["base_rtt_ns"] / 1e6, calibration["lab_rtt_ns"] / 1e6
+    processing = f"{lab:.2f} ms of this are processing in the lab, not configured delays"
+    print(f"minimum RTT of the idle path {base:.2f} ms; {processing}")

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from atoll_cli.terminal.options import Json, PlainArguments, PlotFile
+from atoll_cli.terminal.options import Json, PlainArguments, PlotFile, require_one_of
 from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
 from atoll_core.plural import counted
@@ -17,11 +17,7 @@ if TYPE_CHECKING:  # importers are loaded only to import
     from atoll_analysis.importers.flow_records import Imported
     from atoll_core.experiment.flow_sizes import FlowSizes
 
-distributions = typer.Typer(
-    help="Import or show flow-size distributions.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+distributions = typer.Typer(help="Import or show flow-size distributions.", no_args_is_help=True, rich_markup_mode=None)
 
 _AUTO = "auto"
 _SHARES = (0.1, 0.25, 0.5, 0.75, 0.9, 0.99, 0.999)
@@ -58,24 +54,20 @@ def import_(
 
     require_ending("--plot", plot, IMAGE_ENDINGS)
     refuse_overwriting({"--out": out, "--plot": plot}, [records])
-    if form != _AUTO and form not in tuple(Form):
-        msg = f"--format: unknown format {form!r}; known formats: {_AUTO}, {', '.join(Form)}"
-        raise UsageError(msg)
-    if protocol not in (None, "tcp", "udp", "icmp"):
-        msg = f"--protocol: unknown protocol {protocol!r}; known protocols: tcp, udp, icmp"
-        raise UsageError(msg)
+    require_one_of("--format", form, "formats", [_AUTO, *Form])
+    require_one_of("--protocol", protocol, "protocols", ["tcp", "udp", "icmp"])
     try:
         wanted = Wanted(parse_network(to) if to else None, protocol)
     except ValueError as error:
-        msg = f"--to: {error}"
-        raise UsageError(msg) from None
-    found = import_flows(records, None if form == _AUTO else Form(form), wanted, find_binary)
-    remarks = [f"made by: atoll distributions import {records.name} --format {found.form}"]
-    remarks[0] += "".join(f" {name} {text}" for name, text in (("--to", to), ("--protocol", protocol)) if text)
-    write_file("--out", out, flow_sizes_text(sorted(found.counts.items()), remarks))
-    sizes = from_counts(out.name, found.counts)
-    _warn(found)
-    _report(sizes, plot, {"file": str(out), "format": found.form.value, **_counts(found)}, as_json=json)
+        raise UsageError(f"--to: {error}") from None
+    flows = import_flows(records, None if form == _AUTO else Form(form), wanted, find_binary)
+    remark = f"made by: atoll distributions import {records.name} --format {flows.form}"
+    remark += "".join(f" {name} {text}" for name, text in (("--to", to), ("--protocol", protocol)) if text)
+    write_file("--out", out, flow_sizes_text(sorted(flows.counts.items()), [remark]))
+    _warn(flows)
+    facts: dict[str, Any] = {"file": str(out), "format": flows.form.value, "records": flows.records}
+    facts |= {"flows": flows.counts.total(), "left_out": flows.left_out, "damaged": flows.damaged}
+    _report(from_counts(out.name, flows.counts), plot, facts, as_json=json)
 
 
 @distributions.command(cls=PlainArguments, epilog="Example: atoll distributions show published --plot published.png")
@@ -92,14 +84,13 @@ def show(
 
     require_ending("--plot", plot, IMAGE_ENDINGS)
     refuse_overwriting({"--plot": plot}, [Path(sizes)])
-    found = _read(sizes)
+    distribution = _read(sizes)
     if pro_rate:
         try:
-            found = found.pro_rated(Size.parse(pro_rate).bytes)
+            distribution = distribution.pro_rated(Size.parse(pro_rate).bytes)
         except ValueError as error:
-            msg = f"--pro-rate: {error}"
-            raise UsageError(msg) from None
-    _report(found, plot, {"distribution": found.name}, as_json=json)
+            raise UsageError(f"--pro-rate: {error}") from None
+    _report(distribution, plot, {"distribution": distribution.name}, as_json=json)
 
 
 def _read(text: str) -> "FlowSizes":
@@ -115,20 +106,11 @@ def _read(text: str) -> "FlowSizes":
     except ValueError:
         read = ReferencedFiles(Path()).read(text, read_flow_sizes)
     if read.found is None:
-        known = f"; write {PUBLISHED}, a size such as '10 kB', or a file"
+        remedy = f"; write {PUBLISHED}, a size such as '10 kB', or a file"
         raise DescriptionError(
-            [one if one.line else Diagnostic(one.file, 0, one.message + known) for one in read.mistakes]
+            [one if one.line else Diagnostic(one.file, 0, one.message + remedy) for one in read.mistakes]
         )
     return read.found
-
-
-def _counts(found: "Imported") -> dict[str, Any]:
-    return {
-        "records": found.records,
-        "flows": found.counts.total(),
-        "left_out": found.left_out,
-        "damaged": found.damaged,
-    }
 
 
 def _warn(found: "Imported") -> None:

@@ -5,11 +5,14 @@ import json as json_format
 import sys
 import time
 from pathlib import Path
-from typing import Annotated, Self
+from typing import TYPE_CHECKING, Annotated, Self
 
 import typer
 
 from atoll_cli.terminal.options import Json
+
+if TYPE_CHECKING:
+    from atoll_emulation.uml.cache import KernelStatus
 
 kernel = typer.Typer(
     help="Build, inspect and remove kernels for virtual time.", no_args_is_help=True, rich_markup_mode=None
@@ -55,7 +58,7 @@ def build(
             use = f"to use it, set {VARIABLE}={series}"
         print(f"built {built}; {use}", file=sys.stderr)
     if json:
-        print(json_format.dumps(_as_json() | {"seconds": round(time.monotonic() - began_s, 1)}))
+        print(json_format.dumps(_to_json(status) | {"seconds": round(time.monotonic() - began_s, 1)}))
     if status.remedy:
         print(status.remedy, file=sys.stderr)
         raise typer.Exit(1)
@@ -63,24 +66,24 @@ def build(
         print(f"Linux {status.facts['release']} for virtual time: {status.directory}")
 
 
-@kernel.command(epilog="Example: atoll kernel status --json")
-def status(json: Json = False) -> None:
+@kernel.command("status", epilog="Example: atoll kernel status --json")
+def print_status(json: Json = False) -> None:
     """Show whether the kernel is built; exit code 1 with the remedy if not."""
     from atoll_emulation.uml.cache import kernel_status, unused_kernels
 
-    found = kernel_status()
+    status = kernel_status()
     if json:
-        print(json_format.dumps(_as_json()))
+        print(json_format.dumps(_to_json(status)))
     else:
-        print(found.state)
-        for name, fact in {**found.facts, "directory": str(found.directory)}.items():
+        print(status.state)
+        for name, fact in {**status.facts, "directory": str(status.directory)}.items():
             if not name.startswith("sha256"):
                 print(f"{name:<10} {fact}")
         if others := unused_kernels():
             print(f"{'unused':<10} {len(others)} kernels of other versions; `atoll kernel clean` removes them")
-    if found.remedy:
-        if not json:
-            print(found.remedy, file=sys.stderr)
+        if status.remedy:
+            print(status.remedy, file=sys.stderr)
+    if status.remedy:
         raise typer.Exit(1)
 
 
@@ -97,31 +100,25 @@ def clean(json: Json = False) -> None:
     """Remove kernels of other versions of atoll, except running ones; other checkouts have to build theirs again."""
     from atoll_emulation.uml.cache import clean_cache
 
-    found = clean_cache()
+    cleaned = clean_cache()
+    removed, running = [*map(str, cleaned.removed)], [*map(str, cleaned.running)]
     if json:
-        answer = {"removed": found.removed, "running": found.running}
-        print(json_format.dumps({key: [str(path) for path in paths] for key, paths in answer.items()}))
+        print(json_format.dumps({"removed": removed, "running": running}))
         return
-    for path in found.removed:
+    for path in removed:
         print(f"removed {path}")
-    for path in found.running:
+    for path in running:
         print(f"kept {path}: a lab is running in it")
-    if not (found.removed or found.running):
+    if not (removed or running):
         print("nothing to remove")
 
 
-def _as_json() -> dict[str, object]:
-    from atoll_emulation.uml.cache import kernel_status, unused_kernels
+def _to_json(status: "KernelStatus") -> dict[str, object]:
+    from atoll_emulation.uml.cache import unused_kernels
 
-    found = kernel_status()
     unused = [str(path) for path in unused_kernels()]
-    return {
-        "state": found.state,
-        "directory": str(found.directory),
-        **found.facts,
-        "unused": unused,
-        "remedy": found.remedy,
-    }
+    answer = {"state": status.state, "directory": str(status.directory), **status.facts}
+    return {**answer, "unused": unused, "remedy": status.remedy}
 
 
 class _BuildProgress:

@@ -4,27 +4,24 @@
 import asyncio
 import json
 import sys
-from dataclasses import asdict, dataclass
 from datetime import datetime
 from pathlib import Path
 from typing import Any
 
 from atoll_cli.terminal.output import warn
-from atoll_cli.terminal.signals import unless_interrupted
+from atoll_cli.terminal.progress import unless_interrupted
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_core.description.loader import DescriptionFile, load_experiment
-from atoll_core.errors import InterruptedByUserError, LabError
+from atoll_core.errors import LabError
 from atoll_core.events.events import Progress
-from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.platforms import MININET, LabTarget
 from atoll_core.plural import counted
 from atoll_core.secret_variables import TOKEN_VARIABLE
-from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected, state_directory
-from atoll_daemon.http.http_errors import no_lab_is_up
+from atoll_daemon.client import DaemonClient, Description, OwnDaemon, connected, running_lab, state_directory
 from atoll_daemon.last_failure import forget_failure, last_failure
+from atoll_testbed.box_connections import ConnectionPolicy
 from atoll_testbed.preflight.requirements import require_applicable, require_lab
 
 _PRINTED_STATES = ("stage", "connections", "end")  # of a swap
@@ -36,108 +33,65 @@ def print_progress(line: dict[str, Any]) -> None:
         print(line["text"], file=sys.stderr, flush=True)
 
 
-@dataclass(frozen=True, slots=True)
-class UpCommand:
-    """`atoll up`: ``file`` is a lab to bring up, or an experiment to apply to its lab."""
+def bring_up(
+    target: LabTarget,
+    file: DescriptionFile,
+    backend: Backend,
+    runtime: Runtime | None,
+    listen: str | None,
+    *,
+    probe: bool,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """`atoll up`: bring the lab up, and apply the experiment if ``file`` is one.
 
-    target: LabTarget
-    file: DescriptionFile
-    backend: Backend
-    runtime: Runtime | None
-    listen: str | None
-    probe: bool
-    strict: bool
-    as_json: bool
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyQuery:
-    """How an experiment is applied, as in the query of `POST /v1/apply` (docs/api.md)."""
-
-    dry_run: bool = False
-    at_once: bool = False
-    connections: str = "reset"
-    probe: bool = True
-
-    @property
-    def query(self) -> dict[str, str]:
-        """The parameters of the request."""
-        return {name: str(given).lower() for name, given in asdict(self).items()}
-
-
-@dataclass(frozen=True, slots=True)
-class ApplyCommand:
-    """`atoll apply`: ``how`` has the query of `POST /v1/apply` (docs/api.md) but for the backend."""
-
-    target: LabTarget
-    path: Path
-    backend: Backend
-    how: ApplyQuery
-    strict: bool
-    as_json: bool
-
-
-def bring_up(command: UpCommand) -> int:
-    """`atoll up`; returns the exit code."""
-    described = network, experiment = command.file.lab_or_experiment()
-    require_listen(command.listen)
-    doubts = description_warnings(network, experiment, command.backend, MININET) if experiment else ()
-    warnings = warn(doubts, strict=command.strict)
+    If interrupted or failed, leave no lab that was not up before.
+    """
+    network, experiment = file.lab_or_experiment()
+    require_listen(listen)
+    doubts = description_warnings(network, experiment, backend, MININET) if experiment else ()
+    warnings = warn(doubts, strict=strict)
     if experiment:
-        require_applicable(network, experiment, command.target.platform, command.backend)
-    require_lab(command.target.platform, command.backend)
-    return asyncio.run(_up(command, described, warnings))
+        require_applicable(network, experiment, target.platform, backend)
+    require_lab(target.platform, backend)
 
-
-async def _up(command: UpCommand, described: tuple[Network, Experiment | None], warnings: list[dict[str, Any]]) -> int:
-    """Bring the lab up. If interrupted or failed, leave no lab that was not up before, and say so."""
-    network, experiment = described
-    async with connected(command.target) as running:
-        pass
-    try:
-        made = await unless_interrupted(_up_with_daemon(command, described, own=running is None))
-    except asyncio.CancelledError:
-        left = "no lab is up" if running is None else "the lab was up before and stays up"
-        raise InterruptedByUserError(f"cancelled; {left}") from None
-    if command.as_json:
-        print(json.dumps(made | {"warnings": warnings}))
-    else:
-        changes = counted(len(made["changes"]), "change")
-        applied = f"; experiment '{experiment.name}' applied ({changes})" if experiment else ""
-        print(f"{network.name} {'was up already' if made['already'] else 'is up'}{applied}")
-    return 0
-
-
-async def _up_with_daemon(
-    command: UpCommand, described: tuple[Network, Experiment | None], *, own: bool
-) -> dict[str, Any]:
-    daemon = await OwnDaemon.start(command.target, for_run=False) if own else None
-    try:
-        return await _up_and_apply(command, *described)
-    except BaseException:
-        if daemon is not None:
-            await daemon.end()
-        raise
-
-
-async def _up_and_apply(command: UpCommand, network: Network, experiment: Experiment | None) -> dict[str, Any]:
-    """Bring the lab up and apply the experiment; returns the JSON output: whether it was up, changes, the API's URL."""
-    async with connected(command.target) as daemon:
-        if daemon is None:
-            msg = "the daemon ended while it was starting the lab"
-            raise LabError(msg)
-        url = await listen_on(daemon, command.listen)
-        done = await daemon.stream(
-            "/v1/lab", Description(command.file.lab_path()), print_progress, runtime=command.runtime
-        )
-        result: dict[str, Any] = {"lab": network.name, "already": done["already"], "changes": [], "url": url}
-        if experiment is None:
+    async def up_and_apply() -> dict[str, Any]:
+        """The JSON output: whether the lab was up, changes, the API's URL."""
+        async with connected(target) as daemon:
+            if daemon is None:
+                raise LabError("the daemon ended while it was starting the lab")
+            url = await listen_on(daemon, listen)
+            done = await daemon.stream("/v1/lab", Description(file.lab_path()), print_progress, runtime=runtime)
+            result: dict[str, Any] = {"lab": network.name, "already": done["already"], "changes": [], "url": url}
+            if experiment:
+                print_progress(Progress("apply").to_line())
+                applied, _ = await _apply(daemon, Description(file.path), backend, probe=probe)
+                result["changes"] = applied["changes"]
             return result
-        print_progress(Progress("apply").to_line())
-        applied, _ = await _apply(
-            daemon, Description(command.file.path), command.backend, ApplyQuery(probe=command.probe)
-        )
-        return result | {"changes": applied["changes"]}
+
+    async def with_own_daemon() -> dict[str, Any]:
+        own = await OwnDaemon.start(target, for_run=False)
+        try:
+            return await up_and_apply()
+        except BaseException:
+            await own.end()
+            raise
+
+    async def up() -> dict[str, Any]:
+        async with connected(target) as running:
+            pass
+        if running is None:
+            return await unless_interrupted(with_own_daemon(), left="no lab is up")
+        return await unless_interrupted(up_and_apply(), left="the lab was up before and stays up")
+
+    answer = asyncio.run(up())
+    if as_json:
+        print(json.dumps(answer | {"warnings": warnings}))
+    else:
+        changes = counted(len(answer["changes"]), "change")
+        applied = f"; experiment '{experiment.name}' applied ({changes})" if experiment else ""
+        print(f"{network.name} {'was up already' if answer['already'] else 'is up'}{applied}")
 
 
 def require_listen(address: str | None) -> None:
@@ -167,9 +121,12 @@ async def listen_on(daemon: DaemonClient, address: str | None) -> str | None:
 
 
 async def _apply(
-    daemon: DaemonClient, description: Description, backend: Backend, how: ApplyQuery
+    daemon: DaemonClient, description: Description, backend: Backend, **query: str | bool
 ) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    """Apply a description and print its progress; returns the answer, and the events of the swap if there was one."""
+    """Apply a description and print its progress; returns the answer, and the events of the swap if there was one.
+
+    ``query``: further parameters of `POST /v1/apply` (docs/api.md).
+    """
     swap: list[dict[str, Any]] = []
 
     def take(line: dict[str, Any]) -> None:
@@ -179,21 +136,37 @@ async def _apply(
             if line["state"] in _PRINTED_STATES:
                 print(line["text"], file=sys.stderr, flush=True)
 
-    return await daemon.stream("/v1/apply", description, take, backend=backend, **how.query), swap
+    texts = {name: str(given).lower() for name, given in query.items()}
+    return await daemon.stream("/v1/apply", description, take, backend=backend, **texts), swap
 
 
-def apply_experiment(command: ApplyCommand) -> None:
-    """`atoll apply`."""
-    from atoll_testbed.box_connections import ConnectionPolicy
+def apply_experiment(
+    target: LabTarget,
+    path: Path,
+    backend: Backend,
+    *,
+    dry_run: bool,
+    at_once: bool,
+    connections: str,
+    probe: bool,
+    strict: bool,
+    as_json: bool,
+) -> None:
+    """`atoll apply`. Raises LabError: no lab is up."""
+    ConnectionPolicy.parse(connections)
+    network, experiment = load_experiment(path)
+    warnings = warn(description_warnings(network, experiment, backend, MININET), strict=strict)
+    require_applicable(network, experiment, target.platform, backend)
+    require_lab(target.platform, backend)
 
-    ConnectionPolicy.parse(command.how.connections)
-    network, experiment = load_experiment(command.path)
-    warnings = warn(description_warnings(network, experiment, command.backend, MININET), strict=command.strict)
-    require_applicable(network, experiment, command.target.platform, command.backend)
-    require_lab(command.target.platform, command.backend)
-    done, swap = asyncio.run(_apply_to_running_lab(command))
-    changes, dry_run = done["changes"], command.how.dry_run
-    if command.as_json:
+    async def apply() -> tuple[dict[str, Any], list[dict[str, Any]]]:
+        query: dict[str, str | bool] = {"dry_run": dry_run, "at_once": at_once, "probe": probe}
+        async with running_lab(target) as daemon:
+            return await _apply(daemon, Description(path), backend, connections=connections, **query)
+
+    done, swap = asyncio.run(apply())
+    changes = done["changes"]
+    if as_json:
         answer = {"experiment": experiment.name, "dry_run": dry_run, "changes": changes, "swap": swap}
         answer |= {"parts": done["parts"], "budgets": done["budgets"]}
         print(json.dumps(answer | {"warnings": warnings}))
@@ -207,40 +180,34 @@ def apply_experiment(command: ApplyCommand) -> None:
     )
 
 
-async def _apply_to_running_lab(command: ApplyCommand) -> tuple[dict[str, Any], list[dict[str, Any]]]:
-    async with connected(command.target) as daemon:
-        if daemon is None:
-            raise LabError(no_lab_is_up(command.target))
-        return await _apply(daemon, Description(command.path), command.backend, command.how)
-
-
 def take_down(target: LabTarget, *, force: bool, as_json: bool) -> None:
     """`atoll down`."""
-    asyncio.run(_down(target, force=force, as_json=as_json))
 
+    async def down() -> bool:
+        async with connected(target) as daemon:
+            if daemon is not None:
+                await daemon.down(force=force)
+            return daemon is not None
 
-async def _down(target: LabTarget, *, force: bool, as_json: bool) -> None:
-    async with connected(target) as daemon:
-        if daemon is not None:
-            await daemon.down(force=force)
+    was_up = asyncio.run(down())
     failure = last_failure(target)
     forget_failure(target)
     if failure and (left := failure.get("left")):
         raise LabError("the lab is down, but not everything is undone:\n" + "\n".join(left))
     if as_json:
-        print(json.dumps({"was_up": daemon is not None}))
+        print(json.dumps({"was_up": was_up}))
     else:
-        print("the lab is down" if daemon is not None else "no lab was up")
+        print("the lab is down" if was_up else "no lab was up")
 
 
 def print_status(target: LabTarget, *, as_json: bool) -> int:
     """`atoll status`; returns the exit code: 1 if the lab, or the last one, has failed."""
-    return asyncio.run(_status(target, as_json=as_json))
 
+    async def read() -> dict[str, Any]:
+        async with connected(target) as daemon:
+            return await daemon.status() if daemon is not None else {"lab": None}
 
-async def _status(target: LabTarget, *, as_json: bool) -> int:
-    async with connected(target) as daemon:
-        status = await daemon.status() if daemon is not None else {"lab": None}
+    status = asyncio.run(read())
     lab = status["lab"]
     failure = last_failure(target) if lab is None else None
     failed = failure is not None or bool(lab and lab["failed"])

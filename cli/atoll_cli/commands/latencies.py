@@ -8,16 +8,14 @@ from typing import Annotated
 
 import typer
 
-from atoll_cli.terminal.options import PlainArguments, integer_option
+from atoll_cli.terminal.options import Json, PlainArguments, PlotFile, number_option
 from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import DescriptionError, Diagnostic, UsageError
 
 _LAST_VLAN = 4094  # IEEE 802.1Q, table 9-2
 
 latencies = typer.Typer(
-    help="Import latencies of world servers from RTTs.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+    help="Import latencies of world servers from RTTs.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
@@ -34,10 +32,12 @@ def _group() -> None:  # pyright: ignore[reportUnusedFunction] (with a callback,
 def import_(
     files: Annotated[list[Path], typer.Argument(help="output of ping, or lists of RTTs in ms", metavar="FILE...")],
     out: Annotated[Path, typer.Option("--out", help="YAML file to write", metavar="FILE")],
-    servers: Annotated[int, integer_option("--servers", "number of world servers", 1, 1000)] = 6,
-    first_vlan: Annotated[int, integer_option("--first-vlan", "VLAN id of the first class", 1, _LAST_VLAN)] = 101,
-    plot: Annotated[Path | None, typer.Option("--plot", help="also plot it to this file", metavar="FILE.png")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="print one JSON object on standard output")] = False,
+    servers: Annotated[int, number_option("--servers", "number of world servers", 1, 1000, kind=int)] = 6,
+    first_vlan: Annotated[
+        int, number_option("--first-vlan", "VLAN id of the first class", 1, _LAST_VLAN, kind=int)
+    ] = 101,
+    plot: PlotFile = None,
+    as_json: Json = False,
 ) -> None:
     """Sort targets by RTT and divide them into groups of equal size; each server gets the median of a group."""
     from atoll_analysis.importers.rtt_lists import FEW_TARGETS, read_rtts, server_rtts
@@ -51,40 +51,36 @@ def import_(
         raise UsageError(f"--first-vlan: {classes}; write at most {_LAST_VLAN - servers + 1}")
     texts = [(label(path), read_text(path, "text", 64_000_000)) for path in files]
     unread = [text for _, text in texts if isinstance(text, Diagnostic)]
-    found = read_rtts((name, text) for name, text in texts if isinstance(text, str))
-    mistakes = [*unread, *found.mistakes]
-    if not mistakes and len(found.ms) < servers:
-        message = f"has RTTs of {len(found.ms)} targets; {servers} servers need at least {servers}"
+    rtts = read_rtts((name, text) for name, text in texts if isinstance(text, str))
+    targets = len(rtts.ms)
+    mistakes = [*unread, *rtts.mistakes]
+    if not mistakes and targets < servers:
+        message = f"has RTTs of {targets} targets; {servers} servers need at least {servers}"
         mistakes = [Diagnostic(label(files[-1]), 0, message)]
     if mistakes:
         raise DescriptionError(mistakes)
-    few = len(found.ms) < FEW_TARGETS * servers
+    few = targets < FEW_TARGETS * servers
     if few:
-        each = f"{len(found.ms)} targets are {len(found.ms) / servers:.1f} per server"
-        print(f"{each}; with fewer than {FEW_TARGETS} targets a median depends on single ones", file=sys.stderr)
-    named = [(f"w{number}", rtt) for number, rtt in enumerate(server_rtts(found.ms, servers), start=1)]
+        count = f"{targets} targets are {targets / servers:.1f} per server"
+        print(f"{count}; with fewer than {FEW_TARGETS} targets a median depends on single ones", file=sys.stderr)
+    named = [(f"w{number}", rtt) for number, rtt in enumerate(server_rtts(rtts.ms, servers), start=1)]
     command = f"atoll latencies import {' '.join(path.name for path in files)} --servers {servers}"
-    write_file("--out", out, _yaml(named, first_vlan, f"made by: {command} ({len(found.ms)} targets)"))
+    write_file("--out", out, _yaml(named, first_vlan, f"made by: {command} ({targets} targets)"))
     if plot:
         from atoll_dashboards.report.import_plots import draw_rtts
 
-        write_file("--plot", plot, draw_rtts(found.ms, named, plot.suffix.lower()))
+        write_file("--plot", plot, draw_rtts(rtts.ms, named, plot.suffix.lower()))
     if as_json:
-        print(json.dumps({"file": str(out), "targets": len(found.ms), "few": few, "rtt_ms": dict(named)}))
+        print(json.dumps({"file": str(out), "targets": targets, "few": few, "rtt_ms": dict(named)}))
         return
-    print(f"{out}: {len(found.ms)} targets, {', '.join(f'{name} {rtt:g} ms' for name, rtt in named)}")
+    print(f"{out}: {targets} targets, {', '.join(f'{name} {rtt:g} ms' for name, rtt in named)}")
 
 
 def _yaml(named: list[tuple[str, float]], first_vlan: int, remark: str) -> str:
     """The classes of a delay box, and the class of each server, as YAML."""
     lines = [f"# {remark}", "", "# of a delay box in lab.yaml", "classes:"]
     for vlan, (name, rtt) in enumerate(named, start=first_vlan):
-        lines.append(f"  rtt-{name}: {{vlan: {vlan}, rtt: {_decimal(rtt)} ms}}")
+        lines.append(f"  rtt-{name}: {{vlan: {vlan}, rtt: {f'{rtt:.3f}'.rstrip('0').rstrip('.')} ms}}")
     lines += ["", "# in experiment.yaml", "latency:"]
     lines += [f"  {name}: rtt-{name}" for name, _ in named]
     return "\n".join(lines) + "\n"
-
-
-def _decimal(ms: float) -> str:
-    """To the microsecond, without trailing zeros."""
-    return f"{ms:.3f}".rstrip("0").rstrip(".")

@@ -3,13 +3,12 @@
 
 import json
 import shlex
-from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, TypeVar
+from typing import TYPE_CHECKING, Annotated, Any, TypeVar
 
 import typer
 
-from atoll_cli.terminal.options import Json, PlainArguments, PlotFile, integer_option, number_option
+from atoll_cli.terminal.options import Json, PlainArguments, PlotFile, number_option
 from atoll_cli.terminal.output import IMAGE_ENDINGS, refuse_overwriting, require_ending, write_file
 from atoll_core.errors import PlanError
 from atoll_core.plural import counted
@@ -22,13 +21,11 @@ if TYPE_CHECKING:  # trace generators are loaded only to make a trace
     Q = TypeVar("Q", Rate, Duration, Size)
 
 link_traces = typer.Typer(
-    help="Make a link trace: rain fade, passes, losses.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+    help="Make a link trace: rain fade, passes, losses.", no_args_is_help=True, rich_markup_mode=None
 )
 
 Out = Annotated[Path, typer.Option("--out", help="CSV file to write", metavar="FILE")]
-TraceSeed = Annotated[int, integer_option("--seed", "seed of the random process", 0, 2**63 - 1)]
+TraceSeed = Annotated[int, number_option("--seed", "seed of the random process", 0, 2**63 - 1, kind=int)]
 TraceDuration = Annotated[str, typer.Option(help="duration of the trace, at most 6 h", metavar="DURATION")]
 SiteOption = Annotated[
     str | None, typer.Option(help="degrees north and east [default: the constellation's site]", metavar="LAT,LON")
@@ -39,6 +36,7 @@ _LONGEST = "6 h"
 
 @link_traces.command(epilog="Example: atoll link-traces rain --out rain.csv --rate '16 Mbit/s' --plot rain.png")
 def rain(
+    context: typer.Context,
     out: Out,
     rate: Annotated[str, typer.Option(help="rate in a clear sky", metavar="RATE")] = "16 Mbit/s",
     duration: TraceDuration = "10 min",
@@ -53,7 +51,7 @@ def rain(
         float, number_option("--exceeded-0.01", "attenuation exceeded in 0.01 % of the time, dB", 0, 1000)
     ] = 20.0,
     dynamics: Annotated[
-        float, number_option("--dynamics", "dynamics parameter of the attenuation, 1/s", 1e-6, 1.0)
+        float, number_option("--dynamics", "dynamics parameter of the attenuation, 1/s", 1e-6, 1)
     ] = 2e-4,
     clear: Annotated[float, number_option("--clear", "Es/N0 in a clear sky, dB", -5, 60)] = 13.0,
     temperature: Annotated[
@@ -83,24 +81,17 @@ def rain(
             system_kelvin=temperature,
         )
     )
-    options: dict[str, object] = {
-        "rate": rate,
-        "duration": duration,
-        "fade": fade,
-        "at": at,
-        "exceeded-0.1": exceeded_often,
-    }
-    options |= {"exceeded-0.01": exceeded_rarely, "dynamics": dynamics, "clear": clear, "temperature": temperature}
-    _write(made, lasts, out, plot, _remark("rain", options | {"step": step, "seed": seed}), as_json=json)
+    _write(made, lasts, out, plot, _remark(context), as_json=json)
 
 
-def _register(kind: str, words: str) -> None:
+def _register(kind: str, text: str) -> None:
     """Define the command of a constellation."""
 
     @link_traces.command(
-        kind, help=words, epilog=f"Example: atoll link-traces {kind} --out {kind}.csv --gap '200 ms' --plot {kind}.png"
+        kind, help=text, epilog=f"Example: atoll link-traces {kind} --out {kind}.csv --gap '200 ms' --plot {kind}.png"
     )
     def satellites(  # pyright: ignore[reportUnusedFunction]
+        context: typer.Context,
         out: Out,
         duration: TraceDuration = "10 min",
         gateway: SiteOption = None,
@@ -153,20 +144,13 @@ def _register(kind: str, words: str) -> None:
             delay_step=_quantity(Duration, "--least-change", least_change, "0 s", "1 s"),
             radio=Radio(_quantity(Rate, "--rate", rate, "1 kbit/s", "100 Gbit/s"), zenith) if rate else None,
         )
-        options = {
-            "duration": duration,
+        resolved = {
             "gateway": f"{wanted.gateway.latitude_deg:g},{wanted.gateway.longitude_deg:g}",
             "island": f"{wanted.island.latitude_deg:g},{wanted.island.longitude_deg:g}",
             "gap": str(wanted.gap),
-            "start": start,
-            "added-delay": added_delay,
-            "least-change": least_change,
-            "step": step,
-            "rate": rate,
             "zenith": zenith if rate else None,
-            "seed": seed,
         }
-        _write(pass_trace(wanted), wanted.duration, out, plot, _remark(kind, options), as_json=json)
+        _write(pass_trace(wanted), wanted.duration, out, plot, _remark(context, **resolved), as_json=json)
 
 
 _register("meo", "Make a trace of an equatorial MEO ring like O3b: delay, hand-overs, and rate with --rate.")
@@ -191,26 +175,24 @@ def losses(
     from atoll_core.description.link_trace import loss_trace_text
 
     refuse_overwriting({"--out": out}, [run])
-    found = fates_of_packets(RunDir.open(run), link)
-    write_file("--out", out, loss_trace_text(found.lost, [f"losses of {found.link} in {run}"]))
-    packets, lost = len(found.lost), sum(found.lost)
+    fates = fates_of_packets(RunDir.open(run), link)
+    write_file("--out", out, loss_trace_text(fates.lost, [f"losses of {fates.link} in {run}"]))
+    packets, lost = len(fates.lost), sum(fates.lost)
     if as_json:
-        print(json.dumps({"trace": str(out), "link": found.link, "packets": packets, "lost": lost, "of": found.came}))
+        print(json.dumps({"trace": str(out), "link": fates.link, "packets": packets, "lost": lost, "of": fates.came}))
         return
-    cut = f", the first of {found.came}" if found.came > packets else ""
-    print(f"{out}: {counted(packets, 'packet')} to the island through {found.link}{cut}, {lost} lost")
+    cut = f", the first of {fates.came}" if fates.came > packets else ""
+    print(f"{out}: {counted(packets, 'packet')} to the island through {fates.link}{cut}, {lost} lost")
 
 
 def _quantity(kind: "type[Q]", option: str, text: str, low: str, high: str) -> "Q":
     try:
-        found = kind.parse(text)
+        quantity = kind.parse(text)
     except ValueError as error:
-        msg = f"{option}: {error}"
-        raise PlanError(msg) from None
-    if not kind.parse(low) <= found <= kind.parse(high):
-        msg = f"{option}: {text} is not from {low} to {high}"
-        raise PlanError(msg)
-    return found
+        raise PlanError(f"{option}: {error}") from None
+    if not kind.parse(low) <= quantity <= kind.parse(high):
+        raise PlanError(f"{option}: {text} is not from {low} to {high}")
+    return quantity
 
 
 def _site(option: str, text: str) -> "Site":
@@ -219,18 +201,23 @@ def _site(option: str, text: str) -> "Site":
     try:
         latitude, longitude = (float(part) for part in text.split(","))
     except ValueError:
-        msg = f"{option}: {text!r} is not a position; write degrees north and east, such as '-21.2,-159.78'"
-        raise PlanError(msg) from None
+        remedy = "write degrees north and east, such as '-21.2,-159.78'"
+        raise PlanError(f"{option}: {text!r} is not a position; {remedy}") from None
     if not (abs(latitude) <= 90 and abs(longitude) <= 360):
-        msg = f"{option}: {text} is not on Earth; write degrees north (-90 to 90) and east"
-        raise PlanError(msg)
+        raise PlanError(f"{option}: {text} is not on Earth; write degrees north (-90 to 90) and east")
     return Site(latitude, longitude)
 
 
-def _remark(kind: str, options: Mapping[str, object]) -> str:
-    """The command that makes the trace again."""
-    given = [f"--{name} {shlex.quote(str(text))}" for name, text in options.items() if text is not None]
-    return f"made by: atoll link-traces {kind} {' '.join(given)}"
+def _remark(context: Any, **resolved: object) -> str:
+    """The command that makes the trace again. ``resolved``: options whose defaults depend on others."""
+    given = {**context.params, **resolved}
+    options = [(parameter.opts[0], given[parameter.name]) for parameter in context.command.params]
+    texts = [
+        f"{option} {shlex.quote(str(text))}"
+        for option, text in options
+        if text is not None and option not in ("--out", "--plot", "--json")
+    ]
+    return f"made by: atoll link-traces {context.command.name} {' '.join(texts)}"
 
 
 def _write(made: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, remark: str, *, as_json: bool) -> None:
@@ -251,11 +238,7 @@ def _write(made: "LinkTrace", lasts: "Duration", out: Path, plot: Path | None, r
         facts |= {"rate_bit_s": [min(rates), max(rates)]} if rates else {}
         print(json.dumps(facts))
         return
-    words = [
-        counted(len(made.rows), "row"),
-        str(lasts),
-        f"blocked {counted(made.blockages, 'time')}",
-    ]
-    words += [f"delay {min(delays):g} to {max(delays):g} ms"] if delays else []
-    words += [f"rate {min(rates) / 1e6:g} to {max(rates) / 1e6:g} Mbit/s"] if rates else []
-    print(f"{out}: {', '.join(words)}")
+    text = f"{counted(len(made.rows), 'row')}, {lasts}, blocked {counted(made.blockages, 'time')}"
+    text += f", delay {min(delays):g} to {max(delays):g} ms" if delays else ""
+    text += f", rate {min(rates) / 1e6:g} to {max(rates) / 1e6:g} Mbit/s" if rates else ""
+    print(f"{out}: {text}")

@@ -1,16 +1,19 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`atoll metrics load|check|names`: metrics of runs and the database for them (docs/metrics.md)."""
+"""`atoll metrics load|check|names`, `atoll dashboards install`: metrics and their database (docs/metrics.md)."""
 
 import json as json_text
+import os
 import sys
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from atoll_cli.terminal.options import Json, PlainArguments
+from atoll_cli.terminal.options import Json, PlainArguments, require_one_of
 from atoll_core.errors import RunDirError, UsageError
 from atoll_core.plural import counted
+from atoll_core.secret_variables import GRAFANA_TOKEN_VARIABLE, header_safe
 
 if TYPE_CHECKING:  # the database's client is loaded only where it is used
     from atoll_analysis.run_directory import RunDir
@@ -18,10 +21,9 @@ if TYPE_CHECKING:  # the database's client is loaded only where it is used
     from atoll_dashboards.influx.influx_load import Times
     from atoll_dashboards.influx.influx_settings import InfluxSettings
 
-metrics = typer.Typer(
-    help="Load runs into InfluxDB; list metrics.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
+metrics = typer.Typer(help="Load runs into InfluxDB; list metrics.", no_args_is_help=True, rich_markup_mode=None)
+dashboards = typer.Typer(
+    help="Install the Grafana dashboards of runs' metrics.", no_args_is_help=True, rich_markup_mode=None
 )
 
 
@@ -46,47 +48,38 @@ def load(
 
     Exit code 1: some points of the runs are not in the database. Exit code 2: there was no run to load.
     """
-    from atoll_cli.terminal.progress import print_link
     from atoll_dashboards.grafana.grafana_links import RunInDatabase, comparison_link, grafana_address, run_link
     from atoll_dashboards.influx.influx_client import Database
     from atoll_dashboards.influx.influx_load import Times, load_run, loadable
 
-    if times is not None and times not in tuple(Times):
-        raise UsageError(f"--times: unknown {times!r}; known times: {', '.join(Times)}")
-    found, left_out = loadable(runs, Times(times) if times else None)
+    require_one_of("--times", times, "times", list(Times))
+    readable, left_out = loadable(runs, Times(times) if times else None)
     settings, address = database_settings(), grafana_address()
-    for each in left_out:
-        print(f"left out: {each}", file=sys.stderr)
+    for run in left_out:
+        print(f"left out: {run}", file=sys.stderr)
     loaded: list[dict[str, object]] = []
     aligned: list[RunInDatabase] = []
     with Database(settings) as database:
-        for run_dir, how in found:
+        for run_dir, how in readable:
             tally = load_run(run_dir, database, how, lambda line: print(line["message"], file=sys.stderr))
             located = _located(run_dir, how)
             link = located and address + run_link(located)
             if located and how is Times.ALIGNED:
                 aligned.append(located)
-            loaded.append(
-                {
-                    "run_dir": str(run_dir.path),
-                    "points": tally.delivered,
-                    "unfit": tally.unfit,
-                    "times": str(how),
-                    "grafana": link,
-                }
-            )
+            answer = {"run_dir": str(run_dir.path), "points": tally.delivered, "unfit": tally.unfit, "times": str(how)}
+            loaded.append({**answer, "grafana": link})
             if not json:
                 refused = f"; {counted(tally.unfit, 'point')} refused" if tally.unfit else ""
                 print(f"{run_dir.path}: {counted(tally.delivered, 'point')}, {how}, in {settings}{refused}")
-                print_link(link, "  ")
+                if link:
+                    print(f"  in Grafana: {link}")
     comparison = address + comparison_link(aligned) if len(aligned) > 1 else None
     if json:
-        without = [{"run_dir": str(each.path), "reason": each.reason} for each in left_out]
+        without = [{"run_dir": str(run.path), "reason": run.reason} for run in left_out]
         print(json_text.dumps({"loaded": loaded, "left_out": without, "comparison": comparison}))
     elif comparison:
-        print("comparison of the runs:")
-        print_link(comparison, "  ")
-    if any(each["unfit"] for each in loaded) or any(each.points for each in left_out):
+        print(f"comparison of the runs:\n  in Grafana: {comparison}")
+    if any(run["unfit"] for run in loaded) or any(run.points for run in left_out):
         raise typer.Exit(1)
 
 
@@ -125,8 +118,6 @@ def names() -> None:
 
 def database_settings() -> "InfluxSettings":
     """The settings of the user's database. Raises UsageError if there are none."""
-    import os
-
     from atoll_dashboards.influx.influx_settings import influx_settings, settings_file
 
     settings = influx_settings()
@@ -137,3 +128,43 @@ def database_settings() -> "InfluxSettings":
             "(docs/metrics.md)"
         )
     return settings
+
+
+@dashboards.command(epilog="Example: atoll dashboards install --url http://127.0.0.1:3000 --token glsa_...")
+def install(
+    url: Annotated[str, typer.Option(help="Grafana's URL", metavar="URL")] = "http://127.0.0.1:3000",
+    token: Annotated[
+        str,
+        typer.Option(
+            help=f"token of a service account, or user:password; setting {GRAFANA_TOKEN_VARIABLE} is safer",
+            show_default=False,
+            metavar="TOKEN",
+        ),
+    ] = "",
+    influx: Annotated[
+        str | None,
+        typer.Option(
+            help="URL of the database as seen from Grafana, if it differs from the configured one", metavar="URL"
+        ),
+    ] = None,
+    json: Json = False,
+) -> None:
+    """Create or replace the data source and all dashboards in an existing Grafana."""
+    from atoll_dashboards.grafana.grafana_client import Grafana
+    from atoll_dashboards.influx.influx_settings import require_url
+
+    if influx is not None:
+        require_url(influx, "--influx", "the database's", "http://influxdb:8086")
+    secret = header_safe(token, "--token") or header_safe(
+        os.environ.get(GRAFANA_TOKEN_VARIABLE, ""), GRAFANA_TOKEN_VARIABLE
+    )
+    if not secret:
+        raise UsageError(f"set --token or {GRAFANA_TOKEN_VARIABLE}: a service account's token, or user:password")
+    settings = database_settings()
+    if influx:
+        settings = replace(settings, url=influx)
+    urls = Grafana(url, secret).install(settings)
+    if json:
+        print(json_text.dumps({"dashboards": urls}))
+        return
+    print("\n".join(urls))

@@ -5,7 +5,7 @@ import json
 from dataclasses import replace
 from pathlib import Path
 
-from atoll_cli.commands.selection import refuse
+from atoll_cli.terminal.options import require_one_of
 from atoll_cli.terminal.output import require_ending, warn, write_file
 from atoll_cli.terminal.progress import estimate_text
 from atoll_controller.planner.change_schedule import plan_schedule
@@ -15,7 +15,6 @@ from atoll_controller.planner.plan_text import plan_text, schedule_text, swap_js
 from atoll_controller.planner.planner import make_plan, plan_sha256
 from atoll_controller.planner.virtual_cost import memory, wall_time
 from atoll_core.codec import to_json
-from atoll_core.description.validation_messages import suggest
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Backend
@@ -76,5 +75,5 @@ def print_plan(
 
 def _with_driver(network: Network, driver: str) -> Network:
     """The same lab with all switches of one kind, and without their twins."""
-    refuse(driver not in drivers(), f"--driver {driver}: unknown driver; {suggest(driver, drivers(), 'drivers')}")
+    require_one_of("--driver", driver, "drivers", drivers())
     return replace(network, switches=tuple(replace(each, driver=driver, twin=None) for each in network.switches))

@@ -13,9 +13,9 @@ from typing import Any
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.selection import refuse
 from atoll_cli.terminal.output import refuse_overwriting, require_ending, write_file
+from atoll_cli.terminal.progress import print_result
 from atoll_cli.terminal.results_text import print_results
 from atoll_dashboards.report.report import analyse_again
-from atoll_dashboards.report.terminal_summary import print_summary
 from atoll_hosts.binary import find_binary
 from atoll_studies.results.comparison import comparable, compare
 from atoll_studies.results.result_tables import results_json, write_tables
@@ -26,12 +26,9 @@ from atoll_studies.views.documents import FORMS, results_files
 
 def rebuild(path: Path, *, as_json: bool) -> None:
     """`atoll report RUN`. Raises RunDirError if this user cannot write to the run directory."""
-    summary, page = analyse_again(RunDir.open(path, damaged=True), find_binary())
-    if as_json:
-        print(json.dumps({**summary, "report": str(page)}))
-    else:
-        print_summary(summary)
-        print(f"report: {page}")
+    run_dir = RunDir.open(path, damaged=True)
+    summary, _ = analyse_again(run_dir, find_binary())
+    print_result(summary, run_dir.path, as_json=as_json)
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,9 +43,9 @@ class View:
 
     def levels(self) -> dict[str, str] | None:
         """The levels that ``--baseline`` names, by factor; None if it was not given. Raises UsageError."""
-        for each in self.baseline:
-            refuse("=" not in each, f"--baseline {each}: write FACTOR=LEVEL, such as tcp.congestion_control=cubic")
-        return {factor: level for factor, _, level in (each.partition("=") for each in self.baseline)} or None
+        for text in self.baseline:
+            refuse("=" not in text, f"--baseline {text}: write FACTOR=LEVEL, such as tcp.congestion_control=cubic")
+        return dict(text.split("=", 1) for text in self.baseline) or None
 
 
 def report_comparison(paths: Sequence[Path], view: View, *, mixed_kernels: bool = False) -> None:

@@ -1,24 +1,20 @@
 # SPDX-License-Identifier: Apache-2.0
 """`atoll runs list|verify|drop-captures`: the runs on the disk."""
 
+import itertools
 import json as json_text
 import sys
-from collections.abc import Iterable
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from atoll_cli.terminal.options import Json, PlainArguments
-from atoll_core.errors import AtollError, UsageError
+from atoll_cli.terminal.options import Json, PlainArguments, require_one_of
+from atoll_core.errors import AtollError
 from atoll_core.platforms import PLATFORMS
 from atoll_core.plural import counted
 
-runs = typer.Typer(
-    help="List or verify runs; delete their captures.",
-    no_args_is_help=True,
-    rich_markup_mode=None,
-)
+runs = typer.Typer(help="List or verify runs; delete their captures.", no_args_is_help=True, rich_markup_mode=None)
 
 Folders = Annotated[
     list[Path] | None,
@@ -52,31 +48,30 @@ def list_(
     from atoll_analysis.verdict.findings import Verdict
     from atoll_core.plural import columns
 
-    _require_one_of("--verdict", verdict, "verdicts", [*map(str, Verdict), NOT_ANALYSED, DAMAGED])
-    _require_one_of("--platform", platform, "platforms", PLATFORMS)
-    found: list[StoredRun] = []
+    require_one_of("--verdict", verdict, "verdicts", [*map(str, Verdict), NOT_ANALYSED, DAMAGED])
+    require_one_of("--platform", platform, "platforms", PLATFORMS)
+    listed: list[StoredRun] = []
     for path in find_runs(folders or [Path("runs")]):
         try:
             run = stored_run(path)
         except AtollError as error:
             print(f"left out: {error}", file=sys.stderr)
             continue
-        wanted = ((experiment, run.experiment), (verdict, run.verdict), (platform, run.platform))
-        if all(given in (None, own) for given, own in wanted):
-            found.append(run)
+        filters = ((experiment, run.experiment), (verdict, run.verdict), (platform, run.platform))
+        if all(option in (None, own) for option, own in filters):
+            listed.append(run)
     if json:
-        print(json_text.dumps({"runs": [run.to_json() for run in found]}))
+        print(json_text.dumps({"runs": [run.to_json() for run in listed]}))
         return
     rows = [("RUN", "EXPERIMENT", "PLATFORM", "SEED", "DURATION", "VERDICT", "SIZE")]
-    for run in found:
+    for run in listed:
         duration = "" if run.duration_s is None else f"{run.duration_s:g} s"
         seed = "" if run.seed is None else str(run.seed)
         ended = run.verdict if run.outcome == "completed" else f"{run.verdict}; {run.outcome}"
-        size = _megabytes(run.size_bytes)
-        rows.append((str(run.path), run.experiment, run.platform, seed, duration, ended, size))
+        rows.append((str(run.path), run.experiment, run.platform, seed, duration, ended, _megabytes(run.size_bytes)))
     for line in columns(rows, ""):
         print(line)
-    print(f"{counted(len(found), 'run')}, {_megabytes(sum(run.size_bytes for run in found))}")
+    print(f"{counted(len(listed), 'run')}, {_megabytes(sum(run.size_bytes for run in listed))}")
 
 
 @runs.command(cls=PlainArguments, epilog="Example: atoll runs verify runs/geo/*")
@@ -93,10 +88,10 @@ def verify(paths: RunPaths, json: Json = False) -> None:
     if json:
         print(json_text.dumps({"runs": damages}))
     else:
-        for damage in (each for found in damages.values() for each in found):
+        for damage in itertools.chain.from_iterable(damages.values()):
             print(damage)
-        whole = sum(not found for found in damages.values())
-        print(f"{counted(len(damages), 'run')}: {whole} whole, {len(damages) - whole} damaged")
+        damaged = sum(map(bool, damages.values()))
+        print(f"{counted(len(damages), 'run')}: {len(damages) - damaged} whole, {damaged} damaged")
     if any(damages.values()):
         raise typer.Exit(1)
 
@@ -125,14 +120,6 @@ def drop_captures(paths: RunPaths, json: Json = False) -> None:
         print(f"{counted(len(freed), 'run')}: {_megabytes(sum(freed.values()))} freed")
     if kept:
         raise typer.Exit(1)
-
-
-def _require_one_of(option: str, given: str | None, what: str, known: Iterable[str]) -> None:
-    """Raise UsageError for a word that is not known."""
-    if given is not None and given not in (words := list(known)):
-        from atoll_core.description.validation_messages import suggest
-
-        raise UsageError(f"{option} {given}: unknown {what.removesuffix('s')}; {suggest(given, words, what)}")
 
 
 def _megabytes(number: int) -> str:

@@ -7,10 +7,9 @@ from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 
-from atoll_cli.terminal.options import INVENTORY_VARIABLE
+from atoll_cli.terminal.options import INVENTORY_VARIABLE, require_one_of
 from atoll_core.description.loader import DescriptionFile
 from atoll_core.description.resolve_inventory import load_inventory
-from atoll_core.description.validation_messages import suggest
 from atoll_core.errors import DescriptionError, Diagnostic, PlanError, UsageError
 from atoll_core.lab.inventory import apply_inventory
 from atoll_core.lab.network import Network
@@ -28,22 +27,21 @@ def experiment_file(path: Path, seed: int | None, duration: str | None, settings
 
     A shorter trial run still has a transfer: it starts with the load.
     """
-    found = DescriptionFile.read(path, settings if seed is None else (*settings, f"seed={seed}"))
+    file = DescriptionFile.read(path, settings if seed is None else (*settings, f"seed={seed}"))
     if duration is not None:
         try:
             length = Duration.parse(duration)
         except ValueError as error:
-            msg = f"--duration: {error}"
-            raise PlanError(msg) from None
-        found = replace(found, settings=(*found.settings, f"duration={duration}"))
-        start = found.transfer_start()
+            raise PlanError(f"--duration: {error}") from None
+        file = replace(file, settings=(*file.settings, f"duration={duration}"))
+        start = file.transfer_start()
         if start is not None and start >= length:
             print(
                 f"--duration {length} is shorter than the transfer's start, {start}: the transfer starts with the load",
                 file=sys.stderr,
             )
-            found = replace(found, settings=(*found.settings, "transfer.start=0 s"))
-    return found
+            file = replace(file, settings=(*file.settings, "transfer.start=0 s"))
+    return file
 
 
 def lab_target(
@@ -58,10 +56,7 @@ def lab_target(
     """
     named = inventory or (Path(given) if (given := os.environ.get(INVENTORY_VARIABLE)) else None)
     platform = on or (HARDWARE if named else MININET)
-    refuse(
-        platform not in DEFAULT_BACKENDS,
-        f"--on {platform}: unknown platform; {suggest(platform, DEFAULT_BACKENDS, 'platforms')}",
-    )
+    require_one_of("--on", platform, "platforms", list(DEFAULT_BACKENDS))
     if platform != HARDWARE:
         refuse(inventory is not None, f"--inventory needs --on hardware, not --on {platform}")
         return LabTarget(platform)

@@ -16,7 +16,7 @@ from aiohttp import ClientError, WSMsgType, WSServerHandshakeError
 
 from atoll_core.errors import AtollError, LabError
 from atoll_core.platforms import LabTarget
-from atoll_daemon.client import DAEMON_DIED, DaemonDiedError, RequestRefusedError, connected
+from atoll_daemon.client import DAEMON_DIED, DaemonDiedError, RequestRefusedError, running_lab
 from atoll_daemon.http.http_errors import no_lab_is_up
 from atoll_daemon.socket_lock import daemon_holder
 
@@ -69,9 +69,7 @@ async def _run_interactive(target: LabTarget) -> None:
 @contextlib.asynccontextmanager
 async def _session(target: LabTarget, request: dict[str, Any]) -> AsyncGenerator[Any]:
     """The WebSocket of a shell that has been requested. Raises LabError if there can be none."""
-    async with connected(target) as daemon:
-        if daemon is None:
-            raise LabError(no_lab_is_up(target))
+    async with running_lab(target) as daemon:
         try:
             async with daemon.shell() as socket:
                 await socket.send_json(request)

@@ -1,19 +1,23 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`atoll sweep`: make the runs of a study that are missing."""
+"""`atoll sweep`: make the runs of a study that are missing, with a table that fills in."""
 
 import asyncio
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
-from typing import Any
+from typing import Any, Self
+
+from rich.console import Console, Group, RenderableType
+from rich.live import Live
+from rich.table import Table
+from rich.text import Text
 
 from atoll_analysis.figures.run_figures import FIGURES
 from atoll_cli.commands.selection import lab_target, refuse
 from atoll_cli.terminal.output import warn
-from atoll_cli.terminal.progress import EXIT_INVALID
+from atoll_cli.terminal.progress import EXIT_INVALID, duration_text, unless_interrupted
 from atoll_cli.terminal.results_text import print_results
-from atoll_cli.terminal.signals import unless_interrupted
-from atoll_cli.terminal.study_table import SweepProgress, duration_text
 from atoll_controller.planner.description_warnings import description_warnings
 from atoll_controller.planner.virtual_cost import rough
 from atoll_core.errors import InterruptedByUserError, RunError
@@ -22,9 +26,19 @@ from atoll_studies.results.result_tables import columns, results_json, write_tab
 from atoll_studies.results.results import read_results
 from atoll_studies.study import load_study
 from atoll_studies.study_directory import StudyDirectory
-from atoll_studies.sweeping.sweep import State, Sweep
+from atoll_studies.sweeping.sweep import PointState, Prediction, State, Sweep
 
 DEFAULT_PARENT = Path("runs/studies")
+
+_MARKS = {
+    State.WAITING: ("·", "dim"),
+    State.RUNNING: ("▸", "cyan"),
+    State.DONE: ("✓", "green"),
+    State.INVALID: ("✗", "red"),
+    State.FAILED: ("!", "red"),
+}
+_REFRESH_HZ = 2
+_MOST_MARKS = 40  # seeds of one configuration that are shown one by one
 
 
 def sweep_study(
@@ -45,46 +59,46 @@ def sweep_study(
     target = lab_target(inventory, study.platform)
     warnings = warn(
         dict.fromkeys(
-            each
+            warning
             for configuration in study.configurations
-            for each in description_warnings(
+            for warning in description_warnings(
                 configuration.network, configuration.experiment, study.backend, study.platform
             )
         ),
         strict=strict,
     )
-    place = StudyDirectory((directory or DEFAULT_PARENT / study.name).resolve())
+    studied = StudyDirectory((directory or DEFAULT_PARENT / study.name).resolve())
     refuse(bool(scheduler and jobs), "--jobs: a cluster makes one run for each thread of its workers; leave it out")
-    sweep = Sweep(study, place, target.inventory, scheduler)
+    sweep = Sweep(study, studied, target.inventory, scheduler)
     sweep.require_machine()
     jobs = sweep.jobs(jobs)
     sweep.read(resume=resume or dry_run, mix=mix or dry_run)
     if sweep.unused:
         why = "belong to no point of the study as it is now; they are kept, and not used"
-        print(f"{place.path}: {counted(sweep.unused, 'run')} {why}", file=sys.stderr)
+        print(f"{studied.path}: {counted(sweep.unused, 'run')} {why}", file=sys.stderr)
     if dry_run:
         _print_prediction(sweep, jobs, as_json=as_json)
         return 0
-    with place.locked():
+    with studied.locked():
         sweep.read(resume=resume, mix=mix)  # again: another sweep may have added runs since
         interrupted = _run(sweep, jobs)
-        results = read_results(place)
-        written = write_tables(results, place.path)
+        results = read_results(studied)
+        written = write_tables(results, studied.path)
     counts = sweep.counts()
     if as_json:
-        about = {"directory": str(place.path), "points": dict(counts), "warnings": warnings}
+        about = {"directory": str(studied.path), "points": dict(counts), "warnings": warnings}
         print(json.dumps({**results_json(results), **about, "written": list(map(str, written))}))
     elif not interrupted:
         print_results(results)
-        for each in sweep.points.values():
-            if each.state is State.FAILED and each.loss:
-                print(f"failed: {each.point.label}: {each.loss}")
+        for made in sweep.points.values():
+            if made.state is State.FAILED and made.loss:
+                print(f"failed: {made.point.label}: {made.loss}")
         for path in written:
             print(f"written: {path}")
     if interrupted:
         raise InterruptedByUserError(
-            f"cancelled; {counts[State.DONE]} of {counted(sweep.taken, 'run')} are in {place.path}; --resume makes the "
-            "missing ones"
+            f"cancelled; {counts[State.DONE]} of {counted(sweep.taken, 'run')} are in {studied.path}; "
+            "--resume makes the missing ones"
         )
     if counts[State.FAILED]:
         return RunError.exit_code
@@ -93,43 +107,103 @@ def sweep_study(
 
 def _run(sweep: Sweep, jobs: int) -> bool:
     """Make the runs; returns whether that was interrupted."""
-
-    async def execute() -> bool:
+    with SweepProgress(sweep, jobs):
         try:
-            await unless_interrupted(sweep.run(jobs))
-        except asyncio.CancelledError:
+            asyncio.run(unless_interrupted(sweep.run(jobs)))
+        except InterruptedByUserError:
             return True
         return False
 
-    with SweepProgress(sweep, jobs):
-        return asyncio.run(execute())
+
+class SweepProgress:
+    """The progress of a sweep on standard error: a table that is redrawn on a terminal, elsewhere a line for each run.
+
+    A context manager.
+    """
+
+    def __init__(self, sweep: Sweep, jobs: int) -> None:
+        self._sweep = sweep
+        self._jobs = jobs
+        self._points: list[list[PointState]] = [[] for _ in sweep.study.configurations]
+        for state in sweep.points.values():  # of one configuration in the order of their repetitions
+            self._points[state.point.configuration].append(state)
+        self._console = Console(stderr=True, markup=False)
+        self._live = (
+            Live(get_renderable=self._drawn, console=self._console, refresh_per_second=_REFRESH_HZ, transient=True)
+            if self._console.is_terminal
+            else None
+        )
+        sweep.on_change = self._changed
+
+    def __enter__(self) -> Self:
+        if self._live:
+            self._live.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        if self._live:
+            self._live.stop()
+
+    def _changed(self, state: PointState) -> None:
+        if self._live is not None or state.state is State.RUNNING:
+            return
+        outcome = f"no attempt: {state.loss}"
+        if state.attempts and not state.loss:
+            last = state.attempts[-1]
+            outcome = f"{last.outcome} ({last.message})" if last.message else last.outcome
+        print(f"{state.point.label}: {outcome}; {self._footer()}", file=sys.stderr, flush=True)
+
+    def _footer(self) -> str:
+        counts = self._sweep.counts()
+        text = f"{counts[State.DONE]} of {counted(self._sweep.taken, 'run')} done"
+        text += f", {counts[State.OPTIONAL]} more if needed" if counts[State.OPTIONAL] else ""
+        if self._console.is_terminal:
+            text += f", {counts[State.RUNNING]} running" if counts[State.RUNNING] else ""
+        for state in (State.INVALID, State.FAILED):
+            text += f", {counts[state]} {state}" if counts[state] else ""
+        left_s = self._sweep.time_left_s(self._jobs)
+        return f"{text}, about {duration_text(left_s)} to go" if left_s else text
+
+    def _drawn(self) -> RenderableType:
+        study = self._sweep.study
+        table = Table(box=None, pad_edge=False, header_style="bold")
+        for factor in study.factors:
+            table.add_column(factor.name, overflow="fold")
+        table.add_column("runs")
+        table.add_column("median wall time", justify="right")
+        room = max(1, self._console.height - 4)
+        rows = list(self._rows())
+        for row in rows[:room]:
+            table.add_row(*row)
+        hidden = len(rows) - room
+        more = [Text(f"and {counted(hidden, 'configuration')} more", style="dim")] if hidden > 0 else []
+        return Group(table, *more, Text(self._footer()))
+
+    def _rows(self) -> Iterator[tuple[RenderableType, ...]]:
+        for configuration, points in zip(self._sweep.study.configurations, self._points, strict=True):
+            walls_s = sorted(point.usable.wall_s for point in points if point.usable)
+            taken = [point.state for point in points if point.state is not State.OPTIONAL]
+            marks = Text.assemble(*(_MARKS[state] for state in taken))
+            if len(taken) > _MOST_MARKS:
+                marks = Text(f"{len(walls_s)} of {len(taken)}")
+            yield (*configuration.levels, marks, duration_text(walls_s[len(walls_s) // 2]) if walls_s else "")
+
+
+def _prediction_json(of: Prediction) -> dict[str, Any]:
+    return {"runs": of.runs, "estimated_wall_s": round(of.wall.s, 1), "estimated_disk_bytes": of.disk.bytes}
 
 
 def _print_prediction(sweep: Sweep, jobs: int, *, as_json: bool) -> None:
     predicted, most = sweep.predict(jobs), sweep.predict(jobs, at_most=True)
-    counts = sweep.counts()
+    counts, left = sweep.counts(), [state.point for state in sweep.left()]
     if as_json:
-        about: dict[str, Any] = {
-            "directory": str(sweep.directory.path),
-            "points": dict(counts),
-            "runs": predicted.runs,
-            "jobs": predicted.jobs,
-            "estimated_wall_s": round(predicted.wall.s, 1),
-            "estimated_disk_bytes": predicted.disk.bytes,
-            "most": {
-                "runs": most.runs,
-                "estimated_wall_s": round(most.wall.s, 1),
-                "estimated_disk_bytes": most.disk.bytes,
-            },
-            "order": [
-                {"point": each.point.id, "levels": dict(each.point.levels), "seed": each.point.seed}
-                for each in sweep.left()
-            ],
-        }
-        print(json.dumps(about))
+        about: dict[str, Any] = {"directory": str(sweep.directory.path), "points": dict(counts)}
+        about |= {**_prediction_json(predicted), "jobs": predicted.jobs, "most": _prediction_json(most)}
+        order = [{"point": point.id, "levels": dict(point.levels), "seed": point.seed} for point in left]
+        print(json.dumps(about | {"order": order}))
         return
-    for each in sweep.left():
-        print(f"{each.point.id}  {each.point.label}")
+    for point in left:
+        print(f"{point.id}  {point.label}")
     done = f"; {counts[State.DONE]} are done" if counts[State.DONE] else ""
     runs, wall = counted(predicted.runs, "run"), duration_text(predicted.wall.s)
     space = rough(predicted.disk)

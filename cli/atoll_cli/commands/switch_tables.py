@@ -1,72 +1,118 @@
 # SPDX-License-Identifier: Apache-2.0
-"""`atoll switches entries` and `atoll switches counters`: flow tables and counters, read from the switches now."""
+"""`atoll switches`, with `entries` and `counters`: state, flow tables and counters, read from the switches now."""
 
 import asyncio
 import json
 from collections.abc import Sequence
 from typing import Any
 
+from rich.console import Console
+from rich.table import Table
+
+from atoll_controller.fabric.reconciler import unmanaged_state_text
 from atoll_core.codec import from_json
 from atoll_core.description.validation_messages import suggest
-from atoll_core.errors import LabError, UsageError
+from atoll_core.errors import UsageError
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry, describe_actions
+from atoll_core.plan.switch_features import UnmanagedState
 from atoll_core.platforms import LabTarget
 from atoll_core.plural import columns
-from atoll_daemon.client import connected
-from atoll_daemon.http.http_errors import no_lab_is_up
+from atoll_daemon.client import running_lab
 
 _PORT_COUNTERS = ("rx_packets", "rx_bytes", "rx_dropped", "tx_packets", "tx_bytes", "tx_dropped")
 _NOT_KEPT = 2**64 - 1
+_NUMBERS = ("entries", "free", "table", "ports")
+_WIDTH = 120  # of the widest table
+
+
+def print_states(target: LabTarget, *, as_json: bool) -> None:
+    """`atoll switches`. Raises LabError: no lab is up."""
+
+    async def read() -> list[dict[str, Any]]:
+        async with running_lab(target) as daemon:
+            return await daemon.switches()
+
+    switches = asyncio.run(read())
+    if as_json:
+        print(json.dumps({"switches": switches}))
+        return
+    table = Table(box=None, pad_edge=False)
+    for title in ("switch", "dpid", "", "model", "profile", "entries", "free", "table", "ports"):
+        table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True)
+    for switch in switches:
+        table.add_row(*_state_row(switch))
+    console = Console()
+    console.width = max(console.width, _WIDTH)  # a terminal that is narrower wraps; nothing is cut off
+    console.print(table)
+    for switch in switches:
+        if switch["problem"]:
+            print(switch["problem"])
+        if unmanaged := UnmanagedState(tuple(switch["groups"]), tuple(switch["meters"])):
+            text = f"{unmanaged_state_text(unmanaged)} are not in the plan; the next `atoll apply` deletes them"
+            print(f"{switch['name']}: {text}")
+
+
+def _state_row(switch: dict[str, Any]) -> list[str]:
+    model = " ".join(filter(None, (switch["hardware"] or switch["manufacturer"], switch["software"])))
+    return [
+        switch["name"],
+        f"{switch['dpid']:#x}",
+        "up" if switch["up"] else "down",
+        model or "-",
+        switch["driver"],
+        _count(switch["entries"]),
+        _count(switch["room"]),
+        "-" if switch["table"] is None else f"{switch['table']} of {switch['tables']}",
+        str(len(switch["ports"])) if switch["up"] else "-",
+    ]
 
 
 def print_entries(target: LabTarget, names: Sequence[str], *, as_json: bool) -> None:
     """`atoll switches entries`. Raises LabError: no lab is up; UsageError: no such switch."""
-    found = asyncio.run(_asked(target, names, "entries"))
+    tables = [table for _, table in asyncio.run(_read(target, names, "entries"))]
     if as_json:
-        print(json.dumps({"switches": [held for _, held in found]}))
+        print(json.dumps({"switches": tables}))
         return
-    for _, held in found:
-        count = len(held["entries"]) + len(held["foreign"])
-        print(f"{held['switch']}, table {held['table']}: {count} {'entry' if count == 1 else 'entries'}")
-        for line in columns(_entry_rows(held), indent="  "):
+    for table in tables:
+        count = len(table["entries"]) + len(table["foreign"])
+        print(f"{table['switch']}, table {table['table']}: {count} {'entry' if count == 1 else 'entries'}")
+        for line in columns(_entry_rows(table), indent="  "):
             print(line)
 
 
 def print_counters(target: LabTarget, names: Sequence[str], *, as_json: bool) -> None:
     """`atoll switches counters`. Raises LabError: no lab is up; UsageError: no such switch."""
-    found = asyncio.run(_asked(target, names, "counters"))
+    answers = asyncio.run(_read(target, names, "counters"))
     if as_json:
-        print(json.dumps({"switches": [counted for _, counted in found]}))
+        print(json.dumps({"switches": [counters for _, counters in answers]}))
         return
     title = ("port", "", *(name.replace("_", " ") for name in _PORT_COUNTERS))
-    for switch, counted in found:
-        called = {str(number): name for number, name in switch["ports"]}
+    for switch, counters in answers:
+        port_names = {str(number): name for number, name in switch["ports"]}
         rows = [
-            (number, called.get(number, ""), *(_count(port.get(name)) for name in _PORT_COUNTERS))
-            for number, port in sorted(counted["ports"].items(), key=lambda port: int(port[0]))
+            (number, port_names.get(number, ""), *(_count(port.get(name)) for name in _PORT_COUNTERS))
+            for number, port in sorted(counters["ports"].items(), key=lambda port: int(port[0]))
         ]
         print(switch["name"])
         for line in columns([title, *rows], indent="  "):
             print(line)
 
 
-async def _asked(target: LabTarget, names: Sequence[str], what: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
-    """The report of each named switch (all without names), and its entries or counters (``what``)."""
-    async with connected(target) as daemon:
-        if daemon is None:
-            raise LabError(no_lab_is_up(target))
+async def _read(target: LabTarget, names: Sequence[str], part: str) -> list[tuple[dict[str, Any], dict[str, Any]]]:
+    """The report of each named switch (all without names), and its ``part``: entries or counters."""
+    async with running_lab(target) as daemon:
         known = {switch["name"]: switch for switch in await daemon.switches()}
         for name in names:
             if name not in known:
                 raise UsageError(f"{name}: no such switch in the running lab; {suggest(name, known, 'switches')}")
         return [
-            (known[name], await daemon.get(f"/v1/switches/{name}/{what}")) for name in dict.fromkeys(names) or known
+            (known[name], await daemon.get(f"/v1/switches/{name}/{part}")) for name in dict.fromkeys(names) or known
         ]
 
 
-def _entry_rows(held: dict[str, Any]) -> list[tuple[str, ...]]:
-    entries = [from_json(FlowEntry, entry) for entry in held["entries"]]
-    foreign = [from_json(UnmanagedEntry, entry) for entry in held["foreign"]]
+def _entry_rows(table: dict[str, Any]) -> list[tuple[str, ...]]:
+    entries = [from_json(FlowEntry, entry) for entry in table["entries"]]
+    foreign = [from_json(UnmanagedEntry, entry) for entry in table["foreign"]]
     rows = [
         (
             str(entry.priority),
@@ -75,12 +121,12 @@ def _entry_rows(held: dict[str, Any]) -> list[tuple[str, ...]]:
             _count(packets),
             entry.why or "not in the plan",
         )
-        for entry, packets in zip(entries, held["packets"], strict=True)
+        for entry, packets in zip(entries, table["packets"], strict=True)
     ]
     rows += [(str(entry.priority), entry.why, "", "-", "not in the plan") for entry in foreign]
     return [("priority", "match", "actions", "packets", "purpose"), *rows] if rows else []
 
 
-def _count(counted: int | None) -> str:
+def _count(number: int | None) -> str:
     """A counter, or "-" if the switch does not keep it: all bits are 1 then (OpenFlow 1.3.5, 7.3.5.6)."""
-    return "-" if counted is None or counted == _NOT_KEPT else str(counted)
+    return "-" if number in (None, _NOT_KEPT) else str(number)

@@ -2,18 +2,16 @@
 """`atoll switches`: state, flow entries, counters and configuration of the lab's switches."""
 
 import asyncio
-import json as json_format
 import sys
 from ipaddress import AddressValueError, IPv4Address
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
 from atoll_cli.terminal.options import InventoryOption, Json, PlainArguments
-from atoll_core.errors import LabError, PlanError, UsageError
-from atoll_core.plan.switch_features import Runtime, UnmanagedState
-from atoll_core.platforms import LabTarget
+from atoll_core.errors import PlanError, UsageError
+from atoll_core.plan.switch_features import Runtime
 from atoll_core.plural import counted
 
 if TYPE_CHECKING:
@@ -29,9 +27,14 @@ switches = typer.Typer(
 )
 
 SwitchNames = Annotated[list[str] | None, typer.Argument(help="names of switches [default: all]", metavar="SWITCH...")]
-
-_NUMBERS = ("entries", "free", "table", "ports")
-_WIDTH = 120  # of the widest table
+SwitchName = Annotated[str, typer.Argument(help="name of the switch in the lab", metavar="SWITCH")]
+DescribedLab = Annotated[Path, typer.Argument(help="lab.yaml or experiment.yaml", metavar="FILE")]
+ControllerOption = Annotated[
+    str, typer.Option("--controller", help="address on which the controller listens", metavar="ADDRESS[:PORT]")
+]
+OutOfBand = Annotated[
+    bool, typer.Option("--out-of-band", help="the controller is reached by the switch's management port")
+]
 
 
 @switches.callback()
@@ -44,33 +47,10 @@ def print_switches(
     from atoll_cli.commands.selection import lab_target
 
     target = lab_target(inventory)
-    if context.invoked_subcommand is not None:
-        return
-    found = asyncio.run(_asked(target))
-    if json:
-        print(json_format.dumps({"switches": found}))
-        return
-    from rich.console import Console
-    from rich.table import Table
+    if context.invoked_subcommand is None:
+        from atoll_cli.commands.switch_tables import print_states
 
-    from atoll_controller.fabric.reconciler import unmanaged_state_text
-
-    table = Table(box=None, pad_edge=False)
-    for title in ("switch", "dpid", "", "model", "profile", "entries", "free", "table", "ports"):
-        table.add_column(title, justify="right" if title in _NUMBERS else "left", no_wrap=True)
-    for each in found:
-        table.add_row(*_row(each))
-    console = Console()
-    console.width = max(console.width, _WIDTH)  # a terminal that is narrower wraps; nothing is cut off
-    console.print(table)
-    for each in found:
-        if each["problem"]:
-            print(each["problem"])
-        left = UnmanagedState(tuple(each["groups"]), tuple(each["meters"]))
-        if left:
-            print(
-                f"{each['name']}: {unmanaged_state_text(left)} are not in the plan; the next `atoll apply` deletes them"
-            )
+        print_states(target, as_json=json)
 
 
 @switches.command(cls=PlainArguments, epilog="Example: atoll switches entries sw-c")
@@ -95,19 +75,15 @@ def counters(names: SwitchNames = None, inventory: InventoryOption = None, json:
     cls=PlainArguments, epilog="Example: atoll switches config sw-c examples/geo.yaml --controller 192.0.2.10"
 )
 def config(
-    switch: Annotated[str, typer.Argument(help="name of the switch in the lab", metavar="SWITCH")],
+    switch: SwitchName,
     experiment: Annotated[
         Path,
         typer.Argument(
             help="experiment.yaml; its flow entries determine the VLAN tags of each port", metavar="EXPERIMENT"
         ),
     ],
-    controller: Annotated[
-        str, typer.Option("--controller", help="address on which the controller listens", metavar="ADDRESS[:PORT]")
-    ],
-    out_of_band: Annotated[
-        bool, typer.Option("--out-of-band", help="the controller is reached by the switch's management port")
-    ] = False,
+    controller: ControllerOption,
+    out_of_band: OutOfBand = False,
 ) -> None:
     """Print a switch's own configuration, ready to paste: OpenFlow, controller, VLANs, ports."""
     from atoll_apps.steering import flow_entries
@@ -124,17 +100,13 @@ def config(
     epilog="Example: atoll switches diff sw-c running.txt examples/geo.yaml --controller 192.0.2.10",
 )
 def diff(
-    switch: Annotated[str, typer.Argument(help="name of the switch in the lab", metavar="SWITCH")],
+    switch: SwitchName,
     running: Annotated[
         Path, typer.Argument(help="file with the output of `show running-config`", metavar="RUNNING-CONFIG")
     ],
     experiment: Annotated[Path, typer.Argument(help="experiment.yaml, as for `config`", metavar="EXPERIMENT")],
-    controller: Annotated[
-        str, typer.Option("--controller", help="address on which the controller listens", metavar="ADDRESS[:PORT]")
-    ],
-    out_of_band: Annotated[
-        bool, typer.Option("--out-of-band", help="the controller is reached by the switch's management port")
-    ] = False,
+    controller: ControllerOption,
+    out_of_band: OutOfBand = False,
 ) -> None:
     """Compare the configuration that a ProCurve runs with the one that it needs; exit code 1 if they differ.
 
@@ -157,19 +129,19 @@ def diff(
     except OSError as error:
         raise UsageError(f"{running}: {error.strerror}") from None
     try:
-        found = config_differences(wanted, text)
+        differences = config_differences(wanted, text)
     except PlanError as error:
         raise PlanError(f"{running}: {error}") from None
-    for each in found:
-        print(each)
-    if found:
+    for line in differences:
+        print(line)
+    if differences:
         raise typer.Exit(1)
     print(f"{switch} has the configuration that it needs")
 
 
 @switches.command(cls=PlainArguments, epilog="Example: atoll switches control lab.yaml --inventory rack.yaml")
 def control(
-    file: Annotated[Path, typer.Argument(help="lab.yaml or experiment.yaml", metavar="FILE")],
+    file: DescribedLab,
     inventory: InventoryOption = None,
 ) -> None:
     """Install the flow entries of in-band control, so that hosts with one interface can be reached.
@@ -193,8 +165,8 @@ def control(
 
 @switches.command(cls=PlainArguments, epilog="Example: atoll switches probe sw-c lab.yaml --inventory rack.yaml")
 def probe(
-    switch: Annotated[str, typer.Argument(help="name of the switch in the lab", metavar="SWITCH")],
-    file: Annotated[Path, typer.Argument(help="lab.yaml or experiment.yaml", metavar="FILE")],
+    switch: SwitchName,
+    file: DescribedLab,
     listen: Annotated[
         str | None,
         typer.Option(
@@ -213,9 +185,7 @@ def probe(
     """
     from atoll_cli.commands.switch_probe import probe_switch
 
-    code = probe_switch(switch, file, inventory, listen, yes=yes, as_json=json)
-    if code:
-        raise typer.Exit(code)
+    raise typer.Exit(probe_switch(switch, file, inventory, listen, yes=yes, as_json=json))
 
 
 def _controller_address(text: str, *, out_of_band: bool) -> "ControllerAddress":
@@ -230,35 +200,6 @@ def _controller_address(text: str, *, out_of_band: bool) -> "ControllerAddress":
     if found is not None and 1 <= number <= 65535:
         return ControllerAddress(found, number, out_of_band)
     raise UsageError(f"--controller {text!r:.60}: write an IPv4 address, with :PORT if the port is not {OPENFLOW_PORT}")
-
-
-async def _asked(target: LabTarget) -> list[dict[str, Any]]:
-    from atoll_daemon.client import connected
-    from atoll_daemon.http.http_errors import no_lab_is_up
-
-    async with connected(target) as daemon:
-        if daemon is None:
-            raise LabError(no_lab_is_up(target))
-        return await daemon.switches()
-
-
-def _row(switch: dict[str, Any]) -> list[str]:
-    model = " ".join(filter(None, (switch["hardware"] or switch["manufacturer"], switch["software"])))
-    return [
-        switch["name"],
-        f"{switch['dpid']:#x}",
-        "up" if switch["up"] else "down",
-        model or "-",
-        switch["driver"],
-        _number(switch["entries"]),
-        _number(switch["room"]),
-        "-" if switch["table"] is None else f"{switch['table']} of {switch['tables']}",
-        str(len(switch["ports"])) if switch["up"] else "-",
-    ]
-
-
-def _number(known: int | None) -> str:
-    return "-" if known is None else str(known)
 
 
 async def _install_control(network: "Network", inventory: "Inventory") -> int:

@@ -66,15 +66,15 @@ def print_live_trace(
 
 async def _send_probes(target: LabTarget, lab: Path, experiment: str, query: dict[str, str]) -> dict[str, Any]:
     """The daemon's answer. Raises LabError if another experiment is applied."""
-    from atoll_daemon.client import connected
+    from atoll_daemon.client import running_lab
     from atoll_daemon.http.http_errors import no_lab_is_up
 
-    async with connected(target) as daemon:
-        status = await daemon.status() if daemon is not None else None
-        if daemon is None or status is None or status["lab"] is None:
+    async with running_lab(target) as daemon:
+        running = (await daemon.status())["lab"]
+        if running is None:
             raise LabError(no_lab_is_up(target))
-        applied = status["lab"]["experiment"]
-        if applied != experiment or not lab.samefile(status["lab"]["file"]):
-            up = f"{status['lab']['name']} is up with {f'experiment {applied}' if applied else 'no experiment applied'}"
+        applied = running["experiment"]
+        if applied != experiment or not lab.samefile(running["file"]):
+            up = f"{running['name']} is up with {f'experiment {applied}' if applied else 'no experiment applied'}"
             raise LabError(f"{up}, not experiment {experiment} on {lab}; run `atoll apply` first")
         return await daemon.post("/v1/trace", **query)

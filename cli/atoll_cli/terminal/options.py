@@ -2,7 +2,7 @@
 """Options, arguments and usage errors in plain words instead of those of the library that parses the command line."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Annotated, Any, cast
 
@@ -29,37 +29,29 @@ Json = Annotated[bool, typer.Option("--json", help="print one JSON object on sta
 PlotFile = Annotated[Path | None, typer.Option("--plot", help="also plot it to this file", metavar="FILE.png")]
 
 
-def integer_option(name: str, text: str, low: int, high: int) -> Any:
-    """Define an option for a whole number. Out of bounds it raises UsageError with its name and bounds."""
-
-    def read(given: object) -> int:
-        try:
-            found = int(str(given))
-        except ValueError:
-            found = low - 1
-        if low <= found <= high:
-            return found
-        msg = f"{name}: {given!s:.40} is not a whole number from {low} to {high}"
-        raise UsageError(msg)
-
-    return typer.Option(name, help=text, parser=read, metavar="NUMBER")
-
-
-def number_option(name: str, text: str, low: float, high: float) -> Any:
+def number_option(name: str, text: str, low: float, high: float, *, kind: type[int] | type[float] = float) -> Any:
     """Define an option for a number. Out of bounds it raises UsageError with its name and bounds."""
+    noun = "a whole number" if kind is int else "a number"
 
     def read(given: object) -> float:
         try:
-            found = float(str(given))
+            number = kind(str(given))
         except ValueError:
-            found = math.nan
-        if low <= found <= high:
-            return found
-        remedy = "; decimals follow a point" if "," in str(given) else ""
-        msg = f"{name}: {given!s:.40} is not a number from {low:g} to {high:g}{remedy}"
-        raise UsageError(msg)
+            number = math.nan
+        if low <= number <= high:
+            return number
+        remedy = "; decimals follow a point" if kind is float and "," in str(given) else ""
+        raise UsageError(f"{name}: {given!s:.40} is not {noun} from {low} to {high}{remedy}")
 
     return typer.Option(name, help=text, parser=read, metavar="NUMBER")
+
+
+def require_one_of(option: str, given: str | None, plural: str, known: Collection[str]) -> None:
+    """Raise UsageError for an option's word that is not among the known ones, such as ``plural`` "platforms"."""
+    if given is not None and given not in known:
+        from atoll_core.description.validation_messages import suggest
+
+        raise UsageError(f"{option} {given}: unknown {plural.removesuffix('s')}; {suggest(given, known, plural)}")
 
 
 def usage_error_text(error: typer.TyperException, app: typer.Typer, words: Sequence[str]) -> str:
@@ -68,11 +60,11 @@ def usage_error_text(error: typer.TyperException, app: typer.Typer, words: Seque
     ``words``: the command line, from which the command is taken if the error does not have it.
     """
     context: Any = getattr(error, "ctx", None)
-    said = str(cast(Any, error).format_message())
-    if said.startswith("Usage: "):
-        return said
+    message = str(cast(Any, error).format_message())
+    if message.startswith("Usage: "):
+        return message
     command = context.command_path if context else _command_path(get_command(app), words)
-    reason = " ".join(said.replace("Value error, ", "").split()).removesuffix(".")
+    reason = " ".join(message.replace("Value error, ", "").split()).removesuffix(".")
     end = "" if reason.endswith("?") else ";"
     return f"{command}: {reason[0].lower()}{reason[1:]}{end} see `{command} --help`"
 
@@ -93,15 +85,14 @@ class PlainArguments(TyperCommand):
 
     def collect_usage_pieces(self, ctx: Any) -> list[str]:
         """``[OPTIONS] EXPERIMENT``, ``[OPTIONS] RUN...``, ``[OPTIONS] [HOST...]``."""
-        named = [each for each in self.get_params(ctx) if isinstance(each, TyperArgument)]
-        words = [(each.metavar or str(each.name), each.required) for each in named]
-        return [self.options_metavar or "[OPTIONS]", *(word if must else f"[{word}]" for word, must in words)]
+        arguments = [argument for argument in self.get_params(ctx) if isinstance(argument, TyperArgument)]
+        return ["[OPTIONS]", *(f"{one.metavar}" if one.required else f"[{one.metavar}]" for one in arguments)]
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
         """Write the arguments by their names, then the options."""
-        named = [each for each in self.get_params(ctx) if isinstance(each, TyperArgument)]
+        parameters = self.get_params(ctx)
         with formatter.section("Arguments"):
-            formatter.write_dl([(each.metavar or str(each.name), each.help or "") for each in named])
-        options = [each for each in self.get_params(ctx) if not isinstance(each, TyperArgument)]
+            formatter.write_dl([(one.metavar, one.help) for one in parameters if isinstance(one, TyperArgument)])
+        options = [option for option in parameters if not isinstance(option, TyperArgument)]
         with formatter.section("Options"):
-            formatter.write_dl([record for each in options if (record := each.get_help_record(ctx))])
+            formatter.write_dl([record for option in options if (record := option.get_help_record(ctx))])

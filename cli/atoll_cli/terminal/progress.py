@@ -1,14 +1,18 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Progress and result of a run at the terminal: one live line on standard error, the result on standard output."""
+"""Progress and result of a run at the terminal: one live line on standard error, the result on standard output.
+
+Ctrl-C, SIGTERM and SIGHUP cancel the work of a command.
+"""
 
 import asyncio
 import contextlib
 import json
 import shlex
+import signal
 import sys
-from collections.abc import Generator, Sequence
+from collections.abc import Coroutine, Generator, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Any, TypeVar
 
 from rich.console import Console
 from rich.status import Status
@@ -23,6 +27,23 @@ from atoll_core.units import Duration, Size
 
 EXIT_INVALID = 3
 _LIVE_EVERY = 0.1  # of the duration, between lines where there is no terminal to rewrite one on
+
+T = TypeVar("T")
+
+
+async def unless_interrupted(work: Coroutine[Any, Any, T], left: str = "") -> T:
+    """Await ``work``, and cancel it when a signal asks the process to end; ``work`` cleans up on cancellation.
+
+    Raises InterruptedByUserError in that case, with ``left``: the state that is left.
+    """
+    task = asyncio.create_task(work)
+    loop = asyncio.get_running_loop()
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):
+        loop.add_signal_handler(number, task.cancel)
+    try:
+        return await task
+    except asyncio.CancelledError:
+        raise InterruptedByUserError(f"cancelled; {left}" if left else "cancelled") from None
 
 
 class LiveLine:
@@ -46,15 +67,13 @@ class LiveLine:
 
     def take(self, line: dict[str, Any]) -> None:
         """Show an event of a run, if it is one for people."""
-        match line["type"]:
-            case "progress" | "step":
-                self.step(line["text"])
-            case "live":
-                self._live(line)
-            case "note":
-                self._console.print(self._prefix + line["text"], markup=False, highlight=False, soft_wrap=True)
-            case _:
-                pass
+        kind = line["type"]
+        if kind in ("progress", "step"):
+            self.step(line["text"])
+        elif kind == "live":
+            self._live(line)
+        elif kind == "note":
+            self._console.print(self._prefix + line["text"], markup=False, highlight=False, soft_wrap=True)
 
     def step(self, text: str) -> None:
         """Show the current step: its text, or its name."""
@@ -121,34 +140,26 @@ class ParallelRuns:
         self._show.set_run(f"run {run + 1} of {count}" if count > 1 else "")
 
 
-class FailedRunError(AtollError):
-    """The error that ended a run, with the run directory; the exit code is that of the error."""
-
-    def __init__(self, error: AtollError, *run_dirs: Path) -> None:
-        super().__init__(f"{error}\n{recorded_data_text(*run_dirs)}")
-        self.exit_code = error.exit_code
-
-
 @contextlib.contextmanager
 def recorded_runs(show: LiveLine, run_dirs: Sequence[Path]) -> Generator[None]:
-    """While the block makes runs: end the live line with it, and name their directories if it fails or is cancelled.
+    """While the block makes runs: end the live line with it, and name their directories in an error of the block.
 
     ``run_dirs`` may grow within the block.
     """
     try:
         yield
-    except asyncio.CancelledError:
-        where = f"; {recorded_data_text(*run_dirs)}" if run_dirs else ""
-        raise InterruptedByUserError(f"cancelled{where}") from None
     except AtollError as error:
         if not run_dirs:
             raise
-        raise FailedRunError(error, *run_dirs) from error
+        separator = "; " if isinstance(error, InterruptedByUserError) else "\n"
+        failure = AtollError(f"{error}{separator}{_recorded_data_text(run_dirs)}")
+        failure.exit_code = error.exit_code
+        raise failure from error
     finally:
         show.close()
 
 
-def recorded_data_text(*run_dirs: Path) -> str:
+def _recorded_data_text(run_dirs: Sequence[Path]) -> str:
     """The directories of runs that did not complete, and the command that analyses them if they can be analysed."""
     directories = " and ".join(str(path) for path in run_dirs)
     if not any(_is_planned(path) for path in run_dirs):
@@ -167,16 +178,16 @@ def _is_planned(path: Path) -> bool:
 
 def estimate_text(wall_time: Duration, memory: Size) -> str:
     """The estimates that precede a run in virtual time."""
-    seconds = wall_time.s
-    length = (
-        f"{seconds:.0f} s"
-        if seconds < 120
-        else f"{seconds / 60:.0f} min"
-        if seconds < 7200
-        else f"{seconds / 3600:.1f} h"
-    )
     accuracy = "within a factor of two on an idle machine"
+    length = duration_text(wall_time.s)
     return f"estimated wall time in virtual time: {length} ({accuracy}); memory: {rough(memory)}"
+
+
+def duration_text(seconds: float) -> str:
+    """A wall time, roughly: ``40 s``, ``7 min``, ``2.5 h``."""
+    if seconds < 100:
+        return f"{seconds:.0f} s"
+    return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"
 
 
 def _live_text(line: dict[str, Any]) -> str:
@@ -212,35 +223,30 @@ def _plain_live_text(line: dict[str, Any]) -> str:
 
 
 def print_result(
-    summary: dict[str, Any] | None, run_dir: Path, *, as_json: bool, extra: dict[str, Any], grafana: str | None = None
+    summary: dict[str, Any] | None,
+    run_dir: Path,
+    *,
+    as_json: bool,
+    extra: dict[str, Any] | None = None,
+    grafana: str | None = None,
 ) -> int:
     """Print the result of a run on standard output; returns its exit code.
 
     ``summary`` None: the run was not analysed. ``extra``: further keys of the JSON output. ``grafana``: the link to
     the run's points, if a database has them.
     """
-    if grafana is not None:
-        extra = {**extra, "grafana": grafana}
-    if summary is None:
-        if as_json:
-            print(json.dumps({"run_dir": str(run_dir), "outcome": "completed", **extra}))
-        else:
-            print(f"measured, not analysed; analyse it with `atoll report {run_dir}`")
-            print_link(grafana)
-        return 0
-    report = str(run_dir / "report.html")
+    link = {} if grafana is None else {"grafana": grafana}
     if as_json:
-        print(json.dumps({**summary, **extra, "report": report}))
-    else:
+        answer = summary or {"run_dir": str(run_dir), "outcome": "completed"}
+        report = {"report": str(run_dir / "report.html")} if summary else {}
+        print(json.dumps({**answer, **(extra or {}), **link, **report}))
+    elif summary:
         from atoll_dashboards.report.terminal_summary import print_summary
 
         print_summary(summary)
-        print(f"report: {report}")
-        print_link(grafana)
-    return EXIT_INVALID if summary["verdict"] == Verdict.INVALID else 0
-
-
-def print_link(grafana: str | None, before: str = "") -> None:
-    """Print the link to a run's points in Grafana, if there is one."""
-    if grafana is not None:
-        print(f"{before}in Grafana: {grafana}")
+        print(f"report: {run_dir / 'report.html'}")
+    else:
+        print(f"measured, not analysed; analyse it with `atoll report {run_dir}`")
+    if grafana is not None and not as_json:
+        print(f"in Grafana: {grafana}")
+    return EXIT_INVALID if summary and summary["verdict"] == Verdict.INVALID else 0

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from atoll_analysis.run_directory import RunDir
-from atoll_cli.terminal.progress import FailedRunError, LiveLine, ParallelRuns
-from atoll_core.errors import LabError, PlanError
+from atoll_cli.terminal.progress import LiveLine, ParallelRuns, recorded_runs
+from atoll_core.errors import AtollError, InterruptedByUserError, LabError, PlanError
 from atoll_core.events.events import StepBegun
 
 
@@ -85,16 +85,24 @@ def test_a_run_by_itself_is_not_numbered(capsys: pytest.CaptureFixture[str]) -> 
     assert capsys.readouterr().err.startswith("apply: ")
 
 
+def _failure(error: AtollError, *run_dirs: Path) -> AtollError:
+    with pytest.raises(AtollError) as failed, recorded_runs(LiveLine(), run_dirs):
+        raise error
+    return failed.value
+
+
 def test_a_run_that_fails_says_where_what_it_measured_is_and_how_to_read_it(tmp_path: Path) -> None:
     first, second = (RunDir.create(tmp_path / "my runs", "geo", now_ns) for now_ns in (10**18, 2 * 10**18))
-    failed = FailedRunError(PlanError("no room"), first.path)
+    failed = _failure(PlanError("no room"), first.path)
     assert str(failed) == f"no room\nnothing was measured; the run's log is in {first.path}"
     assert failed.exit_code == 2
     first.update_manifest({"plan": {}})
-    failed = FailedRunError(LabError("sw-c is gone"), first.path)
+    failed = _failure(LabError("sw-c is gone"), first.path)
     reads = f"the measurements so far are in {first.path}; analyse them with `atoll report '{first.path}'`"
     assert (str(failed), failed.exit_code) == (f"sw-c is gone\n{reads}", 1)
-    both = FailedRunError(LabError("it ended"), first.path, second.path)
+    cancelled = _failure(InterruptedByUserError("cancelled"), first.path)
+    assert (str(cancelled), cancelled.exit_code) == (f"cancelled; {reads}", 130)
+    both = _failure(LabError("it ended"), first.path, second.path)
     assert str(both).endswith(
         f"and {second.path}; analyse them with `atoll report '{first.path}'` and `atoll report '{second.path}'`"
     )

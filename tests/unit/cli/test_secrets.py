@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll_cli.commands.dashboards import install
+from atoll_cli.commands.metrics import install
 from atoll_core.errors import UsageError
 from atoll_core.secret_variables import SECRETS, header_safe, without_secrets
 from atoll_dashboards.influx.influx_settings import InfluxSettings, influx_settings

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from ruamel.yaml import YAML
 
-from atoll_cli.commands.dashboards import install
+from atoll_cli.commands.metrics import install
 from atoll_core.errors import UsageError
 from atoll_core.lab.network import measurements_of_kinds
 from atoll_core.metrics.metrics_schema import BY_NAME, COMMON_TAGS

@@ -12,7 +12,7 @@ import pytest
 import atoll_studies.sweeping.sweep
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.summary import Summary
-from atoll_cli.terminal.study_table import SweepProgress
+from atoll_cli.commands.sweep import SweepProgress
 from atoll_core.errors import MachineError, RunDirError, UsageError
 from atoll_core.units import Size
 from atoll_emulation.this_machine.core_pinning import usable_cores

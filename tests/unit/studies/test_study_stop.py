@@ -9,7 +9,7 @@ import pytest
 
 from atoll_analysis.run_directory import RunDir
 from atoll_cli.commands.report import View, report_study
-from atoll_cli.terminal.study_table import SweepProgress
+from atoll_cli.commands.sweep import SweepProgress
 from atoll_core.description.raw_study import LAST_SEED
 from atoll_core.errors import DescriptionError
 from atoll_studies.points import make_points
