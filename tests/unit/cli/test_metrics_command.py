@@ -102,7 +102,7 @@ def test_only_points_that_are_left_out_make_the_verb_fail(
 
 
 def test_a_wrong_word_comes_before_runs_and_database(tmp_path: Path) -> None:
-    with pytest.raises(UsageError, match="--times: unknown 'sometimes'; known times: recorded, aligned"):
+    with pytest.raises(UsageError, match="--times sometimes: unknown time; known times: recorded, aligned"):
         load([tmp_path / "nope"], times="sometimes")
 
 
