@@ -17,13 +17,25 @@ from atoll_core.experiment.experiment import DIRECTIONS
 from atoll_core.plan.plan import JobLimits, JobSpec, Phase, Plan
 from atoll_hosts.job import Job
 from atoll_testbed.platforms.base import Platform
-from atoll_testbed.testbed_diff import TestbedChange
 
 _ANSWER_TIMEOUT_S = 10.0
 _LOOK_EVERY_S = 0.05
 _GRACE_S = 1.0  # from SIGTERM to SIGKILL; settings of tc are undone in it
 _STOP_TIMEOUT_S = 5.0  # for a program that has been asked to end
 _START_S = 1.0  # a program that ends within this time has not started; an interpreter finds a syntax error much earlier
+
+
+@dataclass(frozen=True, slots=True)
+class TestbedChange:
+    """One difference between a testbed and a plan, in words for users."""
+
+    kind: str  # "flow", "machine" or "box"
+    action: str  # "add", "modify" or "delete"
+    subject: str
+    reason: str
+
+    def __str__(self) -> str:
+        return f"{self.action:<6} {self.kind:<7} {self.subject}: {self.reason}"
 
 
 @dataclass(slots=True)
@@ -58,17 +70,18 @@ class Services:
 
         ``idle``: boxes that no packet passes when their programs begin again.
         """
-        wanted = _services_of(plan)
-        found: list[TestbedChange] = []
-        for name, running in self._running.items():
-            if name not in wanted:
-                found.append(TestbedChange("box", "delete", running.spec.host, "not in the plan"))
-        for name, spec in wanted.items():
+        specs = _services_of(plan)
+        changes = [
+            TestbedChange("box", "delete", running.spec.host, "not in the plan")
+            for name, running in self._running.items()
+            if name not in specs
+        ]
+        for name, spec in specs.items():
             if name not in self._running:
-                found.append(TestbedChange("box", "add", spec.host, f"{' '.join(spec.argv)} is not running"))
+                changes.append(TestbedChange("box", "add", spec.host, f"{' '.join(spec.argv)} is not running"))
             elif reason := _change(self._running[name], spec, restart_traces=restart_traces, idle=spec.host in idle):
-                found.append(TestbedChange("box", "modify", spec.host, reason))
-        return tuple(found)
+                changes.append(TestbedChange("box", "modify", spec.host, reason))
+        return tuple(changes)
 
     async def add(self, plan: Plan | None, passed: Collection[str] = ()) -> None:
         """Start the plan's services that are not running, but on boxes ``passed``; others continue unchanged.
@@ -98,16 +111,16 @@ class Services:
         Without a plan, stop all. ``restart_traces``: restart all that differ, links that follow their trace, and those
         that were changed. Raises LabError.
         """
-        wanted = _services_of(plan)
+        specs = _services_of(plan)
         for name, running in list(self._running.items()):
-            spec = wanted.get(name)
+            spec = specs.get(name)
             if running.job.exit is not None or spec is None:
-                goes_on = False
+                continues = False
             elif restart_traces:
-                goes_on = running.spec == spec and not running.moved_on
+                continues = running.spec == spec and not running.moved_on
             else:
-                goes_on = running.spec == spec or await self._changed(name, running, spec)
-            if not goes_on:
+                continues = running.spec == spec or await self._changed(name, running, spec)
+            if not continues:
                 await self._end(name)
         await self.add(plan)
 
@@ -130,32 +143,34 @@ class Services:
 
     async def end(self, plan: Plan, boxes: Collection[str]) -> None:
         """Stop the programs of these boxes that a plan does not have, or has otherwise. Raises LabError."""
-        wanted = _services_of(plan)
-        for name, running in list(self._running.items()):
-            if running.spec.host in boxes and wanted.get(name) != running.spec:
+        specs = _services_of(plan)
+        for name in self._on(boxes):
+            if specs.get(name) != self._running[name].spec:
                 await self._end(name)
 
     async def restart(self, box: str) -> None:
         """Restart a box's program, which ends its connections. Raises LabError."""
-        for name, running in list(self._running.items()):
-            if running.spec.host == box:
-                await self._end(name)
-                self._watch(name, await self._start(name, running.spec))
+        for name in self._on([box]):
+            spec = self._running[name].spec
+            await self._end(name)
+            self._watch(name, await self._start(name, spec))
 
     async def mark(self) -> dict[str, dict[str, Any]]:
         """End a measurement of every link and delay box and begin the next; returns the counters by box name."""
-        answers: dict[str, dict[str, Any]] = {}
-        for name, running in self._running.items():
-            if not _is_ours(running.spec):
-                continue  # users' programs have no marks
-            answers[running.spec.host] = await self._ask(name, running.job, {"op": "mark"})
-        return answers
+        return {
+            running.spec.host: await self._ask(name, running.job, {"op": "mark"})
+            for name, running in self._running.items()
+            if _is_ours(running.spec)  # users' programs have no marks
+        }
 
     async def admit(self, box: str, *, on: bool) -> None:
         """Let a box's program take new connections, or none. Raises LabError."""
-        for name, running in list(self._running.items()):
-            if running.spec.host == box:
-                await self._ask(name, running.job, {"op": "set", "admit": on})
+        for name in self._on([box]):
+            await self._ask(name, self._running[name].job, {"op": "set", "admit": on})
+
+    def _on(self, boxes: Collection[str]) -> list[str]:
+        """The names of the programs that run on these boxes."""
+        return [name for name, running in self._running.items() if running.spec.host in boxes]
 
     async def set_link(self, box: str, request: dict[str, Any]) -> None:
         """Change a running link. Raises LabError if it refuses."""
@@ -174,8 +189,8 @@ class Services:
             async with asyncio.timeout(_ANSWER_TIMEOUT_S):
                 line = await answer
         except TimeoutError:
-            op, words = request["op"], job.exit_text()
-            raise LabError(f"{name} did not answer '{op}' within {_ANSWER_TIMEOUT_S:g} s: {words}") from None
+            answer_to = f"answer '{request['op']}' within {_ANSWER_TIMEOUT_S:g} s"
+            raise LabError(f"{name} did not {answer_to}: {job.exit_text()}") from None
         finally:
             del self._answers[number]
         if not line.get("ok", True):
@@ -199,7 +214,7 @@ class Services:
         """Make every link that follows a trace begin it now; returns the boxes. :meth:`reconcile` can restart them."""
         begun: list[str] = []
         for running in self._running.values():
-            if _follows_trace(running.spec):
+            if any("trace" in (running.spec.config or {}).get(direction, {}) for direction in DIRECTIONS):
                 number, self._next_id = self._next_id, self._next_id + 1
                 running.moved_on = True
                 await running.job.send({"op": "trace-start", "id": number})
@@ -213,18 +228,18 @@ class Services:
         for name, running in list(self._running.items()):
             with contextlib.suppress(LabError):
                 await (self._end(name) if running.spec.stop else running.job.stop(_GRACE_S))
-        bad: list[str] = []
+        failures: list[str] = []
         for name, running in self._running.items():
             try:
                 async with asyncio.timeout(_STOP_TIMEOUT_S):
                     ended = await running.job.wait()
             except (LabError, TimeoutError):
-                bad.append(f"{running.spec.host}: it is not known whether {name} has ended")
+                failures.append(f"{running.spec.host}: it is not known whether {name} has ended")
                 continue
             if _is_ours(running.spec) and (ended.code or ended.signal not in (None, "TERM")):
-                bad.append(f"{running.spec.host}: {name} did not end as it should: {running.job.exit_text()}")
+                failures.append(f"{running.spec.host}: {name} did not end as it should: {running.job.exit_text()}")
         self._running.clear()
-        return tuple(bad)
+        return tuple(failures)
 
     async def _start(self, name: str, spec: JobSpec) -> Job:
         ours = _is_ours(spec)
@@ -235,7 +250,7 @@ class Services:
             stdout="lines",
             stderr="lines",
             on_line=partial(self._take, spec.host),
-            on_output=None if ours else partial(self._publish_output, name),
+            on_output=None if ours else lambda line: self._events.publish(ProgramOutput(name, line)),
             limits=spec.limits,
             privileges=spec.privileges,
             directory=None if ours else self._platform.lab_folder,
@@ -250,13 +265,13 @@ class Services:
         running = self._running.pop(name)  # before it ends, so that its watcher does not report a failure
         spec, job = running.spec, running.job
         if spec.stop:
-            asked = await self._platform.machine(spec.host).start_job(
+            stop = await self._platform.machine(spec.host).start_job(
                 f"stop-{spec.name}", spec.stop, privileges=spec.privileges, directory=self._platform.lab_folder
             )
             with contextlib.suppress(TimeoutError):
                 async with asyncio.timeout(_STOP_TIMEOUT_S):
-                    await asyncio.gather(asked.wait(), job.wait())
-            await asked.stop(0)
+                    await asyncio.gather(stop.wait(), job.wait())
+            await stop.stop(0)
         running_until_now = job.exit is None
         await job.stop(_GRACE_S)
         if (await job.wait()).code and running_until_now and _is_ours(spec):
@@ -277,18 +292,15 @@ class Services:
             why = f"; the limit follows from {limits} of {running.spec.host}" if limits else ""
             self._on_failure(f"{name} ended unexpectedly: {job.exit_text()}{why}")
 
-    def _publish_output(self, job: str, line: str) -> None:
-        self._events.publish(ProgramOutput(job, line))
-
     def _take(self, box: str, line: dict[str, Any]) -> None:
-        if line.get("type") in ("mark", "set"):
+        kind = line.get("type")
+        if kind in ("mark", "set"):
             answer = self._answers.get(line.get("id", 0))
             if answer is not None and not answer.done():
                 answer.set_result(line)
-            return
-        if line.get("type") == "trace-start" and line.get("ok") is False:
+        elif kind == "trace-start" and line.get("ok") is False:
             self._on_failure(f"{box} does not follow its trace: {line.get('error')}")
-        elif line.get("type") == "counters":
+        elif kind == "counters":
             self._counted[box] = line
             self._events.publish(Counters(box, line))
             if error := line.get("error"):
@@ -329,8 +341,3 @@ async def _first_end(jobs: Collection[Job], limit_s: float) -> None:
         finally:
             for end in ends:
                 end.cancel()
-
-
-def _follows_trace(spec: JobSpec) -> bool:
-    config = spec.config or {}
-    return any("trace" in config.get(way, {}) for way in DIRECTIONS)

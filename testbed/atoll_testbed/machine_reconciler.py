@@ -9,9 +9,8 @@ from dataclasses import replace
 from atoll_controller.planner.host_config import with_least_mtus
 from atoll_core.errors import LabError
 from atoll_core.plan.plan import FilterVerdict, HostSettings, PacketRule, Packets, Plan
-from atoll_testbed.box_services import Services
+from atoll_testbed.box_services import Services, TestbedChange
 from atoll_testbed.platforms.base import Platform
-from atoll_testbed.testbed_diff import TestbedChange
 
 _UNDONE_IN_PART = HostSettings("", ())
 """Settings that no plan has: those of a machine are to be undone later, or set again."""
@@ -27,14 +26,14 @@ class MachineReconciler:
 
     def changes(self, plan: Plan, *, restart_traces: bool, idle: Collection[str] = ()) -> tuple[TestbedChange, ...]:
         """The changes that lead to a plan; ``restart_traces``: traces begin again. ``idle``: see :class:`Services`."""
-        found: list[TestbedChange] = []
+        changes: list[TestbedChange] = []
         for settings in plan.hosts:
             current = self._settings.get(settings.host)
             if current is None:
-                found.append(TestbedChange("machine", "add", settings.host, "not configured yet"))
+                changes.append(TestbedChange("machine", "add", settings.host, "not configured yet"))
             elif current != settings:
-                found.append(TestbedChange("machine", "modify", settings.host, "its settings differ from the plan"))
-        return (*found, *self._services.changes(plan, restart_traces=restart_traces, idle=idle))
+                changes.append(TestbedChange("machine", "modify", settings.host, "its settings differ from the plan"))
+        return (*changes, *self._services.changes(plan, restart_traces=restart_traces, idle=idle))
 
     async def reconcile(self, plan: Plan | None, *, restart_traces: bool = False) -> None:
         """Give the machines the settings and programs of a plan; without a plan, undo and stop all. Raises LabError."""
@@ -47,12 +46,12 @@ class MachineReconciler:
         ``passed``: the others, which stay as they are. Hosts send no longer packets than the plans before and after
         allow.
         """
-        network, wanted = self._platform.network, _settings(plan)
+        network, planned = self._platform.network, _settings(plan)
         free = {box.name for box in network.boxes}.difference(passed)
         await self._services.end(plan, free)
-        ahead = {name: wanted[name] for name in free & wanted.keys()}
+        ahead = {name: planned[name] for name in free & planned.keys()}
         for host in network.hosts:
-            ahead[host.name] = with_least_mtus(self._settings.get(host.name, wanted[host.name]), wanted[host.name])
+            ahead[host.name] = with_least_mtus(self._settings.get(host.name, planned[host.name]), planned[host.name])
         await self._set({**self._settings, **ahead})
         await self._services.add(plan, passed)
 

@@ -9,8 +9,7 @@ import asyncio
 import contextlib
 import json
 import traceback
-from collections.abc import Awaitable, Callable, Collection, Coroutine
-from dataclasses import replace
+from collections.abc import Awaitable, Callable, Collection, Coroutine, Iterable
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -20,7 +19,7 @@ from atoll_controller.fabric.swap_executor import steps_of
 from atoll_controller.fabric.swap_plan import Swap, plan_swap
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
-from atoll_controller.planner.entry_diff import diff
+from atoll_controller.planner.entry_diff import FlowChange, diff
 from atoll_controller.planner.planner import make_plan
 from atoll_core.codec import to_json
 from atoll_core.errors import AtollError, LabError
@@ -28,6 +27,7 @@ from atoll_core.events.event_bus import EventBus
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.inventory import Inventory
 from atoll_core.lab.network import Network
+from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry, describe_actions
 from atoll_core.plan.plan import Backend, JobSpec, Phase, Plan
 from atoll_core.plan.switch_features import Runtime
 from atoll_core.plan.tc_settings import TIMER_SLACK
@@ -37,11 +37,10 @@ from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_hosts.job import Job
 from atoll_hosts.machine import Machine
 from atoll_testbed.box_connections import BoxConnections, ConnectionPolicy
-from atoll_testbed.box_services import Services
+from atoll_testbed.box_services import Services, TestbedChange
 from atoll_testbed.live_swap import LiveSwap, NoVerifier, ProbeVerifier
 from atoll_testbed.machine_reconciler import MachineReconciler
 from atoll_testbed.platforms.base import EmulatedPlatform, Platform
-from atoll_testbed.testbed_diff import TestbedChange, flow_changes
 from atoll_testbed.verification.path_verification import verify_paths
 
 T = TypeVar("T")
@@ -192,7 +191,7 @@ class Testbed:
             )
         changes = (
             *self._machines.changes(plan, restart_traces=False, idle=idle),
-            *flow_changes(await asyncio.to_thread(diff, plan.flows, current.flows)),
+            *_flow_changes(await asyncio.to_thread(diff, plan.flows, current.flows)),
         )
         steps = await asyncio.to_thread(steps_of, current, plan, swap)
 
@@ -236,25 +235,20 @@ class Testbed:
 
         changes = self._machines.changes(plan, restart_traces=restart_traces, idle=idle)
         if dry_run:
-            return (*changes, *flow_changes(await self._switches.apply(plan, dry_run=True)))
+            return (*changes, *_flow_changes(await self._switches.apply(plan, dry_run=True)))
         try:
             await self._machines.reconcile(plan, restart_traces=restart_traces)
-            changes += flow_changes(await self._switches.apply(plan, verify=verify_data_plane))
-        except BaseException as error:
-            await self._restore(self.plan, error)
+            changes += _flow_changes(await self._switches.apply(plan, verify=verify_data_plane))
+        except BaseException as cause:  # the switches have been restored already
+            try:
+                await self._machines.restore(self.plan)
+            except AtollError as error:
+                if isinstance(cause, AtollError):
+                    left = "not all machines and boxes could be restored to the previous plan"
+                    raise LabError(f"{cause}; and {left}: {error}; run `atoll down`") from cause
             raise
         self.plan, self.experiment = plan, experiment
         return changes
-
-    async def _restore(self, plan: Plan | None, cause: BaseException) -> None:
-        """Restore machines and boxes to the previous plan (None: no plan); the switches have been restored already."""
-        try:
-            await self._machines.restore(plan)
-        except AtollError as error:
-            if isinstance(cause, AtollError):
-                left = "not all machines and boxes could be restored to the previous plan"
-                msg = f"{cause}; and {left}: {error}; run `atoll down`"
-                raise LabError(msg) from cause
 
     async def start_job(self, spec: JobSpec, run: Path, on_line: Callable[[dict[str, Any]], None] | None = None) -> Job:
         """Start a job of a plan; its files go to the run directory, or to a directory from which they are collected."""
@@ -265,7 +259,7 @@ class Testbed:
             config["start_at_ns"] += machine.clock_offset_ns
         return await machine.start_job(
             spec.name,
-            [word.replace("{run}", str(at)) for word in spec.argv],
+            [argument.replace("{run}", str(at)) for argument in spec.argv],
             config=config,
             stdout=str(at / spec.stdout) if spec.stdout else "lines",
             stderr=str(at / spec.stderr) if spec.stderr else "lines",
@@ -327,9 +321,17 @@ async def while_up(testbed: Testbed, work: Coroutine[Any, Any, T]) -> T:
             await task
 
 
-def with_start(spec: JobSpec, start_at_ns: int) -> JobSpec:
-    """The job with its start time (CLOCK_REALTIME, ns) filled in."""
-    return replace(spec, config={**(spec.config or {}), "start_at_ns": start_at_ns})
+def _flow_changes(changes: Iterable[FlowChange]) -> tuple[TestbedChange, ...]:
+    return tuple(
+        TestbedChange("flow", change.action, f"{change.entry.switch} {_entry_text(change.entry)}", change.reason)
+        for change in changes
+    )
+
+
+def _entry_text(entry: FlowEntry | UnmanagedEntry) -> str:
+    if isinstance(entry, UnmanagedEntry) or entry.why:
+        return entry.why
+    return f"{entry.match}: {describe_actions(entry.actions)}"  # read from a switch, so without a reason
 
 
 def changes_json(changes: tuple[TestbedChange, ...]) -> list[Any]:

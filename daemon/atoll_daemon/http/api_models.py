@@ -15,7 +15,7 @@ from atoll_core.experiment.experiment import DIRECTIONS, Protocol
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.plan import Backend
 from atoll_core.plan.switch_features import Runtime
-from atoll_testbed.testbed_diff import TestbedChange
+from atoll_testbed.box_services import TestbedChange
 
 
 class Request(BaseModel):

@@ -1,17 +1,32 @@
 # SPDX-License-Identifier: Apache-2.0
-"""Expected figures of a link, and comparison with measured ones. Pure; docs/calibration.md explains each row.
+"""One direction of a link: the flood that fills it, expected figures, and comparison with measured ones. Pure.
+
+docs/calibration.md explains each row.
 
 Times in ns, rates in bit/s of IP packets unless the link counts Ethernet.
 """
 
+import math
 import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from atoll_core.experiment.experiment import JitterShape, LinkDirection
-from atoll_testbed.calibration.link_direction import LinkUnderTest
+from atoll_controller.planner.calibration_jobs import PING_PACKET
+from atoll_core.experiment.experiment import Bernoulli, Counted, JitterShape, LinkDirection, Where, mean_loss
+from atoll_core.lab.network import MTU, LatencyClass
+
+ETHERNET_HEADER = 14
+
+# A flood is this much above the rate, and fills the queue within this time.
+_FLOOD_RATIO = 1.25
+_FILL_S = 0.25
+# The bytes counted per packet show best with small packets, but software switches forward a limited number per second.
+_SMALL_PACKETS_PER_S = 4000
+_SMALLEST_PACKET = 128
+# A flood of 1.25 of the rate still is one after this much loss.
+_MOST_LOSS = 0.1
 
 _MOST_CORRELATION = 0.5
 _NORMAL_QUARTILES = 1.349  # interquartile range of the normal distribution, in standard deviations
@@ -20,6 +35,115 @@ _NORMAL_QUARTILES = 1.349  # interquartile range of the normal distribution, in 
 _ARRIVED = 0.95
 # Steps of the receiver's counters (100 ms) in one window whose rate is taken: half a second.
 _WINDOW = 5
+
+
+@dataclass(frozen=True, slots=True)
+class LinkUnderTest:
+    """One direction of a link with its settings before a run: at the beginning of its trace, if it follows one."""
+
+    box: str
+    name: str  # "to_island" or "to_world"
+    settings: LinkDirection
+    counts: Counted
+    refused: str = ""  # why it cannot be flooded; empty if it can
+    terrestrial: LatencyClass | None = None  # of the world's special host, between which and the island it is tested
+    mtu: int = MTU  # of the path between the hosts from which it is tested
+    overhead_bytes: int = 0  # those that boxes before it have added to each packet
+
+    @classmethod
+    def of(
+        cls,
+        box: str,
+        name: str,
+        settings: LinkDirection,
+        counts: Counted,
+        *,
+        narrower: bool,
+        terrestrial: LatencyClass | None = None,
+        mtu: int = MTU,
+        overhead_bytes: int = 0,
+    ) -> "LinkUnderTest":
+        """``narrower``: another link of the chain has a lower rate."""
+        first = settings.trace.rows[0] if settings.trace else None
+        if first is not None:
+            loss = settings.loss if first.loss is None else Bernoulli(first.loss)
+            delay = settings.delay if first.delay is None else first.delay
+            settings = replace(settings, rate=first.rate or settings.rate, delay=delay, loss=loss, trace=None)
+        refused = ""
+        if first is not None and first.blocked:
+            refused = "its trace begins with a blocked link"
+        elif narrower:
+            refused = "another link of the chain has a lower rate, so this one cannot be filled"
+        elif settings.loss and mean_loss(settings.loss, mtu + overhead_bytes) > _MOST_LOSS:
+            refused = "its loss model drops too many packets to fill it"
+        return cls(box, name, settings, counts, refused, terrestrial, mtu, overhead_bytes)
+
+    @property
+    def terrestrial_ns(self) -> int:
+        """The terrestrial delay, one way."""
+        return self.terrestrial.rtt.ns // 2 if self.terrestrial else 0
+
+    @property
+    def reach_ns(self) -> int:
+        """The maximum effect of the link's jitter."""
+        return self.settings.jitter.reach.ns if self.settings.jitter else 0
+
+    @property
+    def shake_ns(self) -> int:
+        """The terrestrial jitter, one way."""
+        return self.terrestrial.jitter.ns if self.terrestrial else 0
+
+    def counted(self, ip_bytes: int) -> int:
+        """The counted bytes of a packet that has this number of IP bytes at hosts."""
+        return ip_bytes + self.overhead_bytes + (ETHERNET_HEADER if self.counts is Counted.ETHERNET else 0)
+
+    def lost(self, ip_bytes: int) -> float:
+        """The share of packets of this size that are lost after they have used the link."""
+        loss = self.settings.loss
+        return 0.0 if loss is None or loss.where is Where.BEFORE else mean_loss(loss, self.counted(ip_bytes))
+
+    @property
+    def queue_bytes(self) -> int:
+        """The part of the queue that full-size packets can fill."""
+        packets = self.settings.queue_packets
+        most = self.settings.queue.bytes
+        return most if packets is None else min(most, packets * self.counted(self.mtu))
+
+    def serialisation_ns(self, counted_bytes: float) -> float:
+        """The serialisation time of counted bytes."""
+        return counted_bytes * 8e9 / self.settings.rate.bit_s
+
+    @property
+    def ping_ns(self) -> float:
+        """The serialisation time of a ping, or of another single packet."""
+        return self.serialisation_ns(self.counted(PING_PACKET))
+
+    @property
+    def flood_bit_s(self) -> int:
+        """The rate of a flood that fills the queue soon and keeps it full."""
+        rate = self.settings.rate.bit_s
+        return int(max(_FLOOD_RATIO * rate, rate + 8 * self.queue_bytes / _FILL_S))
+
+    @property
+    def fill_ns(self) -> int:
+        """The time after which a flood has certainly filled the queue."""
+        return int(1.5e9 * 8 * self.queue_bytes / (self.flood_bit_s - self.settings.rate.bit_s)) + 50_000_000
+
+    @property
+    def drain_ns(self) -> int:
+        """The time in which the packets of a flood leave the link."""
+        empty_ns = int(self.serialisation_ns(self.queue_bytes + 2 * self.mtu))
+        return empty_ns + self.settings.delay.ns + self.reach_ns + self.terrestrial_ns + self.shake_ns
+
+    @property
+    def small_packet(self) -> int:
+        """IP bytes of the packets that show the counted bytes per packet."""
+        return min(self.mtu, max(_SMALLEST_PACKET, self.settings.rate.bit_s // 8 // _SMALL_PACKETS_PER_S))
+
+    @property
+    def probe_interval_ns(self) -> int:
+        """The interval of packets on the idle link: long enough that none waits for one before it."""
+        return max(5_000_000, 2 * (self.reach_ns + self.shake_ns), 2 * math.ceil(self.ping_ns))
 
 
 class CheckState(StrEnum):
@@ -74,12 +198,12 @@ class CalibrationFigure:
         )
 
     def __str__(self) -> str:
-        what = f"{self.box} {self.direction} {self.name}"
+        figure = f"{self.box} {self.direction} {self.name}"
         if self.measured is None:
-            return f"{what}: not judged: {self.why}"
-        allowed = f"allowed {self.low:.4g} to {self.high:.4g}" if self.low is not None else ""
+            return f"{figure}: not judged: {self.why}"
+        values = f"{self.measured:.5g} {self.unit}, configured {self.configured:.5g} {self.unit}"
         why = f"; {self.why}" if self.why else ""
-        return f"{what}: {self.measured:.5g} {self.unit}, configured {self.configured:.5g} {self.unit} ({allowed}){why}"
+        return f"{figure}: {values} (allowed {self.low:.4g} to {self.high:.4g}){why}"
 
 
 def skipped(row: CalibrationFigure, why: str) -> CalibrationFigure:
@@ -160,18 +284,15 @@ def steady_rate(counted: Sequence[Received], start_ns: int) -> tuple[float, floa
     Windows begin and end with a packet, so they contain whole packets. Some rates are low because the sender was
     delayed and the link ran empty, hence the upper quartile. None if there is no window.
     """
-    known = [each for each in counted if each.last_ns >= start_ns]
-    step = min(_WINDOW, len(known) - 1)
-    windows = [(a, b) for a, b in zip(known, known[step:], strict=False) if b.last_ns > a.last_ns] if step > 0 else []
+    steady = [counters for counters in counted if counters.last_ns >= start_ns]
+    step = min(_WINDOW, len(steady) - 1)
+    windows = [(a, b) for a, b in zip(steady, steady[step:], strict=False) if b.last_ns > a.last_ns] if step > 0 else []
     if not windows:
         return None
-    packets = [(b.packets - a.packets) * 1e9 / (b.last_ns - a.last_ns) for a, b in windows]
-    volumes = [(b.bytes - a.bytes) * 1e9 / (b.last_ns - a.last_ns) for a, b in windows]
-    return _upper_quartile(packets), _upper_quartile(volumes)
-
-
-def _upper_quartile(figures: Sequence[float]) -> float:
-    return sorted(figures)[len(figures) * 3 // 4]
+    packets = sorted((b.packets - a.packets) * 1e9 / (b.last_ns - a.last_ns) for a, b in windows)
+    volumes = sorted((b.bytes - a.bytes) * 1e9 / (b.last_ns - a.last_ns) for a, b in windows)
+    upper_quartile = len(windows) * 3 // 4
+    return packets[upper_quartile], volumes[upper_quartile]
 
 
 def rate_row(link: LinkUnderTest, steady: tuple[float, float] | None, tolerance: Tolerance) -> CalibrationFigure:

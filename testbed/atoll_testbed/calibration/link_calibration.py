@@ -18,8 +18,7 @@ from atoll_testbed.calibration.calibration_checks import (
     ROUGH,
     CalibrationFigure,
     CheckState,
-    Received,
-    Tolerance,
+    LinkUnderTest,
     byte_row,
     delay_row,
     jitter_row,
@@ -31,8 +30,7 @@ from atoll_testbed.calibration.calibration_checks import (
     skipped,
     steady_rate,
 )
-from atoll_testbed.calibration.link_direction import LinkUnderTest
-from atoll_testbed.calibration.link_flood import Flood, SpecialHosts, flood, idle_rtts, one_way_delays
+from atoll_testbed.calibration.link_flood import Flood, flood, idle_rtts, one_way_delays, special_hosts
 from atoll_testbed.testbed import Testbed
 
 # Never in step with what fills the queue: pings at a multiple of a packet's serialisation time would all find it full,
@@ -60,33 +58,30 @@ class Calibration:
 
 def links_under_test(network: Network, experiment: Experiment) -> tuple[LinkUnderTest, ...]:
     """Every direction of every link, in the order of the description."""
-    ends = SpecialHosts.of(network)
-    latency = classes(network, experiment).get(ends.world.name)
+    world, island = special_hosts(network)
+    latency = classes(network, experiment).get(world.name)
     paths = PathMtus(network, experiment)
-    mtu = paths.between(ends.world, ends.island, Protocol.UDP)
-    carrier = experiment.carrier(ends.world.address, ends.island.address, Protocol.UDP)
+    mtu = paths.between(world, island, Protocol.UDP)
+    carrier = experiment.carrier(world.address, island.address, Protocol.UDP)
     overhead = {leg.box: leg.tested_bytes for leg in paths.legs[carrier]}
-    found: list[LinkUnderTest] = []
-    for name in DIRECTIONS:
-        rates = {link.box: getattr(link, name).rate.bit_s for link in experiment.links}
-        found += [
-            LinkUnderTest.of(
-                link.box,
-                name,
-                getattr(link, name),
-                link.counts,
-                narrower=min(rates.values()) < rates[link.box],
-                terrestrial=latency and latency[0],
-                mtu=mtu,
-                overhead_bytes=overhead.get(link.box, 0),
-            )
-            for link in experiment.links
-        ]
-    return tuple(found)
+    return tuple(
+        LinkUnderTest.of(
+            link.box,
+            name,
+            getattr(link, name),
+            link.counts,
+            narrower=any(getattr(other, name).rate < getattr(link, name).rate for other in experiment.links),
+            terrestrial=latency and latency[0],
+            mtu=mtu,
+            overhead_bytes=overhead.get(link.box, 0),
+        )
+        for name in DIRECTIONS
+        for link in experiment.links
+    )
 
 
-async def calibrate(testbed: Testbed, experiment: Experiment, wanted: Sequence[str], seconds: float) -> Calibration:
-    """Test every link in the ``wanted`` directions; ``seconds``: duration of each part of the test.
+async def calibrate(testbed: Testbed, experiment: Experiment, directions: Sequence[str], seconds: float) -> Calibration:
+    """Test every link in these directions; ``seconds``: duration of each part of the test.
 
     The experiment is applied to the testbed, and nothing else uses it. Raises RunError, LabError.
     """
@@ -96,12 +91,11 @@ async def calibrate(testbed: Testbed, experiment: Experiment, wanted: Sequence[s
     interval_ns = max(_PING_INTERVAL_NS, *(2 * math.ceil(link.ping_ns) for link in links))
     rtts = await idle_rtts(testbed, max(_IDLE_PING_S, seconds / 2), interval_ns, delays_ns)
     if not rtts:
-        msg = "no ping crossed the chain; `atoll run` reports which paths are broken"
-        raise RunError(msg)
+        raise RunError("no ping crossed the chain; `atoll run` reports which paths are broken")
     lab_ns = max(0, min(rtts) - delays_ns)
     rows: list[CalibrationFigure] = []
     for link in links:
-        if link.name in wanted:
+        if link.name in directions:
             others = [other for other in links if other.name == link.name and other.box != link.box]
             rows += await _idle_rows(testbed, link, others, seconds, min(rtts))
             rows += await _flooded_rows(testbed, links, link, seconds, min(rtts))
@@ -133,7 +127,9 @@ async def _flooded_rows(
     base_ns: int,
 ) -> list[CalibrationFigure]:
     if link.refused:
-        return [skipped(row, link.refused) for row in _flood_rows_of(link)]
+        rate, queue = rate_row(link, None, PRECISE), queue_row(link, {})
+        rows = [rate, byte_row(link, None, link.mtu, PRECISE), queue, loaded_row([link], [], 0, 0, PRECISE)]
+        return [skipped(row, link.refused) for row in rows]
 
     async def alone() -> list[CalibrationFigure]:
         found = await flood(testbed, [link], seconds, packet_bytes=link.mtu)
@@ -168,15 +164,6 @@ async def _again_if_off(part: Callable[[], Awaitable[list[CalibrationFigure]]]) 
     return await part() if any(row.state is CheckState.OFF for row in rows) else rows
 
 
-def _flood_rows_of(link: LinkUnderTest) -> list[CalibrationFigure]:
-    return [
-        rate_row(link, None, PRECISE),
-        byte_row(link, None, link.mtu, PRECISE),
-        queue_row(link, {}),
-        loaded_row([link], [], 0, 0, PRECISE),
-    ]
-
-
 async def brief_calibration(testbed: Testbed, experiment: Experiment, base_ns: int) -> tuple[CalibrationFigure, ...]:
     """The brief calibration before a run: flood both directions of each link for a moment, with pings.
 
@@ -185,15 +172,14 @@ async def brief_calibration(testbed: Testbed, experiment: Experiment, base_ns: i
     links = links_under_test(testbed.network, experiment)
     rows: list[CalibrationFigure] = []
     for box in dict.fromkeys(link.box for link in links):
-        here = [link for link in links if link.box == box]
-        judged = [link for link in here if not _too_long(link)]
-        rows += [
-            skipped(row_of(link, "queue", "kB", link.queue_bytes / 1e3), _too_long(link))
-            for link in here
-            if _too_long(link)
-        ]
+        judged: list[LinkUnderTest] = []
+        for link in links:
+            if link.box == box and (why := _too_long(link)):
+                rows.append(skipped(row_of(link, "queue", "kB", link.queue_bytes / 1e3), why))
+            elif link.box == box:
+                judged.append(link)
         if judged:
-            rows += await _brief_rows(testbed, links, judged, base_ns, ROUGH)
+            rows += await _brief_rows(testbed, links, judged, base_ns)
     return tuple(rows)
 
 
@@ -202,7 +188,6 @@ async def _brief_rows(
     links: Sequence[LinkUnderTest],
     judged: Sequence[LinkUnderTest],
     base_ns: int,
-    tolerance: Tolerance,
 ) -> list[CalibrationFigure]:
     seconds = max(_BRIEF_S, *(link.serialisation_ns(_LEAST_PACKETS * link.mtu) / 1e9 for link in judged))
     interval_ns = _PING_INTERVAL_NS // 2
@@ -217,9 +202,9 @@ async def _brief_rows(
     rows: list[CalibrationFigure] = []
     for link in judged:
         rows.append(_excused(queue_row(link, _mark(found, link)), _note(found, link)))
-        rows.append(_excused(rate_row(link, _steady(rated, link), tolerance), _note(rated, link)))
+        rows.append(_excused(rate_row(link, _steady(rated, link), ROUGH), _note(rated, link)))
     note = next((text for link in judged if (text := _note(found, link))), "")
-    loaded = loaded_row(judged, found.loaded_rtts(judged), base_ns, _reach_ns(links), tolerance)
+    loaded = loaded_row(judged, found.loaded_rtts(judged), base_ns, _reach_ns(links), ROUGH)
     rows.append(_excused(loaded, unpinged or note))
     return rows
 
@@ -233,22 +218,20 @@ def _filled_by_pings(links: Sequence[LinkUnderTest], flooded: Sequence[LinkUnder
 def _too_long(link: LinkUnderTest) -> str:
     if link.refused:
         return link.refused
-    if link.serialisation_ns(link.queue_bytes) > _BRIEF_LONGEST_NS:
-        return (
-            f"its queue holds {link.serialisation_ns(link.queue_bytes) / 1e9:.1f} s; only `atoll link calibrate` "
-            "tests such a link"
-        )
+    full_ns = link.serialisation_ns(link.queue_bytes)
+    if full_ns > _BRIEF_LONGEST_NS:
+        return f"its queue holds {full_ns / 1e9:.1f} s; only `atoll link calibrate` tests such a link"
     return ""
 
 
 def _steady(found: Flood, link: LinkUnderTest) -> tuple[float, float] | None:
-    received: list[Received] = found.received[link.name]
-    return steady_rate(received, found.begin_ns + link.settings.delay.ns + link.terrestrial_ns + link.fill_ns // 3)
+    return steady_rate(
+        found.received[link.name], found.begin_ns + link.settings.delay.ns + link.terrestrial_ns + link.fill_ns // 3
+    )
 
 
 def _mark(found: Flood, link: LinkUnderTest) -> dict[str, Any]:
-    mark: dict[str, Any] = found.marks.get(link.box, {}).get(link.name, {})
-    return mark
+    return found.marks.get(link.box, {}).get(link.name, {})
 
 
 def _note(found: Flood, link: LinkUnderTest) -> str:
@@ -267,8 +250,7 @@ def _excused(row: CalibrationFigure, note: str) -> CalibrationFigure:
 
 def _reach_ns(links: Sequence[LinkUnderTest]) -> int:
     """The maximum effect of jitter on one RTT."""
-    jitter_ns = sum(link.settings.jitter.reach.ns for link in links if link.settings.jitter)
-    return jitter_ns + 2 * max((link.shake_ns for link in links), default=0)
+    return sum(link.reach_ns for link in links) + 2 * max((link.shake_ns for link in links), default=0)
 
 
 def _terrestrial_rtt_ns(links: Sequence[LinkUnderTest]) -> int:

@@ -10,37 +10,17 @@ from pathlib import Path
 from typing import Any
 
 from atoll_controller.planner import calibration_jobs
+from atoll_controller.planner.calibration_jobs import PING_PACKET
 from atoll_controller.planner.traffic_jobs import PING_SPARE_NS, PING_TIMEOUT_NS
 from atoll_core.errors import RunError
 from atoll_core.lab.network import Host, Network
 from atoll_core.plan.plan import JobSpec
 from atoll_hosts.agent import Job
-from atoll_testbed.calibration.calibration_checks import Received
-from atoll_testbed.calibration.link_direction import PROBE_PACKET, LinkUnderTest
+from atoll_testbed.calibration.calibration_checks import LinkUnderTest, Received
 from atoll_testbed.testbed import Testbed
 
 _LEAD_NS = 150_000_000  # from the start of the jobs to the start of their traffic
 _LAB_NS = 50_000_000  # time that a packet may spend in the lab outside the links, on a busy machine
-
-
-@dataclass(frozen=True, slots=True)
-class SpecialHosts:
-    """The two hosts between which links are tested."""
-
-    world: Host
-    island: Host
-
-    @classmethod
-    def of(cls, network: Network) -> "SpecialHosts":
-        """The special hosts. Raises RunError if the lab does not have both."""
-        if network.specials is None:
-            msg = f"lab {network.name}: a test of links needs a world-special and an island-special host"
-            raise RunError(msg)
-        return cls(*network.specials)
-
-    def towards(self, direction: str) -> tuple[Host, Host]:
-        """(source, target) of traffic in this direction."""
-        return (self.world, self.island) if direction == "to_island" else (self.island, self.world)
 
 
 @dataclass(slots=True)
@@ -61,50 +41,57 @@ class Flood:
         return [rtt for sent, rtt in self.rtts if self.full_ns <= sent <= last_ns]
 
 
+def special_hosts(network: Network) -> tuple[Host, Host]:
+    """The hosts of the world and of the island between which links are tested. Raises RunError without both."""
+    if network.specials is None:
+        raise RunError(f"lab {network.name}: a test of links needs a world-special and an island-special host")
+    return network.specials
+
+
+def _ends(network: Network, direction: str) -> tuple[Host, Host]:
+    """(source, target) of traffic in this direction."""
+    world, island = special_hosts(network)
+    return (world, island) if direction == "to_island" else (island, world)
+
+
 async def idle_rtts(testbed: Testbed, seconds: float, interval_ns: int, rtt_ns: int) -> list[int]:
     """RTTs of pings on an idle path, which has about an RTT of ``rtt_ns``."""
     timeout_ns = max(PING_TIMEOUT_NS, rtt_ns + PING_SPARE_NS)
-    ends, found, some = SpecialHosts.of(testbed.network), list[int](), asyncio.Event()
+    rtts, answered = list[int](), asyncio.Event()
 
     def take(line: dict[str, Any]) -> None:
         if line.get("type") == "reply":
-            found.append(line["rtt_ns"])
-            some.set()
+            rtts.append(line["rtt_ns"])
+            answered.set()
 
-    spec = calibration_jobs.ping(ends.world, ends.island, interval_ns=interval_ns, start_at_ns=0, timeout_ns=timeout_ns)
+    world, island = special_hosts(testbed.network)
+    spec = calibration_jobs.ping(world, island, interval_ns=interval_ns, start_at_ns=0, timeout_ns=timeout_ns)
     async with _running(testbed, spec, take):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_ns / 1e9):
-                await some.wait()
+                await answered.wait()
         await asyncio.sleep(seconds)
-    return found
+    return rtts
 
 
 async def one_way_delays(testbed: Testbed, link: LinkUnderTest, seconds: float, rtt_ns: int) -> list[int]:
     """One-way delays of single packets on an idle path, by the common clock of both ends."""
-    source, target = SpecialHosts.of(testbed.network).towards(link.name)
-    found: list[int] = []
+    source, target = _ends(testbed.network, link.name)
+    delays: list[int] = []
 
     def take(line: dict[str, Any]) -> None:
         if line.get("type") == "packet":
-            found.append(line["received_ns"] - line["sent_ns"])
+            delays.append(line["received_ns"] - line["sent_ns"])
 
-    rate = max(1, PROBE_PACKET * 8 * 10**9 // link.probe_interval_ns)
-    send = calibration_jobs.udp_send(
-        source,
-        target,
-        rate_bit_s=rate,
-        packet_bytes=PROBE_PACKET,
-        start_at_ns=0,
-        duration_ns=int(seconds * 1e9),
-    )
+    rate = max(1, PING_PACKET * 8 * 10**9 // link.probe_interval_ns)
+    how = {"rate_bit_s": rate, "packet_bytes": PING_PACKET, "start_at_ns": 0, "duration_ns": int(seconds * 1e9)}
     async with (
         _running(testbed, calibration_jobs.udp_receive(target, each=True), take),
-        _running(testbed, send) as sender,
+        _running(testbed, calibration_jobs.udp_send(source, target, **how)) as sender,
     ):
         await sender.wait()
         await asyncio.sleep((rtt_ns + _LAB_NS) / 1e9)
-    return found
+    return delays
 
 
 async def flood(
@@ -120,7 +107,7 @@ async def flood(
 
     ``rtt_ns``: that of pings on the idle path. Returns when all packets have left the links.
     """
-    ends = SpecialHosts.of(testbed.network)
+    world, island = special_hosts(testbed.network)
     to_world_ns = sum(link.settings.delay.ns for link in links if link.name == "to_world") + links[0].terrestrial_ns
     await testbed.mark_boxes()
     begin = time.time_ns() + _LEAD_NS
@@ -133,17 +120,17 @@ async def flood(
             result.rtts.append((line["sent_ns"], line["rtt_ns"]))
 
     async with contextlib.AsyncExitStack() as jobs:
-        receivers = {
-            link.name: await jobs.enter_async_context(_receiver(testbed, ends, link, result)) for link in links
-        }
-        senders = [
-            await jobs.enter_async_context(_running(testbed, _sender(ends, link, packet_bytes, begin, end - begin)))
-            for link in links
-        ]
+        receivers = {link.name: await jobs.enter_async_context(_receiver(testbed, link, result)) for link in links}
+        how = {"packet_bytes": packet_bytes, "start_at_ns": begin, "duration_ns": end - begin}
+        senders: list[Job] = []
+        for link in links:
+            source, target = _ends(testbed.network, link.name)
+            spec = calibration_jobs.udp_send(source, target, rate_bit_s=link.flood_bit_s, **how)
+            senders.append(await jobs.enter_async_context(_running(testbed, spec)))
         if ping_interval_ns is not None:
             spec = calibration_jobs.ping(
-                ends.world,
-                ends.island,
+                world,
+                island,
                 interval_ns=ping_interval_ns,
                 start_at_ns=begin,
                 timeout_ns=max(PING_TIMEOUT_NS, rtt_ns + sum(link.drain_ns for link in links) + PING_SPARE_NS),
@@ -176,28 +163,14 @@ def _until_back_ns(links: Sequence[LinkUnderTest]) -> int:
     return terrestrial_ns + sum(link.settings.delay.ns + int(link.serialisation_ns(link.queue_bytes)) for link in there)
 
 
-def _sender(ends: SpecialHosts, link: LinkUnderTest, packet_bytes: int, begin_ns: int, duration_ns: int) -> JobSpec:
-    source, target = ends.towards(link.name)
-    return calibration_jobs.udp_send(
-        source,
-        target,
-        rate_bit_s=link.flood_bit_s,
-        packet_bytes=packet_bytes,
-        start_at_ns=begin_ns,
-        duration_ns=duration_ns,
-    )
-
-
-def _receiver(
-    testbed: Testbed, ends: SpecialHosts, link: LinkUnderTest, result: Flood
-) -> contextlib.AbstractAsyncContextManager[Job]:
+def _receiver(testbed: Testbed, link: LinkUnderTest, result: Flood) -> contextlib.AbstractAsyncContextManager[Job]:
     counted = result.received[link.name] = []
 
     def take(line: dict[str, Any]) -> None:
         if line.get("type") == "counters" and line["last_ns"] is not None:
             counted.append(Received(line["packets"], line["bytes"], line["last_ns"]))
 
-    return _running(testbed, calibration_jobs.udp_receive(ends.towards(link.name)[1], each=False), take)
+    return _running(testbed, calibration_jobs.udp_receive(_ends(testbed.network, link.name)[1], each=False), take)
 
 
 def _take_last(result: Flood, direction: str, receiver: Job) -> None:
@@ -218,5 +191,4 @@ async def _running(testbed: Testbed, spec: JobSpec, take: Any = None) -> AsyncGe
         await job.stop()
         await job.wait()
     if job.exit is not None and job.exit.code != 0:
-        msg = f"{spec.name} failed: {job.exit_text()}"
-        raise RunError(msg)
+        raise RunError(f"{spec.name} failed: {job.exit_text()}")

@@ -4,9 +4,10 @@
 import asyncio
 import contextlib
 import os
+from abc import ABC, abstractmethod
 from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
@@ -24,79 +25,91 @@ from atoll_hosts.machine import ClockOffset, Machine
 _SWITCHES_TIMEOUT_S = 20.0
 
 
-class Platform(Protocol):
-    """Machines with agents, and switches that connect to a controller, until it is stopped."""
+class Platform(ABC):
+    """Machines with agents, and switches that connect to a controller, until it is stopped.
+
+    By default, machines have the file system and the clock of this machine. ``network``: the lab with the interface
+    names, MAC addresses and datapath ids of this platform. ``failed``: done, with the reason, when the platform or an
+    agent has failed.
+    """
 
     name: str
     """The platform's name in ``--on``."""
-    network: Network
-    """The lab with the interface names, MAC addresses and datapath ids of this platform."""
-    failed: asyncio.Future[str]
-    """Done, with the reason, when the platform or an agent has failed."""
+
+    def __init__(self, network: Network, machines: dict[str, Machine]) -> None:
+        self.network = network
+        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        self._machines = machines
 
     def machine(self, name: str) -> Machine:
         """The machine with a name (KeyError: no such machine)."""
-        ...
+        return self._machines[name]
 
     @property
     def lab_folder(self) -> str | None:
         """The folder of the lab's file; None if the machines have another file system."""
-        ...
+        return None
 
+    @abstractmethod
     async def start_controller(self, runtime: Runtime) -> Controller:
         """Start a controller that the switches can reach. Raises LabError."""
-        ...
 
+    @abstractmethod
     async def all_switches(self, controller: Controller) -> None:
         """Wait until all switches have connected to a controller. Raises LabError."""
-        ...
 
     async def linked(self, machines: Iterable[str]) -> None:
         """Wait until the experiment interfaces of machines, which are up, have a carrier.
 
         Raises LabError with a line for each interface without one.
         """
-        ...
+        del machines
 
     async def compare_clocks(self) -> Mapping[str, ClockOffset]:
         """Measure the offsets of the machines' clocks and use them from now on; empty if all have the same clock.
 
         Raises LabError if an offset is too large, or if an agent ends.
         """
-        ...
+        return {}
 
     async def measure_clocks(self) -> Mapping[str, ClockOffset]:
         """Measure the offsets of the machines' clocks. Raises LabError if an agent ends."""
-        ...
+        return {}
 
     async def directory(self, machine: str, run: Path, files: Collection[str]) -> Path:
         """The directory on a machine for files of a run with these names. Raises LabError."""
-        ...
+        del machine, files
+        return run
 
     async def collect(self, run: Path) -> tuple[str, ...]:
         """Fetch the files of a run from the machines into its directory; returns a line for each failure."""
-        ...
+        del run
+        return ()
 
+    @abstractmethod
     def describe(self) -> dict[str, Any]:
         """Facts for the manifest of a run."""
-        ...
 
+    @abstractmethod
     async def stop(self) -> None:
         """End the agents, which undo their settings, and everything else that the platform has started."""
-        ...
+
+    def _fail(self, reason: str) -> None:
+        if not self.failed.done():
+            self.failed.set_result(reason)
 
 
-class EmulatedPlatform:
+class EmulatedPlatform(Platform):
     """An emulated lab: one agent serves all machines, and jobs use the file system of this machine."""
 
     name = MININET
 
     def __init__(self, network: Network, lab: EmulatedLab, agent: Agent) -> None:
-        self.network = network
+        super().__init__(
+            network, {name: Machine(name, agent, f"/proc/{pid}/ns/net") for name, pid in lab.hosts.items()}
+        )
         self.lab = lab
-        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
         self._agent = agent
-        self._machines = {name: Machine(name, agent, f"/proc/{pid}/ns/net") for name, pid in lab.hosts.items()}
         self._watchers = [asyncio.create_task(self._watch_lab()), asyncio.create_task(self._watch_agent())]
 
     @classmethod
@@ -121,10 +134,6 @@ class EmulatedPlatform:
             undo.pop_all()
         return cls(network, lab, agent), controller
 
-    def machine(self, name: str) -> Machine:
-        """The machine with a name (KeyError: no such machine)."""
-        return self._machines[name]
-
     @property
     def lab_folder(self) -> str:
         """The folder of the lab's file: the machines have this machine's file system."""
@@ -141,28 +150,6 @@ class EmulatedPlatform:
     async def all_switches(self, controller: Controller) -> None:
         """Wait until all switches have connected to a controller. Raises LabError."""
         await controller.wait_for([switch.dpid for switch in self.network.switches], _SWITCHES_TIMEOUT_S)
-
-    async def linked(self, machines: Iterable[str]) -> None:
-        """Return at once: the other ends of all cables are up."""
-        del machines
-
-    async def compare_clocks(self) -> Mapping[str, ClockOffset]:
-        """Empty: all machines have the same clock."""
-        return {}
-
-    async def measure_clocks(self) -> Mapping[str, ClockOffset]:
-        """Empty: all machines have the same clock."""
-        return {}
-
-    async def directory(self, machine: str, run: Path, files: Collection[str]) -> Path:
-        """The run directory itself."""
-        del machine, files
-        return run
-
-    async def collect(self, run: Path) -> tuple[str, ...]:
-        """Empty: all files are in the run directory."""
-        del run
-        return ()
 
     def describe(self) -> dict[str, Any]:
         """The switches' datapath and version."""
@@ -182,7 +169,3 @@ class EmulatedPlatform:
     async def _watch_agent(self) -> None:
         await asyncio.shield(self._agent.closed)
         self._fail("the agent died; every job on every machine has ended")
-
-    def _fail(self, reason: str) -> None:
-        if not self.failed.done():
-            self.failed.set_result(reason)

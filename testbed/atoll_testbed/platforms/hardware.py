@@ -38,6 +38,7 @@ from atoll_hosts.machine import ClockOffset, Machine, clock_offset
 from atoll_hosts.ssh.connections import Outcome, SshConnections, on_each
 from atoll_hosts.ssh.file_transfer import DiskQuota, fetch, offered_files
 from atoll_hosts.ssh.remote_agent import IN_BAND_SILENCE_S, SILENCE_S, start_agent
+from atoll_testbed.platforms.base import Platform
 from atoll_testbed.platforms.machine_checks import address_conflict, clock_off, missing_prerequisites, without_carrier
 
 # A NIC that was down takes 2 to 4 s to negotiate with a gigabit switch's port, longer with spanning tree.
@@ -71,7 +72,7 @@ class _Reached:
         self.connection.close()
 
 
-class HardwarePlatform:
+class HardwarePlatform(Platform):
     """The machines and switches of an inventory, until it is stopped. Create it with :meth:`start`."""
 
     name = HARDWARE
@@ -79,15 +80,15 @@ class HardwarePlatform:
     def __init__(
         self, network: Network, inventory: Inventory, connections: SshConnections, reached: dict[str, _Reached]
     ) -> None:
-        self.network = network
-        self.failed: asyncio.Future[str] = asyncio.get_running_loop().create_future()
+        super().__init__(
+            network, {name: Machine(name, one.agent, None, one.clock.known_ns) for name, one in reached.items()}
+        )
         self._inventory = inventory
         self._listen = f"{inventory.address}:{inventory.port}"
         self._connections = connections
         self._reached = reached
-        self._machines = {name: Machine(name, one.agent, None, one.clock.known_ns) for name, one in reached.items()}
         self._directories: dict[tuple[str, Path], Path] = {}
-        self._asked: dict[tuple[str, Path], set[str]] = {}  # names of files that jobs were configured to write
+        self._file_names: dict[tuple[str, Path], set[str]] = {}  # that jobs were configured to write
         self._watchers = [asyncio.create_task(self._watch(one.agent)) for one in reached.values()]
 
     @classmethod
@@ -134,10 +135,6 @@ class HardwarePlatform:
         }
         return cls(apply_inventory(network, inventory, macs), inventory, connections, reached)
 
-    def machine(self, name: str) -> Machine:
-        """The machine with a name (KeyError: no such machine)."""
-        return self._machines[name]
-
     async def start_controller(self, runtime: Runtime) -> Controller:
         """Start a controller on this machine, at the address of the inventory. Raises LabError."""
         return await Controller.start([], interpreter(runtime), self._listen, runtime)
@@ -178,21 +175,16 @@ class HardwarePlatform:
         """Measure the clock offsets, of a few machines at a time. Raises LabError if an agent ends."""
         turn = asyncio.Semaphore(_CLOCKS_AT_ONCE)
 
-        async def ask(one: _Reached) -> ClockOffset:
+        async def measure(one: _Reached) -> ClockOffset:
             async with turn:
                 return await clock_offset(one.agent)
 
-        found = await asyncio.gather(*(ask(one) for one in self._reached.values()))
-        return dict(zip(self._reached, found, strict=True))
-
-    @property
-    def lab_folder(self) -> None:
-        """None: the machines have other file systems."""
-        return
+        clocks = await asyncio.gather(*map(measure, self._reached.values()))
+        return dict(zip(self._reached, clocks, strict=True))
 
     async def directory(self, machine: str, run: Path, files: Collection[str]) -> Path:
         """The machine's directory for a run's files, from which files with these names are fetched. Raises LabError."""
-        self._asked.setdefault((machine, run), set()).update(files)
+        self._file_names.setdefault((machine, run), set()).update(files)
         if (machine, run) not in self._directories:
             most = self._files_limit(machine)
             in_memory = {} if most is None else {"memory_bytes": most.bytes}
@@ -222,7 +214,7 @@ class HardwarePlatform:
             [self._reached[machine].machine for machine in machines], lambda one: self._collect_from(one, run, quota)
         )
         for machine in machines:
-            del self._directories[machine, run], self._asked[machine, run]
+            del self._directories[machine, run], self._file_names[machine, run]
         return tuple(one.error for one in outcomes if one.error is not None)
 
     def describe(self) -> dict[str, Any]:
@@ -266,7 +258,7 @@ class HardwarePlatform:
                 after.push_async_callback(agent.close)
             name = _spool_name(run)
             spool = (await agent.request("files", name=name))["spool"]
-            files = offered_files(machine.name, spool, self._asked[machine.name, run])
+            files = offered_files(machine.name, spool, self._file_names[machine.name, run])
             quota.take(machine.name, sum(file.size_bytes for file in files))
             for file in files:
                 await fetch(connect, machine.name, file, run / file.name, sudo=machine.access.sudo)
@@ -274,9 +266,7 @@ class HardwarePlatform:
         return len(files)
 
     async def _watch(self, agent: Agent) -> None:
-        reason = await asyncio.shield(agent.closed)
-        if not self.failed.done():
-            self.failed.set_result(reason)
+        self._fail(await asyncio.shield(agent.closed))
 
 
 async def controller_with_control(

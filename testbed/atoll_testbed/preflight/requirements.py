@@ -31,8 +31,8 @@ def require_runnable(request: RunRequest, runs: Path) -> PlannedRun:
     require_writable(runs)
     planned = plan_run(request)
     if request.platform == MININET and hidden_in_lab(runs):
-        msg = f"--runs {runs}: the lab has its own /run, so captures cannot be written there; name another directory"
-        raise PlanError(msg)
+        reason = "the lab has its own /run, so captures cannot be written there"
+        raise PlanError(f"--runs {runs}: {reason}; name another directory")
     require_platform_controls(request.experiment, request.platform)
     require_platform_programs(request.network, request.experiment, request.platform)
     return planned
@@ -91,8 +91,6 @@ def require_writable(runs: Path) -> None:
     resolved = runs.resolve()
     existing = next(path for path in (resolved, *resolved.parents) if os.access(path, os.F_OK))
     if not existing.is_dir():
-        msg = f"--runs {runs}: {existing} is not a directory; name another directory"
-        raise PlanError(msg)
+        raise PlanError(f"--runs {runs}: {existing} is not a directory; name another directory")
     if not os.access(existing, os.W_OK | os.X_OK):
-        msg = f"--runs {runs}: {existing} cannot be written by this user; name another directory"
-        raise PlanError(msg)
+        raise PlanError(f"--runs {runs}: {existing} cannot be written by this user; name another directory")

@@ -34,14 +34,14 @@ async def sample_control(testbed: Testbed) -> ControlSample | None:
         return None
     switch = network.switch(network.control.port.switch)
     try:
-        found = await testbed.controller.counters(switch.dpid, await table_of(testbed.controller, switch))
+        counters = await testbed.controller.counters(switch.dpid, await table_of(testbed.controller, switch))
     except LabError:
         return None  # the run decides whether it can continue without it
-    entries = [entry for entry in found["entries"] if is_control(entry["cookie"])]
 
     def total(*, to: bool) -> tuple[int, int]:
-        mine = [entry for entry in entries if to_hosts(entry["cookie"]) is to]
-        return sum(entry["packets"] for entry in mine), sum(entry["bytes"] for entry in mine)
+        cookies = ((entry, entry["cookie"]) for entry in counters["entries"])
+        entries = [entry for entry, cookie in cookies if is_control(cookie) and to_hosts(cookie) is to]
+        return sum(entry["packets"] for entry in entries), sum(entry["bytes"] for entry in entries)
 
     return ControlSample(time.monotonic(), len(network.in_band_hosts), total(to=True), total(to=False))
 

@@ -3,6 +3,7 @@
 
 import asyncio
 import contextlib
+from dataclasses import replace
 from pathlib import Path
 
 from atoll_analysis.tables.run_data import is_load
@@ -11,7 +12,7 @@ from atoll_core.plan.plan import JobSpec, Phase
 from atoll_hosts.agent import Job
 from atoll_testbed.run.run_clock import RunClock
 from atoll_testbed.run.run_recorder import RunRecorder
-from atoll_testbed.testbed import Testbed, with_start
+from atoll_testbed.testbed import Testbed
 
 _STOP_GRACE_S = 3.0
 _REPORT_TIMEOUT_S = 30.0
@@ -60,16 +61,20 @@ class RunJobs:
 
         Other programs (iperf3) are started at that time. Raises LabError.
         """
-        await asyncio.gather(
-            *(self.start(with_start(spec, at_ns)) for spec, at_ns in instants if spec.config is not None)
-        )
+        ours = [
+            replace(spec, config={**spec.config, "start_at_ns": at_ns})
+            for spec, at_ns in instants
+            if spec.config is not None
+        ]
+        await asyncio.gather(*map(self.start, ours))
+
+        async def start_later(spec: JobSpec, at_ns: int) -> None:
+            await clock.sleep_until(at_ns)
+            await self.start(spec)
+
         for spec, at_ns in instants:
             if spec.config is None:
-                self._scheduled[spec.name] = asyncio.create_task(self._start_later(spec, at_ns, clock))
-
-    async def _start_later(self, spec: JobSpec, at_ns: int, clock: RunClock) -> None:
-        await clock.sleep_until(at_ns)
-        await self.start(spec)
+                self._scheduled[spec.name] = asyncio.create_task(start_later(spec, at_ns))
 
     def raise_for_failed(self, *, left_ns: int) -> None:
         """Raise RunError if a job could not be started, has failed, or has ended while it was still needed.

@@ -23,7 +23,8 @@ from atoll_emulation.mininet_lab.emulated_lab import EmulatedLab
 from atoll_emulation.mininet_lab.port_names import port_interface_names
 from atoll_emulation.this_machine.packet_sockets import PacketSocketCounters
 from atoll_hosts.agent import Agent, MeasuredHost
-from atoll_testbed.metrics.host_metrics import machines_by_agent
+from atoll_hosts.machine import Machine
+from atoll_testbed.metrics.metrics_recorder import machines_by_agent
 from atoll_testbed.testbed import Testbed
 
 SOCKET_COUNTERS = {
@@ -43,9 +44,8 @@ class DropSample:
 
     sample: Mapping[str, Any] = field(default_factory=dict[str, Any])
     unknown: str | None = None  # the reason if there is no sample
-    ports: Mapping[PortRef, PacketSocketCounters] = field(
-        default_factory=dict[PortRef, PacketSocketCounters]
-    )  # of an emulated lab
+    ports: Mapping[PortRef, PacketSocketCounters] = field(default_factory=dict[PortRef, PacketSocketCounters])
+    """Of an emulated lab."""
     ports_unknown: str | None = None  # the reason if there are no ports
 
 
@@ -55,19 +55,23 @@ async def sample_drops(testbed: Testbed) -> dict[str, DropSample]:
     An agent that cannot be read does not fail the run; its counters are unknown.
     """
     network = testbed.network
-    asked: dict[str, tuple[Agent, list[MeasuredHost]]] = {}
-    for agent, (name, machines) in machines_by_agent(testbed).items():
+
+    async def sample(agent: Agent, name: str, machines: list[Machine]) -> tuple[str, DropSample]:
         hosts: list[MeasuredHost] = [
-            (one.name, one.netns, [each.name for each in network.machines[one.name]]) for one in machines
+            (machine.name, machine.netns, [interface.name for interface in network.machines[machine.name]])
+            for machine in machines
         ]
         if name == EMULATION:
-            hosts.append((_SWITCHES, None, _switch_ends(network)))
-        asked[name] = agent, hosts
-    looks = await asyncio.gather(*(_ask(agent, hosts) for agent, hosts in asked.values()))
-    found = dict(zip(asked, looks, strict=True))
-    if EMULATION in found:
-        found[EMULATION] = await _with_ports(found[EMULATION], testbed.lab, network)
-    return found
+            ends = port_interface_names(network)
+            cables = [each for interfaces in network.machines.values() for each in interfaces]
+            hosts.append((_SWITCHES, None, [ends[each.cable_end] for each in cables]))
+        try:
+            counters = DropSample(await agent.sample(hosts))
+        except LabError as error:
+            counters = DropSample(unknown=str(error))
+        return name, await _with_ports(counters, testbed.lab, network) if name == EMULATION else counters
+
+    return dict(await asyncio.gather(*(sample(agent, *of) for agent, of in machines_by_agent(testbed).items())))
 
 
 def backlog_limit() -> int | None:
@@ -94,11 +98,11 @@ def drop_increase(begin: Mapping[str, DropSample], end: Mapping[str, DropSample]
         emulated = name == EMULATION
         unread = sorted({*before.sample["unread"], *after.sample["unread"]})
         uncounted |= dict.fromkeys(unread, "its counters could not be read")
-        waited = rise(before.sample["machine"], after.sample["machine"], "backlog_dropped_packets")
-        if waited is None:
+        in_backlog = rise(before.sample["machine"], after.sample["machine"], "backlog_dropped_packets")
+        if in_backlog is None:
             uncounted[name] = "its kernel does not show /proc/net/softnet_stat"
         machines[name] = {
-            "backlog_dropped_packets": waited,
+            "backlog_dropped_packets": in_backlog,
             "on_cables_packets": _on_cables(before.sample, after.sample) if emulated and not unread else None,
             "backlog_limit_packets": limit if emulated else after.sample["machine"]["backlog_limit_packets"],
         }
@@ -116,26 +120,14 @@ def drop_increase(begin: Mapping[str, DropSample], end: Mapping[str, DropSample]
     return {"machines": machines, "hosts": hosts, "ports": ports, "uncounted": uncounted}
 
 
-async def _ask(agent: Agent, hosts: list[MeasuredHost]) -> DropSample:
-    try:
-        return DropSample(await agent.sample(hosts))
-    except LabError as error:
-        return DropSample(unknown=str(error))
-
-
-async def _with_ports(seen: DropSample, lab: EmulatedLab, network: Network) -> DropSample:
+async def _with_ports(counters: DropSample, lab: EmulatedLab, network: Network) -> DropSample:
     """The sample with the counters of the sockets through which the lab's switches read their ports."""
     ports = {interface: port for port, interface in port_interface_names(network).items()}
     try:
         sockets = await lab.packet_sockets()
     except LabError as error:
-        return replace(seen, ports_unknown=str(error))
-    return replace(seen, ports={ports[name]: one for name, one in sockets.items() if name in ports})
-
-
-def _switch_ends(network: Network) -> list[str]:
-    names = port_interface_names(network)
-    return [names[each.cable_end] for interfaces in network.machines.values() for each in interfaces]
+        return replace(counters, ports_unknown=str(error))
+    return replace(counters, ports={ports[name]: one for name, one in sockets.items() if name in ports})
 
 
 def _on_cables(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
@@ -177,20 +169,19 @@ def rise(before: Mapping[str, Any], after: Mapping[str, Any], counter: str) -> i
 
 def heat_between(begin: Mapping[str, DropSample], end: Mapping[str, DropSample]) -> dict[str, dict[str, Any]]:
     """Heat and load by machine, in the form of the manifest; machines of which nothing is known are left out."""
-    found = {
+    heats = {
         name: _heat(begin[name].sample["machine"], after.sample["machine"], emulated=name == EMULATION)
         for name, after in end.items()
         if after.unknown is None and begin[name].unknown is None
     }
-    return {name: heat for name, heat in found.items() if any(each is not None for each in heat.values())}
+    return {name: heat for name, heat in heats.items() if any(figure is not None for figure in heat.values())}
 
 
 def _heat(before: Mapping[str, Any], after: Mapping[str, Any], *, emulated: bool) -> dict[str, Any]:
-    looks = rise(before, after, "heat_looks")
     return {
         "temperature_max_c": after.get("temperature_max_c"),
         "temperature_limit_c": after.get("temperature_limit_c"),
-        "looks": looks,
+        "looks": rise(before, after, "heat_looks"),
         "hot_looks": rise(before, after, "hot_looks"),
         "low_voltage_looks": rise(before, after, "low_voltage_looks"),
         # Links and delay boxes of an emulated lab measure their own lateness, which says more.

@@ -102,11 +102,10 @@ def read_request(run_dir: RunDir) -> RunRequest:
         experiment = from_json(Experiment, manifest["experiment"])
         return RunRequest(network, experiment, str(manifest.get("place", "")), options)
     except (KeyError, TypeError, ValueError) as error:
-        msg = f"{run_dir.path}: manifest.json has no complete run request: {error}"
-        raise RunDirError(msg) from error
+        raise RunDirError(f"{run_dir.path}: manifest.json has no complete run request: {error}") from error
 
 
-_PACKAGES = (":(top,glob)*/atoll_*/**", ":(top,glob)api/atoll/**")  # in git's words; Rust programs have their own hash
+_PACKAGES = (":(top,glob)*/atoll_*/**", ":(top,glob)api/atoll/**")  # git pathspecs; Rust programs have their own hash
 
 
 def revision() -> str | None:
@@ -132,7 +131,7 @@ def _changes(folder: Path) -> str:
     top = Path(_git(folder, "rev-parse", "--show-toplevel"))
     changed = _git(top, "diff", "HEAD", "--name-only", "-z", "--", *_PACKAGES)
     added = _git(top, "ls-files", "--others", "--exclude-standard", "-z", "--", *_PACKAGES)
-    digest, found = hashlib.sha256(), False
+    digest, is_changed = hashlib.sha256(), False
     for name in sorted({*changed.split("\0"), *added.split("\0")} - {""}):
         if name.rpartition("/")[2].startswith((".", "#")) or name.endswith("~"):
             continue
@@ -141,12 +140,12 @@ def _changes(folder: Path) -> str:
         except OSError:  # deleted, or another repository in its folder
             content = b""
         digest.update(name.encode(errors="surrogateescape") + b"\0" + hashlib.sha256(content).digest())
-        found = True
-    return digest.hexdigest()[:8] if found else ""
+        is_changed = True
+    return digest.hexdigest()[:8] if is_changed else ""
 
 
-def _git(folder: Path, *words: str) -> str:
-    command = ["git", "-C", str(folder), *words]
+def _git(folder: Path, *arguments: str) -> str:
+    command = ["git", "-C", str(folder), *arguments]
     return subprocess.run(
         command, capture_output=True, text=True, errors="surrogateescape", check=True, timeout=60
     ).stdout.strip()

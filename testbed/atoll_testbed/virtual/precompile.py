@@ -10,6 +10,7 @@ import compileall
 import contextlib
 import importlib.util
 import os
+import struct
 import sys
 import sysconfig
 from collections.abc import Callable, Iterable, Iterator
@@ -27,29 +28,31 @@ _SUFFIX = f".{sys.implementation.cache_tag}.pyc"
 
 def module_folders() -> set[Path]:
     """Folders with the modules of this installation, without the system's, which its package manager compiles."""
-    found = {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
+    folders = {Path(sysconfig.get_path(kind)) for kind in ("purelib", "platlib")}
     for name in _OURS:
         spec = importlib.util.find_spec(name)
-        found |= {Path(place) for place in (spec and spec.submodule_search_locations) or ()}
-    return {place for place in found if place.is_dir()}
+        folders |= {Path(folder) for folder in (spec and spec.submodule_search_locations) or ()}
+    return {folder for folder in folders if folder.is_dir()}
 
 
-async def compile_stale(folders: Iterable[Path], tell: Callable[[str], None]) -> int:
+async def compile_stale(folders: Iterable[Path], progress: Callable[[str], None]) -> int:
     """Compile modules whose bytecode is missing or outdated; returns the number of modules that still have none.
 
-    These are in folders that this user cannot write to, or not valid for this version of Python. ``tell``: takes
-    progress messages.
+    These are in folders that this user cannot write to, or not valid for this version of Python. ``progress``: takes
+    messages.
     """
-    wanted = [path for folder in folders for path in stale(folder)]
-    if not wanted:
+    paths = [path for folder in folders for path in stale(folder)]
+    if not paths:
         return 0
-    tell(f"compiling {counted(len(wanted), 'Python module')} once")
+    progress(f"compiling {counted(len(paths), 'Python module')} once")
     left = 0
-    for path in wanted:
+    for path in paths:
         left += not compileall.compile_file(path, quiet=2)
         await asyncio.sleep(0)  # so that Ctrl-C can interrupt
     if left:
-        tell(f"{left} modules could not be compiled or written, so this run is repeatable in this installation only")
+        progress(
+            f"{left} modules could not be compiled or written, so this run is repeatable in this installation only"
+        )
     return left
 
 
@@ -75,9 +78,5 @@ def _is_current(source: os.DirEntry[str], bytecode: Path) -> bool:
         return False
     if header[4:8] != bytes(4):  # bytecode checked by the source's hash, not by its time
         return True
-    known = source.stat()
-    return header[8:] == _word(int(known.st_mtime)) + _word(known.st_size)
-
-
-def _word(number: int) -> bytes:
-    return (number & 0xFFFFFFFF).to_bytes(4, "little")
+    now = source.stat()
+    return header[8:] == struct.pack("<II", int(now.st_mtime) & 0xFFFFFFFF, now.st_size & 0xFFFFFFFF)

@@ -14,7 +14,7 @@ import platform
 import sys
 import time
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import asdict, dataclass
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any, cast
 
@@ -24,7 +24,7 @@ from atoll_controller.planner.virtual_cost import memory
 from atoll_core.errors import AtollError, RunError
 from atoll_core.events.events import Progress
 from atoll_core.units import Size
-from atoll_emulation.uml.boot import CommandExit, RunningKernel, VirtualClock, start_in_uml
+from atoll_emulation.uml.boot import RunningKernel, VirtualClock, start_in_uml
 from atoll_emulation.uml.guest_init import OUTPUT
 from atoll_emulation.uml.kernel import UmlKernel
 from atoll_hosts.binary import VARIABLE, find_binary
@@ -54,32 +54,6 @@ _ENVIRONMENT = {
 }
 
 
-class _InsideError(RunError):
-    """An error inside the kernel, with its message and exit code."""
-
-    def __init__(self, message: str, exit_code: int) -> None:
-        super().__init__(message)
-        self.exit_code = exit_code
-
-
-@dataclass(slots=True)
-class _Pace:
-    """The speed of the measurement."""
-
-    duration_s: float
-    began: tuple[float, float] | None = None  # (wall, virtual) of the first live line
-
-    def of(self, elapsed_s: float, wall_s: float) -> dict[str, float]:
-        """Further keys of a live line: wall time, virtual seconds per wall second, and remaining wall time."""
-        if self.began is None:
-            self.began = (wall_s, elapsed_s)
-        wall, virtual = wall_s - self.began[0], elapsed_s - self.began[1]
-        if wall < _PACE_AFTER_S or virtual <= 0:
-            return {"wall_s": wall_s}
-        factor = virtual / wall
-        return {"wall_s": wall_s, "factor": factor, "left_s": max(0.0, self.duration_s - elapsed_s) / factor}
-
-
 def stuck_after_s(channels: int) -> float:
     """The time by the machine's clock after which a kernel without progress is taken to hang."""
     return STUCK_S + _STUCK_PER_CHANNEL_S * channels
@@ -103,12 +77,8 @@ async def measure_in_kernel(
     """
     experiment = request.experiment
     clock = VirtualClock(experiment.seed, limit_s=math.ceil(experiment.duration.s) + _OTHER_STEPS_S)
-    about: dict[str, Any] = {
-        "kernel": kernel.release,
-        "mode": kernel.mode,
-        "build": kernel.executable.parent.name,
-        "clock": asdict(clock),
-    }
+    about: dict[str, Any] = {"kernel": kernel.release, "mode": kernel.mode, "build": kernel.executable.parent.name}
+    about["clock"] = asdict(clock)
     follower = _Follower(run_dir, progress, experiment.duration.s, stuck_s or stuck_after_s(experiment.most_channels))
     host = {"kernel": platform.release(), "cpus": os.cpu_count(), "core": core, "root": os.geteuid() == 0}
     try:
@@ -192,7 +162,8 @@ class _Follower:
         self.explained = False  # the last line was an error
         self._dir = run_dir
         self._progress = progress
-        self._pace = _Pace(duration_s)
+        self._duration_s = duration_s
+        self._first_live: tuple[float, float] | None = None  # wall and virtual time of the first live line
         self._stuck_s = stuck_s
         self._began_ns = time.time_ns()
         self._began = time.monotonic()
@@ -213,7 +184,11 @@ class _Follower:
         """Wait for the end of the run. Raises its error."""
         self._progress(Progress("virtual kernel").to_line())
         while True:
-            ended, crash = _state(running)
+            ended = crash = None
+            try:
+                ended = running.wait(0)
+            except AtollError as error:
+                crash = error
             for line in next(self._lines):
                 if line["type"] == "done":
                     return
@@ -221,24 +196,33 @@ class _Follower:
             if crash is not None:
                 raise crash
             if ended is not None:
-                msg = f"the run inside the virtual kernel ended with exit code {ended.status}{running.last_words()}"
-                raise RunError(msg)
+                code = f"exit code {ended.status}{running.last_words()}"
+                raise RunError(f"the run inside the virtual kernel ended with {code}")
             self._raise_if_stuck(running)
             await asyncio.sleep(_POLL_S)
 
     def _take(self, line: dict[str, Any]) -> None:
-        match line["type"]:
-            case "error":
-                self.explained = True
-                raise _InsideError(_outside(line["message"], self._dir), int(line["exit_code"]))
-            case "step":
-                self.step = str(line["step"])
-                self._steps_s[self.step] = round(time.monotonic() - self._began, 3)
-            case "live":
-                line |= self._pace.of(float(line["elapsed_s"]), time.monotonic() - self._began)
-            case _:
-                pass
+        kind, wall_s = line["type"], time.monotonic() - self._began
+        if kind == "error":
+            self.explained = True
+            error = RunError(_outside(line["message"], self._dir))
+            error.exit_code = int(line["exit_code"])
+            raise error
+        if kind == "step":
+            self.step = str(line["step"])
+            self._steps_s[self.step] = round(wall_s, 3)
+        elif kind == "live":
+            line |= self._pace(float(line["elapsed_s"]), wall_s)
         self._progress(line)
+
+    def _pace(self, elapsed_s: float, wall_s: float) -> dict[str, float]:
+        """Further keys of a live line: wall time, virtual seconds per wall second, and remaining wall time."""
+        self._first_live = self._first_live or (wall_s, elapsed_s)
+        wall, virtual = wall_s - self._first_live[0], elapsed_s - self._first_live[1]
+        if wall < _PACE_AFTER_S or virtual <= 0:
+            return {"wall_s": wall_s}
+        factor = virtual / wall
+        return {"wall_s": wall_s, "factor": factor, "left_s": max(0.0, self._duration_s - elapsed_s) / factor}
 
     def _raise_if_stuck(self, running: RunningKernel) -> None:
         files = (self._dir.path / PROGRESS, self._dir.path / COUNTERS_FILE, self._dir.path / "events.jsonl")
@@ -249,13 +233,6 @@ class _Follower:
         elif now - self._grown[1] > self._stuck_s:
             msg = f"the virtual kernel made no progress for {self._stuck_s:g} s at step {self.step}"
             raise RunError(f"{msg}{running.last_words()}")
-
-
-def _state(running: RunningKernel) -> tuple[CommandExit | None, AtollError | None]:
-    try:
-        return running.wait(0), None
-    except AtollError as error:
-        return None, error
 
 
 def _size(path: Path) -> int:

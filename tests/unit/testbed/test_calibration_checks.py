@@ -27,6 +27,7 @@ from atoll_testbed.calibration.calibration_checks import (
     PRECISE,
     ROUGH,
     CheckState,
+    LinkUnderTest,
     Received,
     byte_row,
     delay_row,
@@ -38,7 +39,6 @@ from atoll_testbed.calibration.calibration_checks import (
     steady_rate,
 )
 from atoll_testbed.calibration.link_calibration import links_under_test
-from atoll_testbed.calibration.link_direction import LinkUnderTest
 from atoll_testbed.calibration.link_flood import Flood
 
 MS = 1_000_000

@@ -11,7 +11,7 @@ from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import PathCheck, Plan
-from atoll_testbed.preflight.path_rtt import judge_paths
+from atoll_testbed.preflight.preflight import judge_paths
 from tests.support.synthetic_run import RTTS_MS, experiment, network, plan
 
 

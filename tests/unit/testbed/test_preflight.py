@@ -17,8 +17,7 @@ from atoll_core.description.loader import load_experiment
 from atoll_core.errors import RunError
 from atoll_core.plan.plan import Phase, Plan
 from atoll_testbed.preflight import preflight
-from atoll_testbed.preflight.path_rtt import Measured
-from atoll_testbed.preflight.preflight import check_paths
+from atoll_testbed.preflight.preflight import Measured, check_paths
 from atoll_testbed.testbed import Testbed
 
 LABORATORY = Path(__file__).parents[3] / "examples/laboratory.yaml"
