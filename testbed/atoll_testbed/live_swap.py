@@ -10,7 +10,7 @@ import contextlib
 import time
 from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from atoll_controller.fabric.swap_detours import boxes_of
 from atoll_controller.fabric.swap_executor import UNDO, StageReport, Swapping, SwapStep, SwapVerifier, SwitchFleet
@@ -23,9 +23,10 @@ from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Plan
 from atoll_testbed.box_connections import BoxConnections
 from atoll_testbed.machine_reconciler import MachineReconciler
-from atoll_testbed.verification.cutover_verification import verify_cutover
-from atoll_testbed.verification.probe_receiver import ProbedLab
-from atoll_testbed.verification.swap_verification import verify_drained, verify_entries
+from atoll_testbed.verification.swap_verification import verify_cutover, verify_drained, verify_entries
+
+if TYPE_CHECKING:
+    from atoll_testbed.testbed import Testbed
 
 _EMPTIED_LIMIT_S = 10.0
 
@@ -34,7 +35,7 @@ _EMPTIED_LIMIT_S = 10.0
 class ProbeVerifier:
     """Verifies the stages of a swap by probes."""
 
-    lab: ProbedLab
+    lab: "Testbed"
     swap: Swap
 
     async def verify_stage(self, stage: Stage) -> None:

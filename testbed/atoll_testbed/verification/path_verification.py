@@ -9,6 +9,7 @@ import asyncio
 from collections import defaultdict
 from collections.abc import Sequence
 from ipaddress import IPv4Address
+from typing import TYPE_CHECKING
 
 from atoll_controller.tracing.probe_paths import Path, cover, limit_ns
 from atoll_controller.tracing.table_model import Lookup
@@ -18,30 +19,32 @@ from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Plan
 from atoll_testbed.verification.entry_counters import are_counters_prompt, count_increase, counted_path, counts
-from atoll_testbed.verification.probe_receiver import ProbedLab, Sending, Sent, Watch, receiving_probes, sending
+from atoll_testbed.verification.probe_receiver import Sending, Sent, Watch, receiving_probes, sending
 from atoll_testbed.verification.swap_verification import ATTEMPTS, INTERVAL_S
+
+if TYPE_CHECKING:
+    from atoll_testbed.testbed import Testbed
 
 _STARTING_S = 10.0  # users' programs do not report when they are ready to forward
 _ENDS_PER_S = 100  # cable ends that one Linux activates per second after they came up (net/core/link_watch.c)
 _EXPLAINED = 10  # paths: where one switch or box fails, so do many
 
 
-async def verify_paths(testbed: ProbedLab, plan: Plan, experiment: Experiment) -> int:
+async def verify_paths(testbed: "Testbed", plan: Plan, experiment: Experiment) -> int:
     """Send probes on a minimum of paths that use every entry that packets of hosts can match; returns their number.
 
     Takes little more than the longest round trip. Raises LabError with a line for each path that failed: source,
     destination, chain, how far the probes came, and likely causes; the last line says how to examine it.
     """
     paths = await asyncio.to_thread(cover, testbed.network, experiment, plan.flows)
-    failed = await _unproven(testbed, experiment, paths)
-    if failed:
+    if failed := await _unproven(testbed, experiment, paths):
         lines = await _explained(testbed, experiment, failed[:_EXPLAINED])
         more = [f"and {len(failed) - _EXPLAINED} more paths"] if len(failed) > _EXPLAINED else []
-        raise LabError("\n".join([*lines, *more, _closer(failed[0])]))
+        raise LabError("\n".join([*lines, *more, _remedy(failed[0])]))
     return len(paths)
 
 
-async def _unproven(testbed: ProbedLab, experiment: Experiment, paths: Sequence[Path]) -> list[Path]:
+async def _unproven(testbed: "Testbed", experiment: Experiment, paths: Sequence[Path]) -> list[Path]:
     """Send probes on all paths at once; returns the paths on which none arrived."""
     watch = Watch()
     network = testbed.network
@@ -72,7 +75,7 @@ async def _unproven(testbed: ProbedLab, experiment: Experiment, paths: Sequence[
     return [path for number, path in enumerate(paths) if not proven(number, path)]
 
 
-def _closer(path: Path) -> str:
+def _remedy(path: Path) -> str:
     """How to examine a path that failed, as the changes have been undone."""
     protocol = f" --protocol {path.protocol}" if path.protocol else ""
     return (
@@ -90,11 +93,11 @@ def _attempts(network: Network, experiment: Experiment) -> int:
     return ATTEMPTS + round(patience_s / INTERVAL_S)
 
 
-async def _explained(testbed: ProbedLab, experiment: Experiment, paths: Sequence[Path]) -> list[str]:
+async def _explained(testbed: "Testbed", experiment: Experiment, paths: Sequence[Path]) -> list[str]:
     """A line for each path that failed, after another attempt with the entries' counters."""
     network, controller = testbed.network, testbed.controller
-    ways = [tuple(s.entry for s in path.there if isinstance(s, Lookup) and s.entry is not None) for path in paths]
-    before = await counts(controller, network, (entry for way in ways for entry in way))
+    steps = (step for path in paths for step in path.there if isinstance(step, Lookup))
+    before = await counts(controller, network, (step.entry for step in steps if step.entry is not None))
     failed = set(await _unproven(testbed, experiment, paths))
     rises = await count_increase(controller, network, before, ())
     taps = {tap.name for tap in network.taps}

@@ -9,16 +9,13 @@ from collections.abc import AsyncGenerator, Callable, Collection, Iterable, Mapp
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from ipaddress import IPv4Address
-from typing import Any, Protocol
+from typing import Any
 
-from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.planner.job_limits import of_subcommand
 from atoll_controller.tracing.table_model import Delivery, Step
 from atoll_core.errors import LabError
-from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
 from atoll_core.lab.port_ref import PortRef
-from atoll_core.plan.plan import Plan
 from atoll_hosts.job import Job
 from atoll_hosts.machine import Machine
 
@@ -97,44 +94,11 @@ def sightings(network: Network, steps: Iterable[Step]) -> frozenset[Sighting]:
 def boxes_and_taps(network: Network) -> dict[str, list[str]]:
     """The machines of boxes and taps, with the interfaces that receive frames for other machines."""
     hosts = {host.name for host in network.hosts}
-    found: dict[str, list[str]] = {}
+    interfaces: dict[str, list[str]] = {}
     for machine, interface in sorted(stations(network)):
         if machine not in hosts:
-            found.setdefault(machine, []).append(interface)
-    return found
-
-
-class ProbedLab(Protocol):
-    """The part of a testbed that verification needs."""
-
-    @property
-    def network(self) -> Network:
-        """The lab as described."""
-        ...
-
-    @property
-    def controller(self) -> Controller:
-        """The current controller process."""
-        ...
-
-    @property
-    def experiment(self) -> Experiment | None:
-        """The applied experiment; None before the first one."""
-        ...
-
-    @property
-    def plan(self) -> Plan | None:
-        """The plan of the applied experiment."""
-        ...
-
-    @property
-    def installed_plan(self) -> Plan | None:
-        """The plan that the switches are kept at; during a swap, that of the current stage."""
-        ...
-
-    def machine(self, name: str) -> Machine:
-        """The machine with a name (KeyError: no such machine)."""
-        ...
+            interfaces.setdefault(machine, []).append(interface)
+    return interfaces
 
 
 class Watch:
@@ -158,8 +122,8 @@ class Watch:
         if line.get("type") == "sent":
             self.sent_ns[line["number"], line["attempt"]] = line["t_ns"]
         if line.get("type") == "seen":
-            found = (line[key] for key in ("number", "attempt", "answer", "t_ns"))
-            seen = SeenProbe(machine, line["interface"], line.get("vlan"), *found)
+            identity = (line[key] for key in ("number", "attempt", "answer", "t_ns"))
+            seen = SeenProbe(machine, line["interface"], line.get("vlan"), *identity)
             self.seen.append(seen)
             self._arrived[machine, seen.answer].add(seen.number)
             if not seen.answer:
@@ -247,13 +211,13 @@ def job_config(
 
 @contextlib.asynccontextmanager
 async def _jobs(
-    machine: Callable[[str], Machine], watch: Watch, configs: Mapping[str, dict[str, Any]], what: str
+    machine: Callable[[str], Machine], watch: Watch, configs: Mapping[str, dict[str, Any]], task: str
 ) -> AsyncGenerator[None]:
     jobs: list[Job] = []
 
     async def start(name: str, config: dict[str, Any]) -> None:
         job = await machine(name).start_job(
-            f"probe-{what}-{name}-{watch.session}",
+            f"probe-{task}-{name}-{watch.session}",
             ["atoll-host", "probe"],
             config=config,
             on_line=lambda line: watch.take(name, line),

@@ -5,8 +5,8 @@ from collections.abc import Iterable
 
 from atoll_controller.fabric.swap_probes import Probe
 from atoll_core.plan.flow_entry import FlowEntry, Match
-from atoll_testbed.verification.cutover_verification import _CutoverProbe  # pyright: ignore[reportPrivateUsage]
 from atoll_testbed.verification.probe_receiver import Sighting, Watch
+from atoll_testbed.verification.swap_verification import _CutoverProbe  # pyright: ignore[reportPrivateUsage]
 
 THIRD = ("r3", "r3-w", None)  # a box that neither version has
 SAT, TAGGED, TAP, END = (
