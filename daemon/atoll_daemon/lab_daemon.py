@@ -48,7 +48,7 @@ from atoll_testbed.calibration.link_calibration import calibrate
 from atoll_testbed.preflight.requirements import require_runnable
 from atoll_testbed.run.live_run import LiveRun
 from atoll_testbed.run.run_request import PlannedRun, RunOptions, RunRequest, create_run
-from atoll_testbed.testbed import Testbed, changes_json, while_up
+from atoll_testbed.testbed import Testbed, while_up
 
 _LOGGED = (Progress, StepBegun, RunBegun, SwitchConnection, SwapEvent, Live, Counters)
 
@@ -220,7 +220,7 @@ class LabDaemon:
         return {
             "experiment": plan.experiment,
             "dry_run": dry_run,
-            "changes": changes_json(changes),
+            "changes": to_json(changes),
             "lines": [
                 *map(str, changes),
                 *(line for swap in swaps for line in swap_lines(swap)),

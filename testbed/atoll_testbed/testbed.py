@@ -21,7 +21,6 @@ from atoll_controller.openflow.controller_client import Controller
 from atoll_controller.openflow.runtime_python import interpreter
 from atoll_controller.planner.entry_diff import FlowChange, diff
 from atoll_controller.planner.planner import make_plan
-from atoll_core.codec import to_json
 from atoll_core.errors import AtollError, LabError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.experiment.experiment import Experiment
@@ -332,8 +331,3 @@ def _entry_text(entry: FlowEntry | UnmanagedEntry) -> str:
     if isinstance(entry, UnmanagedEntry) or entry.why:
         return entry.why
     return f"{entry.match}: {describe_actions(entry.actions)}"  # read from a switch, so without a reason
-
-
-def changes_json(changes: tuple[TestbedChange, ...]) -> list[Any]:
-    """Changes as JSON objects."""
-    return [to_json(change) for change in changes]

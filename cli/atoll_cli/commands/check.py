@@ -68,24 +68,20 @@ def check(
                 _require_changes(network, experiment)
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
-        else:
-            mistakes |= dict.fromkeys(too_long(network, experiment))
-            mistakes |= dict.fromkeys(short_ping_intervals(network, experiment) if experiment else ())
-            right[label(path)], lab_of[label(path)] = summary(network, experiment), network.file
-            if inventory is None:
-                mistakes |= dict.fromkeys(missing_programs(network, experiment))
-            links = [link for each in experiment.states for link in each.links] if experiment else ()
-            if alone := engine_only(links):
+            continue
+        right[label(path)], lab_of[label(path)] = summary(network, experiment), network.file
+        labs[network.file] = network
+        mistakes |= dict.fromkeys(too_long(network, experiment))
+        mistakes |= dict.fromkeys(short_ping_intervals(network, experiment) if experiment else ())
+        mistakes |= dict.fromkeys(missing_programs(network, experiment) if inventory is None else ())
+        if experiment:
+            experiments.append(experiment)
+            if alone := engine_only([link for version in experiment.states for link in version.links]):
                 engine_alone[label(path)] = alone
-            experiments += [experiment] if experiment else []
-            labs[network.file] = network
-            if experiment:
-                anywhere, here = (
-                    description_warnings(network, experiment),
-                    description_warnings(network, experiment, place=MININET),
-                )
-                mistakes |= dict.fromkeys(here if strict else ())
-                warnings |= dict.fromkeys(each for each in anywhere if each not in mistakes)
+            here = description_warnings(network, experiment, place=MININET) if strict else ()
+            mistakes |= dict.fromkeys(here)
+            anywhere = description_warnings(network, experiment)
+            warnings |= dict.fromkeys(warning for warning in anywhere if warning not in mistakes)
     if settings and not (experiments or mistakes):
         raise UsageError("--set overrides settings of an experiment; name an experiment.yaml")
     if inventory is not None:
@@ -93,8 +89,8 @@ def check(
             right[label(inventory)] = _inventory_summary(inventory, list(labs.values()))
         except DescriptionError as error:
             mistakes |= dict.fromkeys(error.mistakes)
-    found = _machine(experiments) if machine else None
-    missing = found.missing if found else ()
+    checked = _machine(experiments) if machine else None
+    missing = checked.missing if checked else ()
     if as_json:
         answer = {
             "ok": not (mistakes or missing),
@@ -102,20 +98,20 @@ def check(
             "warnings": diagnostics_json(warnings),
             "engine_only": engine_alone,
         }
-        print(json.dumps({**answer, **(found.to_json() if found else {})}))
+        print(json.dumps({**answer, **(checked.to_json() if checked else {})}))
     else:
-        wrong = {*(each.file for each in mistakes), *(found.faulty if found else ())}
+        wrong = {*(mistake.file for mistake in mistakes), *(checked.faulty if checked else ())}
         for file, text in right.items():
             if wrong.isdisjoint((file, lab_of.get(file, file))):
                 print(f"{file}: ok ({text})")
-            for place, reason in engine_alone.get(file, {}).items():
-                print(f"{file}: {place}: needs --backend engine, also with --on virtual ({reason})")
-        if found:
-            found.print_usable()
-        warned = [each.as_warning for each in warnings]
-        for line in (*mistakes, *warned, *(found.wrong if found else ())):
+            for setting, reason in engine_alone.get(file, {}).items():
+                print(f"{file}: {setting}: needs --backend engine, also with --on virtual ({reason})")
+        if checked:
+            checked.print_usable()
+        warned = [warning.as_warning for warning in warnings]
+        for line in (*mistakes, *warned, *(checked.wrong if checked else ())):
             print(line, file=sys.stderr)
-    if mistakes or (found and found.unknown):
+    if mistakes or (checked and checked.unknown):
         return DescriptionError.exit_code
     return MachineError.exit_code if missing else 0
 
@@ -154,7 +150,7 @@ def _require_changes(network: Network, experiment: Experiment) -> None:
 @dataclass(frozen=True, slots=True)
 class _Machine:
     facts: dict[str, Any]
-    places: tuple["PlatformCheck", ...]
+    platforms: tuple["PlatformCheck", ...]
     missing: tuple[str, ...]  # prerequisites of these experiments in an emulated lab in real time
     unknown: bool  # an experiment names a congestion control that no kernel has
     faulty: set[str]  # files of experiments with a congestion control that this kernel does not have
@@ -163,12 +159,15 @@ class _Machine:
     def print_usable(self) -> None:
         for name, fact in self.facts.items():
             print(f"{name:<19} {fact}")
-        for way in self.places:
-            if not way.missing:
-                print(f"{f'--on {way.place}':<19} works {way.how}", flush=True)
+        for platform in self.platforms:
+            if not platform.missing:
+                print(f"{f'--on {platform.place}':<19} works {platform.how}", flush=True)
 
     def to_json(self) -> dict[str, Any]:
-        ways = {way.place: {"works": not way.missing, "how": way.how, "lacks": way.missing} for way in self.places}
+        ways = {
+            platform.place: {"works": not platform.missing, "how": platform.how, "lacks": platform.missing}
+            for platform in self.platforms
+        }
         return {"machine": self.facts, "ways": ways, "lacks": self.missing}
 
 
@@ -187,12 +186,12 @@ def _machine(experiments: list[Experiment]) -> _Machine:
     )
     from atoll_hosts.binary import find_binary
 
-    places = check_platforms()
+    platforms = check_platforms()
     try:
         find_binary()
     except MachineError as error:  # the agent is needed on every platform
-        places = tuple(with_missing(way, [str(error)]) for way in places)
-    not_met = [line for way in places if way.place == MININET for line in way.missing]
+        platforms = tuple(with_missing(platform, [str(error)]) for platform in platforms)
+    not_met = [line for platform in platforms if platform.place == MININET for line in platform.missing]
     controls: list[str] = []
     faulty: set[str] = set()
     here, virtual = offered_here(), offered_by_virtual_kernel()
@@ -200,8 +199,8 @@ def _machine(experiments: list[Experiment]) -> _Machine:
         controls += (missing := missing_controls(experiment, here, virtual))
         faulty |= {experiment.file} if missing else set()
     unknown = any(names_unknown(experiment, here, virtual) for experiment in experiments)
-    wrong = (*missing_by_platform(places), *controls)
-    return _Machine(describe_machine(), places, (*not_met, *controls), unknown, faulty, wrong)
+    wrong = (*missing_by_platform(platforms), *controls)
+    return _Machine(describe_machine(), platforms, (*not_met, *controls), unknown, faulty, wrong)
 
 
 def summary(network: Network, experiment: Experiment | None) -> str:

@@ -16,31 +16,26 @@ from atoll_core.plural import counted
 
 def show_code_designs(run: Path, link: str | None, *, as_json: bool) -> None:
     """Print the designs for the losses of a link in a run."""
-    found = designs_of_run(RunDir.open(run), link)
+    designs = designs_of_run(RunDir.open(run), link)
     if as_json:
-        best = {f"{target:g}": asdict(design) for target in TARGETS if (design := found.best(target))}
-        print(json.dumps({**asdict(found), "best": best}))
+        best = {f"{target:g}": asdict(design) for target in TARGETS if (design := designs.best(target))}
+        print(json.dumps({**asdict(designs), "best": best}))
         return
-    _print(found)
-
-
-def _print(found: CodeDesigns) -> None:
     console = Console(highlight=False, markup=False, width=None if sys.stdout.isatty() else 120)
-    cut = f", the first of {found.came}" if found.came > found.packets else ""
-    console.print(
-        f"{found.link}: {counted(found.packets, 'packet')} to the island{cut}, {found.lost} lost", soft_wrap=True
-    )
-    if not found.lost:
+    cut = f", the first of {designs.came}" if designs.came > designs.packets else ""
+    packets = f"{counted(designs.packets, 'packet')} to the island{cut}, {designs.lost} lost"
+    console.print(f"{designs.link}: {packets}", soft_wrap=True)
+    if not designs.lost:
         return
     table = Table(box=None, pad_edge=False)
     for heading in ("recovers", "n", "w", "interleaving", "overhead", "recovered", "time", "in time", "cap"):
         table.add_column(heading, justify="right", no_wrap=True)
-    best = [found.best(target) for target in TARGETS]
-    for design in found.designs:
+    best = [designs.best(target) for target in TARGETS]
+    for design in designs.designs:
         table.add_row(*_row(design), style="bold" if design in best else None)
     console.print(table)
     for target in TARGETS:
-        console.print(_sentence(found, target), style="dim", soft_wrap=True)
+        console.print(_sentence(designs, target), style="dim", soft_wrap=True)
 
 
 def _row(design: CodeDesign) -> tuple[str, ...]:
@@ -57,16 +52,14 @@ def _row(design: CodeDesign) -> tuple[str, ...]:
     )
 
 
-def _sentence(found: CodeDesigns, target: float) -> str:
-    design = found.best(target)
+def _sentence(designs: CodeDesigns, target: float) -> str:
+    design = designs.best(target)
     if design is None:
         return f"{100 * target:g} %: no code with w up to n recovers so much"
-    words = f"{100 * target:g} %: n {design.packets}, w {design.repairs}, interleaving {design.interleaving}"
+    text = f"{100 * target:g} %: n {design.packets}, w {design.repairs}, interleaving {design.interleaving}"
     if design.in_time is False:
-        words += f"; later than TCP's time-out, which is {1000 * TIMEOUT_MARGIN_S:.0f} ms above the RTT at least"
-    if found.spare is not None and found.exceeds_spare(design):
-        words += (
-            f"; its repair packets need more than the {100 * found.spare:.1f} % of the rate that were not used, so "
-            "they would cause losses of their own"
-        )
-    return words
+        text += f"; later than TCP's time-out, which is {1000 * TIMEOUT_MARGIN_S:.0f} ms above the RTT at least"
+    if designs.spare is not None and designs.exceeds_spare(design):
+        unused = f"the {100 * designs.spare:.1f} % of the rate that were not used"
+        text += f"; its repair packets need more than {unused}, so they would cause losses of their own"
+    return text

@@ -49,17 +49,19 @@ async def _enroll(machines: list[InventoryMachine], *, yes: bool, as_json: bool)
             )
         keys: list[ShownKey] = []
         for (name, access), key in zip(group, shown, strict=True):
-            if isinstance(key, BaseException):
-                _print_error(key)
+            if isinstance(key, AtollError):
+                print(key, file=sys.stderr)
                 failed = True
                 continue
+            if isinstance(key, BaseException):
+                raise key
             report[name] = {"host": key.host, "fingerprint": key.fingerprint, "known": key.known}
             if not as_json:
                 print(f"{name:<10} {access!s:<24} {key.algorithm} {key.fingerprint}{'  known' if key.known else ''}")
             keys += [] if key.known else [key]
         if keys and (yes or _confirmed(len(keys))):
             write_keys(keys)
-        failed = failed or (bool(keys) and not all(_is_enrolled(key) for key in keys))
+        failed = failed or not all(map(_is_enrolled, keys))
     if as_json:
         print(json.dumps({"ok": not failed, "machines": report}))
     return 1 if failed else 0
@@ -85,11 +87,11 @@ def install_binaries(file: Path, names: Sequence[str], *, as_json: bool) -> int:
         done = await install_binary(connection, machine.name, machine.access, machine.arch)
         return {"arch": done.arch, "binary": done.binary, "sha256": done.sha256, "bytes_sent": done.bytes_sent}
 
-    def words(facts: MachineFacts) -> str:
+    def line(facts: MachineFacts) -> str:
         sent = f"{facts['bytes_sent'] / 1e6:.1f} MB" if facts["bytes_sent"] else "already installed"
         return f"{facts['arch']:<8} {facts['binary']}  {sent}"
 
-    return _everywhere(file, names, work, words, as_json=as_json)
+    return _everywhere(file, names, work, line, as_json=as_json)
 
 
 def ping_agents(file: Path, names: Sequence[str], *, as_json: bool) -> int:
@@ -100,21 +102,15 @@ def ping_agents(file: Path, names: Sequence[str], *, as_json: bool) -> int:
         clock = await clock_offset(agent)
         hello = agent.hello
         await agent.close()
-        return {
-            "version": hello["version"],
-            "arch": hello["arch"],
-            "rtt_ns": clock.rtt_ns,
-            "clock_offset_ns": clock.offset_ns,
-            "clock_bound_ns": clock.bound_ns,
-            "clock": str(clock),
-        }
+        facts: MachineFacts = {"version": hello["version"], "arch": hello["arch"], "rtt_ns": clock.rtt_ns}
+        offset = {"clock_offset_ns": clock.offset_ns, "clock_bound_ns": clock.bound_ns}
+        return facts | offset | {"clock": str(clock)}
 
-    def words(facts: MachineFacts) -> str:
-        return (
-            f"atoll-host {facts['version']} {facts['arch']:<8} {facts['rtt_ns'] / 1e6:6.2f} ms  clock {facts['clock']}"
-        )
+    def line(facts: MachineFacts) -> str:
+        rtt = f"{facts['rtt_ns'] / 1e6:6.2f} ms"
+        return f"atoll-host {facts['version']} {facts['arch']:<8} {rtt}  clock {facts['clock']}"
 
-    return _everywhere(file, names, work, words, as_json=as_json)
+    return _everywhere(file, names, work, line, as_json=as_json)
 
 
 def show_status(file: Path, names: Sequence[str], *, as_json: bool) -> int:
@@ -124,16 +120,16 @@ def show_status(file: Path, names: Sequence[str], *, as_json: bool) -> int:
         agent = await start_agent(connection, machine.name, machine.access)
         facts = {**agent.hello, **await agent.describe()}
         await agent.close()
-        for word in ("type", "id", "ok", "pid"):
-            facts.pop(word, None)
-        there = facts["interfaces"]
-        facts["missing_interfaces"] = [each.name for each in machine.interfaces if each.name not in there]
+        for key in ("type", "id", "ok", "pid"):
+            facts.pop(key, None)
+        interfaces = (interface.name for interface in machine.interfaces)
+        facts["missing_interfaces"] = [name for name in interfaces if name not in facts["interfaces"]]
         return facts
 
-    return _everywhere(file, names, work, _status_words, as_json=as_json)
+    return _everywhere(file, names, work, _status_line, as_json=as_json)
 
 
-def _status_words(facts: MachineFacts) -> str:
+def _status_line(facts: MachineFacts) -> str:
     wrong = [f"no interface {name}" for name in facts["missing_interfaces"]]
     wrong += [f"no {name}" for name in facts["missing_tools"]]
     wrong += [] if facts["may_configure"] else ["may not configure interfaces"]
@@ -152,11 +148,11 @@ def run_command(file: Path, names: Sequence[str], command: Sequence[str], *, as_
         done = await connection.run(shlex.join(command), check=False)
         return {"code": done.returncode, "stdout": str(done.stdout or ""), "stderr": str(done.stderr or "")}
 
-    def words(facts: MachineFacts) -> str:
-        said = (facts["stdout"] + facts["stderr"]).rstrip("\n") or f"exit status {facts['code']}"
-        return said.replace("\n", "\n" + " " * 11)
+    def output(facts: MachineFacts) -> str:
+        text = (facts["stdout"] + facts["stderr"]).rstrip("\n") or f"exit status {facts['code']}"
+        return text.replace("\n", "\n" + " " * 11)
 
-    return _everywhere(file, names, work, words, as_json=as_json, good=lambda facts: facts["code"] == 0)
+    return _everywhere(file, names, work, output, as_json=as_json, good=lambda facts: facts["code"] == 0)
 
 
 def chosen_machines(file: Path, names: Sequence[str]) -> list[InventoryMachine]:
@@ -173,7 +169,7 @@ def _everywhere(
     file: Path,
     names: Sequence[str],
     work: HostCommand,
-    words: Callable[[MachineFacts], str],
+    line: Callable[[MachineFacts], str],
     *,
     as_json: bool,
     good: Callable[[MachineFacts], bool] = lambda _: True,
@@ -185,7 +181,7 @@ def _everywhere(
         if outcome.error is not None:
             print(outcome.error, file=sys.stderr, flush=True)
         elif not as_json:
-            print(f"{outcome.machine:<10} {words(outcome.found or {})}", flush=True)
+            print(f"{outcome.machine:<10} {line(outcome.found or {})}", flush=True)
 
     async def everywhere() -> list[Outcome[MachineFacts]]:
         async with SshConnections() as connections:
@@ -205,9 +201,3 @@ def _everywhere(
         found = {one.machine: one.found if one.error is None else {"error": one.error} for one in outcomes}
         print(json.dumps({"ok": ok, "machines": found}))
     return 0 if ok else 1
-
-
-def _print_error(error: BaseException) -> None:
-    if not isinstance(error, AtollError):
-        raise error
-    print(error, file=sys.stderr)

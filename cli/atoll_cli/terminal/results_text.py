@@ -55,9 +55,9 @@ def _print(results: Results, console: Console, *, each_run: bool) -> None:
 def _grid(table: Table) -> Drawn:
     """Texts in columns of which the last one is wrapped."""
     grid = Drawn.grid(padding=(0, _GAP, 0, 0))
-    for place in range(table.texts):
-        last = place == table.texts - 1
-        grid.add_column(style="" if place else "dim", no_wrap=not last, overflow="fold" if last else "ellipsis")
+    for index in range(table.texts):
+        last = index == table.texts - 1
+        grid.add_column(style="" if index else "dim", no_wrap=not last, overflow="fold" if last else "ellipsis")
     for row, verdict in zip(table.rows, table.verdicts or ("",) * len(table.rows), strict=True):
         grid.add_row(f"  {row[0]}", *row[1:], style=_STYLES.get(verdict, ""))
     return grid
@@ -72,23 +72,23 @@ def _parts(table: Table, width: int) -> Iterator[Table]:
     table = replace(table, columns=tuple(_folded(column[0], _widest(column[1:])) for column in _columns(table)))
     least = _narrowest_columns(table)
     lead = table.texts if sum(least[: table.texts]) <= width // 2 else 1
-    place = lead
-    while place < len(least):
-        end, used = place + 1, sum(least[:lead]) + least[place]
+    index = lead
+    while index < len(least):
+        end, used = index + 1, sum(least[:lead]) + least[index]
         while end < len(least) and used + least[end] <= width + _GAP:
             used += least[end]
             end += 1
-        part = _mapped(table, (*range(lead), *range(place, end)), str)
-        yield replace(part, texts=lead + max(0, min(end, table.texts) - place))
-        place = end
+        part = _mapped(table, (*range(lead), *range(index, end)), str)
+        yield replace(part, texts=lead + max(0, min(end, table.texts) - index))
+        index = end
 
 
-def _mapped(table: Table, places: Sequence[int], how: Callable[[str], str]) -> Table:
+def _mapped(table: Table, indices: Sequence[int], how: Callable[[str], str]) -> Table:
     """Some columns of a table, each of their cells as a function makes it."""
     sections = tuple(
-        (name, tuple(tuple(how(row[place]) for place in places) for row in rows)) for name, rows in table.sections
+        (name, tuple(tuple(how(row[index]) for index in indices) for row in rows)) for name, rows in table.sections
     )
-    return replace(table, columns=tuple(how(table.columns[place]) for place in places), sections=sections)
+    return replace(table, columns=tuple(how(table.columns[index]) for index in indices), sections=sections)
 
 
 def _columns(table: Table) -> Iterator[tuple[str, ...]]:
@@ -103,8 +103,8 @@ def _widest(column: Iterable[str]) -> int:
 def _narrowest_columns(table: Table) -> list[int]:
     """The widths of columns whose headings and texts are wrapped at each space, with the gaps behind them."""
     widths: list[int] = []
-    for place, column in enumerate(_columns(table)):
-        wrapped = len(column) if place < table.texts else 1
+    for index, column in enumerate(_columns(table)):
+        wrapped = len(column) if index < table.texts else 1
         words = [cell.replace(" ", "\n") for cell in column[:wrapped]]
         widths.append(_widest((*words, *column[wrapped:])))
     return widths
@@ -134,9 +134,9 @@ def _print_part(table: Table, console: Console) -> None:
         widths.append(narrowest + more - _GAP)
     for number, (section, rows) in enumerate(table.sections):
         drawn = Drawn(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="dim", show_header=not number)
-        for place, (column, width) in enumerate(zip(columns, widths, strict=True)):
-            justify = "left" if place < table.texts else "right"
-            style = "" if place else "dim"
+        for index, (column, width) in enumerate(zip(columns, widths, strict=True)):
+            justify = "left" if index < table.texts else "right"
+            style = "" if index else "dim"
             drawn.add_column(column[0], style=style, justify=justify, overflow="fold", width=width)
         if section and not number:
             console.print(drawn)  # the headings alone

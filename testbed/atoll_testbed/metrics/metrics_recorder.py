@@ -8,7 +8,7 @@ its machine and on all hosts; each agent of a lab of real machines reports on on
 import asyncio
 import contextlib
 import time
-from collections.abc import AsyncGenerator, Awaitable, Callable, Iterable, Iterator, Mapping
+from collections.abc import AsyncGenerator, Callable, Iterable, Iterator, Mapping
 from dataclasses import replace
 from typing import Any
 
@@ -19,7 +19,7 @@ from atoll_core.errors import AtollError, LabError, RunError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import MetricPoints, Note
 from atoll_core.experiment.experiment import Experiment, Link
-from atoll_core.lab.network import Network, Switch
+from atoll_core.lab.network import Network
 from atoll_core.metrics.line_protocol import MetricPoint
 from atoll_core.metrics.metrics_schema import EMULATION, SECOND_NS
 from atoll_core.plan.plan import JobSpec
@@ -73,7 +73,7 @@ class MetricsRecorder:
         self.broken: RunError | None = None
         self._network = network
         self._experiment = experiment
-        self._standing: Callable[[], Experiment] = lambda: experiment
+        self._applied: Callable[[], Experiment] = lambda: experiment
         self._links: tuple[Link, ...] = experiment.links  # as they are configured now
         self._classes, self._kinds = class_names(network), box_kinds(network)
         self._common = {
@@ -137,7 +137,7 @@ class MetricsRecorder:
         if self._spool is None:
             yield
             return
-        self._standing = lambda: testbed.experiment or self._experiment
+        self._applied = lambda: testbed.experiment or self._experiment
         async with _agent_metrics(testbed, self._period_ns / 1e9, self._write, self._could_not_read):
             task = asyncio.create_task(self._sample(testbed, self._spool))
             try:
@@ -153,36 +153,27 @@ class MetricsRecorder:
         while True:
             self._write(self._configured(time.time_ns()))
             await self._sample_once(testbed)
-            self._write([MetricPoint("metrics", {}, self._counted(spool), time.time_ns())])
+            counts = {"points": spool.points, "left_out": spool.left_out, "unread": self._unread}
+            self._write([MetricPoint("metrics", {}, counts, time.time_ns())])
             due_ns = max(due_ns + self._period_ns, time.monotonic_ns())  # missed periods are not repeated
             await asyncio.sleep((due_ns - time.monotonic_ns()) / 1e9)
 
     async def _sample_once(self, testbed: Testbed) -> None:
         for switch in testbed.network.switches:
-
-            async def ask(switch: Switch = switch) -> Iterable[MetricPoint]:
+            try:
                 table = await table_of(testbed.controller, switch)
-                found = await testbed.controller.counters(switch.dpid, table)
-                return switch_points(switch.name, found, time.time_ns())
-
-            await self._ask(ask)
+                counters = await testbed.controller.counters(switch.dpid, table)
+            except AtollError:  # the run decides whether it can continue without it
+                self._unread += 1
+            else:
+                self._write(switch_points(switch.name, counters, time.time_ns()))
 
     def _configured(self, t_ns: int) -> Iterator[MetricPoint]:
         yield from link_config_points(self._links, t_ns)
-        yield from latency_config_points(self._network, self._standing(), t_ns)
+        yield from latency_config_points(self._network, self._applied(), t_ns)
 
     def _could_not_read(self, count: int) -> None:
         self._unread += count
-
-    async def _ask(self, ask: Callable[[], Awaitable[Iterable[MetricPoint]]]) -> None:
-        """Count a switch that does not answer; the run decides whether it can continue without it."""
-        try:
-            self._write(await ask())
-        except AtollError:
-            self._unread += 1
-
-    def _counted(self, spool: MetricsSpool) -> dict[str, int]:
-        return {"points": spool.points, "left_out": spool.left_out, "unread": self._unread}
 
     def _write(self, points: Iterable[MetricPoint]) -> None:
         if self._spool is None:
@@ -226,12 +217,11 @@ async def _agent_metrics(testbed: Testbed, every_s: float, write: Write, unread:
 
 def machines_by_agent(testbed: Testbed) -> dict[Agent, tuple[str, list[Machine]]]:
     """Each agent with the name of its machine, and the machines of the lab that it serves."""
-    found: dict[Agent, tuple[str, list[Machine]]] = {}
-    for name in testbed.network.machines:
-        machine = testbed.machine(name)
-        agent_machine = name if machine.netns is None else EMULATION
-        found.setdefault(machine.agent, (agent_machine, []))[1].append(machine)
-    return found
+    served: dict[Agent, tuple[str, list[Machine]]] = {}
+    for machine in map(testbed.machine, testbed.network.machines):
+        agent_machine = machine.name if machine.netns is None else EMULATION
+        served.setdefault(machine.agent, (agent_machine, []))[1].append(machine)
+    return served
 
 
 async def _begin(
@@ -244,8 +234,8 @@ async def _begin(
         write(metrics_points(name, report, testbed.machine(served[0]).clock_offset_ns))
         unread(len(report["unread"]))
 
-    interfaces = testbed.network.machines
-    hosts = [(one.name, one.netns, [each.name for each in interfaces[one.name]]) for one in machines]
+    interfaces = {name: [one.name for one in those] for name, those in testbed.network.machines.items()}
+    hosts = [(machine.name, machine.netns, interfaces[machine.name]) for machine in machines]
     try:
         await agent.measure(every_s, hosts, take)
     except LabError as error:

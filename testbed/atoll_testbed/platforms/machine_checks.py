@@ -2,12 +2,12 @@
 """Check the prerequisites of real machines before anything is configured."""
 
 import re
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from ipaddress import IPv4Address, IPv6Address
 from typing import Any
 
 from atoll_core.errors import shown
-from atoll_core.lab.inventory import InventoryMachine
+from atoll_core.lab.inventory import InventoryMachine, NamedInterface
 from atoll_core.lab.network import Network
 from atoll_hosts.machine import ClockOffset
 
@@ -21,72 +21,66 @@ _MAC = re.compile(r"[0-9A-Fa-f]{2}(:[0-9A-Fa-f]{2}){5}")  # it goes into other m
 
 def missing_prerequisites(
     machine: InventoryMachine, facts: Mapping[str, Any], clock: ClockOffset, reached_at: str, network: Network
-) -> list[str]:
+) -> Iterator[str]:
     """A line with a remedy for each prerequisite that a machine does not meet.
 
     ``facts``: its agent's description. ``reached_at``: the address of the SSH connection on that machine.
     """
-    name, found = machine.name, list[str]()
-    in_band = {host.name: host.control for host in network.in_band_hosts}.get(name)
+    name, user = machine.name, facts["user"]
     if facts["missing_tools"]:
         tools = ", ".join(facts["missing_tools"])
-        found.append(f"{name}: no {tools}; install iproute2, ethtool, nftables and coreutils there")
+        yield f"{name}: no {tools}; install iproute2, ethtool, nftables and coreutils there"
     if not facts["may_configure"]:
-        found.append(
-            f"{name}: user {facts['user']} may not configure interfaces; log in as root, or write 'sudo: true'"
-        )
+        yield f"{name}: user {user} may not configure interfaces; log in as root, or write 'sudo: true'"
     if not facts["may_capture"]:
-        found.append(f"{name}: user {facts['user']} may not capture; log in as root, or write 'sudo: true'")
+        yield f"{name}: user {user} may not capture; log in as root, or write 'sudo: true'"
     if facts["free_bytes"] < _LEAST_FREE_BYTES:
         free = f"{facts['free_bytes'] / 1e9:.1f} GB"
-        found.append(f"{name}: only {free} free in /var/tmp, where captures are stored; at least 1 GB is needed")
-    found += clock_off(name, clock)
-    there: Mapping[str, Any] = facts["interfaces"]
-    for interface in machine.interfaces if "ip" not in facts["missing_tools"] else ():
-        actual = there.get(interface.name)
-        if actual is None:
-            known = ", ".join(other for other in there if other != "lo")
-            found.append(f"{name}: no interface {interface.name}; there are: {known}")
-        elif not _MAC.fullmatch(actual["mac"]):
-            found.append(f"{name}: {interface.name} has an invalid MAC address: {shown(actual['mac'])}")
-        elif interface.mac is not None and interface.mac != actual["mac"].lower():
-            found.append(
-                f"{name}: {interface.name} has MAC address {actual['mac']}, the inventory says {interface.mac}; "
-                "is it the right machine and the right port?"
-            )
-        elif in_band is not None:
-            found += _not_in_band(name, interface.name, actual["addresses"], in_band, reached_at)
-        elif any(address.partition("/")[0] == reached_at for address in actual["addresses"]):
-            remedy = "name the interface of the experiment network"
-            if name in {host.name for host in network.hosts}:
-                remedy += ", or, if it is the only one, add 'control' to the lab and to this host (in-band control)"
-            found.append(
-                f"{name}: {interface.name} is the interface of the management network ({reached_at}); {remedy}"
-            )
-    return found
+        yield f"{name}: only {free} free in /var/tmp, where captures are stored; at least 1 GB is needed"
+    yield from clock_off(name, clock)
+    if "ip" not in facts["missing_tools"]:
+        for interface in machine.interfaces:
+            yield from _wrong_interface(name, interface, facts["interfaces"], reached_at, network)
 
 
-def _not_in_band(
-    name: str, interface: str, addresses: Iterable[str], control: IPv4Address, reached_at: str
+def _wrong_interface(
+    name: str, interface: NamedInterface, there: Mapping[str, Any], reached_at: str, network: Network
 ) -> Iterator[str]:
-    """A line if a machine's control does not pass its experiment interface as lab.yaml says."""
-    if str(control) not in {address.partition("/")[0] for address in addresses}:
-        yield f"{name}: {interface} does not have its control address {control}; give it that address there"
-    elif reached_at and reached_at != str(control):
-        yield f"{name}: it is reached at {reached_at}, not at its control address {control}; name that under ssh"
+    control = {host.name: host.control for host in network.in_band_hosts}.get(name)
+    actual = there.get(interface.name)
+    if actual is None:
+        others = ", ".join(other for other in there if other != "lo")
+        yield f"{name}: no interface {interface.name}; there are: {others}"
+    elif not _MAC.fullmatch(actual["mac"]):
+        yield f"{name}: {interface.name} has an invalid MAC address: {shown(actual['mac'])}"
+    elif interface.mac is not None and interface.mac != actual["mac"].lower():
+        yield (
+            f"{name}: {interface.name} has MAC address {actual['mac']}, the inventory says {interface.mac}; "
+            "is it the right machine and the right port?"
+        )
+    elif control is not None:
+        if str(control) not in {address.partition("/")[0] for address in actual["addresses"]}:
+            yield f"{name}: {interface.name} does not have its control address {control}; give it that address there"
+        elif reached_at and reached_at != str(control):
+            yield f"{name}: it is reached at {reached_at}, not at its control address {control}; name that under ssh"
+    elif any(address.partition("/")[0] == reached_at for address in actual["addresses"]):
+        remedy = "name the interface of the experiment network"
+        if name in {host.name for host in network.hosts}:
+            remedy += ", or, if it is the only one, add 'control' to the lab and to this host (in-band control)"
+        yield f"{name}: {interface.name} is the interface of the management network ({reached_at}); {remedy}"
 
 
-def address_conflict(what: str, address: IPv4Address | IPv6Address, network: Network) -> list[str]:
+def address_conflict(subject: str, address: IPv4Address | IPv6Address, network: Network) -> list[str]:
     """A line if a management address is in an experiment network, whose routes would make it unreachable."""
     for prefix in (network.world, network.island):
         if address in prefix:
-            return [f"{what}, {address}, is in the experiment network {prefix}; use a separate management network"]
+            return [f"{subject}, {address}, is in the experiment network {prefix}; use a separate management network"]
     return []
 
 
 def without_carrier(machine: InventoryMachine, facts: Mapping[str, Any]) -> list[str]:
     """A line with a remedy for each interface that is up without a carrier. ``facts``: its agent's description."""
-    there: Mapping[str, Any] = facts["interfaces"]
+    there = facts["interfaces"]
     return [
         f"{machine.name}: {interface.name} has no carrier; check the cable at both ends, and enable the switch's port"
         for interface in machine.interfaces

@@ -16,14 +16,15 @@ from typing import Any
 from atoll_analysis.run_directory import RunDir
 from atoll_controller.planner.host_config import CONGESTION_CONTROL, tcp_sysctls
 from atoll_controller.planner.path_checks import pinging_ns, with_full_matrix
-from atoll_core.errors import AtollError, LabError, RunError
-from atoll_core.events.events import Progress, StepBegun
+from atoll_core.codec import to_json
+from atoll_core.errors import AtollError, LabError, PlanError, RunError
+from atoll_core.events.events import Progress, StepBegun, SwapEvent
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.residence import longest_residence_ns, longest_terrestrial_ns
+from atoll_core.experiment.setting_texts import version_differences
 from atoll_core.plan.plan import Phase, Plan
 from atoll_core.platforms import MININET
 from atoll_testbed.preflight.preflight import check_addresses, check_links, check_paths
-from atoll_testbed.run.change_runner import run_changes
 from atoll_testbed.run.control_traffic import ControlCount
 from atoll_testbed.run.job_runner import RunJobs
 from atoll_testbed.run.kernel_drops import backlog_limit, drop_increase, heat_between, sample_drops
@@ -116,7 +117,8 @@ class LiveRun:
         async with contextlib.AsyncExitStack() as restore:
             async with self._step("settings"):
                 pinned = pinned_tcp(self._testbed, self._experiment, self._remark)
-                await self._recording.settings(*await restore.enter_async_context(pinned))
+                sysctls, before = await restore.enter_async_context(pinned)
+                await self._recording.manifest.update({"tcp_sysctls": to_json(sysctls), "tcp_sysctls_before": before})
             await restore.enter_async_context(self._recording.metering.sampling(self._testbed))
             async with self._step("captures"):
                 await self._start_captures(plan)
@@ -138,11 +140,17 @@ class LiveRun:
                 await self._jobs.stop(Phase.PING)  # pings without an answer by now are lost
                 await self._recording.end_marks(self._testbed.mark_boxes, drained)
                 end = await sample_drops(self._testbed)
-                await self._recording.lost_outside(drop_increase(begin, end, backlog_limit()), heat_between(begin, end))
+                outside: dict[str, Any] = {"lost_outside": drop_increase(begin, end, backlog_limit())}
+                if heat := heat_between(begin, end):
+                    outside["host_heat"] = heat
+                await self._recording.manifest.update(outside)
                 self._recording.event("drained")
-                await self._stop_captures()
+                for spec in self._jobs.of(Phase.CAPTURE):
+                    await self._jobs.stop_well(spec)
         async with self._step("record"):
-            await self._run_report_programs()
+            await self._jobs.start_all(Phase.REPORT)  # commands of users' programs
+            for spec in self._jobs.of(Phase.REPORT):
+                await self._jobs.done_well(spec)
             await self._testbed.settled()
             await self._recording.tables_after(self._testbed)
             await self._collect()
@@ -223,10 +231,7 @@ class LiveRun:
     @contextlib.asynccontextmanager
     async def _changes(self, clock: RunClock, begin_ns: int) -> AsyncGenerator[None]:
         """Make the scheduled changes during the block, which ends after the last one."""
-        backend, recording = self._request.options.backend, self._recording
-        work = asyncio.create_task(
-            run_changes(self._testbed, self._experiment, backend, self._planned.schedule, begin_ns, clock, recording)
-        )
+        work = asyncio.create_task(self._make_changes(clock, begin_ns))
         try:
             yield
             await work
@@ -234,6 +239,34 @@ class LiveRun:
             work.cancel()
             with contextlib.suppress(asyncio.CancelledError, AtollError):
                 await work
+
+    async def _make_changes(self, clock: RunClock, begin_ns: int) -> None:
+        """Make every change at its time; ``begin_ns``: start of the load. Raises RunError if an event is not written.
+
+        Changes of the load are in the configurations of its jobs, which make them by themselves. If a change fails, the
+        version before it stays active, and later changes, which were planned from its result, are not attempted. Events
+        record this (docs/contracts.md).
+        """
+        testbed, event = self._testbed, self._recording.event
+        for change, before in zip(self._planned.schedule, self._experiment.versions, strict=False):
+            due_ns = begin_ns + change.version.at.ns
+            await clock.sleep_until(due_ns)
+            what = list(version_differences(before, change.version))
+            event("change", change=change.number, state="begin", planned_ns=due_ns, what=what)
+
+            def record_swap(swap: SwapEvent, number: int = change.number) -> None:
+                event("swap", swap.t_ns, state=swap.state, change=number, **swap.details)
+
+            try:
+                for link in change.links:
+                    await testbed.set_link(link.box, link.request)
+                if change.swap.stages:
+                    with testbed.events.subscribe(record_swap, SwapEvent):
+                        await testbed.apply(change.experiment, self._request.options.backend)
+            except (LabError, PlanError) as error:
+                event("change", change=change.number, state="failed", message="; ".join(str(error).splitlines()))
+                return
+            event("change", change=change.number, state="end", drain_ns=change.least.ns)
 
     async def _wait_for_end(self, clock: RunClock, begin_ns: int) -> None:
         end_ns = begin_ns + self._experiment.duration.ns
@@ -256,8 +289,9 @@ class LiveRun:
 
     async def _record_control(self, control: ControlCount) -> None:
         traffic = await control.end()
-        await self._recording.in_band_control(traffic)
-        if traffic is None and self._testbed.network.in_band_hosts:
+        if traffic is not None:
+            await self._recording.manifest.update({"in_band_control": traffic})
+        elif self._testbed.network.in_band_hosts:
             self.note("the packets of in-band control were not counted: the switch did not answer in time")
 
     async def _end_load(self) -> None:
@@ -267,16 +301,6 @@ class LiveRun:
         await self._jobs.done_well(whistle, _WHISTLE_S)
         await asyncio.sleep(self._held_s)  # whistles are not held
         await self._jobs.stop(Phase.SERVER, Phase.TRANSFER_SERVER)
-
-    async def _stop_captures(self) -> None:
-        for spec in self._jobs.of(Phase.CAPTURE):
-            await self._jobs.stop_well(spec)
-
-    async def _run_report_programs(self) -> None:
-        """Run the report commands of users' programs. Raises RunError if one fails."""
-        await self._jobs.start_all(Phase.REPORT)
-        for spec in self._jobs.of(Phase.REPORT):
-            await self._jobs.done_well(spec)
 
     async def _collect(self) -> None:
         """Fetch the files of other machines into the run directory. Raises RunError if any is missing."""

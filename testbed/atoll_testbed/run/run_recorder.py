@@ -145,15 +145,6 @@ class RunRecorder:
             await drained()
         self.marks("end", answers)
 
-    async def lost_outside(self, risen: dict[str, Any], heat: dict[str, Any]) -> None:
-        """Record packets dropped outside the boxes between the marks (``kernel_drops``), and ``machine_heat``."""
-        await self.manifest.update({"lost_outside": risen, **({"host_heat": heat} if heat else {})})
-
-    async def in_band_control(self, traffic: dict[str, Any] | None) -> None:
-        """Record the packets of in-band control during the measurement (``control_traffic``); None: nothing."""
-        if traffic is not None:
-            await self.manifest.update({"in_band_control": traffic})
-
     def raise_if_broken(self) -> None:
         """Raise RunError if anything could not be written."""
         broken = self._broken or self.metering.broken
@@ -260,10 +251,6 @@ class RunRecorder:
             self.event("note", message=f"the manifest has no network_state: {error}")
         else:
             await self.manifest.update({"network_state": hosts})
-
-    async def settings(self, wanted: Any, was: dict[str, Any]) -> None:
-        """Record the TCP settings of the run by host, and those before it."""
-        await self.manifest.update({"tcp_sysctls": to_json(wanted), "tcp_sysctls_before": was})
 
     async def tables_after(self, testbed: Testbed) -> None:
         """Record the flow tables of the switches after the run, with their counters."""

@@ -13,7 +13,6 @@ from atoll_core.errors import LabError
 from atoll_core.experiment.experiment import Protocol
 from atoll_core.lab.network import Network
 from atoll_core.lab.port_ref import PortRef
-from atoll_core.plan.flow_entry import FlowEntry
 from atoll_testbed.verification.entry_counters import Counts, count_increase, counts, prompt_switches
 from atoll_testbed.verification.probe_receiver import Sending, Sent, Station, Watch, receiving_probes, sending, station
 
@@ -42,20 +41,20 @@ async def trace_live(
     hops = _until(there.hops, end)
     entries = tuple(hop.entry for hop in hops if hop.entry is not None)
     before = await counts(testbed.controller, network, entries)
-    places = {hop: place for hop in hops if (place := _place(network, hop)) is not None}
+    stations = {hop: at for hop in hops if (at := _station_of(network, hop)) is not None}
     watch = Watch()
-    await _send(testbed, watch, there, protocol, end, set(places.values()), number, limit_ns(network, experiment))
+    await _send(testbed, watch, there, protocol, end, set(stations.values()), number, limit_ns(network, experiment))
     arrived = len({each.attempt for each in watch.seen if each.machine == end and not each.answer})
     prompt = prompt_switches(network)
     wanted = [entry for entry in entries if entry.switch in prompt]
     rises = await count_increase(testbed.controller, network, before, wanted, least=max(1, arrived))
-    stations = tuple(_station(hop, watch, places.get(hop), rises, prompt) for hop in hops)
+    observed = tuple(_observed(hop, watch, stations.get(hop), rises, prompt) for hop in hops)
     rtts = tuple(
         each.t_ns - watch.sent_ns[each.number, each.attempt]
         for each in watch.seen
         if (each.machine, each.answer) == (src, True)
     )
-    return LiveTrace(there, len(watch.sent_ns), stations, end, rtts, there.delay_ns + back.delay_ns)
+    return LiveTrace(there, len(watch.sent_ns), observed, end, rtts, there.delay_ns + back.delay_ns)
 
 
 async def _send(
@@ -64,16 +63,16 @@ async def _send(
     there: PacketTrace,
     protocol: Protocol,
     end: str,
-    places: Collection[Station],
+    stations: Collection[Station],
     number: int,
     limit_ns: int,
 ) -> None:
     """Send the probes; wait until all probes and their answers have arrived, or until none can arrive any more."""
     source, target = testbed.network.host(there.src), testbed.network.host(there.dst)
-    machines: dict[str, IPv4Address | None] = dict.fromkeys(machine for machine, _ in places)
+    machines: dict[str, IPv4Address | None] = dict.fromkeys(machine for machine, _ in stations)
     machines[target.name] = target.address
     # Frames at taps and boxes are addressed to other machines.
-    promiscuous = {name: [interface for machine, interface in places if machine == name] for name in machines}
+    promiscuous = {name: [interface for machine, interface in stations if machine == name] for name in machines}
     last = (source.name, True) if end == target.name else (end, False)
 
     def all_there() -> bool:
@@ -100,25 +99,19 @@ def _until(hops: Sequence[TraceHop], end: str) -> tuple[TraceHop, ...]:
     return tuple(hops[: last + 1])
 
 
-def _place(network: Network, hop: TraceHop) -> Station | None:
+def _station_of(network: Network, hop: TraceHop) -> Station | None:
     """The station at which probes that reach a hop can be seen; None if there is none."""
     if hop.kind in (HopKind.SWITCH, HopKind.DROP):
         return None
     return station(network, hop.name, PortRef(hop.switch, hop.port))
 
 
-def _station(hop: TraceHop, watch: Watch, place: Station | None, rises: Counts, prompt: Collection[str]) -> LiveStation:
-    if hop.kind is HopKind.DROP or hop.entry is not None:
-        return _counting(hop, hop.entry, rises, prompt)
-    if place is None:
+def _observed(hop: TraceHop, watch: Watch, at: Station | None, rises: Counts, prompt: Collection[str]) -> LiveStation:
+    if (entry := hop.entry) is not None:
+        return LiveStation(hop, counted=rises.get(entry) if entry.switch in prompt else None, held=entry in rises)
+    if hop.kind is HopKind.DROP or at is None:
         return LiveStation(hop)
-    seen = [each for each in watch.seen if (each.machine, each.interface) == place and not each.answer]
-    times = [each.t_ns - watch.sent_ns[each.number, each.attempt] for each in seen]
+    seen = [probe for probe in watch.seen if (probe.machine, probe.interface) == at and not probe.answer]
+    times = [probe.t_ns - watch.sent_ns[probe.number, probe.attempt] for probe in seen]
     after_ns = int(statistics.median(times)) if times else None
-    return LiveStation(hop, seen=len({each.attempt for each in seen}), after_ns=after_ns)
-
-
-def _counting(hop: TraceHop, entry: FlowEntry | None, rises: Counts, prompt: Collection[str]) -> LiveStation:
-    if entry is None:
-        return LiveStation(hop)
-    return LiveStation(hop, counted=rises.get(entry) if entry.switch in prompt else None, held=entry in rises)
+    return LiveStation(hop, seen=len({probe.attempt for probe in seen}), after_ns=after_ns)

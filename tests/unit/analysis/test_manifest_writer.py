@@ -64,7 +64,7 @@ async def test_the_loop_goes_on_while_a_run_writes_its_manifest(
 
     recording = RunRecorder(run, *load_experiment(project / "examples" / "geo.yaml"), EventBus())
     replacing_by(monkeypatch, wait)
-    settings = asyncio.create_task(recording.settings({"w1": ()}, {}))
+    settings = asyncio.create_task(recording.manifest.update({"tcp_sysctls": {"w1": []}}))
     assert await asyncio.to_thread(begun.wait, LIMIT_S)
     assert not settings.done()
     on.set()

@@ -70,7 +70,7 @@ async def test_a_configuration_is_told_from_the_begin_of_a_run_to_its_end(
     async def no_agents(*_: Any) -> AsyncGenerator[None]:
         yield
 
-    monkeypatch.setattr("atoll_testbed.metrics.metrics_recorder.agent_metrics", no_agents)
+    monkeypatch.setattr("atoll_testbed.metrics.metrics_recorder._agent_metrics", no_agents)
     network, experiment = described
     run_dir = RunDir.create(tmp_path, "geo", 0)
     metering = MetricsRecorder(run_dir, network, experiment)

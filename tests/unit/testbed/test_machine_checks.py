@@ -37,7 +37,7 @@ RIGHT: dict[str, Any] = {
 def answer(interface: str = "eth1", mac: str | None = None, offset_ns: int = 0, bound_ns: int = 100_000, **facts: Any):
     machine = InventoryMachine("w1", SshAccess("10.0.0.1"), (NamedInterface("interface", interface, mac),))
     clock = ClockOffset(offset_ns, bound_ns, 2 * bound_ns)
-    return missing_prerequisites(machine, RIGHT | facts, clock, "10.0.0.1", load_lab(LAB))
+    return list(missing_prerequisites(machine, RIGHT | facts, clock, "10.0.0.1", load_lab(LAB)))
 
 
 def test_an_address_of_the_management_network_is_not_the_experiments(project: Path) -> None:
@@ -86,7 +86,7 @@ def in_band(addresses: list[str], reached_at: str) -> list[str]:
     """What is wrong with a client whose only interface has these addresses."""
     machine = InventoryMachine("i1", SshAccess(reached_at), (NamedInterface("interface", "eth0"),))
     facts = RIGHT | {"interfaces": {"eth0": {"mac": MAC, "addresses": addresses}}}
-    return missing_prerequisites(machine, facts, ClockOffset(0, 0, 0), reached_at, load_lab(IN_BAND_LAB))
+    return list(missing_prerequisites(machine, facts, ClockOffset(0, 0, 0), reached_at, load_lab(IN_BAND_LAB)))
 
 
 def test_the_only_interface_of_a_host_carries_its_control_if_the_lab_says_so() -> None:

@@ -266,7 +266,7 @@ async def test_a_clock_that_is_set_back_does_not_silence_the_samples(
     async def no_agents(*_: Any) -> AsyncGenerator[None]:
         yield
 
-    monkeypatch.setattr("atoll_testbed.metrics.metrics_recorder.agent_metrics", no_agents)
+    monkeypatch.setattr("atoll_testbed.metrics.metrics_recorder._agent_metrics", no_agents)
     wall_ns = time.time_ns
     unswitched: Any = SimpleNamespace(experiment=None, network=SimpleNamespace(switches=()))
     async with metering.sampling(unswitched):
