@@ -64,7 +64,7 @@ class MachineReconciler:
         settings = self._settings.get(box)
         if settings is None or settings == _UNDONE_IN_PART:
             raise LabError(f"{box}: its settings are unknown after a failure; set them again by `atoll apply`")
-        drop = PacketRule(tuple(each.name for each in settings.interfaces), Packets.SYN, verdict=FilterVerdict.DROP)
+        drop = PacketRule(tuple(one.name for one in settings.interfaces), Packets.SYN, verdict=FilterVerdict.DROP)
         rules = settings.packet_rules if on else (drop, *settings.packet_rules)
         await self._platform.machine(box).set(replace(settings, packet_rules=rules))
 
@@ -91,15 +91,15 @@ class MachineReconciler:
         self._settings.clear()
         return tuple(str(outcome) for outcome in outcomes if isinstance(outcome, Exception))
 
-    async def _set(self, wanted: Mapping[str, HostSettings]) -> None:
+    async def _set(self, planned: Mapping[str, HostSettings]) -> None:
         """Set each machine whose settings differ; its agent replaces those that it has. Without any, undo all."""
-        changed = [host for host in (wanted or self._settings) if self._settings.get(host) != wanted.get(host)]
+        changed = [host for host in (planned or self._settings) if self._settings.get(host) != planned.get(host)]
 
         async def change(host: str) -> None:
-            if host in wanted:
+            if host in planned:
                 self._settings.pop(host, None)  # unknown after a failure
-                await self._platform.machine(host).set(wanted[host])
-                self._settings[host] = wanted[host]
+                await self._platform.machine(host).set(planned[host])
+                self._settings[host] = planned[host]
             else:
                 self._settings[host] = _UNDONE_IN_PART  # after a failure
                 await self._platform.machine(host).unset()
@@ -108,7 +108,7 @@ class MachineReconciler:
         for outcome in await asyncio.gather(*map(change, changed), return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
-        await self._platform.linked(host for host in changed if host in wanted)
+        await self._platform.linked(host for host in changed if host in planned)
 
 
 def _settings(plan: Plan | None) -> dict[str, HostSettings]:

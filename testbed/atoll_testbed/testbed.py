@@ -183,7 +183,8 @@ class Testbed:
         plan = await asyncio.to_thread(make_plan, self.network, experiment, backend, swap.layout, self._slack)
         if on_swap is not None:
             on_swap(swap)
-        idle = {box.name for box in self.network.boxes if not all(box.name in boxes_of(each) for each in swap.versions)}
+        used = frozenset.intersection(*(frozenset(boxes_of(version)) for version in swap.versions))
+        idle = {box.name for box in self.network.boxes} - used
         if dry_run or not swap.stages:
             return plan, await self._apply_at_once(
                 plan, experiment, dry_run=dry_run, restart_traces=False, probes=probes, idle=idle
@@ -277,7 +278,7 @@ class Testbed:
         return await self._services.start_traces()
 
     async def set_link(self, box: str, request: dict[str, Any]) -> None:
-        """Change a running link (docs/contracts.md, "link"). An immediate apply begins anew. Raises LabError."""
+        """Change a running link (docs/contracts.md, "link"). An immediate apply undoes it. Raises LabError."""
         await self._services.set_link(box, request)
 
     async def settled(self) -> None:

@@ -132,23 +132,23 @@ async def _flooded_rows(
         return [skipped(row, link.refused) for row in rows]
 
     async def alone() -> list[CalibrationFigure]:
-        found = await flood(testbed, [link], seconds, packet_bytes=link.mtu)
-        return [_explained(rate_row(link, _steady(found, link), PRECISE), _note(found, link))]
+        result = await flood(testbed, [link], seconds, packet_bytes=link.mtu)
+        return [_explained(rate_row(link, _steady(result, link), PRECISE), _note(result, link))]
 
     async def small() -> list[CalibrationFigure]:
         size = link.small_packet
-        found = await flood(testbed, [link], seconds, packet_bytes=size)
-        return [_explained(byte_row(link, _steady(found, link), size, PRECISE), _note(found, link))]
+        result = await flood(testbed, [link], seconds, packet_bytes=size)
+        return [_explained(byte_row(link, _steady(result, link), size, PRECISE), _note(result, link))]
 
     async def together() -> list[CalibrationFigure]:
         unpinged = _filled_by_pings(links, [link], _PING_INTERVAL_NS)
         pinging_ns = None if unpinged else _PING_INTERVAL_NS
-        found = await flood(
+        result = await flood(
             testbed, [link], seconds, packet_bytes=link.mtu, ping_interval_ns=pinging_ns, rtt_ns=base_ns
         )
-        loaded = loaded_row([link], found.loaded_rtts([link]), base_ns, _reach_ns(links), PRECISE)
-        rows = [queue_row(link, _mark(found, link)), _excused(loaded, unpinged)]
-        return [_explained(row, _note(found, link)) for row in rows]
+        loaded = loaded_row([link], result.loaded_rtts([link]), base_ns, _reach_ns(links), PRECISE)
+        rows = [queue_row(link, _mark(result, link)), _excused(loaded, unpinged)]
+        return [_explained(row, _note(result, link)) for row in rows]
 
     parts = {"rate alone": alone, "bytes counted per packet": small, "delay and rate together": together}
     rows: list[CalibrationFigure] = []
@@ -193,7 +193,7 @@ async def _brief_rows(
     interval_ns = _PING_INTERVAL_NS // 2
     unpinged = _filled_by_pings(links, judged, interval_ns)
     pinging_ns = None if unpinged else interval_ns
-    found = rated = await flood(
+    result = rated = await flood(
         testbed, judged, seconds, packet_bytes=judged[0].mtu, ping_interval_ns=pinging_ns, rtt_ns=base_ns
     )
     if not unpinged and any(link.ping_ns > MOST_PING_SHARE * interval_ns for link in judged):
@@ -201,10 +201,10 @@ async def _brief_rows(
         rated = await flood(testbed, judged, seconds, packet_bytes=judged[0].mtu)
     rows: list[CalibrationFigure] = []
     for link in judged:
-        rows.append(_excused(queue_row(link, _mark(found, link)), _note(found, link)))
+        rows.append(_excused(queue_row(link, _mark(result, link)), _note(result, link)))
         rows.append(_excused(rate_row(link, _steady(rated, link), ROUGH), _note(rated, link)))
-    note = next((text for link in judged if (text := _note(found, link))), "")
-    loaded = loaded_row(judged, found.loaded_rtts(judged), base_ns, _reach_ns(links), ROUGH)
+    note = next((text for link in judged if (text := _note(result, link))), "")
+    loaded = loaded_row(judged, result.loaded_rtts(judged), base_ns, _reach_ns(links), ROUGH)
     rows.append(_excused(loaded, unpinged or note))
     return rows
 
@@ -224,20 +224,20 @@ def _too_long(link: LinkUnderTest) -> str:
     return ""
 
 
-def _steady(found: Flood, link: LinkUnderTest) -> tuple[float, float] | None:
+def _steady(result: Flood, link: LinkUnderTest) -> tuple[float, float] | None:
     return steady_rate(
-        found.received[link.name], found.begin_ns + link.settings.delay.ns + link.terrestrial_ns + link.fill_ns // 3
+        result.received[link.name], result.begin_ns + link.settings.delay.ns + link.terrestrial_ns + link.fill_ns // 3
     )
 
 
-def _mark(found: Flood, link: LinkUnderTest) -> dict[str, Any]:
-    return found.marks.get(link.box, {}).get(link.name, {})
+def _mark(result: Flood, link: LinkUnderTest) -> dict[str, Any]:
+    return result.marks.get(link.box, {}).get(link.name, {})
 
 
-def _note(found: Flood, link: LinkUnderTest) -> str:
-    if found.overflowed:
-        return f"the receiver lost {found.overflowed} packets: this machine is too busy"
-    return offered_note(_mark(found, link), link.flood_bit_s / 8e9 * (found.end_ns - found.begin_ns))
+def _note(result: Flood, link: LinkUnderTest) -> str:
+    if result.overflowed:
+        return f"the receiver lost {result.overflowed} packets: this machine is too busy"
+    return offered_note(_mark(result, link), link.flood_bit_s / 8e9 * (result.end_ns - result.begin_ns))
 
 
 def _explained(row: CalibrationFigure, note: str) -> CalibrationFigure:

@@ -92,7 +92,7 @@ def link_config_points(links: Iterable[Link], t_ns: int) -> Iterator[MetricPoint
 
 def latency_config_points(network: Network, experiment: Experiment, t_ns: int) -> Iterator[MetricPoint]:
     """Points with the configured terrestrial latencies of world servers and of other hosts that are ever delayed."""
-    classes = {each.name: each for box in network.delay_boxes for each in box.classes}
+    classes = {latency_class.name: latency_class for box in network.delay_boxes for latency_class in box.classes}
     latency = {server: classes[name] for server, name in experiment.latency}
     ever = {name for version in experiment.versions for name, _ in version.latency} | latency.keys()
     for host in network.world_hosts:
@@ -133,13 +133,13 @@ def interface_points(host: str, counters: Mapping[str, Mapping[str, int]], t_ns:
 def metrics_points(machine: str, report: Mapping[str, Any], clock_offset_ns: int) -> Iterator[MetricPoint]:
     """Points of an agent's report on its machine, hosts and jobs; ``clock_offset_ns``: its clock less this one's."""
     t_ns = report["t_ns"] - clock_offset_ns
-    for host, found in report["hosts"].items():
-        yield from interface_points(host, found["interfaces"], t_ns)
-        yield _point("tcp", {"host": host}, found["tcp"], t_ns)
-        if "udp" in found:  # not in reports of agents before 1.2
-            yield _point("udp", {"host": host}, found["udp"], t_ns)
-    for job, found in report["jobs"].items():
-        yield _point("job", {"host": found["host"] or "", "job": job}, found, t_ns)
+    for host, counters in report["hosts"].items():
+        yield from interface_points(host, counters["interfaces"], t_ns)
+        for protocol in ("tcp", "udp"):
+            if protocol in counters:  # no udp in reports of agents before 1.2
+                yield _point(protocol, {"host": host}, counters[protocol], t_ns)
+    for job, counters in report["jobs"].items():
+        yield _point("job", {"host": counters["host"] or "", "job": job}, counters, t_ns)
     tags = {"machine": machine}
     yield _point("machine", tags, report["machine"], t_ns)
     yield _point("agent", tags, report["agent"], t_ns)
@@ -156,8 +156,8 @@ def clock_point(machine: str, clock: ClockOffset, t_ns: int) -> MetricPoint:
 def event_point(kind: str, t_ns: int, fields: Mapping[str, Any]) -> MetricPoint:
     """The point of an event of the run or of the testbed."""
     state = str(fields.get("state", ""))
-    found = event_text({**fields, "type": kind, "t_ns": t_ns})
-    text = found.text[:_LONGEST_TEXT] if found is not None else kind
+    shown = event_text({**fields, "type": kind, "t_ns": t_ns})
+    text = shown.text[:_LONGEST_TEXT] if shown is not None else kind
     return MetricPoint("event", {"kind": kind, "state": state}, {"text": text}, t_ns)
 
 
@@ -168,7 +168,8 @@ def box_kinds(network: Network) -> dict[str, BoxKind]:
 
 def class_names(network: Network) -> dict[int, str]:
     """The latency classes' names by number: VLAN ids, and those of classes with ports."""
-    return {number: each.name for box in network.delay_boxes for each in box.classes for number in each.numbers}
+    classes = (latency_class for box in network.delay_boxes for latency_class in box.classes)
+    return {number: latency_class.name for latency_class in classes for number in latency_class.numbers}
 
 
 def _app(cookie: int) -> str:
@@ -179,10 +180,9 @@ def _app(cookie: int) -> str:
 def _point(
     measurement: str | Measurement, tags: Mapping[str, str], figures: Mapping[str, Any], t_ns: Any
 ) -> MetricPoint:
-    known = BY_NAME[measurement] if isinstance(measurement, str) else measurement
-    names = (each.name for each in known.fields)
-    found = {name: figures[name] for name in names if isinstance(figures.get(name), (int, float))}
+    schema = BY_NAME[measurement] if isinstance(measurement, str) else measurement
+    names = (field.name for field in schema.fields)
+    fields = {name: figures[name] for name in names if isinstance(figures.get(name), (int, float))}
     if not isinstance(t_ns, int):  # it goes into the line as it is
-        msg = f"{known.name}: an invalid instant"
-        raise ValueError(msg)  # noqa: TRY004 - like other invalid data of a machine
-    return MetricPoint(known.name, tags, found, t_ns)
+        raise ValueError(f"{schema.name}: an invalid instant")  # noqa: TRY004 - like other invalid data of a machine
+    return MetricPoint(schema.name, tags, fields, t_ns)

@@ -336,7 +336,9 @@ def _problems(outcomes: list[Outcome[_Reached]], network: Network, inventory: In
             reached_by = ip_address(one.address.partition("%")[0])
             wrong += address_conflict(f"{one.machine.name}: its management address", reached_by, network)
         interfaces = one.facts["interfaces"]
-        owners.update(interfaces[each.name]["mac"] for each in one.machine.interfaces if each.name in interfaces)
+        owners.update(
+            interfaces[name]["mac"] for name in (own.name for own in one.machine.interfaces) if name in interfaces
+        )
     wrong += [
         f"MAC address {mac} is used by {count} interfaces; give each its own"
         for mac, count in owners.items()

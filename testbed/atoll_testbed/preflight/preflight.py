@@ -185,7 +185,7 @@ async def measure_paths(testbed: Testbed, plan: Plan, run: Path) -> Measured:
         await job.wait()
 
     checks = [spec for spec in plan.jobs if spec.phase is Phase.CHECK]
-    await asyncio.gather(*(ping_from(*each) for each in enumerate(checks)))
+    await asyncio.gather(*itertools.starmap(ping_from, enumerate(checks)))
     return measured
 
 
@@ -254,7 +254,7 @@ def terrestrial(plan: Plan, measured: Measured, network: Network) -> list[tuple[
     without latency of their base RTT less that of the links; if all hosts have latencies, these are subtracted, too.
     """
     configured = {check.src: check.terrestrial_rtt_ns for check in plan.checks}
-    beyond = {src: _beyond_links([each for each in plan.checks if each.src == src], measured) for src in configured}
+    beyond = {src: _beyond_links([check for check in plan.checks if check.src == src], measured) for src in configured}
     lab_ns = min(beyond[src] - configured[src] for src in _references(plan))
     servers = {host.name for host in network.with_role(HostRole.WORLD_SERVER)}
     return [(src, rtt, beyond[src] - lab_ns) for src, rtt in configured.items() if rtt or src in servers]

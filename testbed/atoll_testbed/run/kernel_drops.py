@@ -9,6 +9,7 @@ directory"). Heat and load of the machines are in the same samples.
 """
 
 import asyncio
+import itertools
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -63,8 +64,8 @@ async def sample_drops(testbed: Testbed) -> dict[str, DropSample]:
         ]
         if name == EMULATION:
             ends = port_interface_names(network)
-            cables = [each for interfaces in network.machines.values() for each in interfaces]
-            hosts.append((_SWITCHES, None, [ends[each.cable_end] for each in cables]))
+            interfaces = itertools.chain.from_iterable(network.machines.values())
+            hosts.append((_SWITCHES, None, [ends[interface.cable_end] for interface in interfaces]))
         try:
             counters = DropSample(await agent.sample(hosts))
         except LabError as error:
@@ -134,8 +135,8 @@ def _on_cables(before: Mapping[str, Any], after: Mapping[str, Any]) -> int:
     """Packets that the other end of a veth pair dropped; the sender counts them (drivers/net/veth.c, ``veth_xmit``)."""
     return sum(
         rise(before["hosts"].get(host, {}).get("interfaces", {}).get(name, {}), counted, "tx_dropped") or 0
-        for host, found in after["hosts"].items()
-        for name, counted in found["interfaces"].items()
+        for host, counters in after["hosts"].items()
+        for name, counted in counters["interfaces"].items()
     )
 
 

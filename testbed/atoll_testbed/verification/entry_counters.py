@@ -2,6 +2,7 @@
 """Packet counters of flow entries as evidence of the path of packets."""
 
 import asyncio
+import itertools
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 
@@ -32,28 +33,28 @@ def are_counters_prompt(network: Network, steps: Iterable[Step]) -> bool:
 
 async def counts(controller: Controller, network: Network, entries: Iterable[FlowEntry]) -> dict[FlowEntry, int]:
     """The packet counters of these entries; entries that no switch has are left out. Raises LabError."""
-    asked: defaultdict[str, list[FlowEntry]] = defaultdict(list)
+    by_switch: defaultdict[str, list[FlowEntry]] = defaultdict(list)
     for entry in dict.fromkeys(entries):
-        asked[entry.switch].append(entry)
+        by_switch[entry.switch].append(entry)
 
-    async def ask(name: str) -> list[tuple[FlowEntry, int]]:
+    async def read(name: str) -> list[int | None]:
         switch = network.switch(name)
-        table = await table_of(controller, switch)
-        found = await controller.packets(switch.dpid, asked[name], table)
-        return [(entry, packets) for entry, packets in zip(asked[name], found, strict=True) if packets is not None]
+        return await controller.packets(switch.dpid, by_switch[name], await table_of(controller, switch))
 
-    return {entry: packets for each in await asyncio.gather(*map(ask, asked)) for entry, packets in each}
+    counters = itertools.chain.from_iterable(await asyncio.gather(*map(read, by_switch)))
+    ordered = itertools.chain.from_iterable(by_switch.values())
+    return {entry: packets for entry, packets in zip(ordered, counters, strict=True) if packets is not None}
 
 
 async def count_increase(
-    controller: Controller, network: Network, before: Counts, wanted: Collection[FlowEntry], least: int = 1
+    controller: Controller, network: Network, before: Counts, expected: Collection[FlowEntry], least: int = 1
 ) -> dict[FlowEntry, int]:
-    """The increase of each counter since ``before``; waits until all ``wanted`` increase by ``least``, or 1.5 s."""
+    """The increase of each counter since ``before``; waits until all ``expected`` increase by ``least``, or 1.5 s."""
     deadline = asyncio.get_running_loop().time() + _WITHIN_S
     while True:
         now = await counts(controller, network, before)
         rises = {entry: now.get(entry, 0) - packets for entry, packets in before.items()}
-        if all(rises.get(entry, 0) >= least for entry in wanted) or asyncio.get_running_loop().time() > deadline:
+        if all(rises.get(entry, 0) >= least for entry in expected) or asyncio.get_running_loop().time() > deadline:
             return rises
         await asyncio.sleep(_POLL_S)
 

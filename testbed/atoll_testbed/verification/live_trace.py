@@ -44,15 +44,15 @@ async def trace_live(
     stations = {hop: at for hop in hops if (at := _station_of(network, hop)) is not None}
     watch = Watch()
     await _send(testbed, watch, there, protocol, end, set(stations.values()), number, limit_ns(network, experiment))
-    arrived = len({each.attempt for each in watch.seen if each.machine == end and not each.answer})
+    arrived = len({probe.attempt for probe in watch.seen if probe.machine == end and not probe.answer})
     prompt = prompt_switches(network)
-    wanted = [entry for entry in entries if entry.switch in prompt]
-    rises = await count_increase(testbed.controller, network, before, wanted, least=max(1, arrived))
+    counting = [entry for entry in entries if entry.switch in prompt]
+    rises = await count_increase(testbed.controller, network, before, counting, least=max(1, arrived))
     observed = tuple(_observed(hop, watch, stations.get(hop), rises, prompt) for hop in hops)
     rtts = tuple(
-        each.t_ns - watch.sent_ns[each.number, each.attempt]
-        for each in watch.seen
-        if (each.machine, each.answer) == (src, True)
+        probe.t_ns - watch.sent_ns[probe.number, probe.attempt]
+        for probe in watch.seen
+        if (probe.machine, probe.answer) == (src, True)
     )
     return LiveTrace(there, len(watch.sent_ns), observed, end, rtts, there.delay_ns + back.delay_ns)
 
@@ -76,7 +76,7 @@ async def _send(
     last = (source.name, True) if end == target.name else (end, False)
 
     def all_there() -> bool:
-        return len({each.attempt for each in watch.seen if (each.machine, each.answer) == last}) == number
+        return len({probe.attempt for probe in watch.seen if (probe.machine, probe.answer) == last}) == number
 
     how = Sending(number, _INTERVAL_NS, until_answered=False)
     probes = {source.name: (source.address, [Sent(0, target.address, protocol.number)])}

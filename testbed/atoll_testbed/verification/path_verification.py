@@ -71,7 +71,7 @@ async def _unproven(testbed: "Testbed", experiment: Experiment, paths: Sequence[
         sending(testbed.machine, watch, senders, how),
     ):
         limit_s = attempts * INTERVAL_S + limit_ns(network, experiment) / 1e9
-        await watch.until(lambda: all(proven(*each) for each in enumerate(paths)), limit_s)
+        await watch.until(lambda: all(proven(number, path) for number, path in enumerate(paths)), limit_s)
     return [path for number, path in enumerate(paths) if not proven(number, path)]
 
 

@@ -72,14 +72,17 @@ def station(network: Network, name: str, port: PortRef) -> Station | None:
     machine = next((tap.host for tap in network.taps if tap.name == name), name)
     if machine not in network.machines:
         return None
-    return machine, next(each.name for each in network.machines[machine] if each.attached == port)
+    return machine, next(interface.name for interface in network.machines[machine] if interface.attached == port)
 
 
 def stations(network: Network) -> frozenset[Station]:
     """All stations of the lab."""
     outside = {box.name for box in network.boxes if not box.is_managed}
     return frozenset(
-        (name, each.name) for name, interfaces in network.machines.items() if name not in outside for each in interfaces
+        (name, interface.name)
+        for name, interfaces in network.machines.items()
+        if name not in outside
+        for interface in interfaces
     )
 
 
@@ -171,7 +174,7 @@ async def receiving_probes(
     """
     silent = Sending(0, 1, until_answered=True)
     wide = promiscuous or {}
-    configs = {name: job_config(watch, each, (), silent, wide.get(name, ())) for name, each in machines.items()}
+    configs = {name: job_config(watch, answers, (), silent, wide.get(name, ())) for name, answers in machines.items()}
     async with _jobs(machine, watch, configs, "watch"):
         yield
 
@@ -228,7 +231,7 @@ async def _jobs(
 
     try:
         # Wait for each start, so that none starts after the failure of another has ended all of them.
-        for outcome in await asyncio.gather(*(start(*each) for each in configs.items()), return_exceptions=True):
+        for outcome in await asyncio.gather(*itertools.starmap(start, configs.items()), return_exceptions=True):
             if isinstance(outcome, BaseException):
                 raise outcome
         yield
