@@ -27,7 +27,7 @@ _START_S = 1.0  # a program that ends within this time has not started; an inter
 
 @dataclass(frozen=True, slots=True)
 class TestbedChange:
-    """One difference between a testbed and a plan, in words for users."""
+    """One difference between a testbed and a plan."""
 
     kind: str  # "flow", "machine" or "box"
     action: str  # "add", "modify" or "delete"
@@ -250,7 +250,7 @@ class Services:
             stdout="lines",
             stderr="lines",
             on_line=partial(self._take, spec.host),
-            on_output=None if ours else lambda line: self._events.publish(ProgramOutput(name, line)),
+            on_output=None if ours else partial(self._publish_output, name),
             limits=spec.limits,
             privileges=spec.privileges,
             directory=None if ours else self._platform.lab_folder,
@@ -291,6 +291,9 @@ class Services:
             limits = " and ".join(running.limits.follow_from) if exceeded else ""
             why = f"; the limit follows from {limits} of {running.spec.host}" if limits else ""
             self._on_failure(f"{name} ended unexpectedly: {job.exit_text()}{why}")
+
+    def _publish_output(self, job: str, line: str) -> None:
+        self._events.publish(ProgramOutput(job, line))
 
     def _take(self, box: str, line: dict[str, Any]) -> None:
         kind = line.get("type")

@@ -183,8 +183,8 @@ class Testbed:
         plan = await asyncio.to_thread(make_plan, self.network, experiment, backend, swap.layout, self._slack)
         if on_swap is not None:
             on_swap(swap)
-        used = frozenset.intersection(*(frozenset(boxes_of(version)) for version in swap.versions))
-        idle = {box.name for box in self.network.boxes} - used
+        passed = [boxes_of(version) for version in swap.versions]
+        idle = {box.name for box in self.network.boxes if not all(box.name in boxes for boxes in passed)}
         if dry_run or not swap.stages:
             return plan, await self._apply_at_once(
                 plan, experiment, dry_run=dry_run, restart_traces=False, probes=probes, idle=idle

@@ -155,7 +155,7 @@ class CheckState(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Tolerance:
+class _Tolerance:
     """Tolerances for effects of the machine. Delays are exact to the jitter of process scheduling."""
 
     early_ns: int  # below a delay: the resolution of time stamps
@@ -168,7 +168,7 @@ class Tolerance:
     byte: float  # of the bytes counted in addition to the IP packet
 
 
-PRECISE = Tolerance(100_000, 3_000_000, 0.02, 2_000_000, 0.005, 3_000_000, 0.35, 4)
+PRECISE = _Tolerance(100_000, 3_000_000, 0.02, 2_000_000, 0.005, 3_000_000, 0.35, 4)
 """For a calibration on an idle machine."""
 
 ROUGH = replace(PRECISE, loaded_ns=15_000_000, rate_ratio=0.1)
@@ -220,7 +220,7 @@ def row_of(link: LinkUnderTest, name: str, unit: str, configured: float) -> Cali
 
 
 def delay_row(
-    link: LinkUnderTest, one_way_ns: Sequence[int], others_ns: int, tolerance: Tolerance
+    link: LinkUnderTest, one_way_ns: Sequence[int], others_ns: int, tolerance: _Tolerance
 ) -> CalibrationFigure:
     """The propagation delay: the least one-way delay of single packets, less their serialisation; median with jitter.
 
@@ -239,7 +239,7 @@ def delay_row(
 
 
 def jitter_row(
-    link: LinkUnderTest, one_way_ns: Sequence[int], *, others: bool, tolerance: Tolerance
+    link: LinkUnderTest, one_way_ns: Sequence[int], *, others: bool, tolerance: _Tolerance
 ) -> CalibrationFigure:
     """The interquartile range of one-way delays, which a few late packets on a busy machine do not change.
 
@@ -295,7 +295,7 @@ def steady_rate(counted: Sequence[Received], start_ns: int) -> tuple[float, floa
     return packets[upper_quartile], volumes[upper_quartile]
 
 
-def rate_row(link: LinkUnderTest, steady: tuple[float, float] | None, tolerance: Tolerance) -> CalibrationFigure:
+def rate_row(link: LinkUnderTest, steady: tuple[float, float] | None, tolerance: _Tolerance) -> CalibrationFigure:
     """The rate of the longest IP packets, in IP bits per second.
 
     It is less than configured if Ethernet headers count as well, and if packets are lost behind the transmitter: the
@@ -311,7 +311,7 @@ def rate_row(link: LinkUnderTest, steady: tuple[float, float] | None, tolerance:
 
 
 def byte_row(
-    link: LinkUnderTest, steady: tuple[float, float] | None, packet_bytes: int, tolerance: Tolerance
+    link: LinkUnderTest, steady: tuple[float, float] | None, packet_bytes: int, tolerance: _Tolerance
 ) -> CalibrationFigure:
     """The bytes that each packet counts in addition to its IP bytes, from the rate of small packets."""
     row = row_of(link, "counted in addition to IP", "B", link.counted(0))
@@ -335,7 +335,7 @@ def queue_row(link: LinkUnderTest, mark: dict[str, Any]) -> CalibrationFigure:
 
 
 def loaded_row(
-    links: Sequence[LinkUnderTest], rtts_ns: Sequence[int], base_ns: int, jitter_ns: int, tolerance: Tolerance
+    links: Sequence[LinkUnderTest], rtts_ns: Sequence[int], base_ns: int, jitter_ns: int, tolerance: _Tolerance
 ) -> CalibrationFigure:
     """The RTT across full queues: its median, between 8(Q-2MTU)/R and 8(Q+MTU)/R above that of the idle path.
 

@@ -50,11 +50,6 @@ class Calibration:
     base_rtt_ns: int
     lab_rtt_ns: int
 
-    @property
-    def off(self) -> tuple[CalibrationFigure, ...]:
-        """The rows outside their bounds."""
-        return tuple(row for row in self.rows if row.state is CheckState.OFF)
-
 
 def links_under_test(network: Network, experiment: Experiment) -> tuple[LinkUnderTest, ...]:
     """Every direction of every link, in the order of the description."""

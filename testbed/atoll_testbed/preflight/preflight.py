@@ -198,7 +198,7 @@ def base_rtt(rtts: list[int], jitter_ns: int) -> int:
 
 
 @dataclass(frozen=True, slots=True)
-class Deviation:
+class _Deviation:
     """A deviation from the configuration: a message, and the paths whose pings show it."""
 
     message: str
@@ -207,10 +207,10 @@ class Deviation:
     """Whether it is a server's latency, whose measurement is inexact on a busy machine."""
 
 
-def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[Deviation]:
+def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[_Deviation]:
     """Deviations of paths; if there are none, deviations of servers' latencies."""
     wrong = [
-        Deviation(message, frozenset({(check.src, check.dst)}))
+        _Deviation(message, frozenset({(check.src, check.dst)}))
         for check in plan.checks
         if (message := _judge_path(check, measured[check.src, check.dst]))
     ]
@@ -227,7 +227,7 @@ def judge_paths(plan: Plan, measured: Measured, network: Network) -> list[Deviat
             )
             sources = {server, *_references(plan)}
             wrong.append(
-                Deviation(message, frozenset(path for path in measured if path[0] in sources), terrestrial=True)
+                _Deviation(message, frozenset(path for path in measured if path[0] in sources), terrestrial=True)
             )
     return wrong
 

@@ -37,7 +37,7 @@ async def counts(controller: Controller, network: Network, entries: Iterable[Flo
     for entry in dict.fromkeys(entries):
         by_switch[entry.switch].append(entry)
 
-    async def read(name: str) -> list[int | None]:
+    async def read(name: str) -> tuple[int | None, ...]:
         switch = network.switch(name)
         return await controller.packets(switch.dpid, by_switch[name], await table_of(controller, switch))
 
