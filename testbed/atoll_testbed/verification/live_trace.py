@@ -14,7 +14,7 @@ from atoll_core.experiment.experiment import Protocol
 from atoll_core.lab.network import Network
 from atoll_core.lab.port_ref import PortRef
 from atoll_testbed.verification.entry_counters import Counts, count_increase, counts, prompt_switches
-from atoll_testbed.verification.probe_receiver import Sending, Sent, Station, Watch, receiving_probes, sending, station
+from atoll_testbed.verification.probe_receiver import Sent, Station, Watch, receiving_probes, sending, station
 
 if TYPE_CHECKING:
     from atoll_testbed.testbed import Testbed
@@ -78,11 +78,10 @@ async def _send(
     def all_there() -> bool:
         return len({probe.attempt for probe in watch.seen if (probe.machine, probe.answer) == last}) == number
 
-    how = Sending(number, _INTERVAL_NS, until_answered=False)
     probes = {source.name: (source.address, [Sent(0, target.address, protocol.number)])}
     async with (
         receiving_probes(testbed.machine, watch, machines, promiscuous),
-        sending(testbed.machine, watch, probes, how),
+        sending(testbed.machine, watch, probes, number, _INTERVAL_NS),
     ):
         await watch.until(all_there, (number * _INTERVAL_NS + limit_ns) / 1e9 + _SCHEDULING_S)
 

@@ -19,7 +19,7 @@ from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import Network
 from atoll_core.plan.plan import Plan
 from atoll_testbed.verification.entry_counters import are_counters_prompt, count_increase, counted_path, counts
-from atoll_testbed.verification.probe_receiver import Sending, Sent, Watch, receiving_probes, sending
+from atoll_testbed.verification.probe_receiver import Sent, Watch, receiving_probes, sending
 from atoll_testbed.verification.swap_verification import ATTEMPTS, INTERVAL_S
 
 if TYPE_CHECKING:
@@ -65,10 +65,9 @@ async def _unproven(testbed: "Testbed", experiment: Experiment, paths: Sequence[
 
     senders = {name: (addresses[name], sent) for name, sent in probes.items()}
     attempts = _attempts(network, experiment)
-    how = Sending(attempts, int(INTERVAL_S * 1e9), until_answered=True)
     async with (
         receiving_probes(testbed.machine, watch, machines),
-        sending(testbed.machine, watch, senders, how),
+        sending(testbed.machine, watch, senders, attempts, int(INTERVAL_S * 1e9), until_answered=True),
     ):
         limit_s = attempts * INTERVAL_S + limit_ns(network, experiment) / 1e9
         await watch.until(lambda: all(proven(number, path) for number, path in enumerate(paths)), limit_s)

@@ -41,15 +41,6 @@ class Sent:
 
 
 @dataclass(frozen=True, slots=True)
-class Sending:
-    """How often hosts send their probes. ``until_answered``: stop sending a probe when it has been answered."""
-
-    attempts: int
-    interval_ns: int
-    until_answered: bool
-
-
-@dataclass(frozen=True, slots=True)
 class SeenProbe:
     """A probe or an answer that a machine has received. ``t_ns``: CLOCK_REALTIME of that machine's kernel."""
 
@@ -172,9 +163,8 @@ async def receiving_probes(
 
     ``promiscuous``: the interfaces of each machine that also receive frames for other machines.
     """
-    silent = Sending(0, 1, until_answered=True)
     wide = promiscuous or {}
-    configs = {name: job_config(watch, answers, (), silent, wide.get(name, ())) for name, answers in machines.items()}
+    configs = {name: job_config(watch, address, promiscuous=wide.get(name, ())) for name, address in machines.items()}
     async with _jobs(machine, watch, configs, "watch"):
         yield
 
@@ -184,10 +174,19 @@ async def sending(
     machine: Callable[[str], Machine],
     watch: Watch,
     hosts: Mapping[str, tuple[IPv4Address, Sequence[Sent]]],
-    how: Sending,
+    attempts: int,
+    interval_ns: int,
+    *,
+    until_answered: bool = False,
 ) -> AsyncGenerator[None]:
-    """Have hosts send probes, each from its address, and receive answers there, during the block."""
-    configs = {name: job_config(watch, address, probes, how) for name, (address, probes) in hosts.items()}
+    """Have hosts send probes, each from its address, and receive answers there, during the block.
+
+    ``until_answered``: stop sending a probe when it has been answered.
+    """
+    configs = {
+        name: job_config(watch, address, probes, attempts, interval_ns, until_answered=until_answered)
+        for name, (address, probes) in hosts.items()
+    }
     async with _jobs(machine, watch, configs, "send"):
         yield
 
@@ -195,8 +194,11 @@ async def sending(
 def job_config(
     watch: Watch,
     address: IPv4Address | None,
-    probes: Collection[Sent],
-    how: Sending,
+    probes: Collection[Sent] = (),
+    attempts: int = 0,
+    interval_ns: int = 1,
+    *,
+    until_answered: bool = True,
     promiscuous: Sequence[str] = (),
 ) -> dict[str, Any]:
     """The configuration of a job (docs/contracts.md); ``address`` None: it only receives."""
@@ -204,9 +206,9 @@ def job_config(
         "session": watch.session,
         "address": None if address is None else str(address),
         "send": [{"number": p.number, "address": str(p.address), "protocol": p.protocol} for p in probes],
-        "attempts": how.attempts,
-        "interval_ns": how.interval_ns,
-        "until_answered": how.until_answered,
+        "attempts": attempts,
+        "interval_ns": interval_ns,
+        "until_answered": until_answered,
         "start_at_ns": 0,
         **({"promiscuous": list(promiscuous)} if promiscuous else {}),
     }

@@ -41,7 +41,6 @@ from atoll_testbed.verification.entry_counters import (
     prompt_switches,
 )
 from atoll_testbed.verification.probe_receiver import (
-    Sending,
     Sent,
     Sighting,
     Station,
@@ -341,10 +340,10 @@ async def _watch_until_taken(testbed: "Testbed", frames: Sequence[_CutoverProbe]
     promiscuous = boxes_and_taps(network)
     ends = (machine for frame in frames for machine, _, _ in frame.new if machine not in senders)
     watchers = dict.fromkeys((*promiscuous, *ends))
-    how = Sending(max(1, round(limit_s / INTERVAL_S)), int(INTERVAL_S * 1e9), until_answered=False)
+    attempts = max(1, round(limit_s / INTERVAL_S))
     async with (
         receiving_probes(testbed.machine, watch, watchers, promiscuous),
-        sending(testbed.machine, watch, senders, how),
+        sending(testbed.machine, watch, senders, attempts, int(INTERVAL_S * 1e9)),
     ):
         await watch.until(lambda: all(frame.taken(watch) for frame in frames), limit_s)
 
