@@ -513,7 +513,7 @@ def report(
             metavar="FILE",
         ),
     ] = None,
-    each: Annotated[
+    per_run: Annotated[
         bool,
         typer.Option(
             "--per-run", help="also show the figures of every run; --out FILE.csv then has a row for each run"
@@ -532,7 +532,7 @@ def report(
     from atoll_cli.commands.report import View, rebuild, report_comparison, report_study
     from atoll_cli.commands.selection import refuse
 
-    view = View(figures or (), baseline or (), out, each_run=each, as_json=json)
+    view = View(figures or (), baseline or (), out, each_run=per_run, as_json=json)
     refuse(mixed_kernels and not compare, "report: --mixed-kernels needs --compare")
     if compare:
         report_comparison(runs, view, mixed_kernels=mixed_kernels)
@@ -542,7 +542,7 @@ def report(
         report_study(runs[0], view)
         return
     refuse(
-        bool(figures or baseline or out or each),
+        bool(figures or baseline or out or per_run),
         "report: --figure, --baseline, --out and --per-run need --compare or a study",
     )
     rebuild(runs[0], as_json=json)

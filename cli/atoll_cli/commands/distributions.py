@@ -113,13 +113,13 @@ def _read(text: str) -> "FlowSizes":
     return read.found
 
 
-def _warn(found: "Imported") -> None:
-    if found.damaged:
-        count = f"{found.damaged} of {found.records} records are damaged and were left out"
-        print(f"{count}; the first: {found.first_damage}", file=sys.stderr)
-    if found.joined:
-        print(f"{counted(found.joined, 'record')} continue flows of other records and were joined", file=sys.stderr)
-    if found.truncated:
+def _warn(flows: "Imported") -> None:
+    if flows.damaged:
+        count = f"{flows.damaged} of {flows.records} records are damaged and were left out"
+        print(f"{count}; the first: {flows.first_damage}", file=sys.stderr)
+    if flows.joined:
+        print(f"{counted(flows.joined, 'record')} continue flows of other records and were joined", file=sys.stderr)
+    if flows.truncated:
         print("the capture ends in the middle of a packet, which was left out", file=sys.stderr)
 
 

@@ -131,7 +131,7 @@ def _register(kind: str, text: str) -> None:
         from atoll_emulation.trace_generators.passes import Pass, Radio, pass_trace
 
         usual = {"meo": MEO, "leo": LEO}[kind]
-        wanted = Pass(
+        passes = Pass(
             service=usual.service,
             gateway=_site("--gateway", gateway) if gateway else usual.gateway,
             island=_site("--island", island) if island else usual.island,
@@ -145,12 +145,12 @@ def _register(kind: str, text: str) -> None:
             radio=Radio(_quantity(Rate, "--rate", rate, "1 kbit/s", "100 Gbit/s"), zenith) if rate else None,
         )
         resolved = {
-            "gateway": f"{wanted.gateway.latitude_deg:g},{wanted.gateway.longitude_deg:g}",
-            "island": f"{wanted.island.latitude_deg:g},{wanted.island.longitude_deg:g}",
-            "gap": str(wanted.gap),
+            "gateway": f"{passes.gateway.latitude_deg:g},{passes.gateway.longitude_deg:g}",
+            "island": f"{passes.island.latitude_deg:g},{passes.island.longitude_deg:g}",
+            "gap": str(passes.gap),
             "zenith": zenith if rate else None,
         }
-        _write(pass_trace(wanted), wanted.duration, out, plot, _remark(context, **resolved), as_json=json)
+        _write(pass_trace(passes), passes.duration, out, plot, _remark(context, **resolved), as_json=json)
 
 
 _register("meo", "Make a trace of an equatorial MEO ring like O3b: delay, hand-overs, and rate with --rate.")

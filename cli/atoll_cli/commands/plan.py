@@ -58,7 +58,8 @@ def print_plan(
         write_file("--graph", drawing, graph(*described, placement.notes()))
     if as_json:
         changes = [
-            {"change": each.number, "at_ns": each.version.at.ns, "swap": swap_json(each.swap)} for each in schedule
+            {"change": change.number, "at_ns": change.version.at.ns, "swap": swap_json(change.swap)}
+            for change in schedule
         ]
         answer = {"sha256": plan_sha256(plan), "plan": to_json(plan), "changes": changes}
         answer |= {"placement": placement.to_json(), "warnings": warnings, "notes": notes}
@@ -76,4 +77,4 @@ def print_plan(
 def _with_driver(network: Network, driver: str) -> Network:
     """The same lab with all switches of one kind, and without their twins."""
     require_one_of("--driver", driver, "drivers", drivers())
-    return replace(network, switches=tuple(replace(each, driver=driver, twin=None) for each in network.switches))
+    return replace(network, switches=tuple(replace(switch, driver=driver, twin=None) for switch in network.switches))

@@ -144,7 +144,7 @@ def _run_in_virtual_time(command: RunCommand, request: RunRequest) -> int:
         return summary
 
     async def run_all() -> tuple[dict[str, Any] | None, RepeatComparison | None]:
-        tasks = [asyncio.create_task(run(*each)) for each in enumerate(run_dirs)]
+        tasks = [asyncio.create_task(run(index, run_dir)) for index, run_dir in enumerate(run_dirs)]
         try:
             summary, *_ = await asyncio.gather(*tasks)
         finally:

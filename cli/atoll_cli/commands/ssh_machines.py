@@ -198,6 +198,6 @@ def _everywhere(
     outcomes = asyncio.run(everywhere())
     ok = all(outcome.found is not None and good(outcome.found) for outcome in outcomes)
     if as_json:
-        found = {one.machine: one.found if one.error is None else {"error": one.error} for one in outcomes}
-        print(json.dumps({"ok": ok, "machines": found}))
+        answers = {one.machine: one.found if one.error is None else {"error": one.error} for one in outcomes}
+        print(json.dumps({"ok": ok, "machines": answers}))
     return 0 if ok else 1

@@ -33,10 +33,10 @@ def probe_switch(name: str, file: Path, inventory: Path | None, listen: str | No
     network, _ = load_any(file)
     target = lab_target(inventory)
     network = network_on(target, network)
-    found = {switch.name: switch for switch in network.switches}
-    if name not in found:
-        raise UsageError(f"{name}: no such switch in {file}; {suggest(name, found, 'switches')}")
-    switch = found[name]
+    switches = {switch.name: switch for switch in network.switches}
+    if name not in switches:
+        raise UsageError(f"{name}: no such switch in {file}; {suggest(name, switches, 'switches')}")
+    switch = switches[name]
     if not profile(switch.driver).is_hardware:
         raise UsageError(f"{name} has driver {switch.driver}: only hardware has a profile that a probe can compare")
     if listen is None:

@@ -48,9 +48,9 @@ def print_packet_trace(path: Path, packet: str, src: str | None, dst: str | None
     return _print(trace_frame(network, experiment, entries, source.name, frame), as_json=as_json)
 
 
-def _print(found: PacketTrace, *, as_json: bool) -> int:
-    print(json.dumps(to_json(found), indent=2) if as_json else trace_text(found))
-    return 0 if found.arrives else 1
+def _print(path: PacketTrace, *, as_json: bool) -> int:
+    print(json.dumps(to_json(path), indent=2) if as_json else trace_text(path))
+    return 0 if path.arrives else 1
 
 
 def print_live_trace(

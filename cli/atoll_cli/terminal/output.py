@@ -46,9 +46,9 @@ def require_ending(option: str, path: Path | None, endings: Iterable[str]) -> No
 
     ``path`` None: the option was not given.
     """
-    known = tuple(endings)
-    if path is not None and path.suffix.lower() not in known:
-        msg = f"{option} {path}: the name does not end in {listed(known, 'or')}"
+    allowed = tuple(endings)
+    if path is not None and path.suffix.lower() not in allowed:
+        msg = f"{option} {path}: the name does not end in {listed(allowed, 'or')}"
         raise UsageError(msg)
 
 
@@ -61,7 +61,7 @@ def refuse_overwriting(outputs: Mapping[str, Path | None], inputs: Iterable[Path
     for option, path in outputs.items():
         if path is None:
             continue
-        if any(_is_part(path, each) for each in taken):
+        if any(_is_part(path, other) for other in taken):
             raise UsageError(f"{option} {path}: this command reads or writes that file; name another one")
         taken.append(path)
 
@@ -146,9 +146,9 @@ def warn(warnings: Iterable[Diagnostic], *, strict: bool) -> list[dict[str, Any]
 
     Raises DescriptionError instead if ``strict``.
     """
-    found = tuple(warnings)
-    if found and strict:
-        raise DescriptionError(found)
-    for each in found:
-        print(each.as_warning, file=sys.stderr)
-    return diagnostics_json(found)
+    diagnostics = tuple(warnings)
+    if diagnostics and strict:
+        raise DescriptionError(diagnostics)
+    for diagnostic in diagnostics:
+        print(diagnostic.as_warning, file=sys.stderr)
+    return diagnostics_json(diagnostics)
