@@ -5,21 +5,11 @@ Where the two versions forward equal packets differently, except at a cutover po
 distinguished: on trunks and in transparent boxes by a VLAN tag, in routed boxes by the other pair of ports.
 """
 
-from collections import defaultdict
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
-from atoll_apps.compiler.tag_allocation import (
-    EntryPlace,
-    entry_of,
-    entry_with_match,
-    fresh_vlan,
-    overlapping,
-    place_of,
-    where,
-    with_gap,
-)
+from atoll_apps.compiler.tag_allocation import by_ingress, entry_with_match, fresh_vlan, overlapping, where, with_gap
 from atoll_apps.cutover import CutoverPoints, cutover_points, inherited
 from atoll_apps.segments.segment import GapId
 from atoll_apps.steering import Compiler, Steering, with_drop_entries
@@ -54,21 +44,16 @@ def _clashes(
     current: Iterable[CompiledEntry], upcoming: Iterable[CompiledEntry], cutover: CutoverPoints
 ) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
     """Pairs of a new and an old entry that match the same packets, except at cutover points."""
-    old, new = _by_place(current), _by_place(upcoming)
-    for place in sorted(new.keys() & old.keys(), key=str):
+    # The old version's drop entries are removed before the new version is installed.
+    old, new = (by_ingress(one for one in version if one.entry.actions) for version in (current, upcoming))
+    for ingress in sorted(new.keys() & old.keys(), key=str):
         for before, after in sorted(cutover.overlaps):
-            for mine, other in overlapping(new[place].get(after, ()), old[place].get(before, ()), entry_of):
-                if not cutover.is_cutover(mine, other):
-                    yield mine, other
+            mine, others = _of_chain(new[ingress], after), _of_chain(old[ingress], before)
+            yield from (pair for pair in overlapping(mine, others) if not cutover.is_cutover(*pair))
 
 
-def _by_place(compiled: Iterable[CompiledEntry]) -> dict[EntryPlace, dict[str, list[CompiledEntry]]]:
-    """Forwarding entries by place and chain."""
-    places: dict[EntryPlace, dict[str, list[CompiledEntry]]] = defaultdict(lambda: defaultdict(list))
-    for each in compiled:
-        if each.entry.actions:  # the old version's drop entries are removed before the new version is installed
-            places[place_of(each.entry)][each.segment.gap_id.chain].append(each)
-    return places
+def _of_chain(compiled: list[CompiledEntry], chain: str) -> list[CompiledEntry]:
+    return [one for one in compiled if one.segment.gap_id.chain == chain]
 
 
 class _Search:
