@@ -10,8 +10,7 @@ import math
 from collections.abc import Collection, Iterator
 from dataclasses import replace
 
-from atoll_controller.planner.calibration_jobs import PING_PACKET
-from atoll_controller.planner.traffic_jobs import PING_SPARE_NS, PING_TIMEOUT_NS, ping_job
+from atoll_controller.planner.traffic_jobs import PING_PACKET, PING_SPARE_NS, PING_TIMEOUT_NS, ping_job
 from atoll_core.experiment.experiment import Chain, Counted, Experiment, Protocol
 from atoll_core.experiment.host_groups import Sides
 from atoll_core.experiment.residence import longest_residence_ns

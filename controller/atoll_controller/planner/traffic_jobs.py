@@ -1,5 +1,8 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs that make the load: world servers and island channels, UDP sender and receiver; and pings."""
+"""The jobs that make the load: world servers and island channels, UDP sender and receiver; and pings.
+
+Those of a calibration are not part of the plan, which does not depend on tests.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
@@ -9,10 +12,13 @@ from typing import Any
 from atoll_controller.planner.job_limits import MODEST, of_client, of_port, of_server, of_subcommand, of_tcp
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.traffic import ChannelAllocation, SizesCount, Traffic, allocate_channels
+from atoll_core.lab.box_kind import CALIBRATION_PORT
 from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase, Plan, Privilege
 
 _PING_BYTES = 56
+PING_PACKET = 84  # IP bytes of a ping with that payload
+_CALIBRATION_PING = 0xA7C0  # ICMP identifier
 _SILENCE_NS = 180_000_000_000  # the program's default (docs/contracts.md)
 PING_TIMEOUT_NS = 3_000_000_000  # far above usual full queues: a later answer is a lost one
 PING_SPARE_NS = 1_000_000_000  # for the lab itself and small jitter, beyond the RTT that the description adds up to
@@ -176,6 +182,7 @@ def ping_job(
     count: int | None,
     interval_ns: int,
     timeout_ns: int = PING_TIMEOUT_NS,
+    start_at_ns: int = 0,
 ) -> JobSpec:
     """Pings from a host to others; ``interval_ns``: from one ping of a target to its next."""
     config = {
@@ -186,6 +193,43 @@ def ping_job(
         "size_bytes": _PING_BYTES,
         "identifier": identifier,
         "payload": payload,
-        "start_at_ns": 0,
+        "start_at_ns": start_at_ns,
     }
     return host_job(name, host.name, phase, "ping", config, MODEST)
+
+
+def calibration_ping(source: Host, target: Host, *, interval_ns: int, start_at_ns: int, timeout_ns: int) -> JobSpec:
+    """Pings until stopped."""
+    return ping_job(
+        f"calibrate-ping-{source.name}",
+        source,
+        Phase.CHECK,
+        (target,),
+        identifier=_CALIBRATION_PING,
+        payload="atoll calibrate",
+        count=None,
+        interval_ns=interval_ns,
+        timeout_ns=timeout_ns,
+        start_at_ns=start_at_ns,
+    )
+
+
+def calibration_receive(host: Host, *, each: bool) -> JobSpec:
+    """The receiver of a calibration's stream; ``each``: it reports every packet."""
+    config = {"role": "receive", "listen": f"{host.address}:{CALIBRATION_PORT}", "each": each}
+    return host_job(f"calibrate-receive-{host.name}", host.name, Phase.CHECK, "udp", config)
+
+
+def calibration_send(
+    source: Host, target: Host, *, rate_bit_s: int, packet_bytes: int, start_at_ns: int, duration_ns: int
+) -> JobSpec:
+    """A stream of packets of ``packet_bytes`` IP bytes, of a calibration."""
+    config = {
+        "role": "send",
+        "connect": f"{target.address}:{CALIBRATION_PORT}",
+        "rate_bit_s": rate_bit_s,
+        "payload_bytes": packet_bytes - _UDP_HEADERS_BYTES,
+        "start_at_ns": start_at_ns,
+        "duration_ns": duration_ns,
+    }
+    return host_job(f"calibrate-send-{source.name}", source.name, Phase.CHECK, "udp", config)

@@ -7,7 +7,7 @@ Times in ns, rates in bit/s of IP packets unless the link counts Ethernet.
 import math
 from dataclasses import dataclass, replace
 
-from atoll_controller.planner.calibration_jobs import PING_PACKET
+from atoll_controller.planner.traffic_jobs import PING_PACKET
 from atoll_core.experiment.experiment import Bernoulli, Counted, LinkDirection, Where, mean_loss
 from atoll_core.lab.network import MTU, LatencyClass
 

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from atoll_controller.planner import calibration_jobs
+from atoll_controller.planner import traffic_jobs
 from atoll_controller.planner.traffic_jobs import PING_SPARE_NS, PING_TIMEOUT_NS
 from atoll_core.errors import RunError
 from atoll_core.lab.network import Host, Network
@@ -71,7 +71,9 @@ async def idle_rtts(testbed: Testbed, seconds: float, interval_ns: int, rtt_ns: 
             found.append(line["rtt_ns"])
             some.set()
 
-    spec = calibration_jobs.ping(ends.world, ends.island, interval_ns=interval_ns, start_at_ns=0, timeout_ns=timeout_ns)
+    spec = traffic_jobs.calibration_ping(
+        ends.world, ends.island, interval_ns=interval_ns, start_at_ns=0, timeout_ns=timeout_ns
+    )
     async with _running(testbed, spec, take):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_ns / 1e9):
@@ -90,7 +92,7 @@ async def one_way_delays(testbed: Testbed, link: LinkUnderTest, seconds: float, 
             found.append(line["received_ns"] - line["sent_ns"])
 
     rate = max(1, PROBE_PACKET * 8 * 10**9 // link.probe_interval_ns)
-    send = calibration_jobs.udp_send(
+    send = traffic_jobs.calibration_send(
         source,
         target,
         rate_bit_s=rate,
@@ -99,7 +101,7 @@ async def one_way_delays(testbed: Testbed, link: LinkUnderTest, seconds: float, 
         duration_ns=int(seconds * 1e9),
     )
     async with (
-        _running(testbed, calibration_jobs.udp_receive(target, each=True), take),
+        _running(testbed, traffic_jobs.calibration_receive(target, each=True), take),
         _running(testbed, send) as sender,
     ):
         await sender.wait()
@@ -141,7 +143,7 @@ async def flood(
             for link in links
         ]
         if ping_interval_ns is not None:
-            spec = calibration_jobs.ping(
+            spec = traffic_jobs.calibration_ping(
                 ends.world,
                 ends.island,
                 interval_ns=ping_interval_ns,
@@ -178,7 +180,7 @@ def _until_back_ns(links: Sequence[LinkUnderTest]) -> int:
 
 def _sender(ends: SpecialHosts, link: LinkUnderTest, packet_bytes: int, begin_ns: int, duration_ns: int) -> JobSpec:
     source, target = ends.towards(link.name)
-    return calibration_jobs.udp_send(
+    return traffic_jobs.calibration_send(
         source,
         target,
         rate_bit_s=link.flood_bit_s,
@@ -197,7 +199,7 @@ def _receiver(
         if line.get("type") == "counters" and line["last_ns"] is not None:
             counted.append(Received(line["packets"], line["bytes"], line["last_ns"]))
 
-    return _running(testbed, calibration_jobs.udp_receive(ends.towards(link.name)[1], each=False), take)
+    return _running(testbed, traffic_jobs.calibration_receive(ends.towards(link.name)[1], each=False), take)
 
 
 def _take_last(result: Flood, direction: str, receiver: Job) -> None:
