@@ -9,7 +9,7 @@ from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from atoll_controller.planner.job_limits import MODEST, of_client, of_port, of_server, of_subcommand, of_tcp
+from atoll_controller.planner.job_limits import MODEST, of_port, of_sockets, of_subcommand, of_tcp
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.traffic import ChannelAllocation, SizesCount, Traffic, allocate_channels
 from atoll_core.lab.box_kind import CALIBRATION_PORT
@@ -34,20 +34,21 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     if not (most and servers and clients):
         return ()
     listening = {host.name: f"{host.address}:{traffic.port}" for host in servers}
-    found: list[JobSpec] = []
+    jobs: list[JobSpec] = []
     for name, listen in listening.items():
         config: dict[str, Any] = {"listen": listen, "congestion_control": experiment.congestion_control(name)}
         if traffic.write_rate:
             config["write_rate_bit_s"] = traffic.write_rate.bit_s
         keeps = of_tcp(config["congestion_control"], traffic.port)
-        found.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, of_server(traffic, most), keeps))
+        limits = of_sockets(traffic, 2 * most)  # of each channel one connection, and one that is not closed yet
+        jobs.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, limits, keeps))
     pauses = (way.longest_pause.ns for link in experiment.links for way in (link.to_island, link.to_world))
     longest_ns = max(pauses, default=0)
     # TCP's timeouts double in a pause: the first try behind it comes at most as long after it as it was long.
     silence = {"silence_ns": _SILENCE_NS + 2 * longest_ns} if longest_ns else {}
     loads = [_allocated(network, load.channels) for load in experiment.loads]
     for index, client in enumerate(clients):
-        channels = [load[index] for load in loads]  # of each version
+        channels = [load[index] for load in loads]  # in each version
         if not any(channels):
             continue
         config = {
@@ -63,10 +64,10 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
             **silence,
             "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
         }
-        limits = of_client(traffic, max(map(len, channels)))
+        limits = of_sockets(traffic, max(map(len, channels)))
         keeps = of_tcp(config["congestion_control"])
-        found.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits, keeps))
-    return tuple(found)
+        jobs.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits, keeps))
+    return tuple(jobs)
 
 
 def with_quiet_jobs(plan: Plan, network: Network) -> Plan:
@@ -76,14 +77,14 @@ def with_quiet_jobs(plan: Plan, network: Network) -> Plan:
     """
     in_band = {host.name for host in network.in_band_hosts}
     quiet = {job.name for job in plan.jobs if job.host in in_band and job.argv[-1] in _CAN_BE_QUIET}
-    jobs = (
+    jobs = [
         replace(job, config={**(job.config or {}), "quiet": True}) if job.name in quiet else job for job in plan.jobs
-    )
+    ]
     return replace(plan, jobs=tuple(jobs))
 
 
-def placement(network: Network, experiment: Experiment) -> tuple[ChannelAllocation, ...]:
-    """How many channels each island client gets at first, in the lab's order; nothing where there never are any."""
+def channel_allocations(network: Network, experiment: Experiment) -> tuple[ChannelAllocation, ...]:
+    """The number of channels that each island client gets at first, in the lab's order; empty without channels."""
     if not experiment.most_channels:
         return ()
     clients = network.with_role(HostRole.ISLAND_CLIENT)
@@ -99,7 +100,7 @@ def _allocated(network: Network, channels: int) -> tuple[tuple[int, ...], ...]:
 
 def _changes(experiment: Experiment, channels: Sequence[tuple[int, ...]]) -> dict[str, Any]:
     """The changes of a client's load during the run; nothing where there are none. ``channels``: in every version."""
-    found: list[dict[str, Any]] = []
+    changes: list[dict[str, Any]] = []
     loads = list(zip(experiment.versions, experiment.loads, channels, strict=True))
     for (_, was, before), (version, load, after) in pairwise(loads):
         change: dict[str, Any] = {"channels": list(after)} if after != before else {}
@@ -108,8 +109,8 @@ def _changes(experiment: Experiment, channels: Sequence[tuple[int, ...]]) -> dic
         if _pace(load) != _pace(was):
             change |= _pace(load)
         if change:
-            found.append({"after_ns": version.at.ns, **change})
-    return {"changes": found} if found else {}
+            changes.append({"after_ns": version.at.ns, **change})
+    return {"changes": changes} if changes else {}
 
 
 def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
