@@ -2,10 +2,10 @@
 """The result of a live trace: the count of probes at every station, the conclusion, and where to look. Pure."""
 
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from atoll_controller.tracing.packet_trace import HopKind, PacketTrace, TraceHop, hop_words
+from atoll_controller.tracing.packet_trace import HopKind, PacketTrace, TraceHop, hop_cells
 from atoll_controller.tracing.table_model import Delivery, Step
 from atoll_core.lab.network import Network
 from atoll_core.lab.port_ref import PortRef
@@ -84,7 +84,8 @@ def live_trace_text(found: LiveTrace) -> str:
     """A live trace as a table."""
     trace = found.trace
     lines = [f"{trace.protocol} from {trace.src} to {trace.dst} takes chain {trace.chain}: {_verdict(found)}"]
-    lines += columns(list(_rows(found)), indent="  ")
+    rows = [(*hop_cells(station.hop), _witnessed(station), station.hop.note) for station in found.stations]
+    lines += columns(rows, indent="  ")
     if any((station.counted or 0) > found.sent for station in found.stations):
         lines.append(f"  entries that counted more than {found.sent} packets also carry other traffic")
     if found.end != trace.dst:
@@ -100,11 +101,6 @@ def _verdict(found: LiveTrace) -> str:
     low, middle, high = (Duration(int(f(found.rtts_ns) / 1000) * 1000) for f in (min, statistics.median, max))
     answered = f"{len(found.rtts_ns)} of {found.sent} probes answered"
     return f"proven, {answered} after {middle} ({low} to {high}), configured {Duration(found.rtt_ns)}"
-
-
-def _rows(found: LiveTrace) -> Iterator[tuple[str, ...]]:
-    for station in found.stations:
-        yield (*hop_words(station.hop), _witnessed(station), station.hop.note)
 
 
 def _witnessed(station: LiveStation) -> str:
