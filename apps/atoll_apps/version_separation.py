@@ -15,7 +15,7 @@ from atoll_apps.segments.segment import GapId
 from atoll_apps.steering import Compiler, Steering, with_drop_entries
 from atoll_core.errors import PlanError
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.network import ChainBox, Network
+from atoll_core.lab.network import Network
 from atoll_core.plan.tag_layout import BoxTag, Layout
 
 _NO_LOAD = "if packets may be lost, use `atoll apply EXPERIMENT --immediate`"
@@ -28,16 +28,21 @@ def steer_transition(
 
     Raises PlanError with the entries that cannot be distinguished and the remedy, or as ``steering.steer``.
     """
-    search, compiler = _Search(network, current.layout), Compiler(network, new)
+    compiler = Compiler(network, new)
     layout = inherited(network, old, current.layout, new)
+    tried: set[_Choice] = set()
     while True:
         steering = compiler.steer(layout, current.layout.vlans)
-        layout = steering.layout
-        cutover = cutover_points(network, old, current.layout, new, layout)
+        cutover = cutover_points(network, old, current.layout, new, steering.layout)
         clash = next(_clashes(current.compiled, steering.compiled, cutover), None)
         if clash is None:
             return with_drop_entries(new, steering), cutover
-        layout = search.resolved(layout, *clash)
+        candidates = _candidates(network, current.layout, steering.layout, clash[0])
+        untried = ((choice, each) for choice, each in candidates if each != steering.layout and choice not in tried)
+        choice, layout = next(untried, (None, layout))
+        if choice is None:
+            raise PlanError(_refusal(network, *clash))
+        tried.add(choice)
 
 
 def _clashes(
@@ -56,61 +61,45 @@ def _of_chain(compiled: list[CompiledEntry], chain: str) -> list[CompiledEntry]:
     return [one for one in compiled if one.segment.gap_id.chain == chain]
 
 
-class _Search:
-    """The search for a layout: first without a tag where the old version has one, then with an unused tag."""
+_Choice = tuple[GapId | tuple[str, str], bool]
+"""A gap, or a chain and a box; whether its frames get a tag, or pass the spare ports."""
 
-    def __init__(self, network: Network, current: Layout) -> None:
-        self._network = network
-        self._current = current
-        self._tried: set[tuple[GapId | tuple[str, str], bool]] = set()
 
-    def resolved(self, layout: Layout, mine: CompiledEntry, other: CompiledEntry) -> Layout:
-        """The next layout that may distinguish these two entries. Raises PlanError when all were tried."""
-        box = self._network.box(mine.segment.box) if mine.segment.box else None
-        chain, found = mine.segment.gap_id.chain, None
-        towards = [target.name for target in mine.segment.targets if layout.box_vlan(chain, target.name)]
-        if not mine.first and mine.entry.match.vlan in [layout.box_vlan(chain, name) for name in towards]:
-            found = self._box(layout, chain, towards[0])  # on trunks, too, frames have the tag of the box at their end
-        elif not mine.first:
-            found = self._gap(layout, mine.segment.gap_id)
-        elif box and box.routed:
-            found = self._ports(layout, chain, box)
-        elif box:
-            found = self._box(layout, chain, box.name)
-        if found is None:
-            raise PlanError(_refusal(self._network, mine, other))
-        return found
+def _candidates(
+    network: Network, current: Layout, layout: Layout, mine: CompiledEntry
+) -> Iterator[tuple[_Choice, Layout]]:
+    """Layouts in which an entry of the new version may be distinct from the old version's, in the order to try them.
 
-    def _gap(self, layout: Layout, gap_id: GapId) -> Layout | None:
+    First without a tag where the old version has one, then with an unused tag.
+    """
+    gap_id, box = mine.segment.gap_id, network.box(mine.segment.box) if mine.segment.box else None
+    tags = {end.name: layout.box_vlan(gap_id.chain, end.name) for end in mine.segment.targets}
+    ends = [name for name, vlan in tags.items() if vlan]
+    if not mine.first and mine.entry.match.vlan in [tags[name] for name in ends]:
+        yield from _box_tags(network, current, layout, (gap_id.chain, ends[0]))  # the tag is that on the trunks, too
+    elif not mine.first:
         own = (gap_id.chain, gap_id.direction, gap_id.gap)
         others = tuple(tag for tag in layout.gaps if (tag.chain, tag.direction, tag.gap) != own)
-        bare = replace(layout, gaps=others)
-        if bare != layout and self._once(gap_id, False):
-            return bare
-        return with_gap(bare, gap_id, self._fresh(layout)) if self._once(gap_id, True) else None
+        untagged = replace(layout, gaps=others)
+        yield (gap_id, False), untagged
+        yield (gap_id, True), with_gap(untagged, gap_id, fresh_vlan(network, layout, current.vlans))
+    elif box and box.routed and box.spare:
+        passage = gap_id.chain, box.name
+        others = tuple(each for each in layout.spare if each != passage)
+        is_spare = passage in layout.spare
+        yield (passage, not is_spare), replace(layout, spare=others if is_spare else (*others, passage))
+    elif box and not box.routed:
+        yield from _box_tags(network, current, layout, (gap_id.chain, box.name))
 
-    def _box(self, layout: Layout, chain: str, box: str) -> Layout | None:
-        others = tuple(tag for tag in layout.boxes if (tag.chain, tag.box) != (chain, box))
-        bare = replace(layout, boxes=others)
-        if bare != layout and self._once((chain, box), False):
-            return bare
-        tag = BoxTag(chain, box, self._fresh(layout))
-        return replace(layout, boxes=(*others, tag)) if self._once((chain, box), True) else None
 
-    def _ports(self, layout: Layout, chain: str, box: ChainBox) -> Layout | None:
-        own = (chain, box.name)
-        others = tuple(each for each in layout.spare if each != own)
-        change = replace(layout, spare=others if own in layout.spare else (*others, own))
-        return change if box.spare and self._once(own, own not in layout.spare) else None
-
-    def _once(self, what: GapId | tuple[str, str], tagged: bool) -> bool:
-        """Whether this is tried for the first time."""
-        fresh = (what, tagged) not in self._tried
-        self._tried.add((what, tagged))
-        return fresh
-
-    def _fresh(self, layout: Layout) -> int:
-        return fresh_vlan(self._network, layout, self._current.vlans)
+def _box_tags(
+    network: Network, current: Layout, layout: Layout, passage: tuple[str, str]
+) -> Iterator[tuple[_Choice, Layout]]:
+    """Layouts without a tag, and with an unused tag, for a chain in a transparent box."""
+    others = tuple(tag for tag in layout.boxes if (tag.chain, tag.box) != passage)
+    yield (passage, False), replace(layout, boxes=others)
+    tag = BoxTag(*passage, fresh_vlan(network, layout, current.vlans))
+    yield (passage, True), replace(layout, boxes=(*others, tag))
 
 
 def _refusal(network: Network, mine: CompiledEntry, other: CompiledEntry) -> str:
