@@ -82,7 +82,7 @@ def check(
             if experiment:
                 anywhere, here = (
                     description_warnings(network, experiment),
-                    description_warnings(network, experiment, place=MININET),
+                    description_warnings(network, experiment, platform=MININET),
                 )
                 mistakes |= dict.fromkeys(here if strict else ())
                 warnings |= dict.fromkeys(each for each in anywhere if each not in mistakes)

@@ -33,16 +33,16 @@ def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry]
 
     Entries are compared by switch, priority and match, then by actions and cookie; ``why`` is not on the switch.
     """
-    found = tuple(held)
-    foreign = [entry for entry in found if isinstance(entry, UnmanagedEntry)]
-    own = {entry.identity: entry for entry in found if isinstance(entry, FlowEntry)}
+    held = tuple(held)
+    foreign = sorted((entry for entry in held if isinstance(entry, UnmanagedEntry)), key=str)
+    own = {entry.identity: entry for entry in held if isinstance(entry, FlowEntry)}
     plan = {entry.identity: entry for entry in wanted}
-    deleted = [
-        FlowChange(ChangeAction.DELETE, entry, "not in the plan") for key, entry in own.items() if key not in plan
-    ]
     unknown = [
         FlowChange(ChangeAction.DELETE, entry, "not in the plan, and atoll makes no entries of this form")
         for entry in foreign
+    ]
+    deleted = [
+        FlowChange(ChangeAction.DELETE, entry, "not in the plan") for key, entry in own.items() if key not in plan
     ]
     changed = [
         FlowChange(ChangeAction.MODIFY, entry, reason)
@@ -54,7 +54,6 @@ def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry]
         for key, entry in plan.items()
         if key not in own
     ]
-    unknown.sort(key=lambda change: str(change.entry))
     return (*unknown, *_in_order(deleted), *_in_order(changed), *_in_order(added))
 
 
