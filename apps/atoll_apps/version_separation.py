@@ -104,14 +104,14 @@ def _box_tags(
 
 def _refusal(network: Network, mine: CompiledEntry, other: CompiledEntry) -> str:
     box = mine.segment.box
-    what = f"{entry_with_match(other)} of the old version and {entry_with_match(mine)} of the new one at {where(mine)}"
+    pair = f"{entry_with_match(other)} of the old version and {entry_with_match(mine)} of the new one at {where(mine)}"
     if box is None or not network.box(box).routed:
         chain = mine.segment.gap_id.chain
-        return f"chain {chain!r} cannot change under traffic: nothing distinguishes {what}; {_NO_LOAD}"
+        return f"chain {chain!r} cannot change under traffic: nothing distinguishes {pair}; {_NO_LOAD}"
     spare, remedy = "it has no spare ports", "either give it 'spare: {world: .., island: ..}' in the lab; or, "
     if network.box(box).spare:
         spare, remedy = "both of its port pairs are in use", ""
     return (
         f"chain {mine.segment.gap_id.chain!r} cannot change under traffic: packets of both versions leave routed box "
-        f"{box!r} by the same port without a tag, {spare}, and no version in between helps ({what}); {remedy}{_NO_LOAD}"
+        f"{box!r} by the same port without a tag, {spare}, and no version in between helps ({pair}); {remedy}{_NO_LOAD}"
     )

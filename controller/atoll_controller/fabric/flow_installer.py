@@ -58,16 +58,16 @@ async def apply_flows(
     """
     switches = [switch for switch in network.switches if only is None or switch.name in only]
     names = {switch.name for switch in switches}
-    wanted = [entry for entry in plan.flows if entry.switch in names]
+    planned = [entry for entry in plan.flows if entry.switch in names]
     before = await _read(controller, switches)
     former_flows = former.flows if former else ()
-    changes = await asyncio.to_thread(lambda: diff(wanted, explained(_all(before), former_flows)))
+    changes = await asyncio.to_thread(lambda: diff(planned, explained(_all(before), former_flows)))
     if dry_run or not changes:
         return changes
-    await require_room(controller, switches, wanted)
+    await require_room(controller, switches, planned)
     try:
         await _make(controller, switches, changes, before, note, progress)
-        await _require_held(controller, switches, wanted)
+        await _require_held(controller, switches, planned)
         if verify is not None:
             await verify()
     except BaseException as error:
@@ -86,18 +86,18 @@ async def install_control(
     """
     switches = [switch for switch in network.switches if only is None or switch.name in only]
     names = {switch.name for switch in switches}
-    wanted = [entry for entry in control_entries(network) if entry.switch in names]
-    identities = {entry.identity for entry in wanted}
+    planned = [entry for entry in control_entries(network) if entry.switch in names]
+    identities = {entry.identity for entry in planned}
 
     def of_control(tables: _Tables) -> list[FlowEntry]:
         entries = (entry for entry in _all(tables) if isinstance(entry, FlowEntry))
         return [entry for entry in entries if entry.identity in identities or is_control(entry.cookie)]
 
     before = await _read(controller, switches)
-    changes = diff(wanted, of_control(before))
+    changes = diff(planned, of_control(before))
     if changes:
         await _make(controller, switches, changes, before)
-        _require_none(diff(wanted, of_control(await _read(controller, switches))))
+        _require_none(diff(planned, of_control(await _read(controller, switches))))
     return changes
 
 
@@ -126,18 +126,18 @@ async def _read(controller: Controller, switches: Sequence[Switch]) -> dict[str,
 async def require_room(
     controller: Controller,
     switches: Iterable[Switch],
-    wanted: Iterable[FlowEntry],
-    what: str = "the plan",
+    planned: Iterable[FlowEntry],
+    subject: str = "the plan",
     remedy: str = "combine prefixes, or attach hosts to more switches",
 ) -> None:
     """Raise LabError with the first switch whose table is too small for these entries."""
-    number = Counter(entry.switch for entry in wanted)
+    number = Counter(entry.switch for entry in planned)
     for switch in switches:
         table = await table_of(controller, switch)
         most = await _room(controller, switch)
         if most is not None and number[switch.name] > most:
             raise LabError(
-                f"{switch.name}: {what} has {number[switch.name]} entries, but table {table} of this switch has "
+                f"{switch.name}: {subject} has {number[switch.name]} entries, but table {table} of this switch has "
                 f"room for {most}; {remedy}"
             )
 
@@ -224,18 +224,18 @@ async def _all_done(work: Iterable[Coroutine[Any, Any, None]]) -> None:
             raise outcome
 
 
-async def _require_held(controller: Controller, switches: Sequence[Switch], wanted: Sequence[FlowEntry]) -> None:
+async def _require_held(controller: Controller, switches: Sequence[Switch], planned: Sequence[FlowEntry]) -> None:
     """Read every table back. Raises LabError unless it has exactly these entries."""
 
     async def holds(switch: Switch) -> bool:
         table = await table_of(controller, switch)
         with _naming(switch):
-            return await controller.holds(switch.dpid, _of(switch, wanted), table)
+            return await controller.holds(switch.dpid, _of(switch, planned), table)
 
     held = await asyncio.gather(*(holds(switch) for switch in switches))
     differing = [switch for switch, equal in zip(switches, held, strict=True) if not equal]
     names = {switch.name for switch in differing}
-    _require_none(diff((e for e in wanted if e.switch in names), _all(await _read(controller, differing))))
+    _require_none(diff((e for e in planned if e.switch in names), _all(await _read(controller, differing))))
 
 
 def _require_none(left: Sequence[FlowChange]) -> None:
@@ -247,13 +247,13 @@ def _require_none(left: Sequence[FlowChange]) -> None:
 
 async def _restore(controller: Controller, switches: Sequence[Switch], before: _Tables, cause: BaseException) -> None:
     """Restore the former entries; foreign entries cannot be restored."""
-    wanted = [entry for entry in _all(before) if isinstance(entry, FlowEntry)]
+    planned = [entry for entry in _all(before) if isinstance(entry, FlowEntry)]
     kept = {replace(entry, why="") for entry in _all(before) if isinstance(entry, UnmanagedEntry)}
     try:
         held = _all(await _read(controller, switches))
         own = [e for e in held if isinstance(e, FlowEntry) or replace(e, why="") not in kept]
         tables = {switch.name: tuple(_of(switch, own)) for switch in switches}
-        await _make(controller, switches, diff(wanted, own), tables)
+        await _make(controller, switches, diff(planned, own), tables)
     except LabError as error:
         raise LabError(f"{cause}; and the previous entries could not be restored: {error}") from cause
 

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -166,9 +166,9 @@ class Reconciler:
     async def require_room(self, plans: Sequence[Plan]) -> None:
         """Raise LabError with the first switch whose table is too small for one of the plans."""
         for plan in plans:
-            what = "with the old and the new version together, the plan"
+            subject = "with the old and the new version together, the plan"
             remedy = "if packets may be lost, use `atoll apply EXPERIMENT --immediate`"
-            await require_room(self.controller, self._network.switches, plan.flows, what, remedy)
+            await require_room(self.controller, self._network.switches, plan.flows, subject, remedy)
 
     async def stirred(self) -> None:
         """Wait until a switch or the controller is back, for a limited time."""
@@ -312,8 +312,8 @@ class Reconciler:
 
     async def _wrong_number(self, switch: Switch, plan: Plan) -> str | None:
         held = await self.controller.count(switch.dpid, await table_of(self.controller, switch))
-        wanted = Counter(entry.switch for entry in plan.flows)[switch.name]
-        return None if held == wanted else f"has {held} entries where the plan has {wanted}"
+        planned = sum(entry.switch == switch.name for entry in plan.flows)
+        return None if held == planned else f"has {held} entries where the plan has {planned}"
 
     async def _repair(self, switch: Switch, reason: str, *, always_note: bool) -> None:
         try:

@@ -317,31 +317,31 @@ def _stages(subject: Subject, network: Network, change: _Change, moved: tuple[st
     """The stages from one steering to the other; none when both are equal."""
     cutover = change.cutover
     installed = {entry.identity: entry for entry in change.current.entries}
-    wanted = {entry.identity: entry for entry in change.upcoming.entries}
+    planned = {entry.identity: entry for entry in change.upcoming.entries}
     old_edge = {each.entry.identity: each for each in change.current.compiled if cutover.at_cutover(each, new=False)}
     new_edge = {each.entry.identity: each for each in change.upcoming.compiled if cutover.at_cutover(each, new=True)}
 
     def forwards_equally(key: EntryId) -> bool:
-        return key in installed and key in wanted and installed[key].actions == wanted[key].actions
+        return key in installed and key in planned and installed[key].actions == planned[key].actions
 
     def of_added(key: EntryId) -> StageKind | None:
         """The stage in which an entry of the new version is added; None: it is installed already."""
         if forwards_equally(key):
-            return StageKind.COLLECT if installed[key].cookie != wanted[key].cookie else None
-        if not wanted[key].actions:
+            return StageKind.COLLECT if installed[key].cookie != planned[key].cookie else None
+        if not planned[key].actions:
             return StageKind.COLLECT
         return StageKind.SHIFT if key in new_edge else StageKind.INSTALL
 
     def of_deleted(key: EntryId) -> StageKind | None:
         """The stage in which an entry of the old version is deleted; None: the new version has it, too."""
-        if key in wanted:
+        if key in planned:
             return None
         if not installed[key].actions:
             return StageKind.INSTALL
         return StageKind.SHIFT if key in old_edge else StageKind.COLLECT
 
     add: dict[StageKind | None, list[FlowEntry]] = defaultdict(list)
-    for key, entry in sorted(wanted.items(), key=lambda item: -item[1].priority):
+    for key, entry in sorted(planned.items(), key=lambda item: -item[1].priority):
         add[of_added(key)].append(entry)
     delete: dict[StageKind | None, list[FlowEntry]] = defaultdict(list)
     for key, entry in sorted(installed.items(), key=lambda item: item[1].priority):
@@ -356,7 +356,7 @@ def _stages(subject: Subject, network: Network, change: _Change, moved: tuple[st
     entering = new_probes.at_edge((new_edge[entry.identity], entry) for entry in add[StageKind.SHIFT])
     if add[StageKind.SHIFT]:
         gone = {entry.identity for entry in (*delete[StageKind.INSTALL], *delete[StageKind.SHIFT])}
-        entries = (entry for key, entry in {**installed, **wanted}.items() if key not in gone)
+        entries = (entry for key, entry in {**installed, **planned}.items() if key not in gone)
         tables = SwitchTables(network, entries, strict=False)
         beyond = new_probes.beyond(add[StageKind.INSTALL], tables, entering)
         yield stage(StageKind.PROBE, (*entering, *beyond))

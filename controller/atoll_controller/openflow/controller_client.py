@@ -121,10 +121,10 @@ class Controller:
 
     async def wait_for(self, dpids: Iterable[int], timeout: float) -> None:  # noqa: ASYNC109 - the caller's words name it
         """Wait until these switches are connected. Raises LabError naming those that are not after ``timeout`` s."""
-        wanted = set(dpids)
+        awaited = set(dpids)
 
         def missing() -> list[int]:
-            return sorted(dpid for dpid in wanted if dpid not in self.switches or not self.switches[dpid].up)
+            return sorted(dpid for dpid in awaited if dpid not in self.switches or not self.switches[dpid].up)
 
         async with self._changed:
             with contextlib.suppress(TimeoutError):
@@ -155,12 +155,12 @@ class Controller:
 
         Also False for a switch that returns an entry in other bytes than those sent: ``read`` understands these.
         """
-        wanted = tuple(entries)
-        digest = encoder.table_digest(encoder.entry_key(entry) for entry in wanted)
+        entries = tuple(entries)
+        digest = encoder.table_digest(encoder.entry_key(entry) for entry in entries)
         answer = await self._request("read", dpid=dpid, table=table, known=digest)
         if "entries" in answer:
             return False
-        self._read[dpid, table] = digest, tuple(replace(entry, why="") for entry in wanted)
+        self._read[dpid, table] = digest, tuple(replace(entry, why="") for entry in entries)
         return True
 
     async def change(

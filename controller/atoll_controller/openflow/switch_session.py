@@ -150,10 +150,10 @@ class SwitchSession:
         groups = held(encoder.multipart_request(encoder.GROUPS, 0), encoder.group_numbers)
         return UnmanagedState(groups, held(encoder.meter_request(0), encoder.meter_numbers))
 
-    def clear(self, found: UnmanagedState) -> int:
+    def clear(self, leftovers: UnmanagedState) -> int:
         """Delete groups, then meters, and wait for a barrier; the number of barriers. Raises SwitchError."""
-        groups = [(f"the end of group {number}", encoder.delete_group, number) for number in found.groups]
-        meters = [(f"the end of meter {number}", encoder.delete_meter, number) for number in found.meters]
+        groups = [(f"the end of group {number}", encoder.delete_group, number) for number in leftovers.groups]
+        meters = [(f"the end of meter {number}", encoder.delete_meter, number) for number in leftovers.meters]
         return self._batch([*groups, *meters], lambda each, xid: each[1](each[2], xid), lambda each: each[0])
 
     def packets(self, entries: Iterable[FlowEntry], table: int) -> list[int | None]:
@@ -191,7 +191,7 @@ class SwitchSession:
             self._lost = True
             self._replies.put(None)
 
-    def _multipart(self, request: bytes, wanted: str) -> bytes:
+    def _multipart(self, request: bytes, subject: str) -> bytes:
         """The bodies of all parts of the reply to a request, whose transaction id is filled in here."""
         xids, replies = self._begin(1)
         self._send([request[:4] + struct.pack("!I", xids[0]) + request[8:]])
@@ -199,7 +199,7 @@ class SwitchSession:
         while True:
             reply = self._next(replies)
             if reply.error is not None:
-                raise _RefusedError(f"switch {self.dpid} does not report {wanted}: {reply.error}")
+                raise _RefusedError(f"switch {self.dpid} does not report {subject}: {reply.error}")
             parts.append(reply.body)
             if not reply.more:
                 return b"".join(parts)
@@ -211,7 +211,7 @@ class SwitchSession:
         text_of: Callable[[Any], str] | None = None,
         progress: OnProgress | None = None,
     ) -> int:
-        """Send flow-mods, or what else is packed, a barrier after each window; ``text_of``: its text in errors.
+        """Send messages such as flow-mods, a barrier after each window; ``text_of``: its text in errors.
 
         Errors come before the barrier's reply (6.2). The size of a window follows the rate of the switch: hardware that
         takes a hundred flow-mods a second answers within the limit, and reports progress; others lose no time.

@@ -301,7 +301,7 @@ def _offered(network: Network, experiment: Experiment) -> Iterator[tuple[float, 
 def _offered_tcp(experiment: Experiment) -> tuple[str, str, float] | None:
     """The load of TCP alone: its description, its key in the traffic, its rate in bit/s; None: it has no rate.
 
-    An open loop asks for what its flows come to. In a closed loop a channel waits for each flow, so it takes what it
+    An open loop asks for the sum of its flows. In a closed loop a channel waits for each flow, so it takes what it
     gets, unless servers send so slowly that flows take longer than the pauses between them: those are streams.
     """
     traffic = experiment.traffic

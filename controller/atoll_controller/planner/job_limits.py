@@ -44,7 +44,7 @@ def of_link(link: Link) -> JobLimits:
 
 
 def of_delay(box: DelayBox) -> JobLimits:
-    """For a delay box: what its cables may carry during its longest delay."""
+    """For a delay box: the packets that its cables may carry during its longest delay."""
     longest_ns = max((latency.rtt.ns // 2 + latency.jitter.ns for latency in box.classes), default=0)
     content = len(box.interfaces) * box.rate.bit_s * longest_ns // (8 * 10**9)
     return _of_content(content, "rate", "rtt", "jitter")

@@ -67,7 +67,7 @@ def running_changes(was: JobSpec, now: JobSpec, *, moved_on: bool = False) -> li
     """The requests that give a program the configuration of ``now`` while it runs; its limits are raised before.
 
     ``moved_on``: it has other settings than those of ``was``, which other requests have changed. Raises PlanError with
-    what the program cannot take while it runs.
+    the keys that the program cannot take while it runs.
     """
     one, other, subcommand = was.config, now.config, now.argv[-1]
     is_other = replace(was, config=None, limits=UNLIMITED) != replace(now, config=None, limits=UNLIMITED)

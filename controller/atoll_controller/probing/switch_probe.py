@@ -57,10 +57,10 @@ class Agreement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbedBehaviour:
-    """One behaviour: what the profile says and what was seen, as text.
+    """One behaviour by the profile and as it was seen, as text.
 
     ``name``: a key of the profile, or ``takes X`` for a feature. ``verified``: whether the profile says that it was
-    seen on a switch; None for what the profile has no word about.
+    seen on a switch; None if the profile does not contain it.
     """
 
     name: str
@@ -71,7 +71,7 @@ class ProbedBehaviour:
 
 
 def refuse_occupied(switch: str, others: Sequence[FlowEntry | UnmanagedEntry]) -> None:
-    """Raise LabError if a switch has entries that are not those of who asks."""
+    """Raise LabError if a switch has entries of ``others``."""
     if others:
         number = "a flow entry" if len(others) == 1 else f"{len(others)} flow entries"
         raise LabError(
@@ -84,16 +84,16 @@ class SwitchProbe:
     """A probe of one connected switch; ``say`` takes a line for each stage. Await :meth:`run` once."""
 
     def __init__(
-        self, controller: Controller, switch: str, dpid: int, known: Profile, say: Callable[[str], None]
+        self, controller: Controller, switch: str, dpid: int, switch_profile: Profile, say: Callable[[str], None]
     ) -> None:
         self._controller = controller
         self._switch = switch
         self._dpid = dpid
-        self._known = known
-        self._expected: TwinBehaviour = behaviour(known.driver, TwinSettings())
-        self._verified = {fact.name: fact.verified for fact in known.twin}
+        self._profile = switch_profile
+        self._expected: TwinBehaviour = behaviour(switch_profile.driver, TwinSettings())
+        self._verified = {fact.name: fact.verified for fact in switch_profile.twin}
         self._say = say
-        self._table = known.table
+        self._table = switch_profile.table
         self._findings: list[ProbedBehaviour] = []
 
     async def run(self) -> list[ProbedBehaviour]:
@@ -126,18 +126,18 @@ class SwitchProbe:
 
     def _find_table(self, features: SwitchFeatures) -> None:
         try:
-            self._table = choose_table(self._known, features, self._switch)
+            self._table = choose_table(self._profile, features, self._switch)
             seen = str(self._table)
         except LabError as error:
             seen = f"none that fits: {error}"
         if not features.tables:
-            self._add("table", str(self._known.table), "it does not report its tables", same=None)
+            self._add("table", str(self._profile.table), "it does not report its tables", same=None)
             return
-        self._compare("table", str(self._known.table), seen)
+        self._compare("table", str(self._profile.table), seen)
         numbers = [number for each in features.tables for number in (each.first, each.last)]
-        software = str(self._known.software_table)
+        software = str(self._profile.software_table)
         others = ", ".join(str(number) for number in dict.fromkeys(numbers))
-        self._compare("software_table", software, software if self._known.software_table in numbers else others)
+        self._compare("software_table", software, software if self._profile.software_table in numbers else others)
 
     async def _require_empty(self) -> None:
         """Raise LabError for entries that are not a probe's."""
@@ -153,7 +153,7 @@ class SwitchProbe:
         trials = self._features(ports)
         for feature, match, actions in trials:
             entry = self._entry(match, actions)
-            missing = [*missing_features(self._known, entry)]
+            missing = [*missing_features(self._profile, entry)]
             refused = await self._refusal(entry)
             if missing:
                 unable.append(feature)
@@ -177,7 +177,7 @@ class SwitchProbe:
     async def _other_tables(self, ports: Sequence[int], reported: Collection[int]) -> None:
         """Try an entry in the tables around the one in hardware, and in one that is not there."""
         entry = self._entry(Match(ports[0], ip_proto=UDP, l4_dst=9), (Output(ports[1]),))
-        software = self._known.software_table
+        software = self._profile.software_table
         tables = ((_START, "read-only", True), (software, "software", False), (_NO_TABLE, "not there", True))
         for table, description, expected in tables:
             if table is None or table == self._table or (table == _NO_TABLE and table in reported):
