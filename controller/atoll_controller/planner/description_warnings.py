@@ -110,15 +110,12 @@ def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Ite
         rate, rtt = bottleneck(steering), longest_rtt(network, steering)
         product = bandwidth_delay_product(rate, rtt)
         if buffer_max < product:
-            yield _doubt(
-                experiment,
-                experiment.tcp.line,
-                ("tcp", "buffer_max"),
+            message = (
                 f"{buffer_max} is less than the bandwidth-delay product, {rate} x {rtt} = {product}, so one "
-                f"connection cannot fill the link; usual is at least {product}",
-                *(("links", link.box) for link in steering.links),
-                ("latency",),
+                f"connection cannot fill the link; usual is at least {product}"
             )
+            links: list[Place] = [("links", link.box) for link in steering.links]
+            yield _doubt(experiment, experiment.tcp.line, ("tcp", "buffer_max"), message, *links, ("latency",))
 
 
 def _box_buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
@@ -130,14 +127,12 @@ def _box_buffers(network: Network, experiment: Experiment, _: Backend | None) ->
         for box in experiment.boxes:
             size = dict(box.settings).get("buffer_max")
             if box.box in ends and box.box in steering.hops and size is not None and Size(size) < product:
-                yield _doubt(
-                    experiment,
-                    box.line,
-                    ("boxes", box.box, "buffer_max"),
+                message = (
                     f"{Size(size)} is less than the bandwidth-delay product of the links, {rate} x {rtt} = {product}, "
-                    "so one connection cannot fill them; usual is at least that",
-                    *(("links", link.box) for link in steering.links),
+                    "so one connection cannot fill them; usual is at least that"
                 )
+                links = (("links", link.box) for link in steering.links)
+                yield _doubt(experiment, box.line, ("boxes", box.box, "buffer_max"), message, *links)
 
 
 def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
@@ -148,15 +143,12 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
     left = Duration(experiment.duration.ns - transfer.start.ns)
     rate = _mean_rate(experiment, transfer.start)
     if rate and left.ns > 0 and (least := Duration(8 * transfer.size.bytes * _NS // max(1, rate.bit_s))) > left:
-        yield _doubt(
-            experiment,
-            transfer.line,
-            ("transfer", "size"),
+        message = (
             f"{transfer.size} takes at least {least.s:.1f} s at {rate}, and the run ends {left.s:g} s after the "
-            f"transfer's start; usual is at least twice the time that the transfer takes: {2 * least.s:.1f} s",
-            ("duration",),
-            *(("links", link.box, "to_island", "rate") for link in experiment.links),
+            f"transfer's start; usual is at least twice the time that the transfer takes: {2 * least.s:.1f} s"
         )
+        rates = (("links", link.box, "to_island", "rate") for link in experiment.links)
+        yield _doubt(experiment, transfer.line, ("transfer", "size"), message, ("duration",), *rates)
 
 
 def _mean_rate(experiment: Experiment, start: Duration) -> Rate | None:
@@ -182,14 +174,11 @@ def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[D
     for link, name, direction in _directions(experiment):
         share = 8 * PING_PACKET * _NS / interval.ns / direction.rate.bit_s
         if share > MOST_PING_SHARE:
-            yield _doubt(
-                experiment,
-                experiment.ping.line,
-                place,
+            message = (
                 f"pings every {interval} take {share:.0%} of the {direction.rate} of {link.box!r}; usual is at most "
-                f"{MOST_PING_SHARE:.0%}",
-                ("links", link.box, name, "rate"),
+                f"{MOST_PING_SHARE:.0%}"
             )
+            yield _doubt(experiment, experiment.ping.line, place, message, ("links", link.box, name, "rate"))
 
 
 def _queues(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
@@ -221,13 +210,9 @@ def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Dia
     """UDP that fills the link by itself; it does not yield."""
     for link, name, direction in _directions(experiment):
         if experiment.udp and name == "to_island" and experiment.udp.rate >= direction.rate:
-            yield _doubt(
-                experiment,
-                experiment.udp.line,
-                ("udp", "rate"),
-                f"{experiment.udp.rate} of UDP fill {link.box!r} ({direction.rate}); usual is an eighth of its rate",
-                ("links", link.box, name, "rate"),
-            )
+            udp, rate = experiment.udp, ("links", link.box, name, "rate")
+            message = f"{udp.rate} of UDP fill {link.box!r} ({direction.rate}); usual is an eighth of its rate"
+            yield _doubt(experiment, udp.line, ("udp", "rate"), message, rate)
 
 
 def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
@@ -372,15 +357,12 @@ def _wall_time(network: Network, experiment: Experiment, backend: Backend | None
     estimated = wall_time(network, experiment, backend or Backend.TC)
     if estimated > _LONGEST_WALL_TIME:
         channels = experiment.most_channels
-        yield _doubt(
-            experiment,
-            experiment.traffic.line,
-            ("traffic", "channels"),
+        message = (
             f"with {counted(channels, 'channel')} for {experiment.duration}, a run on virtual is estimated to take "
-            f"{estimated.s / 3600:.1f} h of wall time, to a factor of two; usual is less than {_LONGEST_WALL_TIME}",
-            ("duration",),
-            ("links",),
+            f"{estimated.s / 3600:.1f} h of wall time, to a factor of two; usual is less than {_LONGEST_WALL_TIME}"
         )
+        place: Place = ("traffic", "channels")
+        yield _doubt(experiment, experiment.traffic.line, place, message, ("duration",), ("links",))
 
 
 def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:

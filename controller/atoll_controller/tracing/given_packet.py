@@ -179,7 +179,9 @@ def _frame(scapy: Any, packet: Any) -> Frame:
     if type(layer) is scapy.Dot1Q:
         vlan, layer = layer.vlan, layer.payload
     if type(layer) is not scapy.IP or layer.version != 4:
-        raise _wrong("this is no IPv4 packet with at most one VLAN tag; flow entries of a plan match no other packets")
+        raise _wrong(
+            "this is not an IPv4 packet with at most one VLAN tag; flow entries of a plan match no other packets"
+        )
     return Frame(IPv4Address(layer.src), IPv4Address(layer.dst), vlan, layer.proto)
 
 
