@@ -43,9 +43,8 @@ def _undelayed(network: Network, experiment: Experiment, route: ChainRoute) -> I
             ends=edge.ends,
             by_source=by_source,
         )
-    for host in hosts:
-        end = SegmentEnd(host.name, address(host), host.interface.attached)
-        yield from edge.out_of(host, cookie(App.DELIVERY, 4, route=route.number), "not delayed", end)
+    ends = [SegmentEnd(host.name, address(host), host.interface.attached) for host in hosts]
+    yield from edge.out_of(ends, cookie(App.DELIVERY, 4, route=route.number), "not delayed")
 
 
 def _island(route: ChainRoute) -> Iterator[Segment]:

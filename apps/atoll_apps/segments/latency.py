@@ -73,7 +73,7 @@ def _to_host(edge: Edge, host: Host, latency: LatencyClass, box: DelayBox) -> It
     stream = edge.route.to_world
     note = f"class {latency.name} of {box.name}"
     end = SegmentEnd(host.name, address(host), box.ends(latency).island.attached, latency.tag, late=True)
-    yield from edge.out_of(host, cookie(App.LATENCY, 3, latency.vlan, edge.route.number), note, end)
+    yield from edge.out_of((end,), cookie(App.LATENCY, 3, latency.vlan, edge.route.number), note)
     yield Segment(
         cookie=cookie(App.LATENCY, 4, latency.vlan, edge.route.number),
         gap_id=edge.outer(Direction.TO_WORLD),

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The world end of a chain: the ports where frames enter and leave it, with or without boxes."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network
 
@@ -60,25 +60,26 @@ class Edge:
         """Whether frames of these world hosts have all targets of the chain's island-bound frames."""
         return self._first is not None or len(self.into(hosts)) == len(self.route.island)
 
-    def out_of(self, host: Host, cookie: int, note: str, target: SegmentEnd) -> Iterator[Segment]:
-        """The segments from the edge to the target of frames for a world host."""
+    def out_of(self, ends: Collection[SegmentEnd], cookie: int, note: str) -> Iterator[Segment]:
+        """The segments from the edge to these ends, which have the names of world hosts."""
         for name, start, src, vlan, box, hosts in self._sources:
-            if host.name in hosts:
-                yield Segment(
-                    cookie=cookie,
-                    gap_id=self.inner(Direction.TO_WORLD),
-                    origin=name,
-                    goal=host.name,
-                    note=self.route.note(note),
-                    start=start,
-                    src=src,
-                    stream=self.route.to_world,
-                    targets=(target,),
-                    vlan=vlan,
-                    taps=back(self.taps),
-                    whole=False,
-                    box=box,
-                )
+            for end in ends:
+                if end.name in hosts:
+                    yield Segment(
+                        cookie=cookie,
+                        gap_id=self.inner(Direction.TO_WORLD),
+                        origin=name,
+                        goal=end.name,
+                        note=self.route.note(note),
+                        start=start,
+                        src=src,
+                        stream=self.route.to_world,
+                        targets=(end,),
+                        vlan=vlan,
+                        taps=back(self.taps),
+                        whole=False,
+                        box=box,
+                    )
 
 
 def address(host: Host) -> IPv4Network:
