@@ -12,7 +12,7 @@ from itertools import product, takewhile
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
 from atoll_apps.segments.chain_routes import BoxTraversal, ChainRoute, routes
-from atoll_core.experiment.experiment import Chain, Experiment, Protocol
+from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.experiment.host_groups import Sides
 from atoll_core.lab.network import Network, Tap
 from atoll_core.plan.tag_layout import BoxTag, Direction, GapTag, Layout
@@ -65,8 +65,8 @@ def cutover_points(network: Network, old: Experiment, before: Layout, new: Exper
         ways = [(old_routes[name], before) for name in dict.fromkeys(one for one, _ in group)]
         ways += [(new_routes[name], after) for name in dict.fromkeys(other for _, other in group)]
         for direction in Direction:
-            turn = _cutover_box([_stations(route, layout, direction) for route, layout in ways])
-            at |= {(overlap, direction): turn for overlap in group}
+            box = _cutover_box([_stations(route, layout, direction) for route, layout in ways])
+            at |= {(overlap, direction): box for overlap in group}
     return CutoverPoints(overlaps, at, by_host=False)
 
 
@@ -77,58 +77,50 @@ def overlapping_chains(network: Network, old: Experiment, new: Experiment) -> fr
     """
     if not (old.branches or new.branches):
         return frozenset({(old.chain.name, new.chain.name)})
-    found: set[_Overlap] = set()
+    overlaps: set[_Overlap] = set()
     for (world, island), kind in product(Sides(network, old, new).blocks(), (*Protocol, None)):
         traffic = world[0].address, island[0].address, kind
         one, other = old.carrier(*traffic), new.carrier(*traffic)
         for chain in new.chains:
             if chain.carries.precedence >= one.carries.precedence and chain.carries.matches(*traffic):
-                found.add((one.name, chain.name))
+                overlaps.add((one.name, chain.name))
         for chain in old.chains:
             if chain.carries.precedence >= other.carries.precedence and chain.carries.matches(*traffic):
-                found.add((chain.name, other.name))
-    return frozenset(found)
+                overlaps.add((chain.name, other.name))
+    return frozenset(overlaps)
 
 
 def inherited(network: Network, old: Experiment, layout: Layout, new: Experiment) -> Layout:
     """The part of the old layout that a new version keeps: boxes and gaps with which its chains still begin or end."""
     overlaps = overlapping_chains(network, old, new)
-    known = {chain.name: chain for chain in old.chains}
-    boxes = {box.name for box in network.boxes}
-    found = Layout()
+    old_chains = {chain.name: chain for chain in old.chains}
+    box_names = {box.name for box in network.boxes}
+    gaps: list[GapTag] = []
+    boxes: list[BoxTag] = []
+    spare: list[tuple[str, str]] = []
     for chain in new.chains:
         partners = sorted(one for one, other in overlaps if other == chain.name)
-        if partners:
-            partner = chain.name if chain.name in partners else partners[0]
-            found = _inherit(found, layout, known[partner], chain, boxes)
-    return found
-
-
-def _inherit(found: Layout, layout: Layout, old: Chain, new: Chain, boxes: set[str]) -> Layout:
-    before, after = ([hop for hop in chain.hops if hop in boxes] for chain in (old, new))
-    head = _common(before, after)
-    tail = min(_common(before[::-1], after[::-1]), min(len(before), len(after)) - head)
-    kept = {*after[:head], *after[len(after) - tail :]}
-    # Gap g is before the box of index g: it is kept if the boxes on both its sides are kept; edges always are.
-    gaps = {-1: -1, **{gap: gap for gap in range(head)}}
-    gaps |= {len(before) - gap: len(after) - gap for gap in range(tail)}
-    if old.hops == new.hops:
-        gaps |= {gap: gap for gap in range(len(after) + 1)}
-    return Layout(
-        gaps=(
-            *found.gaps,
-            *(
-                GapTag(new.name, tag.direction, gaps[tag.gap], tag.vlan)
-                for tag in layout.gaps
-                if tag.chain == old.name and tag.gap in gaps
-            ),
-        ),
-        boxes=(
-            *found.boxes,
-            *(BoxTag(new.name, tag.box, tag.vlan) for tag in layout.boxes if tag.chain == old.name and tag.box in kept),
-        ),
-        spare=(*found.spare, *((new.name, box) for chain, box in layout.spare if chain == old.name and box in kept)),
-    )
+        if not partners:
+            continue
+        partner = old_chains[chain.name if chain.name in partners else partners[0]]
+        before, after = ([hop for hop in each.hops if hop in box_names] for each in (partner, chain))
+        head = _common(before, after)
+        tail = min(_common(before[::-1], after[::-1]), min(len(before), len(after)) - head)
+        kept = {*after[:head], *after[len(after) - tail :]}
+        # Gap g is before the box of index g: it is kept if the boxes on both its sides are kept; edges always are.
+        new_gaps = {-1: -1, **{gap: gap for gap in range(head)}}
+        new_gaps |= {len(before) - gap: len(after) - gap for gap in range(tail)}
+        if partner.hops == chain.hops:
+            new_gaps |= {gap: gap for gap in range(len(after) + 1)}
+        gaps += (
+            GapTag(chain.name, tag.direction, new_gaps[tag.gap], tag.vlan)
+            for tag in layout.gaps
+            if tag.chain == partner.name and tag.gap in new_gaps
+        )
+        tags = (tag for tag in layout.boxes if tag.chain == partner.name and tag.box in kept)
+        boxes += (BoxTag(chain.name, tag.box, tag.vlan) for tag in tags)
+        spare += ((chain.name, box) for name, box in layout.spare if name == partner.name and box in kept)
+    return Layout(tuple(gaps), tuple(boxes), tuple(spare))
 
 
 def _common(one: list[str], other: list[str]) -> int:
@@ -151,21 +143,21 @@ _Station = tuple[BoxTraversal | None, int | None, tuple[Tap, ...]]
 def _stations(route: ChainRoute, layout: Layout, direction: Direction) -> list[_Station]:
     """Each gap with the box behind it, in the order of the packets' path."""
     last = len(route.traversals)
-    found: list[_Station] = []
+    stations: list[_Station] = []
     for gap in range(last + 1) if direction is Direction.TO_ISLAND else range(last, -1, -1):
         behind = gap if direction is Direction.TO_ISLAND else gap - 1
         box = route.traversals[behind] if 0 <= behind < last else None
-        found.append((box, layout.gap_vlan(route.chain, direction, gap), route.gaps[gap]))
-    return found
+        stations.append((box, layout.gap_vlan(route.chain, direction, gap), route.gaps[gap]))
+    return stations
 
 
 def _cutover_box(ways: list[list[_Station]]) -> str | None:
     """The last routed box of the common beginning of all paths."""
-    turn: str | None = None
+    cutover_box: str | None = None
     for stations in zip(*ways, strict=False):
         box = stations[0][0]
         if box is None or any(station != stations[0] for station in stations):
             break
         if box.routed:
-            turn = box.name
-    return turn
+            cutover_box = box.name
+    return cutover_box

@@ -7,15 +7,7 @@ from dataclasses import dataclass, replace
 from itertools import chain as joined
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry, compile_segment
-from atoll_apps.compiler.tag_allocation import (
-    EntryPlace,
-    ambiguous_pairs,
-    entry_of,
-    place_of,
-    shadowed,
-    tag_segment,
-    tap_vlans,
-)
+from atoll_apps.compiler.tag_allocation import ambiguous_pairs, by_ingress, shadowed, tag_segment, tap_vlans
 from atoll_apps.control import control_entries
 from atoll_apps.segments import chain, delivery, latency
 from atoll_apps.segments.chain_routes import BoxTraversal, ChainRoute, routes
@@ -43,8 +35,8 @@ class Steering:
     def entries(self) -> tuple[FlowEntry, ...]:
         """The flow entries, each once, sorted by switch, priority (highest first) and match."""
         same: dict[tuple[str, int, Match], list[FlowEntry]] = defaultdict(list)
-        for each in self.compiled:
-            same[each.entry.switch, each.entry.priority, each.entry.match].append(each.entry)
+        for entry in (one.entry for one in self.compiled):
+            same[entry.switch, entry.priority, entry.match].append(entry)
         return tuple(sorted((*map(_merge, same.values()), *self.control), key=sort_key))
 
 
@@ -75,23 +67,22 @@ def with_drop_entries(experiment: Experiment, steering: Steering) -> Steering:
 
 
 def _drop_entries(compiled: Iterable[CompiledEntry]) -> Iterator[CompiledEntry]:
-    """An entry that drops, just below those of its chain, wherever another chain has a lower priority at that place.
+    """An entry that drops, just below those of its chain, wherever another chain has a lower priority at that ingress.
 
     Where a chain's frames are forwarded host by host, frames for other addresses match no entry of that chain. Entries
     of a chain of lower priority at the same port would take them, possibly in a loop.
     """
-    lowest: dict[EntryPlace, int] = {}
-    found: dict[EntryPlace, dict[FlowEntry, CompiledEntry]] = defaultdict(dict)
-    for each in compiled:
-        entry, stream, place = each.entry, each.segment.stream, place_of(each.entry)
-        lowest[place] = min(entry.priority, lowest.get(place, entry.priority))
-        if entry.match.ipv4_dst != stream.dst:
-            match = replace(entry.match, ipv4_dst=stream.dst)
-            why = f"{each.segment.origin}: chain {each.segment.gap_id.chain}, to none of its hosts"
-            drop = replace(entry, match=match, actions=(), priority=entry.priority - 1, why=why)
-            found[place][drop] = replace(each, entry=drop)
-    for place, drops in found.items():
-        yield from (each for each in drops.values() if each.entry.priority > lowest[place])
+    for entries in by_ingress(compiled).values():
+        lowest = min(one.entry.priority for one in entries)
+        drops: dict[FlowEntry, CompiledEntry] = {}
+        for one in entries:
+            entry, segment = one.entry, one.segment
+            if entry.match.ipv4_dst != segment.stream.dst and entry.priority - 1 > lowest:
+                match = replace(entry.match, ipv4_dst=segment.stream.dst)
+                why = f"{segment.origin}: chain {segment.gap_id.chain}, to none of its hosts"
+                drop = replace(entry, match=match, actions=(), priority=entry.priority - 1, why=why)
+                drops[drop] = replace(one, entry=drop)
+        yield from drops.values()
 
 
 class Compiler:
@@ -113,17 +104,15 @@ class Compiler:
 
     def steer(self, layout: Layout, taken: frozenset[int]) -> Steering:
         """As :func:`steer`, without drop entries, which only a complete plan needs."""
-        found: list[CompiledEntry] = []
+        entries: list[CompiledEntry] = []
         for route in routes(self._network, self._experiment, layout):
             segments = self._segments_of(route)
-            compiled = {gap_id: self._compile(gap_id, each, layout) for gap_id, each in segments.items()}
+            compiled = {gap_id: self._compile(gap_id, of_gap, layout) for gap_id, of_gap in segments.items()}
             while clash := self._clash(route.chain, list(compiled.values())):
-                layout = tag_segment(self._network, layout, *clash, taken)
-                tag = layout.gaps[-1]
-                gap_id = GapId(tag.chain, tag.direction, tag.gap)
+                gap_id, layout = tag_segment(self._network, layout, *clash, taken)
                 compiled[gap_id] = self._compile(gap_id, segments[gap_id], layout)
-            found += joined.from_iterable(compiled.values())
-        return Steering(tuple(found), layout, self._control)
+            entries += joined.from_iterable(compiled.values())
+        return Steering(tuple(entries), layout, self._control)
 
     def _clash(self, chain: str, compiled: list[list[CompiledEntry]]) -> tuple[CompiledEntry, CompiledEntry] | None:
         """Two entries of a chain that match the same frames; None if there are none."""
@@ -138,22 +127,20 @@ class Compiler:
         """The segments of a chain by gap. Only the traversals of a route depend on the layout."""
         key = route.chain, route.traversals
         if key not in self._segments:
-            found: dict[GapId, list[Segment]] = defaultdict(list)
+            segments = self._segments[key] = defaultdict(list)
             for app in _APPS if route.blocks else ():
                 for segment in app.segments(self._network, self._experiment, route):
-                    found[segment.gap_id].append(segment)
-            self._segments[key] = found
+                    segments[segment.gap_id].append(segment)
         return self._segments[key]
 
     def _compile(self, gap_id: GapId, segments: list[Segment], layout: Layout) -> list[CompiledEntry]:
         carry = layout.gap_vlan(gap_id.chain, gap_id.direction, gap_id.gap)
-        known, compiled = self._compiled.get((gap_id, carry), ([], []))
-        if known != segments:
-            compiled = [
-                each for segment in segments for each in compile_segment(segment, self._topology, carry, self._taps)
-            ]
-            self._compiled[gap_id, carry] = segments, compiled
-        return compiled
+        last_segments, entries = self._compiled.get((gap_id, carry), ([], []))
+        if last_segments != segments:
+            compiled = (compile_segment(segment, self._topology, carry, self._taps) for segment in segments)
+            entries = list(joined.from_iterable(compiled))
+            self._compiled[gap_id, carry] = segments, entries
+        return entries
 
 
 def _merge(same: list[FlowEntry]) -> FlowEntry:
@@ -166,23 +153,18 @@ def _merge(same: list[FlowEntry]) -> FlowEntry:
 
 def _refuse_shadowed(experiment: Experiment, compiled: Iterable[CompiledEntry]) -> None:
     """Refuse entries that no frame reaches, because one of higher priority takes all of theirs; a line each."""
-    places: dict[object, list[CompiledEntry]] = defaultdict(list)
-    for each in compiled:
-        places[place_of(each.entry)].append(each)
     lines = {chain.name: f"{experiment.file}:{chain.line}" for chain in experiment.chains}
-    refused = dict.fromkeys(line for same in places.values() for line in _shadowed(same, lines))
-    if refused:
-        raise PlanError("\n".join(refused))
-
-
-def _shadowed(same: list[CompiledEntry], lines: dict[str, str]) -> Iterator[str]:
-    for low, high in shadowed(same, entry_of):
+    refused: dict[str, None] = {}
+    for low, high in joined.from_iterable(map(shadowed, by_ingress(compiled).values())):
         one, other = high.segment.gap_id.chain, low.segment.gap_id.chain
-        yield (
+        text = (
             f"{lines[other]}: entry '{low.entry.why}' of {_app(low)} on {low.entry.switch} is never reached: "
             f"entry '{high.entry.why}' ({_app(high)}) of chain {one!r} ({lines[one]}) has a higher priority and "
             f"matches the same frames; narrow `carries` of {one!r}, or change `carries` of {other!r}"
         )
+        refused[text] = None
+    if refused:
+        raise PlanError("\n".join(refused))
 
 
 def _app(compiled: CompiledEntry) -> str:

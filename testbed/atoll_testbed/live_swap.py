@@ -12,8 +12,9 @@ from collections.abc import Callable, Sequence
 from dataclasses import asdict, dataclass
 from typing import TYPE_CHECKING, Any
 
+from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.fabric.swap_detours import boxes_of
-from atoll_controller.fabric.swap_executor import UNDO, StageReport, Swapping, SwapStep, SwapVerifier, SwitchFleet
+from atoll_controller.fabric.swap_executor import UNDO, StageReport, Swapping, SwapStep, SwapVerifier
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Swap
 from atoll_controller.planner.plan_text import parts_json
 from atoll_core.errors import AtollError, LabError
@@ -77,7 +78,7 @@ class LiveSwap:
         swap: Swap,
         steps: Sequence[SwapStep],
         *,
-        switches: SwitchFleet,
+        switches: Reconciler,
         machines: MachineReconciler,
         connections: BoxConnections,
         verifier: SwapVerifier,

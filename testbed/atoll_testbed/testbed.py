@@ -17,8 +17,7 @@ from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.fabric.swap_detours import boxes_of
 from atoll_controller.fabric.swap_executor import steps_of
 from atoll_controller.fabric.swap_plan import Swap, plan_swap
-from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.openflow.runtime_python import interpreter
+from atoll_controller.openflow.controller_client import Controller, interpreter
 from atoll_controller.planner.entry_diff import FlowChange, diff
 from atoll_controller.planner.planner import make_plan
 from atoll_core.errors import AtollError, LabError

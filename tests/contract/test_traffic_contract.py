@@ -11,7 +11,7 @@ import pytest
 from atoll_analysis.figures.udp import judge_udp, udp_figures
 from atoll_analysis.tables.job_logs import load_service, transfer_done
 from atoll_analysis.verdict.findings import FindingCode, grave
-from atoll_controller.planner import calibration_jobs
+from atoll_controller.planner import traffic_jobs
 from atoll_controller.planner.job_plan import jobs
 from atoll_controller.planner.planner import make_plan
 from atoll_controller.planner.traffic_jobs import with_quiet_jobs
@@ -52,9 +52,9 @@ def test_the_probes_of_a_calibration_have_the_shape_of_an_example(project: Path)
     network, _ = load_experiment(project / "examples" / "geo.yaml")
     world, island = network.host("ws"), network.host("is")
     probes = (
-        calibration_jobs.udp_receive(island, each=True),
-        calibration_jobs.udp_send(world, island, rate_bit_s=1, packet_bytes=1500, start_at_ns=0, duration_ns=1),
-        calibration_jobs.ping(world, island, interval_ns=1, start_at_ns=0, timeout_ns=1),
+        traffic_jobs.calibration_receive(island, each=True),
+        traffic_jobs.calibration_send(world, island, rate_bit_s=1, packet_bytes=1500, start_at_ns=0, duration_ns=1),
+        traffic_jobs.calibration_ping(world, island, interval_ns=1, start_at_ns=0, timeout_ns=1),
     )
     for probe in probes:
         known = [shape(example) for example in examples(project, probe.argv[1], "keeper")]

@@ -9,7 +9,6 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from atoll_controller.planner.calibration_jobs import PING_PACKET
 from atoll_controller.planner.path_checks import (
     LONGEST_TEST_NS,
     check_jobs,
@@ -19,6 +18,7 @@ from atoll_controller.planner.path_checks import (
     with_full_matrix,
 )
 from atoll_controller.planner.planner import make_plan
+from atoll_controller.planner.traffic_jobs import PING_PACKET
 from atoll_core.description.loader import load_experiment
 from atoll_core.experiment.experiment import Experiment, Protocol
 from atoll_core.lab.network import Network

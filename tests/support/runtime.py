@@ -4,8 +4,7 @@
 import os
 from collections.abc import Sequence
 
-from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.openflow.runtime_python import interpreter
+from atoll_controller.openflow.controller_client import Controller, interpreter
 from atoll_core.plan.switch_features import Runtime
 
 RUNTIME = Runtime(os.environ.get("ATOLL_TEST_RUNTIME", Runtime.OS_KEN))

@@ -14,7 +14,7 @@ from typing import Any, BinaryIO
 
 from atoll_analysis.run_directory import RunDir
 from atoll_controller.planner.job_plan import capture_points
-from atoll_controller.planner.traffic_jobs import placement
+from atoll_controller.planner.traffic_jobs import channel_allocations
 from atoll_core.codec import to_json
 from atoll_core.experiment.experiment import (
     Chain,
@@ -107,7 +107,7 @@ def plan(asked: Experiment, lab: Network, captures: tuple[str, ...]) -> Plan:
             for i, rtt in enumerate(RTTS_MS, 1)
         ),
         seed=asked.seed,
-        placement=placement(lab, asked),
+        placement=channel_allocations(lab, asked),
     )
 
 

@@ -28,7 +28,7 @@ class CompiledEntry:
 
 
 @dataclass(frozen=True, slots=True)
-class _Place:
+class _Arrival:
     """Frames of a segment that arrive at a switch, and their targets; ``decided``: the tag alone selects the target."""
 
     at: PortRef
@@ -47,32 +47,32 @@ def compile_segment(
     """
     passed = _passed_by_all(segment, topology)
     aside = tuple(tap for tap in segment.taps if tap.interface.attached.switch not in passed)
-    waiting = deque([_Place(segment.start, segment.src, segment.vlan, segment.targets)])
+    waiting = deque([_Arrival(segment.start, segment.src, segment.vlan, segment.targets)])
     while waiting:
-        place = waiting.popleft()
-        switch = place.at.switch
+        arrival = waiting.popleft()
+        switch = arrival.at.switch
         here: list[Action] = []
-        first = place.at == segment.start
-        vlan = _tag(here, place.vlan, None) if first else place.vlan
+        first = arrival.at == segment.start
+        vlan = _retag(here, arrival.vlan, None) if first else arrival.vlan
         for tap in segment.taps:
             if tap.interface.attached.switch == switch and tap not in aside:
-                vlan = _tag(here, vlan, None)
+                vlan = _retag(here, vlan, None)
                 here.append(Output(tap.interface.attached.port))
         for tap in aside if first else ():
-            vlan = _tag(here, vlan, tap_vlans[tap.name])
+            vlan = _retag(here, vlan, tap_vlans[tap.name])
             here.append(Output(topology.next_hop(switch, tap.interface.attached.switch).out.port))
-        for (push, hop), targets in _ways(place.targets, switch, topology).items():
+        for (push, hop), targets in _ways(arrival.targets, switch, topology).items():
             is_late = carry is not None and all(target.late for target in targets)
             on_trunk = carry if push is None or is_late else push
             actions = [*here]
-            _tag(actions, vlan, push if hop is None else on_trunk)
+            _retag(actions, vlan, push if hop is None else on_trunk)
             if hop is None:
                 for target in targets:
-                    yield from _entries(segment, place, (target,), [*actions, Output(target.end.port)])
+                    yield from _entries(segment, arrival, (target,), [*actions, Output(target.end.port)])
                 continue
-            yield from _entries(segment, place, targets, [*actions, Output(hop.out.port)])
+            yield from _entries(segment, arrival, targets, [*actions, Output(hop.out.port)])
             src = segment.src if segment.by_source else segment.stream.src
-            waiting.append(_Place(hop.arrival, src, on_trunk, targets, decided=push is not None and not is_late))
+            waiting.append(_Arrival(hop.arrival, src, on_trunk, targets, decided=push is not None and not is_late))
     for tap in aside:
         yield from _copies(segment, tap, topology, tap_vlans[tap.name])
 
@@ -96,17 +96,17 @@ def _copies(segment: Segment, tap: Tap, topology: Topology, vlan: int) -> Iterat
         else:
             actions = [Output(topology.next_hop(at.switch, end.switch).out.port)]
         target = SegmentEnd(tap.name, segment.stream.dst, end)
-        yield from _entries(copied, _Place(at, segment.stream.src, vlan, (target,), decided=True), (target,), actions)
+        yield from _entries(copied, _Arrival(at, segment.stream.src, vlan, (target,), decided=True), (target,), actions)
 
 
-def _tag(actions: list[Action], has: int | None, wants: int | None) -> int | None:
-    """Add the actions that change the tag ``has`` to ``wants``; returns ``wants``."""
-    if has != wants:
-        if has is not None:
+def _retag(actions: list[Action], old: int | None, new: int | None) -> int | None:
+    """Add the actions that change the tag ``old`` to ``new``; returns ``new``."""
+    if old != new:
+        if old is not None:
             actions.append(PopVlan())
-        if wants is not None:
-            actions.append(PushVlan(wants))
-    return wants
+        if new is not None:
+            actions.append(PushVlan(new))
+    return new
 
 
 def _ways(
@@ -121,15 +121,15 @@ def _ways(
 
 
 def _entries(
-    segment: Segment, place: _Place, targets: tuple[SegmentEnd, ...], actions: list[Action]
+    segment: Segment, arrival: _Arrival, targets: tuple[SegmentEnd, ...], actions: list[Action]
 ) -> Iterator[CompiledEntry]:
     """The entries that forward frames for these targets: one for the whole prefix if possible, else one for each."""
-    onward = any(target.end.switch != place.at.switch for target in targets)
-    together = place.decided or (segment.whole and onward and len(targets) == len(segment.targets))
-    vlan = Vlan.UNTAGGED if place.vlan is None else place.vlan
-    each = [(target.dst, target.name) for target in targets]
-    for dst, goal in [(segment.stream.dst, segment.goal)] if together else each:
-        match = Match(place.at.port, vlan, ipv4_src=place.src, ipv4_dst=dst, ip_proto=segment.stream.protocol)
-        why = segment.why(goal)
-        entry = FlowEntry(place.at.switch, segment.stream.priority, match, tuple(actions), segment.cookie, why)
-        yield CompiledEntry(entry, segment, first=place.at == segment.start)
+    onward = any(target.end.switch != arrival.at.switch for target in targets)
+    together = arrival.decided or (segment.whole and onward and len(targets) == len(segment.targets))
+    vlan = Vlan.UNTAGGED if arrival.vlan is None else arrival.vlan
+    ends = [(segment.stream.dst, segment.goal)] if together else [(target.dst, target.name) for target in targets]
+    for dst, goal in ends:
+        match = Match(arrival.at.port, vlan, ipv4_src=arrival.src, ipv4_dst=dst, ip_proto=segment.stream.protocol)
+        why = f"{segment.origin} -> {goal}: {segment.note}"
+        entry = FlowEntry(arrival.at.switch, segment.stream.priority, match, tuple(actions), segment.cookie, why)
+        yield CompiledEntry(entry, segment, first=arrival.at == segment.start)

@@ -5,40 +5,30 @@ Segments of one chain can share only trunks, as a box is passed once: the later 
 """
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from ipaddress import IPv4Network
-from typing import TypeVar
 
 from atoll_apps.compiler.flow_compiler import CompiledEntry
 from atoll_apps.segments.segment import GapId
 from atoll_core.errors import PlanError
 from atoll_core.lab.network import Network
 from atoll_core.lab.port_ref import PortRef
-from atoll_core.plan.flow_entry import FlowEntry, Match, Vlan, describe_actions
+from atoll_core.plan.flow_entry import Vlan, describe_actions
 from atoll_core.plan.tag_layout import GapTag, Layout
 
 _LAST_VLAN = 4094
 
-EntryPlace = tuple[str, int, int | Vlan | None]  # switch, ingress port, VLAN condition
+Ingress = tuple[str, int, int | Vlan | None]
+"""Switch, ingress port and VLAN condition: entries of different ones never match the same frame."""
 
 
-def place_of(entry: FlowEntry) -> EntryPlace:
-    """The place of an entry: entries of different places never match the same frame."""
-    return entry.switch, entry.match.in_port, entry.match.vlan
-
-
-def entry_of(compiled: CompiledEntry) -> FlowEntry:
-    """The entry alone."""
-    return compiled.entry
-
-
-def by_place(compiled: Iterable[CompiledEntry]) -> dict[tuple[str, EntryPlace], list[CompiledEntry]]:
-    """Entries by chain and place: frames of different chains are distinguished by headers and priority."""
-    places: dict[tuple[str, EntryPlace], list[CompiledEntry]] = defaultdict(list)
-    for each in compiled:
-        places[each.segment.gap_id.chain, place_of(each.entry)].append(each)
-    return places
+def by_ingress(compiled: Iterable[CompiledEntry]) -> dict[Ingress, list[CompiledEntry]]:
+    """The entries of each ingress."""
+    entries: dict[Ingress, list[CompiledEntry]] = defaultdict(list)
+    for one in compiled:
+        entries[one.entry.switch, one.entry.match.in_port, one.entry.match.vlan].append(one)
+    return entries
 
 
 def ambiguous_pairs(compiled: Iterable[CompiledEntry]) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
@@ -46,24 +36,28 @@ def ambiguous_pairs(compiled: Iterable[CompiledEntry]) -> Iterator[tuple[Compile
 
     OpenFlow 1.3.5, 6.4: which of them applies is undefined.
     """
-    for same in by_place(compiled).values():
-        if len(same) > 1:  # most host ports have one entry a chain
-            yield from overlapping(same, same, entry_of)
+    for entries in by_ingress(compiled).values():
+        if len(entries) > 1:  # most host ports have one entry a chain
+            yield from overlapping(entries, entries)
 
 
 def tag_segment(
     network: Network, layout: Layout, one: CompiledEntry, other: CompiledEntry, taken: frozenset[int]
-) -> Layout:
-    """The layout with a tag that distinguishes two segments of one chain.
+) -> tuple[GapId, Layout]:
+    """The gap that gets a tag to distinguish two segments of one chain, and the layout with that tag.
 
     Raises PlanError when there is no such tag: they are in one gap, or all VLAN ids are in use.
     """
-    tagged = {(tag.chain, tag.direction, tag.gap) for tag in layout.gaps}
-    gap_ids = sorted({each.segment.gap_id for each in (one, other) if not each.first}, key=lambda each: -each.gap)
-    free = [each for each in gap_ids if (each.chain, each.direction, each.gap) not in tagged]
-    if one.segment.gap_id == other.segment.gap_id or not free:
-        raise PlanError(_refusal(one, other))
-    return with_gap(layout, free[0], fresh_vlan(network, layout, taken))
+    gap_ids = {compiled.segment.gap_id for compiled in (one, other) if not compiled.first}
+    untagged = [each for each in gap_ids if layout.gap_vlan(each.chain, each.direction, each.gap) is None]
+    if one.segment.gap_id == other.segment.gap_id or not untagged:
+        raise PlanError(
+            f"frames of two segments are indistinguishable: {entry_with_match(one)} and {entry_with_match(other)} both "
+            f"match at {where(one)}; attach consecutive boxes and taps of the chain to one switch, or order them so "
+            "that frames of one direction cross a trunk only once"
+        )
+    gap_id = max(untagged, key=lambda each: each.gap)
+    return gap_id, with_gap(layout, gap_id, fresh_vlan(network, layout, taken))
 
 
 def with_gap(layout: Layout, gap_id: GapId, vlan: int) -> Layout:
@@ -73,22 +67,22 @@ def with_gap(layout: Layout, gap_id: GapId, vlan: int) -> Layout:
 
 def tap_vlans(network: Network) -> dict[str, int]:
     """The tag of copies for each tap: the highest ids without a latency class, equal in every plan."""
-    used = _class_vlans(network)
-    free = (vlan for vlan in range(_LAST_VLAN, 0, -1) if vlan not in used)
-    return {tap.name: vlan for tap, vlan in zip(network.taps, free, strict=False)}
+    return {tap.name: vlan for tap, vlan in zip(network.taps, _free_vlans(network), strict=False)}
 
 
 def fresh_vlan(network: Network, layout: Layout, taken: frozenset[int]) -> int:
     """The highest VLAN id that neither a latency class, a tap, the layout, nor ``taken`` uses. Raises PlanError."""
-    used = _class_vlans(network) | {*tap_vlans(network).values()} | layout.vlans | taken
-    found = next((vlan for vlan in range(_LAST_VLAN, 0, -1) if vlan not in used), None)
-    if found is None:
-        raise PlanError("no VLAN id from 1 to 4094 is left to distinguish frames; use fewer latency classes")
-    return found
+    used = {*tap_vlans(network).values()} | layout.vlans | taken
+    for vlan in _free_vlans(network):
+        if vlan not in used:
+            return vlan
+    raise PlanError("no VLAN id from 1 to 4094 is left to distinguish frames; use fewer latency classes")
 
 
-def _class_vlans(network: Network) -> set[int]:
-    return {known.vlan for box in network.delay_boxes for known in box.classes}
+def _free_vlans(network: Network) -> Iterator[int]:
+    """The ids that no latency class uses, the highest first."""
+    used = {latency_class.vlan for box in network.delay_boxes for latency_class in box.classes}
+    return (vlan for vlan in range(_LAST_VLAN, 0, -1) if vlan not in used)
 
 
 def entry_with_match(compiled: CompiledEntry) -> str:
@@ -104,86 +98,72 @@ def where(compiled: CompiledEntry) -> str:
     return f"{PortRef(compiled.entry.switch, compiled.entry.match.in_port)} {tag}"
 
 
-def _refusal(one: CompiledEntry, other: CompiledEntry) -> str:
-    return (
-        f"frames of two segments are indistinguishable: {entry_with_match(one)} and {entry_with_match(other)}"
-        " both match at "
-        f"{where(one)}; "
-        "attach consecutive boxes and taps of the chain to one switch, or order them so that frames of one "
-        "direction cross a trunk only once"
-    )
-
-
-T = TypeVar("T")
 _Shape = tuple[int | None, int, int]  # protocol, prefix lengths of source and destination
 
 
-def overlapping(mine: Iterable[T], others: Iterable[T], entry_of: Callable[[T], FlowEntry]) -> Iterator[tuple[T, T]]:
+def overlapping(
+    mine: Iterable[CompiledEntry], others: Iterable[CompiledEntry]
+) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
     """Pairs of entries that match the same frames with different actions; of equal pairs one.
 
-    All entries must be of one switch, ingress port and VLAN condition.
+    All entries must be of one ingress.
     """
-    of_mine, of_others = _by_shape(mine, entry_of), _by_shape(others, entry_of)
-    for shape, ours in of_mine.items():
-        for other, theirs in of_others.items():
+    my_shapes, other_shapes = _by_shape(mine), _by_shape(others)
+    for shape, ours in my_shapes.items():
+        for other, theirs in other_shapes.items():
             if shape[0] == other[0] or None in (shape[0], other[0]):
-                yield from _meeting(ours, theirs, min(shape[1], other[1]), min(shape[2], other[2]), entry_of)
-
-
-def shadowed(items: Iterable[T], entry_of: Callable[[T], FlowEntry]) -> Iterator[tuple[T, T]]:
-    """Entries that no frame reaches, each with one of higher priority that matches all its frames.
-
-    All entries must be of one switch, ingress port and VLAN condition.
-    """
-    shapes = _by_shape(items, entry_of)
-    highest: dict[_Shape, dict[tuple[int, int], T]] = {}
-    for shape, alike in shapes.items():
-        there = highest[shape] = {}
-        for item in sorted(alike, key=lambda item: entry_of(item).priority):
-            there[_key(entry_of(item).match, *shape[1:])] = item
-    for shape, alike in shapes.items():
-        wider = [
-            (other, there)
-            for other, there in highest.items()
-            if other[0] in (None, shape[0]) and other[1] <= shape[1] and other[2] <= shape[2]
-        ]
-        for item in alike:
-            entry = entry_of(item)
-            found = (there.get(_key(entry.match, *other[1:])) for other, there in wider)
-            above = next((each for each in found if each and entry_of(each).priority > entry.priority), None)
-            if above is not None:
-                yield item, above
+                yield from _meeting(ours, theirs, min(shape[1], other[1]), min(shape[2], other[2]))
 
 
 def _meeting(
-    ours: list[T], theirs: list[T], src_bits: int, dst_bits: int, entry_of: Callable[[T], FlowEntry]
-) -> Iterator[tuple[T, T]]:
-    there: dict[tuple[int, int], dict[object, T]] = defaultdict(dict)
-    for item in theirs:
-        entry = entry_of(item)
-        there[_key(entry.match, src_bits, dst_bits)].setdefault(entry.actions, item)
-    for item in ours:
-        entry = entry_of(item)
-        for actions, other in there.get(_key(entry.match, src_bits, dst_bits), {}).items():
-            if actions != entry.actions:
-                yield item, other
+    ours: list[CompiledEntry], theirs: list[CompiledEntry], src_bits: int, dst_bits: int
+) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
+    by_prefixes: dict[tuple[int, int], dict[object, CompiledEntry]] = defaultdict(dict)
+    for other in theirs:
+        by_prefixes[_prefixes(other, src_bits, dst_bits)].setdefault(other.entry.actions, other)
+    for one in ours:
+        for actions, other in by_prefixes.get(_prefixes(one, src_bits, dst_bits), {}).items():
+            if actions != one.entry.actions:
+                yield one, other
 
 
-def _by_shape(items: Iterable[T], entry_of: Callable[[T], FlowEntry]) -> dict[_Shape, list[T]]:
-    shapes: dict[_Shape, list[T]] = defaultdict(list)
-    for item in items:
-        match = entry_of(item).match
-        shapes[match.ip_proto, _length(match.ipv4_src), _length(match.ipv4_dst)].append(item)
+def shadowed(compiled: Iterable[CompiledEntry]) -> Iterator[tuple[CompiledEntry, CompiledEntry]]:
+    """Entries that no frame reaches, with one of higher priority that matches all their frames.
+
+    All entries must be of one ingress.
+    """
+    shapes = _by_shape(compiled)
+    highest = {
+        shape: {_prefixes(one, *shape[1:]): one for one in sorted(entries, key=lambda one: one.entry.priority)}
+        for shape, entries in shapes.items()
+    }
+    for shape, entries in shapes.items():
+        wider = [
+            (other, by_prefixes)
+            for other, by_prefixes in highest.items()
+            if other[0] in (None, shape[0]) and other[1] <= shape[1] and other[2] <= shape[2]
+        ]
+        for low in entries:
+            covering = (by_prefixes.get(_prefixes(low, *other[1:])) for other, by_prefixes in wider)
+            high = next((one for one in covering if one and one.entry.priority > low.entry.priority), None)
+            if high is not None:
+                yield low, high
+
+
+def _by_shape(compiled: Iterable[CompiledEntry]) -> dict[_Shape, list[CompiledEntry]]:
+    shapes: dict[_Shape, list[CompiledEntry]] = defaultdict(list)
+    for one in compiled:
+        match = one.entry.match
+        src, dst = (0 if prefix is None else prefix.prefixlen for prefix in (match.ipv4_src, match.ipv4_dst))
+        shapes[match.ip_proto, src, dst].append(one)
     return shapes
 
 
-def _key(match: Match, src_bits: int, dst_bits: int) -> tuple[int, int]:
-    return _bits(match.ipv4_src, src_bits), _bits(match.ipv4_dst, dst_bits)
+def _prefixes(compiled: CompiledEntry, src_bits: int, dst_bits: int) -> tuple[int, int]:
+    """The first bits of the addresses that an entry matches."""
+    match = compiled.entry.match
+    return _first_bits(match.ipv4_src, src_bits), _first_bits(match.ipv4_dst, dst_bits)
 
 
-def _bits(prefix: IPv4Network | None, count: int) -> int:
+def _first_bits(prefix: IPv4Network | None, count: int) -> int:
     return 0 if prefix is None else int(prefix.network_address) >> (32 - count)
-
-
-def _length(prefix: IPv4Network | None) -> int:
-    return 0 if prefix is None else prefix.prefixlen

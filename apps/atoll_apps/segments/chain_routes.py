@@ -56,18 +56,18 @@ class ChainRoute:
     to_island: TrafficMatch
     to_world: TrafficMatch
 
-    def note(self, words: str) -> str:
+    def note(self, reason: str) -> str:
         """A reason, with the chain's name unless it is the main chain."""
-        return f"{words}, chain {self.chain}" if self.number else words
+        return f"{reason}, chain {self.chain}" if self.number else reason
 
     def reached_from(self, world: Iterable[str]) -> tuple[Host, ...]:
         """The island hosts that receive packets of any of these world hosts by this chain."""
         senders = frozenset(world)
         return _named(self.island, (there for here, there in self.blocks if not here.isdisjoint(senders)))
 
-    def reached_by(self, island: str) -> tuple[Host, ...]:
-        """The world hosts that receive packets of this island host by this chain."""
-        return _named(self.world, (here for here, there in self.blocks if island in there))
+    def reached_by(self, island: str) -> frozenset[str]:
+        """The names of the world hosts that receive packets of this island host by this chain."""
+        return frozenset[str]().union(*(here for here, there in self.blocks if island in there))
 
 
 def routes(network: Network, experiment: Experiment, layout: Layout) -> tuple[ChainRoute, ...]:
@@ -79,7 +79,7 @@ def routes(network: Network, experiment: Experiment, layout: Layout) -> tuple[Ch
             chain=chain.name,
             number=number,
             traversals=_traversals(network, chain, layout),
-            gaps=taps_by_gap(network, chain),
+            gaps=_taps_by_gap(network, chain),
             world=_named(network.world_hosts, (world for world, _ in blocks[chain.name])),
             island=_named(network.island_hosts, (island for _, island in blocks[chain.name])),
             blocks=tuple(blocks[chain.name]),
@@ -92,18 +92,18 @@ def routes(network: Network, experiment: Experiment, layout: Layout) -> tuple[Ch
 
 def _blocks(network: Network, experiment: Experiment) -> dict[str, list[Block]]:
     """The blocks of hosts between which each chain carries packets of at least one protocol."""
-    found: dict[str, list[Block]] = {chain.name: [] for chain in experiment.chains}
+    blocks: dict[str, list[Block]] = {chain.name: [] for chain in experiment.chains}
     for world, island in Sides(network, experiment).blocks():
         block = frozenset(host.name for host in world), frozenset(host.name for host in island)
         traffic = world[0].address, island[0].address
         for name in {experiment.carrier(*traffic, kind).name for kind in (*Protocol, None)}:
-            found[name].append(block)
-    return found
+            blocks[name].append(block)
+    return blocks
 
 
 def _named(hosts: tuple[Host, ...], names: Iterable[frozenset[str]]) -> tuple[Host, ...]:
-    wanted = frozenset[str]().union(*names)
-    return tuple(host for host in hosts if host.name in wanted)
+    all_names = frozenset[str]().union(*names)
+    return tuple(host for host in hosts if host.name in all_names)
 
 
 def stream(network: Network, carries: TrafficSelector, direction: Direction) -> TrafficMatch:
@@ -115,7 +115,7 @@ def stream(network: Network, carries: TrafficSelector, direction: Direction) -> 
 
 
 def _traversals(network: Network, chain: Chain, layout: Layout) -> tuple[BoxTraversal, ...]:
-    known = {box.name: box for box in network.boxes}
+    boxes = {box.name: box for box in network.boxes}
     return tuple(
         BoxTraversal(
             name=box.name,
@@ -124,7 +124,7 @@ def _traversals(network: Network, chain: Chain, layout: Layout) -> tuple[BoxTrav
             vlan=None if box.routed else layout.box_vlan(chain.name, box.name),
         )
         for name in chain.hops
-        if (box := known.get(name))
+        if (box := boxes.get(name))
     )
 
 
@@ -133,17 +133,17 @@ def back(taps: tuple[Tap, ...]) -> tuple[Tap, ...]:
     return tuple(tap for tap in reversed(taps) if not tap.to_island_only)
 
 
-def taps_by_gap(network: Network, chain: Chain) -> tuple[tuple[Tap, ...], ...]:
+def _taps_by_gap(network: Network, chain: Chain) -> tuple[tuple[Tap, ...], ...]:
     """The taps in each gap of the chain, from world to island: before the first box, between boxes, behind the last.
 
     A tap has no flow entry of its own: the entry that forwards the frames on its switch also sends it an untagged copy.
     A physical tap needs none: it copies the frames in its cable.
     """
-    known = {tap.name: tap for tap in network.taps}
+    taps = {tap.name: tap for tap in network.taps}
     gaps: list[tuple[Tap, ...]] = [()]
-    for is_tap, names in groupby(chain.hops, key=lambda name: name in known):
+    for is_tap, names in groupby(chain.hops, key=lambda name: name in taps):
         if is_tap:
-            gaps[-1] = tuple(known[name] for name in names if not known[name].physical)
+            gaps[-1] = tuple(taps[name] for name in names if not taps[name].physical)
         else:
             gaps += [() for _ in names]
     return tuple(gaps)

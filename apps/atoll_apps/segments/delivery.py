@@ -25,48 +25,31 @@ def segments(network: Network, experiment: Experiment, route: ChainRoute) -> Ite
 def _undelayed(network: Network, experiment: Experiment, route: ChainRoute) -> Iterator[Segment]:
     edge = Edge(route)
     delayed = classes(network, experiment)
-    by_source = any(known.ports for known, _ in delayed.values())
-    for host in route.world:
-        if host.name not in delayed:
-            yield Segment(
-                cookie=cookie(App.DELIVERY, 1, route=route.number),
-                gap_id=edge.inner(Direction.TO_ISLAND),
-                origin=host.name,
-                goal=edge.goal,
-                note=route.note("not delayed"),
-                start=host.interface.attached,
-                src=address(host),
-                stream=route.to_island,
-                targets=edge.into((host,)),
-                taps=edge.taps,
-                whole=edge.takes_all((host,)),
-                ends=edge.ends,
-                by_source=by_source,
-            )
-    for source in edge.sources():
-        for host in source.hosts:
-            if host.name not in delayed:
-                yield Segment(
-                    cookie=cookie(App.DELIVERY, 4, route=route.number),
-                    gap_id=edge.inner(Direction.TO_WORLD),
-                    origin=source.name,
-                    goal=host.name,
-                    note=route.note("not delayed"),
-                    start=source.start,
-                    src=source.src,
-                    stream=route.to_world,
-                    targets=(SegmentEnd(host.name, address(host), host.interface.attached),),
-                    vlan=source.vlan,
-                    taps=back(edge.taps),
-                    whole=False,
-                    box=source.box,
-                )
+    by_source = any(latency_class.ports for latency_class, _ in delayed.values())
+    hosts = [host for host in route.world if host.name not in delayed]
+    for host in hosts:
+        yield Segment(
+            cookie=cookie(App.DELIVERY, 1, route=route.number),
+            gap_id=edge.inner(Direction.TO_ISLAND),
+            origin=host.name,
+            goal=edge.goal,
+            note=route.note("not delayed"),
+            start=host.interface.attached,
+            src=address(host),
+            stream=route.to_island,
+            targets=edge.into((host,)),
+            taps=edge.taps,
+            whole=edge.takes_all((host,)),
+            ends=edge.ends,
+            by_source=by_source,
+        )
+    ends = [SegmentEnd(host.name, address(host), host.interface.attached) for host in hosts]
+    yield from edge.out_of(ends, cookie(App.DELIVERY, 4, route=route.number), "not delayed")
 
 
 def _island(route: ChainRoute) -> Iterator[Segment]:
     last, gap = route.traversals[-1], len(route.traversals)
-    hosts = route.island
-    for host in hosts:
+    for host in route.island:
         yield Segment(
             cookie=cookie(App.DELIVERY, 3, route=route.number),
             gap_id=GapId(route.chain, Direction.TO_WORLD, gap),
@@ -88,7 +71,7 @@ def _island(route: ChainRoute) -> Iterator[Segment]:
         start=last.ports.island.attached,
         src=route.to_island.src,
         stream=route.to_island,
-        targets=tuple(SegmentEnd(host.name, address(host), host.interface.attached) for host in hosts),
+        targets=tuple(SegmentEnd(host.name, address(host), host.interface.attached) for host in route.island),
         vlan=last.vlan,
         taps=route.gaps[gap],
         box=last.name,

@@ -91,7 +91,3 @@ class Segment:
     ends: tuple[str, ...] = ()
     delayed_by: str | None = None
     by_source: bool = False
-
-    def why(self, goal: str) -> str:
-        """The reason for an entry that forwards frames to ``goal``."""
-        return f"{self.origin} -> {goal}: {self.note}"

@@ -1,46 +1,43 @@
 # SPDX-License-Identifier: Apache-2.0
 """The world end of a chain: the ports where frames enter and leave it, with or without boxes."""
 
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from collections.abc import Collection, Iterable, Iterator
 from functools import lru_cache
 from ipaddress import IPv4Address, IPv4Network
 
-from atoll_apps.segments.chain_routes import ChainRoute
-from atoll_apps.segments.segment import GapId, SegmentEnd
+from atoll_apps.segments.chain_routes import ChainRoute, back
+from atoll_apps.segments.segment import GapId, Segment, SegmentEnd
 from atoll_core.experiment.experiment import Experiment
-from atoll_core.lab.network import DelayBox, Host, LatencyClass, Network, Tap
+from atoll_core.lab.network import DelayBox, Host, LatencyClass, Network
 from atoll_core.lab.port_ref import PortRef
 from atoll_core.plan.tag_layout import Direction
 
-
-@dataclass(frozen=True, slots=True)
-class Source:
-    """A port from which world-bound frames arrive: their sources, their tag, and the world hosts they may go to."""
-
-    name: str
-    start: PortRef
-    src: IPv4Network
-    vlan: int | None
-    box: str | None
-    hosts: tuple[Host, ...]
+_Source = tuple[str, PortRef, IPv4Network, int | None, str | None, frozenset[str]]
+"""The name of a box or island host, the port of its world-bound frames, their sources, tag and box, and world hosts."""
 
 
-@dataclass(frozen=True, slots=True)
 class Edge:
-    """The end of a chain that faces the world: the first box, or the island hosts if there is none."""
+    """The end of a chain that faces the world: the first box, or the island hosts if there is none.
 
-    route: ChainRoute
+    ``goal``: the name of the first box, or ``island``. ``taps``: those before the first box, all of them if there is
+    none. ``ends``: the switches where island-bound frames leave the gap at the world edge.
+    """
 
-    @property
-    def goal(self) -> str:
-        """The name of the first box, or ``island``."""
-        return self.route.traversals[0].name if self.route.traversals else "island"
-
-    @property
-    def taps(self) -> tuple[Tap, ...]:
-        """The taps before the first box, all of them if there is none."""
-        return self.route.gaps[0]
+    def __init__(self, route: ChainRoute) -> None:
+        self.route = route
+        self.taps = route.gaps[0]
+        self._first = route.traversals[0] if route.traversals else None
+        self._sources: list[_Source]
+        if first := self._first:
+            port, hosts = first.ports.world.attached, frozenset(host.name for host in route.world)
+            self.goal, self.ends = first.name, (port.switch,)
+            self._sources = [(first.name, port, route.to_world.src, first.vlan, first.name, hosts)]
+        else:
+            ports = [(host, host.interface.attached) for host in route.island]
+            self.goal, self.ends = "island", tuple(dict.fromkeys(port.switch for _, port in ports))
+            self._sources = [
+                (host.name, port, address(host), None, None, route.reached_by(host.name)) for host, port in ports
+            ]
 
     def inner(self, direction: Direction) -> GapId:
         """The gap between the edge and the first box."""
@@ -52,8 +49,7 @@ class Edge:
 
     def into(self, hosts: Iterable[Host]) -> tuple[SegmentEnd, ...]:
         """The targets of island-bound frames of these world hosts."""
-        if self.route.traversals:
-            first = self.route.traversals[0]
+        if first := self._first:
             return (SegmentEnd(first.name, self.route.to_island.dst, first.ports.world.attached, first.vlan),)
         return tuple(
             SegmentEnd(island.name, address(island), island.interface.attached)
@@ -62,24 +58,28 @@ class Edge:
 
     def takes_all(self, hosts: Iterable[Host]) -> bool:
         """Whether frames of these world hosts have all targets of the chain's island-bound frames."""
-        return bool(self.route.traversals) or len(self.into(hosts)) == len(self.route.island)
+        return self._first is not None or len(self.into(hosts)) == len(self.route.island)
 
-    @property
-    def ends(self) -> tuple[str, ...]:
-        """The switches where island-bound frames leave the gap at the world edge."""
-        if self.route.traversals:
-            return (self.route.traversals[0].ports.world.attached.switch,)
-        return tuple({host.interface.attached.switch: None for host in self.route.island})
-
-    def sources(self) -> Iterator[Source]:
-        """The sources of world-bound frames."""
-        if self.route.traversals:
-            first, hosts = self.route.traversals[0], self.route.world
-            yield Source(first.name, first.ports.world.attached, self.route.to_world.src, first.vlan, first.name, hosts)
-            return
-        for island in self.route.island:
-            known = self.route.reached_by(island.name)
-            yield Source(island.name, island.interface.attached, address(island), None, None, known)
+    def out_of(self, ends: Collection[SegmentEnd], cookie: int, note: str) -> Iterator[Segment]:
+        """The segments from the edge to these ends, which have the names of world hosts."""
+        for name, start, src, vlan, box, hosts in self._sources:
+            for end in ends:
+                if end.name in hosts:
+                    yield Segment(
+                        cookie=cookie,
+                        gap_id=self.inner(Direction.TO_WORLD),
+                        origin=name,
+                        goal=end.name,
+                        note=self.route.note(note),
+                        start=start,
+                        src=src,
+                        stream=self.route.to_world,
+                        targets=(end,),
+                        vlan=vlan,
+                        taps=back(self.taps),
+                        whole=False,
+                        box=box,
+                    )
 
 
 def address(host: Host) -> IPv4Network:
@@ -97,5 +97,5 @@ def classes(network: Network, experiment: Experiment) -> dict[str, tuple[Latency
 
     Raises KeyError for a class that no delay box carries, which no resolved experiment names.
     """
-    carried = {known.name: (known, box) for box in network.delay_boxes for known in box.classes}
-    return {host: carried[name] for host, name in experiment.latency}
+    carriers = {latency.name: (latency, box) for box in network.delay_boxes for latency in box.classes}
+    return {host: carriers[name] for host, name in experiment.latency}

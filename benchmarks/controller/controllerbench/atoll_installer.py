@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import ClassVar
 
 from atoll_controller.fabric.flow_installer import apply_flows
-from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.openflow.runtime_python import interpreter
+from atoll_controller.openflow.controller_client import Controller, interpreter
 from atoll_core.description.loader import load_lab
 from atoll_core.lab.network import Network, Switch
 from atoll_core.plan.plan import Plan

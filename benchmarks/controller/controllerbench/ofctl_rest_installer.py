@@ -10,7 +10,7 @@ import time
 from collections.abc import Sequence
 from typing import Any
 
-from atoll_controller.openflow.runtime_python import interpreter
+from atoll_controller.openflow.controller_client import interpreter
 from atoll_core.errors import LabError
 from atoll_core.plan.switch_features import Runtime
 from controllerbench.entries import DPID, FROM, TAP, TRUNK, Pair

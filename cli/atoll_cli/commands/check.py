@@ -78,7 +78,7 @@ def check(
             experiments.append(experiment)
             if alone := engine_only([link for version in experiment.states for link in version.links]):
                 engine_alone[label(path)] = alone
-            here = description_warnings(network, experiment, place=MININET) if strict else ()
+            here = description_warnings(network, experiment, platform=MININET) if strict else ()
             mistakes |= dict.fromkeys(here)
             anywhere = description_warnings(network, experiment)
             warnings |= dict.fromkeys(warning for warning in anywhere if warning not in mistakes)

@@ -9,8 +9,7 @@ from dataclasses import asdict
 from pathlib import Path
 
 from atoll_cli.commands.selection import lab_target, network_on
-from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.openflow.runtime_python import interpreter
+from atoll_controller.openflow.controller_client import Controller, interpreter
 from atoll_controller.probing.switch_probe import Agreement, ProbedBehaviour, SwitchProbe
 from atoll_core.description.loader import load_any
 from atoll_core.description.resolve_inventory import load_inventory

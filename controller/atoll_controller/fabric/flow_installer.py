@@ -27,9 +27,9 @@ from atoll_core.units import Duration
 from atoll_switches.capability_profile import profile
 from atoll_switches.entry_placement import choose_table, room
 
-_Held = Mapping[str, tuple[FlowEntry | UnmanagedEntry, ...]]
 _Entry = FlowEntry | UnmanagedEntry
-_E = TypeVar("_E", FlowEntry, UnmanagedEntry)
+_Tables = Mapping[str, tuple[_Entry, ...]]  # by the switch's name
+_E = TypeVar("_E", bound=_Entry)
 
 OnNote = Callable[[str], None]
 
@@ -58,19 +58,16 @@ async def apply_flows(
     """
     switches = [switch for switch in network.switches if only is None or switch.name in only]
     names = {switch.name for switch in switches}
-    wanted = [entry for entry in plan.flows if entry.switch in names]
+    planned = [entry for entry in plan.flows if entry.switch in names]
     before = await _read(controller, switches)
-
-    def compared() -> tuple[FlowChange, ...]:
-        return diff(wanted, explained(_all(before), former.flows if former else ()))
-
-    changes = await asyncio.to_thread(compared)
+    former_flows = former.flows if former else ()
+    changes = await asyncio.to_thread(lambda: diff(planned, explained(_all(before), former_flows)))
     if dry_run or not changes:
         return changes
-    await require_room(controller, switches, wanted)
+    await require_room(controller, switches, planned)
     try:
         await _make(controller, switches, changes, before, note, progress)
-        await _require_held(controller, switches, wanted)
+        await _require_held(controller, switches, planned)
         if verify is not None:
             await verify()
     except BaseException as error:
@@ -89,22 +86,22 @@ async def install_control(
     """
     switches = [switch for switch in network.switches if only is None or switch.name in only]
     names = {switch.name for switch in switches}
-    wanted = [entry for entry in control_entries(network) if entry.switch in names]
-    identities = {entry.identity for entry in wanted}
+    planned = [entry for entry in control_entries(network) if entry.switch in names]
+    identities = {entry.identity for entry in planned}
 
-    def of_control(tables: _Held) -> list[FlowEntry]:
+    def of_control(tables: _Tables) -> list[FlowEntry]:
         entries = (entry for entry in _all(tables) if isinstance(entry, FlowEntry))
         return [entry for entry in entries if entry.identity in identities or is_control(entry.cookie)]
 
     before = await _read(controller, switches)
-    changes = diff(wanted, of_control(before))
+    changes = diff(planned, of_control(before))
     if changes:
         await _make(controller, switches, changes, before)
-        _require_none(diff(wanted, of_control(await _read(controller, switches))))
+        _require_none(diff(planned, of_control(await _read(controller, switches))))
     return changes
 
 
-async def read_tables(controller: Controller, network: Network) -> dict[str, tuple[FlowEntry | UnmanagedEntry, ...]]:
+async def read_tables(controller: Controller, network: Network) -> dict[str, tuple[_Entry, ...]]:
     """The entries of every switch of the network, by its name. Raises LabError."""
     return await _read(controller, network.switches)
 
@@ -116,10 +113,8 @@ async def table_of(controller: Controller, switch: Switch) -> int:
     return choose_table(profile(switch.driver), features, switch.name)
 
 
-async def _read(
-    controller: Controller, switches: Sequence[Switch]
-) -> dict[str, tuple[FlowEntry | UnmanagedEntry, ...]]:
-    async def read(switch: Switch) -> tuple[FlowEntry | UnmanagedEntry, ...]:
+async def _read(controller: Controller, switches: Sequence[Switch]) -> dict[str, tuple[_Entry, ...]]:
+    async def read(switch: Switch) -> tuple[_Entry, ...]:
         table = await table_of(controller, switch)
         with _naming(switch):
             return await controller.read(switch.dpid, switch.name, table)
@@ -131,18 +126,18 @@ async def _read(
 async def require_room(
     controller: Controller,
     switches: Iterable[Switch],
-    wanted: Iterable[FlowEntry],
-    what: str = "the plan",
+    planned: Iterable[FlowEntry],
+    subject: str = "the plan",
     remedy: str = "combine prefixes, or attach hosts to more switches",
 ) -> None:
     """Raise LabError with the first switch whose table is too small for these entries."""
-    number = Counter(entry.switch for entry in wanted)
+    number = Counter(entry.switch for entry in planned)
     for switch in switches:
         table = await table_of(controller, switch)
         most = await _room(controller, switch)
         if most is not None and number[switch.name] > most:
             raise LabError(
-                f"{switch.name}: {what} has {number[switch.name]} entries, but table {table} of this switch has "
+                f"{switch.name}: {subject} has {number[switch.name]} entries, but table {table} of this switch has "
                 f"room for {most}; {remedy}"
             )
 
@@ -156,7 +151,7 @@ async def _make(
     controller: Controller,
     switches: Sequence[Switch],
     changes: Iterable[FlowChange],
-    held: _Held,
+    held: _Tables,
     note: OnNote | None = None,
     progress: OnNote | None = None,
 ) -> None:
@@ -165,21 +160,20 @@ async def _make(
     ``held``: the entries before. Foreign entries are deleted first: deleting one later would also delete a new entry of
     equal match and priority.
     """
-    made = tuple(changes)
-    own = [(change.action, change.entry) for change in made if isinstance(change.entry, FlowEntry)]
+    changes = tuple(changes)
+    own = [(change.action, change.entry) for change in changes if isinstance(change.entry, FlowEntry)]
     add = [entry for action, entry in own if action is not ChangeAction.DELETE]
     delete = [entry for action, entry in own if action is ChangeAction.DELETE]
-    foreign = [change.entry for change in made if isinstance(change.entry, UnmanagedEntry)]
+    foreign = [change.entry for change in changes if isinstance(change.entry, UnmanagedEntry)]
+    totals = Counter(change.entry.switch for change in changes)
+    install_progress = InstallProgress(totals, progress or (lambda _: None), time.monotonic)
 
-    totals = Counter(entry.switch for _, entry in own) + Counter(entry.switch for entry in foreign)
-    following = InstallProgress(totals, progress or _ignore, time.monotonic)
-
-    async def change(switch: Switch, gone: Sequence[_Entry], come: Sequence[FlowEntry]) -> None:
-        if gone or come:
+    async def change(switch: Switch, deleted: Sequence[_Entry], added: Sequence[FlowEntry]) -> None:
+        if deleted or added:
             table = await table_of(controller, switch)
             with _naming(switch):
-                batch = following.batch(switch.name, len(gone) + len(come))
-                await controller.change(switch.dpid, gone, come, table, batch)
+                batch = install_progress.batch(switch.name, len(deleted) + len(added))
+                await controller.change(switch.dpid, deleted, added, table, batch)
 
     await _all_done(change(switch, _of(switch, foreign), ()) for switch in switches)
     crowded = [switch for switch in switches if await _crowded(controller, switch, own, held[switch.name], note)]
@@ -192,11 +186,6 @@ async def _make(
         await _all_done(change(switch, _of(switch, level), ()) for switch in roomy)
 
 
-def _ignore(line: str) -> None:
-    """Nobody follows the progress."""
-    del line
-
-
 async def _crowded(
     controller: Controller,
     switch: Switch,
@@ -205,14 +194,14 @@ async def _crowded(
     note: OnNote | None,
 ) -> bool:
     """Whether a table is too small for its entries and the added ones together."""
-    holds = sum(isinstance(entry, FlowEntry) for entry in held)
-    come = sum(action is ChangeAction.ADD and entry.switch == switch.name for action, entry in changes)
-    most = await _room(controller, switch) if come else None
-    if most is None or holds + come <= most:
+    old = sum(isinstance(entry, FlowEntry) for entry in held)
+    new = sum(action is ChangeAction.ADD and entry.switch == switch.name for action, entry in changes)
+    most = await _room(controller, switch) if new else None
+    if most is None or old + new <= most:
         return False
     if note is not None:
         note(
-            f"{switch.name}: its table has room for {most} entries, too few for {holds} old and {come} new entries "
+            f"{switch.name}: its table has room for {most} entries, too few for {old} old and {new} new entries "
             "together: the old entries are deleted first, and packets are lost until the new entries are installed"
         )
     return True
@@ -220,7 +209,7 @@ async def _crowded(
 
 def _levels(entries: Iterable[FlowEntry], *, highest_first: bool) -> list[list[FlowEntry]]:
     """The entries priority by priority."""
-    ordered = sorted(entries, key=lambda entry: -entry.priority if highest_first else entry.priority)
+    ordered = sorted(entries, key=lambda entry: entry.priority, reverse=highest_first)
     return [list(level) for _, level in groupby(ordered, key=lambda entry: entry.priority)]
 
 
@@ -235,18 +224,18 @@ async def _all_done(work: Iterable[Coroutine[Any, Any, None]]) -> None:
             raise outcome
 
 
-async def _require_held(controller: Controller, switches: Sequence[Switch], wanted: Sequence[FlowEntry]) -> None:
+async def _require_held(controller: Controller, switches: Sequence[Switch], planned: Sequence[FlowEntry]) -> None:
     """Read every table back. Raises LabError unless it has exactly these entries."""
 
     async def holds(switch: Switch) -> bool:
         table = await table_of(controller, switch)
         with _naming(switch):
-            return await controller.holds(switch.dpid, [e for e in wanted if e.switch == switch.name], table)
+            return await controller.holds(switch.dpid, _of(switch, planned), table)
 
     held = await asyncio.gather(*(holds(switch) for switch in switches))
     differing = [switch for switch, equal in zip(switches, held, strict=True) if not equal]
     names = {switch.name for switch in differing}
-    _require_none(diff((e for e in wanted if e.switch in names), _all(await _read(controller, differing))))
+    _require_none(diff((e for e in planned if e.switch in names), _all(await _read(controller, differing))))
 
 
 def _require_none(left: Sequence[FlowChange]) -> None:
@@ -256,15 +245,15 @@ def _require_none(left: Sequence[FlowChange]) -> None:
         raise LabError(f"switches acknowledged changes that are missing from their tables ({len(left)}): {first}")
 
 
-async def _restore(controller: Controller, switches: Sequence[Switch], before: _Held, cause: BaseException) -> None:
+async def _restore(controller: Controller, switches: Sequence[Switch], before: _Tables, cause: BaseException) -> None:
     """Restore the former entries; foreign entries cannot be restored."""
-    wanted = [entry for entry in _all(before) if isinstance(entry, FlowEntry)]
+    planned = [entry for entry in _all(before) if isinstance(entry, FlowEntry)]
     kept = {replace(entry, why="") for entry in _all(before) if isinstance(entry, UnmanagedEntry)}
     try:
         held = _all(await _read(controller, switches))
         own = [e for e in held if isinstance(e, FlowEntry) or replace(e, why="") not in kept]
-        left = {switch.name: tuple(entry for entry in own if entry.switch == switch.name) for switch in switches}
-        await _make(controller, switches, diff(wanted, own), left)
+        tables = {switch.name: tuple(_of(switch, own)) for switch in switches}
+        await _make(controller, switches, diff(planned, own), tables)
     except LabError as error:
         raise LabError(f"{cause}; and the previous entries could not be restored: {error}") from cause
 
@@ -278,8 +267,8 @@ def _naming(switch: Switch) -> Generator[None]:
         raise LabError(f"{switch.name}: {error}") from error
 
 
-def _all(held: _Held) -> list[FlowEntry | UnmanagedEntry]:
-    return [entry for entries in held.values() for entry in entries]
+def _all(tables: _Tables) -> list[_Entry]:
+    return [entry for entries in tables.values() for entry in entries]
 
 
 _EVERY_S = 1.0  # between two lines; an installation that ends before has none

@@ -17,7 +17,7 @@ import asyncio
 import contextlib
 import sys
 import time
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Awaitable, Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Any
@@ -99,11 +99,7 @@ class Reconciler:
     """
 
     def __init__(
-        self,
-        controller: Controller,
-        network: Network,
-        start: Callable[[], Awaitable[Controller]],
-        events: EventBus,
+        self, controller: Controller, network: Network, start: Callable[[], Awaitable[Controller]], events: EventBus
     ) -> None:
         self.controller = controller
         self.plan: Plan | None = None
@@ -145,8 +141,8 @@ class Reconciler:
         """``apply_flows``, and note the deleted entries."""
         deleted: Iterable[FlowEntry | UnmanagedEntry] = plan.flows  # if it fails, new entries are deleted again
         try:
-            say = self._say_progress
-            changes = await apply_flows(self.controller, self._network, plan, note=self._note, progress=say, **how)
+            how |= {"note": self._note, "progress": self._publish_progress}
+            changes = await apply_flows(self.controller, self._network, plan, **how)
             deleted = [change.entry for change in changes if change.action is ChangeAction.DELETE]
             return changes
         finally:
@@ -160,7 +156,7 @@ class Reconciler:
             return await install_control(self.controller, self._network, names)
         return ()
 
-    def _say_progress(self, line: str) -> None:
+    def _publish_progress(self, line: str) -> None:
         self._events.publish(Progress(line))
 
     def lag_s(self, entries: Iterable[FlowEntry]) -> float:
@@ -170,9 +166,9 @@ class Reconciler:
     async def require_room(self, plans: Sequence[Plan]) -> None:
         """Raise LabError with the first switch whose table is too small for one of the plans."""
         for plan in plans:
-            what = "with the old and the new version together, the plan"
+            subject = "with the old and the new version together, the plan"
             remedy = "if packets may be lost, use `atoll apply EXPERIMENT --immediate`"
-            await require_room(self.controller, self._network.switches, plan.flows, what, remedy)
+            await require_room(self.controller, self._network.switches, plan.flows, subject, remedy)
 
     async def stirred(self) -> None:
         """Wait until a switch or the controller is back, for a limited time."""
@@ -306,7 +302,7 @@ class Reconciler:
             for switch in self._network.switches:
                 if self.plan is None or not self._channels[switch.dpid].up or self._changing.locked():
                     continue
-                if not self._settled.is_set():  # the switches are coming back to a new controller
+                if not self._settled.is_set():  # switches reconnect to a new controller
                     continue
                 with contextlib.suppress(LabError):  # a switch or the controller that ends is detected elsewhere
                     if checks % _READ_EVERY == 0:
@@ -316,8 +312,8 @@ class Reconciler:
 
     async def _wrong_number(self, switch: Switch, plan: Plan) -> str | None:
         held = await self.controller.count(switch.dpid, await table_of(self.controller, switch))
-        wanted = Counter(entry.switch for entry in plan.flows)[switch.name]
-        return None if held == wanted else f"has {held} entries where the plan has {wanted}"
+        planned = sum(entry.switch == switch.name for entry in plan.flows)
+        return None if held == planned else f"has {held} entries where the plan has {planned}"
 
     async def _repair(self, switch: Switch, reason: str, *, always_note: bool) -> None:
         try:
@@ -354,23 +350,20 @@ async def clear_unmanaged_state(controller: Controller, network: Network) -> tup
 
     async def clear(switch: Switch) -> str | None:
         try:
-            found = await controller.leftovers(switch.dpid)
-            if found:
-                await controller.clear(switch.dpid, found)
+            leftovers = await controller.leftovers(switch.dpid)
+            if leftovers:
+                await controller.clear(switch.dpid, leftovers)
         except LabError as error:
             state = controller.switches.get(switch.dpid)
             return f"{switch.name}: {error}" if state is not None and state.up else None
-        return f"{switch.name}: deleted {unmanaged_state_text(found)} (plans of atoll use none)" if found else None
+        text = unmanaged_state_text(leftovers)
+        return f"{switch.name}: deleted {text} (plans of atoll use none)" if leftovers else None
 
     lines = await asyncio.gather(*map(clear, network.switches))
     return tuple(line for line in lines if line is not None)
 
 
-def unmanaged_state_text(found: UnmanagedState) -> str:
+def unmanaged_state_text(state: UnmanagedState) -> str:
     """``groups 1, 7 and meter 3``."""
-    kinds = [_named("group", found.groups), _named("meter", found.meters)]
-    return " and ".join(filter(None, kinds))
-
-
-def _named(kind: str, numbers: Sequence[int]) -> str:
-    return f"{kind}{'s' if len(numbers) > 1 else ''} {', '.join(map(str, numbers))}" if numbers else ""
+    kinds = [(kind, numbers) for kind, numbers in (("group", state.groups), ("meter", state.meters)) if numbers]
+    return " and ".join(f"{kind}{'s' * (len(numbers) > 1)} {', '.join(map(str, numbers))}" for kind, numbers in kinds)

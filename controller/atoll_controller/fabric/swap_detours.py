@@ -55,10 +55,8 @@ def _bases(old: Experiment, new: Experiment) -> tuple[Experiment, Experiment]:
     links, boxes = list(old.links_over_time), list(old.boxes)
     links += [link for link in new.links_over_time if link.box not in {each.box for each in links}]
     boxes += [box for box in new.boxes if box.box not in {each.box for each in boxes}]
-    return (
-        replace(old, links=tuple(links), boxes=tuple(boxes), schedule=()),
-        replace(new, links=tuple(links), boxes=tuple(boxes), schedule=()),
-    )
+    first, last = (replace(each, links=tuple(links), boxes=tuple(boxes), schedule=()) for each in (old, new))
+    return first, last
 
 
 def boxes_of(version: Experiment) -> frozenset[str]:
@@ -88,13 +86,8 @@ def _subsets(groups: list[frozenset[str]]) -> Iterator[tuple[frozenset[str], ...
 
 def _without(network: Network, version: Experiment, left_out: frozenset[str]) -> Experiment:
     """A version without these boxes, and without the physical taps in their cables."""
-    cables = {
-        leg.attached
-        for box in network.boxes
-        if box.name in left_out
-        for pair in box.pairs
-        for leg in (pair.world, pair.island)
-    }
+    pairs = [pair for box in network.boxes if box.name in left_out for pair in box.pairs]
+    cables = {leg.attached for pair in pairs for leg in (pair.world, pair.island)}
     taps = {tap.name for tap in network.taps if tap.physical and tap.interface.attached in cables}
     return _rewired(version, lambda chain: tuple(hop for hop in chain.hops if hop not in left_out | taps))
 
@@ -106,11 +99,11 @@ def _rewired(version: Experiment, hops: Callable[[Chain], tuple[str, ...]]) -> E
 
 def _distinct(versions: Iterable[Experiment]) -> Detour:
     """The versions without those that equal the one before."""
-    found: list[Experiment] = []
+    distinct: list[Experiment] = []
     for version in versions:
-        if not found or found[-1].chains != version.chains:
-            found.append(version)
-    return tuple(found)
+        if not distinct or distinct[-1].chains != version.chains:
+            distinct.append(version)
+    return tuple(distinct)
 
 
 _Part = tuple[str, int]  # a chain, and which of its parts
@@ -154,9 +147,9 @@ def _by_parts(groups: Iterable[frozenset[str]], old: Experiment, new: Experiment
 
 def _cut(hops: tuple[str, ...], at: Collection[str]) -> list[tuple[str, ...]]:
     """The parts of a chain: the first one before all of these boxes, the others from one of them on."""
-    found: list[tuple[str, ...]] = [()]
+    parts: list[tuple[str, ...]] = [()]
     for hop in hops:
         if hop in at:
-            found.append(())
-        found[-1] += (hop,)
-    return found
+            parts.append(())
+        parts[-1] += (hop,)
+    return parts

@@ -10,13 +10,13 @@ controller is away, the swap waits for it.
 import asyncio
 import contextlib
 import time
-from collections.abc import Awaitable, Callable, Coroutine, Iterable, Sequence
+from collections.abc import Awaitable, Callable, Coroutine, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
+from atoll_controller.fabric.reconciler import Reconciler
 from atoll_controller.fabric.swap_plan import Stage, StageKind, Subject, Swap
 from atoll_core.errors import LabError
-from atoll_core.plan.flow_entry import FlowEntry
 from atoll_core.plan.plan import Plan
 
 UNDO = "undo"
@@ -24,26 +24,6 @@ UNDO = "undo"
 
 PATIENCE_S = 10.0
 """The time after which a swap reports that a switch, or the controller, stays away."""
-
-
-class SwitchFleet(Protocol):
-    """Switches that are kept at a plan (``reconciler.Reconciler``)."""
-
-    async def hold(self, plan: Plan, otherwise: Plan) -> None:
-        """Bring all switches to a plan, read back, and keep them there. Raises LabError; ``otherwise`` is kept then."""
-        ...
-
-    async def require_room(self, plans: Sequence[Plan]) -> None:
-        """Raise LabError with the first switch whose table is too small for one of the plans."""
-        ...
-
-    def lag_s(self, entries: Iterable[FlowEntry]) -> float:
-        """The time for which a switch may still forward by a deleted version of these entries."""
-        ...
-
-    async def stirred(self) -> None:
-        """Wait until a switch or the controller may be back."""
-        ...
 
 
 @dataclass(frozen=True, slots=True)
@@ -79,8 +59,8 @@ class StageReport:
     part: int = 0
 
     def __str__(self) -> str:
-        what = {"added": self.added, "deleted": self.deleted, "probes": self.probes}
-        parts = [f"{number} {word}" for word, number in what.items() if number]
+        counts = {"added": self.added, "deleted": self.deleted, "probes": self.probes}
+        parts = [f"{number} {name}" for name, number in counts.items() if number]
         if self.waited_ns:
             parts.append(f"waited {self.waited_ns / 1e9:.1f} s until switches had removed deleted entries")
         details = ", ".join(parts)
@@ -92,15 +72,12 @@ class SwapVerifier(Protocol):
 
     async def verify_stage(self, stage: Stage) -> None:
         """Return when a stage's probes have arrived and were answered on the paths of the tables."""
-        ...
 
     async def wait_for_cutover(self, stage: Stage, before: Plan, after: Plan) -> None:
         """Return when the edge forwards hosts' frames by the entries of the plan ``after``, no longer ``before``."""
-        ...
 
     async def wait_for_drain(self, stage: Stage) -> None:
         """Return when a stage's probes, sent behind the last packets of a version, have arrived."""
-        ...
 
 
 class SwapOwner(Protocol):
@@ -111,48 +88,39 @@ class SwapOwner(Protocol):
 
     async def before_part(self, part: int) -> None:
         """Prepare the boxes that no packet passes between two parts. LabError rolls the swap back."""
-        ...
 
     async def undo_part(self, part: int) -> None:
         """Undo :meth:`before_part`: the swap goes back to the part before."""
-        ...
 
     async def before_shift(self, stage: Stage) -> None:
         """Prepare a shift. LabError rolls the swap back."""
-        ...
 
     async def after_cutover(self) -> None:
         """The new version is active."""
-        ...
 
     async def after_shift(self, stage: Stage) -> None:
         """Packets take the version of the shift's part; if that is the last one, after :meth:`after_cutover`."""
-        ...
 
     async def emptied(self, stage: Stage) -> None:
         """Wait, for a limited time, until boxes hold no packet of the version that drains in this stage."""
-        ...
 
     def stage_ended(self, report: StageReport) -> None:
         """A stage has ended."""
-        ...
 
 
 def steps_of(old: Plan, new: Plan, swap: Swap) -> tuple[SwapStep, ...]:
     """The steps of a swap between two plans."""
-    held = {entry.identity: entry for entry in old.flows}
-    found: list[SwapStep] = []
+    entries = {entry.identity: entry for entry in old.flows}
+    steps: list[SwapStep] = []
     before = old
-    for number, stage in enumerate(swap.stages, start=1):
-        gone = {entry.identity for entry in stage.delete}
-        held = {key: entry for key, entry in held.items() if key not in gone}
-        held |= {entry.identity: entry for entry in stage.add}
-        last = number == len(swap.stages)
-        changes = bool(stage.add or stage.delete)
-        after = new if last else replace(new, flows=tuple(held.values())) if changes else before
-        found.append(SwapStep(stage, before, after))
+    for stage in swap.stages:
+        for entry in stage.delete:
+            del entries[entry.identity]
+        entries |= {entry.identity: entry for entry in stage.add}
+        after = replace(new, flows=tuple(entries.values())) if stage.add or stage.delete else before
+        steps.append(SwapStep(stage, before, new if stage is swap.stages[-1] else after))
         before = after
-    return tuple(found)
+    return tuple(steps)
 
 
 class Swapping:
@@ -164,7 +132,7 @@ class Swapping:
 
     def __init__(
         self,
-        switches: SwitchFleet,
+        switches: Reconciler,
         steps: Sequence[SwapStep],
         verifier: SwapVerifier,
         owner: SwapOwner,
@@ -308,6 +276,6 @@ class Swapping:
         raise LabError(self._reason)
 
 
-def _report(stage: Stage, what: str, began_ns: tuple[int, int], *counts: int) -> StageReport:
-    took_ns = time.monotonic_ns() - began_ns[1]
-    return StageReport(stage.subject, what, began_ns[0], took_ns, *counts, part=stage.part)
+def _report(stage: Stage, name: str, began_ns: tuple[int, int], *counts: int) -> StageReport:
+    duration_ns = time.monotonic_ns() - began_ns[1]
+    return StageReport(stage.subject, name, began_ns[0], duration_ns, *counts, part=stage.part)

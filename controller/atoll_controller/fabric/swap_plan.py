@@ -16,7 +16,8 @@ Where nothing distinguishes the packets of both versions, a swap has several par
 (``swap_detours``). Each part has all these stages.
 """
 
-from collections.abc import Collection, Iterator, Sequence
+from collections import defaultdict
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from itertools import chain as joined
@@ -24,7 +25,7 @@ from itertools import chain as joined
 from atoll_apps.cutover import CutoverPoints
 from atoll_apps.steering import Steering, steer
 from atoll_apps.version_separation import steer_transition
-from atoll_controller.fabric.swap_detours import detours
+from atoll_controller.fabric.swap_detours import boxes_of, detours
 from atoll_controller.fabric.swap_probes import Probe, Probes
 from atoll_controller.planner.running_changes import renewed_boxes
 from atoll_controller.tracing.table_model import SwitchTables
@@ -138,40 +139,24 @@ def plan_swap(network: Network, old: Experiment, layout: Layout, new: Experiment
     """
     renewed = renewed_boxes(network, old, new)
     changes = _changes(network, old, steer(network, old, layout), new, renewed)
+    encapsulating = {box.name for box in old.as_used(network).boxes if box.kind.encapsulates}
+    old_hops = dict.fromkeys(hop for chain in old.chains for hop in chain.hops)
     stages: list[Stage] = []
     parts: list[SwapPart] = []
     for change in changes:
         before, after = change.before, change.after
         subject = Subject.LATENCY if before.latency != after.latency else Subject.CHAINS
-        moved, drains = (), (latency_drain_ns(network, before), latency_drain_ns(network, after))
-        if subject is Subject.CHAINS:
-            changed = change.chains
-            moved = _moved(network, change)
-            drains = (
-                max((chain_drain_ns(network, before, chain) for chain, _ in changed), default=0),
-                max((chain_drain_ns(network, after, chain) for _, chain in changed), default=0),
-            )
-        found = list(_stages(subject, network, change, drains))
-        if found:
-            stages += (_in_part(stage, len(parts), moved) for stage in found)
-            without = _left_out(old, after, new)
-            coders = {box.name for box in old.as_used(network).boxes if box.kind.encapsulates}
-            uncoded = tuple(name for name in without if name in coders)
-            idle = tuple(sorted(renewed)) if _is_without(after, renewed) else ()
-            renewed -= {*idle}
-            parts.append(SwapPart(subject, before, after, moved, without, uncoded, idle))
+        moved = _moved(network, change) if subject is Subject.CHAINS else ()
+        of_part = [replace(stage, part=len(parts)) for stage in _stages(subject, network, change, moved)]
+        if of_part:
+            left_out = boxes_of(new) - boxes_of(after)
+            without = tuple(hop for hop in old_hops if hop in left_out)
+            uncoded = tuple(name for name in without if name in encapsulating)
+            idle = renewed if renewed.isdisjoint(boxes_of(after)) else frozenset[str]()
+            renewed -= idle
+            stages += of_part
+            parts.append(SwapPart(subject, before, after, moved, without, uncoded, tuple(sorted(idle))))
     return Swap(tuple(stages), changes[-1].upcoming.layout, tuple(parts))
-
-
-def _in_part(stage: Stage, part: int, moved: tuple[str, ...]) -> Stage:
-    return replace(stage, part=part, moved=moved if stage.kind is StageKind.SHIFT else ())
-
-
-def _left_out(old: Experiment, version: Experiment, new: Experiment) -> tuple[str, ...]:
-    """The boxes and taps that both the old and the new version pass, but not this one."""
-    passed, asked = ({hop for chain in each.chains for hop in chain.hops} for each in (version, new))
-    hops = dict.fromkeys(hop for chain in old.chains for hop in chain.hops)
-    return tuple(hop for hop in hops if hop in asked - passed)
 
 
 @dataclass(frozen=True, slots=True)
@@ -197,37 +182,35 @@ class _Change:
         ]
 
 
-def _is_without(version: Experiment, boxes: Collection[str]) -> bool:
-    return not any({*boxes} & {*chain.hops} for chain in version.chains)
+_Refusal = str
+"""The reason why a version cannot follow another one."""
 
 
 def _changes(
-    network: Network, old: Experiment, current: Steering, new: Experiment, renewed: Collection[str]
+    network: Network, old: Experiment, current: Steering, new: Experiment, renewed: frozenset[str]
 ) -> list[_Change]:
-    """The changes that lead to the new version, with the smallest effects on traffic. Raises the PlanError of two.
+    """The changes that lead to the new version, with the smallest effects on traffic. Raises PlanError.
 
     ``renewed``: boxes that a version in between must leave out.
     """
-    refusals: list[PlanError] = []
-    known: dict[_Step, _Change | PlanError] = {}
-    asked = replace(new, latency=old.latency)
-    for detour in joined([()], detours(network, old, asked, renewed)):
-        for versions in _with_latencies((old, *detour, asked), new):
-            idle = next((at for at, version in enumerate(versions) if _is_without(version, renewed)), None)
-            if idle is None:
-                continue
-            try:
-                found = _along(network, current, versions[: idle + 1], known)
-                return found + _along(network, found[-1].upcoming if found else current, versions[idle:], known)
-            except PlanError as error:
-                refusals.append(error)
+    search = _Search(network)
+    refusals: list[_Refusal] = []
+    new_chains = replace(new, latency=old.latency)
+    for detour in joined([()], detours(network, old, new_chains, renewed)):
+        for versions in _with_latencies((old, *detour, new_chains), new):
+            idle = next((at for at, each in enumerate(versions) if renewed.isdisjoint(boxes_of(each))), None)
+            if idle is not None:
+                changes = search.along(current, versions, idle)
+                if not isinstance(changes, _Refusal):
+                    return changes
+                refusals.append(changes)
     if renewed:
         why = f": {refusals[0]}" if refusals else ""
         raise PlanError(
             f"{', '.join(sorted(renewed))} cannot be left out of the chain while the program begins again{why}; keep "
             "its settings, or use --immediate, which loses packets and connections"
         )
-    raise refusals[0]
+    raise PlanError(refusals[0])
 
 
 def _with_latencies(versions: Sequence[Experiment], new: Experiment) -> Iterator[tuple[Experiment, ...]]:
@@ -241,48 +224,39 @@ def _with_latencies(versions: Sequence[Experiment], new: Experiment) -> Iterator
             yield (*versions[: at + 1], *after[at:])
 
 
-_Step = tuple[Layout, Experiment, Experiment]
+class _Search:
+    """Searches changes between versions. Different ways have steps in common, which are tried once."""
 
+    def __init__(self, network: Network) -> None:
+        self._network = network
+        self._steps: dict[tuple[Layout, Experiment, Experiment], _Change | _Refusal] = {}
 
-def _along(
-    network: Network, current: Steering, versions: Sequence[Experiment], known: dict[_Step, _Change | PlanError]
-) -> list[_Change]:
-    """The fewest changes along versions, of which any may be skipped. Raises the PlanError of the shortest one.
+    def along(self, current: Steering, versions: Sequence[Experiment], stop: int) -> list[_Change] | _Refusal:
+        """The fewest changes along versions, of which any but the one at ``stop`` may be skipped.
 
-    A version in between must fit the hardware of the switches. ``known``: the changes that were tried, is extended.
-    """
-    found: list[_Change] = []
-    at, last = 0, len(versions) - 1
-    while at < last:
-        refusals: list[PlanError] = []
-        for upcoming in range(last, at, -1):
-            before, after = versions[at], versions[upcoming]
-            if before.latency != after.latency and before.chains != after.chains:
-                continue
-            step = current.layout, before, after
-            if step not in known:
-                known[step] = _tried(network, before, current, after, between=upcoming < last)
-            change = known[step]
-            if isinstance(change, _Change):
-                found.append(change)
-                at, current = upcoming, change.upcoming
-                break
-            refusals.append(change)
-        else:
-            raise refusals[-1]
-    return found
+        If they are refused, the reason for the shortest step. A version in between must fit the hardware.
+        """
+        end = stop or len(versions) - 1
+        step: _Change | _Refusal | None = None
+        for at in range(end, 0, -1):
+            step = self._step(current, versions[0], versions[at], between=at < end)
+            if isinstance(step, _Change):
+                rest = self.along(step.upcoming, versions[at:], max(0, stop - at))
+                return rest if isinstance(rest, _Refusal) else [step, *rest]
+        return step or []
 
-
-def _tried(
-    network: Network, before: Experiment, current: Steering, after: Experiment, *, between: bool
-) -> _Change | PlanError:
-    """The change to another version, or the refusal: versions are not distinct, or unsupported ``between`` others."""
-    try:
-        change = _Change(before, after, current, *steer_transition(network, before, current, after))
-        refuse_unsupported(network, change.upcoming.entries if between else ())
-    except PlanError as error:
-        return error
-    return change
+    def _step(self, current: Steering, before: Experiment, after: Experiment, *, between: bool) -> _Change | _Refusal:
+        if before.latency != after.latency and before.chains != after.chains:
+            return "latencies and chains change one after the other"
+        key = current.layout, before, after
+        if key not in self._steps:
+            try:
+                change = _Change(before, after, current, *steer_transition(self._network, before, current, after))
+                refuse_unsupported(self._network, change.upcoming.entries if between else ())
+                self._steps[key] = change
+            except PlanError as error:
+                self._steps[key] = str(error)
+        return self._steps[key]
 
 
 def chain_drain_ns(network: Network, experiment: Experiment, chain: Chain) -> int:
@@ -299,8 +273,8 @@ def chain_drain_ns(network: Network, experiment: Experiment, chain: Chain) -> in
 def latency_drain_ns(network: Network, experiment: Experiment) -> int:
     """The longest that a packet can be within a delay box."""
     used = {name for _, name in experiment.latency}
-    classes = [known for box in network.delay_boxes for known in box.classes if known.name in used]
-    return SLACK_NS + max((known.rtt.ns // 2 + known.jitter.ns for known in classes), default=0)
+    classes = [latency for box in network.delay_boxes for latency in box.classes if latency.name in used]
+    return SLACK_NS + max((latency.rtt.ns // 2 + latency.jitter.ns for latency in classes), default=0)
 
 
 def _direction_drain_ns(way: LinkDirection) -> int:
@@ -328,51 +302,72 @@ def _moved(network: Network, change: _Change) -> tuple[str, ...]:
     return tuple(box.name for box in network.boxes if box.name in moved)
 
 
-def _stages(subject: Subject, network: Network, change: _Change, drains_ns: tuple[int, int]) -> Iterator[Stage]:
-    """The stages from one steering to the other; none when both are equal. Drains: of the old, of the new."""
-    current, upcoming, cutover = change.current, change.upcoming, change.cutover
-    installed = {entry.identity: entry for entry in current.entries}
-    wanted = {entry.identity: entry for entry in upcoming.entries}
-    new_edge = {each.entry.identity: each for each in upcoming.compiled if cutover.at_cutover(each, new=True)}
-    old_edge = {each.entry.identity: each for each in current.compiled if cutover.at_cutover(each, new=False)}
-
-    def changes(key: EntryId) -> bool:
-        return key not in installed or installed[key].actions != wanted[key].actions
-
-    wanted = dict(sorted(wanted.items(), key=lambda item: -item[1].priority))
-    install = tuple(e for key, e in wanted.items() if e.actions and key not in new_edge and changes(key))
-    shift = tuple(e for key, e in wanted.items() if e.actions and key in new_edge and changes(key))
-    by_priority = sorted(installed.items(), key=lambda item: item[1].priority)
-    obsolete = {key: entry for key, entry in by_priority if key not in wanted}
-    drops = tuple(entry for entry in obsolete.values() if not entry.actions)
-    shifted = tuple(entry for key, entry in obsolete.items() if entry.actions and key in old_edge)
-    rest = tuple(entry for key, entry in obsolete.items() if entry.actions and key not in old_edge)
-    late = tuple(
-        entry
-        for key, entry in wanted.items()
-        if (not entry.actions and changes(key)) or _renamed(installed.get(key), entry)
+def _drains_ns(subject: Subject, network: Network, change: _Change) -> tuple[int, int]:
+    """The longest that a packet can be within the old version, and within the new one."""
+    before, after = change.before, change.after
+    if subject is Subject.LATENCY:
+        return latency_drain_ns(network, before), latency_drain_ns(network, after)
+    return (
+        max((chain_drain_ns(network, before, chain) for chain, _ in change.chains), default=0),
+        max((chain_drain_ns(network, after, chain) for _, chain in change.chains), default=0),
     )
-    if install or drops:
-        yield Stage(subject, StageKind.INSTALL, install, drops)
+
+
+def _stages(subject: Subject, network: Network, change: _Change, moved: tuple[str, ...]) -> Iterator[Stage]:
+    """The stages from one steering to the other; none when both are equal."""
+    cutover = change.cutover
+    installed = {entry.identity: entry for entry in change.current.entries}
+    planned = {entry.identity: entry for entry in change.upcoming.entries}
+    old_edge = {each.entry.identity: each for each in change.current.compiled if cutover.at_cutover(each, new=False)}
+    new_edge = {each.entry.identity: each for each in change.upcoming.compiled if cutover.at_cutover(each, new=True)}
+
+    def forwards_equally(key: EntryId) -> bool:
+        return key in installed and key in planned and installed[key].actions == planned[key].actions
+
+    def of_added(key: EntryId) -> StageKind | None:
+        """The stage in which an entry of the new version is added; None: it is installed already."""
+        if forwards_equally(key):
+            return StageKind.COLLECT if installed[key].cookie != planned[key].cookie else None
+        if not planned[key].actions:
+            return StageKind.COLLECT
+        return StageKind.SHIFT if key in new_edge else StageKind.INSTALL
+
+    def of_deleted(key: EntryId) -> StageKind | None:
+        """The stage in which an entry of the old version is deleted; None: the new version has it, too."""
+        if key in planned:
+            return None
+        if not installed[key].actions:
+            return StageKind.INSTALL
+        return StageKind.SHIFT if key in old_edge else StageKind.COLLECT
+
+    add: dict[StageKind | None, list[FlowEntry]] = defaultdict(list)
+    for key, entry in sorted(planned.items(), key=lambda item: -item[1].priority):
+        add[of_added(key)].append(entry)
+    delete: dict[StageKind | None, list[FlowEntry]] = defaultdict(list)
+    for key, entry in sorted(installed.items(), key=lambda item: item[1].priority):
+        delete[of_deleted(key)].append(entry)
+
+    def stage(kind: StageKind, probes: tuple[Probe, ...] = ()) -> Stage:
+        return Stage(subject, kind, tuple(add[kind]), tuple(delete[kind]), probes)
+
+    if add[StageKind.INSTALL] or delete[StageKind.INSTALL]:
+        yield stage(StageKind.INSTALL)
     new_probes, old_probes = Probes(network, change.after), Probes(network, change.before)
-    entering = new_probes.at_edge((new_edge[entry.identity], entry) for entry in shift)
-    if shift:
-        deleted = {entry.identity for entry in (*drops, *shifted)}
-        entries = (e for key, e in {**installed, **wanted}.items() if key not in deleted)
+    entering = new_probes.at_edge((new_edge[entry.identity], entry) for entry in add[StageKind.SHIFT])
+    if add[StageKind.SHIFT]:
+        gone = {entry.identity for entry in (*delete[StageKind.INSTALL], *delete[StageKind.SHIFT])}
+        entries = (entry for key, entry in {**installed, **planned}.items() if key not in gone)
         tables = SwitchTables(network, entries, strict=False)
-        yield Stage(subject, StageKind.PROBE, probes=(*entering, *new_probes.beyond(install, tables, entering)))
-    if shift or shifted:
-        leaving = old_probes.at_edge((old_edge[entry.identity], entry) for entry in shifted)
-        undo_wait_ns = drains_ns[1] if install else 0
-        yield Stage(subject, StageKind.SHIFT, shift, shifted, (*entering, *leaving), undo_wait_ns=undo_wait_ns)
-    if rest:
-        left = ((each, installed[key]) for key, each in old_edge.items() if key not in wanted or changes(key))
-        probes = old_probes.at_edge(each for each in left if each[1].actions)
-        yield Stage(subject, StageKind.DRAIN, probes=probes, wait_ns=drains_ns[0])
-    if rest or late:
-        yield Stage(subject, StageKind.COLLECT, late, rest)
-
-
-def _renamed(installed: FlowEntry | None, wanted: FlowEntry) -> bool:
-    """Whether only the cookie differs."""
-    return installed is not None and installed.actions == wanted.actions and installed.cookie != wanted.cookie
+        beyond = new_probes.beyond(add[StageKind.INSTALL], tables, entering)
+        yield stage(StageKind.PROBE, (*entering, *beyond))
+    drain_ns, undo_wait_ns = _drains_ns(subject, network, change)
+    if add[StageKind.SHIFT] or delete[StageKind.SHIFT]:
+        leaving = old_probes.at_edge((old_edge[entry.identity], entry) for entry in delete[StageKind.SHIFT])
+        shift = stage(StageKind.SHIFT, (*entering, *leaving))
+        yield replace(shift, undo_wait_ns=undo_wait_ns if add[StageKind.INSTALL] else 0, moved=moved)
+    if delete[StageKind.COLLECT]:
+        left = [(each, installed[key]) for key, each in old_edge.items() if not forwards_equally(key)]
+        probes = old_probes.at_edge((each, entry) for each, entry in left if entry.actions)
+        yield replace(stage(StageKind.DRAIN, probes), wait_ns=drain_ns)
+    if add[StageKind.COLLECT] or delete[StageKind.COLLECT]:
+        yield stage(StageKind.COLLECT)

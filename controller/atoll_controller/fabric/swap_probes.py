@@ -57,8 +57,8 @@ class Probes:
 
     def at_edge(self, entries: Iterable[_Installed]) -> tuple[Probe, ...]:
         """A frame for each of these entries of the edge, if it takes frames of any host."""
-        found = (self._probe(compiled, entry, number) for number, (compiled, entry) in enumerate(entries))
-        return tuple(probe for probe in found if probe)
+        probes = (self._probe(compiled, entry, number) for number, (compiled, entry) in enumerate(entries))
+        return tuple(filter(None, probes))
 
     def beyond(self, entries: Iterable[FlowEntry], tables: SwitchTables, probes: Sequence[Probe]) -> tuple[Probe, ...]:
         """Frames in addition to ``probes``, so that each of these entries takes one that passes the edge, if possible.
@@ -67,10 +67,10 @@ class Probes:
         """
         steps_of = cache(partial(self._steps, tables))  # many entries have the same candidates
         edge = {probe.entry for probe in probes}
-        left = {entry for entry in entries if entry.actions and _place(entry) not in self._edge}
+        left = {entry for entry in entries if entry.actions and _ingress(entry) not in self._edge}
         for probe in probes:
             left.difference_update(_taken(steps_of(probe.src, probe.dst, probe.protocol)))
-        found: list[Probe] = []
+        further: list[Probe] = []
         for entry in [entry for entry in entries if entry in left]:
             shadowed = 0  # an entry of the old version takes its frames, until that is collected
             for src, dst, protocol, chain in self._candidates(entry) if entry in left else ():
@@ -78,13 +78,13 @@ class Probes:
                 taken = _taken(steps)
                 first = next((each for each in taken if each in edge), None)
                 if first is not None and entry in taken:
-                    found.append(Probe(first, src, dst, chain, protocol))
+                    further.append(Probe(first, src, dst, chain, protocol))
                     left.difference_update(taken)
                     break
-                shadowed += any(step.at == _place(entry) and matches(entry.match, step.frame) for step in steps)
+                shadowed += any(step.at == _ingress(entry) and matches(entry.match, step.frame) for step in steps)
                 if shadowed == _SHADOWED:
                     break
-        return tuple(found)
+        return tuple(further)
 
     def _steps(self, tables: SwitchTables, src: str, dst: str, protocol: int) -> list[Lookup]:
         """The lookups of a host's frame on its path."""
@@ -150,7 +150,7 @@ class Probes:
                 yield number, self._experiment.carrier(world.address, island.address, kind).name
 
 
-def _place(entry: FlowEntry) -> PortRef:
+def _ingress(entry: FlowEntry) -> PortRef:
     return PortRef(entry.switch, entry.match.in_port)
 
 

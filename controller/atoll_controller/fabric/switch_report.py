@@ -2,7 +2,7 @@
 """The switches of a lab as they are now: identity, connection state, flow entries."""
 
 import asyncio
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from atoll_controller.fabric.flow_installer import table_of
 from atoll_controller.openflow.controller_client import Controller
@@ -47,24 +47,20 @@ async def switch_reports(controller: Controller, network: Network) -> tuple[Swit
 
 
 async def _report(controller: Controller, switch: Switch) -> SwitchReport:
-    title = profile(switch.driver).title
     state = controller.switches.get(switch.dpid)
-    away = SwitchReport(switch.name, switch.dpid, switch.driver, title, up=False)
+    report = SwitchReport(switch.name, switch.dpid, switch.driver, profile(switch.driver).title, up=False)
     if state is None or not state.up:
-        return away
+        return report
     try:
         features = await controller.features(switch.dpid)
         table = await table_of(controller, switch)
         entries = await controller.count(switch.dpid, table)
         leftovers = await controller.leftovers(switch.dpid)
     except LabError as error:
-        return SwitchReport(switch.name, switch.dpid, switch.driver, title, up=True, problem=str(error))
+        return replace(report, up=True, problem=str(error))
     described = features.description
-    return SwitchReport(
-        name=switch.name,
-        dpid=switch.dpid,
-        driver=switch.driver,
-        profile=title,
+    return replace(
+        report,
         up=True,
         manufacturer=described.manufacturer,
         hardware=described.hardware,

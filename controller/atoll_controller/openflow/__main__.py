@@ -9,6 +9,7 @@ import argparse
 import logging
 import os
 import sys
+from typing import Any
 
 from atoll_controller.openflow import runtime_adapter
 from atoll_core.plan.flow_entry import relax_collector
@@ -21,13 +22,8 @@ def main() -> int:
     arguments.add_argument(
         "--listen", default="127.0.0.1:6653", metavar="HOST:PORT", help="where switches connect (%(default)s)"
     )
-    arguments.add_argument(
-        "--runtime",
-        type=Runtime,
-        choices=list(Runtime),
-        default=Runtime.OS_KEN,
-        help="the framework that speaks OpenFlow (%(default)s)",
-    )
+    framework: dict[str, Any] = {"type": Runtime, "choices": list(Runtime), "default": Runtime.OS_KEN}
+    arguments.add_argument("--runtime", **framework, help="the framework that speaks OpenFlow (%(default)s)")
     options = arguments.parse_args()
     logging.basicConfig(level=logging.WARNING, format="controller: %(message)s")
     try:
@@ -39,11 +35,9 @@ def main() -> int:
 
 
 def _serve(listen: str) -> int:
-    from atoll_controller.openflow.app_manager import start
-    from atoll_controller.openflow.request_server import (
-        Requests,
-        write_line,  # these load the framework, or modules that it may have replaced
-    )
+    # These load the framework, or modules that it may have replaced.
+    from atoll_controller.openflow.app import start
+    from atoll_controller.openflow.request_server import Requests, write_line
 
     host, _, port = listen.rpartition(":")
     try:

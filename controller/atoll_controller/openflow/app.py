@@ -3,9 +3,12 @@
 # pyright: reportUntypedFunctionDecorator=false, reportUntypedBaseClass=false
 """The app of os-ken or Ryu: it tracks connections and passes replies to sessions. It sends no requests by itself.
 
-A switch keeps its table when it connects and disconnects: the client decides about its entries.
+A switch keeps its table when it connects and disconnects: the client decides about its entries. The framework is
+started here, too: os-ken has no manager program any more, and Ryu's needs a web server.
 """
 
+import logging
+import socket
 import struct
 import threading
 from typing import Any, ClassVar
@@ -16,6 +19,11 @@ from atoll_controller.openflow.switch_session import Reply, SwitchSession
 from atoll_core.errors import plain
 from atoll_core.openflow_wire import encoder
 
+_manager = runtime_adapter.module("base.app_manager")  # before the controller, which imports it back
+_controller = runtime_adapter.module("controller.controller")
+_ofp_handler = runtime_adapter.module("controller.ofp_handler")
+_cfg = runtime_adapter.module("cfg")
+_hub = runtime_adapter.module("lib.hub")
 _events = runtime_adapter.module("controller.ofp_event")
 _handler = runtime_adapter.module("controller.handler")
 _ofp = runtime_adapter.module("ofproto.ofproto_v1_3")
@@ -31,6 +39,38 @@ _VERSIONS = {1: "1.0", 2: "1.1", 3: "1.2", 4: "1.3", 5: "1.4", 6: "1.5"}
 _HELLO, _FEATURES_REPLY = 0, 6
 _BY_FRAMEWORK = {_HELLO, 1, 2, 3, _FEATURES_REPLY, 12, 21}  # hello, error, echo, features, port status, barrier
 _PORT_DESCRIPTION = 13  # the one multipart reply that the framework asks for: records of one size
+
+# A connection that has ended is noticed only by sending on it: the framework's reader waits for its sender, and that
+# one for something to send. So echo requests are sent all the time; a switch that leaves this many unanswered is gone.
+_ECHO_INTERVAL_S = 1.0
+_ECHOS_UNANSWERED = 15
+_SOCKET_TIMEOUT_S = 15.0  # for a switch to read its messages: old ones need four seconds for a window of entries
+_BACKLOG = 64
+
+
+def start(host: str, port: int) -> tuple[Any, int]:
+    """Listen and serve. Returns the switchboard and the bound port (0: any). Raises OSError if it is not available.
+
+    The framework does not report whether and where its listener is bound, so its controller is replaced by one that
+    binds before it serves.
+    """
+    _cfg.CONF(args=[], project="atoll", default_config_files=[], default_config_dirs=[])
+    _cfg.CONF.set_override("echo_request_interval", _ECHO_INTERVAL_S)
+    _cfg.CONF.set_override("maximum_unreplied_echo_requests", _ECHOS_UNANSWERED)
+    _cfg.CONF.set_override("socket_timeout", _SOCKET_TIMEOUT_S)
+    logging.getLogger("ofp_event").setLevel(logging.CRITICAL)  # the switchboard reports it for users
+    listener = socket.create_server((host, port), backlog=_BACKLOG)
+    _ofp_handler.OpenFlowController = lambda: lambda: _serve(listener)
+    manager = _manager.AppManager.get_instance()
+    manager.load_apps([_ofp_handler.__name__, __name__])
+    manager.instantiate_apps(**manager.create_contexts())
+    return manager.applications[Switchboard.__name__], listener.getsockname()[1]
+
+
+def _serve(listener: socket.socket) -> None:
+    while True:
+        connection, address = listener.accept()
+        _hub.spawn(_controller.datapath_connection_factory, connection, address)
 
 
 def parse_message(datapath: Any, version: int, kind: int, length: int, xid: int, buffer: Any) -> Any:
@@ -164,9 +204,9 @@ class Switchboard(runtime_adapter.app_base()):
     @_handler.set_ev_cls(_events.EventOFPErrorMsg, [_CONFIG, _MAIN])
     def error(self, event: Any) -> None:
         """Pass an error to the request that caused it; an error without a request becomes an event."""
-        words = _error_words(event.msg)
-        if not self._take(event.msg, Reply(event.msg.xid, error=words)):
-            write_line({"type": "error", "dpid": event.msg.datapath.id, "cookie": None, "message": words})
+        text = _error_text(event.msg)
+        if not self._take(event.msg, Reply(event.msg.xid, error=text)):
+            write_line({"type": "error", "dpid": event.msg.datapath.id, "cookie": None, "message": text})
 
     def _take(self, message: Any, reply: Reply) -> bool:
         with self._lock:
@@ -185,12 +225,6 @@ def _ports(datapath: Any) -> dict[str, str]:
         for port in ports
         if port.port_no <= encoder.PORT_MAX
     }
-
-
-def _error_words(message: Any) -> str:
-    if message.type == _ofp.OFPET_EXPERIMENTER:
-        return f"experimenter error {message.exp_type} of {message.experimenter:#010x}"
-    return error_words(message.type, message.code)
 
 
 _ADVICE = {
@@ -215,14 +249,10 @@ _ADVICE = {
 }
 
 
-def error_name(kind: int, code: int) -> str:
-    """The error in the specification's names: ``OFPET_BAD_ACTION OFPBAC_BAD_OUT_PORT``."""
-    words = (_ofp.ofp_error_type_to_str(kind), _ofp.ofp_error_code_to_str(kind, code))
-    return " ".join(word.split("(")[0] for word in words)
-
-
-def error_words(kind: int, code: int) -> str:
-    """The error's name and, if there is any, its meaning and remedy."""
-    name = error_name(kind, code)
-    advice = _ADVICE.get(name.split()[-1])
-    return f"{name} ({advice})" if advice else name
+def _error_text(message: Any) -> str:
+    """The error in the specification's names, ``OFPET_BAD_ACTION OFPBAC_BAD_OUT_PORT``; its meaning and remedy."""
+    if message.type == _ofp.OFPET_EXPERIMENTER:
+        return f"experimenter error {message.exp_type} of {message.experimenter:#010x}"
+    kind = _ofp.ofp_error_type_to_str(message.type).split("(")[0]
+    code = _ofp.ofp_error_code_to_str(message.type, message.code).split("(")[0]
+    return f"{kind} {code} ({_ADVICE[code]})" if code in _ADVICE else f"{kind} {code}"

@@ -3,16 +3,19 @@
 
 import asyncio
 import contextlib
+import importlib.util
 import itertools
 import json
 import os
+import sys
 from collections import deque
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass, field, replace
+from pathlib import Path
 from typing import Any
 
 from atoll_core.codec import from_json, to_json
-from atoll_core.errors import LabError
+from atoll_core.errors import LabError, MachineError
 from atoll_core.openflow_wire import encoder
 from atoll_core.plan.flow_entry import FlowEntry, UnmanagedEntry
 from atoll_core.plan.switch_features import Runtime, SwitchFeatures, UnmanagedState
@@ -24,9 +27,30 @@ _ANSWER_TIMEOUT_S = 30.0  # above the controller's own, whose error has the reas
 _END_TIMEOUT_S = 2.0
 _STDERR_KEPT = 20  # lines
 
+VARIABLE = "ATOLL_RYU_PYTHON"
 
 OnProgress = Callable[[int], None]
 """Takes the number of changes that a switch has acknowledged so far."""
+
+
+def interpreter(runtime: Runtime) -> str:
+    """The path of a Python that has the runtime.
+
+    For Ryu the one that ATOLL_RYU_PYTHON names, else this one if it has Ryu, else that of ``.venv-ryu`` next to this
+    environment, which ``tools/ryu`` makes. Raises MachineError, with the remedy, when there is none.
+    """
+    if runtime is Runtime.OS_KEN:
+        return sys.executable
+    named = os.environ.get(VARIABLE)
+    if named is None and importlib.util.find_spec("ryu") is not None:
+        return sys.executable
+    python = Path(named) if named else Path(sys.prefix).parent / ".venv-ryu" / "bin" / "python"
+    if os.access(python, os.X_OK):
+        return str(python)
+    raise MachineError(
+        f"Ryu is not installed ({python} does not exist); run `tools/ryu`, or name a Python with atoll[ryu]: "
+        f"{VARIABLE}=/path"
+    )
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,11 +90,7 @@ class Controller:
 
     @classmethod
     async def start(
-        cls,
-        prefix: Sequence[str],
-        python: str,
-        listen: str = "127.0.0.1:6653",
-        runtime: Runtime = Runtime.OS_KEN,
+        cls, prefix: Sequence[str], python: str, listen: str = "127.0.0.1:6653", runtime: Runtime = Runtime.OS_KEN
     ) -> "Controller":
         """Start the process (``prefix`` puts it into the lab's namespaces) and wait until it listens.
 
@@ -78,14 +98,7 @@ class Controller:
         when it doesn't listen.
         """
         process = await asyncio.create_subprocess_exec(
-            *prefix,
-            python,
-            "-m",
-            "atoll_controller.openflow",
-            "--listen",
-            listen,
-            "--runtime",
-            runtime,
+            *(*prefix, python, "-m", "atoll_controller.openflow", "--listen", listen, "--runtime", runtime),
             stdin=asyncio.subprocess.PIPE,
             stdout=asyncio.subprocess.PIPE,
             stderr=asyncio.subprocess.PIPE,
@@ -108,10 +121,10 @@ class Controller:
 
     async def wait_for(self, dpids: Iterable[int], timeout: float) -> None:  # noqa: ASYNC109 - the caller's words name it
         """Wait until these switches are connected. Raises LabError naming those that are not after ``timeout`` s."""
-        wanted = set(dpids)
+        awaited = set(dpids)
 
         def missing() -> list[int]:
-            return sorted(dpid for dpid in wanted if dpid not in self.switches or not self.switches[dpid].up)
+            return sorted(dpid for dpid in awaited if dpid not in self.switches or not self.switches[dpid].up)
 
         async with self._changed:
             with contextlib.suppress(TimeoutError):
@@ -142,12 +155,12 @@ class Controller:
 
         Also False for a switch that returns an entry in other bytes than those sent: ``read`` understands these.
         """
-        wanted = tuple(entries)
-        digest = encoder.table_digest(encoder.entry_key(entry) for entry in wanted)
+        entries = tuple(entries)
+        digest = encoder.table_digest(encoder.entry_key(entry) for entry in entries)
         answer = await self._request("read", dpid=dpid, table=table, known=digest)
         if "entries" in answer:
             return False
-        self._read[dpid, table] = digest, tuple(replace(entry, why="") for entry in wanted)
+        self._read[dpid, table] = digest, tuple(replace(entry, why="") for entry in entries)
         return True
 
     async def change(
@@ -188,9 +201,9 @@ class Controller:
         """The groups and meters on a switch. Raises LabError."""
         return from_json(UnmanagedState, (await self._request("leftovers", dpid=dpid))["leftovers"])
 
-    async def clear(self, dpid: int, found: UnmanagedState) -> None:
-        """Delete groups and meters of a switch. Raises LabError naming the first that it does not let go."""
-        await self._request("clear", dpid=dpid, leftovers=to_json(found))
+    async def clear(self, dpid: int, leftovers: UnmanagedState) -> None:
+        """Delete groups and meters of a switch. Raises LabError naming the first that it does not delete."""
+        await self._request("clear", dpid=dpid, leftovers=to_json(leftovers))
 
     async def counters(self, dpid: int, table: int = 0) -> dict[str, Any]:
         """Counters of ports and entries as docs/contracts.md has them. Raises LabError."""
@@ -199,16 +212,16 @@ class Controller:
 
     async def packets(self, dpid: int, entries: Iterable[FlowEntry], table: int = 0) -> tuple[int | None, ...]:
         """The packet counter of each of these entries; None if the switch does not have it. Raises LabError."""
-        asked = [to_json(entry) for entry in entries]
-        return tuple((await self._request("packets", dpid=dpid, table=table, entries=asked))["packets"])
+        answer = await self._request("packets", dpid=dpid, table=table, entries=[to_json(entry) for entry in entries])
+        return tuple(answer["packets"])
 
     async def send(self, dpid: int, frames: Iterable[tuple[FlowEntry, bytes]]) -> tuple[str | None, ...]:
         """Let the switch send frames by the actions of entries, which need not be installed (packet-out).
 
         Returns the switch's error for each frame, or None. Raises LabError.
         """
-        asked = [{"entry": to_json(entry), "frame": frame.hex()} for entry, frame in frames]
-        return tuple((await self._request("send", dpid=dpid, frames=asked))["refused"])
+        sent = [{"entry": to_json(entry), "frame": frame.hex()} for entry, frame in frames]
+        return tuple((await self._request("send", dpid=dpid, frames=sent))["refused"])
 
     async def close(self) -> None:
         """End the process; the switches keep forwarding. Returns when it is gone, however often it is called."""
@@ -285,12 +298,11 @@ class Controller:
         match message.get("type"):
             case "answer":
                 answer = self._pending.get(message.get("id", 0))
-                if answer is None or answer.done():
-                    return
-                if message["ok"]:
-                    answer.set_result(message)
-                else:
-                    answer.set_exception(LabError(message["error"]))
+                if answer is not None and not answer.done():
+                    if message["ok"]:
+                        answer.set_result(message)
+                    else:
+                        answer.set_exception(LabError(message["error"]))
                 return
             case "progress":
                 self._on_progress(message["id"], message["done"])

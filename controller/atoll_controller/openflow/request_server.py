@@ -39,9 +39,8 @@ class Requests:
             return
         if dpid not in self._workers:
             self._workers[dpid] = queue.Queue()
-            threading.Thread(
-                target=self._serve, args=(self._workers[dpid],), name=f"switch-{dpid}", daemon=True
-            ).start()
+            arguments = (self._workers[dpid],)
+            threading.Thread(target=self._serve, args=arguments, name=f"switch-{dpid}", daemon=True).start()
         self._workers[dpid].put(request)
 
     def _serve(self, waiting: "queue.Queue[dict[str, Any]]") -> None:
@@ -63,9 +62,9 @@ class Requests:
 
         def switch() -> SwitchSession:
             dpid = int(request["dpid"])
-            if (found := self._find(dpid)) is None:
+            if (session := self._find(dpid)) is None:
                 raise SwitchError(f"switch {dpid} is not connected")
-            return found
+            return session
 
         match request["op"]:
             case "read":
@@ -109,8 +108,8 @@ class Requests:
 
 
 def _failed(request: Any, error: str) -> dict[str, Any]:
-    known = cast("dict[str, Any]", request) if isinstance(request, dict) else {}
-    return {"type": "answer", "id": known.get("id"), "ok": False, "error": plain(error)}
+    fields = cast("dict[str, Any]", request) if isinstance(request, dict) else {}
+    return {"type": "answer", "id": fields.get("id"), "ok": False, "error": plain(error)}
 
 
 def _not_understood(request: Any, error: Exception) -> dict[str, Any]:

@@ -33,7 +33,7 @@ def choose(runtime: Runtime) -> None:
 
 
 def _prepare_eventlet() -> None:
-    warnings.simplefilter("ignore")  # that both are old is known
+    warnings.simplefilter("ignore")  # both are old
     importlib.import_module("eventlet.hubs").use_hub("poll")  # epoll takes no file as standard input
     importlib.import_module("eventlet").monkey_patch()
     # Ryu 4.34 imports a name that eventlet dropped in 0.31, for a web server that is not started here.
@@ -43,11 +43,6 @@ def _prepare_eventlet() -> None:
 def module(name: str) -> Any:
     """A module of the framework: ``module("lib.hub")``."""
     return importlib.import_module(f"{_ROOTS[_chosen]}.{name}")
-
-
-def module_name(name: str) -> str:
-    """The full name of a module of the framework."""
-    return f"{_ROOTS[_chosen]}.{name}"
 
 
 def app_base() -> Any:

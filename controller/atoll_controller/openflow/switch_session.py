@@ -36,16 +36,7 @@ _CHUNK = 65536  # bytes handed to the framework at a time
 _MAX_XID = 0xFFFFFFFF
 
 _PORT = struct.Struct("!I4x8Q32x8x")
-_PORT_COUNTERS = (
-    "rx_packets",
-    "tx_packets",
-    "rx_bytes",
-    "tx_bytes",
-    "rx_dropped",
-    "tx_dropped",
-    "rx_errors",
-    "tx_errors",
-)
+_PORT_COUNTERS = tuple(f"{way}_{unit}" for unit in ("packets", "bytes", "dropped", "errors") for way in ("rx", "tx"))
 
 Entry = FlowEntry | UnmanagedEntry
 
@@ -55,6 +46,10 @@ OnProgress = Callable[[int], None]
 
 class SwitchError(Exception):
     """The switch refused something, did not answer, or went away; the message is one line."""
+
+
+class _RefusedError(SwitchError):
+    """The switch answered a request for information with an error."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -101,18 +96,16 @@ class SwitchSession:
 
     def count(self, table: int) -> int:
         """The number of entries in a table (7.3.5.3), without reading them. Raises SwitchError."""
-        return entry_count(
-            self._multipart(encoder.flow_request(table, 0, encoder.AGGREGATE), "the number of its entries")
-        )
+        request = encoder.flow_request(table, 0, encoder.AGGREGATE)
+        return entry_count(self._multipart(request, "the number of its entries"))
 
     def features(self) -> SwitchFeatures:
         """Description and table features; no tables if the switch does not report them. Raises SwitchError."""
-        described = feature_parser.description(
-            self._multipart(encoder.multipart_request(encoder.DESCRIPTION, 0), "its description")
-        )
+        request = encoder.multipart_request(encoder.DESCRIPTION, 0)
+        described = feature_parser.description(self._multipart(request, "its description"))
         try:
             reply = self._multipart(encoder.multipart_request(encoder.TABLE_FEATURES, 0), "its table features")
-        except SwitchRefusedError:  # optional in OpenFlow 1.3 (7.3.5.5): many devices leave it out
+        except _RefusedError:  # optional in OpenFlow 1.3 (7.3.5.5): many devices leave it out
             return SwitchFeatures(described, ())
         return SwitchFeatures(described, feature_parser.tables(reply))
 
@@ -151,16 +144,16 @@ class SwitchSession:
         def held(request: bytes, numbers: Callable[[bytes], tuple[int, ...]]) -> tuple[int, ...]:
             try:
                 return numbers(self._multipart(request, "its groups and meters"))
-            except SwitchRefusedError:  # both are optional in OpenFlow 1.3 (5.6, 5.7)
+            except _RefusedError:  # both are optional in OpenFlow 1.3 (5.6, 5.7)
                 return ()
 
         groups = held(encoder.multipart_request(encoder.GROUPS, 0), encoder.group_numbers)
         return UnmanagedState(groups, held(encoder.meter_request(0), encoder.meter_numbers))
 
-    def clear(self, found: UnmanagedState) -> int:
+    def clear(self, leftovers: UnmanagedState) -> int:
         """Delete groups, then meters, and wait for a barrier; the number of barriers. Raises SwitchError."""
-        groups = [(f"the end of group {number}", encoder.delete_group, number) for number in found.groups]
-        meters = [(f"the end of meter {number}", encoder.delete_meter, number) for number in found.meters]
+        groups = [(f"the end of group {number}", encoder.delete_group, number) for number in leftovers.groups]
+        meters = [(f"the end of meter {number}", encoder.delete_meter, number) for number in leftovers.meters]
         return self._batch([*groups, *meters], lambda each, xid: each[1](each[2], xid), lambda each: each[0])
 
     def packets(self, entries: Iterable[FlowEntry], table: int) -> list[int | None]:
@@ -198,7 +191,7 @@ class SwitchSession:
             self._lost = True
             self._replies.put(None)
 
-    def _multipart(self, request: bytes, wanted: str) -> bytes:
+    def _multipart(self, request: bytes, subject: str) -> bytes:
         """The bodies of all parts of the reply to a request, whose transaction id is filled in here."""
         xids, replies = self._begin(1)
         self._send([request[:4] + struct.pack("!I", xids[0]) + request[8:]])
@@ -206,7 +199,7 @@ class SwitchSession:
         while True:
             reply = self._next(replies)
             if reply.error is not None:
-                raise SwitchRefusedError(f"switch {self.dpid} does not report {wanted}: {reply.error}")
+                raise _RefusedError(f"switch {self.dpid} does not report {subject}: {reply.error}")
             parts.append(reply.body)
             if not reply.more:
                 return b"".join(parts)
@@ -218,7 +211,7 @@ class SwitchSession:
         text_of: Callable[[Any], str] | None = None,
         progress: OnProgress | None = None,
     ) -> int:
-        """Send flow-mods, or what else is packed, a barrier after each window; ``text_of``: its text in errors.
+        """Send messages such as flow-mods, a barrier after each window; ``text_of``: its text in errors.
 
         Errors come before the barrier's reply (6.2). The size of a window follows the rate of the switch: hardware that
         takes a hundred flow-mods a second answers within the limit, and reports progress; others lose no time.
@@ -283,10 +276,6 @@ class SwitchSession:
         return reply
 
 
-class SwitchRefusedError(SwitchError):
-    """The switch answered a request for information with an error."""
-
-
 def _entry_text(entry: Entry) -> str:
     """The entry in error messages: its reason, if it has one, and its content."""
     text = str(entry).removeprefix(f"{entry.switch}: ")
@@ -303,18 +292,13 @@ _RESERVED_PORTS = {
 
 def foreign(record: EntryStats, switch: str, table: int) -> UnmanagedEntry:
     """A record as an entry that can be shown and deleted. ``table``: the plan's."""
-    place = "" if record.table == table else f"table {record.table}, "
-    return UnmanagedEntry(
-        switch, record.priority, record.cookie, record.oxm.hex(), place + _words(record), record.table
-    )
-
-
-def _words(record: EntryStats) -> str:
+    text = "" if record.table == table else f"table {record.table}, "
     try:
         action_lists(record.instructions)  # the framework's parser does not end at an action of no length
-        return _described(_parser.OFPFlowStats.parser(record.whole, 0))
+        text += _described(_parser.OFPFlowStats.parser(record.whole, 0))
     except encoder.MalformedError as error:
-        return f"its instructions are malformed: {error}"
+        text += f"its instructions are malformed: {error}"
+    return UnmanagedEntry(switch, record.priority, record.cookie, record.oxm.hex(), text, record.table)
 
 
 def _described(stats: Any) -> str:
@@ -322,18 +306,18 @@ def _described(stats: Any) -> str:
         f"{name} {'/'.join(map(str, field)) if isinstance(field, tuple) else field}"
         for name, field in stats.match.items()
     )
-    done: list[str] = []
+    actions: list[str] = []
     for instruction in stats.instructions:
         if isinstance(instruction, _parser.OFPInstructionActions):
-            done += [_action_words(action) for action in instruction.actions]
+            actions += map(_action_text, instruction.actions)
         else:
-            done.append(type(instruction).__name__.removeprefix("OFPInstruction"))
+            actions.append(type(instruction).__name__.removeprefix("OFPInstruction"))
     times = ((stats.idle_timeout, "idle"), (stats.hard_timeout, "hard"))
     limits = "".join(f", {name} time-out {seconds} s" for seconds, name in times if seconds)
-    return f"{fields or 'any frame'}: {', '.join(done) or 'drop'}{limits}"
+    return f"{fields or 'any frame'}: {', '.join(actions) or 'drop'}{limits}"
 
 
-def _action_words(action: Any) -> str:
+def _action_text(action: Any) -> str:
     if isinstance(action, _parser.OFPActionOutput):
         return f"port {_RESERVED_PORTS.get(action.port, action.port)}"
     return type(action).__name__.removeprefix("OFPAction").removeprefix("NXAction")

@@ -21,9 +21,9 @@ def box_uses(network: Network, experiment: Experiment) -> dict[str, BoxUse]:
     Raises PlanError if the packets of a chain cannot be encapsulated, or boxes cannot be connected.
     """
     tunnels, refused = allocate_tunnels(network, experiment)
-    peers, unfit = find_peers(network, experiment)
-    if wrong := [*refused, *((chain, reason) for _, chain, reason in unfit)]:
-        raise PlanError("; ".join(f"chain {chain.name!r}: {reason}" for chain, reason in wrong))
+    peers, unconnected = find_peers(network, experiment)
+    if refusals := [*refused, *((chain, reason) for _, chain, reason in unconnected)]:
+        raise PlanError("; ".join(f"chain {chain.name!r}: {reason}" for chain, reason in refusals))
     boxes = [box for box in experiment.as_used(network).boxes if box.kind.subcommand]
     if not boxes:
         return {}
@@ -37,8 +37,8 @@ def box_uses(network: Network, experiment: Experiment) -> dict[str, BoxUse]:
             world_hosts=tuple(host.address for host in network.world_hosts),
             island_hosts=tuple(host.address for host in network.island_hosts),
             mtu=mtus.least_at(box),
-            macs={each.name: each.mac for each in _legs(box)} | macs,
-            leg_mtus={each.name: each.mtu for each in _legs(box)},
+            macs={leg.name: leg.mac for leg in _legs(box)} | macs,
+            leg_mtus={leg.name: leg.mtu for leg in _legs(box)},
             tunnels=tuple(_tunnels(network, box, tunnels, settings)),
             peer=peers.get(box.name),
         )
@@ -54,7 +54,7 @@ def _tunnels(
     network: Network, box: ChainBox, tunnels: tuple[Tunnel, ...], settings: Mapping[str, Mapping[str, Any]]
 ) -> list[Configuration]:
     """The tunnels that end at a box, the first one that carries a packet first. ``settings``: of all boxes."""
-    found: list[Configuration] = []
+    configurations: list[Configuration] = []
     ways: dict[tuple[str, ...], int] = {}  # numbers of links: names would restart programs when a swap changes the link
     for tunnel in sorted(tunnels, key=lambda each: -each.carries.precedence):
         ends = (tunnel.world, tunnel.world_address), (tunnel.island, tunnel.island_address)
@@ -62,7 +62,7 @@ def _tunnels(
             continue
         (_, address), (peer, peer_address) = ends if box.name == tunnel.world else ends[::-1]
         facing = network.box(peer).world if box.name == tunnel.world else network.box(peer).island
-        found.append(
+        configurations.append(
             {
                 "carries": {
                     "world": str(tunnel.carries.world or network.world),
@@ -77,4 +77,4 @@ def _tunnels(
                 "way": ways.setdefault(tunnel.links, len(ways)),
             }
         )
-    return found
+    return configurations

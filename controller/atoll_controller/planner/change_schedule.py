@@ -51,7 +51,7 @@ def plan_schedule(
     end.
     """
     before, layout, entries = _steered(experiment, experiment.versions[0]), plan.layout, plan.flows
-    found: list[Scheduled] = []
+    schedule: list[Scheduled] = []
     for number, (was, version) in enumerate(pairwise(experiment.versions), start=1):
         after = _steered(experiment, version)
         try:
@@ -60,15 +60,14 @@ def plan_schedule(
             for held in states(entries, swap) if hardware_only else ():
                 refuse_unsupported(network, held)
         except PlanError as error:
-            place = f"change {number} (at {version.at})"
-            raise DescriptionError(
-                [Diagnostic(experiment.file, version.line, f"{place}: {line}") for line in str(error).splitlines()]
-            ) from None
-        found.append(Scheduled(number, version, after, swap, links))
+            messages = [f"change {number} (at {version.at}): {line}" for line in str(error).splitlines()]
+            mistakes = [Diagnostic(experiment.file, version.line, message) for message in messages]
+            raise DescriptionError(mistakes) from None
+        schedule.append(Scheduled(number, version, after, swap, links))
         before, layout = after, swap.layout
         entries = steer(network, after, layout).entries
-    _require_time(experiment, found)
-    return tuple(found)
+    _require_time(experiment, schedule)
+    return tuple(schedule)
 
 
 def _steered(experiment: Experiment, version: SteeringVersion) -> Experiment:
@@ -79,7 +78,7 @@ def _steered(experiment: Experiment, version: SteeringVersion) -> Experiment:
 def _require_time(experiment: Experiment, schedule: list[Scheduled]) -> None:
     """DescriptionError when a change comes, or the run ends, before the change before it can be over."""
     ends = [*(each.version.at for each in schedule[1:]), experiment.duration]
-    wrong = [
+    mistakes = [
         Diagnostic(
             experiment.file,
             each.version.line,
@@ -89,8 +88,8 @@ def _require_time(experiment: Experiment, schedule: list[Scheduled]) -> None:
         for each, end in zip(schedule, ends, strict=False)  # without changes there is only the end
         if each.version.at.ns + each.least.ns >= end.ns
     ]
-    if wrong:
-        raise DescriptionError(wrong)
+    if mistakes:
+        raise DescriptionError(mistakes)
 
 
 def states(entries: tuple[FlowEntry, ...], swap: Swap) -> Iterator[tuple[FlowEntry, ...]]:

@@ -1,7 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Warnings about valid but doubtful settings of an experiment; `--strict` makes them mistakes. Pure.
 
-Each function in :data:`_DOUBTS` or :data:`_REAL_TIME_DOUBTS` yields one kind of warning as a Diagnostic: the doubtful
+Each function in :data:`_DOUBTS` or :data:`_DOUBTS_OF_RUN` yields one kind of warning as a Diagnostic: the doubtful
 value, then the usual one. Impossible or contradictory settings are mistakes of ``atoll_core.description.resolve_*``.
 """
 
@@ -10,8 +10,8 @@ from collections.abc import Callable, Iterator
 from dataclasses import replace
 from itertools import pairwise
 
-from atoll_controller.planner.calibration_jobs import PING_PACKET
 from atoll_controller.planner.path_checks import MOST_PING_SHARE
+from atoll_controller.planner.traffic_jobs import PING_PACKET
 from atoll_controller.planner.virtual_cost import rough, wall_time
 from atoll_core.description.validation_messages import entry_name
 from atoll_core.description.yaml_document import Place
@@ -55,25 +55,25 @@ ENGINE_MEASURED = Rate(10**9)
 
 
 def description_warnings(
-    network: Network, experiment: Experiment, backend: Backend | None = None, place: str | None = None
+    network: Network, experiment: Experiment, backend: Backend | None = None, platform: str | None = None
 ) -> tuple[Diagnostic, ...]:
-    """Everything doubtful, in the order of the file; what a change makes so, on the line of the change.
+    """All warnings, in the order of the file; those that a change causes, on the line of the change.
 
-    ``backend``, ``place``: the link emulator and the platform; None: not chosen yet.
+    ``backend``, ``platform``: the link emulator and the platform; None: not chosen yet.
     """
-    whole = _DOUBTS_OF_RUN + (_VIRTUAL_DOUBTS if place in (None, VIRTUAL) else ())
-    kinds = _DOUBTS + (_REAL_TIME_DOUBTS if place != VIRTUAL else ())
-    found = {doubt for kind in whole for doubt in kind(network, experiment, backend)}
-    found |= {doubt for kind in kinds for doubt in kind(network, experiment.states[0], backend)}
-    said: set[str] = set()
+    of_run = (*_DOUBTS_OF_RUN, _wall_time) if platform in (None, VIRTUAL) else _DOUBTS_OF_RUN
+    of_version = _DOUBTS if platform == VIRTUAL else (*_DOUBTS, _engine_rates)
+    warnings = {doubt for kind in of_run for doubt in kind(network, experiment, backend)}
+    warnings |= {doubt for kind in of_version for doubt in kind(network, experiment.states[0], backend)}
+    earlier: set[str] = set()
     for number, version in enumerate(experiment.versions):
         lasting = replace(experiment.at(version.at), given=())
-        doubts = {doubt.message for kind in kinds for doubt in kind(network, lasting, backend)}
-        if number:
-            words = (f"from {version.at} on: {message}" for message in doubts - said)
-            found |= {Diagnostic(experiment.file, version.line, each, ("changes", number - 1)) for each in words}
-        said |= doubts
-    return tuple(sorted(found))
+        messages = {doubt.message for kind in of_version for doubt in kind(network, lasting, backend)}
+        for message in messages - earlier if number else ():
+            text, change = f"from {version.at} on: {message}", ("changes", number - 1)
+            warnings.add(Diagnostic(experiment.file, version.line, text, change))
+        earlier |= messages
+    return tuple(sorted(warnings))
 
 
 def memory_warnings(experiment: Experiment, needed: Size, free: Size) -> tuple[Diagnostic, ...]:
@@ -90,22 +90,17 @@ def memory_warnings(experiment: Experiment, needed: Size, free: Size) -> tuple[D
 
 def _doubt(experiment: Experiment, line: int, place: Place, message: str, *also: Place) -> Diagnostic:
     """A warning about the value at ``place``, considering those at ``also``; it names a ``--set`` of these."""
-    keys = [".".join(map(str, each)) for each in (place, *also)]
-    settings = (by for key in keys for given, by in experiment.given if _within(given, key) or _within(key, given))
-    setting = next(settings, None)
     text = f"{entry_name(place)}: {message}"
-    if setting is None:
-        return Diagnostic(experiment.file, line, text, place)
-    return Diagnostic(experiment.file, 0, f"--set {setting}: {text}", place)
+    for key in (".".join(map(str, each)) for each in (place, *also)):
+        for given, setting in experiment.given:
+            if f"{given}.".startswith(f"{key}.") or f"{key}.".startswith(f"{given}."):
+                return Diagnostic(experiment.file, 0, f"--set {setting}: {text}", place)
+    return Diagnostic(experiment.file, line, text, place)
 
 
 def _link_doubt(experiment: Experiment, link: Link, way: str, key: str, message: str, *also: Place) -> Diagnostic:
     """A warning about a setting of one direction of a link."""
     return _doubt(experiment, link.line, ("links", link.box, way, key), message, *also)
-
-
-def _within(key: str, other: str) -> bool:
-    return f"{key}.".startswith(f"{other}.")
 
 
 def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
@@ -115,15 +110,12 @@ def _buffers(network: Network, experiment: Experiment, _: Backend | None) -> Ite
         rate, rtt = bottleneck(steering), longest_rtt(network, steering)
         product = bandwidth_delay_product(rate, rtt)
         if buffer_max < product:
-            yield _doubt(
-                experiment,
-                experiment.tcp.line,
-                ("tcp", "buffer_max"),
+            message = (
                 f"{buffer_max} is less than the bandwidth-delay product, {rate} x {rtt} = {product}, so one "
-                f"connection cannot fill the link; usual is at least {product}",
-                *(("links", link.box) for link in steering.links),
-                ("latency",),
+                f"connection cannot fill the link; usual is at least {product}"
             )
+            links: list[Place] = [("links", link.box) for link in steering.links]
+            yield _doubt(experiment, experiment.tcp.line, ("tcp", "buffer_max"), message, *links, ("latency",))
 
 
 def _box_buffers(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
@@ -132,17 +124,15 @@ def _box_buffers(network: Network, experiment: Experiment, _: Backend | None) ->
     for steering in _steerings(experiment):
         rate, rtt = bottleneck(steering), rtt_of_links(steering)
         product = bandwidth_delay_product(rate, rtt)
-        for each in experiment.boxes:
-            given = dict(each.settings).get("buffer_max")
-            if each.box in ends and each.box in steering.hops and given is not None and Size(given) < product:
-                yield _doubt(
-                    experiment,
-                    each.line,
-                    ("boxes", each.box, "buffer_max"),
-                    f"{Size(given)} is less than the bandwidth-delay product of the links, {rate} x {rtt} = {product}, "
-                    "so one connection cannot fill them; usual is at least that",
-                    *(("links", link.box) for link in steering.links),
+        for box in experiment.boxes:
+            size = dict(box.settings).get("buffer_max")
+            if box.box in ends and box.box in steering.hops and size is not None and Size(size) < product:
+                message = (
+                    f"{Size(size)} is less than the bandwidth-delay product of the links, {rate} x {rtt} = {product}, "
+                    "so one connection cannot fill them; usual is at least that"
                 )
+                links = (("links", link.box) for link in steering.links)
+                yield _doubt(experiment, box.line, ("boxes", box.box, "buffer_max"), message, *links)
 
 
 def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
@@ -153,15 +143,12 @@ def _transfer(_: Network, experiment: Experiment, __: Backend | None) -> Iterato
     left = Duration(experiment.duration.ns - transfer.start.ns)
     rate = _mean_rate(experiment, transfer.start)
     if rate and left.ns > 0 and (least := Duration(8 * transfer.size.bytes * _NS // max(1, rate.bit_s))) > left:
-        yield _doubt(
-            experiment,
-            transfer.line,
-            ("transfer", "size"),
+        message = (
             f"{transfer.size} takes at least {least.s:.1f} s at {rate}, and the run ends {left.s:g} s after the "
-            f"transfer's start; usual is at least twice the time that the transfer takes: {2 * least.s:.1f} s",
-            ("duration",),
-            *(("links", link.box, "to_island", "rate") for link in experiment.links),
+            f"transfer's start; usual is at least twice the time that the transfer takes: {2 * least.s:.1f} s"
         )
+        rates = (("links", link.box, "to_island", "rate") for link in experiment.links)
+        yield _doubt(experiment, transfer.line, ("transfer", "size"), message, ("duration",), *rates)
 
 
 def _mean_rate(experiment: Experiment, start: Duration) -> Rate | None:
@@ -187,14 +174,11 @@ def _pings(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[D
     for link, name, direction in _directions(experiment):
         share = 8 * PING_PACKET * _NS / interval.ns / direction.rate.bit_s
         if share > MOST_PING_SHARE:
-            yield _doubt(
-                experiment,
-                experiment.ping.line,
-                place,
+            message = (
                 f"pings every {interval} take {share:.0%} of the {direction.rate} of {link.box!r}; usual is at most "
-                f"{MOST_PING_SHARE:.0%}",
-                ("links", link.box, name, "rate"),
+                f"{MOST_PING_SHARE:.0%}"
             )
+            yield _doubt(experiment, experiment.ping.line, place, message, ("links", link.box, name, "rate"))
 
 
 def _queues(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
@@ -203,9 +187,8 @@ def _queues(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[
         full_s, rate = direction.full_queue.s, "the least rate of its trace" if direction.trace else direction.rate
         if full_s > _LONGEST_QUEUE_S and direction.aqm is None:
             message = (
-                f"a queue of {direction.queue} at {rate} delays packets by {full_s:.1f} s when full; usual is less "
-                "than "
-                f"{_LONGEST_QUEUE_S:g} s"
+                f"a queue of {direction.queue} at {rate} delays packets by {full_s:.1f} s when full; "
+                f"usual is less than {_LONGEST_QUEUE_S:g} s"
             )
             yield _link_doubt(experiment, link, name, "queue", message, ("links", link.box, name, "rate"))
 
@@ -227,21 +210,17 @@ def _udp(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Dia
     """UDP that fills the link by itself; it does not yield."""
     for link, name, direction in _directions(experiment):
         if experiment.udp and name == "to_island" and experiment.udp.rate >= direction.rate:
-            yield _doubt(
-                experiment,
-                experiment.udp.line,
-                ("udp", "rate"),
-                f"{experiment.udp.rate} of UDP fill {link.box!r} ({direction.rate}); usual is an eighth of its rate",
-                ("links", link.box, name, "rate"),
-            )
+            udp, rate = experiment.udp, ("links", link.box, name, "rate")
+            message = f"{udp.rate} of UDP fill {link.box!r} ({direction.rate}); usual is an eighth of its rate"
+            yield _doubt(experiment, udp.line, ("udp", "rate"), message, rate)
 
 
 def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Iterator[Diagnostic]:
     """TCP load of several times the link's rate, if the load has a rate of its own; UDP counts, too."""
-    asked, udp = _asked_rate(experiment), experiment.udp
-    if asked is None:
+    offered, udp = _offered_tcp(experiment), experiment.udp
+    if offered is None:
         return
-    words, key, tcp_bit_s = asked
+    description, key, tcp_bit_s = offered
     bit_s = tcp_bit_s + (udp.rate.bit_s if udp else 0)
     for link in experiment.links:
         rate = link.to_island.rate
@@ -251,8 +230,8 @@ def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Itera
                 experiment,
                 experiment.traffic.line,
                 ("traffic", key),
-                f"{words}{' and UDP' if udp else ''} ask for {Rate(_three_digits(bit_s))}, {bit_s / rate.bit_s:.1f} "
-                f"times the {rate} of {link.box!r}; usual is less than {_OVERBOOKED} times",
+                f"{description}{' and UDP' if udp else ''} ask for {Rate(_three_digits(bit_s))}, "
+                f"{bit_s / rate.bit_s:.1f} times the {rate} of {link.box!r}; usual is less than {_OVERBOOKED} times",
                 ("links", link.box, "to_island", "rate"),
             )
 
@@ -260,7 +239,7 @@ def _overbooked(_: Network, experiment: Experiment, __: Backend | None) -> Itera
 def _redundancy(network: Network, experiment: Experiment, _: Backend | None) -> Iterator[Diagnostic]:
     """Boxes whose packets of redundancy need more of a link's rate than the load leaves, if the load has a rate.
 
-    UDP has one, and so has TCP in an open loop or as streams (:func:`_asked_rate`).
+    UDP has one, and so has TCP in an open loop or as streams (:func:`_offered_tcp`).
     """
     used = experiment.as_used(network)
     configured = {each.box: each for each in experiment.boxes}
@@ -295,19 +274,19 @@ def _redundancy(network: Network, experiment: Experiment, _: Backend | None) -> 
 def _offered(network: Network, experiment: Experiment) -> Iterator[tuple[float, Chain]]:
     """The loads that have a rate, in bit/s, each with the chain that carries it; of TCP one for each client."""
     servers, clients = (network.with_role(role) for role in (HostRole.WORLD_SERVER, HostRole.ISLAND_CLIENT))
-    if asked := _asked_rate(experiment):
+    if tcp := _offered_tcp(experiment):
         for client in clients:
             chain = experiment.carrier(servers[0].address, client.address, Protocol.TCP)
-            yield asked[2] / len(clients), chain
+            yield tcp[2] / len(clients), chain
     ends = network.specials
     if experiment.udp and ends:
         yield experiment.udp.rate.bit_s, experiment.carrier(ends[0].address, ends[1].address, Protocol.UDP)
 
 
-def _asked_rate(experiment: Experiment) -> tuple[str, str, float] | None:
-    """The load of TCP alone: in words, by which key of the traffic, and in bit/s; None: whatever there is.
+def _offered_tcp(experiment: Experiment) -> tuple[str, str, float] | None:
+    """The load of TCP alone: its description, its key in the traffic, its rate in bit/s; None: it has no rate.
 
-    An open loop asks for what its flows come to. In a closed loop a channel waits for each flow, so it takes what it
+    An open loop asks for the sum of its flows. In a closed loop a channel waits for each flow, so it takes what it
     gets, unless servers send so slowly that flows take longer than the pauses between them: those are streams.
     """
     traffic = experiment.traffic
@@ -347,7 +326,7 @@ def _unseen(network: Network, hops: tuple[str, ...]) -> tuple[list[str], list[st
     distinguished. The ports of a link are captured where that is necessary.
     """
     boxes = {box.name: box for box in network.boxes}
-    taps = [place for place, hop in enumerate(hops) if hop not in boxes]
+    taps = [index for index, hop in enumerate(hops) if hop not in boxes]
     before = [hop for hop in hops[: taps[0] if taps else None] if hop in boxes]
     behind = [hop for hop in hops[taps[-1] if taps else 0 :] if hop in boxes]
     unseen = dict.fromkeys([*before, *behind])
@@ -378,15 +357,12 @@ def _wall_time(network: Network, experiment: Experiment, backend: Backend | None
     estimated = wall_time(network, experiment, backend or Backend.TC)
     if estimated > _LONGEST_WALL_TIME:
         channels = experiment.most_channels
-        yield _doubt(
-            experiment,
-            experiment.traffic.line,
-            ("traffic", "channels"),
+        message = (
             f"with {counted(channels, 'channel')} for {experiment.duration}, a run on virtual is estimated to take "
-            f"{estimated.s / 3600:.1f} h of wall time, to a factor of two; usual is less than {_LONGEST_WALL_TIME}",
-            ("duration",),
-            ("links",),
+            f"{estimated.s / 3600:.1f} h of wall time, to a factor of two; usual is less than {_LONGEST_WALL_TIME}"
         )
+        place: Place = ("traffic", "channels")
+        yield _doubt(experiment, experiment.traffic.line, place, message, ("duration",), ("links",))
 
 
 def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) -> Iterator[Diagnostic]:
@@ -397,8 +373,7 @@ def _whole_bytes(_: Network, experiment: Experiment, backend: Backend | None) ->
         if backend is not Backend.ENGINE and rate.bit_s - kept.bit_s > _RATE_ERROR * rate.bit_s:
             message = (
                 f"{rate} become {kept} if tc emulates the link (the default on virtual), because tc counts whole "
-                "bytes per second; "
-                f"usual is a multiple of 8 bit/s, or {USE_ENGINE}"
+                f"bytes per second; usual is a multiple of 8 bit/s, or {USE_ENGINE}"
             )
             yield _link_doubt(experiment, link, name, "rate", message)
 
@@ -457,9 +432,7 @@ _DOUBTS: tuple[_Kind, ...] = (
     _losses,
 )
 _DOUBTS_OF_RUN: tuple[_Kind, ...] = (_transfer, _taps, _reversed_taps)
-"""Those that look at the changes themselves; the others get every version as an experiment without changes."""
-_REAL_TIME_DOUBTS: tuple[_Kind, ...] = (_engine_rates,)
-_VIRTUAL_DOUBTS: tuple[_Kind, ...] = (_wall_time,)
+"""Those that consider the changes themselves; the others get every version as an experiment without changes."""
 
 
 def _directions(experiment: Experiment) -> Iterator[tuple[Link, str, LinkDirection]]:

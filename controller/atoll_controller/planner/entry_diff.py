@@ -28,21 +28,21 @@ class FlowChange:
         return f"{self.action:<6} {self.entry} ({self.reason})"
 
 
-def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry]) -> tuple[FlowChange, ...]:
-    """The changes that lead to exactly the wanted entries: deletions first, each group in the entries' order.
+def diff(planned: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry]) -> tuple[FlowChange, ...]:
+    """The changes that lead to exactly the planned entries: deletions first, each group in the entries' order.
 
     Entries are compared by switch, priority and match, then by actions and cookie; ``why`` is not on the switch.
     """
-    found = tuple(held)
-    foreign = [entry for entry in found if isinstance(entry, UnmanagedEntry)]
-    own = {entry.identity: entry for entry in found if isinstance(entry, FlowEntry)}
-    plan = {entry.identity: entry for entry in wanted}
-    deleted = [
-        FlowChange(ChangeAction.DELETE, entry, "not in the plan") for key, entry in own.items() if key not in plan
-    ]
+    held = tuple(held)
+    foreign = sorted((entry for entry in held if isinstance(entry, UnmanagedEntry)), key=str)
+    own = {entry.identity: entry for entry in held if isinstance(entry, FlowEntry)}
+    plan = {entry.identity: entry for entry in planned}
     unknown = [
         FlowChange(ChangeAction.DELETE, entry, "not in the plan, and atoll makes no entries of this form")
         for entry in foreign
+    ]
+    deleted = [
+        FlowChange(ChangeAction.DELETE, entry, "not in the plan") for key, entry in own.items() if key not in plan
     ]
     changed = [
         FlowChange(ChangeAction.MODIFY, entry, reason)
@@ -54,7 +54,6 @@ def diff(wanted: Iterable[FlowEntry], held: Iterable[FlowEntry | UnmanagedEntry]
         for key, entry in plan.items()
         if key not in own
     ]
-    unknown.sort(key=lambda change: str(change.entry))
     return (*unknown, *_in_order(deleted), *_in_order(changed), *_in_order(added))
 
 
@@ -68,12 +67,12 @@ def explained(
     ]
 
 
-def _difference(wanted: FlowEntry, held: FlowEntry) -> str | None:
-    if wanted.actions != held.actions:
-        on_switch, in_plan = describe_actions(held.actions), describe_actions(wanted.actions)
+def _difference(planned: FlowEntry, held: FlowEntry) -> str | None:
+    if planned.actions != held.actions:
+        on_switch, in_plan = describe_actions(held.actions), describe_actions(planned.actions)
         return f"actions differ: on the switch '{on_switch}', in the plan '{in_plan}'"
-    if wanted.cookie != held.cookie:
-        return f"cookie differs: on the switch {held.cookie:#018x}, in the plan {wanted.cookie:#018x}"
+    if planned.cookie != held.cookie:
+        return f"cookie differs: on the switch {held.cookie:#018x}, in the plan {planned.cookie:#018x}"
     return None
 
 

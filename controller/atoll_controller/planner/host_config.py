@@ -5,8 +5,8 @@ There is no ARP, except of in-band control, and no MAC rewriting: end hosts and 
 permanent neighbours with their peers' real MAC addresses; transparent boxes and capture hosts only listen.
 """
 
-from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
+from collections.abc import Iterable
+from dataclasses import replace
 from ipaddress import IPv4Network
 
 from atoll_controller.planner.box_config import box_uses
@@ -36,19 +36,21 @@ def host_settings(network: Network, experiment: Experiment) -> tuple[HostSetting
     """
     mtus = PathMtus(network, experiment)
     uses = box_uses(network, experiment)
-    world = _Peers(_neighbours(network.world_hosts))
-    island = _Peers(_neighbours(network.island_hosts))
+    captures: dict[str, tuple[Interface, ...]] = {}
+    for tap in network.taps:
+        captures[tap.host] = (*captures.get(tap.host, ()), tap.interface)
+    world, island = _neighbours(network.world_hosts), _neighbours(network.island_hosts)
     return (
         *(_end_host(host, island if host.role.is_world else world, mtus.of_host(host)) for host in network.hosts),
         *(
-            _of_kind(box, _router(box, world, island, mtus), uses)
+            _of_kind(box, _router(box, world, island, mtus), uses.get(box.name))
             if box.routed
             else _listener(box.name, (box.world, box.island))
             for box in network.boxes
             if box.is_managed
         ),
         *(_listener(box.name, box.interfaces) for box in network.delay_boxes),
-        *(_listener(host, interfaces) for host, interfaces in _capture_hosts(network).items()),
+        *(_listener(host, interfaces) for host, interfaces in captures.items()),
     )
 
 
@@ -91,20 +93,21 @@ def _buffer(least: int, first: int, bound: int) -> str:
     return f"{min(least, bound)}\t{min(first, bound)}\t{bound}"
 
 
-@dataclass(frozen=True, slots=True)
-class _Peers:
-    """The hosts of one end, as the other's machines know them: one value for all, however many there are."""
-
-    neighbours: tuple[tuple[str, str], ...]
+_Neighbours = tuple[tuple[str, str], ...]
+"""Address and MAC address of the hosts of one end: one value for all machines of the other end."""
 
 
-def _end_host(host: Host, peers: _Peers, mtus: Routes) -> HostSettings:
+def _neighbours(hosts: Iterable[Host]) -> _Neighbours:
+    return tuple((str(host.address), host.interface.mac) for host in hosts)
+
+
+def _end_host(host: Host, peers: _Neighbours, mtus: Routes) -> HostSettings:
     interface = InterfaceSettings(
         name=host.interface.name,
         mac=host.interface.mac,
         address=f"{host.address}/32",
         routes=_routes(mtus, host.interface.mtu),
-        neighbours=peers.neighbours,
+        neighbours=peers,
         mtu=host.interface.mtu,
         in_band=host.control is not None,
     )
@@ -116,20 +119,20 @@ def _routes(mtus: Routes, own: int) -> tuple[RouteSettings, ...]:
     return tuple(RouteSettings(str(prefix), None if mtu == own else mtu) for prefix, mtu in mtus)
 
 
-def _router(box: ChainBox, world: _Peers, island: _Peers, mtus: PathMtus) -> HostSettings:
+def _router(box: ChainBox, world: _Neighbours, island: _Neighbours, mtus: PathMtus) -> HostSettings:
     """A plain router, also under a program that takes its packets. Packets leave by the port pair of their arrival."""
     interfaces = tuple(
         InterfaceSettings(
             name=interface.name,
             mac=interface.mac,
             address=None,
-            routes=_routes(mtus.of_box(box, to_island=peers is island), interface.mtu),
-            neighbours=peers.neighbours,
+            routes=_routes(mtus.of_box(box, to_island=to_island), interface.mtu),
+            neighbours=island if to_island else world,
             promiscuous=True,
             mtu=interface.mtu,
         )
         for legs in box.pairs
-        for interface, peers in ((legs.world, world), (legs.island, island))
+        for interface, to_island in ((legs.world, False), (legs.island, True))
     )
     pairs = tuple(
         LegPair(legs.world.name, legs.island.name, None if number == 0 else _SPARE_TABLE, accept_foreign=True)
@@ -138,24 +141,11 @@ def _router(box: ChainBox, world: _Peers, island: _Peers, mtus: PathMtus) -> Hos
     return HostSettings(box.name, interfaces, forwarding=True, legs=pairs)
 
 
-def _of_kind(box: ChainBox, router: HostSettings, uses: Mapping[str, BoxUse]) -> HostSettings:
+def _of_kind(box: ChainBox, router: HostSettings, use: BoxUse | None) -> HostSettings:
     """The settings of a routed box: those of a plain router, unless its kind has others and it is not off."""
-    if box.kind.host_settings is None or box.name not in uses:
-        return router
-    return box.kind.host_settings(router, uses[box.name])
+    return box.kind.host_settings(router, use) if use and box.kind.host_settings else router
 
 
 def _listener(machine: str, interfaces: tuple[Interface, ...]) -> HostSettings:
     listening = tuple(InterfaceSettings(i.name, i.mac, None, (), (), promiscuous=True, mtu=i.mtu) for i in interfaces)
     return HostSettings(machine, listening)
-
-
-def _capture_hosts(network: Network) -> dict[str, tuple[Interface, ...]]:
-    found: dict[str, tuple[Interface, ...]] = {}
-    for tap in network.taps:
-        found[tap.host] = (*found.get(tap.host, ()), tap.interface)
-    return found
-
-
-def _neighbours(hosts: Iterable[Host]) -> tuple[tuple[str, str], ...]:
-    return tuple((str(host.address), host.interface.mac) for host in hosts)

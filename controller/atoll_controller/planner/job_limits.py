@@ -10,13 +10,10 @@ Jobs keep the least capabilities that work, by their kind. All others are droppe
 nothing that it starts can get them back. A program that is not this project's also runs as another user.
 """
 
-from collections.abc import Iterator
-
 from atoll_core.experiment.experiment import Link, LinkDirection
 from atoll_core.experiment.traffic import Traffic
 from atoll_core.lab.network import DelayBox, Program
 from atoll_core.plan.plan import UNLIMITED, JobLimits, Privilege
-from atoll_core.units import Duration
 
 _MEMORY_BYTES = 1_000_000_000  # four thousand channels take some ten million
 _OTHER_FILES = 64  # streams, logs, the sockets of the event loop
@@ -27,17 +24,8 @@ MODEST = JobLimits(memory_bytes=_MEMORY_BYTES)
 """For jobs that have a fixed number of sockets."""
 
 
-def of_client(traffic: Traffic, channels: int) -> JobLimits:
-    """For a client of this many channels with one connection each at a time; in an open loop with more."""
-    return _sockets(traffic, channels)
-
-
-def of_server(traffic: Traffic, channels: int) -> JobLimits:
-    """For a server: one connection of each channel, and one that is not closed yet."""
-    return _sockets(traffic, 2 * channels)
-
-
-def _sockets(traffic: Traffic, count: int) -> JobLimits:
+def of_sockets(traffic: Traffic, count: int) -> JobLimits:
+    """For a client or server with this many connections at a time; in an open loop with more."""
     if traffic.flows_per_s is not None:
         return MODEST  # an open loop: the number of sockets is that of unfinished flows
     return JobLimits(memory_bytes=_MEMORY_BYTES, open_files=count + _OTHER_FILES)
@@ -56,8 +44,8 @@ def of_link(link: Link) -> JobLimits:
 
 
 def of_delay(box: DelayBox) -> JobLimits:
-    """For a delay box: what its cables may carry during its longest delay."""
-    longest_ns = max((known.rtt.ns // 2 + known.jitter.ns for known in box.classes), default=0)
+    """For a delay box: the packets that its cables may carry during its longest delay."""
+    longest_ns = max((latency.rtt.ns // 2 + latency.jitter.ns for latency in box.classes), default=0)
     content = len(box.interfaces) * box.rate.bit_s * longest_ns // (8 * 10**9)
     return _of_content(content, "rate", "rtt", "jitter")
 
@@ -68,14 +56,10 @@ def _of_content(content: int, *settings: str) -> JobLimits:
 
 def _content_bytes(way: LinkDirection) -> int:
     """The most that is in a direction of a link: in its queues and on its way."""
-    delays = (way.delay, *_trace_delays(way))
+    delays = (way.delay, *(row.delay for row in (way.trace.rows if way.trace else ()) if row.delay))
     longest_ns = max(delay.ns for delay in delays) + (way.jitter.amount.ns if way.jitter else 0)
     low = way.low_priority.queue.bytes if way.low_priority else 0
     return way.queue.bytes + low + way.rate.bit_s * longest_ns // (8 * 10**9)
-
-
-def _trace_delays(way: LinkDirection) -> Iterator[Duration]:
-    return (row.delay for row in way.trace.rows if row.delay) if way.trace else iter(())
 
 
 _NETWORK = (Privilege.NET_ADMIN, Privilege.NET_RAW, Privilege.SYS_NICE, Privilege.IPC_LOCK)

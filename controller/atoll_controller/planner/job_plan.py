@@ -23,16 +23,9 @@ from atoll_controller.planner.traffic_jobs import (
     udp_jobs,
 )
 from atoll_core.errors import Diagnostic, PlanError
-from atoll_core.experiment.experiment import (
-    USUAL_LIMITS,
-    CaptureSettings,
-    Experiment,
-    Link,
-    LinkDirection,
-    Transfer,
-)
+from atoll_core.experiment.experiment import USUAL_LIMITS, CaptureSettings, Experiment, Link, LinkDirection, Transfer
 from atoll_core.experiment.residence import longest_residence_ns, longest_terrestrial_ns
-from atoll_core.lab.network import ChainBox, DelayBox, Host, HostRole, LatencyClass, Network, Program
+from atoll_core.lab.network import ChainBox, DelayBox, Host, HostRole, LatencyClass, Network
 from atoll_core.plan.plan import Backend, CapturePoint, JobSpec, Phase
 from atoll_core.plan.tc_settings import TIMER_SLACK, TcSettings, delay_settings, link_settings
 from atoll_core.units import Duration
@@ -53,17 +46,17 @@ def capture_points(network: Network, experiment: Experiment) -> tuple[CapturePoi
     enter it. Both are for links whose loss the taps alone cannot prove, as their chain has a box of the user, or one
     that does not conserve packets.
     """
-    known = {tap.name: tap for tap in network.taps}
+    all_taps = {tap.name: tap for tap in network.taps}
     main = experiment.versions[0].chain.hops
-    taps = [known[hop] for hop in main if hop in known]
-    aside = dict.fromkeys(hop for chain in experiment.all_chains for hop in chain.hops if hop in known)
+    taps = [all_taps[hop] for hop in main if hop in all_taps]
     links = [link.box for link in experiment.links]
-    named = {"island" if place == len(taps) - 1 else tap.name: tap for place, tap in enumerate(taps) if place > 0}
+    named = {"island" if tap is taps[-1] else tap.name: tap for tap in taps[1:]}
     if taps:
         before = main[: main.index(taps[0].name)]
         alone_behind_link = len(taps) == 1 and any(hop in links for hop in before)
         named = {"island" if alone_behind_link else "world": taps[0], **named}
-    named |= {hop: known[hop] for hop in aside if known[hop] not in taps}
+    hops = (hop for chain in experiment.all_chains for hop in chain.hops)
+    named |= {hop: all_taps[hop] for hop in hops if hop in all_taps and all_taps[hop] not in taps}
     points = [CapturePoint(name, tap.host, tap.interface.name) for name, tap in reversed(named.items())]
     at_links: list[CapturePoint] = []
     for link in map(network.box, reversed(links)):
@@ -84,13 +77,13 @@ def jobs(
 ) -> tuple[JobSpec, ...]:
     """Every job of the experiment, phase by phase, in the order they are started.
 
-    ``slack``: how late the place's timers may be, for the tc backend. Raises PlanError when the backend cannot play a
-    link.
+    ``slack``: the lateness of the platform's timers, for the tc backend. Raises PlanError when the backend cannot
+    emulate a link.
     """
     return (
         *_boxes(network, experiment, backend, slack),
-        *_programs(network, experiment),
-        *_own_programs(network, experiment),
+        *_user_programs(network, experiment),
+        *_programs_of_kinds(network, experiment),
         *check_jobs(network, experiment, path_checks(network, experiment)),
         *(_capture(point, experiment.captures) for point in capture_points(network, experiment)),
         *load_jobs(network, experiment),
@@ -102,22 +95,18 @@ def jobs(
     )
 
 
-def _programs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    return tuple(
-        JobSpec(
-            f"program-{box.name}",
-            box.name,
-            Phase.SERVICE,
-            _argv(box, program.start),
-            stop=_argv(box, program.stop),
-            limits=of_program(program),
-            privileges=program.privileges,
-        )
-        for box, program in _brought(network, experiment)
-    )
+def _user_programs(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
+    """The programs that users bring, of the boxes that are ever in a chain."""
+    for box in _ever_passed(network, experiment):
+        if program := box.program:
+            start, stop = _argv(box, program.start), _argv(box, program.stop)
+            limits, privileges = of_program(program), program.privileges
+            yield JobSpec(
+                f"program-{box.name}", box.name, Phase.SERVICE, start, stop=stop, limits=limits, privileges=privileges
+            )
 
 
-def _own_programs(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
+def _programs_of_kinds(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
     """The subcommands of atoll-host that run on boxes by their kind, of the boxes that are ever in a chain."""
     uses = box_uses(network, experiment)
     for box in _ever_passed(network, experiment):
@@ -127,27 +116,12 @@ def _own_programs(network: Network, experiment: Experiment) -> Iterator[JobSpec]
             yield host_job(name, box.name, Phase.SERVICE, kind.subcommand, config, privileges=kind.privileges)
 
 
-def _reports(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
-    return tuple(
-        JobSpec(
-            name,
-            box.name,
-            Phase.REPORT,
-            _argv(box, program.report),
-            stdout=f"logs/{name}.out",
-            privileges=program.privileges,
-        )
-        for box, program in _brought(network, experiment)
-        for name in [f"report-{box.name}"]
-        if program.report
-    )
-
-
-def _brought(network: Network, experiment: Experiment) -> Iterator[tuple[ChainBox, Program]]:
-    """The programs that users bring, of the boxes that are ever in a chain."""
+def _reports(network: Network, experiment: Experiment) -> Iterator[JobSpec]:
     for box in _ever_passed(network, experiment):
-        if box.program:
-            yield box, box.program
+        if box.program and box.program.report:
+            name, argv = f"report-{box.name}", _argv(box, box.program.report)
+            stdout, privileges = f"logs/{name}.out", box.program.privileges
+            yield JobSpec(name, box.name, Phase.REPORT, argv, stdout=stdout, privileges=privileges)
 
 
 def _ever_passed(network: Network, experiment: Experiment) -> tuple[ChainBox, ...]:
@@ -159,28 +133,18 @@ def _argv(box: ChainBox, argv: tuple[str, ...]) -> tuple[str, ...]:
     return tuple(word.replace("{world}", box.world.name).replace("{island}", box.island.name) for word in argv)
 
 
-def _delay_boxes_used(network: Network, experiment: Experiment) -> tuple[DelayBox, ...]:
+def _boxes(network: Network, experiment: Experiment, backend: Backend, slack: Duration) -> Iterator[JobSpec]:
     used = {name for version in experiment.versions for _, name in version.latency}
-    return tuple(box for box in network.delay_boxes if any(known.name in used for known in box.classes))
-
-
-def _boxes(network: Network, experiment: Experiment, backend: Backend, slack: Duration) -> tuple[JobSpec, ...]:
-    delays = _delay_boxes_used(network, experiment)
+    delays = [box for box in network.delay_boxes if any(latency.name in used for latency in box.classes)]
+    links = zip(experiment.links, experiment.links_over_time, strict=True)
     if backend is Backend.TC:
-        return (
-            *(
-                _tc("link", link_settings(network.box(link.box), link, slack, over_time))
-                for link, over_time in zip(experiment.links, experiment.links_over_time, strict=True)
-            ),
-            *(_tc("delay", delay_settings(box)) for box in delays),
+        yield from (
+            _tc("link", link_settings(network.box(link.box), link, slack, over_time)) for link, over_time in links
         )
-    return (
-        *(
-            _link(network, experiment, link, over_time)
-            for link, over_time in zip(experiment.links, experiment.links_over_time, strict=True)
-        ),
-        *(_delay(experiment, box) for box in delays),
-    )
+        yield from (_tc("delay", delay_settings(box)) for box in delays)
+    else:
+        yield from (_link(network, experiment, link, over_time) for link, over_time in links)
+        yield from (_delay(experiment, box) for box in delays)
 
 
 def _tc(kind: str, settings: TcSettings) -> JobSpec:
@@ -207,21 +171,21 @@ def _delay(experiment: Experiment, box: DelayBox) -> JobSpec:
         **({"trunk": box.trunk.name} if box.trunk else {}),
         "mtu": max(interface.mtu for interface in box.interfaces),
         "seed": _seed(experiment, f"delay-{box.name}"),
-        "classes": [line for known in box.classes for line in _class_lines(known)],
+        "classes": [line for latency in box.classes for line in _class_lines(latency)],
+        **_stall_limit(experiment),
     }
-    config |= _stall_limit(experiment)
     return host_job(f"delay-{box.name}", box.name, Phase.SERVICE, "delay", config, of_delay(box))
 
 
-def _class_lines(known: LatencyClass) -> Iterator[dict[str, str | int]]:
-    """What a delay box reads for a class: with ports an object for each direction."""
-    delay = {"delay_ns": known.rtt.ns // 2, "jitter_ns": known.jitter.ns}
-    if known.ports is None:
-        yield {"vlan": known.vlan, **delay}
+def _class_lines(latency: LatencyClass) -> Iterator[dict[str, str | int]]:
+    """The objects of a class in a delay box's configuration: with ports one for each direction."""
+    delay = {"delay_ns": latency.rtt.ns // 2, "jitter_ns": latency.jitter.ns}
+    if latency.ports is None:
+        yield {"vlan": latency.vlan, **delay}
         return
-    world, island = known.ports.world.name, known.ports.island.name
-    for number, (come, go) in zip(known.numbers, ((world, island), (island, world)), strict=True):
-        yield {"vlan": number, "from": come, "to": go, **delay}
+    world, island = latency.ports.world.name, latency.ports.island.name
+    for number, (source, target) in zip(latency.numbers, ((world, island), (island, world)), strict=True):
+        yield {"vlan": number, "from": source, "to": target, **delay}
 
 
 def _stall_limit(experiment: Experiment) -> dict[str, int]:
@@ -236,19 +200,15 @@ def _seed(experiment: Experiment, job: str) -> int:
 
 
 def _capture(point: CapturePoint, settings: CaptureSettings) -> JobSpec:
+    """At a link's ports the island-bound packets, at taps everything."""
     config = {
         "interface": point.interface,
         "file": f"{{run}}/captures/{point.name}.pcap",
         "snap_bytes": settings.snap.bytes,
-        "direction": _captured(point),
+        "direction": {f"link-{point.host}": "out", f"into-{point.host}": "in"}.get(point.name, "both"),
         "buffer_bytes": settings.buffer.bytes,
     }
     return host_job(f"capture-{point.name}", point.host, Phase.CAPTURE, "capture", config, MODEST)
-
-
-def _captured(point: CapturePoint) -> str:
-    """The capture filter: at a link's ports island-bound packets, at taps everything."""
-    return {f"link-{point.host}": "out", f"into-{point.host}": "in"}.get(point.name, "both")
 
 
 def _whistles(network: Network) -> tuple[JobSpec, ...]:
@@ -282,9 +242,9 @@ def _transfer(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     control = experiment.transfer_control
     send = {"role": "send", "listen": address, "size_bytes": size, "congestion_control": control}
     receive = {"role": "receive", "connect": address, "size_bytes": size, "start_at_ns": 0}
-    keeps = of_tcp(control, experiment.transfer.port)
+    privileges = of_tcp(control, experiment.transfer.port)
     return (
-        host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send, MODEST, keeps),
+        host_job("transfer-send", sender.name, Phase.TRANSFER_SERVER, "transfer", send, MODEST, privileges),
         host_job("transfer-receive", receiver.name, Phase.TRANSFER, "transfer", receive, MODEST),
     )
 
@@ -293,13 +253,13 @@ def _iperf3(experiment: Experiment, transfer: Transfer, sender: Host, receiver: 
     server = ("iperf3", "-s", "-1", "-B", str(sender.address), "-p", str(transfer.port))
     client = ("iperf3", "-c", str(sender.address), "-p", str(transfer.port), "-R", "-n", str(transfer.size.bytes))
     client += ("-C", experiment.transfer_control, "--json")
-    keeps = of_tcp(experiment.transfer_control, transfer.port)
+    privileges = of_tcp(experiment.transfer_control, transfer.port)
     ends = (
         ("transfer-send", sender, Phase.TRANSFER_SERVER, server),
         ("transfer-receive", receiver, Phase.TRANSFER, client),
     )
     return tuple(
-        JobSpec(name, host.name, phase, argv, stdout=f"logs/{name}.out", privileges=keeps)
+        JobSpec(name, host.name, phase, argv, stdout=f"logs/{name}.out", privileges=privileges)
         for name, host, phase, argv in ends
     )
 
@@ -313,7 +273,8 @@ def _ping(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     if mistakes:
         raise PlanError("\n".join(mistakes))
     interval_ns = experiment.ping.interval.ns
-    longest_ns = _rtt_without_queues_ns(network, experiment, world) + _full_queues_ns(experiment)
+    longest_ns = _rtt_without_queues_ns(network, experiment, world)
+    longest_ns += sum(way.full_queue.ns for way in _ways(experiment))
     series = ping_job(
         "ping",
         world,
@@ -352,10 +313,6 @@ def _rtt_without_queues_ns(network: Network, experiment: Experiment, world: Host
     held_ns = 2 * longest_residence_ns(network, experiment)
     ways = _ways(experiment)
     return terrestrial_ns + held_ns + sum(way.delays[1].ns + (way.jitter.reach.ns if way.jitter else 0) for way in ways)
-
-
-def _full_queues_ns(experiment: Experiment) -> int:
-    return sum(way.full_queue.ns for way in _ways(experiment))
 
 
 def _ways(experiment: Experiment) -> list[LinkDirection]:

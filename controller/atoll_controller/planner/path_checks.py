@@ -7,15 +7,14 @@ Probe packets prove the entries of other pairs when a plan is applied (``atoll_c
 
 import itertools
 import math
-from collections.abc import Collection, Iterator
+from collections.abc import Collection
 from dataclasses import replace
 
-from atoll_controller.planner.calibration_jobs import PING_PACKET
-from atoll_controller.planner.traffic_jobs import PING_SPARE_NS, PING_TIMEOUT_NS, ping_job
+from atoll_controller.planner.traffic_jobs import PING_PACKET, PING_SPARE_NS, PING_TIMEOUT_NS, ping_job
 from atoll_core.experiment.experiment import Chain, Counted, Experiment, Protocol
 from atoll_core.experiment.host_groups import Sides
 from atoll_core.experiment.residence import longest_residence_ns
-from atoll_core.lab.network import Host, HostRole, LatencyClass, Network
+from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.plan.plan import JobSpec, PathCheck, Phase, Plan
 
 MOST_PING_SHARE = 0.05
@@ -31,7 +30,7 @@ _SHORTEST_INTERVAL_NS = 50_000_000  # from one ping of a path to its next
 _SHORTEST_SPACING_NS = 1_000_000  # from one ping to the next of any path: software switches carry these
 # Hosts that ping in step would queue behind each other at the link every time: each has an interval of its own.
 _INTERVAL_STEP_NS = 3_700_000
-_IDENTIFIER = 0xA780  # ICMP; a host's place among the world hosts is added
+_IDENTIFIER = 0xA780  # ICMP; a host's index among the world hosts is added
 
 
 def path_checks(network: Network, experiment: Experiment, *, full_matrix: bool = False) -> tuple[PathCheck, ...]:
@@ -40,33 +39,20 @@ def path_checks(network: Network, experiment: Experiment, *, full_matrix: bool =
     Every host is on one of them, and so are the two special hosts and every chain that pings take; ``full_matrix``: all
     pairs. Links that follow a trace are where it begins: the paths are tested before the load.
     """
-    known = {each.name: each for box in network.delay_boxes for each in box.classes}
-    delayed: dict[str, LatencyClass] = {host: known[name] for host, name in experiment.latency}
+    classes = {latency.name: latency for box in network.delay_boxes for latency in box.classes}
+    delayed = {host: classes[name] for host, name in experiment.latency}
     by_chain = {chain.name: _link_rtt(experiment, chain) for chain in experiment.chains}
     serialised = {chain.name: math.ceil(sum(_ping_ns(experiment, chain.hops))) for chain in experiment.chains}
     checks: list[PathCheck] = []
-    for world, island in _every(network) if full_matrix else _few(network, experiment):
+    every = itertools.product(network.world_hosts, network.island_hosts)
+    for world, island in every if full_matrix else _few(network, experiment):
         latency = delayed.get(world.name)
         terrestrial, shake = (latency.rtt.ns, 2 * latency.jitter.ns) if latency else (0, 0)
         chain = _carrier(experiment, world, island).name
         rtt, jitter = by_chain[chain]
-        checks.append(
-            PathCheck(
-                world.name,
-                island.name,
-                str(island.address),
-                rtt + terrestrial,
-                terrestrial,
-                jitter + shake,
-                serialised[chain],
-            )
-        )
+        ends = world.name, island.name, str(island.address)
+        checks.append(PathCheck(*ends, rtt + terrestrial, terrestrial, jitter + shake, serialised[chain]))
     return tuple(checks)
-
-
-def _every(network: Network) -> Iterator[_Pair]:
-    """All pairs, in the order of the description."""
-    return itertools.product(network.world_hosts, network.island_hosts)
 
 
 def _few(network: Network, experiment: Experiment) -> list[_Pair]:
@@ -80,15 +66,16 @@ def _few(network: Network, experiment: Experiment) -> list[_Pair]:
     turns = range(max(len(worlds), len(islands)))
     pairs = [(worlds[turn % len(worlds)], islands[turn % len(islands)]) for turn in turns]
     pairs += itertools.product(network.with_role(HostRole.WORLD_SPECIAL), network.with_role(HostRole.ISLAND_SPECIAL))
-    met = {_carrier(experiment, *pair).name for pair in pairs}
-    for world_group, island_group in Sides(network, experiment).blocks() if len(met) < len(experiment.chains) else ():
+    chains = {_carrier(experiment, *pair).name for pair in pairs}
+    blocks = Sides(network, experiment).blocks() if len(chains) < len(experiment.chains) else ()
+    for world_group, island_group in blocks:
         pair = world_group[0], island_group[0]
-        if (chain := _carrier(experiment, *pair).name) not in met:
-            met.add(chain)
+        if (chain := _carrier(experiment, *pair).name) not in chains:
+            chains.add(chain)
             pairs.append(pair)
-    place = {host.name: number for number, host in enumerate((*worlds, *islands))}
-    chosen = {(place[world.name], place[island.name]): (world, island) for world, island in pairs}
-    return [chosen[each] for each in sorted(chosen)]
+    rank = {host.name: number for number, host in enumerate((*worlds, *islands))}
+    chosen = {(rank[world.name], rank[island.name]): (world, island) for world, island in pairs}
+    return [chosen[ranks] for ranks in sorted(chosen)]
 
 
 def _carrier(experiment: Experiment, world: Host, island: Host) -> Chain:

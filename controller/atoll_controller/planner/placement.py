@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """The placement of a plan's entries, and the budget of its switches with those of changes: values and text. Pure."""
 
+from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from itertools import groupby
@@ -32,18 +33,18 @@ class Placement:
 
     def labels(self) -> dict[EntryId, str]:
         """Place and table of each entry of a switch that has several: ``hardware 100``."""
-        several = [each for each in self.entries if each.place is not Place.DATAPATH]
-        return {each.entry.identity: f"{each.place} {each.table}" for each in several}
+        placed = (each for each in self.entries if each.place is not Place.DATAPATH)
+        return {each.entry.identity: f"{each.place} {each.table}" for each in placed}
 
     def notes(self) -> dict[str, tuple[str, ...]]:
-        """What a drawing says of each switch with several tables: its budget, and how much is in software."""
-        found: dict[str, tuple[str, ...]] = {}
+        """The lines of a drawing for each switch with several tables: its budget, and its entries in software."""
+        notes: dict[str, tuple[str, ...]] = {}
         for budget in _hardware(self.budgets):
             here = [each for each in self.in_software if each.entry.switch == budget.switch]
             most = max((each.expects_packets_s for each in here), default=0)
-            words = [f"{len(here)} in software, for up to {most} packets/s"] if here else ["all in hardware"]
-            found[budget.switch] = (_budget_text(budget), *words)
-        return found
+            software = f"{len(here)} in software, for up to {most} packets/s" if here else "all in hardware"
+            notes[budget.switch] = _budget_text(budget), software
+        return notes
 
     def to_json(self) -> dict[str, Any]:
         """The placement as ``atoll plan --json`` has it."""
@@ -85,12 +86,11 @@ def budgets_json(budgets: Sequence[SwitchBudget]) -> list[dict[str, Any]]:
 
 def swap_budgets(network: Network, entries: tuple[FlowEntry, ...], swap: Swap) -> tuple[SwitchBudget, ...]:
     """The budget of each switch that has ``entries``, over all stages of a swap."""
-    held = zip(swap.stages, states(entries, swap), strict=True)
-    many = len(swap.parts) > 1
-    named = (
-        (f"{f'part {stage.part + 1}, ' if many else ''}{stage.subject}: {stage.kind}", each) for stage, each in held
-    )
-    return switch_budgets(network, [("", entries), *named], unsteered="the active experiment")
+    tables = [("", entries)]
+    for stage, of_stage in zip(swap.stages, states(entries, swap), strict=True):
+        part = f"part {stage.part + 1}, " if len(swap.parts) > 1 else ""
+        tables.append((f"{part}{stage.subject}: {stage.kind}", of_stage))
+    return switch_budgets(network, tables, unsteered="the active experiment")
 
 
 def budget_lines(budgets: Sequence[SwitchBudget]) -> Iterator[str]:
@@ -104,10 +104,8 @@ def _hardware(budgets: Sequence[SwitchBudget]) -> list[SwitchBudget]:
 
 def place_plan(network: Network, experiment: Experiment, plan: Plan, schedule: Sequence[Scheduled] = ()) -> Placement:
     """Place the entries of a plan, and count those that switches have while scheduled changes are carried out."""
-    return Placement(
-        place_entries(network, experiment, plan.flows),
-        switch_budgets(network, [*_states(network, plan, schedule)]),
-    )
+    budgets = switch_budgets(network, [*_states(network, plan, schedule)])
+    return Placement(place_entries(network, experiment, plan.flows), budgets)
 
 
 def placement_text(placement: Placement) -> str:
@@ -115,15 +113,12 @@ def placement_text(placement: Placement) -> str:
     lines = [f"Placement: {len(placement.entries)} flow entries on {counted(len(placement.budgets), 'switch')}"]
     rows: list[tuple[str, ...]] = []
     for budget in placement.budgets:
-        found = [each for each in placement.entries if each.entry.switch == budget.switch]
-        tables = groupby(
-            sorted(found, key=lambda each: (each.table, each.place)), key=lambda each: (each.table, each.place)
-        )
-        placed = ", ".join(f"{len(list(each))} in table {table} ({place})" for (table, place), each in tables)
+        tables = Counter((one.table, one.place) for one in placement.entries if one.entry.switch == budget.switch)
+        placed = ", ".join(f"{count} in table {table} ({place})" for (table, place), count in sorted(tables.items()))
         rows.append((budget.switch, budget.title, placed or "none", _budget_text(budget)))
     lines += columns(rows, indent="  ")
-    for switch, each in groupby(placement.in_software, key=lambda placed: placed.entry.switch):
-        lines += _software_text(switch, list(each))
+    for switch, entries in groupby(placement.in_software, key=lambda placed: placed.entry.switch):
+        lines += _software_text(switch, list(entries))
     return "\n".join(lines)
 
 

@@ -4,13 +4,14 @@
 import hashlib
 import json
 from collections.abc import Iterator
+from functools import partial
 from typing import Any, cast
 
 from atoll_apps.steering import steer
 from atoll_controller.planner.host_config import host_settings
 from atoll_controller.planner.job_plan import capture_points, jobs
 from atoll_controller.planner.path_checks import path_checks
-from atoll_controller.planner.traffic_jobs import placement
+from atoll_controller.planner.traffic_jobs import channel_allocations
 from atoll_core.codec import to_json
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.lab.network import Network
@@ -51,7 +52,7 @@ def make_plan(
         captures=capture_points(network, experiment),
         checks=path_checks(network, experiment),
         seed=experiment.seed,
-        placement=placement(network, experiment),
+        placement=channel_allocations(network, experiment),
         layout=steering.layout,
     )
 
@@ -66,16 +67,13 @@ def plan_sha256(plan: Plan) -> str:
 
 def _canonical(plan: dict[str, Any]) -> Iterator[str]:
     """As ``json.dumps`` with sorted keys, but item by item: no other thread runs while it makes a text."""
+    dumps = partial(json.dumps, sort_keys=True, separators=(",", ":"))
     for number, (name, part) in enumerate(sorted(plan.items())):
         yield f"{',' if number else '{'}{json.dumps(name)}:"
         if not isinstance(part, list):
-            yield _dumps(part)
+            yield dumps(part)
             continue
-        for place, item in enumerate(cast("list[Any]", part)):
-            yield f"{',' if place else '['}{_dumps(item)}"
+        for index, item in enumerate(cast("list[Any]", part)):
+            yield f"{',' if index else '['}{dumps(item)}"
         yield "]" if part else "[]"
     yield "}"
-
-
-def _dumps(part: Any) -> str:
-    return json.dumps(part, sort_keys=True, separators=(",", ":"))

@@ -1,6 +1,7 @@
 # SPDX-License-Identifier: Apache-2.0
 """Changes of boxes while they run: requests to their jobs (docs/contracts.md), or the renewal of a box. Pure."""
 
+import contextlib
 from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field, replace
 from typing import Any
@@ -66,12 +67,12 @@ def running_changes(was: JobSpec, now: JobSpec, *, moved_on: bool = False) -> li
     """The requests that give a program the configuration of ``now`` while it runs; its limits are raised before.
 
     ``moved_on``: it has other settings than those of ``was``, which other requests have changed. Raises PlanError with
-    what the program cannot take while it runs.
+    the keys that the program cannot take while it runs.
     """
-    unlike = replace(was, config=None, limits=UNLIMITED) != replace(now, config=None, limits=UNLIMITED)
-    if unlike or was.config is None or now.config is None:
-        raise PlanError("another program")
     one, other, subcommand = was.config, now.config, now.argv[-1]
+    is_other = replace(was, config=None, limits=UNLIMITED) != replace(now, config=None, limits=UNLIMITED)
+    if is_other or one is None or other is None:
+        raise PlanError("another program")
     kinds = {kind.subcommand: kind.settable for kind in BoxKind.known.values()}
     changed = differing(one, other, {**kinds, **_SETTABLE}.get(subcommand, ()))
     if "setup" in changed or (moved_on and "setup" in other):
@@ -88,17 +89,12 @@ def running_changes(was: JobSpec, now: JobSpec, *, moved_on: bool = False) -> li
 
 def differing(was: Config, now: Config, settable: Collection[str]) -> list[str]:
     """The keys whose values differ. Raises PlanError naming those of them that are not settable."""
-    found = sorted(key for key in {*was, *now} if was.get(key) != now.get(key))
-    if fixed := [key for key in found if key not in settable or key not in now]:
-        raise PlanError(_named(fixed))
-    return found
-
-
-def _named(keys: Collection[str]) -> str:
-    """Keys of configurations without their units, as descriptions have them."""
-    for unit in ("_ns", "_bytes", "_bit_s"):
-        keys = [key.removesuffix(unit) for key in keys]
-    return ", ".join(keys)
+    keys = sorted(key for key in {*was, *now} if was.get(key) != now.get(key))
+    if fixed := [key for key in keys if key not in settable or key not in now]:
+        for unit in ("_ns", "_bytes", "_bit_s"):  # which descriptions do not have
+            fixed = [key.removesuffix(unit) for key in fixed]
+        raise PlanError(", ".join(fixed))
+    return keys
 
 
 def _direction_requests(way: str, was: Config, now: Config, *, all_of_it: bool = False) -> Iterator[Request]:
@@ -121,9 +117,9 @@ def _tc_request(was: Config, now: Config, *, all_of_it: bool = False) -> Request
     if len(was["setup"]["tc"]) != len(now["setup"]["tc"]) or any(one[0] != other[0] for one, other in pairs):
         raise PlanError("other queueing disciplines")
     changed = [
-        (place, *_with_room(held["options"].get("limit", 0), words, expected))
-        for (_, had, held), (place, words, expected) in pairs
-        if words != had or (words and all_of_it)
+        (location, *_with_room(held["options"].get("limit", 0), options, expected))
+        for (_, held_options, held), (location, options, expected) in pairs
+        if options != held_options or (options and all_of_it)
     ]
     expect = [expected for _, _, expected in changed]
     rooms = {(each["dev"], each["handle"]): each["options"].get("limit") for each in expect}
@@ -132,31 +128,29 @@ def _tc_request(was: Config, now: Config, *, all_of_it: bool = False) -> Request
         delay = each["delay"]
         room = rooms.get((delay["dev"], delay["handle"]), delay["limit_packets"])
         counted[way] = {**each, "delay": {**delay, "limit_packets": room}}
-    lines = [f"{place.replace(' add ', ' change ', 1)} {words}" for place, words, _ in changed]
+    lines = [f"{location.replace(' add ', ' change ', 1)} {options}" for location, options, _ in changed]
     return {"op": "set", "tc": lines, "expect": expect, "link": counted}
 
 
-def _with_room(room: int, words: str, expected: Config) -> tuple[str, Config]:
-    """The words and the expected output of a discipline; a netem with room for this number of packets at least."""
+def _with_room(room: int, options: str, expected: Config) -> tuple[str, Config]:
+    """The options and the expected output of a discipline; a netem with room for this number of packets at least."""
     limit = expected["options"].get("limit")
     if expected["kind"] != "netem" or limit >= room:
-        return words, expected
-    return (
-        words.replace(f"limit {limit} ", f"limit {room} ", 1),
-        {**expected, "options": {**expected["options"], "limit": room}},
-    )
+        return options, expected
+    expected = {**expected, "options": {**expected["options"], "limit": room}}
+    return options.replace(f"limit {limit} ", f"limit {room} ", 1), expected
 
 
 def _disciplines(config: Config) -> Iterator[tuple[str, str, Config]]:
-    """Each line of tc up to the kind of discipline, its other words, and the expected output of tc; others whole."""
+    """Each line of tc up to the kind of discipline, its options, and the expected output of tc; other lines whole."""
     expected = iter(config["expect"])
     for line in config["setup"]["tc"]:
         if " handle " not in line:
             yield line, "", {}
             continue
         each = next(expected)
-        place, kind, words = f"{line} ".partition(f" {each['kind']} ")
-        yield f"{place}{kind}".strip(), words.strip(), each
+        location, kind, options = f"{line} ".partition(f" {each['kind']} ")
+        yield f"{location}{kind}".strip(), options.strip(), each
 
 
 def renewed_boxes(network: Network, old: Experiment, new: Experiment) -> frozenset[str]:
@@ -170,24 +164,23 @@ def renewed_boxes(network: Network, old: Experiment, new: Experiment) -> frozens
     passed, still = (frozenset(hop for chain in each.chains for hop in chain.hops) for each in (old, new))
     before, after = (_programs(network, each) for each in (old, new))
     both = passed & still & (before.keys() | after.keys())
-    return frozenset(name for name in both if not _goes_on(network, name, before.get(name), after.get(name)))
+    return frozenset(name for name in both if not _continues(network, name, before.get(name), after.get(name)))
 
 
-def _goes_on(network: Network, box: str, was: "_Program | None", now: "_Program | None") -> bool:
+def _continues(network: Network, box: str, was: "_Program | None", now: "_Program | None") -> bool:
     if was is None or now is None or was[1] != now[1]:
         return was == now
-    try:
+    with contextlib.suppress(PlanError):
         differing(was[0], now[0], network.box(box).kind.settable)
-    except PlanError:
-        return False
-    return True
+        return True
+    return False
 
 
 _Program = tuple[dict[str, Any], HostSettings]
 
 
 def _programs(network: Network, experiment: Experiment) -> dict[str, _Program]:
-    """What the program of each box reads, and the settings of the box's machine that bring packets to it."""
+    """The configuration of each box's program, and the settings of the box's machine that bring packets to it."""
     uses = box_uses(network, experiment)
     machines = {each.host: each for each in host_settings(network, experiment)} if uses else {}
     return {

@@ -1,18 +1,24 @@
 # SPDX-License-Identifier: Apache-2.0
-"""The jobs that make the load: world servers and island channels, UDP sender and receiver; and pings."""
+"""The jobs that make the load: world servers and island channels, UDP sender and receiver; and pings.
+
+Those of a calibration are not part of the plan, which does not depend on tests.
+"""
 
 from collections.abc import Sequence
 from dataclasses import replace
 from itertools import pairwise
 from typing import Any
 
-from atoll_controller.planner.job_limits import MODEST, of_client, of_port, of_server, of_subcommand, of_tcp
+from atoll_controller.planner.job_limits import MODEST, of_port, of_sockets, of_subcommand, of_tcp
 from atoll_core.experiment.experiment import Experiment
 from atoll_core.experiment.traffic import ChannelAllocation, SizesCount, Traffic, allocate_channels
+from atoll_core.lab.box_kind import CALIBRATION_PORT
 from atoll_core.lab.network import Host, HostRole, Network
 from atoll_core.plan.plan import UNLIMITED, JobLimits, JobSpec, Phase, Plan, Privilege
 
 _PING_BYTES = 56
+PING_PACKET = 84  # IP bytes of a ping with that payload
+_CALIBRATION_PING = 0xA7C0  # ICMP identifier
 _SILENCE_NS = 180_000_000_000  # the program's default (docs/contracts.md)
 PING_TIMEOUT_NS = 3_000_000_000  # far above usual full queues: a later answer is a lost one
 PING_SPARE_NS = 1_000_000_000  # for the lab itself and small jitter, beyond the RTT that the description adds up to
@@ -28,20 +34,21 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
     if not (most and servers and clients):
         return ()
     listening = {host.name: f"{host.address}:{traffic.port}" for host in servers}
-    found: list[JobSpec] = []
+    jobs: list[JobSpec] = []
     for name, listen in listening.items():
         config: dict[str, Any] = {"listen": listen, "congestion_control": experiment.congestion_control(name)}
         if traffic.write_rate:
             config["write_rate_bit_s"] = traffic.write_rate.bit_s
         keeps = of_tcp(config["congestion_control"], traffic.port)
-        found.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, of_server(traffic, most), keeps))
+        limits = of_sockets(traffic, 2 * most)  # of each channel one connection, and one that is not closed yet
+        jobs.append(host_job(f"serve-{name}", name, Phase.SERVER, "serve", config, limits, keeps))
     pauses = (way.longest_pause.ns for link in experiment.links for way in (link.to_island, link.to_world))
     longest_ns = max(pauses, default=0)
     # TCP's timeouts double in a pause: the first try behind it comes at most as long after it as it was long.
     silence = {"silence_ns": _SILENCE_NS + 2 * longest_ns} if longest_ns else {}
     loads = [_allocated(network, load.channels) for load in experiment.loads]
     for index, client in enumerate(clients):
-        channels = [load[index] for load in loads]  # of each version
+        channels = [load[index] for load in loads]  # in each version
         if not any(channels):
             continue
         config = {
@@ -57,10 +64,10 @@ def load_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
             **silence,
             "flow_log": f"{{run}}/logs/flows-{client.name}.csv",
         }
-        limits = of_client(traffic, max(map(len, channels)))
+        limits = of_sockets(traffic, max(map(len, channels)))
         keeps = of_tcp(config["congestion_control"])
-        found.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits, keeps))
-    return tuple(found)
+        jobs.append(host_job(f"load-{client.name}", client.name, Phase.CLIENT, "load", config, limits, keeps))
+    return tuple(jobs)
 
 
 def with_quiet_jobs(plan: Plan, network: Network) -> Plan:
@@ -70,14 +77,14 @@ def with_quiet_jobs(plan: Plan, network: Network) -> Plan:
     """
     in_band = {host.name for host in network.in_band_hosts}
     quiet = {job.name for job in plan.jobs if job.host in in_band and job.argv[-1] in _CAN_BE_QUIET}
-    jobs = (
+    jobs = [
         replace(job, config={**(job.config or {}), "quiet": True}) if job.name in quiet else job for job in plan.jobs
-    )
+    ]
     return replace(plan, jobs=tuple(jobs))
 
 
-def placement(network: Network, experiment: Experiment) -> tuple[ChannelAllocation, ...]:
-    """How many channels each island client gets at first, in the lab's order; nothing where there never are any."""
+def channel_allocations(network: Network, experiment: Experiment) -> tuple[ChannelAllocation, ...]:
+    """The number of channels that each island client gets at first, in the lab's order; empty without channels."""
     if not experiment.most_channels:
         return ()
     clients = network.with_role(HostRole.ISLAND_CLIENT)
@@ -93,7 +100,7 @@ def _allocated(network: Network, channels: int) -> tuple[tuple[int, ...], ...]:
 
 def _changes(experiment: Experiment, channels: Sequence[tuple[int, ...]]) -> dict[str, Any]:
     """The changes of a client's load during the run; nothing where there are none. ``channels``: in every version."""
-    found: list[dict[str, Any]] = []
+    changes: list[dict[str, Any]] = []
     loads = list(zip(experiment.versions, experiment.loads, channels, strict=True))
     for (_, was, before), (version, load, after) in pairwise(loads):
         change: dict[str, Any] = {"channels": list(after)} if after != before else {}
@@ -102,8 +109,8 @@ def _changes(experiment: Experiment, channels: Sequence[tuple[int, ...]]) -> dic
         if _pace(load) != _pace(was):
             change |= _pace(load)
         if change:
-            found.append({"after_ns": version.at.ns, **change})
-    return {"changes": found} if found else {}
+            changes.append({"after_ns": version.at.ns, **change})
+    return {"changes": changes} if changes else {}
 
 
 def udp_jobs(network: Network, experiment: Experiment) -> tuple[JobSpec, ...]:
@@ -176,6 +183,7 @@ def ping_job(
     count: int | None,
     interval_ns: int,
     timeout_ns: int = PING_TIMEOUT_NS,
+    start_at_ns: int = 0,
 ) -> JobSpec:
     """Pings from a host to others; ``interval_ns``: from one ping of a target to its next."""
     config = {
@@ -186,6 +194,43 @@ def ping_job(
         "size_bytes": _PING_BYTES,
         "identifier": identifier,
         "payload": payload,
-        "start_at_ns": 0,
+        "start_at_ns": start_at_ns,
     }
     return host_job(name, host.name, phase, "ping", config, MODEST)
+
+
+def calibration_ping(source: Host, target: Host, *, interval_ns: int, start_at_ns: int, timeout_ns: int) -> JobSpec:
+    """Pings until stopped."""
+    return ping_job(
+        f"calibrate-ping-{source.name}",
+        source,
+        Phase.CHECK,
+        (target,),
+        identifier=_CALIBRATION_PING,
+        payload="atoll calibrate",
+        count=None,
+        interval_ns=interval_ns,
+        timeout_ns=timeout_ns,
+        start_at_ns=start_at_ns,
+    )
+
+
+def calibration_receive(host: Host, *, each: bool) -> JobSpec:
+    """The receiver of a calibration's stream; ``each``: it reports every packet."""
+    config = {"role": "receive", "listen": f"{host.address}:{CALIBRATION_PORT}", "each": each}
+    return host_job(f"calibrate-receive-{host.name}", host.name, Phase.CHECK, "udp", config)
+
+
+def calibration_send(
+    source: Host, target: Host, *, rate_bit_s: int, packet_bytes: int, start_at_ns: int, duration_ns: int
+) -> JobSpec:
+    """A stream of packets of ``packet_bytes`` IP bytes, of a calibration."""
+    config = {
+        "role": "send",
+        "connect": f"{target.address}:{CALIBRATION_PORT}",
+        "rate_bit_s": rate_bit_s,
+        "payload_bytes": packet_bytes - _UDP_HEADERS_BYTES,
+        "start_at_ns": start_at_ns,
+        "duration_ns": duration_ns,
+    }
+    return host_job(f"calibrate-send-{source.name}", source.name, Phase.CHECK, "udp", config)

@@ -57,10 +57,10 @@ class Agreement(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class ProbedBehaviour:
-    """One behaviour: what the profile says and what was seen, as text.
+    """One behaviour by the profile and as it was seen, as text.
 
     ``name``: a key of the profile, or ``takes X`` for a feature. ``verified``: whether the profile says that it was
-    seen on a switch; None for what the profile has no word about.
+    seen on a switch; None if the profile does not contain it.
     """
 
     name: str
@@ -71,7 +71,7 @@ class ProbedBehaviour:
 
 
 def refuse_occupied(switch: str, others: Sequence[FlowEntry | UnmanagedEntry]) -> None:
-    """Raise LabError if a switch has entries that are not those of who asks."""
+    """Raise LabError if a switch has entries of ``others``."""
     if others:
         number = "a flow entry" if len(others) == 1 else f"{len(others)} flow entries"
         raise LabError(
@@ -84,16 +84,16 @@ class SwitchProbe:
     """A probe of one connected switch; ``say`` takes a line for each stage. Await :meth:`run` once."""
 
     def __init__(
-        self, controller: Controller, switch: str, dpid: int, known: Profile, say: Callable[[str], None]
+        self, controller: Controller, switch: str, dpid: int, switch_profile: Profile, say: Callable[[str], None]
     ) -> None:
         self._controller = controller
         self._switch = switch
         self._dpid = dpid
-        self._known = known
-        self._expected: TwinBehaviour = behaviour(known.driver, TwinSettings())
-        self._verified = {fact.name: fact.verified for fact in known.twin}
+        self._profile = switch_profile
+        self._expected: TwinBehaviour = behaviour(switch_profile.driver, TwinSettings())
+        self._verified = {fact.name: fact.verified for fact in switch_profile.twin}
         self._say = say
-        self._table = known.table
+        self._table = switch_profile.table
         self._findings: list[ProbedBehaviour] = []
 
     async def run(self) -> list[ProbedBehaviour]:
@@ -126,18 +126,18 @@ class SwitchProbe:
 
     def _find_table(self, features: SwitchFeatures) -> None:
         try:
-            self._table = choose_table(self._known, features, self._switch)
+            self._table = choose_table(self._profile, features, self._switch)
             seen = str(self._table)
         except LabError as error:
             seen = f"none that fits: {error}"
         if not features.tables:
-            self._add("table", str(self._known.table), "it does not report its tables", Agreement.NOT_SEEN)
+            self._add("table", str(self._profile.table), "it does not report its tables", same=None)
             return
-        self._compare("table", str(self._known.table), seen)
+        self._compare("table", str(self._profile.table), seen)
         numbers = [number for each in features.tables for number in (each.first, each.last)]
-        software = str(self._known.software_table)
+        software = str(self._profile.software_table)
         others = ", ".join(str(number) for number in dict.fromkeys(numbers))
-        self._compare("software_table", software, software if self._known.software_table in numbers else others)
+        self._compare("software_table", software, software if self._profile.software_table in numbers else others)
 
     async def _require_empty(self) -> None:
         """Raise LabError for entries that are not a probe's."""
@@ -151,24 +151,24 @@ class SwitchProbe:
         refusals: dict[str, str] = {}
         unable: list[str] = []
         trials = self._features(ports)
-        for need, match, actions in trials:
+        for feature, match, actions in trials:
             entry = self._entry(match, actions)
-            missing = [*missing_features(self._known, entry)]
+            missing = [*missing_features(self._profile, entry)]
             refused = await self._refusal(entry)
             if missing:
-                unable.append(need)
+                unable.append(feature)
             if refused:
-                refusals[need] = refused
+                refusals[feature] = refused
             else:
                 await self._change(delete=[entry])
-        takes_all = bool(unable) and not any(need in refusals for need in unable)
-        for need, _, _ in trials:
-            if need in unable and takes_all:  # one difference, not one for each feature
+        takes_all = bool(unable) and not any(feature in refusals for feature in unable)
+        for feature, _, _ in trials:
+            if feature in unable and takes_all:  # one difference, not one for each feature
                 continue
-            profile = "refused" if need in unable else "taken"
-            seen = f"refused: {refusals[need]}" if need in refusals else "taken"
-            verdict = Agreement.SAME if (need in refusals) == (need in unable) else Agreement.DIFFERS
-            self._add(f"takes {_LABELS.get(need, need)}", profile, seen, verdict)
+            profile = "refused" if feature in unable else "taken"
+            seen = f"refused: {refusals[feature]}" if feature in refusals else "taken"
+            same = (feature in refusals) == (feature in unable)
+            self._add(f"takes {_LABELS.get(feature, feature)}", profile, seen, same=same)
         if unable:
             text = "entries that its hardware cannot process"
             seen = f"takes {text}" if takes_all else f"refuses {text}"
@@ -177,20 +177,17 @@ class SwitchProbe:
     async def _other_tables(self, ports: Sequence[int], reported: Collection[int]) -> None:
         """Try an entry in the tables around the one in hardware, and in one that is not there."""
         entry = self._entry(Match(ports[0], ip_proto=UDP, l4_dst=9), (Output(ports[1]),))
-        places = (
-            (_START, "read-only", True),
-            (self._known.software_table, "software", False),
-            (_NO_TABLE, "not there", True),
-        )
-        for table, word, expected in places:
+        software = self._profile.software_table
+        tables = ((_START, "read-only", True), (software, "software", False), (_NO_TABLE, "not there", True))
+        for table, description, expected in tables:
             if table is None or table == self._table or (table == _NO_TABLE and table in reported):
                 continue
             refused = await self._refusal(entry, table=table)
             if not refused:
                 await self._controller.change(self._dpid, [entry], (), table)
-            verdict = Agreement.SAME if bool(refused) == expected else Agreement.DIFFERS
             seen = f"refused: {refused}" if refused else "taken"
-            self._add(f"entry in table {table} ({word})", "refused" if expected else "taken", seen, verdict)
+            name, profile = f"entry in table {table} ({description})", "refused" if expected else "taken"
+            self._add(name, profile, seen, same=bool(refused) == expected)
 
     def _features(self, ports: Sequence[int]) -> list[tuple[str, Match, tuple[Action, ...]]]:
         port, other = ports[0], ports[1]
@@ -222,20 +219,13 @@ class SwitchProbe:
         took_s = time.monotonic() - began_s
         fit = await self._controller.count(self._dpid, self._table) if refused else len(entries)
         await self._change(delete=entries[:fit])
-        seen = "not reported" if reported is None else str(reported)
-        self._compare("max_entries", str(self._expected.max_entries), seen, is_seen=reported is not None)
-        if refused:
-            how = f"{size - fit} ({fit} fit; then {refused})"
-            self._add(
-                "occupied",
-                str(self._expected.occupied),
-                how,
-                Agreement.SAME if size - fit == self._expected.occupied else Agreement.DIFFERS,
-                self._verified["occupied"],
-            )
+        if reported is None:
+            self._add("max_entries", str(self._expected.max_entries), "not reported", same=None)
         else:
-            seen = f"more than {size} fit"
-            self._add("occupied", str(self._expected.occupied), seen, Agreement.DIFFERS, self._verified["occupied"])
+            self._compare("max_entries", str(self._expected.max_entries), str(reported))
+        seen = f"{size - fit} ({fit} fit; then {refused})" if refused else f"more than {size} fit"
+        same = bool(refused) and size - fit == self._expected.occupied
+        self._add("occupied", str(self._expected.occupied), seen, same=same)
         if len(marks) > 1:
             (first_s, first), (last_s, last) = marks[0], marks[-1]
             return (last - first) / max(last_s - first_s, 1e-6)
@@ -258,15 +248,13 @@ class SwitchProbe:
         verified = self._verified["lag_min"] and self._verified["lag_max"]
         is_early: bool | None = None
         if not seen:
-            nothing = (
-                f"port {ports[1]} counted no frame; it needs a link, and a switch that sends packets out by tables"
-            )
-            self._add("lag", profile, nothing, Agreement.NOT_SEEN, verified)
+            text = f"port {ports[1]} counted no frame; it needs a link, and a switch that sends packets out by tables"
+            self._add("lag", profile, text, same=None, verified=verified)
         else:
             lags = [max(0.0, lag_s - base_s) for lag_s, _ in seen]
             within = min(lags) >= low.s * (1 - _TIME_TOLERANCE) and max(lags) <= high.s * (1 + _TIME_TOLERANCE) + base_s
             text = f"{min(lags):.2f} to {max(lags):.2f} s in {len(lags)} trials"
-            self._add("lag", profile, text, Agreement.SAME if within else Agreement.DIFFERS, verified)
+            self._add("lag", profile, text, same=within, verified=verified)
             if any(behind_s > _EARLY_S for _, behind_s in seen):
                 is_early = True
             elif max(lags) > _EARLY_S:
@@ -292,28 +280,21 @@ class SwitchProbe:
         return None
 
     def _barriers(self, is_early: bool | None) -> None:
-        words = {True: "answered before the entry forwards", False: "answered when the entry forwards"}
-        expected = words[self._expected.early_barriers]
+        texts = {True: "answered before the entry forwards", False: "answered when the entry forwards"}
+        expected = texts[self._expected.early_barriers]
         if is_early is None:
-            self._add(
-                "early_barriers",
-                expected,
-                "entries forward at once, or no frame was seen",
-                Agreement.NOT_SEEN,
-                self._verified["early_barriers"],
-            )
+            self._add("early_barriers", expected, "entries forward at once, or no frame was seen", same=None)
         else:
-            self._compare("early_barriers", expected, words[is_early])
+            self._compare("early_barriers", expected, texts[is_early])
 
     def _rate(self, rate: float, *, waits: bool) -> None:
         expected = self._expected.flow_mods_per_s
         profile = f"{expected}/s" if expected else "as many as come"
-        verified = self._verified["flow_mods_per_s"]
         if waits:
-            self._add("flow_mods_per_s", profile, "barriers wait for the data plane", Agreement.NOT_SEEN, verified)
+            self._add("flow_mods_per_s", profile, "barriers wait for the data plane", same=None)
             return
         same = abs(rate - expected) <= _RATE_TOLERANCE * expected
-        self._add("flow_mods_per_s", profile, f"{rate:.0f}/s", Agreement.SAME if same else Agreement.DIFFERS, verified)
+        self._add("flow_mods_per_s", profile, f"{rate:.0f}/s", same=same)
 
     # Counters
 
@@ -331,25 +312,26 @@ class SwitchProbe:
                 changes.append(time.monotonic())
                 last = now
             await asyncio.sleep(_POLL_S)
-        verified = self._verified["statistics"]
         if len(changes) < 2:
             text = f"the counter changed {len(changes)} times in {time.monotonic() - began_s:.0f} s"
-            self._add("statistics", profile, text, Agreement.NOT_SEEN, verified)
+            self._add("statistics", profile, text, same=None)
             return
         seen_s = changes[1] - changes[0]
         current = seen_s < _AT_ONCE_S
         text = "at each request" if current else f"{seen_s:.1f} s"
         same = current if not every.ns else not current and abs(seen_s - every.s) <= _TIME_TOLERANCE * every.s
-        self._add("statistics", profile, text, Agreement.SAME if same else Agreement.DIFFERS, verified)
+        self._add("statistics", profile, text, same=same)
 
     # Help
 
-    def _add(self, name: str, profile: str, seen: str, verdict: Agreement, verified: bool | None = None) -> None:
+    def _add(self, name: str, profile: str, seen: str, *, same: bool | None, verified: bool | None = None) -> None:
+        """Add a behaviour; ``same``: None if it was not seen. ``verified``: by default that of the profile's fact."""
+        verdict = Agreement.NOT_SEEN if same is None else Agreement.SAME if same else Agreement.DIFFERS
+        verified = self._verified.get(name) if verified is None else verified
         self._findings.append(ProbedBehaviour(name, profile, seen, verdict, verified))
 
-    def _compare(self, name: str, profile: str, seen: str, *, is_seen: bool = True) -> None:
-        verdict = Agreement.NOT_SEEN if not is_seen else Agreement.SAME if profile == seen else Agreement.DIFFERS
-        self._add(name, profile, seen, verdict, self._verified.get(name))
+    def _compare(self, name: str, profile: str, seen: str) -> None:
+        self._add(name, profile, seen, same=profile == seen)
 
     def _entry(self, match: Match, actions: tuple[Action, ...]) -> FlowEntry:
         return FlowEntry(self._switch, _PRIORITY, match, actions, COOKIE, "probe")

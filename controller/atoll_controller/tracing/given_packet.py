@@ -144,33 +144,32 @@ def _layer(scapy: Any, call: ast.expr) -> tuple[str, dict[str, int | str | bytes
     name = call.func.id
     if name not in _LAYERS:
         raise _wrong(f"no layer {name!r}; {suggest(name, _LAYERS, 'layers')}")
-    if call.args or any(word.arg is None for word in call.keywords):
+    if call.args or any(keyword.arg is None for keyword in call.keywords):
         raise _wrong(f"{name} takes its values by name, such as {name}({_fields(scapy, name)[0]}=...)")
-    return name, {_field(scapy, name, word): _value(name, word) for word in call.keywords}
+    return name, {_field(scapy, name, keyword): _value(name, keyword) for keyword in call.keywords}
 
 
-def _field(scapy: Any, layer: str, word: ast.keyword) -> str:
-    known = _fields(scapy, layer)
-    if word.arg not in known:
-        raise _wrong(f"{layer} has no field {word.arg!r}; {suggest(word.arg, known, 'fields')}")
-    return word.arg
+def _field(scapy: Any, layer: str, keyword: ast.keyword) -> str:
+    fields = _fields(scapy, layer)
+    if keyword.arg not in fields:
+        raise _wrong(f"{layer} has no field {keyword.arg!r}; {suggest(keyword.arg, fields, 'fields')}")
+    return keyword.arg
 
 
 def _fields(scapy: Any, layer: str) -> list[str]:
     return [field.name for field in getattr(scapy, layer).fields_desc]
 
 
-def _value(layer: str, word: ast.keyword) -> int | str | bytes:
-    value = word.value.value if isinstance(word.value, ast.Constant) else None
+def _value(layer: str, keyword: ast.keyword) -> int | str | bytes:
+    value = keyword.value.value if isinstance(keyword.value, ast.Constant) else None
     if not isinstance(value, (int, str, bytes)) or isinstance(value, bool):
-        raise _wrong(
-            f"{layer}: {word.arg}={plain(ast.unparse(word.value), 40)} is neither a number nor a text in quotes"
-        )
-    if word.arg in _ADDRESSES.get(layer, ()):
+        text = plain(ast.unparse(keyword.value), 40)
+        raise _wrong(f"{layer}: {keyword.arg}={text} is neither a number nor a text in quotes")
+    if keyword.arg in _ADDRESSES.get(layer, ()):
         try:
             return str(IPv4Address(value))
         except AddressValueError:
-            raise _wrong(f"{layer}: {word.arg}={value!r} is not an IPv4 address") from None
+            raise _wrong(f"{layer}: {keyword.arg}={value!r} is not an IPv4 address") from None
     return value
 
 

@@ -1,7 +1,6 @@
 # SPDX-License-Identifier: Apache-2.0
 """The path of a packet through a plan: switches and their entries, boxes, taps, delays. Pure."""
 
-from collections.abc import Iterator
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from ipaddress import IPv4Address
@@ -93,9 +92,8 @@ def trace_frame(
     steps = SwitchTables(network, entries).walk(frame, sender.interface.attached)
     hops = tuple(_hop(network, experiment, step, to_island=from_world) for step in steps)
     dst = receiver.name if receiver is not None else str(frame.dst)
-    arrives = any(hop.kind is HopKind.HOST and hop.name == dst for hop in hops)
-    named = frame.protocol if protocol is None else protocol
-    return PacketTrace(src, dst, named, chain.name, arrives, sum(hop.delay_ns for hop in hops), hops)
+    delay_ns = sum(hop.delay_ns for hop in hops)
+    return PacketTrace(src, dst, protocol or frame.protocol, chain.name, _arrives(hops, dst), delay_ns, hops)
 
 
 def _control_trace(
@@ -110,27 +108,30 @@ def _control_trace(
     host = named_host(network, dst if src == CONTROL else src)
     if host.control is None:
         raise PlanError(f"{host.name} has no in-band control; name a host with a 'control' address in lab.yaml")
-    taken = {each.control for each in network.in_band_hosts}
-    daemon = next(each for each in control.network.hosts() if each not in taken)
+    addresses = {each.control for each in network.in_band_hosts}
+    daemon = next(address for address in control.network.hosts() if address not in addresses)
     to_host = src == CONTROL
     frame = Frame(daemon, host.control) if to_host else Frame(host.control, daemon)
     start = control.port if to_host else host.interface.attached
     steps = SwitchTables(network, entries).walk(replace(frame, protocol=protocol.number), start)
     hops = tuple(_hop(network, experiment, step, to_island=to_host) for step in steps)
-    arrives = any(hop.kind is HopKind.HOST and hop.name == dst for hop in hops)
-    return PacketTrace(src, dst, protocol, "", arrives, 0, hops)
+    return PacketTrace(src, dst, protocol, "", _arrives(hops, dst), 0, hops)
+
+
+def _arrives(hops: tuple[TraceHop, ...], dst: str) -> bool:
+    return any(hop.kind is HopKind.HOST and hop.name == dst for hop in hops)
 
 
 def named_host(network: Network, name: str) -> Host:
     """The host of this name. Raises PlanError if there is none."""
-    known = {host.name: host for host in network.hosts}
-    if name not in known and name == CONTROL and network.control is not None:
+    hosts = {host.name: host for host in network.hosts}
+    if name in hosts:
+        return hosts[name]
+    if name == CONTROL and network.control is not None:
         raise PlanError(
             "'control' is the machine that runs atoll; name it with a host that has in-band control, without --packet"
         )
-    if name not in known:
-        raise PlanError(f"lab {network.name} has no host {name!r}; {suggest(name, known, 'hosts')}")
-    return known[name]
+    raise PlanError(f"lab {network.name} has no host {name!r}; {suggest(name, hosts, 'hosts')}")
 
 
 def host_of(network: Network, address: IPv4Address) -> Host | None:
@@ -138,33 +139,28 @@ def host_of(network: Network, address: IPv4Address) -> Host | None:
     return next((host for host in network.hosts if host.address == address), None)
 
 
-def trace_text(found: PacketTrace) -> str:
+def trace_text(packet_trace: PacketTrace) -> str:
     """A trace as a table."""
-    if not found.chain:
-        end = "it arrives" if found.arrives else f"it does not arrive at {found.dst}"
-    elif found.arrives:
-        end = f"one way at least {Duration(found.delay_ns)}, without queues"
+    if not packet_trace.arrives:
+        end = f"it does not arrive at {packet_trace.dst}"
+    elif packet_trace.chain:
+        end = f"one way at least {Duration(packet_trace.delay_ns)}, without queues"
     else:
-        end = f"it does not arrive at {found.dst}"
-    what = found.protocol if isinstance(found.protocol, Protocol) else f"IP protocol {found.protocol}"
-    way = f"takes chain {found.chain}" if found.chain else "is in-band control, past all chains"
-    title = f"{what} from {found.src} to {found.dst} {way}: {end}"
-    return "\n".join((title, *columns(list(_rows(found)), indent="  ")))
+        end = "it arrives"
+    protocol = packet_trace.protocol
+    name = protocol if isinstance(protocol, Protocol) else f"IP protocol {protocol}"
+    way = f"takes chain {packet_trace.chain}" if packet_trace.chain else "is in-band control, past all chains"
+    title = f"{name} from {packet_trace.src} to {packet_trace.dst} {way}: {end}"
+    return "\n".join((title, *columns([(*hop_cells(hop), hop.note) for hop in packet_trace.hops], indent="  ")))
 
 
-def _rows(found: PacketTrace) -> Iterator[tuple[str, ...]]:
-    for hop in found.hops:
-        yield (*hop_words(hop), hop.note)
-
-
-def hop_words(hop: TraceHop) -> tuple[str, str, str, str]:
+def hop_cells(hop: TraceHop) -> tuple[str, str, str, str]:
     """The cells of a hop: name, kind, tag, and the delay or the actions."""
     on_switch = hop.kind in (HopKind.SWITCH, HopKind.DROP)
     name = f"{hop.name}/{hop.port}" if on_switch else f"  {hop.name}"
     tag = "untagged" if hop.vlan is None else f"VLAN {hop.vlan}"
-    does = describe_actions(hop.entry.actions) if hop.entry else "drop" if on_switch else ""
-    delay = str(Duration(hop.delay_ns)) if hop.delay_ns else ""
-    return name, hop.kind.value, tag, delay or does
+    actions = describe_actions(hop.entry.actions) if hop.entry else "drop" if on_switch else ""
+    return name, hop.kind.value, tag, str(Duration(hop.delay_ns)) if hop.delay_ns else actions
 
 
 def _hop(network: Network, experiment: Experiment, step: Step, *, to_island: bool) -> TraceHop:
@@ -173,10 +169,7 @@ def _hop(network: Network, experiment: Experiment, step: Step, *, to_island: boo
         kind = HopKind.DROP if dropped else HopKind.SWITCH
         note = step.entry.why if step.entry else "no entry matches"
         return TraceHop(kind, step.at.switch, step.at.switch, step.at.port, step.frame.vlan, note, entry=step.entry)
-    return _reached(network, experiment, step, to_island=to_island)
 
-
-def _reached(network: Network, experiment: Experiment, step: Delivery, *, to_island: bool) -> TraceHop:
     def hop(kind: HopKind, note: str, delay_ns: int = 0) -> TraceHop:
         return TraceHop(kind, step.name, step.port.switch, step.port.port, step.frame.vlan, note, delay_ns)
 
@@ -204,5 +197,5 @@ def _reached(network: Network, experiment: Experiment, step: Delivery, *, to_isl
 
 def _class(box: DelayBox, step: Delivery) -> tuple[str, int]:
     ends = {each: (box.ends(each).world.attached, box.ends(each).island.attached) for each in box.classes}
-    known = next((each for each in box.classes if each.tag == step.frame.vlan and step.port in ends[each]), None)
-    return (f"class {known.name}", known.rtt.ns // 2) if known else ("no class of it", 0)
+    latency = next((each for each in box.classes if each.tag == step.frame.vlan and step.port in ends[each]), None)
+    return (f"class {latency.name}", latency.rtt.ns // 2) if latency else ("no class of it", 0)

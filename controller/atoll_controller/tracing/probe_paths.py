@@ -39,7 +39,7 @@ class Path:
 
     @property
     def name(self) -> str:
-        """The protocol in words."""
+        """The protocol as text."""
         return f"protocol {OTHER}" if self.protocol is None else self.protocol.value
 
 
@@ -49,13 +49,13 @@ def cover(network: Network, experiment: Experiment, entries: Iterable[FlowEntry]
     Drop entries for addresses without a host are in none. Raises PlanError as ``SwitchTables.walk``.
     """
     walks = _Walks(network, experiment, entries)
-    found: list[Path] = []
+    paths: list[Path] = []
     left = set(walks.entries)
     for path in itertools.chain(_each_host(network, walks), _each_entry(walks, left)):
-        if path.entries & left or not found:
-            found.append(path)
+        if path.entries & left or not paths:
+            paths.append(path)
             left -= path.entries
-    return tuple(found)
+    return tuple(paths)
 
 
 def limit_ns(network: Network, experiment: Experiment) -> int:

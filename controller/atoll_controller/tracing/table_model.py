@@ -80,17 +80,13 @@ class SwitchTables:
         self._machines |= {tap.interface.attached: tap.name for tap in network.taps if not tap.physical}
         self.exits: dict[PortRef, PortRef] = {}
         self._routed: set[PortRef] = set()
-        for box in network.boxes:
-            for pair in box.pairs:
-                world, island = pair.world.attached, pair.island.attached
-                self._machines |= {world: box.name, island: box.name}
-                self.exits |= {world: island, island: world}
-                self._routed |= {world, island} if box.routed else set()
-        for delay in network.delay_boxes:
-            for pair in map(delay.ends, delay.classes):
-                world, island = pair.world.attached, pair.island.attached
-                self._machines |= {world: delay.name, island: delay.name}
-                self.exits |= {world: island, island: world}
+        pairs = [(box.name, pair, box.routed) for box in network.boxes for pair in box.pairs]
+        pairs += [(box.name, box.ends(each), False) for box in network.delay_boxes for each in box.classes]
+        for name, pair, routed in pairs:
+            world, island = pair.world.attached, pair.island.attached
+            self._machines |= {world: name, island: name}
+            self.exits |= {world: island, island: world}
+            self._routed |= {world, island} if routed else set()
 
     def walk(
         self, frame: Frame, start: PortRef, *, through_boxes: bool = True, first: FlowEntry | None = None
@@ -105,7 +101,7 @@ class SwitchTables:
         waiting = deque([(frame, start)])
         while waiting:
             if len(steps) > _MOST_STEPS:
-                raise PlanError(f"{_words(frame)} from {start} is in a loop")
+                raise PlanError(f"{_frame_text(frame)} from {start} is in a loop")
             arrived, at = waiting.popleft()
             entry = first if first is not None and not steps else self._best(arrived, at)
             steps.append(Lookup(at, arrived, entry))
@@ -126,12 +122,12 @@ class SwitchTables:
         return tuple(step for step in self.walk(frame, start) if isinstance(step, Delivery))
 
     def _best(self, frame: Frame, at: PortRef) -> FlowEntry | None:
-        held = (*self._entries.get((at, frame.dst), ()), *self._entries.get((at, None), ()))
-        found = [entry for entry in held if matches(entry.match, frame)]
-        highest = max((entry.priority for entry in found), default=0)
-        best = [entry for entry in found if entry.priority == highest]
+        entries = (*self._entries.get((at, frame.dst), ()), *self._entries.get((at, None), ()))
+        matching = [entry for entry in entries if matches(entry.match, frame)]
+        highest = max((entry.priority for entry in matching), default=0)
+        best = [entry for entry in matching if entry.priority == highest]
         if self._strict and len({entry.actions for entry in best}) > 1:
-            raise PlanError(f"two entries of equal priority match {_words(frame)} at {at}: {best[0]}; {best[1]}")
+            raise PlanError(f"two entries of equal priority match {_frame_text(frame)} at {at}: {best[0]}; {best[1]}")
         return best[0] if best else None
 
 
@@ -167,6 +163,6 @@ def _outputs(frame: Frame, at: PortRef, entry: FlowEntry | None) -> list[tuple[F
     return sent
 
 
-def _words(frame: Frame) -> str:
+def _frame_text(frame: Frame) -> str:
     tag = f" with VLAN tag {frame.vlan}" if frame.vlan is not None else ""
     return f"a frame {frame.src} -> {frame.dst}{tag}"

@@ -2,10 +2,10 @@
 """The result of a live trace: the count of probes at every station, the conclusion, and where to look. Pure."""
 
 import statistics
-from collections.abc import Collection, Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass
 
-from atoll_controller.tracing.packet_trace import HopKind, PacketTrace, TraceHop, hop_words
+from atoll_controller.tracing.packet_trace import HopKind, PacketTrace, TraceHop, hop_cells
 from atoll_controller.tracing.table_model import Delivery, Step
 from atoll_core.lab.network import Network
 from atoll_core.lab.port_ref import PortRef
@@ -36,7 +36,7 @@ class LiveStation:
 
     @property
     def name(self) -> str:
-        """The station in words."""
+        """The station as text."""
         where = f"{self.hop.switch}/{self.hop.port}"
         return f"'{self.hop.note}' at {where}" if self.hop.entry else self.hop.name
 
@@ -80,31 +80,27 @@ class LiveTrace:
         return self.lost is None
 
 
-def live_trace_text(found: LiveTrace) -> str:
+def live_trace_text(live: LiveTrace) -> str:
     """A live trace as a table."""
-    trace = found.trace
-    lines = [f"{trace.protocol} from {trace.src} to {trace.dst} takes chain {trace.chain}: {_verdict(found)}"]
-    lines += columns(list(_rows(found)), indent="  ")
-    if any((station.counted or 0) > found.sent for station in found.stations):
-        lines.append(f"  entries that counted more than {found.sent} packets also carry other traffic")
-    if found.end != trace.dst:
-        lines.append(f"  {found.end} ends TCP and opens a new connection: `--protocol icmp` tests the whole path")
+    trace = live.trace
+    lines = [f"{trace.protocol} from {trace.src} to {trace.dst} takes chain {trace.chain}: {_verdict(live)}"]
+    rows = [(*hop_cells(station.hop), _witnessed(station), station.hop.note) for station in live.stations]
+    lines += columns(rows, indent="  ")
+    if any((station.counted or 0) > live.sent for station in live.stations):
+        lines.append(f"  entries that counted more than {live.sent} packets also carry other traffic")
+    if live.end != trace.dst:
+        lines.append(f"  {live.end} ends TCP and opens a new connection: `--protocol icmp` tests the whole path")
     return "\n".join(lines)
 
 
-def _verdict(found: LiveTrace) -> str:
-    if found.lost is not None:
-        return f"not proven; {found.sent} probes were lost {found.lost}"
-    if not found.rtts_ns:
-        return f"proven as far as {found.end}"
-    low, middle, high = (Duration(int(f(found.rtts_ns) / 1000) * 1000) for f in (min, statistics.median, max))
-    answered = f"{len(found.rtts_ns)} of {found.sent} probes answered"
-    return f"proven, {answered} after {middle} ({low} to {high}), configured {Duration(found.rtt_ns)}"
-
-
-def _rows(found: LiveTrace) -> Iterator[tuple[str, ...]]:
-    for station in found.stations:
-        yield (*hop_words(station.hop), _witnessed(station), station.hop.note)
+def _verdict(live: LiveTrace) -> str:
+    if live.lost is not None:
+        return f"not proven; {live.sent} probes were lost {live.lost}"
+    if not live.rtts_ns:
+        return f"proven as far as {live.end}"
+    low, middle, high = (Duration(int(f(live.rtts_ns) / 1000) * 1000) for f in (min, statistics.median, max))
+    answered = f"{len(live.rtts_ns)} of {live.sent} probes answered"
+    return f"proven, {answered} after {middle} ({low} to {high}), configured {Duration(live.rtt_ns)}"
 
 
 def _witnessed(station: LiveStation) -> str:
@@ -140,8 +136,8 @@ def where_to_look(
 
 def _towards(network: Network, port: PortRef) -> str:
     """The machine or cable from which frames arrive at a port."""
-    if found := _attached(network).get(port):
-        return f"{found[0]} and the cable from its {found[1]} to {port}"
+    if attached := _attached(network).get(port):
+        return f"{attached[0]} and the cable from its {attached[1]} to {port}"
     for trunk in network.trunks:
         if port in (trunk.a, trunk.b):
             return f"the cable from {trunk.b if port == trunk.a else trunk.a} to {port}"
@@ -150,12 +146,12 @@ def _towards(network: Network, port: PortRef) -> str:
 
 def _from(network: Network, reached: Delivery) -> str:
     """The machine that receives frames from a port."""
-    found = _attached(network).get(reached.port)
-    if found is None:
+    name, interface = _attached(network).get(reached.port, (None, ""))
+    if name is None:
         return reached.name
-    behind = "" if found[0] == reached.name or found[1] != "uplink" else f", its cable to {found[0]},"
-    of = f"{found[0]}'s" if behind else "its"
-    return f"{reached.name}{behind} and the cable from {reached.port} to {of} {found[1]}"
+    if name == reached.name or interface != "uplink":
+        return f"{reached.name} and the cable from {reached.port} to its {interface}"
+    return f"{reached.name}, its cable to {name}, and the cable from {reached.port} to {name}'s {interface}"
 
 
 def _attached(network: Network) -> dict[PortRef, tuple[str, str]]:

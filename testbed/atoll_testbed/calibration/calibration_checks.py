@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from atoll_controller.planner.calibration_jobs import PING_PACKET
+from atoll_controller.planner.traffic_jobs import PING_PACKET
 from atoll_core.experiment.experiment import Bernoulli, Counted, JitterShape, LinkDirection, Where, mean_loss
 from atoll_core.lab.network import MTU, LatencyClass
 

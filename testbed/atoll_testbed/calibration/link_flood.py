@@ -9,9 +9,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from atoll_controller.planner import calibration_jobs
-from atoll_controller.planner.calibration_jobs import PING_PACKET
-from atoll_controller.planner.traffic_jobs import PING_SPARE_NS, PING_TIMEOUT_NS
+from atoll_controller.planner import traffic_jobs
+from atoll_controller.planner.traffic_jobs import PING_PACKET, PING_SPARE_NS, PING_TIMEOUT_NS
 from atoll_core.errors import RunError
 from atoll_core.lab.network import Host, Network
 from atoll_core.plan.plan import JobSpec
@@ -65,7 +64,7 @@ async def idle_rtts(testbed: Testbed, seconds: float, interval_ns: int, rtt_ns: 
             answered.set()
 
     world, island = special_hosts(testbed.network)
-    spec = calibration_jobs.ping(world, island, interval_ns=interval_ns, start_at_ns=0, timeout_ns=timeout_ns)
+    spec = traffic_jobs.calibration_ping(world, island, interval_ns=interval_ns, start_at_ns=0, timeout_ns=timeout_ns)
     async with _running(testbed, spec, take):
         with contextlib.suppress(TimeoutError):
             async with asyncio.timeout(timeout_ns / 1e9):
@@ -86,8 +85,8 @@ async def one_way_delays(testbed: Testbed, link: LinkUnderTest, seconds: float, 
     rate = max(1, PING_PACKET * 8 * 10**9 // link.probe_interval_ns)
     how = {"rate_bit_s": rate, "packet_bytes": PING_PACKET, "start_at_ns": 0, "duration_ns": int(seconds * 1e9)}
     async with (
-        _running(testbed, calibration_jobs.udp_receive(target, each=True), take),
-        _running(testbed, calibration_jobs.udp_send(source, target, **how)) as sender,
+        _running(testbed, traffic_jobs.calibration_receive(target, each=True), take),
+        _running(testbed, traffic_jobs.calibration_send(source, target, **how)) as sender,
     ):
         await sender.wait()
         await asyncio.sleep((rtt_ns + _LAB_NS) / 1e9)
@@ -125,10 +124,10 @@ async def flood(
         senders: list[Job] = []
         for link in links:
             source, target = _ends(testbed.network, link.name)
-            spec = calibration_jobs.udp_send(source, target, rate_bit_s=link.flood_bit_s, **how)
+            spec = traffic_jobs.calibration_send(source, target, rate_bit_s=link.flood_bit_s, **how)
             senders.append(await jobs.enter_async_context(_running(testbed, spec)))
         if ping_interval_ns is not None:
-            spec = calibration_jobs.ping(
+            spec = traffic_jobs.calibration_ping(
                 world,
                 island,
                 interval_ns=ping_interval_ns,
@@ -170,7 +169,7 @@ def _receiver(testbed: Testbed, link: LinkUnderTest, result: Flood) -> contextli
         if line.get("type") == "counters" and line["last_ns"] is not None:
             counted.append(Received(line["packets"], line["bytes"], line["last_ns"]))
 
-    return _running(testbed, calibration_jobs.udp_receive(_ends(testbed.network, link.name)[1], each=False), take)
+    return _running(testbed, traffic_jobs.calibration_receive(_ends(testbed.network, link.name)[1], each=False), take)
 
 
 def _take_last(result: Flood, direction: str, receiver: Job) -> None:

@@ -9,8 +9,7 @@ from collections.abc import Collection, Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
-from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.openflow.runtime_python import interpreter
+from atoll_controller.openflow.controller_client import Controller, interpreter
 from atoll_core.errors import LabError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Progress

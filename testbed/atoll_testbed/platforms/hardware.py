@@ -23,8 +23,7 @@ from typing import Any
 import asyncssh
 
 from atoll_controller.fabric.flow_installer import install_control
-from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.openflow.runtime_python import interpreter
+from atoll_controller.openflow.controller_client import Controller, interpreter
 from atoll_core.errors import LabError
 from atoll_core.events.event_bus import EventBus
 from atoll_core.events.events import Progress

@@ -15,8 +15,7 @@ import pytest
 import pytest_asyncio
 
 from atoll_controller.fabric.flow_installer import apply_flows, read_tables
-from atoll_controller.openflow.controller_client import Controller
-from atoll_controller.openflow.runtime_python import interpreter
+from atoll_controller.openflow.controller_client import Controller, interpreter
 from atoll_controller.planner.entry_diff import ChangeAction
 from atoll_controller.planner.planner import make_plan
 from atoll_core.description.loader import load_experiment

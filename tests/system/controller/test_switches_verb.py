@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from atoll_controller.openflow.runtime_python import VARIABLE
+from atoll_controller.openflow.controller_client import VARIABLE
 from atoll_core.plan.switch_features import Runtime
 from tests.support.runtime import ON_RUNTIME, RUNTIME
 from tests.support.sandbox import ATOLL, GEO, QUICK, Sandbox

@@ -324,7 +324,7 @@ def test_a_rate_beyond_what_the_engine_was_measured_at_is_warned_of_but_not_with
     assert "2.5 Gbit/s is more than the 1 Gbit/s up to which the engine was measured in real time" in doubt.message
     assert doubt.message.endswith("--backend tc and --on virtual take any rate")
     assert description_warnings(network, experiment, Backend.TC) == ()
-    assert description_warnings(network, experiment, Backend.ENGINE, place=VIRTUAL) == ()
+    assert description_warnings(network, experiment, Backend.ENGINE, platform=VIRTUAL) == ()
 
 
 @pytest.mark.parametrize(

@@ -160,7 +160,7 @@ SAID = "traffic: channels: with 100000 channels for 600 s, a run on virtual is e
 def test_a_run_of_hours_is_a_doubt_where_it_may_be_in_virtual_time(project: Path) -> None:
     described = load_experiment(project / "examples/meo.yaml", HOURS)
     for place, doubtful in ((None, True), (VIRTUAL, True), (MININET, False)):
-        found = [doubt.message for doubt in description_warnings(*described, place=place) if SAID in doubt.message]
+        found = [doubt.message for doubt in description_warnings(*described, platform=place) if SAID in doubt.message]
         assert len(found) == doubtful
         assert all(message.startswith("--set 'traffic.channels=100000': ") for message in found)
         assert all(message.endswith("h of wall time, to a factor of two; usual is less than 1 h") for message in found)
