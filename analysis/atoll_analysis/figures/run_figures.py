@@ -7,7 +7,7 @@ from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Any, cast
 
-from atoll_analysis.figures.flow_classes import BOUNDS_BYTES
+from atoll_analysis.figures.flows import BOUNDS_BYTES
 from atoll_analysis.figures.losses import CAUSES
 from atoll_analysis.summary import Summary
 from atoll_core.description.validation_messages import suggest

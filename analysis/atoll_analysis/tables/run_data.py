@@ -6,13 +6,8 @@ from dataclasses import dataclass
 from typing import Any
 
 from atoll_analysis.run_directory.directory import COMPLETED, COUNTERS_FILE, RUNNING, RunDir, read_json_lines
-from atoll_analysis.tables.box_counters import BoxMeasurement, Part, Stalls, measurements, stalls
-from atoll_analysis.tables.change_timeline import (
-    ScheduledChange,
-    changes,
-    standing,
-    to_island_over_time,
-)
+from atoll_analysis.tables.box_counters import BoxMeasurement, Part, measurements, stalls
+from atoll_analysis.tables.change_timeline import ScheduledChange, changes, standing, to_island_over_time
 from atoll_analysis.tables.topology import RunTopology
 from atoll_core.codec import from_json
 from atoll_core.errors import RunDirError
@@ -48,7 +43,7 @@ class RunData:
     events: tuple[Mapping[str, Any], ...]
     window: Window | None  # None: nothing was measured
     measurements: tuple[BoxMeasurement, ...]  # of link and delay boxes, from mark "begin" to mark "end"
-    stalls: Stalls | None  # of these boxes; None: they measured no lateness
+    stalls: tuple[int, int] | None  # of these boxes: number and total ns; None: they measured no lateness
     changes: tuple[ScheduledChange, ...]  # what became of the scheduled ones
     topology: RunTopology
 

@@ -8,14 +8,7 @@ from collections.abc import Iterator
 
 from atoll_analysis.summary import Summary
 from atoll_analysis.verdict.findings import Finding, FindingCode, caveat, grave
-from atoll_analysis.verdict.silence import (
-    FALSE_ALARM,
-    LEAST_TRIES_NOTICED,
-    SilenceFigures,
-    chance,
-    is_fault,
-    judged,
-)
+from atoll_analysis.verdict.silence import FALSE_ALARM, LEAST_TRIES_NOTICED, SilenceFigures, chance, is_fault, judged
 from atoll_core.experiment.experiment import USUAL_LIMITS
 from atoll_core.plural import counted, first_of
 

@@ -59,7 +59,7 @@ def lost_on(data: RunData, links: tuple[Link, ...], *, blocked: bool = False) ->
     parts = [part for m in data.measurements if m.box in boxes for part in m.parts if part.in_packets]
     others = {"low_priority"} if blocked else {"low_priority", "blocked"}
     lost = [
-        part.dropped_packets - sum(lost.packets for cause, lost in part.losses.items() if cause in others)
+        part.dropped_packets - sum(lost["packets"] for cause, lost in part.losses.items() if cause in others)
         for part in parts
     ]
     return 1 - prod(1 - each / part.in_packets for each, part in zip(lost, parts, strict=True))

@@ -4,8 +4,7 @@
 from collections.abc import Iterator
 from dataclasses import replace
 
-from atoll_analysis.figures.clock_drift import judge_clocks
-from atoll_analysis.figures.start_skew import judge_start
+from atoll_analysis.figures.clocks import judge_clocks, judge_start
 from atoll_analysis.figures.udp import judge_udp
 from atoll_analysis.summary import LimitFigures, Summary, least_rate_bit_s
 from atoll_analysis.verdict.completeness import judge_asked
