@@ -33,7 +33,7 @@ from atoll_analysis.figures.udp import udp_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.file_record import DERIVED, update_record
 from atoll_analysis.summary import EndedConnections, LinkFigures, Summary, TerrestrialRtt
-from atoll_analysis.tables.box_counters import OF_A_BOX, LowPriorityFigures, Part, lateness_p99_ns
+from atoll_analysis.tables.box_counters import OF_A_BOX, LostFigures, LowPriorityFigures, Part, lateness_p99_ns
 from atoll_analysis.tables.job_logs import load_service, ping_accounts, transfer_done
 from atoll_analysis.tables.probe_filter import most_bytes, of_changes
 from atoll_analysis.tables.queue_intervals import full_size_bytes, standing_window_s
@@ -209,8 +209,8 @@ def _losses(data: RunData, tables: Tables, links: Mapping[str, LinkFigures]) -> 
     """Losses between the captures world and island."""
     topology = data.topology
     probes = of_changes(data) if data.changes else None
-    world, island = (seen.totals(tables, name, leaving_out=probes) for name in ("world", "island"))
-    both = (world, island) if world is not None and island is not None and topology.tapped_links else None
+    compared = topology.tapped_links and {"world", "island"} <= tables.decoded.keys()
+    both = [seen.totals(tables, name, leaving_out=probes) for name in ("world", "island")] if compared else None
     return {
         "payload": payload(data, tables),
         "loss_bytes_captures": both[0].ip_bytes - both[1].ip_bytes if both else None,
@@ -263,11 +263,11 @@ def _traffic(data: RunData, tables: Tables, logs: Path, ping_last_s: float | Non
 
 def _box_figures(data: RunData) -> dict[str, dict[str, int]]:
     """The counters that the kinds of boxes declare for their programs."""
-    declared = {box.name: [each.name for each in box.kind.counters] for box in data.network.boxes if box.kind.counters}
+    declared = {box.name: [counter.name for counter in box.kind.counters] for box in data.network.boxes}
     return {
         measured.box: {name: measured.sums[name] for name in declared[measured.box] if name in measured.sums}
         for measured in data.measurements
-        if measured.box in declared
+        if declared.get(measured.box)
     }
 
 
@@ -327,9 +327,10 @@ def _share_lost(measured: Part | None) -> float | None:
 
 
 def _low_priority(low: LowPriority, measured: Part | None) -> LowPriorityFigures:
-    counts = measured.low_priority if measured else None
-    not_measured = dict.fromkeys(("queue_max_bytes", "in_packets", "sent_packets", "sent_bytes", "sojourn"))
-    return LowPriorityFigures(queue_bytes=low.queue.bytes, **(counts or not_measured))
+    counts: Mapping[str, Any] | None = measured.low_priority if measured else None
+    if counts is None:
+        counts = dict.fromkeys(("queue_max_bytes", "in_packets", "sent_packets", "sent_bytes", "sojourn"))
+    return LowPriorityFigures(queue_bytes=low.queue.bytes, **counts)
 
 
 def _regime(
@@ -342,7 +343,7 @@ def _regime(
 ) -> RegimeFigures:
     """Return the regime at the slowest link."""
     measured = data.direction(link, "to_island")
-    losses = measured.losses if measured else {}
+    losses: Mapping[str, LostFigures] = measured.losses if measured else {}
     dropped = [losses[cause]["packets"] for cause in ("queue", "aqm") if cause in losses]
     span_s = RTTS * data.base_rtt_ns / 1e9 if data.base_rtt_ns is not None else None
     load, *others = data.experiment.loads
@@ -358,7 +359,7 @@ def _regime(
 
 
 def _long_flows(data: RunData, flows: pl.LazyFrame) -> float | None:
-    """Return how many flows that are larger than the bandwidth-delay product of the slowest link were open at once."""
+    """Return how many flows larger than the bandwidth-delay product of the slowest link were open at once."""
     link, window = data.bottleneck, data.window
     if link is None or window is None or data.base_rtt_ns is None:
         return None

@@ -41,12 +41,8 @@ def counted_bytes(link: Link) -> pl.Expr:
     return pl.col("ip_bytes") + frame
 
 
-def totals(
-    tables: Tables, capture: str, window: Window | None = None, leaving_out: pl.Expr | None = None
-) -> Totals | None:
-    """Island-bound totals of a capture, all of it or within the measurement; None when there is no such capture."""
-    if capture not in tables.decoded and capture != tables.arrival:
-        return None
+def totals(tables: Tables, capture: str, window: Window | None = None, leaving_out: pl.Expr | None = None) -> Totals:
+    """Island-bound totals of a capture, all of it or within the measurement."""
     packets = tables.packets(capture).filter(pl.col("to_island") == 1)
     if window is not None:
         packets = packets.filter(pl.col("t_ns").is_between(window.start_ns, window.end_ns, closed="left"))
@@ -107,7 +103,8 @@ def sent_by_link(tables: Tables, link: Link, window: Window) -> int | None:
         pl.col(name).max() - pl.col(name).min() for name in ("out_bytes", "lost_after_bytes")
     )
     sent, lost = counted.collect().row(0)
-    if (captured := totals(tables, f"link-{link.box}", window)) is not None:
+    if (capture := f"link-{link.box}") in tables.decoded:
+        captured = totals(tables, capture, window)
         sent = captured.ip_bytes
         sent += captured.packets * ETHERNET_HEADER_BYTES if link.counts is Counted.ETHERNET else 0
     return None if sent is None else int(sent) + int(lost or 0)

@@ -15,8 +15,7 @@ import polars as pl
 
 from atoll_analysis.run_directory.atomic_files import plain_errors, replacing
 from atoll_analysis.run_directory.directory import COUNTERS_FILE, RunDir
-from atoll_analysis.tables.capture_pairs import around_links
-from atoll_analysis.tables.chain_attribution import by_chain
+from atoll_analysis.tables.change_timeline import SteeringPeriod
 from atoll_analysis.tables.job_logs import box_table, channel_flow_table, ping_table, udp_table
 from atoll_analysis.tables.lost_packets import longest_transit_ns, lost_packets, sent_in_measurement
 from atoll_analysis.tables.packet_records import TCP, UDP, Decoded, decode, scan_records
@@ -135,7 +134,36 @@ def _with_ends(packets: pl.LazyFrame) -> pl.LazyFrame:
 
 def _carrier(data: RunData, label: Callable[[Chain], str]) -> pl.Expr:
     """``label`` of the chain that carried a packet of :func:`_with_ends`."""
-    return by_chain(data.topology.standing, label, "world_end", "island_end", pl.col("proto"), "t_ns")
+    return _by_chain(data, label, pl.col("proto"), "t_ns")
+
+
+def _by_chain(data: RunData, label: Callable[[Chain], str], proto: pl.Expr, t_ns: str) -> pl.Expr:
+    """``label`` of the chain that carries a row, by its columns world_end and island_end, protocol and instant.
+
+    A packet in flight when a version became active counts for the new version, though the old one carried it: at the
+    arrival capture these are the packets of one round trip.
+    """
+
+    def takes(branch: Chain) -> pl.Expr:
+        carries = branch.carries
+        matches: pl.Expr = pl.lit(value=True)
+        for end, prefix in (("world_end", carries.world), ("island_end", carries.island)):
+            if prefix is not None:
+                matches &= pl.col(end).is_between(int(prefix.network_address), int(prefix.broadcast_address))
+        return matches if carries.protocol is None else matches & (proto == carries.protocol.number)
+
+    def in_version(period: SteeringPeriod) -> pl.Expr:
+        *branches, rest = period.experiment.chains
+        name: pl.Expr = pl.lit(label(rest))
+        for branch in reversed(branches):
+            name = pl.when(takes(branch)).then(pl.lit(label(branch))).otherwise(name)
+        return name
+
+    first, *later = data.topology.standing
+    name = in_version(first)
+    for period in later:
+        name = pl.when(pl.col(t_ns) < period.since_ns).then(name).otherwise(in_version(period))
+    return name
 
 
 def island_bound(tables: Tables, data: RunData, capture: str) -> pl.LazyFrame:
@@ -348,7 +376,7 @@ def _chains(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
 def _losses(tables: Tables, data: RunData, scratch: Path) -> pl.LazyFrame:
     found = Parts(scratch, "losses", TABLES["losses"].empty())
     probes = of_changes(data) if data.changes else None
-    for link, (first, last, _) in around_links(data, tables.decoded):
+    for link, (first, last, _) in data.topology.around_links(tables.decoded):
         sent = sent_in_measurement(tables.packets(first), data, probes)
         arrived = tables.packets(last).filter(pl.col("to_island") == 1)
         for lost in lost_packets(sent, arrived, longest_transit_ns(link.to_island)):
@@ -372,9 +400,7 @@ def _channel_flows(run: RunDir, data: RunData) -> pl.LazyFrame:
     hosts, port = data.network.hosts, data.experiment.traffic.port
     servers = {f"{host.address}:{port}": host.name for host in hosts}
     addresses = {host.name: int(host.address) for host in hosts}
-    chain = by_chain(
-        data.topology.standing, lambda chain: chain.name, "world_end", "island_end", pl.lit(TCP, pl.UInt8), "start_ns"
-    )
+    chain = _by_chain(data, lambda chain: chain.name, pl.lit(TCP, pl.UInt8), "start_ns")
     return (
         channel_flow_table(run.logs)
         .with_columns(pl.col("server").replace_strict(servers, default=None, return_dtype=pl.String))

@@ -5,7 +5,7 @@ import asyncio
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
-from typing import Any
+from typing import Any, cast
 
 import pytest
 
@@ -31,7 +31,7 @@ def test_the_increase_between_two_readings_is_a_figure_and_a_note() -> None:
         "to_hosts": {"packets": 20, "bytes": 2500},
         "to_daemon": {"packets": 1, "bytes": 1250},
     }
-    (note,) = control_notes(ControlTraffic(**increase))
+    (note,) = control_notes(cast("ControlTraffic", increase))
     assert note == (
         "in-band control of 3 hosts during the measurement: 20 packets (2.5 kB, 2.00 kbit/s) to them, "
         "1 packet (1.2 kB, 1.00 kbit/s) from them; figures do not contain it"
