@@ -40,8 +40,8 @@ def clock_figures(data: RunData) -> ClockFigures | None:
     if event is None:
         return None
     drifts = {
-        name: Drift(drift_ms=found["drift_ns"] / 1e6, bound_ms=found["bound_ns"] / 1e6)
-        for name, found in event["machines"].items()
+        name: Drift(drift_ms=clock["drift_ns"] / 1e6, bound_ms=clock["bound_ns"] / 1e6)
+        for name, clock in event["machines"].items()
     }
     return ClockFigures(step_ms=event["step_ns"] / 1e6, drifts=drifts)
 
@@ -111,18 +111,17 @@ def judge_start(start: StartFigures | None) -> Iterator[Finding]:
     if start is not None and start["spread_ms"] > START_SPREAD_MS:
         late = start["hosts"]
         first, last = min(late, key=lambda host: late[host]), max(late, key=lambda host: late[host])
-        apart = f"{start['spread_ms']:.1f} ms apart"
         yield caveat(
             FindingCode.START_SPREAD,
-            f"clients began {apart}, bound {START_SPREAD_MS:g} ms: {first} first, {last} last, "
-            f"{late[last]:.1f} ms late; the load did not start at one instant",
+            f"clients began {start['spread_ms']:.1f} ms apart, bound {START_SPREAD_MS:g} ms: {first} first, {last} "
+            f"last, {late[last]:.1f} ms late; the load did not start at one instant",
         )
 
 
 def silent_starts(start: StartFigures | None) -> list[str]:
     """Return a note on clients whose start is unknown, if there are any."""
-    silent = start["silent"] if start else []
-    return [f"{', '.join(silent)} did not report when the load began there"] if silent else []
+    hosts = ", ".join(start["silent"]) if start else ""
+    return [f"{hosts} did not report when the load began there"] if hosts else []
 
 
 def _began(data: RunData, logs: Path) -> Iterator[tuple[str, int | None]]:

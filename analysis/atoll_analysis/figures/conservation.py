@@ -25,7 +25,11 @@ def stretches(data: RunData, tables: Tables) -> list[Section]:
     dropped = {link.box: dropped_bytes(data, link) for link in data.topology.links}
     declared = {box.name for box in data.network.boxes if box.conserves_packets}
     probes = of_changes(data) if data.changes else None
-    ip_bytes = functools.cache(lambda name: totals(tables, name, leaving_out=probes).ip_bytes)
+
+    @functools.cache
+    def ip_bytes(capture: str) -> int:
+        return totals(tables, capture, leaving_out=probes).ip_bytes
+
     sections: list[Section] = []
     for first, last, boxes in data.topology.capture_pairs(tables.decoded):
         links = [box for box in boxes if box in dropped]

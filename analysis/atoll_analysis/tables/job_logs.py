@@ -63,7 +63,7 @@ def udp_table(logs: Path, scratch: Path) -> pl.LazyFrame:
 
 def transfer_done(logs: Path) -> dict[str, Any] | None:
     """Return the final report of the transfer's receiver; None if there is none (cut short, iperf3)."""
-    return _last(logs / "transfer-receive.out", "done")
+    return last_line(logs / "transfer-receive.out", "done")
 
 
 def load_service(logs: Path) -> tuple[float | None, int | None, int | None]:
@@ -90,7 +90,7 @@ def ping_accounts(logs: Path) -> tuple[int | None, int | None]:
 
     None where the job did not report: it was killed, or is of an older version.
     """
-    end = _last(logs / "ping.out", "done")
+    end = last_line(logs / "ping.out", "done")
     counts = [target for target in (end["targets"].values() if end else ()) if "unsent" in target]
     if not counts:
         return None, None
@@ -103,10 +103,10 @@ def capture_counts(logs: Path, name: str) -> tuple[int | None, int | None, int |
     By the last counts in logs/capture-<name>.out; of a capture that was killed, they are up to one second old. None:
     not reported.
     """
-    last = _last(logs / f"capture-{name}.out", "counters", "done") or {}
+    last = last_line(logs / f"capture-{name}.out", "counters", "done") or {}
     return last.get("captured_packets"), last.get("dropped_packets"), last.get("unchecked_packets")
 
 
-def _last(log: Path, *types: str) -> dict[str, Any] | None:
+def last_line(log: Path, *types: str) -> dict[str, Any] | None:
     """The last line of a log that is of one of these types."""
     return next(iter(deque((line for line in read_json_lines(log) if line.get("type") in types), maxlen=1)), None)
