@@ -32,7 +32,7 @@ from atoll_analysis.figures.standing_queue import standing_queue
 from atoll_analysis.figures.udp import udp_figures
 from atoll_analysis.run_directory import RunDir
 from atoll_analysis.run_directory.file_record import DERIVED, update_record
-from atoll_analysis.summary import EndedConnections, LinkFigures, Summary, TerrestrialRtt
+from atoll_analysis.summary import EndedConnections, LinkFigures, Summary, TerrestrialRtt, limit_figures
 from atoll_analysis.tables.box_counters import OF_A_BOX, LostFigures, LowPriorityFigures, Part, lateness_p99_ns
 from atoll_analysis.tables.job_logs import load_service, ping_accounts, transfer_done
 from atoll_analysis.tables.probe_filter import most_bytes, of_changes
@@ -51,7 +51,7 @@ from atoll_analysis.verdict.timeouts import (
     silence_figures,
     transfer_tries,
 )
-from atoll_analysis.verdict.verdict import judge, limit_figures
+from atoll_analysis.verdict.verdict import judge
 from atoll_core.codec import from_json
 from atoll_core.experiment.experiment import Link, LowPriority, Protocol
 from atoll_core.experiment.path_mtu import PathMtus

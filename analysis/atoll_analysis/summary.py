@@ -18,6 +18,7 @@ from atoll_analysis.verdict.duplicate_addresses import DuplicateAddress
 from atoll_analysis.verdict.host_heat import HostHeat
 from atoll_analysis.verdict.loss_agreement import Payload, Section
 from atoll_analysis.verdict.silence import SilenceFigures
+from atoll_core.experiment.experiment import USUAL_LIMITS, VerdictBounds
 
 
 class LimitFigures(TypedDict):
@@ -87,6 +88,17 @@ class LinkFigures(TypedDict):
     # 100 ms windows in which the box scheduled more departures than the rate allows; None: not counted
     scheduled_windows_over_rate: int | None
     utilisation: float | None  # share of the link's capacity that was used within the measurement; None: not measured
+
+
+def limit_figures(limits: VerdictBounds) -> LimitFigures:
+    """Return the bounds of an experiment as the summary has them."""
+    return LimitFigures(
+        lateness_p99_ms=limits.lateness_p99.ms,
+        stall_ms=limits.stall.ms,
+        stalled_share=limits.stalled_share,
+        lateness_of_rtt=limits.lateness_of_rtt,
+        failed_flows=limits.failed_flows,
+    )
 
 
 def mean_rate_bit_s(link: LinkFigures) -> int:
@@ -337,3 +349,8 @@ class Summary(TypedDict):
 
     captures: dict[str, Capture]  # completeness of each capture, by name
     whistles: dict[str, dict[str, bool]]  # by capture, whether it has the whistle packets of `start` and `end`
+
+
+def bounds(summary: Summary) -> LimitFigures:
+    """Return the bounds of a run's verdict; for runs analysed by older versions the usual ones."""
+    return summary.get("limits") or limit_figures(USUAL_LIMITS)
