@@ -85,7 +85,7 @@ def _in_order(name: str) -> tuple[bool, str]:
 
 
 def _comparable(summary: dict[str, Any]) -> dict[str, Any]:
-    return {key: found for key, found in summary.items() if key not in APART}
+    return {key: figure for key, figure in summary.items() if key not in APART}
 
 
 def _open(run: RunDir, name: str) -> IO[bytes] | None:
@@ -106,11 +106,8 @@ def _sha256(run: RunDir, name: str) -> str | None:
     file = _open(run, name)
     if file is None:
         return None
-    digest = hashlib.sha256()
     with file:
-        while chunk := file.read(_CHUNK):
-            digest.update(chunk)
-    return digest.hexdigest()
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 # The first difference
@@ -135,10 +132,9 @@ def _first_packet(one: IO[bytes], other: IO[bytes]) -> str:
     """Return the first difference of two captures: number of the packet from 1, its time in both, the field."""
     if one.read(_PCAP_HEADER) != other.read(_PCAP_HEADER):
         return "the file header"
-    began: int | None = None
-    number = 0
+    began, number = 0, 0
     for number, (a, b) in enumerate(zip(_records(one), _records(other), strict=False), 1):
-        began = a[0] if began is None else began
+        began = began or a[0]
         if a != b:
             return f"packet {number}, {(a[0] - began) / 1e9:.9f} s after the first: {_first_field(a, b)}"
     return f"one capture ends after packet {number}, the other has more packets"

@@ -52,8 +52,8 @@ class RunData:
         """How many channels each client has at first, or none; of older runs by the jobs they had."""
         clients = dict.fromkeys((host.name for host in self.network.with_role(HostRole.ISLAND_CLIENT)), 0)
         placed = {each.host: each.channels for each in self.plan.placement}
-        had = {job.host: len((job.config or {}).get("channels", ())) for job in self.plan.jobs if is_load(job)}
-        return clients | (placed or had)
+        of_jobs = {job.host: len((job.config or {}).get("channels", ())) for job in self.plan.jobs if is_load(job)}
+        return clients | (placed or of_jobs)
 
     @property
     def base_rtt_ns(self) -> int | None:
@@ -100,14 +100,14 @@ class RunData:
 
     def direction(self, link: Link, name: str) -> Part | None:
         """A link's measurement of a direction, ``to_island`` or ``to_world``, between the marks."""
-        parts = (part for m in self.measurements if m.box == link.box for part in m.parts)
+        parts = (part for box in self.measurements if box.box == link.box for part in box.parts)
         return next((part for part in parts if part.name == name), None)
 
     @property
     def lateness_max_ns(self) -> int | None:
         """The largest lateness of any departure between the marks; None: not measured."""
-        every = [part.lateness_max_ns for m in self.measurements for part in m.parts]
-        return max((lateness for lateness in every if lateness is not None), default=None)
+        lateness = [part.lateness_max_ns for box in self.measurements for part in box.parts]
+        return max((late_ns for late_ns in lateness if late_ns is not None), default=None)
 
 
 def read_run_data(run: RunDir) -> RunData:
@@ -118,14 +118,11 @@ def read_run_data(run: RunDir) -> RunData:
         network = from_json(Network, manifest["network"])
         plan = from_json(Plan, manifest["plan"])
     except KeyError as missing:
-        msg = (
-            f"{run.path}: nothing to analyse: the run ended before its plan was computed "
-            f"(manifest.json has no {missing})"
-        )
-        raise RunDirError(msg) from missing
+        why = f"the run ended before its plan was computed (manifest.json has no {missing})"
+        raise RunDirError(f"{run.path}: nothing to analyse: {why}") from missing
     except (TypeError, ValueError) as error:
-        msg = f"{run.path}: manifest.json does not conform to its format {manifest['format']}: {error}"
-        raise RunDirError(msg) from error
+        why = f"manifest.json does not conform to its format {manifest['format']}: {error}"
+        raise RunDirError(f"{run.path}: {why}") from error
     events = tuple(run.events())
     window = _window(events, run)
     marks: list[Mapping[str, Any]] = []
